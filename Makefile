@@ -1,0 +1,48 @@
+# Each target sees to what it needs from the system (scripts/setup.sh) and says what it installs or leaves out.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help report test lint budget bench fuzz clean
+
+# cargo is found where rustup puts it, too.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+# Where cargo puts what it builds; taken from the environment when it says so.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# The HTML file that `make report` writes.
+OUT ?= tollgate-report.html
+# How long `make fuzz` runs each target.
+SECONDS_EACH ?= 60
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+report: ## Measure this host, print the tables, write tollgate-report.html (OUT=FILE for another name)
+	@scripts/setup.sh report
+	@cargo build --release --locked -p tollgate
+	@$(TARGET)/release/tollgate report --out $(OUT)
+
+test: ## Run all tests: units, integration, documentation, NEON under qemu
+	@scripts/setup.sh test
+	@scripts/test.sh
+
+lint: ## Check formatting, clippy, shell scripts, and the dependencies' licences and sources
+	@scripts/setup.sh lint
+	@scripts/lint.sh
+
+# Callgrind cannot run AVX-512, so this is built for x86-64-v3, in a directory of its own.
+budget: export RUSTFLAGS := -Ctarget-cpu=x86-64-v3
+budget: export CARGO_TARGET_DIR := $(TARGET)/budget
+budget: ## Count instructions by Callgrind and hold them against the budgets
+	@scripts/setup.sh budget
+	@cargo run --release --locked -p tollgate-budget -- check
+
+bench: ## Measure the ratios of the performance table within one run
+	@scripts/setup.sh bench
+	@cargo run --release --locked -p tollgate-budget -- bench
+
+fuzz: ## Run each fuzz target for a minute (SECONDS_EACH=N for longer)
+	@scripts/setup.sh fuzz
+	@scripts/fuzz.sh $(SECONDS_EACH)
+
+clean: ## Remove what was built, cargo-deny in target/tools included
+	@cargo clean

@@ -1,0 +1,1 @@
+//! Exact instruction counts by Callgrind, held against budgets.

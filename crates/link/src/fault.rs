@@ -1,0 +1,526 @@
+//! A wrapper around any link that loses, damages, duplicates, delays and reorders frames, the same way for the same seed.
+//!
+//! Time is an argument ([`Fault::set_now`]), so that a network with delays runs in virtual time: [`Fault::next_event`]
+//! says when the next held frame is due, and the next `transmit`, `receive` or [`Fault::poll`] at or after that time lets
+//! it go. One wrapper works on one direction; two of them nest.
+//!
+//! A frame may be shared with the sender's retransmission queue. Whatever is changed, comes twice, or is held while its
+//! sender goes on is therefore copied into a frame of its own first: the wire must never write into, nor be written by,
+//! what the sender keeps. When the pool has no frame for that, the frame is lost and [`Stats::starved`] says so.
+
+mod faults;
+mod random;
+
+pub use faults::{Corrupt, Faults, Probability, ProbabilityError, Rate, Reorder};
+
+use random::Random;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::mem;
+use std::time::Duration;
+use tollgate_stack::buffer::{Frame, Pool, RxChecksum};
+use tollgate_stack::port::{BURST, Link, Offloads};
+use tollgate_stack::time::Instant;
+
+/// Which direction a [`Fault`] works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Transmit,
+    Receive,
+}
+
+/// What was done so far, in frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Frames that came in.
+    pub offered: u64,
+    /// Frames that went out, duplicates included.
+    pub passed: u64,
+    /// Lost by [`Faults::drop`].
+    pub dropped: u64,
+    /// Shortened.
+    pub truncated: u64,
+    /// Damaged.
+    pub corrupted: u64,
+    /// Copies made by [`Faults::duplicate`].
+    pub duplicated: u64,
+    /// Lost because the line's queue was full.
+    pub queue_full: u64,
+    /// Lost because [`Faults::limit`] frames were held.
+    pub over_limit: u64,
+    /// Held back behind later ones.
+    pub reordered: u64,
+    /// Lost, or not duplicated, because the pool had no frame for a copy.
+    pub starved: u64,
+}
+
+/// A frame that waits for its time.
+#[derive(Debug)]
+struct Held {
+    due: Instant,
+    /// Place in the order of arrival.
+    number: u64,
+    frame: Frame,
+}
+
+impl Held {
+    const fn key(&self) -> (Instant, u64) {
+        (self.due, self.number)
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Held {}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// A frame that waits for later frames to pass.
+#[derive(Debug)]
+struct Behind {
+    /// Place in the order of arrival.
+    number: u64,
+    /// Later frames that have yet to pass.
+    frames: u16,
+    until: Instant,
+    frame: Frame,
+}
+
+/// One random stream for each fault. Each is drawn from once for every frame, whatever the other faults do to it; what
+/// only some frames need comes from `detail`.
+#[derive(Debug)]
+struct Streams {
+    drop: Random,
+    truncate: Random,
+    corrupt: Random,
+    duplicate: Random,
+    jitter: Random,
+    reorder: Random,
+    detail: Random,
+}
+
+impl Streams {
+    const fn new(seed: u64) -> Self {
+        Self {
+            drop: Random::new(seed, 1),
+            truncate: Random::new(seed, 2),
+            corrupt: Random::new(seed, 3),
+            duplicate: Random::new(seed, 4),
+            jitter: Random::new(seed, 5),
+            reorder: Random::new(seed, 6),
+            detail: Random::new(seed, 7),
+        }
+    }
+}
+
+/// What is decided about one frame's way before it is on it.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    /// Nanoseconds on top of the delay.
+    jitter: u64,
+    reorder: bool,
+}
+
+/// A faulty link.
+///
+/// Frames that it holds stand for counts on their pool frames: [`drain`](Self::drain) it before it is dropped.
+#[derive(Debug)]
+pub struct Fault<L> {
+    inner: L,
+    direction: Direction,
+    wire: Wire,
+}
+
+impl<L: Link> Fault<L> {
+    /// Makes what is sent over `inner` meet `faults`.
+    pub fn on_transmit(inner: L, faults: Faults, seed: u64) -> Self {
+        Self { inner, direction: Direction::Transmit, wire: Wire::new(faults, seed) }
+    }
+
+    /// Makes what arrives over `inner` meet `faults`.
+    pub fn on_receive(inner: L, faults: Faults, seed: u64) -> Self {
+        Self { inner, direction: Direction::Receive, wire: Wire::new(faults, seed) }
+    }
+
+    /// Moves time on. It never goes back: an earlier time is ignored.
+    pub fn set_now(&mut self, now: Instant) {
+        self.wire.now = self.wire.now.max(now);
+    }
+
+    /// When the next held frame is due, nothing when none is held. A frame that is due but that the inner link has no room
+    /// for is due now.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.wire.next_event()
+    }
+
+    /// Lets go what is due. `transmit` and `receive` do so as well.
+    pub fn poll(&mut self, pool: &mut Pool) {
+        self.wire.release_due();
+        self.forward(pool);
+    }
+
+    /// Changes what is done to the frames that come from now on.
+    pub const fn set_faults(&mut self, faults: Faults) {
+        self.wire.faults = faults;
+    }
+
+    /// What was done so far.
+    pub const fn stats(&self) -> &Stats {
+        &self.wire.stats
+    }
+
+    /// Frames that are held.
+    pub fn held(&self) -> usize {
+        self.wire.held() + self.wire.ready.len()
+    }
+
+    /// Gives every held frame back to `pool`.
+    pub fn drain(&mut self, pool: &mut Pool) {
+        self.wire.drain(pool);
+    }
+
+    /// The link inside.
+    pub const fn inner(&self) -> &L {
+        &self.inner
+    }
+
+    /// The link inside, to be changed.
+    pub const fn inner_mut(&mut self) -> &mut L {
+        &mut self.inner
+    }
+
+    /// Gives what is ready to the inner link, when this is the side that it is for.
+    fn forward(&mut self, pool: &mut Pool) {
+        if self.direction == Direction::Transmit && !self.wire.ready.is_empty() {
+            let offered = self.wire.ready.len();
+            self.inner.transmit(pool, &mut self.wire.ready);
+            self.wire.stats.passed += (offered - self.wire.ready.len()) as u64;
+        }
+    }
+}
+
+impl<L: Link> Link for Fault<L> {
+    fn mtu(&self) -> usize {
+        self.inner.mtu()
+    }
+
+    /// The inner link's, except that a link that damages what is sent cannot fill in checksums behind the damage: nobody
+    /// would notice it.
+    fn offloads(&self) -> Offloads {
+        let mut offloads = self.inner.offloads();
+        if self.direction == Direction::Transmit && self.wire.faults.damage() {
+            offloads.tx_checksum = false;
+        }
+        offloads
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        match self.direction {
+            Direction::Transmit => {
+                self.wire.release_due();
+                self.wire.offer(pool, frames);
+                self.forward(pool);
+                self.wire.own_ready(pool);
+            }
+            Direction::Receive => self.inner.transmit(pool, frames),
+        }
+    }
+
+    fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        match self.direction {
+            Direction::Transmit => {
+                self.poll(pool);
+                self.inner.receive(pool, frames);
+            }
+            Direction::Receive => {
+                self.wire.release_due();
+                let mut arrived = mem::take(&mut self.wire.arrived);
+                self.inner.receive(pool, &mut arrived);
+                self.wire.offer(pool, &mut arrived);
+                self.wire.arrived = arrived;
+                let count = self.wire.ready.len().min(BURST);
+                frames.extend(self.wire.ready.drain(..count));
+                self.wire.stats.passed += count as u64;
+                self.wire.own_ready(pool);
+            }
+        }
+    }
+}
+
+/// What happens between the two ends, whichever side it is on.
+#[derive(Debug)]
+struct Wire {
+    faults: Faults,
+    random: Streams,
+    now: Instant,
+    /// When the line of limited speed has sent all that it has.
+    line_free: Instant,
+    /// The latest due time given to a frame that keeps its place.
+    last_due: Instant,
+    /// Frames that have met the line, copies included.
+    carried: u64,
+    delayed: BinaryHeap<Reverse<Held>>,
+    behind: Vec<Behind>,
+    /// Frames whose time has come, in order.
+    ready: Vec<Frame>,
+    arrived: Vec<Frame>,
+    scratch: Vec<u8>,
+    stats: Stats,
+}
+
+impl Wire {
+    fn new(faults: Faults, seed: u64) -> Self {
+        Self {
+            faults,
+            random: Streams::new(seed),
+            now: Instant::ZERO,
+            line_free: Instant::ZERO,
+            last_due: Instant::ZERO,
+            carried: 0,
+            delayed: BinaryHeap::new(),
+            behind: Vec::new(),
+            ready: Vec::new(),
+            arrived: Vec::new(),
+            scratch: Vec::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.delayed.len() + self.behind.len()
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        if !self.ready.is_empty() {
+            return Some(self.now);
+        }
+        let delayed = self.delayed.peek().map(|Reverse(held)| held.due);
+        let behind = self.behind.iter().map(|behind| behind.until).min();
+        delayed.into_iter().chain(behind).min().map(|due| due.max(self.now))
+    }
+
+    /// Takes all of `frames` and makes each meet the faults.
+    fn offer(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        for frame in frames.drain(..) {
+            self.stats.offered += 1;
+            self.meet(pool, frame);
+        }
+    }
+
+    /// The faults up to duplication.
+    fn meet(&mut self, pool: &mut Pool, frame: Frame) {
+        let drop = self.faults.drop.happens(self.random.drop.next_u32());
+        let truncate = self.faults.truncate.happens(self.random.truncate.next_u32());
+        let corrupt = self.faults.corrupt.happens(self.random.corrupt.next_u32());
+        let duplicate = self.faults.duplicate.happens(self.random.duplicate.next_u32());
+        let path = Path {
+            jitter: self.random.jitter.below(nanos(self.faults.jitter).saturating_add(1)),
+            reorder: self.faults.reorder.happens(self.random.reorder.next_u32()),
+        };
+        if drop {
+            self.stats.dropped += 1;
+            pool.release(frame.id);
+            return;
+        }
+        let mut frame = frame;
+        if truncate && frame.len > 1 {
+            // Only the handle's length changes: what a sharer sees stays whole.
+            frame.len = 1 + self.random.detail.below(u64::from(frame.len) - 1) as u16;
+            frame.checksum = RxChecksum::Unknown;
+            self.stats.truncated += 1;
+        }
+        if corrupt {
+            let Some(own) = self.own(pool, frame) else { return };
+            frame = own;
+            self.corrupt(pool, &mut frame);
+        }
+        if !duplicate {
+            return self.carry(pool, frame, path);
+        }
+        let Some(copy) = self.copy(pool, &frame) else {
+            self.stats.starved += 1;
+            return self.carry(pool, frame, path);
+        };
+        self.stats.duplicated += 1;
+        self.carry(pool, frame, path);
+        let path = Path {
+            jitter: self.random.detail.below(nanos(self.faults.jitter).saturating_add(1)),
+            reorder: self.faults.reorder.happens(self.random.detail.next_u32()),
+        };
+        self.carry(pool, copy, path);
+    }
+
+    fn corrupt(&mut self, pool: &mut Pool, frame: &mut Frame) {
+        let first = match self.faults.corrupt_at {
+            Corrupt::Anywhere => 0,
+            Corrupt::From(first) => first,
+        };
+        let Some(octets) = frame.len.checked_sub(first).filter(|&octets| octets > 0) else { return };
+        let start = usize::from(frame.offset) + usize::from(first);
+        let Some(octets) = pool.octets_mut(frame.id).get_mut(start..start + usize::from(octets)) else { return };
+        // Neighbouring bits, so that two flips never undo each other.
+        let flips = 1 + self.random.detail.below(3);
+        let bits = octets.len() as u64 * 8;
+        let at = self.random.detail.below(bits);
+        for bit in (at..bits.min(at + flips)).map(|bit| bit as usize) {
+            octets[bit / 8] ^= 1 << (bit % 8);
+        }
+        frame.checksum = RxChecksum::Unknown;
+        self.stats.corrupted += 1;
+    }
+
+    /// Line, delay and reordering: when, and behind whom, the frame goes out.
+    fn carry(&mut self, pool: &mut Pool, frame: Frame, path: Path) {
+        self.carried += 1;
+        let number = self.carried;
+        let mut due = self.now;
+        if let Some(rate) = self.faults.rate {
+            let Some(sent) = self.send_over(rate, &frame) else {
+                self.stats.queue_full += 1;
+                pool.release(frame.id);
+                return;
+            };
+            due = sent;
+        }
+        // Never before the one in front.
+        due = (due + self.faults.delay + Duration::from_nanos(path.jitter)).max(self.last_due);
+        match self.faults.reorder_by {
+            Reorder::Time(time) if path.reorder => {
+                if let Some(frame) = self.admit(pool, frame) {
+                    self.stats.reordered += 1;
+                    self.delayed.push(Reverse(Held { due: due + time, number, frame }));
+                }
+            }
+            Reorder::Frames(frames, time) if path.reorder && frames > 0 => {
+                if let Some(frame) = self.admit(pool, frame) {
+                    self.stats.reordered += 1;
+                    self.behind.push(Behind { number, frames, until: due + time, frame });
+                }
+            }
+            _ => {
+                self.last_due = due;
+                if due > self.now {
+                    if let Some(frame) = self.admit(pool, frame) {
+                        self.delayed.push(Reverse(Held { due, number, frame }));
+                    }
+                } else if self.ready.len() < self.faults.limit {
+                    self.ready.push(frame);
+                    self.let_past(number);
+                } else {
+                    self.stats.over_limit += 1;
+                    pool.release(frame.id);
+                }
+            }
+        }
+    }
+
+    /// When the last bit of the frame leaves the line; nothing when it finds the queue full.
+    fn send_over(&mut self, rate: Rate, frame: &Frame) -> Option<Instant> {
+        let speed = u128::from(rate.bits_per_second.get());
+        let waiting = u128::from(self.line_free.nanos_since(self.now)) * speed / 8_000_000_000;
+        if waiting > 0 && waiting + u128::from(frame.len) > rate.queue as u128 {
+            return None;
+        }
+        let time = (u128::from(frame.len) * 8_000_000_000).div_ceil(speed);
+        let time = Duration::from_nanos(u64::try_from(time).unwrap_or(u64::MAX));
+        self.line_free = self.line_free.max(self.now) + time;
+        Some(self.line_free)
+    }
+
+    /// Makes a frame that will be held the wire's own, if there is room for it.
+    fn admit(&mut self, pool: &mut Pool, frame: Frame) -> Option<Frame> {
+        if self.held() < self.faults.limit {
+            self.own(pool, frame)
+        } else {
+            self.stats.over_limit += 1;
+            pool.release(frame.id);
+            None
+        }
+    }
+
+    /// Moves every frame whose time has come to the ready ones.
+    fn release_due(&mut self) {
+        while self.delayed.peek().is_some_and(|Reverse(held)| held.due <= self.now) {
+            let Some(Reverse(held)) = self.delayed.pop() else { break };
+            self.ready.push(held.frame);
+            self.let_past(held.number);
+        }
+        let now = self.now;
+        self.ready.extend(self.behind.extract_if(.., |behind| behind.until <= now).map(|behind| behind.frame));
+    }
+
+    /// Counts frame `number` for those that it has overtaken, and lets go the ones for which it was the last.
+    fn let_past(&mut self, number: u64) {
+        for behind in self.behind.iter_mut().filter(|behind| behind.number < number) {
+            behind.frames = behind.frames.saturating_sub(1);
+        }
+        self.ready.extend(self.behind.extract_if(.., |behind| behind.frames == 0).map(|behind| behind.frame));
+    }
+
+    /// Makes the ready frames that the next hop had no room for the wire's own, before their sender goes on.
+    fn own_ready(&mut self, pool: &mut Pool) {
+        if self.ready.iter().any(|frame| pool.is_shared(frame.id)) {
+            let ready = mem::take(&mut self.ready);
+            for frame in ready {
+                if let Some(own) = self.own(pool, frame) {
+                    self.ready.push(own);
+                }
+            }
+        }
+    }
+
+    /// The frame itself when nobody shares it, else a copy in its place; nothing, and one frame lost, when the pool is
+    /// empty.
+    fn own(&mut self, pool: &mut Pool, frame: Frame) -> Option<Frame> {
+        if !pool.is_shared(frame.id) {
+            return Some(frame);
+        }
+        let copy = self.copy(pool, &frame);
+        if copy.is_none() {
+            self.stats.starved += 1;
+        }
+        pool.release(frame.id);
+        copy
+    }
+
+    /// A copy of the frame at the same place of a new pool frame.
+    fn copy(&mut self, pool: &mut Pool, frame: &Frame) -> Option<Frame> {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(pool.frame(frame));
+        let id = pool.alloc()?;
+        let start = usize::from(frame.offset);
+        if let Some(place) = pool.octets_mut(id).get_mut(start..start + self.scratch.len()) {
+            place.copy_from_slice(&self.scratch);
+        }
+        Some(Frame { id, ..*frame })
+    }
+
+    fn drain(&mut self, pool: &mut Pool) {
+        let delayed = self.delayed.drain().map(|Reverse(held)| held.frame);
+        let behind = self.behind.drain(..).map(|behind| behind.frame);
+        for frame in delayed.chain(behind).chain(self.ready.drain(..)) {
+            pool.release(frame.id);
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

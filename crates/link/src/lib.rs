@@ -1,0 +1,21 @@
+//! How frames move between stacks: memory, shared memory, and the fault and capture wrappers.
+//!
+//! Every link implements [`tollgate_stack::port::Link`], the stack's only view of the world below it. One link, one
+//! file:
+//!
+//! - [`memory`]: two ends in one thread that hand frames over;
+//! - [`shm`]: two processes, rings in shared memory (Clark's "two address spaces");
+//! - [`fault`]: a wrapper that loses, duplicates, reorders, damages and delays frames, seeded;
+//! - [`capture`]: a wrapper that writes every frame to a pcapng file.
+//!
+//! A link never looks into a frame beyond its length, never panics on what the other end does, and never blocks in
+//! `transmit` or `receive`.
+#![deny(unsafe_code)]
+
+//pub mod capture;
+pub mod fault;
+pub mod memory;
+pub mod shm;
+mod side;
+
+pub use side::Side;

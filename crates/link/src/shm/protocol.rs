@@ -1,0 +1,101 @@
+//! What the two sides say to each other through shared words: slots that are full, and sides that sleep.
+//!
+//! **Slots.** Every slot begins with a word that holds its *turn* and the frame's length. Position `p` of the endless
+//! sequence of frames lies in slot `p mod slots`, and the slot is full for `p` when its turn is `p + 1` (modulo 2^32). The
+//! producer writes the octets first and the word last, with release; the consumer looks at the word with acquire. So the
+//! consumer polls the line that brings flag, length and the frame's first octets together, and no index line goes to and
+//! fro for each frame.
+//!
+//! **Sleeping.** A side that wants to sleep writes so into its sleep word, then looks once more at what it waits for, then
+//! sleeps on the word as a futex. The other side makes its change, then looks at the sleep word. Each writes one word and
+//! reads the other's (Dekker's pattern), and release and acquire do not order a write before a later read of another word.
+//! With a sequentially consistent fence between the two on both sides, at least one side sees the other's write: either
+//! the sleeper finds what it waits for, or the other side finds it asleep. The futex itself compares the word before it
+//! sleeps, which closes the gap between the second look and the sleep.
+
+use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// What a consumer finds in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// Nothing yet.
+    Empty,
+    /// A frame of so many octets, or so the producer says.
+    Full(u16),
+    /// Something that no producer that keeps to the protocol writes.
+    Broken,
+}
+
+/// The turn of a slot that is full for `position`.
+#[inline(always)]
+const fn turn(position: u64) -> u32 {
+    (position as u32).wrapping_add(1)
+}
+
+/// The word of slot `index` before its first frame: the turn that it would have had one lap earlier.
+#[inline(always)]
+pub(super) const fn first_word(index: u32, slots: u32) -> u64 {
+    (turn(index as u64).wrapping_sub(slots) as u64) << 32
+}
+
+/// Says that the slot holds the frame of `position`. All octets must have been written before.
+#[inline(always)]
+pub(super) fn publish(word: &AtomicU64, position: u64, len: u16) {
+    word.store(((turn(position) as u64) << 32) | len as u64, Ordering::Release);
+}
+
+/// Looks whether the slot holds the frame of `position`. When it does, its octets may be read.
+#[inline(always)]
+pub(super) fn look(word: &AtomicU64, position: u64, slots: u32) -> Slot {
+    let word = word.load(Ordering::Acquire);
+    let seen = (word >> 32) as u32;
+    let full = turn(position);
+    if seen == full {
+        Slot::Full(word as u16)
+    } else if seen == full.wrapping_sub(slots) {
+        Slot::Empty
+    } else {
+        Slot::Broken
+    }
+}
+
+/// The sleep word of a side that is awake.
+pub(super) const AWAKE: u32 = 0;
+
+/// What a side sleeps for: its sleep word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum For {
+    /// Frames to receive.
+    Frames = 1,
+    /// Frames to receive, or room to send.
+    FramesOrRoom = 2,
+}
+
+/// Says that this side is about to sleep. It must look once more at what it waits for before it does.
+#[inline(always)]
+pub(super) fn announce(sleep: &AtomicU32, what: For) {
+    sleep.store(what as u32, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+}
+
+/// Says that this side is awake.
+#[inline(always)]
+pub(super) fn retract(sleep: &AtomicU32) {
+    sleep.store(AWAKE, Ordering::Relaxed);
+}
+
+/// Whether the other side sleeps and must be woken, after frames were published. It is called once for a burst; the
+/// caller that gets `true` wakes it.
+#[inline(always)]
+pub(super) fn must_wake_for_frames(sleep: &AtomicU32) -> bool {
+    fence(Ordering::SeqCst);
+    sleep.load(Ordering::Relaxed) != AWAKE && sleep.swap(AWAKE, Ordering::Relaxed) != AWAKE
+}
+
+/// Whether the other side sleeps for room and must be woken, after slots were given back.
+#[inline(always)]
+pub(super) fn must_wake_for_room(sleep: &AtomicU32) -> bool {
+    fence(Ordering::SeqCst);
+    sleep.load(Ordering::Relaxed) == For::FramesOrRoom as u32 && sleep.swap(AWAKE, Ordering::Relaxed) != AWAKE
+}

@@ -1,0 +1,153 @@
+//! Building HTML and SVG text. Text from the run enters only through [`Markup::text`] or [`escape`].
+
+use std::fmt::Write;
+
+/// Markup under construction.
+#[derive(Default)]
+pub(super) struct Markup {
+    text: String,
+}
+
+impl Markup {
+    /// Appends markup as it is. Never for text from the run.
+    pub(super) fn raw(&mut self, markup: &str) -> &mut Self {
+        self.text.push_str(markup);
+        self
+    }
+
+    /// Appends formatted markup as it is: the arguments are numbers, constants or escaped text.
+    pub(super) fn raw_format(&mut self, markup: std::fmt::Arguments<'_>) -> &mut Self {
+        // Writing to a String cannot fail.
+        let _ = self.text.write_fmt(markup);
+        self
+    }
+
+    /// Appends text, escaped.
+    pub(super) fn text(&mut self, text: &str) -> &mut Self {
+        self.text.push_str(&escape(text));
+        self
+    }
+
+    /// Appends an element that holds nothing but text.
+    pub(super) fn element(&mut self, name: &str, text: &str) -> &mut Self {
+        self.raw_format(format_args!("<{name}>{}</{name}>", escape(text)))
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+}
+
+/// The text such that it can stand between tags and between double quotes. Characters that HTML forbids become U+FFFD.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\t' | '\n' => escaped.push(c),
+            c if c.is_control() || is_noncharacter(c) => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+fn is_noncharacter(c: char) -> bool {
+    let code = u32::from(c);
+    (0xfdd0..=0xfdef).contains(&code) || code & 0xfffe == 0xfffe
+}
+
+/// A coordinate with one decimal, without a trailing zero.
+pub(super) fn at(position: f64) -> String {
+    let text = format!("{position:.1}");
+    let text = text.strip_suffix(".0").unwrap_or(&text);
+    if text == "-0" {
+        "0".to_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+/// How wide the text is at the given size of the page's sans-serif font, in pixels, rather too wide than too narrow.
+pub(super) fn text_width(text: &str, size: f64) -> f64 {
+    let em = |c: char| match c {
+        'i' | 'j' | 'l' | 't' | 'f' | 'r' | 'I' | '.' | ',' | ':' | '|' | '\'' | ' ' | '\u{a0}' => {
+            0.36
+        }
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.92,
+        c if c.is_ascii_uppercase() => 0.7,
+        c if c.is_ascii() => 0.6,
+        'µ' | '·' | '−' | '…' | '×' => 0.7,
+        _ => 1.0,
+    };
+    text.chars().map(em).sum::<f64>() * size
+}
+
+/// The text, cut with an ellipsis where it is wider than `limit`.
+pub(super) fn cut(text: &str, size: f64, limit: f64) -> String {
+    if text_width(text, size) <= limit {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        kept.push(c);
+        if text_width(&kept, size) + text_width("…", size) > limit {
+            kept.pop();
+            break;
+        }
+    }
+    kept + "…"
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn coordinates_are_short() {
+        assert_eq!([10.0, 0.25, -0.01, 3.96].map(at), ["10", "0.2", "0", "4"]);
+    }
+
+    #[test]
+    fn long_text_is_cut_within_the_limit() {
+        assert_eq!(cut("short", 12.0, 100.0), "short");
+        let text = cut("a very long name that does not fit", 12.0, 60.0);
+        assert!(
+            text.ends_with('…') && text_width(&text, 12.0) <= 60.0,
+            "{text}"
+        );
+    }
+
+    /// Undoes the escapes, knowing nothing of the writer but the names of the entities.
+    fn unescape(text: &str) -> String {
+        [
+            ("&lt;", "<"),
+            ("&gt;", ">"),
+            ("&quot;", "\""),
+            ("&#39;", "'"),
+            ("&amp;", "&"),
+        ]
+        .iter()
+        .fold(text.to_owned(), |text, (entity, c)| text.replace(entity, c))
+    }
+
+    proptest! {
+        #[test]
+        fn escaped_text_holds_no_markup_and_means_the_same(text in "(\\PC|[<>&\"'\\n]){0,40}") {
+            let escaped = escape(&text);
+            prop_assert!(!escaped.contains(['<', '>', '"', '\'']));
+            prop_assert_eq!(unescape(&escaped), text);
+        }
+
+        #[test]
+        fn no_control_character_passes(text in any::<String>()) {
+            prop_assert!(escape(&text).chars().all(|c| !c.is_control() || c == '\n' || c == '\t'));
+        }
+    }
+}

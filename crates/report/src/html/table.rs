@@ -1,0 +1,255 @@
+//! Tables: numbers at the right with their points under each other, units under the headings, remarks underneath,
+//! the spread of each number on hovering and in a table that folds out.
+
+use tollgate_experiment::run::{Cell, Measured, Row, RowKind, SegmentKind, Table};
+
+use super::markup::{Markup, escape};
+use super::{micro, palette, typographic, unit_name};
+use crate::cells::{Footnotes, half_width, has_spread, shown_columns};
+use crate::format::{Shown, fraction_width, group_thousands, percent};
+
+pub(super) fn draw(out: &mut Markup, number: usize, table: &Table) {
+    let shown = shown_columns(table);
+    let notes = Footnotes::of(table);
+    let fractions: Vec<usize> = (0..table.columns.len())
+        .map(|at| widest_fraction(table, at, shown[at]))
+        .collect();
+    out.raw_format(format_args!(
+        "<div class=\"table\" id=\"table-{number}\">\n<p class=\"caption\" id=\"caption-{number}\"><b>Table {number}</b> {}</p>\n<div class=\"scroll\" role=\"region\" tabindex=\"0\" \
+         aria-labelledby=\"caption-{number}\">\n<table aria-labelledby=\"caption-{number}\">\n<thead><tr><td></td>",
+        escape(&table.title)
+    ));
+    for (column, shown) in table.columns.iter().zip(&shown) {
+        out.raw("<th scope=\"col\">").text(&column.name);
+        if !shown.name.is_empty() {
+            out.raw_format(format_args!(
+                "<span class=\"unit\">{}</span>",
+                escape(unit_name(shown.name))
+            ));
+        }
+        out.raw("</th>");
+    }
+    out.raw("</tr></thead>\n<tbody>\n");
+    for (row, marks) in table.rows.iter().zip(&notes.rows) {
+        row_label(out, row, table.columns.len() + 1, marks.label);
+        for (at, (cell, mark)) in row.cells.iter().zip(&marks.cells).enumerate() {
+            if let (Some(shown), Some(fraction)) = (shown.get(at), fractions.get(at)) {
+                draw_cell(out, cell, *shown, *fraction, *mark);
+            }
+        }
+        out.raw("</tr>\n");
+    }
+    out.raw("</tbody>\n</table>\n</div>\n");
+    if !notes.texts.is_empty() {
+        out.raw("<ol class=\"notes\">\n");
+        for note in &notes.texts {
+            out.element("li", &capitalised(note)).raw("\n");
+        }
+        out.raw("</ol>\n");
+    }
+    draw_spread(out, table, &shown);
+    out.raw("</div>\n");
+}
+
+/// The start of a row with its label: the colour of its layer, its kind, its footnote, and its remark underneath.
+fn row_label(out: &mut Markup, row: &Row, width: usize, mark: Option<usize>) {
+    let class = match row.kind {
+        _ if row.cells.is_empty() => "heading",
+        RowKind::Total => "sum",
+        RowKind::Unattributed => "unattributed",
+        _ => "",
+    };
+    out.raw_format(format_args!("<tr class=\"{class}\"><th scope=\"row\""));
+    if row.cells.is_empty() {
+        out.raw_format(format_args!(" colspan=\"{width}\""));
+    }
+    if row.depth > 0 {
+        out.raw_format(format_args!(" style=\"--depth:{}\"", row.depth.min(8)));
+    }
+    out.raw(">");
+    let segment = match row.kind {
+        RowKind::Processing => row.layer.map(|_| SegmentKind::Processing),
+        RowKind::Queueing => row.layer.map(|_| SegmentKind::Queueing),
+        RowKind::Unattributed => Some(SegmentKind::Unattributed),
+        RowKind::Total | RowKind::Plain => None,
+    };
+    if let Some(kind) = segment {
+        out.raw(&palette::swatch(row.layer, kind));
+    }
+    out.text(&row.label);
+    match row.kind {
+        RowKind::Processing => out.raw(" <span class=\"spoken\">processing</span>"),
+        RowKind::Queueing => out.raw(" <span class=\"kind\">queueing</span>"),
+        _ => out,
+    };
+    if let Some(mark) = mark {
+        out.raw_format(format_args!("<sup>{mark}</sup>"));
+    }
+    if let Some(note) = &row.note {
+        let class = if segment.is_some() {
+            "note beside"
+        } else {
+            "note"
+        };
+        out.raw_format(format_args!(
+            "<span class=\"{class}\">{}</span>",
+            escape(&note.replace("->", "→"))
+        ));
+    }
+    out.raw("</th>");
+}
+
+fn draw_cell(out: &mut Markup, cell: &Cell, shown: Shown, fraction: usize, mark: Option<usize>) {
+    let mark = mark.map_or(String::new(), |mark| format!("<sup>{mark}</sup>"));
+    match cell {
+        Cell::Value(measured) => {
+            let title = hover(measured, shown);
+            match title.is_empty() {
+                true => out.raw("<td>"),
+                false => out.raw_format(format_args!("<td title=\"{}\">", escape(&title))),
+            };
+            out.text(&aligned(&shown.number(measured.value), fraction));
+        }
+        Cell::Published { value, .. } => {
+            out.raw("<td class=\"published\">")
+                .text(&aligned(&shown.number(*value), fraction))
+                .raw(&mark);
+        }
+        Cell::NotAvailable { .. } => {
+            out.raw("<td class=\"missing\">n/a").raw(&mark);
+        }
+        Cell::Text { text } => {
+            out.raw("<td class=\"words\">").text(&micro(text));
+        }
+    }
+    out.raw("</td>");
+}
+
+/// The number with as much blank behind it as brings its point under that of the others: a figure space is as wide as
+/// a digit, a punctuation space as wide as a point.
+fn aligned(number: &str, fraction: usize) -> String {
+    let own = fraction_width(number);
+    let mut text = typographic(number);
+    if own == 0 && fraction > 0 {
+        text.push('\u{2008}');
+    }
+    let digits = fraction.saturating_sub(own.max(1));
+    text.extend(std::iter::repeat_n('\u{2007}', digits));
+    text
+}
+
+fn widest_fraction(table: &Table, at: usize, shown: Shown) -> usize {
+    let number = |row: &Row| Some(fraction_width(&shown.number(row.cells.get(at)?.number()?)));
+    table.rows.iter().filter_map(number).max().unwrap_or(0)
+}
+
+fn hover(measured: &Measured, shown: Shown) -> String {
+    let Measured {
+        value: _,
+        ci,
+        n,
+        mean,
+        p50,
+        p99,
+        p99_9,
+    } = measured;
+    let mut parts = Vec::new();
+    if let Some(ci) = ci {
+        parts.push(format!(
+            "95 % CI {} to {}",
+            shown.number(ci.low),
+            typographic(&shown.with_unit(ci.high))
+        ));
+    }
+    for (name, part) in [("mean", mean), ("p50", p50), ("p99", p99), ("p99.9", p99_9)] {
+        if let Some(part) = part {
+            parts.push(format!("{name} {}", typographic(&shown.with_unit(*part))));
+        }
+    }
+    if let Some(n) = n {
+        parts.push(format!("n = {}", group_thousands(&n.to_string())));
+    }
+    parts.join("\n")
+}
+
+/// Each measured number with its spread, one line each, folded away.
+fn draw_spread(out: &mut Markup, table: &Table, shown: &[Shown]) {
+    if !table.rows.iter().flat_map(|row| &row.cells).any(has_spread) {
+        return;
+    }
+    out.raw("<details><summary>Confidence intervals and percentiles</summary>\n");
+    out.raw("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Confidence intervals and percentiles\">");
+    out.raw("<table class=\"spread\">\n<thead><tr><td></td><td></td>");
+    for name in ["value", "95 % CI", "±", "mean", "p50", "p99", "p99.9", "n"] {
+        out.raw("<th scope=\"col\">").text(name).raw("</th>");
+    }
+    out.raw("</tr></thead>\n<tbody>\n");
+    for row in &table.rows {
+        for ((column, cell), shown) in table.columns.iter().zip(&row.cells).zip(shown) {
+            let Cell::Value(measured) = cell else {
+                continue;
+            };
+            if has_spread(cell) {
+                out.raw("<tr><th scope=\"row\">")
+                    .text(&row.label)
+                    .raw("</th><td>")
+                    .text(&column.name)
+                    .raw("</td>");
+                spread_cells(out, measured, *shown);
+                out.raw("</tr>\n");
+            }
+        }
+    }
+    out.raw("</tbody>\n</table></div></details>\n");
+}
+
+fn spread_cells(out: &mut Markup, measured: &Measured, shown: Shown) {
+    let Measured {
+        value,
+        ci,
+        n,
+        mean,
+        p50,
+        p99,
+        p99_9,
+    } = measured;
+    let number =
+        |number: &Option<f64>| number.map_or(String::new(), |number| shown.with_unit(number));
+    let interval = ci.map_or(String::new(), |ci| {
+        format!(
+            "{} to {}",
+            typographic(&shown.number(ci.low)),
+            typographic(&shown.number(ci.high))
+        )
+    });
+    let half = half_width(measured).map_or(String::new(), percent);
+    let n = n.map_or(String::new(), |n| group_thousands(&n.to_string()));
+    let numbers = [mean, p50, p99, p99_9].map(number);
+    let texts = [shown.with_unit(*value), interval, half]
+        .into_iter()
+        .chain(numbers)
+        .chain([n]);
+    for text in texts {
+        out.raw("<td>").text(&typographic(&text)).raw("</td>");
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_bring_the_points_under_each_other() {
+        assert_eq!(aligned("0.340", 4), "0.340");
+        assert_eq!(aligned("14.1", 4), "14.1\u{2007}\u{2007}");
+        assert_eq!(aligned("1,234", 4), "1,234\u{2008}\u{2007}\u{2007}\u{2007}");
+        assert_eq!(aligned("-7", 0), "−7");
+    }
+}

@@ -1,0 +1,95 @@
+//! The terminal's text, whole, for the sample run at two widths; and what must hold at every width.
+
+mod sample;
+
+use std::time::UNIX_EPOCH;
+
+use tollgate_experiment::run::{Cell, Run, Timestamp};
+use tollgate_report::terminal::render;
+
+#[test]
+fn the_sample_at_120_columns() {
+    insta::assert_snapshot!(render(&sample::run(), 120, false));
+}
+
+#[test]
+fn the_sample_at_80_columns() {
+    insta::assert_snapshot!(render(&sample::run(), 80, false));
+}
+
+/// Removes ANSI colours.
+fn without_colour(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        text + part.split_once('m').map_or(part, |(_, rest)| rest)
+    })
+}
+
+#[test]
+fn colours_change_nothing_but_the_colour() {
+    let coloured = render(&sample::run(), 100, true);
+    let trimmed = |text: &str| {
+        text.lines()
+            .map(str::trim_end)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert!(coloured.contains("\x1b[1m"));
+    assert_eq!(
+        trimmed(&without_colour(&coloured)),
+        trimmed(&render(&sample::run(), 100, false))
+    );
+    assert!(!render(&sample::run(), 100, false).contains('\x1b'));
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for width in [80, 97, 120, 200] {
+        for line in render(&sample::run(), width, false).lines() {
+            assert!(line.chars().count() <= width, "{width}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn other_widths_are_brought_into_range() {
+    let run = sample::run();
+    assert_eq!(render(&run, 0, false), render(&run, 80, false));
+    assert_eq!(render(&run, usize::MAX, false), render(&run, 200, false));
+}
+
+#[test]
+fn the_finding_comes_before_the_tables() {
+    let text = render(&sample::run(), 200, false);
+    for experiment in sample::run().experiments {
+        let place = |part: &str| {
+            text.find(part)
+                .unwrap_or_else(|| panic!("{part:?} is missing"))
+        };
+        for table in &experiment.tables {
+            assert!(place(&experiment.finding) < place(&table.title));
+        }
+    }
+}
+
+#[test]
+fn nothing_but_the_head_comes_of_an_empty_run() {
+    let run = Run {
+        experiments: vec![],
+        warnings: vec![],
+        ..sample::run()
+    };
+    assert!(render(&run, 80, false).starts_with("Tollgate 0.1.0 · Linux 6.18.44"));
+}
+
+#[test]
+fn names_cannot_move_the_cursor() {
+    let mut run = sample::run();
+    run.started = Timestamp::from(UNIX_EPOCH);
+    run.experiments[0].tables[0].rows[0].label = "evil\x1b[2J\r".into();
+    run.experiments[0].tables[0].rows[0].cells[0] = Cell::text("\x07\n");
+    run.experiments[3].title = "\x1b]0;title\x07".into();
+    let text = render(&run, 120, false);
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
+}

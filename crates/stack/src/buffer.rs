@@ -1,0 +1,365 @@
+//! The pool: fixed frames in one region, with headroom for every header.
+//!
+//! One pool serves one stack, or two stacks in one thread that hand frames to each other. All frames lie in one region,
+//! so that the region can be given to a network interface or to another process. A frame is counted, not copied: a
+//! segment that waits for its acknowledgment and the link that is sending it hold the same frame. Payload is written at
+//! [`PAYLOAD_OFFSET`], so that headers are put in front of it without moving it, and the frame's record carries the
+//! partial checksum of the payload.
+//!
+//! The pool must never allocate after it is made, and never know what the octets mean.
+
+use crate::time::Instant;
+use alloc::vec::Vec;
+use tollgate_checksum::Partial;
+use tollgate_wire::SeqNumber;
+use tollgate_wire::tcp::Flags;
+
+/// Where payload begins in a frame that the stack fills: room for the longest link, IP and TCP headers, and a cache
+/// line's alignment for the copy.
+pub const PAYLOAD_OFFSET: usize = 192;
+
+/// Octets of a cache line.
+pub const CACHE_LINE: usize = 64;
+
+/// Which frame of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct FrameId(u32);
+
+impl FrameId {
+    /// No frame: the end of a chain.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+
+    #[inline(always)]
+    pub(crate) const fn is_none(self) -> bool {
+        self.0 == u32::MAX
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_some(self) -> bool {
+        self.0 != u32::MAX
+    }
+
+    /// Position of the frame in the pool's region.
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What is known about the transport checksum of a received frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RxChecksum {
+    /// Nothing: the stack sums the octets itself.
+    #[default]
+    Unknown,
+    /// The link summed every octet behind the first [`SUMMED_FROM`] while it copied them (a NIC's "checksum complete").
+    Complete(Partial),
+    /// The link vouches for the transport checksum.
+    Verified,
+}
+
+/// Octets in front of what [`RxChecksum::Complete`] covers: an Ethernet and an optionless IPv4 header.
+pub const SUMMED_FROM: usize = 34;
+
+/// One frame on its way over a link: which octets of which pool frame.
+///
+/// A `Frame` stands for one count on its pool frame. Whoever drops one without [`Pool::release`] leaks the frame.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Which frame.
+    pub id: FrameId,
+    /// Where the Ethernet header begins.
+    pub offset: u16,
+    /// Octets from there.
+    pub len: u16,
+    /// What a receiving link knows about the checksum.
+    pub checksum: RxChecksum,
+}
+
+/// The record of a frame: one cache line beside the region.
+///
+/// A frame can wait in one sender's and in one receiver's chain at the same time (both ends in one thread share the
+/// pool), so both views are kept.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Meta {
+    pub(crate) refs: u16,
+    pub(crate) tx_len: u16,
+    pub(crate) tx_next: FrameId,
+    /// Sequence number of the first octet.
+    pub(crate) tx_seq: SeqNumber,
+    /// Sequence number after the last octet, SYN and FIN counted.
+    pub(crate) tx_end: SeqNumber,
+    pub(crate) tx_sum: Partial,
+    pub(crate) sent_at: Instant,
+    pub(crate) tx_flags: Flags,
+    pub(crate) transmissions: u8,
+    pub(crate) rx_offset: u16,
+    pub(crate) rx_next: FrameId,
+    pub(crate) rx_seq: SeqNumber,
+    pub(crate) rx_len: u16,
+    pub(crate) rx_flags: u8,
+}
+
+const _: () = assert!(size_of::<Meta>() == CACHE_LINE);
+
+impl Meta {
+    const FREE: Self = Self {
+        refs: 0,
+        tx_len: 0,
+        tx_next: FrameId::NONE,
+        tx_seq: SeqNumber(0),
+        tx_end: SeqNumber(0),
+        tx_sum: Partial::ZERO,
+        sent_at: Instant::ZERO,
+        tx_flags: Flags(0),
+        transmissions: 0,
+        rx_offset: 0,
+        rx_next: FrameId::NONE,
+        rx_seq: SeqNumber(0),
+        rx_len: 0,
+        rx_flags: 0,
+    };
+}
+
+/// A buffer that the application holds: payload received without a copy, or payload to be sent without one.
+///
+/// It stands for one count on its frame: give it to a send call or back with [`Pool::free`].
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Buffer {
+    pub(crate) id: FrameId,
+    pub(crate) offset: u16,
+    pub(crate) len: u16,
+}
+
+impl Buffer {
+    /// Octets in the buffer.
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The pool.
+#[derive(Debug)]
+pub struct Pool {
+    region: Vec<u8>,
+    meta: Vec<Meta>,
+    free: Vec<FrameId>,
+    frame_shift: u32,
+}
+
+impl Pool {
+    /// Makes a pool of `frames` frames (at most 2^24), each of `frame_size` octets, rounded up to a power of two between
+    /// 2 KiB and 64 KiB.
+    pub fn new(frames: usize, frame_size: usize) -> Self {
+        let frames = frames.clamp(1, 1 << 24);
+        let frame_size = frame_size.clamp(2048, 65_536).next_power_of_two();
+        let mut free = Vec::with_capacity(frames);
+        free.extend((0..frames as u32).rev().map(FrameId));
+        Self {
+            region: alloc::vec![0; frames * frame_size],
+            meta: alloc::vec![Meta::FREE; frames],
+            free,
+            frame_shift: frame_size.trailing_zeros(),
+        }
+    }
+
+    /// Octets of a frame that serves IP packets of `mtu` octets.
+    pub const fn frame_size_for(mtu: usize) -> usize {
+        // Link header and payload offset are the only octets that are not the IP packet's.
+        (PAYLOAD_OFFSET + mtu).next_power_of_two()
+    }
+
+    /// Octets of each frame.
+    #[inline(always)]
+    pub const fn frame_size(&self) -> usize {
+        1 << self.frame_shift
+    }
+
+    /// Frames in all.
+    pub fn capacity(&self) -> usize {
+        self.meta.len()
+    }
+
+    /// Frames that nobody holds.
+    #[inline(always)]
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Takes a frame, counted once, or nothing when the pool is empty.
+    #[inline(always)]
+    pub fn alloc(&mut self) -> Option<FrameId> {
+        let id = self.free.pop()?;
+        self.meta[id.index()].refs = 1;
+        Some(id)
+    }
+
+    /// Counts one more holder.
+    #[inline(always)]
+    pub fn retain(&mut self, id: FrameId) {
+        self.meta[id.index()].refs += 1;
+    }
+
+    /// Counts one holder less and takes the frame back when it was the last.
+    #[inline(always)]
+    pub fn release(&mut self, id: FrameId) {
+        let meta = &mut self.meta[id.index()];
+        debug_assert!(meta.refs > 0, "a frame is released once more than it was held");
+        meta.refs = meta.refs.wrapping_sub(1);
+        if meta.refs == 0 {
+            self.free.push(id);
+        }
+    }
+
+    /// Whether somebody else holds the frame as well.
+    #[inline(always)]
+    pub fn is_shared(&self, id: FrameId) -> bool {
+        self.meta[id.index()].refs > 1
+    }
+
+    #[inline(always)]
+    pub(crate) fn meta(&self, id: FrameId) -> &Meta {
+        &self.meta[id.index()]
+    }
+
+    #[inline(always)]
+    pub(crate) fn meta_mut(&mut self, id: FrameId) -> &mut Meta {
+        &mut self.meta[id.index()]
+    }
+
+    /// All octets of a frame.
+    #[inline(always)]
+    pub fn octets(&self, id: FrameId) -> &[u8] {
+        let start = id.index() << self.frame_shift;
+        &self.region[start..start + (1 << self.frame_shift)]
+    }
+
+    /// All octets of a frame, to be written.
+    #[inline(always)]
+    pub fn octets_mut(&mut self, id: FrameId) -> &mut [u8] {
+        let start = id.index() << self.frame_shift;
+        &mut self.region[start..start + (1 << self.frame_shift)]
+    }
+
+    /// Copies the first `len` octets of payload from one frame to another.
+    pub(crate) fn copy_payload(&mut self, from: FrameId, to: FrameId, len: usize) {
+        self.copy_within(from, PAYLOAD_OFFSET, to, PAYLOAD_OFFSET, len);
+    }
+
+    /// Copies octets from one place of a frame to a place of another; what would leave a frame is left out.
+    pub(crate) fn copy_within(&mut self, from: FrameId, from_at: usize, to: FrameId, to_at: usize, len: usize) {
+        let len = len.min(self.frame_size().saturating_sub(from_at.max(to_at)));
+        let start = (from.index() << self.frame_shift) + from_at;
+        let target = (to.index() << self.frame_shift) + to_at;
+        self.region.copy_within(start..start + len, target);
+    }
+
+    /// The octets that `frame` stands for; empty when it points outside its pool frame.
+    #[inline(always)]
+    pub fn frame(&self, frame: &Frame) -> &[u8] {
+        let start = (frame.id.index() << self.frame_shift) + usize::from(frame.offset);
+        self.region.get(start..start + usize::from(frame.len)).unwrap_or_default()
+    }
+
+    /// Copies `octets` into a new frame, as a link does that owns no pool frames.
+    ///
+    /// # Errors
+    /// [`NoFrame`] when the pool is empty or the octets do not fit.
+    pub fn frame_from(&mut self, octets: &[u8]) -> Result<Frame, NoFrame> {
+        if octets.len() > self.frame_size() {
+            return Err(NoFrame);
+        }
+        let id = self.alloc().ok_or(NoFrame)?;
+        self.octets_mut(id)[..octets.len()].copy_from_slice(octets);
+        Ok(Frame { id, offset: 0, len: octets.len() as u16, checksum: RxChecksum::Unknown })
+    }
+
+    /// A buffer for `len` octets of payload that the application fills and sends without a copy.
+    ///
+    /// # Errors
+    /// [`NoFrame`] when the pool is empty or `len` does not fit into one frame.
+    pub fn buffer(&mut self, len: usize) -> Result<Buffer, NoFrame> {
+        if len > self.frame_size() - PAYLOAD_OFFSET {
+            return Err(NoFrame);
+        }
+        let id = self.alloc().ok_or(NoFrame)?;
+        Ok(Buffer { id, offset: PAYLOAD_OFFSET as u16, len: len as u16 })
+    }
+
+    /// The buffer's octets.
+    pub fn payload(&self, buffer: &Buffer) -> &[u8] {
+        let start = (buffer.id.index() << self.frame_shift) + usize::from(buffer.offset);
+        &self.region[start..start + usize::from(buffer.len)]
+    }
+
+    /// The buffer's octets, to be written.
+    pub fn payload_mut(&mut self, buffer: &mut Buffer) -> &mut [u8] {
+        let start = (buffer.id.index() << self.frame_shift) + usize::from(buffer.offset);
+        &mut self.region[start..start + usize::from(buffer.len)]
+    }
+
+    /// Gives a buffer back.
+    pub fn free(&mut self, buffer: Buffer) {
+        self.release(buffer.id);
+    }
+}
+
+/// The pool has no frame for this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoFrame;
+
+impl core::fmt::Display for NoFrame {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the buffer pool is empty or its frames are too small; make the pool larger")
+    }
+}
+
+impl core::error::Error for NoFrame {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_counted_and_come_back() {
+        let mut pool = Pool::new(2, 2048);
+        let a = pool.alloc().unwrap();
+        let b = pool.alloc().unwrap();
+        assert_ne!(a, b);
+        assert_eq!(pool.alloc(), None);
+        pool.retain(a);
+        assert!(pool.is_shared(a));
+        pool.release(a);
+        assert_eq!(pool.available(), 0);
+        pool.release(a);
+        pool.release(b);
+        assert_eq!(pool.available(), 2);
+    }
+
+    #[test]
+    fn buffers_do_not_exceed_their_frame() {
+        let mut pool = Pool::new(1, 2048);
+        assert_eq!(pool.buffer(2048 - PAYLOAD_OFFSET + 1), Err(NoFrame));
+        let mut buffer = pool.buffer(5).unwrap();
+        pool.payload_mut(&mut buffer).copy_from_slice(b"hello");
+        assert_eq!(pool.payload(&buffer), b"hello");
+        pool.free(buffer);
+        assert_eq!(pool.available(), 1);
+        assert_eq!(pool.frame_from(&[0; 2049]), Err(NoFrame));
+    }
+
+    #[test]
+    fn frame_sizes_hold_the_mtu() {
+        assert_eq!(Pool::frame_size_for(1500), 2048);
+        assert!(Pool::frame_size_for(9000) >= 9000 + PAYLOAD_OFFSET);
+    }
+}

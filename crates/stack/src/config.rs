@@ -1,0 +1,243 @@
+//! What a stack is told when it is made: addresses, limits, and the mechanisms that can be switched.
+
+use core::fmt;
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use tollgate_checksum::Kernel;
+use tollgate_wire::ethernet::MacAddr;
+
+/// Header prediction on input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Prediction {
+    /// Pure acknowledgments, data, data with a new acknowledgment, and window changes are predicted.
+    #[default]
+    Bidirectional,
+    /// Only pure acknowledgments and only data without a new acknowledgment, as in 4.4BSD (Wolman et al. 1994, 3).
+    Unidirectional,
+    /// None: every segment goes through the full state machine.
+    Off,
+}
+
+/// How the connection of a segment is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Demux {
+    /// The connection of the last segment, then a keyed hash table.
+    #[default]
+    CacheHash,
+    /// The keyed hash table alone.
+    Hash,
+    /// A walk over all connections (the papers' baseline).
+    List,
+}
+
+/// When checksums of TCP and IP headers are computed and verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ChecksumPolicy {
+    /// Always.
+    #[default]
+    Always,
+    /// Never: only for measuring what checksums cost, on links that cannot corrupt. The peer must do the same.
+    Off,
+}
+
+/// What retransmission holds on to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RetransmitCopy {
+    /// A reference to the frame that was sent.
+    #[default]
+    Reference,
+    /// The frame; a copy of it is sent (mbuf copy of the papers' baseline).
+    Copy,
+}
+
+/// How the header of a segment is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum HeaderTemplate {
+    /// From the connection's template: constant octets and sums prepared.
+    #[default]
+    On,
+    /// Field by field, each checksum summed anew.
+    Off,
+}
+
+/// The mechanisms of the stack that can be switched, so that the worth of each is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Mechanisms {
+    /// Header prediction.
+    pub prediction: Prediction,
+    /// Demultiplexing.
+    pub demux: Demux,
+    /// Header templates.
+    pub template: HeaderTemplate,
+    /// Checksum policy.
+    pub checksum: ChecksumPolicy,
+    /// Retransmission.
+    pub retransmit: RetransmitCopy,
+}
+
+/// What a stack is told when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Our link address.
+    pub mac: MacAddr,
+    /// Our address.
+    pub ip: Ipv4Addr,
+    /// Leading bits of `ip` that name the local network, 0 to 32.
+    pub prefix_len: u8,
+    /// The router to all other networks.
+    pub gateway: Option<Ipv4Addr>,
+    /// Random bits that nobody else knows: sequence numbers, hash keys, ports and cookies come from them.
+    pub seed: [u64; 4],
+    /// Connections, TIME-WAIT apart. Room is reserved, and touched only as connections come to be.
+    pub max_connections: usize,
+    /// Connections in TIME-WAIT; when there are more, the oldest is let go.
+    pub max_time_wait: usize,
+    /// Octets that a connection queues for sending, at least 4,096.
+    pub send_buffer: u32,
+    /// Octets that a connection queues for reading, 4,096 to 2^30.
+    pub receive_buffer: u32,
+    /// Offer the timestamp option (RFC 7323).
+    pub timestamps: bool,
+    /// Offer window scaling (RFC 7323).
+    pub window_scaling: bool,
+    /// Turn Nagle's algorithm off on new connections.
+    pub no_delay: bool,
+    /// The lower bound of the retransmission timeout. RFC 6298, 2.4 asks for 1 s; 200 ms is what hosts use today.
+    pub min_rto: Duration,
+    /// The upper bound of the retransmission timeout (RFC 6298, 2.5: at least 60 s).
+    pub max_rto: Duration,
+    /// How long an acknowledgment waits for company (RFC 9293, 3.8.6.3: less than 0.5 s).
+    pub delayed_ack: Duration,
+    /// Maximum segment lifetime; TIME-WAIT lasts twice as long.
+    pub msl: Duration,
+    /// Without progress for this long a connection is given up (RFC 9293, 3.8.3: R2 at least 100 s).
+    pub user_timeout: Duration,
+    /// How long a SYN is tried (R2 for SYN: at least 3 minutes).
+    pub connect_timeout: Duration,
+    /// How long FIN-WAIT-2 is kept for a connection that the application has closed.
+    pub fin_wait_2_timeout: Duration,
+    /// Frames that wait for the link.
+    pub device_queue: usize,
+    /// Neighbours whose link addresses are kept.
+    pub max_neighbours: usize,
+    /// Datagrams being reassembled hold at most this many frames.
+    pub reassembly_frames: usize,
+    /// Checksum kernel.
+    pub kernel: Kernel,
+    /// Switchable mechanisms.
+    pub mechanisms: Mechanisms,
+}
+
+impl Config {
+    /// A host at `ip`/`prefix_len` with the defaults that the fields' documentation names.
+    pub fn new(mac: MacAddr, ip: Ipv4Addr, prefix_len: u8, seed: [u64; 4]) -> Self {
+        Self {
+            mac,
+            ip,
+            prefix_len,
+            gateway: None,
+            seed,
+            max_connections: 16_384,
+            max_time_wait: 32_768,
+            send_buffer: 256 * 1024,
+            receive_buffer: 256 * 1024,
+            timestamps: true,
+            window_scaling: true,
+            no_delay: false,
+            min_rto: Duration::from_millis(200),
+            max_rto: Duration::from_secs(60),
+            delayed_ack: Duration::from_millis(40),
+            msl: Duration::from_secs(30),
+            user_timeout: Duration::from_secs(15 * 60),
+            connect_timeout: Duration::from_secs(3 * 60),
+            fin_wait_2_timeout: Duration::from_secs(60),
+            device_queue: 256,
+            max_neighbours: 1024,
+            reassembly_frames: 256,
+            kernel: Kernel::best(),
+            mechanisms: Mechanisms::default(),
+        }
+    }
+
+    /// Checks the ranges that the fields name.
+    ///
+    /// # Errors
+    /// The first field that is out of its range.
+    pub fn validate(&self) -> Result<(), InvalidConfig> {
+        let check = |holds: bool, field: &'static str, range: &'static str| {
+            if holds { Ok(()) } else { Err(InvalidConfig { field, range }) }
+        };
+        check(self.mac.is_unicast(), "mac", "a unicast address")?;
+        check(
+            !self.ip.is_unspecified() && !self.ip.is_multicast() && !self.ip.is_broadcast(),
+            "ip",
+            "a unicast address",
+        )?;
+        check(self.prefix_len <= 32, "prefix_len", "0 to 32")?;
+        check((1..=1 << 22).contains(&self.max_connections), "max_connections", "1 to 4,194,304")?;
+        check((1..=1 << 22).contains(&self.max_time_wait), "max_time_wait", "1 to 4,194,304")?;
+        check((4096..=1 << 30).contains(&self.send_buffer), "send_buffer", "4,096 to 2^30 octets")?;
+        check((4096..=1 << 30).contains(&self.receive_buffer), "receive_buffer", "4,096 to 2^30 octets")?;
+        check(self.delayed_ack < Duration::from_millis(500), "delayed_ack", "less than 0.5 s (RFC 9293, 3.8.6.3)")?;
+        check(self.min_rto <= self.max_rto, "min_rto", "at most max_rto")?;
+        check((1..=65_536).contains(&self.device_queue), "device_queue", "1 to 65,536 frames")
+    }
+
+    /// Whether `ip` is on the local network.
+    pub(crate) fn is_local(&self, ip: Ipv4Addr) -> bool {
+        let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix_len)).unwrap_or(0);
+        (u32::from(ip) ^ u32::from(self.ip)) & mask == 0
+    }
+
+    /// Whether `ip` is a broadcast address here.
+    pub(crate) fn is_broadcast(&self, ip: Ipv4Addr) -> bool {
+        let host = u32::MAX.checked_shr(u32::from(self.prefix_len)).unwrap_or(0);
+        ip.is_broadcast() || (host > 1 && self.is_local(ip) && u32::from(ip) & host == host)
+    }
+}
+
+/// A field of [`Config`] is out of its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidConfig {
+    /// Which field.
+    pub field: &'static str,
+    /// What it may be.
+    pub range: &'static str,
+}
+
+impl fmt::Display for InvalidConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the configuration's {} must be {}", self.field, self.range)
+    }
+}
+
+impl core::error::Error for InvalidConfig {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(prefix_len: u8) -> Config {
+        Config::new(MacAddr([2, 0, 0, 0, 0, 1]), Ipv4Addr::new(10, 1, 2, 3), prefix_len, [1, 2, 3, 4])
+    }
+
+    #[test]
+    fn networks_and_broadcasts() {
+        let net = config(24);
+        assert!(net.is_local(Ipv4Addr::new(10, 1, 2, 200)));
+        assert!(!net.is_local(Ipv4Addr::new(10, 1, 3, 200)));
+        assert!(net.is_broadcast(Ipv4Addr::new(10, 1, 2, 255)));
+        assert!(!net.is_broadcast(Ipv4Addr::new(10, 1, 3, 255)));
+        assert!(config(0).is_local(Ipv4Addr::new(1, 1, 1, 1)));
+        assert!(!config(32).is_broadcast(Ipv4Addr::new(10, 1, 2, 3)));
+    }
+
+    #[test]
+    fn ranges_are_checked_and_named() {
+        assert_eq!(config(24).validate(), Ok(()));
+        let bad = Config { delayed_ack: Duration::from_millis(500), ..config(24) };
+        assert_eq!(bad.validate().unwrap_err().field, "delayed_ack");
+        let bad = Config { mac: MacAddr::BROADCAST, ..config(24) };
+        assert_eq!(bad.validate().unwrap_err().field, "mac");
+    }
+}

@@ -1,0 +1,227 @@
+//! What the stack counts. Nothing is lost in silence: each way to drop a packet and each reason to miss a prediction has
+//! its number.
+
+/// Why a segment was not predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Miss {
+    /// The frame is too short for a TCP segment, or shorter than its IP length.
+    Short,
+    /// Not addressed to us, not IPv4 without options, a fragment, or not TCP.
+    NotTcp,
+    /// No connection has this key.
+    NoConnection,
+    /// The state, the flags or the data offset are not those of a predicted segment.
+    Flags,
+    /// Not the next octet.
+    Sequence,
+    /// Acknowledges something outside what is in flight.
+    Acknowledgment,
+    /// The timestamp option is not where it is predicted.
+    OptionLayout,
+    /// An old timestamp (PAWS).
+    Timestamp,
+    /// The peer's window closed.
+    ZeroWindow,
+    /// More octets than were offered.
+    BeyondWindow,
+    /// Neither data, nor a new acknowledgment, nor another window.
+    Duplicate,
+    /// Data with a new acknowledgment while prediction is unidirectional.
+    Bidirectional,
+    /// A checksum is wrong.
+    Checksum,
+}
+
+impl Miss {
+    /// How many reasons there are.
+    pub const COUNT: usize = 13;
+
+    /// Every reason.
+    pub const ALL: [Miss; Self::COUNT] = [
+        Miss::Short,
+        Miss::NotTcp,
+        Miss::NoConnection,
+        Miss::Flags,
+        Miss::Sequence,
+        Miss::Acknowledgment,
+        Miss::OptionLayout,
+        Miss::Timestamp,
+        Miss::ZeroWindow,
+        Miss::BeyondWindow,
+        Miss::Duplicate,
+        Miss::Bidirectional,
+        Miss::Checksum,
+    ];
+
+    /// The reason in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Miss::Short => "short frame",
+            Miss::NotTcp => "not TCP",
+            Miss::NoConnection => "no connection",
+            Miss::Flags => "state or flags",
+            Miss::Sequence => "sequence",
+            Miss::Acknowledgment => "acknowledgment",
+            Miss::OptionLayout => "option layout",
+            Miss::Timestamp => "timestamp",
+            Miss::ZeroWindow => "zero window",
+            Miss::BeyondWindow => "beyond window",
+            Miss::Duplicate => "duplicate",
+            Miss::Bidirectional => "bidirectional",
+            Miss::Checksum => "checksum",
+        }
+    }
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Drop {
+    /// The frame or a header in it is malformed.
+    Malformed,
+    /// Addressed to another link or network address.
+    NotForUs,
+    /// A protocol that the stack does not speak.
+    UnknownProtocol,
+    /// A wrong IP, ICMP, UDP or TCP checksum.
+    Checksum,
+    /// No socket or connection takes it.
+    NoSocket,
+    /// The socket's queue is full.
+    QueueFull,
+    /// The pool is empty.
+    NoFrame,
+    /// The device queue is full.
+    DeviceQueueFull,
+    /// The link address of the next hop could not be found.
+    Unresolved,
+    /// Reassembly timed out, overlapped or was full.
+    Reassembly,
+    /// A TCP segment outside the window, or not acceptable otherwise (RFC 9293, 3.10.7.4).
+    Unacceptable,
+    /// An old timestamp (RFC 7323, 5.3).
+    Paws,
+    /// A SYN that found no room and no cookie could be sent.
+    SynBacklog,
+    /// The table of connections is full.
+    TableFull,
+    /// An ICMP error that does not belong to a connection, or an implausible one (RFC 5927).
+    IcmpImplausible,
+}
+
+impl Drop {
+    /// How many reasons there are.
+    pub const COUNT: usize = 15;
+
+    /// Every reason.
+    pub const ALL: [Drop; Self::COUNT] = [
+        Drop::Malformed,
+        Drop::NotForUs,
+        Drop::UnknownProtocol,
+        Drop::Checksum,
+        Drop::NoSocket,
+        Drop::QueueFull,
+        Drop::NoFrame,
+        Drop::DeviceQueueFull,
+        Drop::Unresolved,
+        Drop::Reassembly,
+        Drop::Unacceptable,
+        Drop::Paws,
+        Drop::SynBacklog,
+        Drop::TableFull,
+        Drop::IcmpImplausible,
+    ];
+
+    /// The reason in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Drop::Malformed => "malformed",
+            Drop::NotForUs => "not for us",
+            Drop::UnknownProtocol => "unknown protocol",
+            Drop::Checksum => "checksum",
+            Drop::NoSocket => "no socket",
+            Drop::QueueFull => "queue full",
+            Drop::NoFrame => "pool empty",
+            Drop::DeviceQueueFull => "device queue full",
+            Drop::Unresolved => "link address not found",
+            Drop::Reassembly => "reassembly",
+            Drop::Unacceptable => "outside the window",
+            Drop::Paws => "old timestamp",
+            Drop::SynBacklog => "SYN backlog",
+            Drop::TableFull => "connection table full",
+            Drop::IcmpImplausible => "implausible ICMP error",
+        }
+    }
+}
+
+/// The counters of a stack, since it was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Segments that were predicted.
+    pub predicted: u64,
+    /// Segments that were not, by [`Miss`].
+    pub misses: [u64; Miss::COUNT],
+    /// Segments for which the one-entry cache held the connection.
+    pub cache_hits: u64,
+    /// Segments for which the hash table was asked.
+    pub cache_misses: u64,
+    /// Packets dropped, by [`Drop`].
+    pub drops: [u64; Drop::COUNT],
+    /// Frames received.
+    pub frames_in: u64,
+    /// Segments that carried retransmitted octets.
+    pub retransmits: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Fast retransmissions.
+    pub fast_retransmits: u64,
+    /// Segments that arrived out of order.
+    pub out_of_order: u64,
+    /// Challenge acknowledgments sent (RFC 5961).
+    pub challenge_acks: u64,
+    /// Challenge acknowledgments withheld by the rate limit.
+    pub challenge_acks_limited: u64,
+    /// SYN cookies sent.
+    pub syn_cookies_sent: u64,
+    /// Connections made from a returned cookie.
+    pub syn_cookies_accepted: u64,
+    /// RSTs sent.
+    pub resets_sent: u64,
+}
+
+impl Counters {
+    #[inline(always)]
+    pub(crate) fn miss(&mut self, miss: Miss) {
+        self.misses[miss as usize] += 1;
+    }
+
+    pub(crate) fn dropped(&mut self, reason: Drop) {
+        self.drops[reason as usize] += 1;
+    }
+
+    /// How many packets were dropped for `reason`.
+    pub fn drops(&self, reason: Drop) -> u64 {
+        self.drops[reason as usize]
+    }
+
+    /// How many segments were not predicted for `reason`.
+    pub fn misses(&self, reason: Miss) -> u64 {
+        self.misses[reason as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_are_whole_and_in_order() {
+        for (at, miss) in Miss::ALL.into_iter().enumerate() {
+            assert_eq!(miss as usize, at);
+        }
+        for (at, reason) in Drop::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, at);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! ICMP (RFC 792, RFC 1122 3.2.2): answers echoes, sends errors, and tells sockets of errors that come in.
+//!
+//! Errors about TCP are believed only when they quote a sequence number in flight (RFC 5927, 4.1), and are never fatal to
+//! a synchronized connection (RFC 1122, 4.2.3.9: they are soft, or are treated so).
+
+use crate::counters::Drop;
+use crate::demux::FlowKey;
+use crate::socket::Error;
+use crate::stack::Active;
+use crate::tcp::tcb::State;
+use crate::tcp::time_wait::SLOT_BIT;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use tollgate_checksum::sum_header;
+use tollgate_gate::Recorder;
+use tollgate_wire::icmp::{HEADER_LEN, Message, Unreachable};
+use tollgate_wire::{SeqNumber, ipv4};
+
+/// Echo replies that wait to be read.
+const ECHOES: usize = 64;
+
+/// An answer to an echo request of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// Who answered.
+    pub from: Ipv4Addr,
+    /// Whose echo it is.
+    pub identifier: u16,
+    /// Which of them.
+    pub sequence: u16,
+    /// The octets that came back.
+    pub data: Vec<u8>,
+}
+
+impl<R: Recorder> Active<'_, R> {
+    pub(crate) fn icmp_input(&mut self, ip: &ipv4::Header, octets: &[u8], unicast: bool) {
+        if !self.stack.kernel.sum(octets).is_valid() {
+            self.stack.counters.dropped(Drop::Checksum);
+            return;
+        }
+        let Ok(message) = Message::parse(octets) else {
+            self.stack.counters.dropped(Drop::Malformed);
+            return;
+        };
+        let data = &octets[HEADER_LEN..];
+        match message {
+            Message::EchoRequest { identifier, sequence } if unicast => {
+                self.icmp_output(ip.source, Message::EchoReply { identifier, sequence }, data);
+            }
+            // RFC 1122, 3.2.2.6: one to a broadcast address may be left unanswered.
+            Message::EchoRequest { .. } => {}
+            Message::EchoReply { identifier, sequence } => {
+                if self.stack.echoes.len() < ECHOES {
+                    let echo = Echo { from: ip.source, identifier, sequence, data: data.to_vec() };
+                    self.stack.echoes.push_back(echo);
+                } else {
+                    self.stack.counters.dropped(Drop::QueueFull);
+                }
+            }
+            Message::DestinationUnreachable(_) | Message::TimeExceeded(_) | Message::ParameterProblem(_) => {
+                self.icmp_error_input(message, data);
+            }
+            Message::Other(..) => self.stack.counters.dropped(Drop::UnknownProtocol),
+        }
+    }
+
+    /// Sends an echo request; the answer comes by [`Active::next_echo`].
+    ///
+    /// # Errors
+    /// [`Error::NoFrame`] when the device queue or the pool has no room, [`Error::TooLong`] for more than 65,507 octets.
+    pub fn ping(&mut self, to: Ipv4Addr, identifier: u16, sequence: u16, data: &[u8]) -> Result<(), Error> {
+        if data.len() > 65_507 {
+            return Err(Error::TooLong);
+        }
+        let sent = self.icmp_output(to, Message::EchoRequest { identifier, sequence }, data);
+        if sent { Ok(()) } else { Err(Error::NoFrame) }
+    }
+
+    /// The next answer to an echo request.
+    pub fn next_echo(&mut self) -> Option<Echo> {
+        self.stack.echoes.pop_front()
+    }
+
+    fn icmp_output(&mut self, to: Ipv4Addr, message: Message, data: &[u8]) -> bool {
+        let mut header = message.to_bytes();
+        let sum = sum_header(&header) + self.stack.kernel.sum(data);
+        header[2..4].copy_from_slice(&sum.finish().to_ne_bytes());
+        self.ip_output(ipv4::protocol::ICMP, to, [&header, data])
+    }
+
+    /// Tells the sender of `ip` what is wrong with it, quoting its header and its first octets.
+    pub(crate) fn icmp_error(&mut self, ip: &ipv4::Header, payload: &[u8], message: Message) {
+        // RFC 1122, 3.2.2: never about a fragment other than the first, nor about an ICMP error.
+        let about_error = ip.protocol == ipv4::protocol::ICMP
+            && !matches!(Message::parse(payload), Ok(Message::EchoRequest { .. } | Message::EchoReply { .. }));
+        if ip.fragment_offset() != 0 || about_error {
+            return;
+        }
+        let mut quoted = [0; 28];
+        quoted[..20].copy_from_slice(&ip.to_bytes());
+        let octets = payload.len().min(8);
+        quoted[20..20 + octets].copy_from_slice(&payload[..octets]);
+        self.icmp_output(ip.source, message, &quoted[..20 + octets]);
+    }
+
+    /// An error about something that we sent.
+    fn icmp_error_input(&mut self, message: Message, quoted: &[u8]) {
+        // The quotation is cut short, so its lengths say more than is there.
+        let Some((head, payload)) = quoted.split_first_chunk::<20>() else {
+            self.stack.counters.dropped(Drop::Malformed);
+            return;
+        };
+        let options = usize::from(head[0] & 0xf).saturating_sub(5) * 4;
+        let Some(ports) = payload.get(options..).and_then(|p| p.first_chunk::<8>()) else {
+            self.stack.counters.dropped(Drop::Malformed);
+            return;
+        };
+        let source = Ipv4Addr::new(head[12], head[13], head[14], head[15]);
+        let destination = Ipv4Addr::new(head[16], head[17], head[18], head[19]);
+        let local = u16::from_be_bytes([ports[0], ports[1]]);
+        let remote = u16::from_be_bytes([ports[2], ports[3]]);
+        if source != self.stack.config.ip {
+            self.stack.counters.dropped(Drop::IcmpImplausible);
+            return;
+        }
+        match head[9] {
+            ipv4::protocol::TCP => {
+                let seq = SeqNumber(u32::from_be_bytes([ports[4], ports[5], ports[6], ports[7]]));
+                self.error_for_tcp(message, FlowKey::new((destination, remote), (source, local)), seq);
+            }
+            ipv4::protocol::UDP => self.error_for_udp(message, (destination, remote), local),
+            _ => {}
+        }
+    }
+
+    fn error_for_tcp(&mut self, message: Message, key: FlowKey, seq: SeqNumber) {
+        let index = match self.slot_of(key) {
+            Some(slot) if slot & SLOT_BIT == 0 => slot as usize,
+            _ => {
+                self.stack.counters.dropped(Drop::IcmpImplausible);
+                return;
+            }
+        };
+        let tcb = &self.stack.tcbs[index];
+        // RFC 5927, 4.1: only about what is in flight.
+        if tcb.in_flight() == 0 || !seq.within(tcb.snd_una, tcb.snd_nxt - 1) {
+            self.stack.counters.dropped(Drop::IcmpImplausible);
+            return;
+        }
+        match message {
+            Message::DestinationUnreachable(Unreachable::FragmentationNeeded { next_hop_mtu }) => {
+                // RFC 1191, 6.3 and RFC 879: never below the least that every host takes.
+                let mtu = next_hop_mtu.max(576).min(self.stack.mtu);
+                self.path_mtu(index, mtu);
+            }
+            // RFC 5461: while a connection is opened, a hard error ends the attempt.
+            Message::DestinationUnreachable(Unreachable::Port | Unreachable::Protocol)
+                if tcb.state == State::SynSent =>
+            {
+                self.kill(index, Error::Refused);
+            }
+            // Soft errors: the connection goes on trying (RFC 1122, 4.2.3.9, MUST-56).
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! Ethernet and IPv4, in and out (RFC 791, 894, 1122).
+//!
+//! The way in for everything that was not predicted: link address, IP header, reassembly, protocol. The way out for
+//! everything that has no template: route, fragmentation, neighbour, device queue.
+
+use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
+use crate::config::ChecksumPolicy;
+use crate::counters::Drop;
+use crate::neighbour::{Action, Heard, Resolution};
+use crate::reassembly::{Expired, Outcome};
+use crate::stack::Active;
+use crate::tcp::output::TTL;
+use crate::tcp::tcb::{State, flag};
+use alloc::vec::Vec;
+use core::mem;
+use core::net::Ipv4Addr;
+use tollgate_gate::Recorder;
+use tollgate_wire::ethernet::{self, EtherType, MacAddr};
+use tollgate_wire::icmp::{Message, Unreachable};
+use tollgate_wire::{arp, ipv4};
+
+impl<R: Recorder> Active<'_, R> {
+    /// Takes a frame that was not predicted.
+    #[inline(never)]
+    pub(crate) fn ethernet_input(&mut self, frame: Frame) {
+        let header = match ethernet::Header::parse(self.pool.frame(&frame)) {
+            Ok(header) => header,
+            Err(_) => return self.drop_frame(frame.id, Drop::Malformed),
+        };
+        let ours = header.destination == self.stack.config.mac;
+        if !ours && !header.destination.is_multicast() {
+            return self.drop_frame(frame.id, Drop::NotForUs);
+        }
+        match header.ethertype {
+            EtherType::Ipv4 => self.ip_input(frame, ours),
+            EtherType::Arp => self.arp_input(frame),
+            EtherType::Other(_) => self.drop_frame(frame.id, Drop::UnknownProtocol),
+        }
+    }
+
+    fn ip_input(&mut self, frame: Frame, link_unicast: bool) {
+        let packet = &self.pool.frame(&frame)[ethernet::HEADER_LEN..];
+        let header = match ipv4::Header::parse(packet) {
+            Ok(header) => header,
+            Err(_) => return self.drop_frame(frame.id, Drop::Malformed),
+        };
+        let verify = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always;
+        if verify && !ipv4::Header::checksum_is_valid(packet) {
+            return self.drop_frame(frame.id, Drop::Checksum);
+        }
+        // RFC 1122, 3.2.1.3: a source is always a unicast host.
+        let bad_source = header.source.is_multicast()
+            || self.stack.config.is_broadcast(header.source)
+            || header.source == self.stack.config.ip;
+        let broadcast = self.stack.config.is_broadcast(header.destination);
+        if bad_source || (header.destination != self.stack.config.ip && !broadcast) {
+            return self.drop_frame(frame.id, Drop::NotForUs);
+        }
+        let at = ethernet::HEADER_LEN + usize::from(header.header_len);
+        if header.is_fragment() {
+            self.fragment_input(header, frame, at, link_unicast && !broadcast);
+        } else {
+            self.datagram_input(&header, frame, at, link_unicast && !broadcast);
+        }
+    }
+
+    /// A whole datagram in one frame.
+    fn datagram_input(&mut self, header: &ipv4::Header, frame: Frame, at: usize, unicast: bool) {
+        match header.protocol {
+            // RFC 9293, 3.9.2.3, MUST-57: TCP is for one host.
+            ipv4::protocol::TCP if unicast => self.tcp_input(header, frame, at),
+            ipv4::protocol::UDP => {
+                let octets = self.take_payload(header, &frame, at);
+                self.udp_input(header, &octets, unicast);
+                self.give_back(octets);
+                self.pool.release(frame.id);
+            }
+            ipv4::protocol::ICMP => {
+                let octets = self.take_payload(header, &frame, at);
+                self.icmp_input(header, &octets, unicast);
+                self.give_back(octets);
+                self.pool.release(frame.id);
+            }
+            ipv4::protocol::TCP => self.drop_frame(frame.id, Drop::NotForUs),
+            _ => {
+                let octets = self.take_payload(header, &frame, at);
+                if unicast {
+                    let reason = Message::DestinationUnreachable(Unreachable::Protocol);
+                    self.icmp_error(header, &octets, reason);
+                }
+                self.give_back(octets);
+                self.drop_frame(frame.id, Drop::UnknownProtocol);
+            }
+        }
+    }
+
+    /// The payload of a datagram, copied into the stack's scratch room.
+    fn take_payload(&mut self, header: &ipv4::Header, frame: &Frame, at: usize) -> Vec<u8> {
+        let mut octets = mem::take(&mut self.stack.scratch);
+        octets.clear();
+        octets.extend_from_slice(&self.pool.frame(frame)[at..at + header.payload_len()]);
+        octets
+    }
+
+    fn give_back(&mut self, octets: Vec<u8>) {
+        self.stack.scratch = octets;
+    }
+
+    fn fragment_input(&mut self, header: ipv4::Header, frame: Frame, at: usize, unicast: bool) {
+        let pool = &mut *self.pool;
+        let outcome =
+            self.stack.reassembler.push(&header, frame, at as u16, self.now, &mut |frame| pool.release(frame.id));
+        match outcome {
+            Outcome::Held => {}
+            Outcome::Dropped(_) => self.stack.counters.dropped(Drop::Reassembly),
+            Outcome::Complete(datagram) => {
+                let mut octets = mem::take(&mut self.stack.scratch);
+                octets.clear();
+                octets.resize(datagram.len(), 0);
+                datagram.copy_into(self.pool, &mut octets);
+                let whole = *datagram.header();
+                for frame in datagram.into_frames() {
+                    self.pool.release(frame.id);
+                }
+                match whole.protocol {
+                    ipv4::protocol::TCP if unicast => self.tcp_input_gathered(&whole, &octets),
+                    ipv4::protocol::UDP => self.udp_input(&whole, &octets, unicast),
+                    ipv4::protocol::ICMP => self.icmp_input(&whole, &octets, unicast),
+                    _ => self.stack.counters.dropped(Drop::UnknownProtocol),
+                }
+                self.give_back(octets);
+            }
+        }
+    }
+
+    pub(crate) fn reassembly_timers(&mut self) {
+        let mut expired: Vec<Expired> = Vec::new();
+        self.stack.reassembler.poll(self.now, &mut |datagram| expired.push(datagram));
+        for datagram in expired {
+            self.stack.counters.dropped(Drop::Reassembly);
+            // RFC 1122, 3.3.2: only when the first fragment is there to be quoted.
+            if let Some((header, fragment)) = datagram.first() {
+                let header = *header;
+                let start = usize::from(fragment.payload_at);
+                let quoted: Vec<u8> =
+                    self.pool.frame(&fragment.frame).get(start..).unwrap_or_default().iter().copied().take(8).collect();
+                self.icmp_error(&header, &quoted, Message::TimeExceeded(1));
+            }
+            for frame in datagram.into_frames() {
+                self.pool.release(frame.id);
+            }
+        }
+    }
+
+    /// The router or host that packets for `destination` are handed to.
+    pub(crate) fn next_hop(&self, destination: Ipv4Addr) -> Ipv4Addr {
+        match self.stack.config.gateway {
+            Some(gateway) if !self.stack.config.is_local(destination) => gateway,
+            _ => destination,
+        }
+    }
+
+    /// Sends a datagram without a template, in fragments when it is longer than the link takes. Returns whether it was
+    /// sent or waits for its neighbour.
+    pub(crate) fn ip_output(&mut self, protocol: u8, destination: Ipv4Addr, parts: [&[u8]; 2]) -> bool {
+        let len = parts[0].len() + parts[1].len();
+        if len + ipv4::HEADER_LEN > usize::from(u16::MAX) {
+            return false;
+        }
+        let per_packet = (usize::from(self.stack.mtu) - ipv4::HEADER_LEN).min(self.pool.frame_size() - PAYLOAD_OFFSET);
+        let whole = len <= per_packet;
+        let step = if whole { len.max(1) } else { per_packet & !7 };
+        let identification = self.stack.next_identification;
+        self.stack.next_identification = identification.wrapping_add(1);
+        let mut offset = 0;
+        loop {
+            let chunk = step.min(len - offset);
+            let last = offset + chunk == len;
+            if !self.device_has_room() {
+                self.stack.counters.dropped(Drop::DeviceQueueFull);
+                return false;
+            }
+            let Some(id) = self.pool.alloc() else {
+                self.stack.counters.dropped(Drop::NoFrame);
+                return false;
+            };
+            let header = ipv4::Header {
+                header_len: 20,
+                tos: 0,
+                total_len: (ipv4::HEADER_LEN + chunk) as u16,
+                identification,
+                flags_and_offset: (offset / 8) as u16 | if last { 0 } else { ipv4::MORE_FRAGMENTS },
+                ttl: TTL,
+                protocol,
+                source: self.stack.config.ip,
+                destination,
+            };
+            let start = PAYLOAD_OFFSET - 34;
+            let octets = self.pool.octets_mut(id);
+            let link = ethernet::Header {
+                destination: MacAddr::default(),
+                source: self.stack.config.mac,
+                ethertype: EtherType::Ipv4,
+            };
+            octets[start..start + 14].copy_from_slice(&link.to_bytes());
+            octets[start + 14..PAYLOAD_OFFSET].copy_from_slice(&header.to_bytes());
+            let body = parts[0].iter().chain(parts[1]).skip(offset).take(chunk);
+            for (to, from) in octets[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk].iter_mut().zip(body) {
+                *to = *from;
+            }
+            let frame = Frame { id, offset: start as u16, len: 34 + chunk as u16, checksum: RxChecksum::Unknown };
+            let next_hop = self.next_hop(destination);
+            self.link_output(next_hop, frame);
+            offset += chunk;
+            if last {
+                return true;
+            }
+        }
+    }
+
+    /// Queues a frame for a neighbour, whose link address is put into it when it is known.
+    pub(crate) fn link_output(&mut self, next_hop: Ipv4Addr, frame: Frame) {
+        if self.stack.config.is_broadcast(next_hop) {
+            return self.device_output(MacAddr::BROADCAST, frame);
+        }
+        match self.stack.neighbours.resolve(next_hop, frame, self.now) {
+            Resolution::Send(mac, frame) => self.device_output(mac, frame),
+            Resolution::Queued { ask, dropped } => {
+                for frame in dropped {
+                    self.drop_frame(frame.id, Drop::Unresolved);
+                }
+                if ask {
+                    self.ask_for(next_hop);
+                }
+            }
+        }
+    }
+
+    fn device_output(&mut self, mac: MacAddr, frame: Frame) {
+        if !self.device_has_room() {
+            return self.drop_frame(frame.id, Drop::DeviceQueueFull);
+        }
+        let at = usize::from(frame.offset);
+        self.pool.octets_mut(frame.id)[at..at + 6].copy_from_slice(&mac.0);
+        self.stack.device.push(frame);
+    }
+
+    fn send_arp(&mut self, link_destination: MacAddr, packet: &arp::Packet) {
+        let header =
+            ethernet::Header { destination: link_destination, source: self.stack.config.mac, ethertype: EtherType::Arp };
+        let mut octets = [0; ethernet::HEADER_LEN + arp::PACKET_LEN];
+        octets[..14].copy_from_slice(&header.to_bytes());
+        octets[14..].copy_from_slice(&packet.to_bytes());
+        if !self.device_has_room() {
+            self.stack.counters.dropped(Drop::DeviceQueueFull);
+            return;
+        }
+        match self.pool.frame_from(&octets) {
+            Ok(frame) => self.stack.device.push(frame),
+            Err(_) => self.stack.counters.dropped(Drop::NoFrame),
+        }
+    }
+
+    fn ask_for(&mut self, ip: Ipv4Addr) {
+        let packet = arp::Packet {
+            operation: arp::Operation::Request,
+            sender_mac: self.stack.config.mac,
+            sender_ip: self.stack.config.ip,
+            target_mac: MacAddr::default(),
+            target_ip: ip,
+        };
+        self.send_arp(MacAddr::BROADCAST, &packet);
+    }
+
+    /// RFC 826, "Packet Reception".
+    fn arp_input(&mut self, frame: Frame) {
+        let parsed = arp::Packet::parse(&self.pool.frame(&frame)[ethernet::HEADER_LEN..]);
+        self.pool.release(frame.id);
+        let Ok(packet) = parsed else {
+            self.stack.counters.dropped(Drop::Malformed);
+            return;
+        };
+        let sender_is_host = packet.sender_mac.is_unicast()
+            && !packet.sender_ip.is_unspecified()
+            && !packet.sender_ip.is_multicast()
+            && !self.stack.config.is_broadcast(packet.sender_ip)
+            && packet.sender_ip != self.stack.config.ip;
+        if !sender_is_host {
+            // A probe for an address has no sender yet (RFC 5227); it is still answered.
+            if packet.sender_ip.is_unspecified() {
+                self.answer_arp(&packet);
+            }
+            return;
+        }
+        let for_us = packet.target_ip == self.stack.config.ip;
+        let heard =
+            if for_us && packet.operation == arp::Operation::Request { Heard::Request } else { Heard::Other };
+        if let Some(update) = self.stack.neighbours.heard(packet.sender_ip, packet.sender_mac, heard, self.now) {
+            let mac = update.mac;
+            let mut waited = update.changed;
+            for frame in update.pending {
+                waited = true;
+                self.device_output(mac, frame);
+            }
+            if waited {
+                self.neighbour_changed(packet.sender_ip, mac);
+            }
+        }
+        self.answer_arp(&packet);
+    }
+
+    fn answer_arp(&mut self, packet: &arp::Packet) {
+        if packet.operation != arp::Operation::Request || packet.target_ip != self.stack.config.ip {
+            return;
+        }
+        let answer = arp::Packet {
+            operation: arp::Operation::Reply,
+            sender_mac: self.stack.config.mac,
+            sender_ip: self.stack.config.ip,
+            target_mac: packet.sender_mac,
+            target_ip: packet.sender_ip,
+        };
+        self.send_arp(packet.sender_mac, &answer);
+    }
+
+    /// Templates of connections by way of a neighbour learn its link address.
+    fn neighbour_changed(&mut self, next_hop: Ipv4Addr, mac: MacAddr) {
+        for index in 0..self.stack.tcbs.len() {
+            let tcb = &self.stack.tcbs[index];
+            if tcb.next_hop == next_hop && !matches!(tcb.state, State::Closed | State::TimeWait) {
+                self.set_link_address(index, mac);
+            }
+        }
+    }
+
+    pub(crate) fn neighbour_timers(&mut self) {
+        let mut actions = Vec::new();
+        self.stack.neighbours.poll(self.now, &mut |action| actions.push(action));
+        for action in actions {
+            match action {
+                Action::Ask(ip) => self.ask_for(ip),
+                Action::Fail(ip, frame) => {
+                    self.drop_frame(frame.id, Drop::Unresolved);
+                    self.next_hop_failed(ip);
+                }
+            }
+        }
+    }
+
+    /// A neighbour did not answer: connections that were being opened by way of it fail (RFC 1122, 2.3.2.2).
+    fn next_hop_failed(&mut self, ip: Ipv4Addr) {
+        for index in 0..self.stack.tcbs.len() {
+            let tcb = &self.stack.tcbs[index];
+            if tcb.next_hop == ip && tcb.state == State::SynSent && tcb.is(flag::UNRESOLVED) {
+                self.kill(index, crate::socket::Error::Unreachable);
+            }
+        }
+    }
+
+    /// Adds an answer to the neighbour cache without asking: for links whose other end is known.
+    pub fn add_neighbour(&mut self, ip: Ipv4Addr, mac: MacAddr) {
+        if let Some(update) = self.stack.neighbours.heard(ip, mac, Heard::Request, self.now) {
+            for frame in update.pending {
+                self.device_output(mac, frame);
+            }
+        }
+        self.neighbour_changed(ip, mac);
+    }
+}

@@ -1,0 +1,769 @@
+//! The neighbour cache: from IPv4 addresses to link addresses by ARP (RFC 826; RFC 1122, 2.3.2).
+//!
+//! A state machine without I/O: it says when to ask and takes what was heard; sending, and the pool of the frames that
+//! wait, are the caller's. An entry is
+//!
+//! - *incomplete* while its address is asked for: once a second (RFC 1122, 2.3.2.1), three times, and then it fails. Up
+//!   to four frames wait for the answer, of which the latest are kept (2.3.2.2);
+//! - *reachable* for 19 minutes after its neighbour was last heard;
+//! - *stale* for one more minute. It is still used, but its first use asks again in the same way, and three questions
+//!   without an answer remove it (RFC 1122, 2.3.2.1, mechanism 2). After 20 minutes without a sign it goes in any case.
+//!
+//! # Floods of lies
+//!
+//! ARP proves nothing, so who is on the link can lie about a neighbour that the cache knows. What is bounded is the harm
+//! of a flood: an answer to a question that was not asked makes no entry; a request addressed to this host makes one, but
+//! such an entry, until it is used, takes the place of its own kind only, and is the first to go when room is needed. So
+//! no flood drives out a neighbour in use, and the number of entries never exceeds the capacity.
+//!
+//! This module must never own a pool: each [`Frame`] that it is given comes back through a return value or an
+//! [`Action`].
+
+use crate::buffer::Frame;
+use crate::time::Instant;
+use alloc::collections::BTreeMap;
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use tollgate_wire::ethernet::MacAddr;
+
+/// Frames that wait for one address.
+pub(crate) const PENDING: usize = 4;
+/// Time between questions for one address (RFC 1122, 2.3.2.1: at most one per second).
+pub(crate) const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// Questions that go without an answer before the neighbour is given up.
+pub(crate) const TRIES: u8 = 3;
+/// How long a neighbour is trusted after it was last heard.
+pub(crate) const REACHABLE: Duration = Duration::from_secs(19 * 60);
+/// How long its entry lasts after that.
+pub(crate) const STALE: Duration = Duration::from_secs(60);
+
+/// No deadline.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+/// What the cache knows about an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lookup {
+    /// The neighbour's link address.
+    Found(MacAddr),
+    /// Nothing yet: [`Cache::resolve`] with a frame asks for it.
+    Wait,
+}
+
+/// What becomes of a frame.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Resolution {
+    /// To be sent to this link address.
+    Send(MacAddr, Frame),
+    /// It waits for an answer.
+    Queued {
+        /// Whether the caller has to ask for the address now.
+        ask: bool,
+        /// Frames that had to make room, to be released: the oldest one for the same address, or all those of another
+        /// address whose entry was given up.
+        dropped: Frames,
+    },
+}
+
+/// In what an address was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// A request whose target is this host: the sender is about to talk to it.
+    Request,
+    /// A reply, or a request for somebody else (such as a gratuitous one): counts only for addresses in the cache.
+    Other,
+}
+
+/// What hearing an address changed.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Update {
+    /// The neighbour's link address now.
+    pub(crate) mac: MacAddr,
+    /// Whether it was another one before, so that header templates for it must be made anew.
+    pub(crate) changed: bool,
+    /// Frames that waited for it, in order, to be sent.
+    pub(crate) pending: Frames,
+}
+
+/// What the passage of time asks for.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Broadcast a request for the address.
+    Ask(Ipv4Addr),
+    /// The address did not answer. The frame waited for it and is the caller's again: to be released, after its
+    /// sender was told that the host is unreachable.
+    Fail(Ipv4Addr, Frame),
+}
+
+/// At most [`PENDING`] frames, first in, first out.
+#[must_use]
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(crate) struct Frames {
+    frames: [Option<Frame>; PENDING],
+}
+
+impl Frames {
+    fn one(frame: Frame) -> Self {
+        Self {
+            frames: [Some(frame), None, None, None],
+        }
+    }
+
+    /// Appends a frame; the oldest comes out when there are too many.
+    fn push(&mut self, frame: Frame) -> Option<Frame> {
+        if let Some(free) = self.frames.iter_mut().find(|place| place.is_none()) {
+            *free = Some(frame);
+            return None;
+        }
+        let oldest = self.next();
+        self.frames[PENDING - 1] = Some(frame);
+        oldest
+    }
+}
+
+impl Iterator for Frames {
+    type Item = Frame;
+
+    fn next(&mut self) -> Option<Frame> {
+        let first = self.frames[0].take();
+        self.frames.rotate_left(1);
+        first
+    }
+}
+
+/// Questions about one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Questions {
+    /// Asked so far.
+    asked: u8,
+    /// When the next question, or giving up, is due.
+    next: Instant,
+}
+
+#[derive(Debug)]
+enum State {
+    Incomplete {
+        questions: Questions,
+        pending: Frames,
+    },
+    /// Reachable until `stale_at`, then stale; `questions` once the stale entry was used.
+    Known {
+        mac: MacAddr,
+        stale_at: Instant,
+        questions: Option<Questions>,
+    },
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: State,
+    /// When a frame or a lookup last asked for the address; nothing while only the neighbour itself has spoken.
+    used: Option<Instant>,
+}
+
+impl Entry {
+    /// When time next changes the entry.
+    fn deadline(&self) -> Instant {
+        match &self.state {
+            State::Incomplete { questions, .. } => questions.next,
+            State::Known {
+                stale_at,
+                questions,
+                ..
+            } => {
+                let end = *stale_at + STALE;
+                questions.map_or(end, |questions| questions.next.min(end))
+            }
+        }
+    }
+
+    /// The order in which entries are given up for others: those that nobody has used, then known neighbours by their
+    /// last use, and only then those with frames that wait.
+    fn eviction_rank(&self) -> (bool, Option<Instant>) {
+        (matches!(self.state, State::Incomplete { .. }), self.used)
+    }
+}
+
+/// The cache.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    entries: BTreeMap<Ipv4Addr, Entry>,
+    capacity: usize,
+    /// No entry's deadline is earlier.
+    wake: Instant,
+}
+
+impl Cache {
+    /// Makes a cache of at most `capacity` entries (at least one).
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            capacity: capacity.max(1),
+            wake: NEVER,
+        }
+    }
+
+    /// The link address of `ip`, if it is known. This counts as use of the entry.
+    pub(crate) fn lookup(&mut self, ip: Ipv4Addr, now: Instant) -> Lookup {
+        let Some(Entry {
+            state:
+                State::Known {
+                    mac,
+                    stale_at,
+                    questions,
+                },
+            used,
+        }) = self.entries.get_mut(&ip)
+        else {
+            return Lookup::Wait;
+        };
+        if now >= *stale_at + STALE {
+            // Time is up; the next poll removes it.
+            return Lookup::Wait;
+        }
+        *used = Some(now);
+        if now >= *stale_at && questions.is_none() {
+            *questions = Some(Questions {
+                asked: 0,
+                next: now,
+            });
+            self.wake = self.wake.min(now);
+        }
+        Lookup::Found(*mac)
+    }
+
+    /// Says where to send `frame`, whose next hop is `ip`, or keeps it until that is known.
+    pub(crate) fn resolve(&mut self, ip: Ipv4Addr, frame: Frame, now: Instant) -> Resolution {
+        if let Lookup::Found(mac) = self.lookup(ip, now) {
+            return Resolution::Send(mac, frame);
+        }
+        if let Some(Entry {
+            state: State::Incomplete { pending, .. },
+            used,
+        }) = self.entries.get_mut(&ip)
+        {
+            *used = Some(now);
+            let dropped = pending.push(frame).map(Frames::one).unwrap_or_default();
+            return Resolution::Queued {
+                ask: false,
+                dropped,
+            };
+        }
+        // A known entry whose time is up makes room for its successor.
+        self.entries.remove(&ip);
+        let dropped = if self.entries.len() < self.capacity {
+            Frames::default()
+        } else {
+            self.evict()
+        };
+        let pending = Frames::one(frame);
+        let questions = Questions {
+            asked: 1,
+            next: now + ASK_INTERVAL,
+        };
+        self.wake = self.wake.min(questions.next);
+        self.entries.insert(
+            ip,
+            Entry {
+                state: State::Incomplete { questions, pending },
+                used: Some(now),
+            },
+        );
+        Resolution::Queued { ask: true, dropped }
+    }
+
+    /// Takes note that `ip` was heard to be at `mac`, as the sender of an ARP packet. Nothing comes back, and nothing
+    /// changes, when the cache does not concern itself with the address, or when either address cannot be a single
+    /// host's.
+    pub(crate) fn heard(
+        &mut self,
+        ip: Ipv4Addr,
+        mac: MacAddr,
+        heard: Heard,
+        now: Instant,
+    ) -> Option<Update> {
+        if !mac.is_unicast() || !is_host(ip) {
+            return None;
+        }
+        let known = State::Known {
+            mac,
+            stale_at: now + REACHABLE,
+            questions: None,
+        };
+        if let Some(entry) = self.entries.get_mut(&ip) {
+            let (changed, pending) = match core::mem::replace(&mut entry.state, known) {
+                State::Incomplete { pending, .. } => (false, pending),
+                State::Known { mac: before, .. } => (before != mac, Frames::default()),
+            };
+            return Some(Update {
+                mac,
+                changed,
+                pending,
+            });
+        }
+        if heard != Heard::Request || !self.room_for_unused() {
+            return None;
+        }
+        self.wake = self.wake.min(now + REACHABLE + STALE);
+        self.entries.insert(
+            ip,
+            Entry {
+                state: known,
+                used: None,
+            },
+        );
+        Some(Update {
+            mac,
+            changed: false,
+            pending: Frames::default(),
+        })
+    }
+
+    /// Carries out what is due at `now`.
+    pub(crate) fn poll(&mut self, now: Instant, act: &mut dyn FnMut(Action)) {
+        if now < self.wake {
+            return;
+        }
+        let mut wake = NEVER;
+        self.entries.retain(|ip, entry| {
+            let keep = poll_entry(*ip, entry, now, act);
+            if keep {
+                wake = wake.min(entry.deadline());
+            }
+            keep
+        });
+        self.wake = wake;
+    }
+
+    /// When [`Cache::poll`] may have something to do: never later than it has, sometimes earlier.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        (self.wake != NEVER).then_some(self.wake)
+    }
+
+    /// Gives the first entry by [`Entry::eviction_rank`] up, and with it the frames that waited there.
+    fn evict(&mut self) -> Frames {
+        let victim = self
+            .entries
+            .iter()
+            .min_by_key(|(_, entry)| entry.eviction_rank())
+            .map(|(ip, _)| *ip);
+        match victim.and_then(|ip| self.entries.remove(&ip)) {
+            Some(Entry {
+                state: State::Incomplete { pending, .. },
+                ..
+            }) => pending,
+            _ => Frames::default(),
+        }
+    }
+
+    /// Makes room for an entry that nobody has used, at the cost of no other than its own kind: the one that was heard
+    /// the longest ago.
+    fn room_for_unused(&mut self) -> bool {
+        if self.entries.len() < self.capacity {
+            return true;
+        }
+        let unused = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.used.is_none());
+        let Some(oldest) = unused
+            .min_by_key(|(_, entry)| entry.deadline())
+            .map(|(ip, _)| *ip)
+        else {
+            return false;
+        };
+        self.entries.remove(&oldest);
+        true
+    }
+}
+
+/// Carries out what is due for one entry; false when the entry is to go.
+fn poll_entry(ip: Ipv4Addr, entry: &mut Entry, now: Instant, act: &mut dyn FnMut(Action)) -> bool {
+    match &mut entry.state {
+        State::Incomplete { questions, pending } => {
+            let goes_on = ask(ip, questions, now, act);
+            if !goes_on {
+                pending.for_each(|frame| act(Action::Fail(ip, frame)));
+            }
+            goes_on
+        }
+        State::Known {
+            stale_at,
+            questions,
+            ..
+        } => {
+            now < *stale_at + STALE
+                && questions
+                    .as_mut()
+                    .is_none_or(|questions| ask(ip, questions, now, act))
+        }
+    }
+}
+
+/// Asks if that is due; false when it is time to give up.
+fn ask(ip: Ipv4Addr, questions: &mut Questions, now: Instant, act: &mut dyn FnMut(Action)) -> bool {
+    if now < questions.next {
+        return true;
+    }
+    if questions.asked >= TRIES {
+        return false;
+    }
+    questions.asked += 1;
+    questions.next = now + ASK_INTERVAL;
+    act(Action::Ask(ip));
+    true
+}
+
+/// Whether a single host on the link can have this address.
+fn is_host(ip: Ipv4Addr) -> bool {
+    !(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || ip.is_broadcast())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Pool;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+    const C: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
+    const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const OTHER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn frame(pool: &mut Pool, mark: u8) -> Frame {
+        pool.frame_from(&[mark]).unwrap()
+    }
+
+    /// Releases the frames and says how they were marked.
+    fn marks(pool: &mut Pool, frames: impl Iterator<Item = Frame>) -> Vec<u8> {
+        frames
+            .map(|frame| {
+                let mark = pool.frame(&frame)[0];
+                pool.release(frame.id);
+                mark
+            })
+            .collect()
+    }
+
+    fn poll(cache: &mut Cache, now: Instant) -> Vec<Action> {
+        let mut actions = Vec::new();
+        cache.poll(now, &mut |action| actions.push(action));
+        actions
+    }
+
+    /// Queues a frame; says whether the caller has to ask, and the marks of the frames that were dropped for it.
+    fn queue(
+        cache: &mut Cache,
+        pool: &mut Pool,
+        ip: Ipv4Addr,
+        mark: u8,
+        now: Instant,
+    ) -> (bool, Vec<u8>) {
+        let frame = frame(pool, mark);
+        match cache.resolve(ip, frame, now) {
+            Resolution::Queued { ask, dropped } => (ask, marks(pool, dropped)),
+            Resolution::Send(..) => panic!("{ip} is known"),
+        }
+    }
+
+    #[test]
+    fn frames_wait_for_the_answer_and_leave_in_order() {
+        let (mut cache, mut pool) = (Cache::new(8), Pool::new(8, 2048));
+        assert_eq!(cache.lookup(A, at(0)), Lookup::Wait);
+        assert_eq!(
+            queue(&mut cache, &mut pool, A, 1, at(0)),
+            (true, Vec::new())
+        );
+        assert_eq!(
+            queue(&mut cache, &mut pool, A, 2, at(0)),
+            (false, Vec::new())
+        );
+        let update = cache.heard(A, MAC, Heard::Other, at(0)).unwrap();
+        assert_eq!((update.mac, update.changed), (MAC, false));
+        assert_eq!(marks(&mut pool, update.pending), [1, 2]);
+        assert_eq!(cache.lookup(A, at(1)), Lookup::Found(MAC));
+        let third = frame(&mut pool, 3);
+        let Resolution::Send(MAC, third) = cache.resolve(A, third, at(1)) else {
+            panic!("A is known")
+        };
+        pool.release(third.id);
+        assert_eq!(pool.available(), 8);
+    }
+
+    #[test]
+    fn the_latest_frames_are_kept() {
+        let (mut cache, mut pool) = (Cache::new(8), Pool::new(8, 2048));
+        for mark in 1..=4 {
+            assert_eq!(queue(&mut cache, &mut pool, A, mark, at(0)).1, []);
+        }
+        assert_eq!(
+            queue(&mut cache, &mut pool, A, 5, at(0)),
+            (false, alloc::vec![1])
+        );
+        let update = cache.heard(A, MAC, Heard::Other, at(0)).unwrap();
+        assert_eq!(marks(&mut pool, update.pending), [2, 3, 4, 5]);
+    }
+
+    /// RFC 1122, 2.3.2.1: "The recommended maximum rate is 1 per second per destination."
+    #[test]
+    fn questions_come_once_a_second_and_three_times() {
+        let (mut cache, mut pool) = (Cache::new(8), Pool::new(8, 2048));
+        assert!(queue(&mut cache, &mut pool, A, 1, at(0)).0);
+        assert_eq!(cache.next(), Some(at(1)));
+        assert_eq!(poll(&mut cache, Instant::from_nanos(999_999_999)), []);
+        assert_eq!(poll(&mut cache, at(1)), [Action::Ask(A)]);
+        assert_eq!(poll(&mut cache, at(1)), []);
+        assert!(!queue(&mut cache, &mut pool, A, 2, at(1)).0);
+        assert_eq!(poll(&mut cache, at(2)), [Action::Ask(A)]);
+        let failed = poll(&mut cache, at(3))
+            .into_iter()
+            .map(|action| match action {
+                Action::Fail(A, frame) => frame,
+                other => panic!("{other:?}"),
+            });
+        assert_eq!(marks(&mut pool, failed), [1, 2]);
+        assert_eq!(cache.next(), None);
+        assert!(queue(&mut cache, &mut pool, A, 3, at(3)).0);
+    }
+
+    #[test]
+    fn an_entry_in_use_is_asked_for_again_before_it_ends() {
+        let mut cache = Cache::new(8);
+        assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+        let stale = 19 * 60;
+        assert_eq!(cache.lookup(A, at(stale - 1)), Lookup::Found(MAC));
+        assert_eq!(poll(&mut cache, at(stale)), []);
+        assert_eq!(cache.lookup(A, at(stale)), Lookup::Found(MAC));
+        assert_eq!(cache.next(), Some(at(stale)));
+        assert_eq!(poll(&mut cache, at(stale)), [Action::Ask(A)]);
+        assert!(cache.heard(A, MAC, Heard::Other, at(stale + 1)).is_some());
+        assert_eq!(poll(&mut cache, at(stale + 2)), []);
+        assert_eq!(cache.lookup(A, at(2 * stale)), Lookup::Found(MAC));
+        // Nobody answers this time.
+        assert_eq!(cache.lookup(A, at(2 * stale + 1)), Lookup::Found(MAC));
+        for second in 1..=3 {
+            assert_eq!(poll(&mut cache, at(2 * stale + second)), [Action::Ask(A)]);
+        }
+        assert_eq!(poll(&mut cache, at(2 * stale + 4)), []);
+        assert_eq!(cache.lookup(A, at(2 * stale + 4)), Lookup::Wait);
+    }
+
+    #[test]
+    fn an_entry_without_use_ends_after_twenty_minutes() {
+        let (mut cache, mut pool) = (Cache::new(8), Pool::new(8, 2048));
+        assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+        assert_eq!(cache.next(), Some(at(1200)));
+        assert_eq!(cache.lookup(A, at(1200)), Lookup::Wait);
+        assert!(queue(&mut cache, &mut pool, A, 1, at(1200)).0);
+        assert!(cache.heard(B, MAC, Heard::Request, at(0)).is_some());
+        assert_eq!(poll(&mut cache, at(1200)), []);
+        assert!(cache.heard(B, MAC, Heard::Other, at(1200)).is_none());
+    }
+
+    #[test]
+    fn only_requests_to_this_host_make_entries() {
+        let mut cache = Cache::new(8);
+        assert!(cache.heard(A, MAC, Heard::Other, at(0)).is_none());
+        assert_eq!(cache.lookup(A, at(0)), Lookup::Wait);
+        assert!(
+            cache
+                .heard(A, MacAddr::BROADCAST, Heard::Request, at(0))
+                .is_none()
+        );
+        assert!(
+            cache
+                .heard(A, MacAddr::default(), Heard::Request, at(0))
+                .is_none()
+        );
+        assert!(
+            cache
+                .heard(Ipv4Addr::UNSPECIFIED, MAC, Heard::Request, at(0))
+                .is_none()
+        );
+        assert!(
+            cache
+                .heard(Ipv4Addr::BROADCAST, MAC, Heard::Request, at(0))
+                .is_none()
+        );
+        assert!(
+            cache
+                .heard(Ipv4Addr::new(224, 0, 0, 1), MAC, Heard::Request, at(0))
+                .is_none()
+        );
+        assert!(
+            cache
+                .heard(A, MAC, Heard::Request, at(0))
+                .is_some_and(|update| !update.changed)
+        );
+        assert!(
+            cache
+                .heard(A, OTHER_MAC, Heard::Other, at(0))
+                .is_some_and(|update| update.changed)
+        );
+        assert_eq!(cache.lookup(A, at(0)), Lookup::Found(OTHER_MAC));
+    }
+
+    #[test]
+    fn a_flood_of_requests_does_not_drive_out_neighbours_in_use() {
+        let mut cache = Cache::new(4);
+        for ip in [A, B] {
+            assert!(cache.heard(ip, MAC, Heard::Request, at(0)).is_some());
+            assert_eq!(cache.lookup(ip, at(0)), Lookup::Found(MAC));
+        }
+        for host in 0..1000u32 {
+            let ip = Ipv4Addr::from_bits(0x0a01_0000 + host);
+            assert!(
+                cache
+                    .heard(ip, OTHER_MAC, Heard::Request, at(u64::from(host) / 100))
+                    .is_some()
+            );
+            assert!(cache.entries.len() <= 4);
+        }
+        assert_eq!(cache.lookup(A, at(20)), Lookup::Found(MAC));
+        assert_eq!(cache.lookup(B, at(20)), Lookup::Found(MAC));
+    }
+
+    #[test]
+    fn room_is_made_by_the_least_recently_used_and_last_by_those_with_frames() {
+        let (mut cache, mut pool) = (Cache::new(2), Pool::new(8, 2048));
+        assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+        assert!(cache.heard(B, MAC, Heard::Request, at(0)).is_some());
+        assert_eq!(cache.lookup(A, at(2)), Lookup::Found(MAC));
+        assert_eq!(cache.lookup(B, at(1)), Lookup::Found(MAC));
+        // B was used before A.
+        assert_eq!(
+            queue(&mut cache, &mut pool, C, 1, at(3)),
+            (true, Vec::new())
+        );
+        assert_eq!(cache.lookup(A, at(4)), Lookup::Found(MAC));
+        assert_eq!(cache.lookup(B, at(4)), Lookup::Wait);
+        // A was used later than C, but has no frames.
+        assert_eq!(
+            queue(&mut cache, &mut pool, B, 2, at(5)),
+            (true, Vec::new())
+        );
+        assert_eq!(cache.lookup(A, at(5)), Lookup::Wait);
+        assert_eq!(
+            queue(&mut cache, &mut pool, B, 3, at(5)),
+            (false, Vec::new())
+        );
+        // A request finds no room among entries with frames, a frame does.
+        assert!(cache.heard(A, MAC, Heard::Request, at(5)).is_none());
+        assert_eq!(
+            queue(&mut cache, &mut pool, A, 4, at(6)),
+            (true, alloc::vec![1])
+        );
+        assert_eq!(
+            queue(&mut cache, &mut pool, C, 5, at(7)),
+            (true, alloc::vec![2, 3])
+        );
+    }
+
+    #[test]
+    fn an_entry_that_has_ended_makes_room_for_its_successor() {
+        let (mut cache, mut pool) = (Cache::new(2), Pool::new(8, 2048));
+        assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+        assert!(cache.heard(B, MAC, Heard::Request, at(1000)).is_some());
+        assert_eq!(cache.lookup(B, at(1000)), Lookup::Found(MAC));
+        assert_eq!(cache.lookup(A, at(1199)), Lookup::Found(MAC));
+        assert!(queue(&mut cache, &mut pool, A, 1, at(1200)).0);
+        assert_eq!(cache.lookup(B, at(1200)), Lookup::Found(MAC));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Send(u8),
+        Hear(u8, bool, bool),
+        Wait(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0u8..8).prop_map(Step::Send),
+            2 => (0u8..8, any::<bool>(), any::<bool>())
+                .prop_map(|(host, request, moved)| Step::Hear(host, request, moved)),
+            3 => prop_oneof![0u64..3_000, 1_100_000u64..1_210_000].prop_map(Step::Wait),
+        ]
+    }
+
+    proptest! {
+        /// Frames that the cache holds and frames that came back are together all that it was given; it holds at most
+        /// four for each entry; it asks for no address twice within a second unless its entry was given up; it is never
+        /// late.
+        #[test]
+        fn no_frame_is_lost_and_no_neighbour_pestered(steps in prop::collection::vec(step(), 1..150)) {
+            let (mut cache, mut pool) = (Cache::new(5), Pool::new(64, 2048));
+            let mut now = at(1);
+            let mut asked: Vec<(Ipv4Addr, Instant)> = Vec::new();
+            let address = |host: u8| Ipv4Addr::new(10, 0, 0, host + 1);
+            for step in steps {
+                match step {
+                    Step::Send(host) => {
+                        let ip = address(host);
+                        let frame = frame(&mut pool, host);
+                        match cache.resolve(ip, frame, now) {
+                            Resolution::Send(_, frame) => pool.release(frame.id),
+                            Resolution::Queued { ask, dropped } => {
+                                dropped.for_each(|frame| pool.release(frame.id));
+                                asked.retain(|(ip, _)| cache.entries.contains_key(ip));
+                                if ask {
+                                    asked.push((ip, now));
+                                }
+                            }
+                        }
+                    }
+                    Step::Hear(host, request, moved) => {
+                        let heard = if request { Heard::Request } else { Heard::Other };
+                        let mac = if moved { OTHER_MAC } else { MAC };
+                        if let Some(update) = cache.heard(address(host), mac, heard, now) {
+                            update.pending.for_each(|frame| pool.release(frame.id));
+                        }
+                        asked.retain(|(ip, _)| cache.entries.contains_key(ip) && *ip != address(host));
+                    }
+                    Step::Wait(millis) => {
+                        now = now + Duration::from_millis(millis);
+                        for action in poll(&mut cache, now) {
+                            match action {
+                                Action::Fail(_, frame) => pool.release(frame.id),
+                                Action::Ask(ip) => {
+                                    let earlier = asked.iter().rfind(|(other, _)| *other == ip);
+                                    prop_assert!(earlier.is_none_or(|(_, then)| now - *then >= ASK_INTERVAL));
+                                    asked.push((ip, now));
+                                }
+                            }
+                        }
+                        prop_assert!(cache.next().is_none_or(|next| next > now));
+                        prop_assert_eq!(poll(&mut cache, now), []);
+                    }
+                }
+                prop_assert!(cache.entries.len() <= 5);
+                let waiting: usize = cache
+                    .entries
+                    .values()
+                    .map(|entry| match &entry.state {
+                        State::Incomplete { pending, .. } => pending.frames.iter().flatten().count(),
+                        State::Known { .. } => 0,
+                    })
+                    .sum();
+                prop_assert_eq!(waiting + pool.available(), pool.capacity());
+            }
+            for _ in 0..=TRIES {
+                now = now + ASK_INTERVAL;
+                for action in poll(&mut cache, now) {
+                    if let Action::Fail(_, frame) = action {
+                        pool.release(frame.id);
+                    }
+                }
+            }
+            prop_assert_eq!(pool.available(), pool.capacity());
+        }
+    }
+}

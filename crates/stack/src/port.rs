@@ -1,0 +1,57 @@
+//! The port: what the stack asks of a link.
+
+use crate::buffer::{Frame, Pool};
+use alloc::vec::Vec;
+
+/// How many frames a link gives at a time.
+pub const BURST: usize = 32;
+
+/// What the link does so that the stack need not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Offloads {
+    /// The link fills in transport checksums of frames that it is given.
+    pub tx_checksum: bool,
+}
+
+/// Something that moves frames.
+///
+/// Frames move in bursts, as vectors whose elements change hands; a link whose other end lives in the same thread can
+/// swap whole vectors. Links nest: a wrapper (`fault`, `capture`) is a link around a link.
+pub trait Link {
+    /// Octets of the largest IP packet.
+    fn mtu(&self) -> usize;
+
+    /// What the link does so that the stack need not.
+    fn offloads(&self) -> Offloads {
+        Offloads::default()
+    }
+
+    /// Takes frames from the front of `frames`, as many as it has room for. Those are its own: it gives each back to
+    /// the pool when it is sent. What it leaves in `frames` stays the stack's.
+    fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>);
+
+    /// Appends frames that have arrived to `frames`, about [`BURST`] at most; they are the stack's from then on.
+    fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>);
+}
+
+impl<L: Link + ?Sized> Link for &mut L {
+    #[inline(always)]
+    fn mtu(&self) -> usize {
+        (**self).mtu()
+    }
+
+    #[inline(always)]
+    fn offloads(&self) -> Offloads {
+        (**self).offloads()
+    }
+
+    #[inline(always)]
+    fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        (**self).transmit(pool, frames);
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        (**self).receive(pool, frames);
+    }
+}

@@ -1,0 +1,679 @@
+//! The sockets' plain interface: listen, accept, connect, send, receive, shutdown, close, abort, readiness, options, info.
+//!
+//! Calls never block: what cannot be done now is an error that says so, and [`Active::next_event`] tells when it can.
+
+use crate::buffer::{Buffer, PAYLOAD_OFFSET};
+use crate::stack::{Active, Stack};
+use crate::tcp::tcb::{State, Tcb, flag, rare};
+use crate::time::ticks;
+use core::fmt;
+use core::mem;
+use core::net::SocketAddrV4;
+use core::time::Duration;
+use tollgate_gate::{Gate, PacketId, Recorder};
+use tollgate_wire::tcp::Flags;
+
+/// A connection's handle. It goes stale when the connection is closed or aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnId {
+    pub(crate) index: u32,
+    pub(crate) generation: u16,
+}
+
+/// A listener's handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId {
+    pub(crate) index: u32,
+    pub(crate) generation: u16,
+}
+
+/// Why a connection ended, or a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// It cannot be done now; an event will tell when it can.
+    WouldBlock,
+    /// The handle is stale, or the connection is in a state in which this call means nothing.
+    NotConnected,
+    /// This side has closed its direction.
+    Shutdown,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer refused the connection.
+    Refused,
+    /// The peer did not answer in time.
+    TimedOut,
+    /// The network says that the peer cannot be reached.
+    Unreachable,
+    /// This side aborted the connection.
+    Aborted,
+    /// The address or port is in use.
+    InUse,
+    /// No local port is free for this peer.
+    NoPort,
+    /// The table of connections or sockets is full.
+    TableFull,
+    /// The pool has no frame.
+    NoFrame,
+    /// The message or buffer is longer than can be sent at once.
+    TooLong,
+    /// The address is not one that can be connected to or listened on.
+    BadAddress,
+}
+
+impl Error {
+    pub(crate) const fn code(self) -> u8 {
+        self as u8 + 1
+    }
+
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            4 => Error::Reset,
+            5 => Error::Refused,
+            6 => Error::TimedOut,
+            7 => Error::Unreachable,
+            8 => Error::Aborted,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Error::WouldBlock => "it cannot be done now; wait for an event and try again",
+            Error::NotConnected => "there is no such connection, or it is not connected",
+            Error::Shutdown => "this side has closed its direction of the connection",
+            Error::Reset => "the peer reset the connection",
+            Error::Refused => "the peer refused the connection",
+            Error::TimedOut => "the peer did not answer in time",
+            Error::Unreachable => "the peer cannot be reached",
+            Error::Aborted => "the connection was aborted",
+            Error::InUse => "the address or port is in use",
+            Error::NoPort => "no local port is free for this peer",
+            Error::TableFull => "the table of connections is full; raise max_connections",
+            Error::NoFrame => "the buffer pool is empty; make it larger",
+            Error::TooLong => "the message is longer than can be sent at once",
+            Error::BadAddress => "the address cannot be used",
+        })
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// What a read found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// So many octets, at least one.
+    Data(usize),
+    /// Nothing yet.
+    Nothing,
+    /// Everything that the peer sent has been read, and it has closed its direction.
+    End,
+}
+
+/// What a connection is ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Readiness(u8);
+
+pub(crate) mod readiness {
+    pub(crate) const READABLE: u8 = 1;
+    pub(crate) const WRITABLE: u8 = 2;
+    pub(crate) const CONNECTED: u8 = 4;
+    pub(crate) const END: u8 = 8;
+    pub(crate) const CLOSED: u8 = 16;
+}
+
+impl Readiness {
+    /// There is something to read, or the end.
+    pub const fn readable(self) -> bool {
+        self.0 & (readiness::READABLE | readiness::END) != 0
+    }
+
+    /// There is room to send.
+    pub const fn writable(self) -> bool {
+        self.0 & readiness::WRITABLE != 0
+    }
+
+    /// The handshake is complete.
+    pub const fn connected(self) -> bool {
+        self.0 & readiness::CONNECTED != 0
+    }
+
+    /// The peer has closed its direction.
+    pub const fn end(self) -> bool {
+        self.0 & readiness::END != 0
+    }
+
+    /// The connection is over: [`Active::close`] tells why and gives the handle back.
+    pub const fn closed(self) -> bool {
+        self.0 & readiness::CLOSED != 0
+    }
+}
+
+/// Something that happened to a connection since the last call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Which connection.
+    pub conn: ConnId,
+    /// What for.
+    pub ready: Readiness,
+    /// The connection's token ([`Active::set_token`]).
+    pub token: u64,
+}
+
+/// A socket option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketOption {
+    /// Nagle's algorithm off (RFC 9293, 3.7.4, MUST-17).
+    NoDelay(bool),
+    /// Octets queued for sending, 4,096 to 2^30.
+    SendBuffer(u32),
+    /// Keepalive probes after `idle`, every `interval`, given up after `count` (RFC 9293, 3.8.4; off by default).
+    KeepAlive(Option<KeepAlive>),
+    /// Give up after so long without progress (RFC 9293, 3.9.1); `None` is the stack's default.
+    UserTimeout(Option<Duration>),
+}
+
+/// Keepalive probing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Silence before the first probe (RFC 9293, MUST-28: the default is at least two hours; here it has no default).
+    pub idle: Duration,
+    /// Silence between probes.
+    pub interval: Duration,
+    /// Probes without an answer before the connection is given up.
+    pub count: u8,
+}
+
+/// What is known of a connection, like Linux's TCP_INFO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// State.
+    pub state: State,
+    /// Our address and port.
+    pub local: SocketAddrV4,
+    /// The peer's address and port.
+    pub remote: SocketAddrV4,
+    /// Whether the timestamp option is on.
+    pub timestamps: bool,
+    /// Shift of the windows that the peer sends.
+    pub send_window_shift: u8,
+    /// Shift of the windows that we send.
+    pub receive_window_shift: u8,
+    /// Octets of payload in a full segment that we send.
+    pub mss: u16,
+    /// Smoothed round trip time; zero when none was measured.
+    pub rtt: Duration,
+    /// Its variation.
+    pub rtt_variation: Duration,
+    /// Retransmission timeout, rounded up to the timer's tick.
+    pub rto: Duration,
+    /// Congestion window, octets.
+    pub congestion_window: u32,
+    /// Slow start threshold, octets; `u32::MAX` when there was no loss.
+    pub slow_start_threshold: u32,
+    /// Octets that the peer lets be outstanding.
+    pub send_window: u32,
+    /// Octets that we let be outstanding.
+    pub receive_window: u32,
+    /// Octets sent and not acknowledged.
+    pub in_flight: u32,
+    /// Octets queued and not sent.
+    pub unsent: u32,
+    /// Octets acknowledged by the peer, the SYN's and FIN's apart.
+    pub octets_acknowledged: u64,
+    /// Octets received in order.
+    pub octets_received: u64,
+    /// Segments retransmitted.
+    pub retransmits: u32,
+    /// Retransmission timeouts.
+    pub timeouts: u16,
+    /// Fast retransmissions.
+    pub fast_retransmits: u16,
+    /// Segments that arrived out of order.
+    pub out_of_order: u32,
+    /// Segments that arrived again.
+    pub duplicates: u32,
+}
+
+/// A reader's buffer for the time of one poll.
+pub(crate) struct Posted<'a> {
+    index: usize,
+    buffer: &'a mut [u8],
+    pub(crate) filled: usize,
+}
+
+impl<'a> Posted<'a> {
+    #[inline(always)]
+    pub(crate) fn none() -> Self {
+        Self { index: usize::MAX, buffer: &mut [], filled: 0 }
+    }
+
+    #[inline(always)]
+    fn new(index: usize, buffer: &'a mut [u8]) -> Self {
+        Self { index, buffer, filled: 0 }
+    }
+
+    /// Whether the reader of connection `index` has room for all of `len` octets.
+    #[inline(always)]
+    pub(crate) fn takes(&self, index: usize, len: usize) -> bool {
+        self.index == index && self.buffer.len() - self.filled >= len
+    }
+
+    /// The room for the next `len` octets, of which [`Posted::takes`] has said that it is there.
+    #[inline(always)]
+    pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
+        let end = (self.filled + len).min(self.buffer.len());
+        &mut self.buffer[self.filled..end]
+    }
+}
+
+impl Stack {
+    /// The index of a live connection.
+    #[inline(always)]
+    pub(crate) fn index(&self, conn: ConnId) -> Result<usize, Error> {
+        let index = conn.index as usize;
+        match self.tcbs.get(index) {
+            Some(tcb) if tcb.generation == conn.generation => Ok(index),
+            _ => Err(Error::NotConnected),
+        }
+    }
+
+    pub(crate) fn conn_id(&self, index: usize) -> ConnId {
+        ConnId { index: index as u32, generation: self.tcbs[index].generation }
+    }
+}
+
+/// The error that a connection ended with, or `otherwise`.
+fn ended(tcb: &Tcb, otherwise: Error) -> Error {
+    Error::from_code(tcb.error).unwrap_or(otherwise)
+}
+
+impl<R: Recorder> Active<'_, R> {
+    /// Queues octets for sending and sends what may be sent now; returns how many were taken, at least one unless
+    /// `data` is empty.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when the send buffer or the pool has no room, or the handshake is not complete;
+    /// [`Error::Shutdown`] after [`Active::shutdown`]; the reason when the connection is over.
+    #[inline(always)]
+    pub fn send(&mut self, conn: ConnId, data: &[u8]) -> Result<usize, Error> {
+        let index = self.stack.index(conn)?;
+        let tcb = &self.stack.tcbs[index];
+        self.rec.pass(Gate::SocketOutBegin, PacketId(tcb.snd_end.0));
+        if !tcb.state.may_send() || tcb.is(flag::FIN_QUEUED) {
+            return Err(self.cannot_send(index));
+        }
+        let queued = tcb.snd_end - tcb.snd_una;
+        let room = tcb.snd_limit.saturating_sub(queued) as usize;
+        let taken = self.append(index, data, room);
+        if taken == 0 && !data.is_empty() {
+            return Err(Error::WouldBlock);
+        }
+        self.output(index);
+        Ok(taken)
+    }
+
+    #[cold]
+    fn cannot_send(&self, index: usize) -> Error {
+        let tcb = &self.stack.tcbs[index];
+        match tcb.state {
+            State::SynSent | State::SynReceived => Error::WouldBlock,
+            _ if tcb.is(flag::FIN_QUEUED) => Error::Shutdown,
+            _ => ended(tcb, Error::NotConnected),
+        }
+    }
+
+    /// Queues a buffer for sending without copying it. Its payload is summed here, so it must not be changed afterwards
+    /// (it cannot: the handle moves).
+    ///
+    /// # Errors
+    /// As [`Active::send`], and [`Error::TooLong`] when it is longer than [`Info::mss`]; the buffer is returned with the
+    /// error.
+    pub fn send_buffer(&mut self, conn: ConnId, buffer: Buffer) -> Result<(), (Error, Buffer)> {
+        let index = match self.stack.index(conn) {
+            Ok(index) => index,
+            Err(error) => return Err((error, buffer)),
+        };
+        let tcb = &self.stack.tcbs[index];
+        self.rec.pass(Gate::SocketOutBegin, PacketId(tcb.snd_end.0));
+        if !tcb.state.may_send() || tcb.is(flag::FIN_QUEUED) {
+            return Err((self.cannot_send(index), buffer));
+        }
+        if buffer.len() > usize::from(tcb.mss) {
+            return Err((Error::TooLong, buffer));
+        }
+        if tcb.snd_limit.saturating_sub(tcb.snd_end - tcb.snd_una) < u32::from(buffer.len) {
+            return Err((Error::WouldBlock, buffer));
+        }
+        if buffer.is_empty() {
+            self.pool.free(buffer);
+            return Ok(());
+        }
+        // Headers are written in front of the payload: that takes headroom, and a frame that nobody else holds.
+        if usize::from(buffer.offset) == PAYLOAD_OFFSET && !self.pool.is_shared(buffer.id) {
+            let sum = self.stack.kernel.sum(self.pool.payload(&buffer));
+            self.append_frame(index, buffer.id, buffer.len, sum);
+        } else {
+            let mut copy = match self.pool.buffer(buffer.len()) {
+                Ok(copy) => copy,
+                Err(_) => return Err((Error::WouldBlock, buffer)),
+            };
+            let mut octets = mem::take(&mut self.stack.scratch);
+            octets.clear();
+            octets.extend_from_slice(self.pool.payload(&buffer));
+            let sum = self.stack.kernel.copy_and_sum(self.pool.payload_mut(&mut copy), &octets);
+            self.stack.scratch = octets;
+            self.pool.free(buffer);
+            self.append_frame(index, copy.id, copy.len, sum);
+        }
+        self.output(index);
+        Ok(())
+    }
+
+    /// Reads octets that have arrived.
+    ///
+    /// # Errors
+    /// The reason when the connection is over and nothing is left to read.
+    #[inline(always)]
+    pub fn receive(&mut self, conn: ConnId, buffer: &mut [u8]) -> Result<Received, Error> {
+        let index = self.stack.index(conn)?;
+        let tcb = &self.stack.tcbs[index];
+        if tcb.rx_head.is_none() {
+            return self.nothing_to_read(index);
+        }
+        if buffer.is_empty() {
+            return Ok(Received::Nothing);
+        }
+        let read = self.drain_queue(index, buffer);
+        Ok(Received::Data(read))
+    }
+
+    fn nothing_to_read(&self, index: usize) -> Result<Received, Error> {
+        let tcb = &self.stack.tcbs[index];
+        if tcb.is(flag::FIN_RECEIVED) && tcb.error == 0 {
+            return Ok(Received::End);
+        }
+        match Error::from_code(tcb.error) {
+            Some(error) => Err(error),
+            None if tcb.state == State::Closed => Err(Error::NotConnected),
+            None => Ok(Received::Nothing),
+        }
+    }
+
+    /// Copies from the receive queue and opens the window by it.
+    fn drain_queue(&mut self, index: usize, buffer: &mut [u8]) -> usize {
+        let tcb = &mut self.stack.tcbs[index];
+        let mut filled = 0;
+        let first = self.pool.meta(tcb.rx_head).rx_seq;
+        self.rec.pass(Gate::SocketInBegin, PacketId(first.0));
+        while filled < buffer.len() && tcb.rx_head.is_some() {
+            let id = tcb.rx_head;
+            let meta = *self.pool.meta(id);
+            let len = usize::from(meta.rx_len).min(buffer.len() - filled);
+            let start = usize::from(meta.rx_offset);
+            buffer[filled..filled + len].copy_from_slice(&self.pool.octets(id)[start..start + len]);
+            filled += len;
+            if len == usize::from(meta.rx_len) {
+                tcb.rx_head = meta.rx_next;
+                self.pool.release(id);
+            } else {
+                let meta = self.pool.meta_mut(id);
+                meta.rx_offset += len as u16;
+                meta.rx_len -= len as u16;
+            }
+        }
+        tcb.rx_free += filled as u32;
+        self.window_may_open(index);
+        self.rec.pass(Gate::SocketInEnd, PacketId(first.0));
+        filled
+    }
+
+    /// Takes the next buffer of received octets without copying them. Give it back with [`Pool::free`](crate::Pool::free)
+    /// or send it on.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when there is nothing yet; `Ok(None)` is the end; the reason when the connection is over.
+    pub fn receive_buffer(&mut self, conn: ConnId) -> Result<Option<Buffer>, Error> {
+        let index = self.stack.index(conn)?;
+        let tcb = &mut self.stack.tcbs[index];
+        let id = tcb.rx_head;
+        if id.is_none() {
+            return match self.nothing_to_read(index)? {
+                Received::End => Ok(None),
+                Received::Nothing | Received::Data(_) => Err(Error::WouldBlock),
+            };
+        }
+        let meta = self.pool.meta(id);
+        let buffer = Buffer { id, offset: meta.rx_offset, len: meta.rx_len };
+        tcb.rx_head = meta.rx_next;
+        tcb.rx_free += u32::from(buffer.len);
+        self.window_may_open(index);
+        Ok(Some(buffer))
+    }
+
+    /// Polls with the reader's buffer posted: octets that arrive in order for `conn` are copied straight from their
+    /// frame into `buffer`, in the pass that verifies their checksum.
+    ///
+    /// # Errors
+    /// As [`Active::receive`].
+    #[inline(always)]
+    pub fn poll_receive<L: crate::Link>(
+        &mut self,
+        link: &mut L,
+        conn: ConnId,
+        buffer: &mut [u8],
+    ) -> Result<Received, Error> {
+        let index = self.stack.index(conn)?;
+        if self.stack.tcbs[index].rx_head.is_some() {
+            self.turn(link, &mut Posted::none());
+            return self.receive(conn, buffer);
+        }
+        let mut posted = Posted::new(index, buffer);
+        self.turn(link, &mut posted);
+        let filled = posted.filled;
+        // What did not fit, or came by the full state machine, lies in the queue behind what was copied directly.
+        if self.stack.tcbs[index].rx_head.is_some() && filled < buffer.len() {
+            return Ok(Received::Data(filled + self.drain_queue(index, &mut buffer[filled..])));
+        }
+        if filled == 0 {
+            return self.nothing_to_read(index);
+        }
+        Ok(Received::Data(filled))
+    }
+
+    /// Closes our direction: what is queued is sent, then a FIN. Reading goes on.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when there is nothing to close; [`Error::Shutdown`] when it is closed already.
+    pub fn shutdown(&mut self, conn: ConnId) -> Result<(), Error> {
+        let index = self.stack.index(conn)?;
+        let tcb = &self.stack.tcbs[index];
+        if tcb.is(flag::FIN_QUEUED) {
+            return Err(Error::Shutdown);
+        }
+        match tcb.state {
+            State::Established | State::SynReceived | State::CloseWait => {
+                self.queue_fin(index);
+                Ok(())
+            }
+            State::SynSent => Err(Error::WouldBlock),
+            _ => Err(ended(tcb, Error::NotConnected)),
+        }
+    }
+
+    /// Ends the application's part: the handle is given back, what is queued is still sent, and the connection closes in
+    /// the background. When octets that arrived were not read, the peer is told by a RST (RFC 9293, 3.6, SHLD-3).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when the handle is stale; the reason when the connection had ended with one.
+    pub fn close(&mut self, conn: ConnId) -> Result<(), Error> {
+        let index = self.stack.index(conn)?;
+        let tcb = &mut self.stack.tcbs[index];
+        let error = Error::from_code(tcb.error);
+        tcb.rare |= rare::ORPHAN;
+        // The handle goes stale now, whatever the connection still has to do.
+        tcb.generation = tcb.generation.wrapping_add(1);
+        match tcb.state {
+            State::Closed | State::Listen | State::TimeWait => self.free_connection(index),
+            State::SynSent => self.free_connection(index),
+            _ if tcb.rx_head.is_some() => {
+                self.send_reset_of(index);
+                self.free_connection(index);
+            }
+            State::SynReceived | State::Established | State::CloseWait => {
+                if !self.stack.tcbs[index].is(flag::FIN_QUEUED) {
+                    self.queue_fin(index);
+                }
+            }
+            State::FinWait2 => self.start_fin_wait_2(index),
+            State::FinWait1 | State::Closing | State::LastAck => {}
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    /// Ends the connection at once with a RST; what was queued is lost.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when the handle is stale.
+    pub fn abort(&mut self, conn: ConnId) -> Result<(), Error> {
+        let index = self.stack.index(conn)?;
+        let state = self.stack.tcbs[index].state;
+        if state.is_synchronized() || state == State::SynReceived {
+            self.send_reset_of(index);
+        }
+        self.stack.tcbs[index].generation = self.stack.tcbs[index].generation.wrapping_add(1);
+        self.free_connection(index);
+        Ok(())
+    }
+
+    /// The next connection that something happened to, and what it is ready for now.
+    pub fn next_event(&mut self) -> Option<Event> {
+        while let Some(index) = self.stack.ready.pop_front() {
+            let index = index as usize;
+            let Some(tcb) = self.stack.tcbs.get_mut(index) else {
+                continue;
+            };
+            tcb.flags &= !flag::LISTED;
+            let ready = Readiness(mem::take(&mut tcb.events));
+            if ready == Readiness::default() || tcb.is_rare(rare::ORPHAN) || tcb.is_rare(rare::UNACCEPTED) {
+                continue;
+            }
+            let token = tcb.token;
+            return Some(Event { conn: self.stack.conn_id(index), ready, token });
+        }
+        None
+    }
+
+    /// Notes that something happened to a connection.
+    #[inline(always)]
+    pub(crate) fn notify(&mut self, index: usize, what: u8) {
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.events |= what;
+        if !tcb.is(flag::LISTED) {
+            tcb.flags |= flag::LISTED;
+            self.stack.ready.push_back(index as u32);
+        }
+    }
+
+    /// Sets the number that the connection's events carry.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when the handle is stale.
+    pub fn set_token(&mut self, conn: ConnId, token: u64) -> Result<(), Error> {
+        let index = self.stack.index(conn)?;
+        self.stack.tcbs[index].token = token;
+        Ok(())
+    }
+
+    /// Sets an option.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when the handle is stale.
+    pub fn set_option(&mut self, conn: ConnId, option: SocketOption) -> Result<(), Error> {
+        let index = self.stack.index(conn)?;
+        let tick = self.now.tick();
+        let tcb = &mut self.stack.tcbs[index];
+        match option {
+            SocketOption::NoDelay(on) => {
+                tcb.flags = if on { tcb.flags | flag::NO_DELAY } else { tcb.flags & !flag::NO_DELAY };
+                self.output(index);
+            }
+            SocketOption::SendBuffer(octets) => tcb.snd_limit = octets.clamp(4096, 1 << 30),
+            SocketOption::KeepAlive(None) => {
+                tcb.keep_idle = 0;
+                tcb.keep_deadline = crate::tcp::tcb::Deadline::NONE;
+            }
+            SocketOption::KeepAlive(Some(keep)) => {
+                tcb.keep_idle = ticks(keep.idle).max(1);
+                tcb.keep_interval = ticks(keep.interval).max(1);
+                tcb.keep_count = keep.count.max(1);
+                tcb.keep_probes_sent = 0;
+                tcb.keep_seen = (tcb.rcv_nxt, tcb.snd_una);
+                let at = tick.after(tcb.keep_idle);
+                tcb.keep_deadline = crate::tcp::tcb::Deadline::at(at);
+                self.arm(index, at);
+            }
+            SocketOption::UserTimeout(timeout) => tcb.user_timeout = timeout.map_or(0, |t| ticks(t).max(1)),
+        }
+        Ok(())
+    }
+
+    /// What is known of the connection.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when the handle is stale.
+    pub fn info(&self, conn: ConnId) -> Result<Info, Error> {
+        let tcb = &self.stack.tcbs[self.stack.index(conn)?];
+        let below = |wraps: u16, now: u32, first: u32| {
+            (u64::from(wraps) << 32 | u64::from(now)).saturating_sub(u64::from(first) + 1)
+        };
+        let fin_acknowledged = tcb.is(flag::FIN_QUEUED) && tcb.snd_una == tcb.snd_end && tcb.tx_head.is_none();
+        Ok(Info {
+            state: tcb.state,
+            local: SocketAddrV4::new(tcb.local_ip(), tcb.local_port()),
+            remote: SocketAddrV4::new(tcb.remote_ip(), tcb.remote_port()),
+            timestamps: tcb.is(flag::TIMESTAMPS),
+            send_window_shift: tcb.snd_shift,
+            receive_window_shift: tcb.rcv_shift,
+            mss: tcb.mss,
+            rtt: Duration::from_nanos(u64::from(tcb.rtt.smoothed_ns())),
+            rtt_variation: Duration::from_nanos(u64::from(tcb.rtt.variation_ns())),
+            rto: Duration::from_nanos(u64::from(tcb.rto) << crate::time::Tick::SHIFT),
+            congestion_window: tcb.cwnd,
+            slow_start_threshold: tcb.ssthresh,
+            send_window: tcb.snd_wnd,
+            receive_window: tcb.rcv_edge - tcb.rcv_nxt,
+            in_flight: tcb.in_flight(),
+            unsent: tcb.snd_end - tcb.snd_nxt,
+            octets_acknowledged: below(tcb.wraps[0], tcb.snd_una.0, tcb.iss.0) - u64::from(fin_acknowledged),
+            octets_received: below(tcb.wraps[1], tcb.rcv_nxt.0, tcb.irs.0)
+                .saturating_sub(u64::from(tcb.is(flag::FIN_RECEIVED))),
+            retransmits: tcb.retransmits,
+            timeouts: tcb.timeouts,
+            fast_retransmits: tcb.fast_retransmits,
+            out_of_order: tcb.out_of_order,
+            duplicates: tcb.duplicates,
+        })
+    }
+
+    /// The connection's state; [`State::Closed`] when the handle is stale.
+    pub fn state(&self, conn: ConnId) -> State {
+        self.stack.index(conn).map_or(State::Closed, |index| self.stack.tcbs[index].state)
+    }
+
+    /// Puts a FIN behind everything that is queued and changes the state (RFC 9293, 3.10.4).
+    fn queue_fin(&mut self, index: usize) {
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.flags |= flag::FIN_QUEUED;
+        tcb.state = match tcb.state {
+            State::CloseWait => State::LastAck,
+            // From SYN-RECEIVED the FIN waits in the queue until the handshake is complete.
+            State::SynReceived => State::SynReceived,
+            _ => State::FinWait1,
+        };
+        tcb.predict();
+        self.append_control(index, Flags::FIN);
+        self.output(index);
+    }
+}

@@ -1,0 +1,289 @@
+//! The stack: its state, and one turn of its crank.
+//!
+//! A [`Stack`] owns connections, tables and timers, but no buffers, no clock and no link: [`Stack::at`] joins it with
+//! the pool and the time for as long as a call lasts, and [`Active::poll`] with a link. Nothing happens in between, so a
+//! whole network of stacks runs in one thread, in virtual time.
+
+use crate::buffer::{CACHE_LINE, Frame, FrameId, Pool};
+use crate::config::{Config, InvalidConfig};
+use crate::counters::{Counters, Drop};
+use crate::demux::Table;
+use crate::icmp::Echo;
+use crate::neighbour;
+use crate::port::{BURST, Link};
+use crate::reassembly::{Limits, Reassembler};
+use crate::socket::Posted;
+use crate::tcp::cookie::CookieJar;
+use crate::tcp::isn::Secrets;
+use crate::tcp::listener::Listener;
+use crate::tcp::segment::ChallengeLimit;
+use crate::tcp::tcb::Tcb;
+use crate::tcp::time_wait::TimeWaitTable;
+use crate::time::{Instant, Tick, ticks};
+use crate::timer::Wheel;
+use crate::udp::UdpSocket;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::mem;
+use tollgate_checksum::Kernel;
+use tollgate_gate::{Gate, Off, PacketId, Recorder};
+
+/// A TCP/IP stack for one interface and one core.
+#[derive(Debug)]
+pub struct Stack {
+    // What the predicted path reads comes first.
+    pub(crate) cached: usize,
+    pub(crate) tcbs: Vec<Tcb>,
+    pub(crate) mac_word: u64,
+    pub(crate) kernel: Kernel,
+    pub(crate) delayed_ack: u32,
+    pub(crate) min_rto: u32,
+    /// Octets 8 to 15 of every frame that a template makes: the rest of our link address, IPv4, version and TOS.
+    pub(crate) template: [u8; 8],
+    pub(crate) device: Vec<Frame>,
+    pub(crate) incoming: Vec<Frame>,
+    pub(crate) last_tick: Tick,
+    pub(crate) counters: Counters,
+    pub(crate) config: Config,
+    pub(crate) table: Table,
+    pub(crate) wheel: Wheel,
+    pub(crate) ready: VecDeque<u32>,
+    pub(crate) output_waiting: VecDeque<u32>,
+    pub(crate) first_free: u32,
+    pub(crate) open_connections: usize,
+    pub(crate) listeners: Vec<Option<Listener>>,
+    pub(crate) listener_generation: u16,
+    pub(crate) time_wait: TimeWaitTable,
+    pub(crate) neighbours: neighbour::Cache,
+    pub(crate) reassembler: Reassembler,
+    pub(crate) udp: Vec<Option<UdpSocket>>,
+    pub(crate) udp_generation: u16,
+    pub(crate) echoes: VecDeque<Echo>,
+    pub(crate) secrets: Secrets,
+    pub(crate) cookies: CookieJar,
+    pub(crate) challenge: ChallengeLimit,
+    pub(crate) next_identification: u16,
+    pub(crate) mtu: u16,
+    pub(crate) max_rto: u32,
+    pub(crate) scratch: Vec<u8>,
+}
+
+/// A stack together with what a call needs: the pool, the time, and the recorder of its gates.
+#[derive(Debug)]
+pub struct Active<'a, R = Off> {
+    pub(crate) stack: &'a mut Stack,
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) now: Instant,
+    pub(crate) rec: R,
+}
+
+impl Stack {
+    /// Makes a stack for links of at most `mtu` octets per IP packet (68 to 65,535), at time `now`.
+    ///
+    /// # Errors
+    /// A field of `config` that is out of its range.
+    pub fn new(config: Config, mtu: usize, now: Instant) -> Result<Self, InvalidConfig> {
+        config.validate()?;
+        if !(68..=65_535).contains(&mtu) {
+            return Err(InvalidConfig { field: "mtu", range: "68 to 65,535 octets (RFC 791)" });
+        }
+        let mac = config.mac.0;
+        let [.., m2, m3, m4, m5] = mac;
+        let secrets = Secrets::new(config.seed);
+        Ok(Self {
+            cached: usize::MAX,
+            tcbs: Vec::with_capacity(config.max_connections),
+            mac_word: u64::from_ne_bytes([mac[0], mac[1], mac[2], mac[3], mac[4], mac[5], 0, 0]),
+            kernel: config.kernel,
+            delayed_ack: ticks(config.delayed_ack),
+            min_rto: ticks(config.min_rto),
+            template: [m2, m3, m4, m5, 0x08, 0x00, 0x45, 0x00],
+            device: Vec::with_capacity(config.device_queue),
+            incoming: Vec::with_capacity(BURST),
+            last_tick: now.tick(),
+            counters: Counters::default(),
+            table: Table::new(config.max_connections + config.max_time_wait, secrets.table_key()),
+            wheel: Wheel::new(config.max_connections, now.tick()),
+            ready: VecDeque::new(),
+            output_waiting: VecDeque::new(),
+            first_free: u32::MAX,
+            open_connections: 0,
+            listeners: Vec::new(),
+            listener_generation: 0,
+            time_wait: TimeWaitTable::new(config.max_time_wait),
+            neighbours: neighbour::Cache::new(config.max_neighbours),
+            reassembler: Reassembler::new(Limits { frames: config.reassembly_frames, ..Limits::default() }),
+            udp: Vec::new(),
+            udp_generation: 0,
+            echoes: VecDeque::new(),
+            cookies: CookieJar::new(),
+            challenge: ChallengeLimit::new(),
+            next_identification: secrets.first_identification(),
+            secrets,
+            mtu: mtu as u16,
+            max_rto: ticks(config.max_rto),
+            scratch: Vec::new(),
+            config,
+        })
+    }
+
+    /// Joins the stack with the pool that its frames live in and with the time. Time never goes backwards: an earlier
+    /// `now` than the last counts as that.
+    #[inline(always)]
+    pub fn at<'a>(&'a mut self, now: Instant, pool: &'a mut Pool) -> Active<'a, Off> {
+        Active { stack: self, pool, now, rec: Off }
+    }
+
+    /// Like [`Stack::at`], recording the gates that packets pass.
+    #[inline(always)]
+    pub fn recorded<'a, R: Recorder>(&'a mut self, now: Instant, pool: &'a mut Pool, recorder: R) -> Active<'a, R> {
+        Active { stack: self, pool, now, rec: recorder }
+    }
+
+    /// What has been counted since the stack was made.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What the stack was told when it was made.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Connections that are open, TIME-WAIT apart.
+    pub fn connections(&self) -> usize {
+        self.open_connections
+    }
+
+    /// Connections in TIME-WAIT.
+    pub fn time_waits(&self) -> usize {
+        self.time_wait.len()
+    }
+
+    /// Octets that one idle established connection takes, buffers aside: its TCB, its entries in the wheel and in the
+    /// half-full table of connections.
+    pub const fn octets_per_connection() -> usize {
+        size_of::<Tcb>() + crate::timer::OCTETS_PER_TIMER + 2 * crate::demux::OCTETS_PER_ENTRY
+    }
+
+    /// Octets that a connection in TIME-WAIT takes.
+    pub const fn octets_per_time_wait() -> usize {
+        size_of::<crate::tcp::time_wait::TimeWait>()
+    }
+
+    /// Frames that wait for the link.
+    pub fn device_queue_len(&self) -> usize {
+        self.device.len()
+    }
+
+    /// When the stack wants to be polled again at the latest, should nothing arrive before.
+    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        if !self.device.is_empty() || !self.output_waiting.is_empty() {
+            return Some(now);
+        }
+        let ticks = [self.wheel.next(), self.time_wait.next()];
+        let of_ticks = ticks.into_iter().flatten().map(|tick| tick.to_instant(now));
+        let others = [self.neighbours.next(), self.reassembler.next()].into_iter().flatten();
+        of_ticks.chain(others).min()
+    }
+}
+
+const _: () = assert!(Stack::octets_per_connection() <= 384, "an idle connection has outgrown its budget");
+const _: () = assert!(Stack::octets_per_time_wait() <= CACHE_LINE, "TIME-WAIT has outgrown its budget");
+
+impl<R: Recorder> Active<'_, R> {
+    /// Sends what waits, takes in what has arrived, and does what is due.
+    #[inline(always)]
+    pub fn poll<L: Link>(&mut self, link: &mut L) {
+        self.turn(link, &mut Posted::none());
+    }
+
+    /// One turn of the crank, with a reader's buffer posted or none.
+    #[inline(always)]
+    pub(crate) fn turn<L: Link>(&mut self, link: &mut L, posted: &mut Posted<'_>) {
+        self.flush(link);
+        self.rec.pass(Gate::DriverInBegin, PacketId(0));
+        link.receive(self.pool, &mut self.stack.incoming);
+        if !self.stack.incoming.is_empty() {
+            self.take_in(posted);
+        }
+        let tick = self.now.tick();
+        if tick != self.stack.last_tick {
+            self.on_tick(tick);
+        }
+        if !self.stack.device.is_empty() {
+            self.flush(link);
+        }
+    }
+
+    #[inline(always)]
+    fn take_in(&mut self, posted: &mut Posted<'_>) {
+        let mut incoming = mem::take(&mut self.stack.incoming);
+        self.stack.counters.frames_in += incoming.len() as u64;
+        for frame in incoming.drain(..) {
+            match self.predicted(&frame, posted) {
+                Ok(()) => {}
+                Err(miss) => {
+                    self.stack.counters.miss(miss);
+                    self.ethernet_input(frame);
+                }
+            }
+        }
+        self.stack.incoming = incoming;
+    }
+
+    /// Gives waiting frames to the link; then lets connections go on that waited for room.
+    #[inline(always)]
+    fn flush<L: Link>(&mut self, link: &mut L) {
+        if self.stack.device.is_empty() {
+            return;
+        }
+        self.rec.pass(Gate::DriverOutBegin, PacketId(0));
+        link.transmit(self.pool, &mut self.stack.device);
+        self.rec.pass(Gate::DriverOutEnd, PacketId(0));
+        if !self.stack.output_waiting.is_empty() {
+            self.resume_output();
+        }
+    }
+
+    #[inline(never)]
+    fn resume_output(&mut self) {
+        use crate::tcp::tcb::flag;
+        for _ in 0..self.stack.output_waiting.len() {
+            if !self.device_has_room() {
+                return;
+            }
+            let Some(index) = self.stack.output_waiting.pop_front() else {
+                return;
+            };
+            let index = index as usize;
+            if let Some(tcb) = self.stack.tcbs.get_mut(index) {
+                tcb.flags &= !flag::OUTPUT_LISTED;
+                self.output(index);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn on_tick(&mut self, tick: Tick) {
+        if tick.before(self.stack.last_tick) {
+            return;
+        }
+        self.stack.last_tick = tick;
+        self.tcp_timers(tick);
+        self.neighbour_timers();
+        self.reassembly_timers();
+    }
+
+    /// Whether another frame may join the device queue.
+    #[inline(always)]
+    pub(crate) fn device_has_room(&self) -> bool {
+        self.stack.device.len() < self.stack.config.device_queue
+    }
+
+    /// Drops a frame, counted.
+    pub(crate) fn drop_frame(&mut self, id: FrameId, reason: Drop) {
+        self.stack.counters.dropped(reason);
+        self.pool.release(id);
+    }
+}

@@ -1,0 +1,727 @@
+//! How connections come to be and go: open, listen, accept, the SYN's options, and the way of a TCB from and to the free
+//! list (RFC 9293, 3.5, 3.10.1).
+
+use super::cookie;
+use super::listener::Listener;
+use super::tcb::{Deadline, State, Tcb, flag, rare};
+use super::time_wait::{SLOT_BIT, TimeWait};
+use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum};
+use crate::counters::Drop;
+use crate::demux::FlowKey;
+use crate::socket::{ConnId, Error, ListenerId, readiness};
+use crate::stack::Active;
+use crate::tcp::congestion;
+use crate::tcp::output::TTL;
+use crate::tcp::reassembly::release_chain;
+use crate::tcp::rto::Rtt;
+use crate::time::{Tick, ticks};
+use core::net::{Ipv4Addr, SocketAddrV4};
+use tollgate_checksum::{Partial, sum_header};
+use tollgate_gate::Recorder;
+use tollgate_wire::ethernet::{self, EtherType, MacAddr};
+use tollgate_wire::tcp::{self, Flags, Header, Options, Timestamps};
+use tollgate_wire::{SeqNumber, ipv4};
+
+/// Ports that connections are opened from (RFC 6335, 6: dynamic ports).
+const EPHEMERAL: core::ops::RangeInclusive<u16> = 32_768..=60_999;
+/// Where an idle connection's wheel entry lies: it only looks round and moves on.
+const FAR: u32 = 1 << 29;
+/// RFC 6298, 2.1: the timeout before any round trip is measured.
+const INITIAL_RTO_NS: u64 = 1_000_000_000;
+/// The largest shift (RFC 7323, 2.3).
+const MAX_SHIFT: u8 = 14;
+
+impl<R: Recorder> Active<'_, R> {
+    /// Opens a connection to `remote`. The [`crate::socket::Readiness::connected`] event tells when it stands.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`] for an address that is no unicast host's or a zero port, [`Error::NoPort`] when every port
+    /// is taken for this peer, [`Error::TableFull`], [`Error::NoFrame`].
+    pub fn connect(&mut self, remote: SocketAddrV4) -> Result<ConnId, Error> {
+        let address = *remote.ip();
+        if address.is_unspecified()
+            || address.is_multicast()
+            || self.stack.config.is_broadcast(address)
+            || remote.port() == 0
+        {
+            return Err(Error::BadAddress);
+        }
+        let key = self.free_local_port(remote)?;
+        let index = self.open(key)?;
+        let now = self.now;
+        let iss = self.stack.secrets.isn(key, now);
+        let timestamps = self.stack.config.timestamps;
+        let give_up = now.tick().after(ticks(self.stack.config.connect_timeout));
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.state = State::SynSent;
+        if timestamps {
+            tcb.flags |= flag::TIMESTAMPS;
+        }
+        tcb.user_deadline = Deadline::at(give_up);
+        self.begin(index, iss);
+        self.arm(index, give_up);
+        if self.stack.tcbs[index].tx_head.is_none() {
+            self.free_connection(index);
+            return Err(Error::NoFrame);
+        }
+        self.send_syn(index);
+        Ok(self.stack.conn_id(index))
+    }
+
+    /// A key for a connection to `remote` whose port is free, or stands in TIME-WAIT and may be used again: its last
+    /// segment is older than our clock's tick, so that the peer can tell the new SYN from old ones (RFC 6191).
+    fn free_local_port(&mut self, remote: SocketAddrV4) -> Result<FlowKey, Error> {
+        let local = self.stack.config.ip;
+        let key_for = |port| FlowKey::new((*remote.ip(), remote.port()), (local, port));
+        let count = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
+        let first = self.stack.secrets.next_port_offset(key_for(0));
+        for n in 0..count {
+            let port = EPHEMERAL.start() + (first.wrapping_add(n) % count) as u16;
+            let key = key_for(port);
+            match self.slot_of(key) {
+                None => return Ok(key),
+                Some(slot) if slot & SLOT_BIT != 0 => {
+                    let index = slot & !SLOT_BIT;
+                    let old = self.stack.time_wait.get(index);
+                    let reusable = old.is_some_and(|tw| tw.timestamps && self.now.tick().since(tw.since) >= 2);
+                    if reusable && self.stack.config.timestamps {
+                        self.forget_time_wait(index);
+                        return Ok(key);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        Err(Error::NoPort)
+    }
+
+    /// The slot under `key`, of a connection or a TIME-WAIT.
+    pub(crate) fn slot_of(&self, key: FlowKey) -> Option<u32> {
+        let stack = &*self.stack;
+        let hash = stack.table.hash(key);
+        stack.table.find(hash, |slot| {
+            if slot & SLOT_BIT != 0 {
+                stack.time_wait.get(slot & !SLOT_BIT).is_some_and(|tw| tw.key == key)
+            } else {
+                stack.tcbs.get(slot as usize).is_some_and(|tcb| tcb.key == key)
+            }
+        })
+    }
+
+    /// Listens on a port. At most `backlog` connections wait for [`Active::accept`] or for their handshake; beyond that,
+    /// SYNs are answered with cookies.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`] for port 0, [`Error::InUse`].
+    pub fn listen(&mut self, port: u16, backlog: u16) -> Result<ListenerId, Error> {
+        if port == 0 {
+            return Err(Error::BadAddress);
+        }
+        if self.listener_on(port).is_some() {
+            return Err(Error::InUse);
+        }
+        self.stack.listener_generation = self.stack.listener_generation.wrapping_add(1);
+        let generation = self.stack.listener_generation;
+        let listener =
+            Listener { port, generation, backlog: backlog.max(1), half_open: 0, queue: Default::default() };
+        let index = match self.stack.listeners.iter().position(Option::is_none) {
+            Some(free) => {
+                self.stack.listeners[free] = Some(listener);
+                free
+            }
+            None => {
+                self.stack.listeners.push(Some(listener));
+                self.stack.listeners.len() - 1
+            }
+        };
+        Ok(ListenerId { index: index as u32, generation })
+    }
+
+    pub(crate) fn listener_on(&self, port: u16) -> Option<u32> {
+        self.stack.listeners.iter().position(|l| l.as_ref().is_some_and(|l| l.port == port)).map(|i| i as u32)
+    }
+
+    /// Takes the next complete connection.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when there is none, [`Error::NotConnected`] when the listener is closed.
+    pub fn accept(&mut self, listener: ListenerId) -> Result<ConnId, Error> {
+        let Some(Some(l)) = self.stack.listeners.get_mut(listener.index as usize) else {
+            return Err(Error::NotConnected);
+        };
+        if l.generation != listener.generation {
+            return Err(Error::NotConnected);
+        }
+        let index = l.queue.pop_front().ok_or(Error::WouldBlock)? as usize;
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.rare &= !rare::UNACCEPTED;
+        // What happened while it waited is told now.
+        let pending = tcb.events;
+        if pending != 0 {
+            self.notify(index, pending);
+        }
+        Ok(self.stack.conn_id(index))
+    }
+
+    /// Stops listening; connections that nobody accepted are reset.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when it was closed already.
+    pub fn close_listener(&mut self, listener: ListenerId) -> Result<(), Error> {
+        match self.stack.listeners.get_mut(listener.index as usize) {
+            Some(place) if place.as_ref().is_some_and(|l| l.generation == listener.generation) => *place = None,
+            _ => return Err(Error::NotConnected),
+        }
+        for index in 0..self.stack.tcbs.len() {
+            let tcb = &self.stack.tcbs[index];
+            if tcb.state != State::Closed && tcb.listener == listener.index && tcb.is_rare(rare::UNACCEPTED) {
+                self.send_reset_of(index);
+                self.free_connection(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a TCB from the free list and puts it into the table.
+    pub(crate) fn open(&mut self, key: FlowKey) -> Result<usize, Error> {
+        let index = match self.stack.first_free {
+            u32::MAX => {
+                if self.stack.tcbs.len() >= self.stack.config.max_connections {
+                    return Err(Error::TableFull);
+                }
+                self.stack.tcbs.push(Tcb::FREE);
+                self.stack.tcbs.len() - 1
+            }
+            free => free as usize,
+        };
+        let hash = self.stack.table.hash(key);
+        if self.stack.table.insert(hash, index as u32).is_err() {
+            return Err(Error::TableFull);
+        }
+        if self.stack.first_free == index as u32 {
+            self.stack.first_free = self.stack.tcbs[index].next_free;
+        }
+        self.stack.open_connections += 1;
+        self.stack.wheel.ensure(index as u32);
+
+        let tick = self.now.tick();
+        let config = &self.stack.config;
+        let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
+        let next_hop = match config.gateway {
+            Some(gateway) if !config.is_local(remote) => gateway,
+            _ => remote,
+        };
+        let shift = shift_for(config.receive_buffer);
+        let generation = self.stack.tcbs[index].generation;
+        self.stack.tcbs[index] = Tcb {
+            key,
+            generation,
+            ts_offset: self.stack.secrets.timestamp_offset(key),
+            rcv_shift: if config.window_scaling { shift } else { 0 },
+            flags: if config.no_delay { flag::NO_DELAY } else { 0 },
+            rtt: Rtt::UNKNOWN,
+            rto: ((INITIAL_RTO_NS >> Tick::SHIFT) as u32).max(self.stack.min_rto),
+            rx_free: config.receive_buffer,
+            rcv_limit: config.receive_buffer,
+            snd_limit: config.send_buffer,
+            armed: tick.after(FAR),
+            next_hop,
+            ..Tcb::FREE
+        };
+        self.stack.wheel.insert(index as u32, tick.after(FAR));
+        self.fill_link_address(index);
+        Ok(index)
+    }
+
+    /// Puts the next hop's link address into the template, if it is known.
+    pub(crate) fn fill_link_address(&mut self, index: usize) {
+        let next_hop = self.stack.tcbs[index].next_hop;
+        match self.stack.neighbours.lookup(next_hop, self.now) {
+            crate::neighbour::Lookup::Found(mac) => self.set_link_address(index, mac),
+            crate::neighbour::Lookup::Wait => self.stack.tcbs[index].flags |= flag::UNRESOLVED,
+        }
+    }
+
+    pub(crate) fn set_link_address(&mut self, index: usize, mac: MacAddr) {
+        let [a, b, c, d, e, f] = mac.0;
+        let [m0, m1, ..] = self.stack.config.mac.0;
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.link = [a, b, c, d, e, f, m0, m1];
+        tcb.flags &= !flag::UNRESOLVED;
+    }
+
+    /// Sets the send side to its beginning and puts the SYN into the queue, sent but for its emission.
+    fn begin(&mut self, index: usize, iss: SeqNumber) {
+        let now = self.now;
+        let at = now.tick().after(self.stack.tcbs[index].rto);
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.iss = iss;
+        tcb.snd_una = iss;
+        tcb.snd_nxt = iss;
+        tcb.snd_end = iss;
+        tcb.recover = iss;
+        self.append_control(index, Flags::SYN);
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.unsent = FrameId::NONE;
+        tcb.snd_nxt = iss + 1;
+        tcb.rtx_deadline = Deadline::at(at);
+        let syn = tcb.tx_head;
+        if syn.is_some() {
+            let meta = self.pool.meta_mut(syn);
+            meta.transmissions = 1;
+            meta.sent_at = now;
+        }
+        self.arm(index, at);
+    }
+
+    /// A SYN for a port that somebody listens on (RFC 9293, 3.10.7.2).
+    pub(crate) fn syn_for_listener(&mut self, listener: u32, key: FlowKey, header: &Header) {
+        let room = self.stack.listeners[listener as usize].as_ref().is_some_and(Listener::has_room);
+        if !room {
+            self.send_cookie(key, header);
+            return;
+        }
+        let Ok(index) = self.open(key) else {
+            self.send_cookie(key, header);
+            return;
+        };
+        let iss = self.stack.secrets.isn(key, self.now);
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.state = State::SynReceived;
+        tcb.listener = listener;
+        tcb.rare |= rare::UNACCEPTED;
+        self.take_syn(index, header);
+        self.begin(index, iss);
+        if self.stack.tcbs[index].tx_head.is_none() {
+            self.free_connection(index);
+            return;
+        }
+        if let Some(l) = self.stack.listeners[listener as usize].as_mut() {
+            l.half_open += 1;
+        }
+        self.send_syn(index);
+    }
+
+    /// What the peer's SYN says: its sequence number, MSS, window scaling, timestamps.
+    pub(crate) fn take_syn(&mut self, index: usize, header: &Header) {
+        let config = &self.stack.config;
+        let options = &header.options;
+        let timestamps = config.timestamps && options.timestamps.is_some();
+        let scaling = config.window_scaling && options.window_scale.is_some();
+        let mtu = self.stack.mtu;
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.irs = header.seq;
+        tcb.rcv_nxt = header.seq + 1;
+        // RFC 9293, 3.7.1: without the option the MSS is 536.
+        tcb.peer_mss = options.mss.unwrap_or(536).max(64);
+        if timestamps {
+            tcb.flags |= flag::TIMESTAMPS;
+            tcb.ts_recent = options.timestamps.map_or(0, |t| t.value);
+        } else {
+            tcb.flags &= !flag::TIMESTAMPS;
+        }
+        if scaling {
+            // RFC 7323, 2.3: a larger shift counts as 14.
+            tcb.snd_shift = options.window_scale.unwrap_or(0).min(MAX_SHIFT);
+        } else {
+            tcb.snd_shift = 0;
+            tcb.rcv_shift = 0;
+            tcb.rcv_limit = tcb.rcv_limit.min(0xffff);
+            tcb.rx_free = tcb.rcv_limit;
+        }
+        // The window of a SYN is never scaled (RFC 7323, 2.2).
+        tcb.snd_wnd = u32::from(header.window);
+        tcb.max_snd_wnd = tcb.snd_wnd;
+        tcb.snd_wl1 = header.seq;
+        tcb.snd_wl2 = header.ack;
+        tcb.rcv_edge = tcb.rcv_nxt + tcb.rx_free.min(0xffff);
+        set_mss(tcb, mtu);
+        tcb.cwnd = congestion::initial_window(tcb.mss);
+        make_template(tcb);
+    }
+
+    /// The handshake is complete.
+    pub(crate) fn established(&mut self, index: usize) {
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.state = State::Established;
+        tcb.user_deadline = Deadline::NONE;
+        tcb.backoff = 0;
+        if tcb.retransmits != 0 {
+            // RFC 5681, 3.1: after the loss of a SYN the initial window is one segment.
+            tcb.cwnd = u32::from(tcb.mss);
+        }
+        if tcb.is(flag::FIN_QUEUED) {
+            tcb.state = State::FinWait1;
+        }
+        tcb.predict();
+        let (listener, unaccepted) = (tcb.listener, tcb.is_rare(rare::UNACCEPTED));
+        if unaccepted && let Some(Some(l)) = self.stack.listeners.get_mut(listener as usize) {
+            l.half_open = l.half_open.saturating_sub(1);
+            l.queue.push_back(index as u32);
+        }
+        self.notify(index, readiness::CONNECTED | readiness::WRITABLE);
+    }
+
+    /// Sends the SYN, or the SYN with the acknowledgment of the peer's, for the first time or again.
+    pub(crate) fn send_syn(&mut self, index: usize) {
+        let tcb = &self.stack.tcbs[index];
+        let answer = tcb.state != State::SynSent;
+        let config = &self.stack.config;
+        let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
+        let scaling = if answer { tcb.rcv_shift != 0 || tcb.snd_shift != 0 } else { config.window_scaling };
+        let stamps = if answer { tcb.is(flag::TIMESTAMPS) } else { config.timestamps };
+        let header = Header {
+            source_port: tcb.local_port(),
+            destination_port: tcb.remote_port(),
+            seq: tcb.iss,
+            ack: if answer { tcb.rcv_nxt } else { SeqNumber(0) },
+            header_len: 0,
+            flags,
+            window: tcb.rx_free.min(0xffff) as u16,
+            urgent: 0,
+            options: Options {
+                mss: Some(self.our_mss()),
+                window_scale: scaling.then_some(tcb.rcv_shift),
+                timestamps: stamps.then_some(Timestamps {
+                    value: self.now.tick().0.wrapping_add(tcb.ts_offset),
+                    echo: if answer { tcb.ts_recent } else { 0 },
+                }),
+                sack_permitted: false,
+            },
+        };
+        let (remote, next_hop, link) = (tcb.remote_ip(), tcb.next_hop, tcb.link);
+        let resolved = !tcb.is(flag::UNRESOLVED);
+        if answer {
+            let tcb = &mut self.stack.tcbs[index];
+            tcb.unacked = 0;
+            tcb.ack_deadline = Deadline::NONE;
+        }
+        self.send_header(remote, next_hop, resolved.then_some(link), &header);
+    }
+
+    /// The MSS that we offer: what fits into a packet without options (RFC 9293, 3.7.1; RFC 6691).
+    pub(crate) fn our_mss(&self) -> u16 {
+        self.stack.mtu - 40
+    }
+
+    /// Sends a segment without payload that is no established connection's.
+    pub(crate) fn send_header(
+        &mut self,
+        remote: Ipv4Addr,
+        next_hop: Ipv4Addr,
+        link: Option<[u8; 8]>,
+        header: &Header,
+    ) {
+        if !self.device_has_room() {
+            self.stack.counters.dropped(Drop::DeviceQueueFull);
+            return;
+        }
+        let Some(id) = self.pool.alloc() else {
+            self.stack.counters.dropped(Drop::NoFrame);
+            return;
+        };
+        let local = self.stack.config.ip;
+        let mut segment = [0; tcp::MAX_HEADER_LEN];
+        let len = header.emit(&mut segment);
+        let sum = ipv4::pseudo_header(local, remote, ipv4::protocol::TCP, len as u16) + sum_header(&segment[..len]);
+        segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
+        let ip = ipv4::Header {
+            header_len: 20,
+            tos: 0,
+            total_len: 20 + len as u16,
+            identification: 0,
+            flags_and_offset: ipv4::DONT_FRAGMENT,
+            ttl: TTL,
+            protocol: ipv4::protocol::TCP,
+            source: local,
+            destination: remote,
+        };
+        let start = PAYLOAD_OFFSET - 34 - len;
+        let octets = &mut self.pool.octets_mut(id)[start..PAYLOAD_OFFSET];
+        if let Some(link) = link {
+            octets[..8].copy_from_slice(&link);
+            octets[8..16].copy_from_slice(&self.stack.template);
+        } else {
+            let ethernet = ethernet::Header {
+                destination: MacAddr::default(),
+                source: self.stack.config.mac,
+                ethertype: EtherType::Ipv4,
+            };
+            octets[..14].copy_from_slice(&ethernet.to_bytes());
+        }
+        octets[14..34].copy_from_slice(&ip.to_bytes());
+        octets[34..34 + len].copy_from_slice(&segment[..len]);
+        let frame = Frame { id, offset: start as u16, len: 34 + len as u16, checksum: RxChecksum::Unknown };
+        if link.is_some() {
+            self.stack.device.push(frame);
+        } else {
+            self.link_output(next_hop, frame);
+        }
+    }
+
+    /// Answers a SYN without keeping anything.
+    fn send_cookie(&mut self, key: FlowKey, header: &Header) {
+        self.stack.counters.dropped(Drop::SynBacklog);
+        self.stack.counters.syn_cookies_sent += 1;
+        let tick = self.now.tick();
+        let options = &header.options;
+        let mss = options.mss.unwrap_or(536);
+        let seq = self.stack.cookies.make(&self.stack.secrets, key, header.seq, mss, tick);
+        let config = &self.stack.config;
+        let shift = options.window_scale.filter(|_| config.window_scaling);
+        let stamps = options.timestamps.filter(|_| config.timestamps).map(|t| Timestamps {
+            value: cookie::stamp(tick.0, shift).wrapping_add(self.stack.secrets.timestamp_offset(key)),
+            echo: t.value,
+        });
+        let answer = Header {
+            source_port: header.destination_port,
+            destination_port: header.source_port,
+            seq,
+            ack: header.seq + 1,
+            header_len: 0,
+            flags: Flags::SYN | Flags::ACK,
+            window: config.receive_buffer.min(0xffff) as u16,
+            urgent: 0,
+            options: Options {
+                mss: Some(self.our_mss()),
+                // Without timestamps there is nowhere to keep the shift.
+                window_scale: (stamps.is_some() && shift.is_some()).then_some(shift_for(config.receive_buffer)),
+                timestamps: stamps,
+                sack_permitted: false,
+            },
+        };
+        self.send_unconnected(key, &answer);
+    }
+
+    /// Sends a segment without payload to where `key`'s packets come from.
+    pub(crate) fn send_unconnected(&mut self, key: FlowKey, header: &Header) {
+        let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
+        let next_hop = self.next_hop(remote);
+        self.send_header(remote, next_hop, None, header);
+    }
+
+    /// Makes a connection of an acknowledgment that returns one of our cookies; returns its index.
+    pub(crate) fn open_from_cookie(&mut self, listener: u32, key: FlowKey, header: &Header) -> Option<usize> {
+        let mss = self.stack.cookies.check(
+            &self.stack.secrets,
+            key,
+            header.seq - 1,
+            header.ack - 1,
+            self.now.tick(),
+        )?;
+        if !self.stack.listeners[listener as usize].as_ref().is_some_and(Listener::may_queue) {
+            self.stack.counters.dropped(Drop::SynBacklog);
+            return None;
+        }
+        let index = self.open(key).ok()?;
+        let ts_offset = self.stack.tcbs[index].ts_offset;
+        let stamps = header.options.timestamps;
+        let shift = stamps.and_then(|t| cookie::shift_in(t.echo.wrapping_sub(ts_offset)));
+        let syn = Header {
+            seq: header.seq - 1,
+            options: Options { mss: Some(mss), window_scale: shift, timestamps: stamps, sack_permitted: false },
+            ..*header
+        };
+        self.take_syn(index, &syn);
+        let iss = header.ack - 1;
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.state = State::SynReceived;
+        tcb.listener = listener;
+        tcb.rare |= rare::UNACCEPTED;
+        tcb.iss = iss;
+        tcb.snd_una = iss + 1;
+        tcb.snd_nxt = iss + 1;
+        tcb.snd_end = iss + 1;
+        tcb.recover = iss;
+        tcb.snd_wnd = u32::from(header.window) << tcb.snd_shift;
+        tcb.max_snd_wnd = tcb.snd_wnd;
+        if let Some(l) = self.stack.listeners[listener as usize].as_mut() {
+            l.half_open += 1;
+        }
+        self.stack.counters.syn_cookies_accepted += 1;
+        self.established(index);
+        Some(index)
+    }
+
+    /// Takes the connection out of the table: no segment finds it any more.
+    pub(crate) fn detach(&mut self, index: usize) {
+        let key = self.stack.tcbs[index].key;
+        let hash = self.stack.table.hash(key);
+        self.stack.table.remove(hash, index as u32);
+        self.forget_cached(index);
+    }
+
+    pub(crate) fn forget_cached(&mut self, index: usize) {
+        if self.stack.cached == index {
+            self.stack.cached = usize::MAX;
+        }
+    }
+
+    /// Releases everything that the send side holds.
+    pub(crate) fn release_send_queue(&mut self, index: usize) {
+        let tcb = &mut self.stack.tcbs[index];
+        let mut id = tcb.tx_head;
+        tcb.tx_head = FrameId::NONE;
+        tcb.unsent = FrameId::NONE;
+        tcb.tx_tail = FrameId::NONE;
+        while id.is_some() {
+            let next = self.pool.meta(id).tx_next;
+            self.pool.release(id);
+            id = next;
+        }
+    }
+
+    /// Releases everything that the receive side holds.
+    pub(crate) fn release_receive_queues(&mut self, index: usize) {
+        let tcb = &mut self.stack.tcbs[index];
+        let queued = core::mem::replace(&mut tcb.rx_head, FrameId::NONE);
+        let out_of_order = core::mem::replace(&mut tcb.ooo_head, FrameId::NONE);
+        release_chain(self.pool, queued);
+        release_chain(self.pool, out_of_order);
+    }
+
+    /// Puts the connection on the free list. Every handle on it is stale from now on.
+    pub(crate) fn free_connection(&mut self, index: usize) {
+        self.release_send_queue(index);
+        self.release_receive_queues(index);
+        let tcb = &self.stack.tcbs[index];
+        if !matches!(tcb.state, State::Closed | State::TimeWait) {
+            self.leave_listener(index);
+            self.detach(index);
+        }
+        self.forget_cached(index);
+        self.stack.wheel.cancel(index as u32);
+        let tcb = &mut self.stack.tcbs[index];
+        // Marks in the lists of events and of waiting output stay, so that no index stands there twice.
+        let listed = tcb.flags & (flag::LISTED | flag::OUTPUT_LISTED);
+        let generation = tcb.generation.wrapping_add(1);
+        *tcb = Tcb { generation, flags: listed, next_free: self.stack.first_free, ..Tcb::FREE };
+        self.stack.first_free = index as u32;
+        self.stack.open_connections -= 1;
+    }
+
+    /// A connection that nobody accepted leaves its listener's count or queue.
+    fn leave_listener(&mut self, index: usize) {
+        let tcb = &self.stack.tcbs[index];
+        if !tcb.is_rare(rare::UNACCEPTED) {
+            return;
+        }
+        let half_open = tcb.state == State::SynReceived;
+        if let Some(Some(l)) = self.stack.listeners.get_mut(tcb.listener as usize) {
+            if half_open {
+                l.half_open = l.half_open.saturating_sub(1);
+            } else {
+                l.queue.retain(|&queued| queued != index as u32);
+            }
+        }
+    }
+
+    /// Ends a connection with an error. The application, if there is one, learns of it and gives the handle back.
+    pub(crate) fn kill(&mut self, index: usize, error: Error) {
+        let tcb = &self.stack.tcbs[index];
+        if tcb.is_rare(rare::ORPHAN) || tcb.is_rare(rare::UNACCEPTED) {
+            self.free_connection(index);
+            return;
+        }
+        self.release_send_queue(index);
+        self.release_receive_queues(index);
+        if self.stack.tcbs[index].state != State::TimeWait {
+            self.detach(index);
+        }
+        self.stack.wheel.cancel(index as u32);
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.state = State::Closed;
+        tcb.error = error.code();
+        tcb.predict();
+        for deadline in
+            [&mut tcb.rtx_deadline, &mut tcb.ack_deadline, &mut tcb.keep_deadline, &mut tcb.user_deadline]
+        {
+            *deadline = Deadline::NONE;
+        }
+        self.notify(index, readiness::CLOSED | readiness::READABLE | readiness::WRITABLE);
+    }
+
+    /// The connection is over on both sides and only TIME-WAIT remains (RFC 9293, 3.6.1).
+    pub(crate) fn enter_time_wait(&mut self, index: usize) {
+        let tick = self.now.tick();
+        let until = tick.after(ticks(self.stack.config.msl) * 2);
+        if let Some(oldest) = self.stack.time_wait.must_go() {
+            self.forget_time_wait(oldest);
+        }
+        let tcb = &self.stack.tcbs[index];
+        let mut entry = TimeWait::new(tcb.key, tcb.snd_nxt, tcb.rcv_nxt, tick, until);
+        entry.ts_recent = tcb.ts_recent;
+        entry.ts_offset = tcb.ts_offset;
+        entry.window = ((tcb.rcv_edge - tcb.rcv_nxt) >> tcb.rcv_shift).min(0xffff) as u16;
+        entry.timestamps = tcb.is(flag::TIMESTAMPS);
+        let key = tcb.key;
+        let waiting = self.stack.time_wait.insert(entry);
+        let hash = self.stack.table.hash(key);
+        self.stack.table.replace(hash, index as u32, waiting | SLOT_BIT);
+        self.forget_cached(index);
+        self.release_send_queue(index);
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.state = State::TimeWait;
+        tcb.predict();
+        for deadline in
+            [&mut tcb.rtx_deadline, &mut tcb.ack_deadline, &mut tcb.keep_deadline, &mut tcb.user_deadline]
+        {
+            *deadline = Deadline::NONE;
+        }
+        if tcb.is_rare(rare::ORPHAN) {
+            self.free_connection(index);
+        } else {
+            self.notify(index, readiness::CLOSED);
+        }
+    }
+
+    /// Lets a connection in TIME-WAIT go.
+    pub(crate) fn forget_time_wait(&mut self, index: u32) {
+        let Some(entry) = self.stack.time_wait.get(index) else {
+            return;
+        };
+        let hash = self.stack.table.hash(entry.key);
+        self.stack.table.remove(hash, index | SLOT_BIT);
+        self.stack.time_wait.remove(index);
+    }
+
+    /// In FIN-WAIT-2 without an application the peer's FIN is not waited for forever.
+    pub(crate) fn start_fin_wait_2(&mut self, index: usize) {
+        let at = self.now.tick().after(ticks(self.stack.config.fin_wait_2_timeout));
+        self.stack.tcbs[index].user_deadline = Deadline::at(at);
+        self.arm(index, at);
+    }
+}
+
+/// The smallest shift with which a window of `buffer` octets fits into 16 bits.
+fn shift_for(buffer: u32) -> u8 {
+    let mut shift = 0;
+    while buffer >> shift > 0xffff && shift < MAX_SHIFT {
+        shift += 1;
+    }
+    shift
+}
+
+/// The payload of a full segment: the smaller of both ends' MSS, less the options of every segment (RFC 6691).
+pub(crate) fn set_mss(tcb: &mut Tcb, mtu: u16) {
+    let options = (tcb.header_len() - tcp::HEADER_LEN) as u16;
+    tcb.mss = tcb.peer_mss.min(mtu - 40) - options;
+}
+
+/// Sums what is constant in the headers of every segment.
+pub(crate) fn make_template(tcb: &mut Tcb) {
+    let addresses = Partial::from_ne_u32(tcb.key.remote) + Partial::from_ne_u32(tcb.key.local);
+    let stamps = if tcb.is(flag::TIMESTAMPS) {
+        Partial::from_ne_u32(u32::from_ne_bytes(tcp::TIMESTAMP_LAYOUT))
+    } else {
+        Partial::ZERO
+    };
+    tcb.tcp_sum = addresses
+        + Partial::from_ne_u32(tcb.key.ports)
+        + Partial::from_be_word(u16::from(ipv4::protocol::TCP))
+        + stamps;
+    tcb.ip_sum = addresses
+        + Partial::from_be_word(0x4500)
+        + Partial::from_be_word(ipv4::DONT_FRAGMENT)
+        + Partial::from_be_word(u16::from(TTL) << 8 | u16::from(ipv4::protocol::TCP));
+}

@@ -1,0 +1,20 @@
+//! TCP (RFC 9293).
+//!
+//! The way of a segment in: [`predicted`] takes what header prediction expects, everything else goes to [`segment`],
+//! which carries out RFC 9293, 3.10.7 step by step. The way out: [`output`] decides what may be sent and writes headers
+//! from the connection's template. [`timers`] does what is due; [`congestion`], [`rto`], [`reassembly`], [`handshake`],
+//! [`cookie`], [`time_wait`] and [`listener`] hold what their names say.
+
+pub(crate) mod congestion;
+pub(crate) mod cookie;
+pub(crate) mod handshake;
+pub(crate) mod isn;
+pub(crate) mod listener;
+pub(crate) mod output;
+pub(crate) mod predicted;
+pub(crate) mod reassembly;
+pub(crate) mod rto;
+pub(crate) mod segment;
+pub(crate) mod tcb;
+pub(crate) mod time_wait;
+pub(crate) mod timers;

@@ -1,0 +1,808 @@
+//! "SEGMENT ARRIVES" (RFC 9293, 3.10.7): the full state machine, for every segment that was not predicted.
+//!
+//! The steps and their order are the RFC's. Where RFC 5961 replaces one (RST, SYN, the range of acceptable
+//! acknowledgments) and where RFC 7323 adds one (PAWS), the comment says so.
+
+use super::handshake::set_mss;
+use super::listener::local_port;
+use super::reassembly::{self, Piece};
+use super::tcb::{Deadline, State, flag, rare};
+use super::time_wait::SLOT_BIT;
+use crate::buffer::{Frame, FrameId, RxChecksum};
+use crate::config::ChecksumPolicy;
+use crate::counters::Drop;
+use crate::demux::FlowKey;
+use crate::socket::{Error, readiness};
+use crate::stack::Active;
+use crate::tcp::congestion;
+use crate::time::{Tick, ticks};
+use tollgate_gate::Recorder;
+use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
+use tollgate_wire::{SeqNumber, ipv4};
+
+/// Duplicate acknowledgments that mean a loss (RFC 5681, 3.2).
+const DUPLICATES: u8 = 3;
+
+/// Limits answers to segments that an attacker can make up (RFC 5961, 7).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChallengeLimit {
+    since: Tick,
+    left: u16,
+}
+
+impl ChallengeLimit {
+    /// Answers per period, for the whole stack.
+    const PER_PERIOD: u16 = 100;
+    /// A period: 256 ticks are 0.27 s.
+    const PERIOD: u32 = 256;
+
+    pub(crate) const fn new() -> Self {
+        Self { since: Tick(0), left: Self::PER_PERIOD }
+    }
+
+    fn allow(&mut self, now: Tick) -> bool {
+        if now.since(self.since) >= Self::PERIOD || now.before(self.since) {
+            *self = Self { since: now, left: Self::PER_PERIOD };
+        }
+        let allowed = self.left != 0;
+        self.left = self.left.saturating_sub(1);
+        allowed
+    }
+}
+
+/// A segment whose lengths and checksum are right.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) header: Header,
+    /// The frame, and where in it the payload lies.
+    pub(crate) id: FrameId,
+    pub(crate) offset: u16,
+    pub(crate) len: u16,
+}
+
+impl Segment {
+    /// SEG.LEN: octets of payload, SYN and FIN counted.
+    fn seq_len(&self) -> u32 {
+        let flags = self.header.flags;
+        u32::from(self.len) + u32::from(flags.has(Flags::SYN)) + u32::from(flags.has(Flags::FIN))
+    }
+}
+
+/// What became of a segment's frame.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disposition {
+    /// It is in a queue.
+    Kept,
+    /// It is not needed any more.
+    Done,
+    /// It was not acceptable.
+    Dropped(Drop),
+}
+
+impl<R: Recorder> Active<'_, R> {
+    /// Takes a TCP segment that lies in one frame, its IP payload `at` octets behind the frame's beginning.
+    pub(crate) fn tcp_input(&mut self, ip: &ipv4::Header, frame: Frame, at: usize) {
+        let octets = &self.pool.frame(&frame)[at..at + ip.payload_len()];
+        let header = match Header::parse(octets) {
+            Ok(header) => header,
+            Err(_) => return self.drop_frame(frame.id, Drop::Malformed),
+        };
+        let verify = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always
+            && frame.checksum != RxChecksum::Verified;
+        if verify {
+            let len = octets.len() as u16;
+            let pseudo = ipv4::pseudo_header(ip.source, ip.destination, ipv4::protocol::TCP, len);
+            if !(pseudo + self.stack.kernel.sum(octets)).is_valid() {
+                return self.drop_frame(frame.id, Drop::Checksum);
+            }
+        }
+        let header_len = u16::from(header.header_len);
+        let segment = Segment {
+            header,
+            id: frame.id,
+            offset: frame.offset + at as u16 + header_len,
+            len: octets.len() as u16 - header_len,
+        };
+        self.segment_arrives(ip, segment);
+    }
+
+    /// Takes a segment that was reassembled from fragments: its octets are put into frames of their own, each with a
+    /// part of the payload.
+    pub(crate) fn tcp_input_gathered(&mut self, ip: &ipv4::Header, octets: &[u8]) {
+        let Ok(header) = Header::parse(octets) else {
+            self.stack.counters.dropped(Drop::Malformed);
+            return;
+        };
+        let pseudo = ipv4::pseudo_header(ip.source, ip.destination, ipv4::protocol::TCP, octets.len() as u16);
+        if !(pseudo + self.stack.kernel.sum(octets)).is_valid() {
+            self.stack.counters.dropped(Drop::Checksum);
+            return;
+        }
+        let mut payload = &octets[usize::from(header.header_len)..];
+        let mut seq = header.seq;
+        loop {
+            let (part, rest) = payload.split_at(payload.len().min(self.pool.frame_size()));
+            let Some(id) = self.pool.alloc() else {
+                self.stack.counters.dropped(Drop::NoFrame);
+                return;
+            };
+            self.pool.octets_mut(id)[..part.len()].copy_from_slice(part);
+            let mut flags = header.flags;
+            if !rest.is_empty() {
+                flags.0 &= !Flags::FIN.0;
+            }
+            let part_header = Header { seq, flags, ..header };
+            self.segment_arrives(ip, Segment { header: part_header, id, offset: 0, len: part.len() as u16 });
+            seq += part.len() as u32;
+            payload = rest;
+            if payload.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn segment_arrives(&mut self, ip: &ipv4::Header, segment: Segment) {
+        let header = &segment.header;
+        let key = FlowKey::new((ip.source, header.source_port), (ip.destination, header.destination_port));
+        let disposition = match self.slot_of(key) {
+            Some(slot) if slot & SLOT_BIT != 0 => self.in_time_wait(slot & !SLOT_BIT, key, &segment),
+            Some(slot) => self.for_connection(slot as usize, &segment),
+            None => self.for_nobody(key, &segment),
+        };
+        match disposition {
+            Disposition::Kept => {}
+            Disposition::Done => self.pool.release(segment.id),
+            Disposition::Dropped(reason) => self.drop_frame(segment.id, reason),
+        }
+    }
+
+    /// 3.10.7.1 CLOSED and 3.10.7.2 LISTEN.
+    fn for_nobody(&mut self, key: FlowKey, segment: &Segment) -> Disposition {
+        let header = &segment.header;
+        let Some(listener) = self.listener_on(local_port(key)) else {
+            self.reset_in_answer(key, segment);
+            return Disposition::Dropped(Drop::NoSocket);
+        };
+        // "First, check for a RST: An incoming RST segment should be ignored."
+        if header.flags.has(Flags::RST) {
+            return Disposition::Dropped(Drop::NoSocket);
+        }
+        // "Second, check for an ACK": none is expected, unless it returns a cookie.
+        if header.flags.has(Flags::ACK) {
+            if !header.flags.has(Flags::SYN)
+                && let Some(index) = self.open_from_cookie(listener, key, header)
+            {
+                return self.for_connection(index, segment);
+            }
+            self.reset_in_answer(key, segment);
+            return Disposition::Dropped(Drop::NoSocket);
+        }
+        // "Third, check for a SYN". Data with it is left to be sent again.
+        if header.flags.has(Flags::SYN) {
+            self.syn_for_listener(listener, key, header);
+            return Disposition::Done;
+        }
+        Disposition::Dropped(Drop::NoSocket)
+    }
+
+    /// A segment for a connection in TIME-WAIT (3.10.7.4, RFC 6191, RFC 1337).
+    fn in_time_wait(&mut self, index: u32, key: FlowKey, segment: &Segment) -> Disposition {
+        let tick = self.now.tick();
+        let header = &segment.header;
+        let Some(entry) = self.stack.time_wait.get(index).copied() else {
+            return Disposition::Dropped(Drop::NoSocket);
+        };
+        // RFC 1337: a RST does not end TIME-WAIT.
+        if header.flags.has(Flags::RST) {
+            return Disposition::Dropped(Drop::Unacceptable);
+        }
+        // RFC 6191, 2: a SYN that is certainly new opens a new connection (RFC 9293, MAY-2).
+        if header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK) {
+            let newer_stamp = entry.timestamps
+                && header.options.timestamps.is_some_and(|t| (t.value.wrapping_sub(entry.ts_recent) as i32) > 0);
+            if newer_stamp || entry.rcv_nxt.before(header.seq) {
+                self.forget_time_wait(index);
+                return self.for_nobody(key, segment);
+            }
+        }
+        // The peer did not get our last acknowledgment: again, and wait anew for a FIN.
+        if header.flags.has(Flags::FIN) {
+            let until = tick.after(ticks(self.stack.config.msl) * 2);
+            let index = self.stack.time_wait.restart(index, until);
+            if let Some(entry) = self.stack.time_wait.get_mut(index) {
+                entry.since = tick;
+            }
+        }
+        if segment.seq_len() != 0 || header.seq != entry.rcv_nxt {
+            let answer = Header {
+                source_port: header.destination_port,
+                destination_port: header.source_port,
+                seq: entry.snd_nxt,
+                ack: entry.rcv_nxt,
+                header_len: 0,
+                flags: Flags::ACK,
+                window: entry.window,
+                urgent: 0,
+                options: Options {
+                    timestamps: entry.timestamps.then(|| Timestamps {
+                        value: tick.0.wrapping_add(entry.ts_offset),
+                        echo: header.options.timestamps.map_or(entry.ts_recent, |t| t.value),
+                    }),
+                    ..Options::default()
+                },
+            };
+            if self.stack.challenge.allow(tick) {
+                self.send_unconnected(key, &answer);
+            }
+        }
+        Disposition::Done
+    }
+
+    fn for_connection(&mut self, index: usize, segment: &Segment) -> Disposition {
+        match self.stack.tcbs[index].state {
+            State::SynSent => self.in_syn_sent(index, segment),
+            _ => self.otherwise(index, segment),
+        }
+    }
+
+    /// 3.10.7.3 SYN-SENT.
+    fn in_syn_sent(&mut self, index: usize, segment: &Segment) -> Disposition {
+        let header = &segment.header;
+        let flags = header.flags;
+        let tcb = &self.stack.tcbs[index];
+        // "First, check the ACK bit."
+        let acceptable = flags.has(Flags::ACK) && header.ack.within(tcb.iss + 1, tcb.snd_nxt);
+        if flags.has(Flags::ACK) && !acceptable {
+            if !flags.has(Flags::RST) {
+                self.reset_in_answer(tcb.key, segment);
+            }
+            return Disposition::Dropped(Drop::Unacceptable);
+        }
+        // "Second, check the RST bit."
+        if flags.has(Flags::RST) {
+            if acceptable {
+                self.kill(index, Error::Refused);
+                return Disposition::Done;
+            }
+            return Disposition::Dropped(Drop::Unacceptable);
+        }
+        // "Fourth, check the SYN bit."
+        if !flags.has(Flags::SYN) {
+            return Disposition::Dropped(Drop::Unacceptable);
+        }
+        self.take_syn(index, header);
+        if !acceptable {
+            // Simultaneous open: "Otherwise, enter SYN-RECEIVED, form a SYN,ACK segment".
+            self.stack.tcbs[index].state = State::SynReceived;
+            self.send_syn(index);
+            return Disposition::Done;
+        }
+        self.acknowledged(index, header.ack);
+        self.established(index);
+        self.stack.tcbs[index].unacked = 1;
+        let disposition = self.take_text(index, segment, segment.len);
+        self.finish(index, true);
+        disposition
+    }
+
+    /// 3.10.7.4 Other states.
+    fn otherwise(&mut self, index: usize, segment: &Segment) -> Disposition {
+        let header = &segment.header;
+        let flags = header.flags;
+        let tick = self.now.tick();
+        let tcb = &mut self.stack.tcbs[index];
+
+        // RFC 7323, 5.3, R1: PAWS, before the sequence number.
+        if tcb.is(flag::TIMESTAMPS) && !flags.has(Flags::RST) {
+            match header.options.timestamps {
+                Some(stamps) if (stamps.value.wrapping_sub(tcb.ts_recent) as i32) < 0 => {
+                    if self.stack.challenge.allow(tick) {
+                        self.acknowledge(index);
+                    }
+                    return Disposition::Dropped(Drop::Paws);
+                }
+                Some(_) => {}
+                // RFC 7323, 3.2: "a TCP SHOULD silently drop the segment". A SYN is judged below.
+                None if flags.has(Flags::SYN) => {}
+                None => return Disposition::Dropped(Drop::Paws),
+            }
+        }
+
+        // "First, check sequence number."
+        let window = tcb.rcv_edge - tcb.rcv_nxt;
+        let edge = tcb.rcv_edge;
+        let start = header.seq;
+        let len = segment.seq_len();
+        let acceptable = match (len, window) {
+            (0, 0) => start == tcb.rcv_nxt,
+            (0, _) => start.within(tcb.rcv_nxt, edge - 1),
+            (_, 0) => false,
+            (_, _) => start.within(tcb.rcv_nxt, edge - 1) || (start + (len - 1)).within(tcb.rcv_nxt, edge - 1),
+        };
+        if !acceptable {
+            return self.not_acceptable(index, segment);
+        }
+        // RFC 7323, 4.3: the segment that spans the last acknowledgment sent moves TS.Recent.
+        if let Some(stamps) = header.options.timestamps
+            && tcb.is(flag::TIMESTAMPS)
+            && start.at_or_before(tcb.rcv_nxt)
+            && tcb.unacked == 0
+        {
+            tcb.ts_recent = stamps.value;
+        }
+
+        // "Second, check the RST bit" (RFC 5961, 3.2).
+        if flags.has(Flags::RST) {
+            return self.reset_arrives(index, segment);
+        }
+        // "Fourth, check the SYN bit" (RFC 5961, 4.2).
+        if flags.has(Flags::SYN) {
+            if tcb.state == State::SynReceived && start == tcb.irs {
+                // The peer opens at the same time, or did not get our SYN-ACK.
+                if flags.has(Flags::ACK) && header.ack == tcb.snd_nxt {
+                    self.take_syn(index, header);
+                    self.acknowledged(index, header.ack);
+                    self.established(index);
+                    self.finish(index, true);
+                } else {
+                    self.send_syn(index);
+                }
+                return Disposition::Done;
+            }
+            self.challenge(index);
+            return Disposition::Dropped(Drop::Unacceptable);
+        }
+        // "Fifth, check the ACK field: if the ACK bit is off, drop the segment and return."
+        if !flags.has(Flags::ACK) {
+            return Disposition::Dropped(Drop::Unacceptable);
+        }
+        if tcb.state == State::SynReceived {
+            if !header.ack.within(tcb.snd_una + 1, tcb.snd_nxt) && tcb.tx_head.is_some() {
+                let key = tcb.key;
+                self.reset_in_answer(key, segment);
+                return Disposition::Dropped(Drop::Unacceptable);
+            }
+            // The window of the SYN was not scaled; this one is.
+            tcb.snd_wnd = u32::from(header.window) << tcb.snd_shift;
+            tcb.max_snd_wnd = tcb.snd_wnd;
+            self.acknowledged(index, header.ack);
+            self.established(index);
+        } else if !self.acknowledgment_arrives(index, segment) {
+            self.finish(index, false);
+            return Disposition::Dropped(Drop::Unacceptable);
+        }
+        // The acknowledgment may have ended the connection.
+        if matches!(self.stack.tcbs[index].state, State::Closed | State::TimeWait) {
+            return Disposition::Done;
+        }
+
+        // "Sixth, check the URG bit": the octets are data like others (RFC 9293, 3.8.5; RFC 6093).
+        // "Seventh, process the segment text." "Eighth, check the FIN bit."
+        let before = self.stack.tcbs[index].rcv_nxt;
+        let had_gap = self.stack.tcbs[index].ooo_head.is_some();
+        let disposition = self.take_text(index, segment, segment.len);
+        let tcb = &self.stack.tcbs[index];
+        if matches!(tcb.state, State::Closed | State::TimeWait) {
+            return disposition;
+        }
+        // RFC 5681, 4.2: at once for what is out of order, fills a gap, or was there already.
+        let at_once = len != 0 && (start != before || had_gap || tcb.ooo_head.is_some() || flags.has(Flags::FIN));
+        self.finish(index, at_once);
+        disposition
+    }
+
+    /// What is left to do after a segment: send what it made room for, and the acknowledgment if that did not.
+    fn finish(&mut self, index: usize, acknowledge: bool) {
+        if acknowledge {
+            let tcb = &mut self.stack.tcbs[index];
+            tcb.unacked = tcb.unacked.max(1);
+        }
+        self.output(index);
+        if acknowledge && self.stack.tcbs[index].unacked != 0 {
+            self.acknowledge(index);
+        }
+    }
+
+    /// "If an incoming segment is not acceptable, an acknowledgment should be sent in reply (unless the RST bit is set)".
+    fn not_acceptable(&mut self, index: usize, segment: &Segment) -> Disposition {
+        let header = &segment.header;
+        let tick = self.now.tick();
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.duplicates = tcb.duplicates.saturating_add(1);
+        if header.flags.has(Flags::RST) {
+            return Disposition::Dropped(Drop::Unacceptable);
+        }
+        if header.flags.has(Flags::SYN) && tcb.state == State::SynReceived && header.seq == tcb.irs {
+            self.send_syn(index);
+            return Disposition::Dropped(Drop::Unacceptable);
+        }
+        // With a zero window, valid acknowledgments are still taken (RFC 9293, MUST-66).
+        let zero_window = tcb.rcv_edge == tcb.rcv_nxt;
+        let in_place = header.seq == tcb.rcv_nxt;
+        if zero_window && in_place && header.flags.has(Flags::ACK) && tcb.state.is_synchronized() {
+            self.acknowledgment_arrives(index, segment);
+            if matches!(self.stack.tcbs[index].state, State::Closed | State::TimeWait) {
+                return Disposition::Done;
+            }
+            self.output(index);
+        }
+        // A retransmission or a probe is answered; a made-up number only so often.
+        let near = header.seq.signed_distance(self.stack.tcbs[index].rcv_nxt).unsigned_abs() <= 1 << 20;
+        if (near && segment.seq_len() != 0) || self.stack.challenge.allow(tick) {
+            self.acknowledge(index);
+        }
+        Disposition::Dropped(Drop::Unacceptable)
+    }
+
+    /// RFC 5961, 3.2: exactly in place resets, elsewhere in the window is challenged.
+    fn reset_arrives(&mut self, index: usize, segment: &Segment) -> Disposition {
+        let tcb = &self.stack.tcbs[index];
+        if segment.header.seq != tcb.rcv_nxt {
+            self.challenge(index);
+            return Disposition::Dropped(Drop::Unacceptable);
+        }
+        let error = match tcb.state {
+            // "If this connection was initiated with an active OPEN, the connection was refused".
+            State::SynReceived => Error::Refused,
+            _ => Error::Reset,
+        };
+        if matches!(tcb.state, State::Closing | State::LastAck | State::TimeWait) {
+            // "enter the CLOSED state": nothing was lost.
+            self.closed(index);
+        } else {
+            self.kill(index, error);
+        }
+        Disposition::Done
+    }
+
+    fn challenge(&mut self, index: usize) {
+        if self.stack.challenge.allow(self.now.tick()) {
+            self.stack.counters.challenge_acks += 1;
+            self.acknowledge(index);
+        } else {
+            self.stack.counters.challenge_acks_limited += 1;
+        }
+    }
+
+    /// "Fifth, check the ACK field", for synchronized states. False: the segment is dropped.
+    fn acknowledgment_arrives(&mut self, index: usize, segment: &Segment) -> bool {
+        let header = &segment.header;
+        let ack = header.ack;
+        let tcb = &mut self.stack.tcbs[index];
+        // After a timeout snd_nxt went back, but what was sent before may still be acknowledged.
+        let sent = if tcb.is_rare(rare::LOSS) { tcb.snd_nxt.latest(tcb.recover) } else { tcb.snd_nxt };
+        // RFC 5961, 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
+        let oldest = tcb.snd_una - tcb.max_snd_wnd.max(u32::from(u16::MAX));
+        if !ack.within(oldest, sent) {
+            self.challenge(index);
+            return false;
+        }
+        if tcb.is_rare(rare::PERSIST) {
+            // RFC 9293, MUST-37: a peer that answers probes keeps the connection open.
+            self.progress(index);
+        }
+        if self.stack.tcbs[index].snd_una.before(ack) {
+            self.new_acknowledgment(index, ack);
+        } else {
+            self.maybe_duplicate(index, segment);
+        }
+        self.window_update(index, header);
+        self.acknowledged_fin(index);
+        true
+    }
+
+    fn new_acknowledgment(&mut self, index: usize, ack: SeqNumber) {
+        let tcb = &mut self.stack.tcbs[index];
+        while tcb.unsent.is_some() && self.pool.meta(tcb.unsent).tx_end.at_or_before(ack) {
+            tcb.unsent = self.pool.meta(tcb.unsent).tx_next;
+        }
+        tcb.snd_nxt = tcb.snd_nxt.latest(ack);
+        let acked = ack - tcb.snd_una;
+        let limited = tcb.is(flag::CWND_LIMITED) || tcb.is_rare(rare::LOSS);
+        let recovering = tcb.is_rare(rare::RECOVERY);
+        // The window is opened below, by the rules of the phase.
+        tcb.flags &= !flag::CWND_LIMITED;
+        tcb.dup_acks = 0;
+        let backed_off = core::mem::take(&mut tcb.backoff) != 0;
+        self.acknowledged(index, ack);
+        self.progress(index);
+        let tick = self.now.tick();
+        let tcb = &mut self.stack.tcbs[index];
+        if backed_off && tcb.rtx_deadline.is_set() {
+            tcb.rtx_deadline = Deadline::at(tick.after(tcb.rto));
+        }
+        if recovering {
+            if tcb.recover.at_or_before(ack) {
+                tcb.rare &= !rare::RECOVERY;
+                congestion::on_recovered(tcb);
+            } else {
+                // RFC 6582, 3.2, step 3: a partial acknowledgment names the next hole.
+                congestion::on_partial_ack(tcb, acked);
+                self.retransmit_first(index);
+            }
+        } else if limited {
+            congestion::on_ack(tcb, acked);
+        }
+        let tcb = &mut self.stack.tcbs[index];
+        if tcb.is_rare(rare::LOSS) && tcb.recover.at_or_before(ack) {
+            tcb.rare &= !rare::LOSS;
+        }
+        tcb.predict();
+    }
+
+    /// RFC 5681, 2: a duplicate acknowledgment has no data, the same window, and finds something outstanding.
+    fn maybe_duplicate(&mut self, index: usize, segment: &Segment) {
+        let header = &segment.header;
+        let tcb = &mut self.stack.tcbs[index];
+        let window = u32::from(header.window) << tcb.snd_shift;
+        let duplicate = segment.len == 0
+            && !header.flags.any(Flags::SYN | Flags::FIN)
+            && header.ack == tcb.snd_una
+            && window == tcb.snd_wnd
+            && tcb.in_flight() != 0
+            && !tcb.is_rare(rare::PERSIST);
+        tcb.keep_probes_sent = 0;
+        if !duplicate {
+            return;
+        }
+        if tcb.is_rare(rare::RECOVERY) {
+            congestion::on_duplicate_in_recovery(tcb);
+            return;
+        }
+        tcb.dup_acks = tcb.dup_acks.saturating_add(1);
+        tcb.predict();
+        if tcb.dup_acks < DUPLICATES {
+            // RFC 3042: limited transmit, outside of the congestion window and without changing it.
+            let window = tcb.cwnd;
+            tcb.cwnd += u32::from(tcb.dup_acks) * u32::from(tcb.mss);
+            self.output(index);
+            self.stack.tcbs[index].cwnd = window;
+        } else if tcb.dup_acks == DUPLICATES && tcb.recover.before(tcb.snd_una) {
+            // RFC 6582, 3.2, step 2: only when nothing sent before the last recovery is still out.
+            if tcb.is_rare(rare::LOSS) {
+                return;
+            }
+            tcb.recover = tcb.snd_nxt;
+            tcb.rare |= rare::RECOVERY;
+            tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
+            congestion::on_fast_retransmit(tcb);
+            tcb.predict();
+            self.stack.counters.fast_retransmits += 1;
+            self.retransmit_first(index);
+        }
+    }
+
+    /// "the send window should be updated" (3.10.7.4), never by an old segment.
+    fn window_update(&mut self, index: usize, header: &Header) {
+        let tcb = &mut self.stack.tcbs[index];
+        let newer = tcb.snd_wl1.before(header.seq) || (tcb.snd_wl1 == header.seq && tcb.snd_wl2.at_or_before(header.ack));
+        // Predicted segments move rcv_nxt without writing snd_wl1: what begins before rcv_nxt is older than they.
+        let current = tcb.rcv_nxt.at_or_before(header.seq) || header.ack == tcb.snd_nxt;
+        if header.ack.before(tcb.snd_una) || !newer || !current {
+            return;
+        }
+        tcb.snd_wl1 = header.seq;
+        tcb.snd_wl2 = header.ack;
+        tcb.snd_wnd = u32::from(header.window) << tcb.snd_shift;
+        tcb.max_snd_wnd = tcb.max_snd_wnd.max(tcb.snd_wnd);
+        if tcb.snd_wnd != 0 && tcb.is_rare(rare::PERSIST) {
+            tcb.rare &= !rare::PERSIST;
+            tcb.backoff = 0;
+            tcb.rtx_deadline = Deadline::NONE;
+            // The probe may have been thrown away for want of room: it goes again with what follows it.
+            tcb.recover = tcb.snd_nxt;
+            if tcb.snd_nxt != tcb.snd_una {
+                tcb.rare |= rare::LOSS;
+            }
+            tcb.unsent = tcb.tx_head;
+            tcb.snd_nxt = tcb.snd_una;
+        }
+        tcb.predict();
+    }
+
+    /// The transitions of a FIN of ours that is acknowledged.
+    fn acknowledged_fin(&mut self, index: usize) {
+        let tcb = &self.stack.tcbs[index];
+        let fin_acknowledged =
+            tcb.is(flag::FIN_QUEUED) && tcb.tx_head.is_none() && !tcb.is_rare(rare::FIN_PENDING);
+        if !fin_acknowledged {
+            return;
+        }
+        match tcb.state {
+            State::FinWait1 => {
+                self.stack.tcbs[index].state = State::FinWait2;
+                if self.stack.tcbs[index].is_rare(rare::ORPHAN) {
+                    self.start_fin_wait_2(index);
+                }
+            }
+            State::Closing => self.enter_time_wait(index),
+            State::LastAck => self.closed(index),
+            _ => {}
+        }
+    }
+
+    /// Both directions are closed and the peer knows it.
+    fn closed(&mut self, index: usize) {
+        let tcb = &self.stack.tcbs[index];
+        if tcb.is_rare(rare::ORPHAN) || tcb.is_rare(rare::UNACCEPTED) {
+            self.free_connection(index);
+            return;
+        }
+        self.release_send_queue(index);
+        self.detach(index);
+        self.stack.wheel.cancel(index as u32);
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.state = State::Closed;
+        tcb.rtx_deadline = Deadline::NONE;
+        tcb.ack_deadline = Deadline::NONE;
+        tcb.keep_deadline = Deadline::NONE;
+        tcb.user_deadline = Deadline::NONE;
+        tcb.predict();
+        self.notify(index, readiness::CLOSED);
+    }
+
+    /// "Seventh, process the segment text" and "Eighth, check the FIN bit".
+    fn take_text(&mut self, index: usize, segment: &Segment, len: u16) -> Disposition {
+        let header = &segment.header;
+        let tcb = &mut self.stack.tcbs[index];
+        let data_seq = if header.flags.has(Flags::SYN) { header.seq + 1 } else { header.seq };
+        let mut piece = Piece { id: segment.id, offset: segment.offset, len, seq: data_seq };
+        let fin = header.flags.has(Flags::FIN);
+        if !tcb.state.may_receive() {
+            // After the peer's FIN nothing more can be new (CLOSE-WAIT, CLOSING, LAST-ACK).
+            return Disposition::Done;
+        }
+        if len != 0 && tcb.is_rare(rare::ORPHAN) && tcb.rcv_nxt.before(piece.end()) {
+            // RFC 9293, 3.6, SHLD-3: data that nobody will read.
+            self.send_reset_of(index);
+            self.free_connection(index);
+            return Disposition::Done;
+        }
+        if fin && !tcb.is_rare(rare::FIN_SEEN) {
+            // A FIN beyond the window comes again.
+            let at = piece.end();
+            if at.at_or_before(tcb.rcv_edge) {
+                tcb.fin_seq = at;
+                tcb.rare |= rare::FIN_SEEN;
+            }
+        }
+        piece.trim_front(tcb.rcv_nxt);
+        piece.trim_back(tcb.rcv_edge);
+        if tcb.is_rare(rare::FIN_SEEN) {
+            let end = tcb.fin_seq;
+            piece.trim_back(end);
+        }
+        let mut kept = false;
+        if piece.len != 0 {
+            kept = true;
+            if piece.seq == tcb.rcv_nxt && tcb.ooo_head.is_none() {
+                self.deliver(index, piece);
+            } else {
+                tcb.out_of_order = tcb.out_of_order.saturating_add(1);
+                self.stack.counters.out_of_order += 1;
+                reassembly::insert(&mut self.stack.tcbs[index], self.pool, piece);
+                while let Some(ready) = reassembly::take_ready(&mut self.stack.tcbs[index], self.pool) {
+                    self.deliver(index, ready);
+                }
+                self.stack.tcbs[index].predict();
+            }
+        }
+        let tcb = &self.stack.tcbs[index];
+        if tcb.is_rare(rare::FIN_SEEN) && tcb.fin_seq == tcb.rcv_nxt && !tcb.is(flag::FIN_RECEIVED) {
+            self.fin_arrives(index);
+        }
+        if kept { Disposition::Kept } else { Disposition::Done }
+    }
+
+    /// Data in order: to the receive queue.
+    fn deliver(&mut self, index: usize, piece: Piece) {
+        self.enqueue(index, piece.id, piece.offset, piece.len);
+        self.received(index, u32::from(piece.len));
+    }
+
+    /// "Eighth, check the FIN bit".
+    fn fin_arrives(&mut self, index: usize) {
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.rcv_nxt += 1;
+        tcb.rcv_edge = tcb.rcv_edge.latest(tcb.rcv_nxt);
+        tcb.flags |= flag::FIN_RECEIVED;
+        tcb.unacked = tcb.unacked.max(1);
+        let out_of_order = core::mem::replace(&mut tcb.ooo_head, FrameId::NONE);
+        reassembly::release_chain(self.pool, out_of_order);
+        let tcb = &mut self.stack.tcbs[index];
+        match tcb.state {
+            State::SynReceived | State::Established => tcb.state = State::CloseWait,
+            State::FinWait1 => tcb.state = State::Closing,
+            State::FinWait2 => {
+                // Acknowledged before the connection becomes a TIME-WAIT entry.
+                self.acknowledge(index);
+                self.notify(index, readiness::END);
+                self.enter_time_wait(index);
+                return;
+            }
+            _ => {}
+        }
+        self.stack.tcbs[index].predict();
+        self.notify(index, readiness::END | readiness::READABLE);
+    }
+
+    /// Sends a RST that the peer of a connection accepts.
+    pub(crate) fn send_reset_of(&mut self, index: usize) {
+        let tcb = &self.stack.tcbs[index];
+        let header = Header {
+            source_port: tcb.local_port(),
+            destination_port: tcb.remote_port(),
+            seq: tcb.snd_nxt,
+            ack: tcb.rcv_nxt,
+            header_len: 0,
+            flags: Flags::RST | Flags::ACK,
+            window: 0,
+            urgent: 0,
+            options: Options::default(),
+        };
+        let key = tcb.key;
+        self.stack.counters.resets_sent += 1;
+        self.send_unconnected(key, &header);
+    }
+
+    /// Answers a segment that no connection takes with a RST (3.10.7.1), never a RST with a RST.
+    fn reset_in_answer(&mut self, key: FlowKey, segment: &Segment) {
+        let header = &segment.header;
+        if header.flags.has(Flags::RST) || !self.stack.challenge.allow(self.now.tick()) {
+            return;
+        }
+        let (seq, ack, flags) = if header.flags.has(Flags::ACK) {
+            (header.ack, SeqNumber(0), Flags::RST)
+        } else {
+            (SeqNumber(0), header.seq + segment.seq_len(), Flags::RST | Flags::ACK)
+        };
+        let answer = Header {
+            source_port: header.destination_port,
+            destination_port: header.source_port,
+            seq,
+            ack,
+            header_len: 0,
+            flags,
+            window: 0,
+            urgent: 0,
+            options: Options::default(),
+        };
+        self.stack.counters.resets_sent += 1;
+        self.send_unconnected(key, &answer);
+    }
+
+    /// The path takes only packets of `mtu` octets (RFC 1191): segments become smaller, and what is queued is cut.
+    pub(crate) fn path_mtu(&mut self, index: usize, mtu: u16) {
+        let tcb = &mut self.stack.tcbs[index];
+        let before = tcb.mss;
+        set_mss(tcb, mtu);
+        if tcb.mss >= before {
+            tcb.mss = before;
+            return;
+        }
+        let mss = tcb.mss;
+        let mut id = tcb.tx_head;
+        while id.is_some() {
+            if self.pool.meta(id).tx_len > mss && !self.split(index, id, mss) {
+                // Without a frame for the rest the segment stays too long and is tried again after a timeout.
+                break;
+            }
+            id = self.pool.meta(id).tx_next;
+        }
+        self.retransmit_first(index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn challenges_are_limited_per_period() {
+        let mut limit = ChallengeLimit::new();
+        let allowed = (0..1000).filter(|_| limit.allow(Tick(5))).count();
+        assert_eq!(allowed, usize::from(ChallengeLimit::PER_PERIOD));
+        assert!(limit.allow(Tick(5 + ChallengeLimit::PERIOD)));
+    }
+}

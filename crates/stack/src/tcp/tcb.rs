@@ -1,0 +1,422 @@
+//! The transmission control block: two cache lines that the predicted path touches, and a cold rest.
+//!
+//! Line one holds what input compares and moves, line two the queues, the header template and the deadlines. An
+//! assertion at compile time holds them there. Everything a connection needs beyond its buffers is in here, so that an
+//! idle connection costs this and its entries in the demultiplexer and the timing wheel.
+
+use crate::buffer::{CACHE_LINE, FrameId};
+use crate::demux::FlowKey;
+use crate::tcp::rto::Rtt;
+use crate::time::Tick;
+use core::mem::offset_of;
+use core::net::Ipv4Addr;
+use tollgate_checksum::Partial;
+use tollgate_wire::SeqNumber;
+
+/// The states of RFC 9293, 3.3.2. LISTEN lives in a [`super::listener::Listener`] and TIME-WAIT in a
+/// [`super::time_wait::TimeWait`], which need far less room; both appear here so that the eleven are one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum State {
+    /// No connection.
+    #[default]
+    Closed,
+    /// Waiting for a request from any peer.
+    Listen,
+    /// A SYN was sent.
+    SynSent,
+    /// A SYN was received and one was sent.
+    SynReceived,
+    /// Data flow.
+    Established,
+    /// The user closed; our FIN is on its way.
+    FinWait1,
+    /// Our FIN is acknowledged; the peer's is awaited.
+    FinWait2,
+    /// The peer closed; the user has not.
+    CloseWait,
+    /// Both closed at once; the acknowledgment of our FIN is awaited.
+    Closing,
+    /// The peer closed, then the user; the acknowledgment of our FIN is awaited.
+    LastAck,
+    /// Both are done; old segments are waited out.
+    TimeWait,
+}
+
+impl State {
+    /// Whether the handshake is complete and a peer knows the connection.
+    pub const fn is_synchronized(self) -> bool {
+        !matches!(self, State::Closed | State::Listen | State::SynSent | State::SynReceived)
+    }
+
+    /// Whether the user may still send.
+    #[inline(always)]
+    pub const fn may_send(self) -> bool {
+        matches!(self, State::Established | State::CloseWait)
+    }
+
+    /// Whether data may still arrive.
+    pub const fn may_receive(self) -> bool {
+        matches!(self, State::Established | State::FinWait1 | State::FinWait2)
+    }
+}
+
+/// A tick at which something is due, or nothing. The lowest bit marks that it is set, so it is exact to two ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(transparent)]
+pub(crate) struct Deadline(u32);
+
+impl Deadline {
+    pub(crate) const NONE: Self = Self(0);
+
+    #[inline(always)]
+    pub(crate) const fn at(tick: Tick) -> Self {
+        Self(tick.0 | 1)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_set(self) -> bool {
+        self.0 != 0
+    }
+
+    #[inline(always)]
+    pub(crate) const fn tick(self) -> Option<Tick> {
+        if self.0 == 0 { None } else { Some(Tick(self.0)) }
+    }
+
+    #[inline(always)]
+    pub(crate) const fn reached(self, now: Tick) -> bool {
+        self.0 != 0 && Tick(self.0).reached(now)
+    }
+}
+
+/// Bits of [`Tcb::flags`]: those that the data path looks at.
+pub(crate) mod flag {
+    /// The timestamp option is on (RFC 7323).
+    pub(crate) const TIMESTAMPS: u8 = 1;
+    /// Nagle's algorithm is off (RFC 9293, 3.7.4).
+    pub(crate) const NO_DELAY: u8 = 1 << 1;
+    /// The congestion window, not the application, limits the sender, so it may grow (RFC 9293, 3.7.2; RFC 7661).
+    pub(crate) const CWND_LIMITED: u8 = 1 << 2;
+    /// The next hop's link address is not known: frames go by way of the neighbour cache.
+    pub(crate) const UNRESOLVED: u8 = 1 << 3;
+    /// The connection is in the list of those with events.
+    pub(crate) const LISTED: u8 = 1 << 4;
+    /// The connection is in the list of those whose output waits for room in the device queue.
+    pub(crate) const OUTPUT_LISTED: u8 = 1 << 5;
+    /// Our FIN has been queued: nothing more may be sent.
+    pub(crate) const FIN_QUEUED: u8 = 1 << 6;
+    /// The peer's FIN has been received: nothing more will arrive.
+    pub(crate) const FIN_RECEIVED: u8 = 1 << 7;
+}
+
+/// Bits of [`Tcb::rare`].
+pub(crate) mod rare {
+    /// Loss recovery is under way until `recover` is acknowledged (RFC 6582).
+    pub(crate) const RECOVERY: u8 = 1;
+    /// The application holds no handle any more.
+    pub(crate) const ORPHAN: u8 = 1 << 1;
+    /// The connection sits in its listener's accept queue or on the way to it.
+    pub(crate) const UNACCEPTED: u8 = 1 << 2;
+    /// The last thing that stopped the sender was a zero (or too small) window: probes are due (RFC 9293, 3.8.6.1).
+    pub(crate) const PERSIST: u8 = 1 << 3;
+    /// The FIN is owed: there was no frame for it.
+    pub(crate) const FIN_PENDING: u8 = 1 << 4;
+    /// The peer's FIN was seen; `fin_seq` says where.
+    pub(crate) const FIN_SEEN: u8 = 1 << 6;
+    /// A retransmission timeout is being recovered from (go-back-N from `snd_una`).
+    pub(crate) const LOSS: u8 = 1 << 5;
+}
+
+/// `Tcb::predicted` when no segment may be predicted: the data offset 15 with all flags never matches.
+pub(crate) const UNPREDICTABLE: u16 = 0xffff;
+
+/// The header word (data offset, flags) of a predicted segment with the timestamp option: 8 words, ACK.
+pub(crate) const PREDICTED_WITH_TIMESTAMPS: u16 = 0x8010;
+/// The header word of a predicted segment without options: 5 words, ACK.
+pub(crate) const PREDICTED_WITHOUT_OPTIONS: u16 = 0x5010;
+
+/// A connection.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Tcb {
+    // Line one: what input compares and moves.
+    /// Addresses and ports as they lie in an incoming packet.
+    pub(crate) key: FlowKey,
+    pub(crate) rcv_nxt: SeqNumber,
+    pub(crate) snd_una: SeqNumber,
+    pub(crate) snd_nxt: SeqNumber,
+    /// Octets that the peer lets be outstanding, scaled.
+    pub(crate) snd_wnd: u32,
+    /// Congestion window, octets (RFC 5681).
+    pub(crate) cwnd: u32,
+    /// TS.Recent (RFC 7323, 4.3).
+    pub(crate) ts_recent: u32,
+    /// The right edge of the window that the peer has been told; it never moves left (RFC 9293, SHLD-14).
+    pub(crate) rcv_edge: SeqNumber,
+    /// What is added to the tick to make our timestamp (RFC 7323, 5.4).
+    pub(crate) ts_offset: u32,
+    /// Data offset and flags that the next segment is predicted to have, or [`UNPREDICTABLE`]. It is predictable only
+    /// while the connection is ESTABLISHED and nothing is out of order, lost, urgent or closing, so one compare stands
+    /// for all of these.
+    pub(crate) predicted: u16,
+    pub(crate) generation: u16,
+    /// Octets of payload in a full segment that we send, options taken off.
+    pub(crate) mss: u16,
+    /// Shift of the windows that the peer sends.
+    pub(crate) snd_shift: u8,
+    /// Shift of the windows that we send.
+    pub(crate) rcv_shift: u8,
+    pub(crate) state: State,
+    /// Segments with data received since the last acknowledgment was sent.
+    pub(crate) unacked: u8,
+    pub(crate) events: u8,
+    pub(crate) flags: u8,
+    /// Smoothed round trip time and its variation.
+    pub(crate) rtt: Rtt,
+
+    // Line two: queues, template, deadlines.
+    /// The oldest frame that is not acknowledged, sent or not.
+    pub(crate) tx_head: FrameId,
+    /// The first frame that has not been sent.
+    pub(crate) unsent: FrameId,
+    /// The last frame.
+    pub(crate) tx_tail: FrameId,
+    /// The sequence number after everything that was queued.
+    pub(crate) snd_end: SeqNumber,
+    pub(crate) rx_head: FrameId,
+    pub(crate) rx_tail: FrameId,
+    /// Octets that the receive queue still has room for.
+    pub(crate) rx_free: u32,
+    /// Octets that may be queued for sending and not acknowledged.
+    pub(crate) snd_limit: u32,
+    /// Header template: the first eight octets of the link header. The other constant octets are the stack's, or are
+    /// the key's turned round.
+    pub(crate) link: [u8; 8],
+    /// Header template: the constant part of the TCP checksum.
+    pub(crate) tcp_sum: Partial,
+    /// Header template: the constant part of the IP checksum.
+    pub(crate) ip_sum: Partial,
+    pub(crate) rtx_deadline: Deadline,
+    pub(crate) ack_deadline: Deadline,
+    /// Retransmission timeout, ticks.
+    pub(crate) rto: u32,
+    /// When the connection's entry in the wheel fires; no later than any deadline.
+    pub(crate) armed: Tick,
+
+    // Cold.
+    /// Count of octets below `snd_una` and `rcv_nxt`, in units of 2^32.
+    pub(crate) wraps: [u16; 2],
+    pub(crate) iss: SeqNumber,
+    pub(crate) irs: SeqNumber,
+    pub(crate) snd_wl1: SeqNumber,
+    pub(crate) snd_wl2: SeqNumber,
+    /// The largest window that the peer ever offered (RFC 9293, 3.8.6.2.1).
+    pub(crate) max_snd_wnd: u32,
+    pub(crate) ssthresh: u32,
+    /// RFC 6582: the highest sequence number sent when recovery began.
+    pub(crate) recover: SeqNumber,
+    pub(crate) dup_acks: u8,
+    pub(crate) backoff: u8,
+    pub(crate) rare: u8,
+    pub(crate) keep_probes_sent: u8,
+    pub(crate) ooo_head: FrameId,
+    pub(crate) rcv_limit: u32,
+    /// Where the peer's FIN lies, valid once `FIN_RECEIVED` or queued out of order.
+    pub(crate) fin_seq: SeqNumber,
+    /// Keepalive, user timeout, FIN-WAIT-2: whichever is earliest of the rare ones.
+    pub(crate) keep_deadline: Deadline,
+    pub(crate) user_deadline: Deadline,
+    pub(crate) keep_idle: u32,
+    pub(crate) keep_interval: u32,
+    pub(crate) keep_count: u8,
+    pub(crate) error: u8,
+    pub(crate) peer_mss: u16,
+    /// Ticks without progress after which the connection is given up; 0 is the default of the stack.
+    pub(crate) user_timeout: u32,
+    /// Sequence numbers seen when the keepalive timer last looked.
+    pub(crate) keep_seen: (SeqNumber, SeqNumber),
+    pub(crate) next_hop: Ipv4Addr,
+    /// Index of the listener that the connection came by.
+    pub(crate) listener: u32,
+    pub(crate) retransmits: u32,
+    pub(crate) timeouts: u16,
+    pub(crate) fast_retransmits: u16,
+    pub(crate) out_of_order: u32,
+    pub(crate) duplicates: u32,
+    /// Next free connection when this one is free.
+    pub(crate) next_free: u32,
+    /// What the application wants to know the connection by.
+    pub(crate) token: u64,
+}
+
+const _: () = {
+    assert!(offset_of!(Tcb, tx_head) == CACHE_LINE, "line one of the TCB is not a cache line");
+    assert!(offset_of!(Tcb, wraps) == 2 * CACHE_LINE, "line two of the TCB is not a cache line");
+    assert!(size_of::<Tcb>() == 4 * CACHE_LINE, "the TCB has outgrown four cache lines");
+};
+
+impl Tcb {
+    /// A free connection.
+    pub(crate) const FREE: Self = Self {
+        key: FlowKey { remote: 0, local: 0, ports: 0 },
+        rcv_nxt: SeqNumber(0),
+        snd_una: SeqNumber(0),
+        snd_nxt: SeqNumber(0),
+        snd_wnd: 0,
+        cwnd: 0,
+        ts_recent: 0,
+        rcv_edge: SeqNumber(0),
+        ts_offset: 0,
+        predicted: UNPREDICTABLE,
+        generation: 0,
+        mss: 0,
+        snd_shift: 0,
+        rcv_shift: 0,
+        state: State::Closed,
+        unacked: 0,
+        events: 0,
+        flags: 0,
+        armed: Tick(0),
+        rtt: Rtt::UNKNOWN,
+        tx_head: FrameId::NONE,
+        unsent: FrameId::NONE,
+        tx_tail: FrameId::NONE,
+        snd_end: SeqNumber(0),
+        rx_head: FrameId::NONE,
+        rx_tail: FrameId::NONE,
+        rx_free: 0,
+        snd_limit: 0,
+        link: [0; 8],
+        tcp_sum: Partial::ZERO,
+        ip_sum: Partial::ZERO,
+        rtx_deadline: Deadline::NONE,
+        ack_deadline: Deadline::NONE,
+        rto: 0,
+        wraps: [0; 2],
+        iss: SeqNumber(0),
+        irs: SeqNumber(0),
+        snd_wl1: SeqNumber(0),
+        snd_wl2: SeqNumber(0),
+        max_snd_wnd: 0,
+        ssthresh: u32::MAX,
+        recover: SeqNumber(0),
+        dup_acks: 0,
+        backoff: 0,
+        rare: 0,
+        keep_probes_sent: 0,
+        ooo_head: FrameId::NONE,
+        rcv_limit: 0,
+        fin_seq: SeqNumber(0),
+        keep_deadline: Deadline::NONE,
+        user_deadline: Deadline::NONE,
+        keep_idle: 0,
+        keep_interval: 0,
+        keep_count: 0,
+        error: 0,
+        peer_mss: 536,
+        user_timeout: 0,
+        keep_seen: (SeqNumber(0), SeqNumber(0)),
+        next_hop: Ipv4Addr::UNSPECIFIED,
+        listener: u32::MAX,
+        retransmits: 0,
+        timeouts: 0,
+        fast_retransmits: 0,
+        out_of_order: 0,
+        duplicates: 0,
+        next_free: u32::MAX,
+        token: 0,
+    };
+
+    /// Octets sent and not acknowledged.
+    #[inline(always)]
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.snd_nxt - self.snd_una
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(crate) const fn is_rare(&self, bit: u8) -> bool {
+        self.rare & bit != 0
+    }
+
+    /// The peer's address.
+    pub(crate) fn remote_ip(&self) -> Ipv4Addr {
+        Ipv4Addr::from(self.key.remote.to_ne_bytes())
+    }
+
+    /// Our address.
+    pub(crate) fn local_ip(&self) -> Ipv4Addr {
+        Ipv4Addr::from(self.key.local.to_ne_bytes())
+    }
+
+    /// The peer's port.
+    pub(crate) fn remote_port(&self) -> u16 {
+        let [high, low, _, _] = self.key.ports.to_ne_bytes();
+        u16::from_be_bytes([high, low])
+    }
+
+    /// Our port.
+    pub(crate) fn local_port(&self) -> u16 {
+        let [_, _, high, low] = self.key.ports.to_ne_bytes();
+        u16::from_be_bytes([high, low])
+    }
+
+    /// Octets of TCP header in every segment of an established connection.
+    #[inline(always)]
+    pub(crate) const fn header_len(&self) -> usize {
+        if self.flags & flag::TIMESTAMPS != 0 { 32 } else { 20 }
+    }
+
+    /// Sets `predicted` to what the state allows. Called whenever something that it stands for changes.
+    pub(crate) fn predict(&mut self) {
+        let clean = self.state == State::Established
+            && self.rare & (rare::RECOVERY | rare::LOSS | rare::PERSIST) == 0
+            && self.dup_acks == 0
+            && self.ooo_head.is_none()
+            && self.snd_wnd != 0;
+        self.predicted = match (clean, self.is(flag::TIMESTAMPS)) {
+            (false, _) => UNPREDICTABLE,
+            (true, true) => PREDICTED_WITH_TIMESTAMPS,
+            (true, false) => PREDICTED_WITHOUT_OPTIONS,
+        };
+    }
+
+    /// The earliest tick at which anything is due.
+    pub(crate) fn earliest_deadline(&self) -> Option<Tick> {
+        [self.rtx_deadline, self.ack_deadline, self.keep_deadline, self.user_deadline]
+            .into_iter()
+            .filter_map(Deadline::tick)
+            .reduce(|a, b| if b.before(a) { b } else { a })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_know_when_they_are_not_set() {
+        assert!(!Deadline::NONE.is_set());
+        assert!(Deadline::at(Tick(0)).is_set());
+        assert!(Deadline::at(Tick(8)).reached(Tick(9)));
+        assert!(!Deadline::at(Tick(8)).reached(Tick(8)));
+        assert!(!Deadline::NONE.reached(Tick(u32::MAX)));
+    }
+
+    #[test]
+    fn only_a_clean_established_connection_is_predicted() {
+        let mut tcb = Tcb { state: State::Established, snd_wnd: 1, ..Tcb::FREE };
+        tcb.predict();
+        assert_eq!(tcb.predicted, PREDICTED_WITHOUT_OPTIONS);
+        tcb.flags |= flag::TIMESTAMPS;
+        tcb.predict();
+        assert_eq!(tcb.predicted, PREDICTED_WITH_TIMESTAMPS);
+        tcb.dup_acks = 1;
+        tcb.predict();
+        assert_eq!(tcb.predicted, UNPREDICTABLE);
+    }
+}

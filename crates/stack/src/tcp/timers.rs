@@ -1,0 +1,197 @@
+//! What is due: retransmission (RFC 6298), probes of a closed window (RFC 9293, 3.8.6.1), delayed acknowledgments,
+//! keepalive (3.8.4), user timeout (3.8.3).
+
+use super::congestion;
+use super::rto::backed_off;
+use super::tcb::{Deadline, State, rare};
+use crate::socket::Error;
+use crate::stack::Active;
+use crate::time::{Tick, ticks};
+use tollgate_checksum::Partial;
+use tollgate_gate::Recorder;
+use tollgate_wire::tcp::Flags;
+
+/// Where the wheel entry of a connection goes that has nothing due.
+const FAR: u32 = 1 << 29;
+
+impl<R: Recorder> Active<'_, R> {
+    pub(crate) fn tcp_timers(&mut self, tick: Tick) {
+        self.stack.wheel.advance(tick);
+        while let Some(index) = self.stack.wheel.pop_expired() {
+            self.connection_timer(index as usize, tick);
+        }
+        while let Some(index) = self.stack.time_wait.expired(tick) {
+            self.forget_time_wait(index);
+        }
+    }
+
+    /// A connection's wheel entry fired: does what is due, if anything is, and sets the entry to what is due next.
+    fn connection_timer(&mut self, index: usize, tick: Tick) {
+        let tcb = &mut self.stack.tcbs[index];
+        let generation = tcb.generation;
+        // An entry that is set while this runs must be earlier than this to count.
+        tcb.armed = tick.after(FAR);
+        if tcb.ack_deadline.reached(tick) {
+            tcb.ack_deadline = Deadline::NONE;
+            if tcb.is_rare(rare::FIN_PENDING) {
+                tcb.rare &= !rare::FIN_PENDING;
+                self.append_control(index, Flags::FIN);
+                self.output(index);
+            } else {
+                self.acknowledge(index);
+            }
+        }
+        if self.stack.tcbs[index].rtx_deadline.reached(tick) {
+            self.retransmission_timeout(index);
+        }
+        if self.stack.tcbs[index].keep_deadline.reached(tick) {
+            self.keep_alive(index);
+        }
+        if self.stack.tcbs[index].user_deadline.reached(tick) {
+            self.give_up(index);
+        }
+        let tcb = &mut self.stack.tcbs[index];
+        if tcb.generation != generation || matches!(tcb.state, State::Closed | State::TimeWait) {
+            return;
+        }
+        let next = match tcb.earliest_deadline() {
+            Some(at) if at.before(tick.after(FAR)) => at,
+            _ => tick.after(FAR),
+        };
+        tcb.armed = next;
+        self.stack.wheel.insert(index as u32, next);
+    }
+
+    fn retransmission_timeout(&mut self, index: usize) {
+        let tick = self.now.tick();
+        let max_rto = self.stack.max_rto;
+        let default_timeout = ticks(self.stack.config.user_timeout);
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.rtx_deadline = Deadline::NONE;
+        if tcb.tx_head.is_none() {
+            return;
+        }
+        let first = tcb.backoff == 0;
+        tcb.backoff = tcb.backoff.saturating_add(1);
+        // RFC 9293, 3.8.3: R2, counted from the first timeout without progress.
+        if !tcb.user_deadline.is_set() {
+            let limit = if tcb.user_timeout == 0 { default_timeout } else { tcb.user_timeout };
+            tcb.user_deadline = Deadline::at(tick.after(limit));
+        }
+        let at = tick.after(backed_off(tcb.rto, tcb.backoff, max_rto));
+        tcb.rtx_deadline = Deadline::at(at);
+        if tcb.is_rare(rare::PERSIST) {
+            self.probe_window(index);
+            return;
+        }
+        tcb.timeouts = tcb.timeouts.saturating_add(1);
+        self.stack.counters.timeouts += 1;
+        let tcb = &mut self.stack.tcbs[index];
+        if matches!(tcb.state, State::SynSent | State::SynReceived) {
+            self.retransmit_first(index);
+            return;
+        }
+        let flight = tcb.in_flight();
+        congestion::on_timeout(tcb, flight, first);
+        // RFC 6582, 4: what was sent before is not a reason for a fast retransmission.
+        if !tcb.is_rare(rare::LOSS) || tcb.recover.before(tcb.snd_nxt) {
+            tcb.recover = tcb.snd_nxt;
+        }
+        tcb.rare = tcb.rare & !rare::RECOVERY | rare::LOSS;
+        tcb.dup_acks = 0;
+        // Everything outstanding is sent again as the window opens.
+        tcb.unsent = tcb.tx_head;
+        tcb.snd_nxt = tcb.snd_una;
+        tcb.predict();
+        self.output(index);
+        let tcb = &mut self.stack.tcbs[index];
+        if tcb.snd_nxt == tcb.snd_una {
+            // Not even the first fits into the window, or there was no room for it.
+            self.retransmit_first(index);
+        }
+    }
+
+    /// One octet, or what fits, into a window that is closed (RFC 9293, 3.8.6.1, MUST-36).
+    fn probe_window(&mut self, index: usize) {
+        let tcb = &self.stack.tcbs[index];
+        if tcb.snd_nxt != tcb.snd_una {
+            self.retransmit_first(index);
+            return;
+        }
+        let id = tcb.unsent;
+        if id.is_none() {
+            return;
+        }
+        let octets = tcb.snd_wnd.clamp(1, u32::from(tcb.mss)) as u16;
+        // A frame that is short enough is sent whole.
+        self.split(index, id, octets);
+        self.send_probe(index);
+    }
+
+    fn send_probe(&mut self, index: usize) {
+        let now = self.now;
+        let tcb = &mut self.stack.tcbs[index];
+        let id = tcb.unsent;
+        let meta = self.pool.meta_mut(id);
+        meta.sent_at = now;
+        tcb.unsent = meta.tx_next;
+        tcb.snd_nxt = meta.tx_end;
+        // Counted as a retransmission, so that its round trip is not timed: the peer answers when it has room.
+        meta.transmissions = meta.transmissions.saturating_add(1);
+        self.retransmit(index, id);
+    }
+
+    /// RFC 9293, 3.8.4: asks an idle peer whether it is still there.
+    fn keep_alive(&mut self, index: usize) {
+        let tick = self.now.tick();
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.keep_deadline = Deadline::NONE;
+        if tcb.keep_idle == 0 || !tcb.state.is_synchronized() {
+            return;
+        }
+        let seen = (tcb.rcv_nxt, tcb.snd_una);
+        if seen != tcb.keep_seen || tcb.in_flight() != 0 {
+            // Something moved, or the retransmission timer is asking already.
+            tcb.keep_seen = seen;
+            tcb.keep_probes_sent = 0;
+            tcb.keep_deadline = Deadline::at(tick.after(tcb.keep_idle));
+            return;
+        }
+        if tcb.keep_probes_sent >= tcb.keep_count {
+            self.kill(index, Error::TimedOut);
+            return;
+        }
+        tcb.keep_probes_sent += 1;
+        tcb.keep_deadline = Deadline::at(tick.after(tcb.keep_interval));
+        // An old sequence number draws an acknowledgment and carries nothing.
+        let seq = tcb.snd_nxt - 1;
+        if let Some(id) = self.pool.alloc() {
+            self.emit(index, id, seq, Flags::ACK, 0, Partial::ZERO);
+        }
+    }
+
+    /// The time that a connection had is over.
+    fn give_up(&mut self, index: usize) {
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.user_deadline = Deadline::NONE;
+        match tcb.state {
+            State::Closed | State::Listen | State::TimeWait => {}
+            State::FinWait2 if tcb.is_rare(rare::ORPHAN) => self.enter_time_wait(index),
+            _ => {
+                if tcb.state.is_synchronized() {
+                    self.send_reset_of(index);
+                }
+                self.kill(index, Error::TimedOut);
+            }
+        }
+    }
+
+    /// A sign of life while probes or retransmissions are out: the time to give up starts anew.
+    pub(crate) fn progress(&mut self, index: usize) {
+        let tcb = &mut self.stack.tcbs[index];
+        if !tcb.is_rare(rare::ORPHAN) || tcb.state != State::FinWait2 {
+            tcb.user_deadline = Deadline::NONE;
+        }
+        tcb.keep_probes_sent = 0;
+    }
+}

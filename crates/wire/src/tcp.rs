@@ -1,0 +1,299 @@
+//! TCP headers and options (RFC 9293, 3.1; RFC 7323).
+
+use crate::{Malformed, SeqNumber, be16, be32};
+use core::fmt;
+use core::ops::{BitOr, BitOrAssign};
+
+/// Octets of a header without options.
+pub const HEADER_LEN: usize = 20;
+/// Octets of the longest header.
+pub const MAX_HEADER_LEN: usize = 60;
+/// Octets of the timestamp option with the two NOPs that align it (RFC 7323, appendix A).
+pub const TIMESTAMP_OPTION_LEN: usize = 12;
+/// The first four octets of the aligned timestamp option: NOP, NOP, kind 8, length 10.
+pub const TIMESTAMP_LAYOUT: [u8; 4] = [1, 1, 8, 10];
+
+/// The control bits.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[repr(transparent)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No more data from sender.
+    pub const FIN: Self = Self(0x01);
+    /// Synchronize sequence numbers.
+    pub const SYN: Self = Self(0x02);
+    /// Reset the connection.
+    pub const RST: Self = Self(0x04);
+    /// Push function.
+    pub const PSH: Self = Self(0x08);
+    /// Acknowledgment field is significant.
+    pub const ACK: Self = Self(0x10);
+    /// Urgent pointer field is significant.
+    pub const URG: Self = Self(0x20);
+    /// ECN echo (RFC 3168).
+    pub const ECE: Self = Self(0x40);
+    /// Congestion window reduced (RFC 3168).
+    pub const CWR: Self = Self(0x80);
+
+    /// Whether all bits of `other` are set.
+    #[inline(always)]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether any bit of `other` is set.
+    #[inline(always)]
+    pub const fn any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+    #[inline(always)]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Flags {
+    #[inline(always)]
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [(Flags, &str); 8] = [
+            (Flags::FIN, "FIN"),
+            (Flags::SYN, "SYN"),
+            (Flags::RST, "RST"),
+            (Flags::PSH, "PSH"),
+            (Flags::ACK, "ACK"),
+            (Flags::URG, "URG"),
+            (Flags::ECE, "ECE"),
+            (Flags::CWR, "CWR"),
+        ];
+        let mut first = true;
+        for (flag, name) in NAMES {
+            if self.has(flag) {
+                if !first {
+                    f.write_str("|")?;
+                }
+                f.write_str(name)?;
+                first = false;
+            }
+        }
+        if first { f.write_str("-") } else { Ok(()) }
+    }
+}
+
+/// A timestamp option (RFC 7323, 3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timestamps {
+    /// The sender's clock.
+    pub value: u32,
+    /// The receiver's clock as the sender last saw it.
+    pub echo: u32,
+}
+
+/// The options that the stack understands; unknown ones are skipped (RFC 9293, 3.2, MUST-6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Maximum segment size that the sender accepts, octets (kind 2).
+    pub mss: Option<u16>,
+    /// Shift of the sender's window (kind 3), as sent: may exceed 14.
+    pub window_scale: Option<u8>,
+    /// Timestamps (kind 8).
+    pub timestamps: Option<Timestamps>,
+    /// Selective acknowledgments are understood (kind 4).
+    pub sack_permitted: bool,
+}
+
+impl Options {
+    /// Reads the options between the fixed header and the payload.
+    pub fn parse(mut bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut options = Self::default();
+        while let Some((&kind, rest)) = bytes.split_first() {
+            match kind {
+                0 => break,
+                1 => {
+                    bytes = rest;
+                    continue;
+                }
+                _ => {}
+            }
+            // MUST-7: an illegal option length must not crash.
+            let Some(&len) = rest.first() else {
+                return Err(Malformed::Option);
+            };
+            let len = usize::from(len);
+            if len < 2 || len > bytes.len() {
+                return Err(Malformed::Option);
+            }
+            let (option, after) = bytes.split_at(len);
+            match (kind, len) {
+                (2, 4) => options.mss = Some(be16(option, 2)),
+                (3, 3) => options.window_scale = Some(option[2]),
+                (4, 2) => options.sack_permitted = true,
+                (8, 10) => {
+                    options.timestamps = Some(Timestamps { value: be32(option, 2), echo: be32(option, 6) });
+                }
+                (2 | 3 | 4 | 8, _) => return Err(Malformed::Option),
+                _ => {}
+            }
+            bytes = after;
+        }
+        Ok(options)
+    }
+
+    /// Writes the options, padded to whole words, and returns how many octets they take (at most 24).
+    pub fn emit(&self, out: &mut [u8; MAX_HEADER_LEN - HEADER_LEN]) -> usize {
+        let mut len = 0;
+        let mut put = |bytes: &[u8]| {
+            out[len..len + bytes.len()].copy_from_slice(bytes);
+            len += bytes.len();
+        };
+        if let Some(mss) = self.mss {
+            let [high, low] = mss.to_be_bytes();
+            put(&[2, 4, high, low]);
+        }
+        if let Some(shift) = self.window_scale {
+            put(&[1, 3, 3, shift]);
+        }
+        if self.sack_permitted {
+            put(&[1, 1, 4, 2]);
+        }
+        if let Some(timestamps) = self.timestamps {
+            put(&TIMESTAMP_LAYOUT);
+            put(&timestamps.value.to_be_bytes());
+            put(&timestamps.echo.to_be_bytes());
+        }
+        len
+    }
+}
+
+/// A TCP header with its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The sender's port.
+    pub source_port: u16,
+    /// The receiver's port.
+    pub destination_port: u16,
+    /// Of the first octet of payload (of the SYN when it is set).
+    pub seq: SeqNumber,
+    /// What the sender expects next.
+    pub ack: SeqNumber,
+    /// Octets of header and options.
+    pub header_len: u8,
+    /// The control bits.
+    pub flags: Flags,
+    /// The window as on the wire, unscaled.
+    pub window: u16,
+    /// The urgent pointer.
+    pub urgent: u16,
+    /// The options.
+    pub options: Options,
+}
+
+impl Header {
+    /// Reads the header at the front of `segment`.
+    pub fn parse(segment: &[u8]) -> Result<Self, Malformed> {
+        let Some((head, _)) = segment.split_first_chunk::<HEADER_LEN>() else {
+            return Err(Malformed::Truncated);
+        };
+        let header_len = (head[12] >> 4) * 4;
+        if usize::from(header_len) < HEADER_LEN {
+            return Err(Malformed::Length);
+        }
+        let Some(options) = segment.get(HEADER_LEN..usize::from(header_len)) else {
+            return Err(Malformed::Truncated);
+        };
+        Ok(Self {
+            source_port: be16(head, 0),
+            destination_port: be16(head, 2),
+            seq: SeqNumber(be32(head, 4)),
+            ack: SeqNumber(be32(head, 8)),
+            header_len,
+            flags: Flags(head[13]),
+            window: be16(head, 14),
+            urgent: be16(head, 18),
+            options: Options::parse(options)?,
+        })
+    }
+
+    /// Writes header and options with a zero checksum field; returns their octets (`header_len` is computed).
+    pub fn emit(&self, out: &mut [u8; MAX_HEADER_LEN]) -> usize {
+        let (fixed, rest) = out.split_at_mut(HEADER_LEN);
+        let mut options = [0; MAX_HEADER_LEN - HEADER_LEN];
+        let options_len = self.options.emit(&mut options);
+        rest[..options_len].copy_from_slice(&options[..options_len]);
+        let len = HEADER_LEN + options_len;
+        fixed[0..2].copy_from_slice(&self.source_port.to_be_bytes());
+        fixed[2..4].copy_from_slice(&self.destination_port.to_be_bytes());
+        fixed[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
+        fixed[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
+        fixed[12] = ((len / 4) as u8) << 4;
+        fixed[13] = self.flags.0;
+        fixed[14..16].copy_from_slice(&self.window.to_be_bytes());
+        fixed[16..18].copy_from_slice(&[0, 0]);
+        fixed[18..20].copy_from_slice(&self.urgent.to_be_bytes());
+        len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_with_all_options_survives_the_way_out_and_in() {
+        let header = Header {
+            source_port: 80,
+            destination_port: 50_000,
+            seq: SeqNumber(0xfeed_beef),
+            ack: SeqNumber(7),
+            header_len: 44,
+            flags: Flags::SYN | Flags::ACK,
+            window: 65_535,
+            urgent: 0,
+            options: Options {
+                mss: Some(1460),
+                window_scale: Some(7),
+                timestamps: Some(Timestamps { value: 1, echo: 2 }),
+                sack_permitted: true,
+            },
+        };
+        let mut out = [0; MAX_HEADER_LEN];
+        let len = header.emit(&mut out);
+        assert_eq!(len, 44);
+        assert_eq!(Header::parse(&out[..len]), Ok(header));
+        for cut in 0..len {
+            assert!(Header::parse(&out[..cut]).is_err());
+        }
+    }
+
+    #[test]
+    fn illegal_option_lengths_are_refused() {
+        assert_eq!(Options::parse(&[2]), Err(Malformed::Option));
+        assert_eq!(Options::parse(&[2, 0]), Err(Malformed::Option));
+        assert_eq!(Options::parse(&[2, 1, 0, 0]), Err(Malformed::Option));
+        assert_eq!(Options::parse(&[2, 5, 1, 1]), Err(Malformed::Option));
+        assert_eq!(Options::parse(&[8, 9, 0, 0, 0, 0, 0, 0, 0]), Err(Malformed::Option));
+    }
+
+    #[test]
+    fn unknown_options_are_skipped_and_the_end_ends() {
+        let options = Options::parse(&[253, 4, 9, 9, 1, 2, 4, 5, 180, 0, 77]).unwrap();
+        assert_eq!(options.mss, Some(1460));
+    }
+
+    #[test]
+    fn flags_print_their_names() {
+        extern crate std;
+        assert_eq!(std::format!("{:?}", Flags::SYN | Flags::ACK), "SYN|ACK");
+        assert_eq!(std::format!("{:?}", Flags::default()), "-");
+    }
+}

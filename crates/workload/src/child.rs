@@ -1,0 +1,323 @@
+//! The second process of paths that have two: how it is started, ordered about, and ended.
+//!
+//! The program starts itself again (`/proc/self/exe`) with its orders in an environment variable: a role, the spec, and the
+//! numbers of two inherited memory files, one with the [`Control`] and one for the role's own use. `main` calls
+//! [`maybe_run`] before anything else, which takes over in such a process. The child dies with the thread that started it
+//! (PR_SET_PDEATHSIG, prctl(2)) and is reaped when [`Child`] is dropped.
+//!
+//! A new path with two processes adds its [`Role`] to [`ROLES`].
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+
+use crate::bare_shm;
+use crate::cores;
+use crate::error::Error;
+use crate::path::PathId;
+use crate::shared_memory::SharedMemory;
+use crate::slice::{Control, Server};
+use crate::spec::Spec;
+
+/// The environment variable that carries a child's orders, as JSON.
+pub const ORDERS: &str = "TOLLGATE_CHILD";
+
+/// How long a child gets to end by itself before it is killed.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// Something that a child process can be.
+#[derive(Debug, Clone, Copy)]
+pub struct Role {
+    /// Its name in the orders.
+    pub name: &'static str,
+    /// What it does: serves slices until [`Server::next_order`] gives `None`. What it returns as an error reaches the parent.
+    pub serve: fn(ChildEnd<'_>) -> Result<(), Error>,
+}
+
+/// The roles that this crate knows.
+const ROLES: &[Role] = &[bare_shm::ROLE];
+
+/// What a role gets to work with. The process is already pinned to its core.
+#[derive(Debug)]
+pub struct ChildEnd<'a> {
+    /// What the session was asked to do.
+    pub spec: Spec,
+    /// The role's own memory file.
+    pub memory: OwnedFd,
+    /// The words that both ends share; look at [`Control::is_quit`] in busy-polling loops.
+    pub control: &'a Control,
+    /// Takes the orders.
+    pub server: Server<'a>,
+}
+
+/// A child's orders.
+#[derive(Debug, Serialize, Deserialize)]
+struct Orders {
+    role: String,
+    spec: Spec,
+    control: RawFd,
+    memory: RawFd,
+    core: usize,
+    parent: i32,
+}
+
+/// Whether `maybe_run` has been called in this process, so that a child of it will find its way.
+static ENTRY: AtomicBool = AtomicBool::new(false);
+
+/// Takes over when this process is such a child; call it first in `main`.
+///
+/// `None`: this is an ordinary process, go on. `Some`: the child's work is over and `main` should end, with failure if it
+/// is an error. The parent has been told already.
+pub fn maybe_run() -> Option<Result<(), Error>> {
+    maybe_run_with(&[])
+}
+
+/// The same with roles beside those of this crate.
+pub fn maybe_run_with(more: &[Role]) -> Option<Result<(), Error>> {
+    let Some(orders) = std::env::var_os(ORDERS) else {
+        ENTRY.store(true, Ordering::Release);
+        return None;
+    };
+    let Some(orders) = orders
+        .to_str()
+        .and_then(|text| serde_json::from_str::<Orders>(text).ok())
+    else {
+        return Some(Err(orders_error(format!(
+            "{ORDERS} holds no orders that can be read; unset it"
+        ))));
+    };
+    Some(run(&orders, more))
+}
+
+fn orders_error(reason: String) -> Error {
+    Error::ChildOrders { reason }
+}
+
+fn run(orders: &Orders, more: &[Role]) -> Result<(), Error> {
+    // The parent may have died before the child asked to die with it.
+    if getppid().map(Pid::as_raw_nonzero).map(i32::from) != Some(orders.parent) {
+        return Err(orders_error(
+            "the process that started it is gone".to_owned(),
+        ));
+    }
+    let control = SharedMemory::open(inherited(orders.control)?, size_of::<Control>())
+        .map_err(|error| orders_error(format!("control memory: {error}")))?;
+    let memory = inherited(orders.memory)?;
+    let control = control_in(&control);
+    let server = Server::new(control);
+    let outcome = ROLES
+        .iter()
+        .chain(more)
+        .find(|role| role.name == orders.role)
+        .ok_or_else(|| orders_error(format!("unknown role `{}`", orders.role)))
+        .and_then(|role| {
+            cores::pin(orders.core).map_err(|error| {
+                orders_error(format!("pinning to CPU {}: {error}", orders.core))
+            })?;
+            (role.serve)(ChildEnd {
+                spec: orders.spec.clone(),
+                memory,
+                control,
+                server: Server::new(control),
+            })
+        });
+    if let Err(error) = &outcome {
+        server.fail(&error.to_string());
+    }
+    outcome
+}
+
+/// Takes over a descriptor that the parent has left open, and keeps it from any process further down.
+fn inherited(number: RawFd) -> Result<OwnedFd, Error> {
+    if number <= 2 {
+        return Err(orders_error(format!(
+            "descriptor {number} is one of the standard ones"
+        )));
+    }
+    // SAFETY: only looked at here, to learn whether it is open; nothing else in this process uses it, since `main` has
+    // done nothing before.
+    let there = unsafe { BorrowedFd::borrow_raw(number) };
+    fcntl_setfd(there, FdFlags::CLOEXEC)
+        .map_err(|error| orders_error(format!("descriptor {number}: {error}")))?;
+    // SAFETY: it is open, as was just seen, and the parent left it open for this owner alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+fn control_in(memory: &SharedMemory) -> &Control {
+    debug_assert!(memory.len() >= size_of::<Control>());
+    // SAFETY: the mapping starts at a page, is at least as long as a control (checked where it is opened or created), lives
+    // as long as the reference, and holds only atomics, for which every bit pattern is valid.
+    unsafe { memory.as_ptr().cast::<Control>().as_ref() }
+}
+
+/// A child process that serves slices. Dropping it ends and reaps it.
+#[derive(Debug)]
+pub struct Child {
+    path: PathId,
+    process: std::process::Child,
+    control: SharedMemory,
+}
+
+impl Child {
+    /// Starts this program again in the role, pinned to `core`, with `memory` inherited.
+    ///
+    /// # Errors
+    /// [`Error::NoChildEntry`] when this program's `main` does not call [`maybe_run`]; else what the system says.
+    pub fn spawn(
+        path: PathId,
+        role: &str,
+        spec: &Spec,
+        memory: BorrowedFd<'_>,
+        core: usize,
+    ) -> Result<Self, Error> {
+        if !ENTRY.load(Ordering::Acquire) {
+            return Err(Error::NoChildEntry { path });
+        }
+        let control = SharedMemory::create("tollgate-control", size_of::<Control>())
+            .map_err(|error| Error::system(path, "making the control memory", error))?;
+        // Copies with high numbers: the originals could be among the standard three.
+        let copies = [control.as_fd(), memory].map(|fd| {
+            rustix::io::fcntl_dupfd_cloexec(fd, 3)
+                .map_err(|e| Error::system(path, "duplicating memfd", e))
+        });
+        let [control_copy, memory_copy] = copies;
+        let (control_copy, memory_copy) = (control_copy?, memory_copy?);
+        let orders = Orders {
+            role: role.to_owned(),
+            spec: spec.clone(),
+            control: control_copy.as_raw_fd(),
+            memory: memory_copy.as_raw_fd(),
+            core,
+            parent: getpid().as_raw_nonzero().into(),
+        };
+        let orders = serde_json::to_string(&orders).map_err(|error| {
+            Error::system(path, "writing a child's orders", io::Error::from(error))
+        })?;
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg0(format!("tollgate-{role}"))
+            .env(ORDERS, orders)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let (control_fd, memory_fd) = (control_copy.as_raw_fd(), memory_copy.as_raw_fd());
+        let prepare = move || {
+            for number in [control_fd, memory_fd] {
+                // SAFETY: both copies are open until the parent has spawned, and the child has the same numbers.
+                let fd = unsafe { BorrowedFd::borrow_raw(number) };
+                fcntl_setfd(fd, FdFlags::empty())?;
+            }
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            Ok(())
+        };
+        // SAFETY: between fork and exec `prepare` only makes system calls; it allocates nothing and takes no lock.
+        unsafe { command.pre_exec(prepare) };
+        let process = command
+            .spawn()
+            .map_err(|error| Error::system(path, "starting a second process", error))?;
+        Ok(Self {
+            path,
+            process,
+            control,
+        })
+    }
+
+    /// The words that both ends share.
+    pub fn control(&self) -> &Control {
+        control_in(&self.control)
+    }
+
+    /// The child's process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Orders a slice and waits until the child stands ready.
+    ///
+    /// # Errors
+    /// What [`Control::begin`] gives.
+    pub fn begin(&mut self, iterations: u64) -> Result<(), Error> {
+        let process = &mut self.process;
+        control_in(&self.control).begin(self.path, iterations, || alive(process))
+    }
+
+    /// Waits until the child has finished the slice.
+    ///
+    /// # Errors
+    /// What [`Control::finish`] gives.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        let process = &mut self.process;
+        control_in(&self.control).finish(self.path, || alive(process))
+    }
+
+    /// Whether the child still runs and has not failed; to be asked now and then while busy polling.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] with how it died or what it said.
+    pub fn check(&mut self) -> Result<(), Error> {
+        let path = self.path;
+        if let Some(reason) = self.control().failure() {
+            return Err(Error::Peer { path, reason });
+        }
+        alive(&mut self.process).map_err(|reason| Error::Peer { path, reason })
+    }
+}
+
+/// Whether the process still runs, else how it ended.
+fn alive(process: &mut std::process::Child) -> Result<(), String> {
+    match process.try_wait() {
+        Ok(None) => Ok(()),
+        Ok(Some(status)) => Err(format!("the second process ended ({status})")),
+        Err(error) => Err(format!("the second process cannot be asked: {error}")),
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.control().quit();
+        let deadline = Instant::now() + GRACE;
+        while matches!(self.process.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                // It fails only for a process that has ended, and then the wait below reaps it.
+                let _ = self.process.kill();
+                let _ = self.process.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Placement, Waiting, Workload};
+
+    #[test]
+    fn a_program_without_the_entry_starts_no_child() {
+        let spec = Spec::new(Workload::Rr, 4).with_mode(Placement::TwoCores, Waiting::BusyPoll);
+        let memory = SharedMemory::create("tollgate-test", 4096).unwrap();
+        let error =
+            Child::spawn(PathId::BareShm, "bare-shm", &spec, memory.as_fd(), 0).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "bare-shm needs a second process; the program's main must call tollgate_workload::child::maybe_run() first"
+        );
+    }
+
+    #[test]
+    fn standard_descriptors_and_closed_ones_are_not_taken_over() {
+        for number in [-1, 0, 1, 2, 1_000_000] {
+            assert!(
+                matches!(inherited(number), Err(Error::ChildOrders { .. })),
+                "{number}"
+            );
+        }
+    }
+}

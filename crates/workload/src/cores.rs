@@ -1,0 +1,209 @@
+//! Which cores the two ends run on, and pinning threads to them.
+//!
+//! The choice keeps to the process's affinity mask, so `taskset` decides. Two cores are two physical cores where the mask
+//! has them: hyperthreads of one core share its units, which would measure something else.
+
+use std::fs;
+use std::io;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::error::Error;
+use crate::spec::Placement;
+
+/// The CPUs of the two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cores {
+    /// The CPU of the end that is timed: the client, the sender.
+    pub near: usize,
+    /// The CPU of the other end.
+    pub far: usize,
+    /// Whether the two CPUs are hyperthreads of one core.
+    pub siblings: bool,
+}
+
+impl Cores {
+    /// Chooses among the CPUs that the calling thread may run on.
+    ///
+    /// # Errors
+    /// [`Error::Cores`] when two are needed and one is allowed, or when the mask cannot be read.
+    pub fn choose(placement: Placement) -> Result<Self, Error> {
+        let mask = sched_getaffinity(None).map_err(|_| Error::Cores { allowed: 0 })?;
+        let allowed: Vec<usize> = (0..CpuSet::MAX_CPU)
+            .filter(|&cpu| mask.is_set(cpu))
+            .collect();
+        Self::choose_among(placement, &allowed, siblings_of)
+    }
+
+    fn choose_among(
+        placement: Placement,
+        allowed: &[usize],
+        siblings_of: impl Fn(usize) -> Vec<usize>,
+    ) -> Result<Self, Error> {
+        let too_few = Error::Cores {
+            allowed: allowed.len(),
+        };
+        let Some((&near, others)) = allowed.split_first() else {
+            return Err(too_few);
+        };
+        match placement {
+            Placement::OneCore => Ok(Self {
+                near,
+                far: near,
+                siblings: false,
+            }),
+            Placement::TwoCores => {
+                let siblings = siblings_of(near);
+                let apart = others.iter().copied().find(|cpu| !siblings.contains(cpu));
+                match (apart, others.first()) {
+                    (Some(far), _) => Ok(Self {
+                        near,
+                        far,
+                        siblings: false,
+                    }),
+                    (None, Some(&far)) => Ok(Self {
+                        near,
+                        far,
+                        siblings: true,
+                    }),
+                    (None, None) => Err(too_few),
+                }
+            }
+        }
+    }
+
+    /// The choice in words, for the settings of a session.
+    pub fn describe(&self) -> String {
+        if self.near == self.far {
+            format!("{}", self.near)
+        } else if self.siblings {
+            format!("{} and {} (hyperthreads of one core)", self.near, self.far)
+        } else {
+            format!("{} and {}", self.near, self.far)
+        }
+    }
+}
+
+/// The CPUs that share a core with `cpu`, itself included; empty when the system does not tell.
+fn siblings_of(cpu: usize) -> Vec<usize> {
+    let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    fs::read_to_string(file)
+        .map(|text| parse_list(&text))
+        .unwrap_or_default()
+}
+
+/// Reads a list of CPUs such as `0-1,4` (the kernel's format in sysfs). Parts that are no numbers are left out.
+fn parse_list(text: &str) -> Vec<usize> {
+    text.trim()
+        .split(',')
+        .filter_map(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some((
+                first.trim().parse::<usize>().ok()?,
+                last.trim().parse::<usize>().ok()?,
+            ))
+        })
+        .flat_map(|(first, last)| first..=last.min(CpuSet::MAX_CPU))
+        .collect()
+}
+
+/// Pins the calling thread to one CPU for good.
+///
+/// # Errors
+/// What the system says, for example that the CPU is offline.
+pub fn pin(cpu: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::Error::from(rustix::io::Errno::INVAL));
+    }
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Pins the calling thread to one CPU until it is dropped.
+#[derive(Debug)]
+pub struct Pinned {
+    before: CpuSet,
+    // The mask belongs to the thread that was pinned.
+    _not_send: std::marker::PhantomData<*const ()>,
+}
+
+impl Pinned {
+    /// Pins the calling thread.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn to(cpu: usize) -> io::Result<Self> {
+        let before = sched_getaffinity(None)?;
+        pin(cpu)?;
+        Ok(Self {
+            before,
+            _not_send: std::marker::PhantomData,
+        })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // The mask was valid before; if its CPUs have gone since, the thread stays where it is.
+        let _ = sched_setaffinity(None, &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read() {
+        assert_eq!(parse_list("0\n"), [0]);
+        assert_eq!(parse_list("0-2,7\n"), [0, 1, 2, 7]);
+        assert_eq!(parse_list(""), [] as [usize; 0]);
+        assert_eq!(parse_list("x,3"), [3]);
+    }
+
+    #[test]
+    fn two_cores_are_physical_ones_where_there_are_two() {
+        let pairs = |cpu: usize| vec![cpu & !1, cpu | 1];
+        let cores = Cores::choose_among(Placement::TwoCores, &[2, 3, 6], pairs).unwrap();
+        assert_eq!(
+            cores,
+            Cores {
+                near: 2,
+                far: 6,
+                siblings: false
+            }
+        );
+        let cores = Cores::choose_among(Placement::TwoCores, &[2, 3], pairs).unwrap();
+        assert_eq!(
+            cores,
+            Cores {
+                near: 2,
+                far: 3,
+                siblings: true
+            }
+        );
+        assert_eq!(cores.describe(), "2 and 3 (hyperthreads of one core)");
+    }
+
+    #[test]
+    fn one_allowed_cpu_is_not_enough_for_two_cores() {
+        let error = Cores::choose_among(Placement::TwoCores, &[5], |_| vec![5]).unwrap_err();
+        assert!(matches!(error, Error::Cores { allowed: 1 }));
+        let cores = Cores::choose_among(Placement::OneCore, &[5], |_| vec![5]).unwrap();
+        assert_eq!((cores.near, cores.far), (5, 5));
+    }
+
+    #[test]
+    fn pinning_ends_with_the_guard() {
+        let before = sched_getaffinity(None).unwrap();
+        let cores = Cores::choose(Placement::OneCore).unwrap();
+        {
+            let _pinned = Pinned::to(cores.near).unwrap();
+            let now = sched_getaffinity(None).unwrap();
+            assert_eq!(now.count(), 1);
+            assert!(now.is_set(cores.near));
+        }
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
+    }
+}

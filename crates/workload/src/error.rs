@@ -1,0 +1,147 @@
+//! What can go wrong in a workload: what was tried, what went wrong, what to do.
+
+use std::io;
+
+use crate::path::PathId;
+use crate::samples::Timing;
+
+/// The failure of a workload.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name that stands for no path, workload, placement or way of waiting.
+    #[error("unknown {what} `{given}`; known: {known}")]
+    Unknown {
+        /// What was being named: "path", "workload", "placement", "waiting".
+        what: &'static str,
+        /// The name that was given.
+        given: String,
+        /// The names that exist, separated by commas.
+        known: String,
+    },
+    /// The path exists, but does not run what the spec asks for.
+    #[error("{path} does not run {asked}; it has: {has}")]
+    Unsupported {
+        /// The path that was asked.
+        path: PathId,
+        /// What it was asked for.
+        asked: String,
+        /// What it can do instead.
+        has: String,
+    },
+    /// The number of bytes per message is outside what a workload can carry.
+    #[error("size {size} is out of range; a message has 1 to {max} bytes")]
+    Size {
+        /// The size that was asked for, in bytes.
+        size: usize,
+        /// The largest size, in bytes.
+        max: usize,
+    },
+    /// The timing asked for cannot be carried out.
+    #[error("a batch of 0 operations was asked for; use at least 1")]
+    EmptyBatch,
+    /// The process may not run on as many cores as the placement needs.
+    #[error(
+        "two cores are needed and this process may use {allowed}; widen its affinity (taskset, cpuset) or use one core"
+    )]
+    Cores {
+        /// How many CPUs the affinity mask allows.
+        allowed: usize,
+    },
+    /// A system call failed.
+    #[error("{path}: {doing}: {source}")]
+    System {
+        /// The path that was being driven.
+        path: PathId,
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Nothing moved for as long as a session is patient.
+    #[error(
+        "{path}: no progress for {seconds} s while {doing}; is the machine overloaded, or 127.0.0.1 filtered?"
+    )]
+    Timeout {
+        /// The path that was being driven.
+        path: PathId,
+        /// What was being waited for.
+        doing: &'static str,
+        /// How long was waited, in seconds.
+        seconds: u64,
+    },
+    /// The other end closed while it was still needed.
+    #[error("{path}: the other end closed the connection while {doing}")]
+    Closed {
+        /// The path that was being driven.
+        path: PathId,
+        /// What was being done.
+        doing: &'static str,
+    },
+    /// Bytes arrived that are not those that were sent.
+    #[error("{path}: {what} {message} differs from what was sent, first at byte {offset}")]
+    Corrupt {
+        /// The path that was being driven.
+        path: PathId,
+        /// "request", "response" or "stream".
+        what: &'static str,
+        /// Which message since the session was opened, counted from 0.
+        message: u64,
+        /// Where the first wrong byte lies.
+        offset: u64,
+    },
+    /// The other end, a thread or a process, reported a failure or died.
+    #[error("{path}: the other end failed: {reason}")]
+    Peer {
+        /// The path that was being driven.
+        path: PathId,
+        /// What it said, or how it died.
+        reason: String,
+    },
+    /// The session was told to stop in the middle of a slice.
+    #[error("{path}: stopped in the middle of a slice")]
+    Stopped {
+        /// The path that was being driven.
+        path: PathId,
+    },
+    /// The session failed before; its two ends no longer agree on where they are.
+    #[error("{path}: this session failed before; open a new one")]
+    Poisoned {
+        /// The path that was being driven.
+        path: PathId,
+    },
+    /// A second process was asked for in a program whose `main` does not call `child::maybe_run`.
+    #[error(
+        "{path} needs a second process; the program's main must call tollgate_workload::child::maybe_run() first"
+    )]
+    NoChildEntry {
+        /// The path that was being opened.
+        path: PathId,
+    },
+    /// A child was started with orders that it cannot follow.
+    #[error("the child process cannot start: {reason}")]
+    ChildOrders {
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// Samples that were taken in different ways cannot be put together.
+    #[error("samples timed per {ours} and per {theirs} cannot be put together")]
+    Timing {
+        /// How the samples at hand were timed.
+        ours: Timing,
+        /// How the others were timed.
+        theirs: Timing,
+    },
+}
+
+impl Error {
+    /// Wraps a system call's error with what was being done on which path.
+    pub(crate) fn system(path: PathId, doing: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::System {
+            path,
+            doing,
+            source: source.into(),
+        }
+    }
+}

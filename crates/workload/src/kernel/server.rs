@@ -1,0 +1,144 @@
+//! The other end of `kernel-loopback`: a thread that answers, or reads, exactly what a slice orders.
+
+use std::os::fd::OwnedFd;
+
+use super::socket::{End, Options, accept};
+use super::{PATH, STREAM_SEED, destination};
+use crate::cores;
+use crate::error::Error;
+use crate::payload::{check, fill, request_seed, response_seed};
+use crate::slice::{Control, Server};
+use crate::spec::{Spec, Workload};
+
+/// Bytes that the reader of a stream asks for at once.
+const READ: usize = 64 * 1024;
+
+/// What the thread works on.
+pub(super) enum Job {
+    /// One connection for the whole session.
+    Connection(End),
+    /// A connection for each iteration, accepted from the listeners in turn.
+    Listeners,
+}
+
+/// The thread's body: serves slices until told to stop, and reports why when it cannot.
+pub(super) fn serve(
+    spec: &Spec,
+    options: Options,
+    core: usize,
+    control: &Control,
+    job: Job,
+    listeners: &[OwnedFd],
+) {
+    let mut server = Server::new(control);
+    let mut far = Far {
+        spec,
+        options,
+        control,
+        listeners,
+        buffer: match spec.workload {
+            Workload::Rr | Workload::Crr => vec![0; spec.size],
+            Workload::Stream => vec![0; READ],
+        },
+        out: vec![1; spec.size],
+        message: 0,
+        streamed: 0,
+    };
+    let outcome = cores::pin(core)
+        .map_err(|error| Error::system(PATH, "pinning a thread", error))
+        .and_then(|()| far.serve(&mut server, &job));
+    match outcome {
+        // The session was dropped in the middle of a slice: nobody is left to be told.
+        Ok(()) => {}
+        Err(_) if control.is_quit() => {}
+        Err(error) => server.fail(&error.to_string()),
+    }
+    // Only now: a failure has to be there to be read before the closed connection tells the timed end that something is
+    // wrong.
+    drop(job);
+}
+
+struct Far<'a> {
+    spec: &'a Spec,
+    options: Options,
+    control: &'a Control,
+    listeners: &'a [OwnedFd],
+    buffer: Vec<u8>,
+    out: Vec<u8>,
+    message: u64,
+    streamed: u64,
+}
+
+impl Far<'_> {
+    fn serve(&mut self, server: &mut Server<'_>, job: &Job) -> Result<(), Error> {
+        while let Some(iterations) = server.next_order() {
+            server.ready();
+            match (job, self.spec.workload) {
+                (Job::Connection(end), Workload::Stream) => self.drain(end, iterations)?,
+                (Job::Connection(end), Workload::Rr | Workload::Crr) => {
+                    for _ in 0..iterations {
+                        self.answer(end)?;
+                    }
+                }
+                (Job::Listeners, _) => {
+                    for _ in 0..iterations {
+                        let listener = &self.listeners[destination(self.message)];
+                        let end = accept(listener, self.options.waiting, self.control)?;
+                        self.answer(&end)
+                            .inspect_err(|error| self.tell_first(server, error))?;
+                        end.recv_end(self.control)
+                            .inspect_err(|error| self.tell_first(server, error))?;
+                    }
+                }
+            }
+            server.done();
+        }
+        Ok(())
+    }
+
+    /// Reports a failure before the connection is closed by being dropped.
+    fn tell_first(&self, server: &Server<'_>, error: &Error) {
+        if !self.control.is_quit() {
+            server.fail(&error.to_string());
+        }
+    }
+
+    #[inline]
+    fn answer(&mut self, end: &End) -> Result<(), Error> {
+        let message = self.message;
+        self.message += 1;
+        end.recv_exact(&mut self.buffer, self.control)?;
+        if self.spec.verify {
+            check(&self.buffer, request_seed(message), 0).map_err(|offset| Error::Corrupt {
+                path: PATH,
+                what: "request",
+                message,
+                offset,
+            })?;
+            fill(&mut self.out, response_seed(message), 0);
+        }
+        end.send_all(&self.out, self.control)
+    }
+
+    /// Reads a slice's bytes, then says so with one byte.
+    fn drain(&mut self, end: &End, writes: u64) -> Result<(), Error> {
+        let mut left = writes * self.spec.size as u64;
+        while left > 0 {
+            let most = usize::try_from(left).unwrap_or(READ).min(READ);
+            let got = end.recv_some(&mut self.buffer[..most], self.control)?;
+            if self.spec.verify {
+                check(&self.buffer[..got], STREAM_SEED, self.streamed).map_err(|offset| {
+                    Error::Corrupt {
+                        path: PATH,
+                        what: "stream",
+                        message: 0,
+                        offset,
+                    }
+                })?;
+            }
+            self.streamed += got as u64;
+            left -= got as u64;
+        }
+        end.send_all(&[1], self.control)
+    }
+}

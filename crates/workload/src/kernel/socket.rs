@@ -1,0 +1,262 @@
+//! Kernel TCP sockets on 127.0.0.1: made, connected, and read and written in full, sleeping or polling.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, accept_with, bind,
+    connect, getsockname, listen as listen_on, recv, send, shutdown, socket_with, sockopt,
+};
+
+use super::PATH;
+use crate::error::Error;
+use crate::slice::{Control, Look, PATIENCE, Spin};
+use crate::spec::Waiting;
+
+/// Turns of a polling loop, each a system call of 0.1 us or more, between two looks at the deadline.
+const TURNS: u32 = 1 << 12;
+/// The congestion control that is asked for, the same on every machine.
+const CONGESTION: &str = "cubic";
+/// Connections that may wait to be accepted; there is never more than one.
+const BACKLOG: i32 = 16;
+
+/// The options of both ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Options {
+    /// TCP_NODELAY.
+    pub(super) nodelay: bool,
+    /// Whether calls sleep or are repeated.
+    pub(super) waiting: Waiting,
+}
+
+fn tcp_socket() -> Result<OwnedFd, Error> {
+    socket_with(
+        AddressFamily::INET,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|error| Error::system(PATH, "making a socket", error))
+}
+
+/// Sets what every end has. A congestion control that this kernel does not have leaves its default in place.
+fn set_options(fd: impl AsFd, options: &Options) -> Result<(), Error> {
+    let fd = fd.as_fd();
+    match sockopt::set_tcp_congestion(fd, CONGESTION) {
+        Ok(()) | Err(Errno::NOENT | Errno::PERM) => {}
+        Err(error) => return Err(Error::system(PATH, "setting TCP_CONGESTION", error)),
+    }
+    sockopt::set_tcp_nodelay(fd, options.nodelay)
+        .map_err(|error| Error::system(PATH, "setting TCP_NODELAY", error))
+}
+
+fn set_timeouts(fd: impl AsFd) -> Result<(), Error> {
+    let fd = fd.as_fd();
+    for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+        sockopt::set_socket_timeout(fd, which, Some(PATIENCE))
+            .map_err(|error| Error::system(PATH, "setting a socket's timeout", error))?;
+    }
+    Ok(())
+}
+
+/// The congestion control that a socket really has.
+pub(super) fn congestion_of(fd: impl AsFd) -> Result<String, Error> {
+    sockopt::tcp_congestion(fd)
+        .map_err(|error| Error::system(PATH, "reading TCP_CONGESTION", error))
+}
+
+/// A listener on a free port of 127.0.0.1, with the options and timeouts that accepted connections inherit.
+pub(super) fn listen(options: &Options) -> Result<(OwnedFd, SocketAddrV4), Error> {
+    let fd = tcp_socket()?;
+    set_options(&fd, options)?;
+    set_timeouts(&fd)?;
+    if options.waiting == Waiting::BusyPoll {
+        rustix::io::ioctl_fionbio(&fd, true)
+            .map_err(|error| Error::system(PATH, "unblocking a listener", error))?;
+    }
+    bind(&fd, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
+        .map_err(|error| Error::system(PATH, "binding to a free port of 127.0.0.1", error))?;
+    listen_on(&fd, BACKLOG)
+        .map_err(|error| Error::system(PATH, "listening on 127.0.0.1", error))?;
+    let address = getsockname(&fd)
+        .and_then(SocketAddrV4::try_from)
+        .map_err(|error| Error::system(PATH, "reading a listener's port", error))?;
+    Ok((fd, address))
+}
+
+/// Waits for a connection. `control` is looked at while polling.
+pub(super) fn accept(
+    listener: impl AsFd,
+    waiting: Waiting,
+    control: &Control,
+) -> Result<End, Error> {
+    let listener = listener.as_fd();
+    let doing = "waiting for a connection";
+    let fd = persist(waiting, control, doing, || {
+        accept_with(listener, SocketFlags::CLOEXEC)
+    })?;
+    Ok(End { fd, waiting })
+}
+
+/// Two connected ends. The listener that brought them together is closed again.
+pub(super) fn pair(options: &Options) -> Result<(End, End), Error> {
+    let (listener, address) = listen(options)?;
+    let near = End::connect(&address, options)?;
+    set_timeouts(&near.fd)?;
+    let far = accept(&listener, options.waiting, &Control::new())?;
+    Ok((near, far))
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct End {
+    fd: OwnedFd,
+    waiting: Waiting,
+}
+
+impl End {
+    /// Connects. On loopback the handshake is over when connect(2) returns, so this never polls.
+    pub(super) fn connect(address: &SocketAddrV4, options: &Options) -> Result<Self, Error> {
+        let fd = tcp_socket()?;
+        set_options(&fd, options)?;
+        connect(&fd, address).map_err(|error| {
+            let doing = match error {
+                Errno::ADDRNOTAVAIL => {
+                    "connecting: all ephemeral ports are in use, widen net.ipv4.ip_local_port_range"
+                }
+                _ => "connecting to 127.0.0.1",
+            };
+            Error::system(PATH, doing, error)
+        })?;
+        Ok(Self {
+            fd,
+            waiting: options.waiting,
+        })
+    }
+
+    /// The congestion control that this end really has.
+    pub(super) fn congestion(&self) -> Result<String, Error> {
+        congestion_of(&self.fd)
+    }
+
+    /// Sends all of `data`.
+    #[inline]
+    pub(super) fn send_all(&self, mut data: &[u8], control: &Control) -> Result<(), Error> {
+        let flags = match self.waiting {
+            Waiting::Blocking => SendFlags::NOSIGNAL,
+            Waiting::BusyPoll => SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+        };
+        while !data.is_empty() {
+            let sent = persist(self.waiting, control, "sending", || {
+                send(&self.fd, data, flags)
+            })?;
+            data = &data[sent.min(data.len())..];
+        }
+        Ok(())
+    }
+
+    /// Receives at least one byte, at most as many as `buffer` holds.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when the other end has sent its FIN.
+    #[inline]
+    pub(super) fn recv_some(&self, buffer: &mut [u8], control: &Control) -> Result<usize, Error> {
+        match self.recv(buffer, control)? {
+            0 => Err(Error::Closed {
+                path: PATH,
+                doing: "receiving",
+            }),
+            got => Ok(got),
+        }
+    }
+
+    /// Fills `buffer`.
+    #[inline]
+    pub(super) fn recv_exact(&self, buffer: &mut [u8], control: &Control) -> Result<(), Error> {
+        let mut at = 0;
+        while at < buffer.len() {
+            at += self.recv_some(&mut buffer[at..], control)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the other end's FIN.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it sends data instead.
+    pub(super) fn recv_end(&self, control: &Control) -> Result<(), Error> {
+        match self.recv(&mut [0], control)? {
+            0 => Ok(()),
+            _ => Err(Error::Peer {
+                path: PATH,
+                reason: "it sent more than it was asked for".to_owned(),
+            }),
+        }
+    }
+
+    /// Lets go of a last short segment that Nagle's algorithm holds back.
+    pub(super) fn push(&self) -> Result<(), Error> {
+        let set = |on| {
+            sockopt::set_tcp_nodelay(&self.fd, on)
+                .map_err(|error| Error::system(PATH, "setting TCP_NODELAY", error))
+        };
+        set(true)?;
+        set(false)
+    }
+
+    /// Ends one direction or both.
+    pub(super) fn shutdown(&self, how: Shutdown) -> Result<(), Error> {
+        shutdown(&self.fd, how)
+            .map_err(|error| Error::system(PATH, "shutting a connection down", error))
+    }
+
+    #[inline]
+    fn recv(&self, buffer: &mut [u8], control: &Control) -> Result<usize, Error> {
+        let flags = match self.waiting {
+            Waiting::Blocking => RecvFlags::empty(),
+            Waiting::BusyPoll => RecvFlags::DONTWAIT,
+        };
+        persist(self.waiting, control, "receiving", || {
+            recv(&self.fd, &mut *buffer, flags).map(|(_, got)| got)
+        })
+    }
+}
+
+/// Repeats a call until it gives a result: after a signal always, after EAGAIN when polling. EAGAIN of a blocking call
+/// means that its timeout has passed.
+#[inline]
+fn persist<T>(
+    waiting: Waiting,
+    control: &Control,
+    doing: &'static str,
+    mut call: impl FnMut() -> rustix::io::Result<T>,
+) -> Result<T, Error> {
+    let mut spin = Spin::new(TURNS);
+    loop {
+        match call() {
+            Ok(result) => return Ok(result),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if waiting == Waiting::BusyPoll => match spin.turn() {
+                Look::Go => {}
+                Look::Around if control.is_quit() => return Err(Error::Stopped { path: PATH }),
+                Look::Around if control.failure().is_some() => {
+                    return Err(Error::Closed { path: PATH, doing });
+                }
+                Look::Around => {}
+                Look::Late => return Err(late(doing)),
+            },
+            Err(Errno::AGAIN) => return Err(late(doing)),
+            Err(Errno::CONNRESET | Errno::PIPE) => return Err(Error::Closed { path: PATH, doing }),
+            Err(error) => return Err(Error::system(PATH, doing, error)),
+        }
+    }
+}
+
+fn late(doing: &'static str) -> Error {
+    Error::Timeout {
+        path: PATH,
+        doing,
+        seconds: PATIENCE.as_secs(),
+    }
+}

@@ -1,0 +1,258 @@
+//! Tests of `kernel-loopback` on the real kernel: content, failures, and that nothing is left behind.
+
+use std::fs;
+use std::io;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn modes() -> Vec<(Placement, Waiting)> {
+    KernelLoopback
+        .capabilities()
+        .modes
+        .iter()
+        .map(|mode| (mode.placement, mode.waiting))
+        .collect()
+}
+
+fn spec(workload: Workload, size: usize, (placement, waiting): (Placement, Waiting)) -> Spec {
+    Spec {
+        warmup: 2,
+        ..Spec::new(workload, size)
+            .with_mode(placement, waiting)
+            .verified()
+    }
+}
+
+/// Machines with one core run what one core can.
+fn open_where_possible(spec: &Spec) -> Option<KernelSession> {
+    match KernelSession::open(spec) {
+        Ok(session) => Some(session),
+        Err(Error::Cores { allowed: 1 }) if spec.placement == Placement::TwoCores => None,
+        Err(error) => panic!("{spec:?}: {error}"),
+    }
+}
+
+fn runs_whole(workload: Workload, bytes_per_iteration: impl Fn(usize) -> u64) {
+    for mode in modes() {
+        for size in [4, 1400, 8000] {
+            let Some(mut session) = open_where_possible(&spec(workload, size, mode)) else {
+                continue;
+            };
+            let mut samples = session.new_samples();
+            for iterations in [20, 1, 0, 12] {
+                session
+                    .run(iterations, &mut samples)
+                    .unwrap_or_else(|error| panic!("{mode:?} {size}: {error}"));
+            }
+            assert_eq!(samples.operations(), 33);
+            assert_eq!(samples.bytes(), 33 * bytes_per_iteration(size));
+        }
+    }
+}
+
+#[test]
+fn rr_carries_every_byte_both_ways() {
+    runs_whole(Workload::Rr, |size| 2 * size as u64);
+}
+
+#[test]
+fn crr_carries_every_byte_both_ways() {
+    runs_whole(Workload::Crr, |size| 2 * size as u64);
+}
+
+#[test]
+fn stream_carries_every_byte() {
+    runs_whole(Workload::Stream, |size| size as u64);
+}
+
+#[test]
+fn a_stream_larger_than_all_buffers_arrives_whole() {
+    for mode in modes() {
+        let Some(mut session) = open_where_possible(&spec(Workload::Stream, 200_000, mode)) else {
+            continue;
+        };
+        let mut samples = session.new_samples();
+        session.run(60, &mut samples).unwrap();
+        assert_eq!(samples.bytes(), 12_000_000);
+    }
+}
+
+#[test]
+fn a_stream_under_nagle_ends_by_itself() {
+    let spec = Spec {
+        nagle: Some(true),
+        ..spec(Workload::Stream, 7, (Placement::OneCore, Waiting::Blocking))
+    };
+    let mut session = KernelSession::open(&spec).unwrap();
+    let mut samples = session.new_samples();
+    session.run(1001, &mut samples).unwrap();
+    session.run(3, &mut samples).unwrap();
+    assert_eq!(samples.bytes(), 7 * 1004);
+    assert!(session.settings().contains(&("nagle", "on".to_owned())));
+}
+
+#[test]
+fn settings_name_the_congestion_control_that_is_in_force() {
+    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        .unwrap_or_default();
+    for workload in [Workload::Rr, Workload::Crr] {
+        let session =
+            KernelSession::open(&spec(workload, 4, (Placement::OneCore, Waiting::Blocking)))
+                .unwrap();
+        let settings = session.settings();
+        let congestion = &settings
+            .iter()
+            .find(|(name, _)| *name == "congestion")
+            .expect("recorded")
+            .1;
+        assert!(
+            available.split_whitespace().any(|name| name == congestion),
+            "{congestion} not in {available}"
+        );
+        if available.contains("cubic") {
+            assert_eq!(congestion, "cubic");
+        }
+    }
+}
+
+#[test]
+fn samples_of_another_timing_are_refused_and_the_session_lives_on() {
+    let mut session = KernelSession::open(&spec(
+        Workload::Rr,
+        4,
+        (Placement::OneCore, Waiting::Blocking),
+    ))
+    .unwrap();
+    let error = session
+        .run(3, &mut Samples::new(Timing::Batch(7)))
+        .unwrap_err();
+    assert!(matches!(error, Error::Timing { .. }));
+    let mut samples = session.new_samples();
+    session.run(3, &mut samples).unwrap();
+    assert_eq!(samples.operations(), 3);
+}
+
+#[test]
+fn wrong_bytes_are_reported_by_the_end_that_reads_them_and_poison_the_session() {
+    for workload in [Workload::Rr, Workload::Crr] {
+        for mode in modes() {
+            let Some(mut session) = open_where_possible(&spec(workload, 80, mode)) else {
+                continue;
+            };
+            // The other end still compares, and this one now sends zeros.
+            session.spec.verify = false;
+            let mut samples = session.new_samples();
+            let error = session.run(5, &mut samples).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "kernel-loopback: the other end failed: kernel-loopback: request 0 differs from what was sent, first at \
+                 byte 0"
+            );
+            assert!(matches!(
+                session.run(1, &mut samples),
+                Err(Error::Poisoned { .. })
+            ));
+        }
+    }
+}
+
+/// The threads of this process that carry this name.
+fn threads_named(name: &str) -> Vec<std::path::PathBuf> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    tasks
+        .filter_map(Result::ok)
+        .map(|task| task.path())
+        .filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name))
+        .collect()
+}
+
+fn name_of(session: &KernelSession) -> String {
+    session
+        .thread
+        .as_ref()
+        .and_then(|thread| thread.thread().name())
+        .expect("named")
+        .to_owned()
+}
+
+/// Looks until it is so; a machine under load may need a while.
+fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn an_idle_session_sleeps_even_when_it_busy_polls() {
+    for mode in modes() {
+        for &workload in Workload::ALL {
+            let Some(mut session) = open_where_possible(&spec(workload, 4, mode)) else {
+                continue;
+            };
+            session.run(3, &mut session.new_samples()).unwrap();
+            eventually("asleep on a futex", || {
+                threads_named(&name_of(&session)).iter().any(|task| {
+                    // The state follows the name in parentheses (proc_pid_stat(5)); S is asleep.
+                    let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+                    stat.rsplit(')')
+                        .next()
+                        .is_some_and(|rest| rest.trim_start().starts_with('S'))
+                })
+            });
+        }
+    }
+}
+
+#[test]
+fn dropping_a_session_ends_its_thread_and_frees_its_ports() {
+    for mode in modes() {
+        for &workload in Workload::ALL {
+            for in_the_middle in [false, true] {
+                let Some(mut session) = open_where_possible(&spec(workload, 4, mode)) else {
+                    continue;
+                };
+                session.run(2, &mut session.new_samples()).unwrap();
+                if in_the_middle {
+                    session.control.begin(PATH, 1000, || Ok(())).unwrap();
+                }
+                let name = name_of(&session);
+                eventually("named", || threads_named(&name).len() == 1);
+                let addresses = match &session.near {
+                    Near::Connection(_) => Vec::new(),
+                    Near::Destinations(addresses) => addresses.clone(),
+                };
+                drop(session);
+                eventually("the thread gone", || threads_named(&name).is_empty());
+                for address in addresses {
+                    let refused = TcpStream::connect(address).unwrap_err();
+                    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn destinations_change_in_blocks_and_come_round() {
+    assert_eq!(destination(0), 0);
+    assert_eq!(destination(CONNECTIONS_EACH - 1), 0);
+    assert_eq!(destination(CONNECTIONS_EACH), 1);
+    assert_eq!(destination(CONNECTIONS_EACH * LISTENERS as u64), 0);
+}
+
+#[test]
+fn crr_goes_on_past_the_first_destination() {
+    let mut session = KernelSession::open(&spec(
+        Workload::Crr,
+        1,
+        (Placement::OneCore, Waiting::Blocking),
+    ))
+    .unwrap();
+    let mut samples = session.new_samples();
+    session.run(CONNECTIONS_EACH + 10, &mut samples).unwrap();
+    assert_eq!(samples.operations(), CONNECTIONS_EACH + 10);
+}

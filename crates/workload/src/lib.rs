@@ -1,0 +1,33 @@
+//! Request-response, connect-request-response and stream over any path.
+//!
+//! A [`Path`] is a way on which two ends talk; opening it with a [`Spec`] gives a [`Session`] that stays open, so that
+//! slices of several paths can be interleaved (A B A B). A slice adds what it measured to [`Samples`].
+//!
+//! This crate drives the ends and takes the times. It never decides what is compared with what, never computes
+//! statistics beyond what its samples carry, and never prints.
+//!
+//! | path | workloads | ways to run | ends |
+//! |---|---|---|---|
+//! | `kernel-loopback` | rr, crr, stream | one core blocking, two cores blocking or busy polling | two threads |
+//! | `peer-smoltcp` | rr, crr, stream | one core, polled | one thread |
+//! | `bare-shm` | rr | two cores, busy polling | two processes |
+
+pub mod bare_shm;
+pub mod child;
+pub mod cores;
+mod error;
+pub mod kernel;
+mod now;
+pub mod path;
+pub mod payload;
+pub mod peer_smoltcp;
+mod samples;
+pub mod shared_memory;
+pub mod slice;
+mod spec;
+
+pub use error::Error;
+pub use now::now_ns;
+pub use path::{Capabilities, Mode, Path, PathId, Session, find, paths};
+pub use samples::{Laps, Samples, Timing};
+pub use spec::{MAX_SIZE, Placement, Spec, Waiting, Workload};

@@ -1,0 +1,244 @@
+//! The small trait behind which kernel sockets, Tollgate's own sockets and peers stand.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::samples::{Samples, Timing};
+use crate::spec::{Placement, Spec, Waiting, Workload, names};
+use crate::{bare_shm, kernel, peer_smoltcp};
+
+/// The name of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathId {
+    /// Linux TCP over 127.0.0.1.
+    KernelLoopback,
+    /// Two of Tollgate's stacks in one thread over a memory link.
+    StackMemory,
+    /// Two of Tollgate's stacks in two processes over shared memory.
+    StackShm,
+    /// Two smoltcp interfaces in one thread over a memory link.
+    PeerSmoltcp,
+    /// Two processes that copy messages through shared memory with no protocol at all: the floor of `stack-shm`.
+    BareShm,
+}
+
+names!(PathId, "path",
+    KernelLoopback => "kernel-loopback",
+    StackMemory => "stack-memory",
+    StackShm => "stack-shm",
+    PeerSmoltcp => "peer-smoltcp",
+    BareShm => "bare-shm");
+
+/// One way in which a path can be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mode {
+    /// Where the ends run.
+    pub placement: Placement,
+    /// How they wait.
+    pub waiting: Waiting,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.placement, self.waiting)
+    }
+}
+
+/// What a path can do, so that a table can say what was left out and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The workloads that it runs.
+    pub workloads: &'static [Workload],
+    /// The ways in which it runs them, the usual one first.
+    pub modes: &'static [Mode],
+    /// How often it reads the clock unless told otherwise, for rr and crr.
+    pub round_trip_timing: Timing,
+    /// The same for stream.
+    pub stream_timing: Timing,
+}
+
+impl Capabilities {
+    /// Whether the path runs this workload in this way.
+    pub fn allows(&self, spec: &Spec) -> bool {
+        self.workloads.contains(&spec.workload) && self.modes.contains(&mode_of(spec))
+    }
+
+    /// The timing that a session for this spec will have.
+    pub fn timing(&self, spec: &Spec) -> Timing {
+        spec.timing.unwrap_or(match spec.workload {
+            Workload::Rr | Workload::Crr => self.round_trip_timing,
+            Workload::Stream => self.stream_timing,
+        })
+    }
+
+    /// Refuses what the path cannot do.
+    ///
+    /// # Errors
+    /// What [`Spec::check`] gives, and [`Error::Unsupported`] which names what the path has.
+    pub fn check(&self, path: PathId, spec: &Spec) -> Result<(), Error> {
+        spec.check()?;
+        if !self.workloads.contains(&spec.workload) {
+            return Err(Error::Unsupported {
+                path,
+                asked: spec.workload.to_string(),
+                has: join(self.workloads),
+            });
+        }
+        if !self.modes.contains(&mode_of(spec)) {
+            return Err(Error::Unsupported {
+                path,
+                asked: mode_of(spec).to_string(),
+                has: join(self.modes),
+            });
+        }
+        Ok(())
+    }
+}
+
+fn mode_of(spec: &Spec) -> Mode {
+    Mode {
+        placement: spec.placement,
+        waiting: spec.waiting,
+    }
+}
+
+fn join<T: fmt::Display>(items: &[T]) -> String {
+    items
+        .iter()
+        .map(T::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// A way on which two ends talk.
+pub trait Path: Sync {
+    /// Its name.
+    fn id(&self) -> PathId;
+
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Brings both ends up: connection established, the peer's thread or process started and asleep.
+    ///
+    /// The session stays on the thread that opened it, since a child process dies with the thread that started it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for what the path cannot do; else what the system refused.
+    fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error>;
+}
+
+/// Two ends that are connected and wait for a slice of work. Between slices they burn no CPU.
+pub trait Session {
+    /// Runs `iterations` iterations and adds what they took to `samples`. An iteration is one round trip (rr, crr), or one
+    /// write (stream).
+    ///
+    /// The calling thread is pinned for the time of the call where the path pins its ends.
+    ///
+    /// # Errors
+    /// [`Error::Timing`] when `samples` is timed otherwise than the session; else what went wrong on the path, after which
+    /// the session only gives [`Error::Poisoned`].
+    fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error>;
+
+    /// How often this session reads the clock.
+    fn timing(&self) -> Timing;
+
+    /// What a reader has to know of this session to repeat it: the congestion control, Nagle, cores, as names and values.
+    fn settings(&self) -> Vec<(&'static str, String)>;
+
+    /// Empty samples of this session's timing.
+    fn new_samples(&self) -> Samples {
+        Samples::new(self.timing())
+    }
+}
+
+/// The paths that can be opened here, in the order in which tables show them.
+pub fn paths() -> &'static [&'static dyn Path] {
+    &[
+        &kernel::KernelLoopback,
+        &peer_smoltcp::PeerSmoltcp,
+        &bare_shm::BareShm,
+    ]
+}
+
+/// The path of this name, or `None` when it cannot be opened here.
+pub fn find(id: PathId) -> Option<&'static dyn Path> {
+    paths().iter().copied().find(|path| path.id() == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_names_are_read_back() {
+        for &id in PathId::ALL {
+            assert_eq!(id.to_string().parse::<PathId>().unwrap(), id);
+        }
+    }
+
+    #[test]
+    fn unknown_path_lists_the_known_ones() {
+        let error = "kernel-lo".parse::<PathId>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown path `kernel-lo`; known: kernel-loopback, stack-memory, stack-shm, peer-smoltcp, bare-shm"
+        );
+    }
+
+    #[test]
+    fn every_path_is_found_by_its_name_and_has_a_mode() {
+        for path in paths() {
+            let found = find(path.id()).expect("listed");
+            assert_eq!(found.id(), path.id());
+            assert!(!found.capabilities().modes.is_empty());
+            assert!(!found.capabilities().workloads.is_empty());
+        }
+    }
+
+    #[test]
+    fn refusals_name_what_is_there() {
+        let spec = Spec::new(Workload::Rr, 4).with_mode(Placement::OneCore, Waiting::BusyPoll);
+        let error = find(PathId::KernelLoopback)
+            .unwrap()
+            .open(&spec)
+            .err()
+            .expect("refused");
+        assert_eq!(
+            error.to_string(),
+            "kernel-loopback does not run one-core busy-poll; it has: two-cores blocking, two-cores busy-poll, \
+             one-core blocking"
+        );
+        let spec = Spec::new(Workload::Stream, 4).with_mode(Placement::TwoCores, Waiting::BusyPoll);
+        let error = find(PathId::BareShm)
+            .unwrap()
+            .open(&spec)
+            .err()
+            .expect("refused");
+        assert_eq!(
+            error.to_string(),
+            "bare-shm does not run stream; it has: rr"
+        );
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_refused_by_every_path() {
+        for path in paths() {
+            for &workload in Workload::ALL {
+                for &placement in Placement::ALL {
+                    for &waiting in Waiting::ALL {
+                        let spec = Spec::new(workload, 4).with_mode(placement, waiting);
+                        let allowed = path.capabilities().allows(&spec);
+                        assert_eq!(path.capabilities().check(path.id(), &spec).is_ok(), allowed);
+                        if !allowed {
+                            assert!(matches!(path.open(&spec), Err(Error::Unsupported { .. })));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

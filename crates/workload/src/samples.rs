@@ -1,0 +1,387 @@
+//! What a session measured: a histogram of at most 0.1 % error beside exact sums.
+
+use std::fmt;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::now::now_ns;
+
+/// How often the clock is read.
+///
+/// Reading it costs some 20 ns, which a round trip through the kernel does not notice and one of 200 ns does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timing {
+    /// After each operation: the histogram holds single operations.
+    Each,
+    /// After so many operations: the histogram holds the means of batches, so its tail is shorter than that of single
+    /// operations.
+    Batch(u32),
+}
+
+impl Timing {
+    /// Operations per reading of the clock.
+    pub const fn operations(self) -> u32 {
+        match self {
+            Self::Each => 1,
+            Self::Batch(n) => n,
+        }
+    }
+}
+
+impl fmt::Display for Timing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Each => f.write_str("operation"),
+            Self::Batch(n) => write!(f, "batch of {n}"),
+        }
+    }
+}
+
+/// What a session measured. All times are nanoseconds.
+///
+/// A batch of `m` operations that took `x` ns counts as `m` operations of `x / m` ns each: it enters the histogram `m`
+/// times, the sum with `x` and the sum of squares with `x * x / m`. With [`Timing::Each`] both sums are exact; with
+/// batches the sum is exact and each batch's square is rounded to 1 ns².
+#[derive(Clone)]
+pub struct Samples {
+    timing: Timing,
+    histogram: Histogram<u64>,
+    operations: u64,
+    readings: u64,
+    sum_ns: u128,
+    sum_of_squares: u128,
+    min_ns: u64,
+    max_ns: u64,
+    bytes: u64,
+    elapsed_ns: u64,
+}
+
+/// Significant decimal digits of the histogram: an error of at most 0.1 % of a value.
+const DIGITS: u8 = 3;
+/// The histogram's upper end, 1000 s; the exact maximum is kept beside it.
+const HIGHEST_NS: u64 = 1_000_000_000_000;
+
+impl Samples {
+    /// Nothing measured yet.
+    pub fn new(timing: Timing) -> Self {
+        let histogram = Histogram::new_with_bounds(1, HIGHEST_NS, DIGITS)
+            .expect("1 ns to 1000 s at 3 digits are bounds that a histogram can have");
+        Self {
+            timing,
+            histogram,
+            operations: 0,
+            readings: 0,
+            sum_ns: 0,
+            sum_of_squares: 0,
+            min_ns: u64::MAX,
+            max_ns: 0,
+            bytes: 0,
+            elapsed_ns: 0,
+        }
+    }
+
+    /// Adds `operations` operations that took `ns` together. Adds nothing when `operations` is 0.
+    #[inline]
+    pub fn record(&mut self, ns: u64, operations: u32) {
+        if operations == 0 {
+            return;
+        }
+        let n = u64::from(operations);
+        let each = if n == 1 { ns } else { (ns + n / 2) / n };
+        self.histogram.saturating_record_n(each, n);
+        self.operations += n;
+        self.readings += 1;
+        self.sum_ns += u128::from(ns);
+        let square = u128::from(ns) * u128::from(ns);
+        self.sum_of_squares += if n == 1 {
+            square
+        } else {
+            (square + u128::from(n / 2)) / u128::from(n)
+        };
+        self.min_ns = self.min_ns.min(each);
+        self.max_ns = self.max_ns.max(each);
+    }
+
+    /// Adds user bytes that were carried and the whole time of a slice, first operation's start to last operation's end.
+    pub fn add_slice(&mut self, bytes: u64, elapsed_ns: u64) {
+        self.bytes += bytes;
+        self.elapsed_ns += elapsed_ns;
+    }
+
+    /// Adds what `other` holds.
+    ///
+    /// # Errors
+    /// [`Error::Timing`] when the two were timed in different ways; nothing is added then.
+    pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
+        self.check_timing(other.timing)?;
+        self.histogram
+            .add(&other.histogram)
+            .expect("both histograms have the same bounds");
+        self.operations += other.operations;
+        self.readings += other.readings;
+        self.sum_ns += other.sum_ns;
+        self.sum_of_squares += other.sum_of_squares;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.bytes += other.bytes;
+        self.elapsed_ns += other.elapsed_ns;
+        Ok(())
+    }
+
+    /// Refuses times that were taken in another way than these.
+    ///
+    /// # Errors
+    /// [`Error::Timing`].
+    pub fn check_timing(&self, theirs: Timing) -> Result<(), Error> {
+        if self.timing == theirs {
+            Ok(())
+        } else {
+            Err(Error::Timing {
+                ours: self.timing,
+                theirs,
+            })
+        }
+    }
+
+    /// Whether these are single operations or batches.
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    /// Operations recorded.
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Readings of the clock that were recorded: operations, or batches. This is the number of observations that a
+    /// confidence interval may count on.
+    pub fn readings(&self) -> u64 {
+        self.readings
+    }
+
+    /// The exact sum of all recorded times, in ns.
+    pub fn sum_ns(&self) -> u128 {
+        self.sum_ns
+    }
+
+    /// The sum of the squares of the times per operation, in ns².
+    pub fn sum_of_squares(&self) -> u128 {
+        self.sum_of_squares
+    }
+
+    /// User bytes carried: requests and responses, or what was written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The whole time of the slices, in ns.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.elapsed_ns
+    }
+
+    /// The exact smallest time per operation (of a batch: its mean), in ns.
+    pub fn min_ns(&self) -> Option<u64> {
+        (self.operations > 0).then_some(self.min_ns)
+    }
+
+    /// The exact largest time per operation (of a batch: its mean), in ns.
+    pub fn max_ns(&self) -> Option<u64> {
+        (self.operations > 0).then_some(self.max_ns)
+    }
+
+    /// The time that a share `q` (0 to 1) of the operations did not exceed, in ns, at most 0.1 % off.
+    pub fn quantile_ns(&self, q: f64) -> Option<u64> {
+        (self.operations > 0).then(|| self.histogram.value_at_quantile(q.clamp(0.0, 1.0)))
+    }
+
+    /// The histogram as (time in ns, operations), ascending, without empty places.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.histogram
+            .iter_recorded()
+            .map(|v| (v.value_iterated_to(), v.count_since_last_iteration()))
+    }
+}
+
+impl fmt::Debug for Samples {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Samples")
+            .field("timing", &self.timing)
+            .field("operations", &self.operations)
+            .field("readings", &self.readings)
+            .field("sum_ns", &self.sum_ns)
+            .field("bytes", &self.bytes)
+            .field("elapsed_ns", &self.elapsed_ns)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes the times of one slice: one reading of the clock ends one lap and starts the next.
+#[derive(Debug)]
+pub struct Laps {
+    per_reading: u32,
+    pending: u32,
+    start: u64,
+    last: u64,
+}
+
+impl Laps {
+    /// Starts the slice now.
+    ///
+    /// # Errors
+    /// [`Error::Timing`] when `samples` is timed otherwise than `timing`.
+    pub fn start(timing: Timing, samples: &Samples) -> Result<Self, Error> {
+        samples.check_timing(timing)?;
+        let now = now_ns();
+        Ok(Self {
+            per_reading: timing.operations(),
+            pending: 0,
+            start: now,
+            last: now,
+        })
+    }
+
+    /// One operation has ended. The clock is read when the batch is full.
+    #[inline]
+    pub fn lap(&mut self, samples: &mut Samples) {
+        self.pending += 1;
+        if self.pending >= self.per_reading {
+            self.read(samples);
+        }
+    }
+
+    /// Records operations that no full batch holds. Call it right after the last operation.
+    pub fn flush(&mut self, samples: &mut Samples) {
+        if self.pending > 0 {
+            self.read(samples);
+        }
+    }
+
+    /// Ends the slice, in which `bytes` user bytes were carried. The slice lasted until the last reading, or until now
+    /// when `tail` says that something came after the last operation.
+    pub fn finish(mut self, samples: &mut Samples, bytes: u64, tail: bool) {
+        self.flush(samples);
+        let end = if tail { now_ns() } else { self.last };
+        samples.add_slice(bytes, end - self.start);
+    }
+
+    #[inline]
+    fn read(&mut self, samples: &mut Samples) {
+        let now = now_ns();
+        samples.record(now - self.last, self.pending);
+        self.last = now;
+        self.pending = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn empty_samples_have_no_quantiles() {
+        let samples = Samples::new(Timing::Each);
+        assert_eq!(samples.quantile_ns(0.5), None);
+        assert_eq!(samples.min_ns(), None);
+        assert_eq!(samples.max_ns(), None);
+        assert_eq!(samples.buckets().count(), 0);
+    }
+
+    #[test]
+    fn a_batch_counts_as_its_operations() {
+        let mut samples = Samples::new(Timing::Batch(4));
+        samples.record(1000, 4);
+        samples.record(301, 1);
+        assert_eq!(samples.operations(), 5);
+        assert_eq!(samples.readings(), 2);
+        assert_eq!(samples.sum_ns(), 1301);
+        assert_eq!(samples.sum_of_squares(), 1000 * 1000 / 4 + 301 * 301);
+        assert_eq!(samples.quantile_ns(0.5), Some(250));
+        assert_eq!(samples.max_ns(), Some(301));
+    }
+
+    #[test]
+    fn merging_other_timing_is_refused_and_changes_nothing() {
+        let mut each = Samples::new(Timing::Each);
+        each.record(7, 1);
+        let mut batch = Samples::new(Timing::Batch(8));
+        batch.record(80, 8);
+        let error = each.merge(&batch).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "samples timed per operation and per batch of 8 cannot be put together"
+        );
+        assert_eq!(each.operations(), 1);
+        assert_eq!(each.sum_ns(), 7);
+    }
+
+    #[test]
+    fn times_above_the_histogram_keep_their_exact_maximum() {
+        let mut samples = Samples::new(Timing::Each);
+        samples.record(3 * HIGHEST_NS, 1);
+        assert_eq!(samples.max_ns(), Some(3 * HIGHEST_NS));
+        assert_eq!(samples.operations(), 1);
+        assert_eq!(samples.buckets().map(|(_, n)| n).sum::<u64>(), 1);
+    }
+
+    #[test]
+    fn laps_record_every_operation_even_when_the_last_batch_is_short() {
+        let timing = Timing::Batch(4);
+        let mut samples = Samples::new(timing);
+        let mut laps = Laps::start(timing, &samples).unwrap();
+        for _ in 0..10 {
+            laps.lap(&mut samples);
+        }
+        laps.finish(&mut samples, 1234, false);
+        assert_eq!(samples.operations(), 10);
+        assert_eq!(samples.readings(), 3);
+        assert_eq!(samples.bytes(), 1234);
+        assert_eq!(u128::from(samples.elapsed_ns()), samples.sum_ns());
+        assert!(Laps::start(Timing::Each, &samples).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn merging_parts_equals_recording_all(times in prop::collection::vec(0u64..10_000_000, 1..200), cut in 0usize..200) {
+            let cut = cut.min(times.len());
+            let mut all = Samples::new(Timing::Each);
+            let (mut a, mut b) = (Samples::new(Timing::Each), Samples::new(Timing::Each));
+            for (i, &t) in times.iter().enumerate() {
+                all.record(t, 1);
+                let part = if i < cut { &mut a } else { &mut b };
+                part.record(t, 1);
+                part.add_slice(8, t);
+                all.add_slice(8, t);
+            }
+            a.merge(&b).unwrap();
+            prop_assert_eq!(a.operations(), all.operations());
+            prop_assert_eq!(a.readings(), all.readings());
+            prop_assert_eq!(a.sum_ns(), all.sum_ns());
+            prop_assert_eq!(a.sum_of_squares(), all.sum_of_squares());
+            prop_assert_eq!(a.bytes(), all.bytes());
+            prop_assert_eq!(a.elapsed_ns(), all.elapsed_ns());
+            prop_assert_eq!(a.min_ns(), times.iter().min().copied());
+            prop_assert_eq!(a.max_ns(), times.iter().max().copied());
+            prop_assert_eq!(a.buckets().collect::<Vec<_>>(), all.buckets().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn quantiles_are_within_one_in_a_thousand(mut times in prop::collection::vec(1u64..1_000_000_000, 1..300), q in 0.0f64..=1.0) {
+            let mut samples = Samples::new(Timing::Each);
+            for &t in &times {
+                samples.record(t, 1);
+            }
+            times.sort_unstable();
+            // The product is rounded before its ceiling is taken, so either neighbour may be meant.
+            let rank = q * times.len() as f64;
+            let low = times[((rank - 1e-6).ceil() as usize).clamp(1, times.len()) - 1];
+            let high = times[((rank + 1e-6).ceil() as usize).clamp(1, times.len()) - 1];
+            let got = samples.quantile_ns(q).unwrap() as f64;
+            prop_assert!(got >= low as f64 * 0.999 && got <= high as f64 * 1.001, "{} not in {}..{}", got, low, high);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What a session is asked to do.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::samples::Timing;
+
+/// The largest message or write, in bytes (1 MiB).
+pub const MAX_SIZE: usize = 1 << 20;
+
+/// What the two ends do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// Request-response on one connection: `size` bytes there, `size` bytes back. An iteration is a round trip.
+    Rr,
+    /// Connect, request, response, close. An iteration is all of it, until both ends have seen the other's FIN.
+    Crr,
+    /// One way: an iteration is one write of `size` bytes. The slice ends when the reader has read all and said so with
+    /// a byte of its own.
+    Stream,
+}
+
+/// Where the two ends run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// Both ends on the same core.
+    OneCore,
+    /// Each end on a core of its own.
+    TwoCores,
+}
+
+/// How an end waits for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Waiting {
+    /// It sleeps until it is woken.
+    Blocking,
+    /// It asks again and again.
+    BusyPoll,
+}
+
+/// Gives an enum of names its `ALL`, `name`, `Display` and `FromStr`.
+macro_rules! names {
+    ($type:ident, $what:literal, $($variant:ident => $name:literal),+) => {
+        impl $type {
+            /// All of them, in the order in which tables show them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name that users write and read.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Error;
+
+            fn from_str(given: &str) -> Result<Self, Error> {
+                Self::ALL.iter().copied().find(|one| one.name() == given).ok_or_else(|| Error::Unknown {
+                    what: $what,
+                    given: given.to_owned(),
+                    known: Self::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", "),
+                })
+            }
+        }
+    };
+}
+pub(crate) use names;
+
+names!(Workload, "workload", Rr => "rr", Crr => "crr", Stream => "stream");
+names!(Placement, "placement", OneCore => "one-core", TwoCores => "two-cores");
+names!(Waiting, "waiting", Blocking => "blocking", BusyPoll => "busy-poll");
+
+/// What a session is asked to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// What the two ends do.
+    pub workload: Workload,
+    /// Bytes of user data per message (rr, crr: each way) or per write (stream); 1 to [`MAX_SIZE`].
+    pub size: usize,
+    /// Where the two ends run.
+    pub placement: Placement,
+    /// How an end waits for the other.
+    pub waiting: Waiting,
+    /// Round trips at the start of each slice that are made and not timed, so that a slice does not pay for the caches
+    /// that another path's slice has emptied. Streams have none.
+    pub warmup: u32,
+    /// Nagle's algorithm (RFC 9293, section 3.7.4): on, off, or as the path has it for this workload (`None`).
+    pub nagle: Option<bool>,
+    /// How often the clock is read: given, or as the path has it (`None`).
+    pub timing: Option<Timing>,
+    /// Whether each message carries other bytes and the receiver compares every one. It costs time, so it is for tests
+    /// and for doubts, not for measurements.
+    pub verify: bool,
+}
+
+impl Spec {
+    /// A spec with the defaults: two cores, blocking, 8 round trips of warm-up, the path's own Nagle and timing, bytes not
+    /// compared.
+    pub const fn new(workload: Workload, size: usize) -> Self {
+        Self {
+            workload,
+            size,
+            placement: Placement::TwoCores,
+            waiting: Waiting::Blocking,
+            warmup: 8,
+            nagle: None,
+            timing: None,
+            verify: false,
+        }
+    }
+
+    /// The same spec, run in this way.
+    #[must_use]
+    pub const fn with_mode(mut self, placement: Placement, waiting: Waiting) -> Self {
+        self.placement = placement;
+        self.waiting = waiting;
+        self
+    }
+
+    /// The same spec with every byte compared.
+    #[must_use]
+    pub const fn verified(mut self) -> Self {
+        self.verify = true;
+        self
+    }
+
+    /// Checks what holds for every path.
+    ///
+    /// # Errors
+    /// [`Error::Size`] and [`Error::EmptyBatch`].
+    pub fn check(&self) -> Result<(), Error> {
+        if self.size == 0 || self.size > MAX_SIZE {
+            return Err(Error::Size {
+                size: self.size,
+                max: MAX_SIZE,
+            });
+        }
+        if self.timing == Some(Timing::Batch(0)) {
+            return Err(Error::EmptyBatch);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for &workload in Workload::ALL {
+            assert_eq!(workload.to_string().parse::<Workload>().unwrap(), workload);
+        }
+        for &placement in Placement::ALL {
+            assert_eq!(
+                placement.to_string().parse::<Placement>().unwrap(),
+                placement
+            );
+        }
+        for &waiting in Waiting::ALL {
+            assert_eq!(waiting.to_string().parse::<Waiting>().unwrap(), waiting);
+        }
+    }
+
+    #[test]
+    fn unknown_workload_lists_the_known_ones() {
+        let error = "ping".parse::<Workload>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown workload `ping`; known: rr, crr, stream"
+        );
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_refused() {
+        assert!(Spec::new(Workload::Rr, 0).check().is_err());
+        assert!(Spec::new(Workload::Rr, 1).check().is_ok());
+        assert!(Spec::new(Workload::Rr, MAX_SIZE).check().is_ok());
+        let error = Spec::new(Workload::Rr, MAX_SIZE + 1).check().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "size 1048577 is out of range; a message has 1 to 1048576 bytes"
+        );
+    }
+
+    #[test]
+    fn a_spec_survives_serialization() {
+        let spec = Spec {
+            timing: Some(Timing::Batch(16)),
+            nagle: Some(true),
+            ..Spec::new(Workload::Crr, 80)
+        }
+        .verified();
+        let text = serde_json::to_string(&spec).unwrap();
+        assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);
+    }
+}

@@ -1,0 +1,284 @@
+//! Tests with a second process. They need a `main` of their own, which hands over to a child's role first; so this is a
+//! plain program, run by `cargo test` (harness = false).
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::panic::catch_unwind;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use tollgate_workload::child::{self, Child, ChildEnd, Role};
+use tollgate_workload::shared_memory::SharedMemory;
+use tollgate_workload::{Error, PathId, Placement, Spec, Waiting, Workload, find};
+
+/// Set in a copy of this program that opens a session and then sleeps, to be killed.
+const VICTIM: &str = "TOLLGATE_TEST_VICTIM";
+
+const ROLES: &[Role] = &[
+    Role {
+        name: "refuses",
+        serve: refuses,
+    },
+    Role {
+        name: "dies",
+        serve: dies,
+    },
+    Role {
+        name: "deaf",
+        serve: deaf,
+    },
+];
+
+fn refuses(mut child: ChildEnd<'_>) -> Result<(), Error> {
+    child.server.next_order();
+    Err(Error::Stopped {
+        path: PathId::StackShm,
+    })
+}
+
+fn dies(mut child: ChildEnd<'_>) -> Result<(), Error> {
+    child.server.next_order();
+    std::process::exit(7);
+}
+
+/// Takes orders, and does not listen when it is told to stop.
+fn deaf(mut child: ChildEnd<'_>) -> Result<(), Error> {
+    child.server.next_order();
+    child.server.ready();
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn main() -> ExitCode {
+    if let Some(outcome) = child::maybe_run_with(ROLES) {
+        return if outcome.is_ok() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+    }
+    if std::env::var_os(VICTIM).is_some() {
+        return victim();
+    }
+    let tests: &[(&str, fn())] = &[
+        (
+            "rr_carries_every_byte_between_processes",
+            rr_carries_every_byte_between_processes,
+        ),
+        ("an_idle_child_sleeps", an_idle_child_sleeps),
+        ("dropping_reaps_the_child", dropping_reaps_the_child),
+        (
+            "a_child_that_ignores_the_end_is_killed",
+            a_child_that_ignores_the_end_is_killed,
+        ),
+        ("a_failing_child_says_why", a_failing_child_says_why),
+        ("a_dying_child_is_noticed", a_dying_child_is_noticed),
+        ("an_unknown_role_says_so", an_unknown_role_says_so),
+        ("no_descriptor_is_left_open", no_descriptor_is_left_open),
+        ("a_child_dies_with_its_parent", a_child_dies_with_its_parent),
+        (
+            "orders_that_cannot_be_read_are_refused",
+            orders_that_cannot_be_read_are_refused,
+        ),
+    ];
+    if !two_cores() {
+        println!("one core only: the paths with two processes cannot run here");
+        return ExitCode::SUCCESS;
+    }
+    let mut failed = 0;
+    for (name, test) in tests {
+        let passed = catch_unwind(test).is_ok();
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        failed += usize::from(!passed);
+    }
+    println!("{} passed; {failed} failed", tests.len() - failed);
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn two_cores() -> bool {
+    tollgate_workload::cores::Cores::choose(Placement::TwoCores).is_ok()
+}
+
+fn spec(size: usize) -> Spec {
+    Spec {
+        warmup: 2,
+        ..Spec::new(Workload::Rr, size)
+    }
+    .with_mode(Placement::TwoCores, Waiting::BusyPoll)
+    .verified()
+}
+
+fn memory() -> SharedMemory {
+    SharedMemory::create("tollgate-test", 4096).expect("memory")
+}
+
+fn spawn(role: &str) -> Child {
+    Child::spawn(PathId::StackShm, role, &spec(4), memory().as_fd(), 0).expect("spawned")
+}
+
+/// The children of this process that have not been reaped.
+fn children() -> Vec<u32> {
+    let list = format!("/proc/self/task/{}/children", std::process::id());
+    let text = fs::read_to_string(list).expect("the kernel lists children");
+    text.split_whitespace()
+        .map(|id| id.parse().expect("a number"))
+        .collect()
+}
+
+/// The state letter of a process (proc_pid_stat(5)); `None` when there is no such process.
+fn state(process: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim_start().chars().next()
+}
+
+/// Looks until it is so; a machine under load may need a while.
+fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn rr_carries_every_byte_between_processes() {
+    let path = find(PathId::BareShm).expect("there");
+    for size in [1, 4, 56, 57, 1400, 8000, 100_000] {
+        let mut session = path.open(&spec(size)).expect("open");
+        let mut samples = session.new_samples();
+        for iterations in [20, 1, 0, 12] {
+            session.run(iterations, &mut samples).expect("run");
+        }
+        assert_eq!(samples.operations(), 33);
+        assert_eq!(samples.bytes(), 66 * size as u64);
+    }
+    assert_eq!(children(), [] as [u32; 0]);
+}
+
+fn an_idle_child_sleeps() {
+    let mut session = find(PathId::BareShm)
+        .expect("there")
+        .open(&spec(4))
+        .expect("open");
+    session.run(5, &mut session.new_samples()).expect("run");
+    let [child] = children()[..] else {
+        panic!("one child")
+    };
+    eventually("asleep", || state(child) == Some('S'));
+    session
+        .run(5, &mut session.new_samples())
+        .expect("run again");
+}
+
+fn dropping_reaps_the_child() {
+    let path = find(PathId::BareShm).expect("there");
+    let unused = path.open(&spec(4)).expect("open");
+    let [child] = children()[..] else {
+        panic!("one child")
+    };
+    drop(unused);
+    assert_eq!(children(), [] as [u32; 0]);
+    assert_eq!(state(child), None);
+
+    let spec = spec(4);
+    let shared = SharedMemory::create("tollgate-test", 1 << 16).expect("memory");
+    let mut middle =
+        Child::spawn(PathId::BareShm, "bare-shm", &spec, shared.as_fd(), 0).expect("spawned");
+    middle.begin(1_000_000).expect("begun");
+    drop(middle);
+    assert_eq!(children(), [] as [u32; 0]);
+}
+
+fn a_child_that_ignores_the_end_is_killed() {
+    let mut child = spawn("deaf");
+    child.begin(1).expect("begun");
+    let id = child.id();
+    drop(child);
+    assert_eq!(state(id), None);
+}
+
+fn a_failing_child_says_why() {
+    let mut child = spawn("refuses");
+    let error = child.begin(1).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "stack-shm: the other end failed: stack-shm: stopped in the middle of a slice"
+    );
+}
+
+fn a_dying_child_is_noticed() {
+    let mut child = spawn("dies");
+    let error = child.begin(1).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "stack-shm: the other end failed: the second process ended (exit status: 7)"
+    );
+    assert!(child.check().is_err());
+}
+
+fn an_unknown_role_says_so() {
+    let mut child = spawn("juggler");
+    let error = child.begin(1).unwrap_err();
+    assert!(
+        error.to_string().contains("unknown role `juggler`"),
+        "{error}"
+    );
+}
+
+fn no_descriptor_is_left_open() {
+    let open = || fs::read_dir("/proc/self/fd").expect("listed").count();
+    let before = open();
+    for _ in 0..3 {
+        drop(
+            find(PathId::BareShm)
+                .expect("there")
+                .open(&spec(4))
+                .expect("open"),
+        );
+    }
+    assert_eq!(open(), before);
+}
+
+/// Opens a session, says which child it has, and sleeps.
+fn victim() -> ExitCode {
+    let _session = find(PathId::BareShm)
+        .expect("there")
+        .open(&spec(4))
+        .expect("open");
+    println!("{}", children()[0]);
+    std::thread::sleep(Duration::from_secs(60));
+    ExitCode::SUCCESS
+}
+
+fn a_child_dies_with_its_parent() {
+    use std::io::BufRead;
+    let mut parent = Command::new("/proc/self/exe")
+        .env(VICTIM, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("spawned");
+    let mut line = String::new();
+    std::io::BufReader::new(parent.stdout.take().expect("piped"))
+        .read_line(&mut line)
+        .expect("read");
+    let child: u32 = line.trim().parse().expect("a process id");
+    assert!(state(child).is_some());
+    parent.kill().expect("killed");
+    parent.wait().expect("reaped");
+    // Whoever inherits the orphan reaps it; until then it is a zombie.
+    eventually("dead", || matches!(state(child), None | Some('Z')));
+}
+
+fn orders_that_cannot_be_read_are_refused() {
+    for orders in ["", "{}", "{\"role\":"] {
+        let status = Command::new("/proc/self/exe")
+            .env(child::ORDERS, orders)
+            .status()
+            .expect("run");
+        assert!(!status.success(), "{orders}");
+    }
+}

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Formatting, clippy with warnings denied, shell scripts, and licences, sources and advisories of the dependencies.
+# Every check runs, whatever the others say. The exit code is 0 only when each of them passed or was left out.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# cargo-deny is pinned, so that a new release cannot turn a clean tree into a failing one.
+readonly deny_version=0.20.2
+tools=${CARGO_TARGET_DIR:-$PWD/target}/tools
+advisories=https://github.com/rustsec/advisory-db
+
+failed=()
+# check NAME COMMAND...: runs one check and remembers whether it failed.
+check() {
+    local name=$1
+    shift
+    echo "lint: $name"
+    if ! "$@" </dev/null; then failed+=("$name"); fi
+}
+leave_out() { echo "lint: left out: $*"; }
+
+# component NAME: adds a part of the Rust toolchain that a minimal installation lacks.
+component() {
+    local command=$1 name=$2
+    if cargo "$command" --version >/dev/null 2>&1; then return 0; fi
+    if command -v rustup >/dev/null; then
+        echo "lint: installing $name: rustup component add $name"
+        if rustup component add "$name" </dev/null; then return 0; fi
+    fi
+    echo "lint: cargo $command is not there, and rustup could not add it: install the component $name of Rust" >&2
+    return 1
+}
+
+# Prints the path of cargo-deny in the pinned version; builds it on first use.
+find_deny() {
+    local candidate
+    for candidate in "$(command -v cargo-deny || true)" "$tools/bin/cargo-deny"; do
+        if [[ -x $candidate && $("$candidate" --version) == "cargo-deny $deny_version" ]]; then
+            echo "$candidate"
+            return 0
+        fi
+    done
+    echo "lint: building cargo-deny $deny_version into $tools (once; one to three minutes)" >&2
+    # A plain build without optimisation takes a fraction of the time, and checking takes a second all the same.
+    if ! env -u RUSTFLAGS CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
+        CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_TARGET_DIR="$tools/build" \
+        cargo install cargo-deny --version "$deny_version" --locked --quiet --root "$tools" </dev/null >&2; then
+        echo "lint: cargo install cargo-deny --version $deny_version failed (see above);" \
+            "mend that, or put cargo-deny $deny_version on the PATH" >&2
+        return 1
+    fi
+    rm -rf "$tools/build"
+    echo "$tools/bin/cargo-deny"
+}
+
+if component fmt rustfmt; then check 'formatting' cargo fmt --all --check; else failed+=('formatting'); fi
+if component clippy clippy; then
+    check 'clippy' cargo clippy --workspace --all-targets --locked --keep-going -- -D warnings
+else
+    failed+=('clippy')
+fi
+
+if command -v shellcheck >/dev/null; then
+    check 'shell scripts' shellcheck .ci/run scripts/*.sh
+else
+    leave_out 'shell scripts, since shellcheck is not installed'
+fi
+
+if deny=$(find_deny); then
+    check 'dependencies: licences, sources, bans' "$deny" --locked --all-features check --hide-inclusion-graph licenses sources bans
+    if timeout 120 "$deny" --locked fetch db </dev/null >/dev/null 2>&1; then
+        check 'dependencies: advisories' "$deny" --locked --all-features check --hide-inclusion-graph --disable-fetch advisories
+    else
+        leave_out "advisories, since their database at $advisories could not be fetched"
+    fi
+else
+    failed+=('dependencies')
+fi
+
+if [[ ${#failed[@]} -gt 0 ]]; then
+    printf -v names '%s, ' "${failed[@]}"
+    echo "lint: FAILED (${names%, })"
+    exit 1
+fi
+echo 'lint: ok'
