@@ -125,7 +125,7 @@ fn bare(size: usize, slices: u64) -> Vec<f64> {
 }
 
 fn link(size: usize, slices: u64, kernel: Option<Kernel>) -> Vec<f64> {
-    let segment = Segment::create(Config::default()).expect("shared memory");
+    let segment = Segment::create(Config { slots: std::env::var("SLOTS").ok().and_then(|s| s.parse().ok()).unwrap_or(128), ..Config::default() }).expect("shared memory");
     let ends = [Side::A, Side::B].map(|side| ShmLink::new(&segment, side, kernel).expect("a new segment"));
     let [mut ping, mut pong] = ends;
     let pool = || Pool::new(16, Pool::frame_size_for(1500));

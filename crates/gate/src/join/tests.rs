@@ -128,6 +128,26 @@ fn a_damaged_arrival_does_not_lend_its_times() {
 }
 
 #[test]
+fn of_tries_that_came_equally_far_the_last_counts() {
+    let gates = [Gate::IpInBegin, Gate::DemuxBegin];
+    let mut events = way(0, 7, &gates);
+    events.extend(way(500, 7, &gates));
+    let joined = join_all(&events, GateSet::ALL);
+    assert_eq!(joined.passages.len(), 1);
+    assert_eq!(ticks(&joined.passages[0], Gate::IpInBegin), Some(500));
+    assert_eq!(ticks(&joined.passages[0], Gate::DemuxBegin), Some(510));
+}
+
+#[test]
+fn times_of_two_tries_do_not_mix() {
+    let mut events = way(0, 7, &[Gate::IpInBegin, Gate::DemuxBegin]);
+    events.push(event(500, Gate::DemuxBegin, 7));
+    let joined = join_all(&events, GateSet::ALL);
+    assert_eq!(ticks(&joined.passages[0], Gate::IpInBegin), None);
+    assert_eq!(ticks(&joined.passages[0], Gate::DemuxBegin), Some(500));
+}
+
+#[test]
 fn a_duplicate_that_tcp_drops_changes_nothing() {
     let mut events = way(0, 7, &Gate::ALL[..15]);
     // A duplicate arrives before the reader comes, and is dropped after its checksum.

@@ -86,13 +86,20 @@ pub(super) fn draw(out: &mut Markup, styles: &LineStyles, chart: Chart<'_>) -> O
         return None;
     }
     let all = || lines.iter().flat_map(|(_, points)| points);
-    let y = place(
-        chart.y,
-        all().map(|point| point.y).collect(),
-        BOTTOM,
-        TOP,
-        true,
-    );
+    // Intervals are within the axis too; only an end at zero or below is cut off on a logarithmic one.
+    let ends = |point: &Point| {
+        [
+            Some(point.y),
+            point.ci.map(|ci| ci.low),
+            point.ci.map(|ci| ci.high),
+        ]
+    };
+    let ys = all()
+        .flat_map(ends)
+        .flatten()
+        .filter(|y| has_place(chart.y, *y))
+        .collect();
+    let y = place(chart.y, ys, BOTTOM, TOP, true);
     let label_room = lines
         .iter()
         .map(|(line, points)| label_width(line, points, y.shown))
@@ -138,16 +145,20 @@ pub(super) fn draw(out: &mut Markup, styles: &LineStyles, chart: Chart<'_>) -> O
 /// Sizes that a figure can show; nothing that is measured lies outside, and inside no arithmetic here overflows.
 const SIZES: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
 
-/// The points that have a place on the axes; of intervals those that are numbers.
-fn drawable(line: &Series, chart: Chart<'_>) -> Vec<Point> {
-    let fits = |axis: &Axis, value: f64| match axis.scale {
+/// Whether the value can be drawn on the axis.
+fn has_place(axis: &Axis, value: f64) -> bool {
+    match axis.scale {
         Scale::Log => SIZES.contains(&value),
         Scale::Linear => value == 0.0 || SIZES.contains(&value.abs()),
-    };
+    }
+}
+
+/// The points that have a place on the axes; of intervals those that are numbers.
+fn drawable(line: &Series, chart: Chart<'_>) -> Vec<Point> {
     let finite = |ci: &Interval| ci.low.is_finite() && ci.high.is_finite();
     line.points
         .iter()
-        .filter(|point| fits(chart.x, point.x) && fits(chart.y, point.y))
+        .filter(|point| has_place(chart.x, point.x) && has_place(chart.y, point.y))
         .map(|point| Point {
             ci: point.ci.filter(finite),
             ..*point

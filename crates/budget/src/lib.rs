@@ -1,1 +1,0 @@
-//! Exact instruction counts by Callgrind, held against budgets.
