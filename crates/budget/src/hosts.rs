@@ -1,27 +1,46 @@
 //! Two stacks in one thread on a memory link: what every scenario counts on.
 
+use crate::Error;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use tollgate_gate::{Off, Recorder};
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;
-use tollgate_stack::{Config, ConnId, Instant, ListenerId, Pool, Received, Stack};
+use tollgate_stack::{Config, ConnId, Event, Instant, ListenerId, Pool, Received, Stack};
 use tollgate_wire::ethernet::MacAddr;
 
-/// The port that the server listens on.
-pub const PORT: u16 = 7;
+/// The first port that the server listens on.
+const PORT: u16 = 7;
+/// Connections to one port at most: what the ephemeral ports hold without a long search for a free one.
+const PER_PORT: usize = 14_000;
+/// Nanoseconds that pass for half a round trip.
+const HALF_ROUND_TRIP: u64 = 100;
+
+/// Both ends of a connection: the client's handle and the server's.
+pub type Ends = (ConnId, ConnId);
 
 /// Two stacks, their pool, the cable between them, and virtual time.
+#[derive(Debug)]
 pub struct Hosts {
+    /// The frames of both.
     pub pool: Pool,
+    /// Who connects.
     pub client: Stack,
+    /// Who listens.
     pub server: Stack,
+    /// The link.
     pub cable: Memory,
+    /// The time.
     pub now: Instant,
-    pub listener: ListenerId,
+    listeners: Vec<ListenerId>,
+    opened: usize,
 }
 
 impl Hosts {
     /// Hosts with `adjust`ed configurations and room for `connections`.
-    pub fn new(connections: usize, mtu: usize, adjust: impl Fn(&mut Config)) -> Self {
+    ///
+    /// # Errors
+    /// What the stack says to the configuration.
+    pub fn new(connections: usize, mtu: usize, adjust: impl Fn(&mut Config)) -> Result<Self, Error> {
         let now = Instant::from_nanos(1 << 40);
         let host = |n: u8| {
             let mac = MacAddr([2, 0, 0, 0, 0, n]);
@@ -29,12 +48,14 @@ impl Hosts {
             config.max_connections = connections + 16;
             config.max_neighbours = 16;
             adjust(&mut config);
-            Stack::new(config, mtu, now).expect("the scenario's configuration is valid")
+            Stack::new(config, mtu, now)
         };
-        let mut pool = Pool::new(8192, Pool::frame_size_for(mtu));
-        let (client, mut server) = (host(1), host(2));
-        let listener = server.at(now, &mut pool).listen(PORT, 1024).expect("the port is free");
-        Self { pool, client, server, cable: Memory::new(mtu), now, listener }
+        let mut pool = Pool::new(4096, Pool::frame_size_for(mtu));
+        let (client, mut server) = (host(1)?, host(2)?);
+        let ports = connections.div_ceil(PER_PORT).max(1) as u16;
+        let listeners: Result<_, _> =
+            (0..ports).map(|n| server.at(now, &mut pool).listen(PORT + n, 1024)).collect();
+        Ok(Self { pool, client, server, cable: Memory::new(mtu), now, listeners: listeners?, opened: 0 })
     }
 
     /// Lets time pass.
@@ -43,17 +64,20 @@ impl Hosts {
         self.now = Instant::from_nanos(self.now.as_nanos() + nanos);
     }
 
+    /// One turn of the client.
     #[inline(always)]
     pub fn poll_client(&mut self) {
         self.client.at(self.now, &mut self.pool).poll(&mut self.cable.end(Side::A));
     }
 
+    /// One turn of the server.
     #[inline(always)]
     pub fn poll_server(&mut self) {
         self.server.at(self.now, &mut self.pool).poll(&mut self.cable.end(Side::B));
     }
 
     /// Polls both until nothing moves.
+    #[inline(always)]
     pub fn settle(&mut self) {
         loop {
             self.poll_client();
@@ -65,37 +89,91 @@ impl Hosts {
         }
     }
 
-    /// Opens a connection; returns both ends' handles.
-    pub fn connect(&mut self) -> (ConnId, ConnId) {
-        let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), PORT);
-        let client = self.client.at(self.now, &mut self.pool).connect(to).expect("a connection can be opened");
-        self.settle();
-        let server = self.server.at(self.now, &mut self.pool).accept(self.listener).expect("it was accepted");
-        while self.client.at(self.now, &mut self.pool).next_event().is_some() {}
-        while self.server.at(self.now, &mut self.pool).next_event().is_some() {}
-        (client, server)
+    /// The client's next event.
+    #[inline(always)]
+    pub fn client_event(&mut self) -> Option<Event> {
+        self.client.at(self.now, &mut self.pool).next_event()
     }
 
-    /// A request and its response, both applications' calls included.
+    /// The server's next event.
     #[inline(always)]
-    pub fn round_trip(&mut self, (client, server): (ConnId, ConnId), message: &[u8], buffer: &mut [u8]) {
-        let a = &mut self.client.at(self.now, &mut self.pool);
+    pub fn server_event(&mut self) -> Option<Event> {
+        self.server.at(self.now, &mut self.pool).next_event()
+    }
+
+    /// Takes every event that waits.
+    pub fn drain_events(&mut self) {
+        while self.client_event().is_some() {}
+        while self.server_event().is_some() {}
+    }
+
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// What the stack says.
+    #[inline(always)]
+    pub fn connect(&mut self) -> Result<Ends, Error> {
+        let which = self.opened % self.listeners.len();
+        self.opened += 1;
+        let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), PORT + which as u16);
+        let client = self.client.at(self.now, &mut self.pool).connect(to)?;
+        self.settle();
+        let server = self.server.at(self.now, &mut self.pool).accept(self.listeners[which])?;
+        Ok((client, server))
+    }
+
+    /// Opens `count` connections.
+    ///
+    /// # Errors
+    /// What the stack says.
+    pub fn connect_many(&mut self, count: usize) -> Result<Vec<Ends>, Error> {
+        let mut ends = Vec::with_capacity(count);
+        for _ in 0..count {
+            ends.push(self.connect()?);
+            self.tick(HALF_ROUND_TRIP);
+            self.drain_events();
+        }
+        Ok(ends)
+    }
+
+    /// A request and its response, both applications' calls included: `send`, `poll` and a `poll_receive` at each end.
+    #[inline(always)]
+    pub fn round_trip(&mut self, ends: Ends, message: &[u8], buffer: &mut [u8]) {
+        self.recorded_round_trip(ends, message, buffer, || Off);
+    }
+
+    /// The same with a recorder at both ends.
+    #[inline(always)]
+    pub fn recorded_round_trip<R: Recorder>(
+        &mut self,
+        (client, server): Ends,
+        message: &[u8],
+        buffer: &mut [u8],
+        recorder: impl Fn() -> R,
+    ) {
+        let a = &mut self.client.recorded(self.now, &mut self.pool, recorder());
         a.send(client, message).expect("there is room");
         a.poll(&mut self.cable.end(Side::A));
-        self.receive_server(server, message.len(), buffer);
-        self.tick(100);
-        let b = &mut self.server.at(self.now, &mut self.pool);
+        self.receive_server(server, message.len(), buffer, &recorder);
+        self.tick(HALF_ROUND_TRIP);
+        let b = &mut self.server.recorded(self.now, &mut self.pool, recorder());
         b.send(server, &buffer[..message.len()]).expect("there is room");
         b.poll(&mut self.cable.end(Side::B));
-        self.receive_client(client, message.len(), buffer);
-        self.tick(100);
+        self.receive_client(client, message.len(), buffer, &recorder);
+        self.tick(HALF_ROUND_TRIP);
     }
 
     #[inline(always)]
-    fn receive_server(&mut self, conn: ConnId, len: usize, buffer: &mut [u8]) {
+    fn receive_server<R: Recorder>(
+        &mut self,
+        conn: ConnId,
+        len: usize,
+        buffer: &mut [u8],
+        recorder: &impl Fn() -> R,
+    ) {
         let mut got = 0;
         while got < len {
-            let mut stack = self.server.at(self.now, &mut self.pool);
+            let mut stack = self.server.recorded(self.now, &mut self.pool, recorder());
             match stack.poll_receive(&mut self.cable.end(Side::B), conn, &mut buffer[got..len]) {
                 Ok(Received::Data(n)) => got += n,
                 _ => self.poll_client(),
@@ -104,14 +182,26 @@ impl Hosts {
     }
 
     #[inline(always)]
-    fn receive_client(&mut self, conn: ConnId, len: usize, buffer: &mut [u8]) {
+    fn receive_client<R: Recorder>(
+        &mut self,
+        conn: ConnId,
+        len: usize,
+        buffer: &mut [u8],
+        recorder: &impl Fn() -> R,
+    ) {
         let mut got = 0;
         while got < len {
-            let mut stack = self.client.at(self.now, &mut self.pool);
+            let mut stack = self.client.recorded(self.now, &mut self.pool, recorder());
             match stack.poll_receive(&mut self.cable.end(Side::A), conn, &mut buffer[got..len]) {
                 Ok(Received::Data(n)) => got += n,
                 _ => self.poll_server(),
             }
         }
+    }
+
+    /// Segments that either end did not predict.
+    pub fn misses(&self) -> u64 {
+        let of = |stack: &Stack| stack.counters().misses.iter().sum::<u64>();
+        of(&self.client) + of(&self.server)
     }
 }

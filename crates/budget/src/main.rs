@@ -1,4 +1,5 @@
 //! Exact instruction counts by Callgrind, held against budgets.
+mod callgrind;
 mod hosts;
 use hosts::Hosts;
 use tollgate_stack::config::ChecksumPolicy;
@@ -10,9 +11,9 @@ fn rr(size: usize, n: usize, policy: ChecksumPolicy) {
     let message = vec![7u8; size];
     let mut buffer = vec![0u8; size];
     for _ in 0..100 { hosts.round_trip(pair, &message, &mut buffer); }
-    crabgrind::callgrind::toggle_collect();
+    callgrind::toggle_collect();
     run(&mut hosts, pair, n, &message, &mut buffer);
-    crabgrind::callgrind::toggle_collect();
+    callgrind::toggle_collect();
     let c = hosts.client.counters();
     eprintln!("predicted {} misses {:?}", c.predicted, c.misses);
 }

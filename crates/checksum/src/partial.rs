@@ -49,6 +49,21 @@ impl Partial {
         Self((raw.wrapping_add(raw.rotate_left(32)) >> 32) as u32)
     }
 
+    /// The sum of words given in host order and added up in 64 bits without a carry out, such as header fields before
+    /// they are written: one byte swap for all of them.
+    #[inline]
+    #[must_use]
+    pub const fn from_be_sum(sum: u64) -> Self {
+        Self(Self::from_ne_u64(sum).0.to_be())
+    }
+
+    /// The bits, to be added up in 64 bits and given to [`Partial::from_ne_u64`].
+    #[inline]
+    #[must_use]
+    pub const fn to_ne_u32(self) -> u32 {
+        self.0
+    }
+
     /// The sum of both parts, each of which starts at an even offset.
     #[inline]
     #[must_use]

@@ -1,5 +1,21 @@
 //! Experiments, the run they fill, statistics and the published numbers.
+//!
+//! An [`experiments::Experiment`] measures by way of `tollgate-workload` and fills a part of a [`run::Run`] with tables,
+//! figures, a finding computed from the numbers, and how far they can be trusted. [`conduct`] runs several of them within a
+//! [`context::Context`]: a time budget, a cancel flag and someone who is told what runs.
+//!
+//! This crate decides what is compared with what. It never draws, never prints and never reads arguments.
 
+pub mod conduct;
+pub mod context;
+mod error;
+pub mod experiments;
+mod interleave;
+mod outcome;
 pub mod published;
 pub mod run;
+mod shapes;
 pub mod stats;
+mod words;
+
+pub use error::Error;

@@ -14,7 +14,7 @@ use std::time::Instant;
 use tollgate_checksum::Kernel;
 use tollgate_link::Side;
 use tollgate_link::shm::{Config, Segment, ShmLink};
-use tollgate_stack::buffer::{Frame, PAYLOAD_OFFSET, Pool, RxChecksum};
+use tollgate_stack::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum};
 use tollgate_stack::port::Link;
 
 const SIZES: [usize; 4] = [66, 130, 266, 1514];
@@ -23,10 +23,19 @@ const REPETITIONS: u64 = 9;
 const SLICE: u64 = 500;
 
 fn main() {
-    let slices = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).unwrap_or(100);
+    let slices = std::env::args()
+        .nth(1)
+        .and_then(|arg| arg.parse().ok())
+        .unwrap_or(100);
     let kernel = Kernel::best();
-    println!("nanoseconds per round trip, {REPETITIONS} x {slices} slices of {SLICE}, kernel {}", kernel.name());
-    println!("{:>6} {:>6} {:>8} {:>8} {:>8} {:>10} {:>10}", "octets", "", "bare", "copy", "sum", "copy/bare", "sum/bare");
+    println!(
+        "nanoseconds per round trip, {REPETITIONS} x {slices} slices of {SLICE}, kernel {}",
+        kernel.name()
+    );
+    println!(
+        "{:>6} {:>6} {:>8} {:>8} {:>8} {:>10} {:>10}",
+        "octets", "", "bare", "copy", "sum", "copy/bare", "sum/bare"
+    );
     for size in SIZES {
         let mut results = [const { Vec::new() }; 3];
         for _ in 0..REPETITIONS {
@@ -38,9 +47,13 @@ fn main() {
             times.sort_by(f64::total_cmp);
         }
         for (name, divisor) in [("p10", 10), ("median", 2)] {
-            let [bare, copy, sum] = [0, 1, 2].map(|which| results[which][results[which].len() / divisor]);
+            let [bare, copy, sum] =
+                [0, 1, 2].map(|which| results[which][results[which].len() / divisor]);
             let ratios = (copy / bare, sum / bare);
-            println!("{size:>6} {name:>6} {bare:>8.0} {copy:>8.0} {sum:>8.0} {:>10.2} {:>10.2}", ratios.0, ratios.1);
+            println!(
+                "{size:>6} {name:>6} {bare:>8.0} {copy:>8.0} {sum:>8.0} {:>10.2} {:>10.2}",
+                ratios.0, ratios.1
+            );
         }
     }
 }
@@ -83,7 +96,10 @@ unsafe impl Sync for Channel {}
 
 impl Channel {
     const fn new() -> Self {
-        Self { number: AtomicU64::new(0), octets: UnsafeCell::new([0; 2040]) }
+        Self {
+            number: AtomicU64::new(0),
+            octets: UnsafeCell::new([0; 2040]),
+        }
     }
 
     fn send(&self, number: u64, from: &[u8]) {
@@ -105,59 +121,87 @@ impl Channel {
 
 fn bare(size: usize, slices: u64) -> Vec<f64> {
     let (there, back) = (Channel::new(), Channel::new());
+    let (message, mut answer) = (vec![0x5A; size], vec![0; size]);
     let mut next = 1;
     let ping = || {
-        let mut private = vec![0x5A; size];
         for number in next..next + SLICE {
-            there.send(number, &private);
-            back.receive(number, &mut private);
+            there.send(number, &message);
+            back.receive(number, &mut answer);
         }
         next += SLICE;
     };
     let pong = || {
-        let mut private = vec![0x5A; size];
+        let (message, mut answer) = (vec![0x5A; size], vec![0; size]);
         for number in 1..=slices * SLICE {
-            there.receive(number, &mut private);
-            back.send(number, &private);
+            there.receive(number, &mut answer);
+            back.send(number, &message);
         }
     };
     time(slices, ping, pong)
 }
 
 fn link(size: usize, slices: u64, kernel: Option<Kernel>) -> Vec<f64> {
-    let segment = Segment::create(Config { slots: std::env::var("SLOTS").ok().and_then(|s| s.parse().ok()).unwrap_or(128), ..Config::default() }).expect("shared memory");
-    let ends = [Side::A, Side::B].map(|side| ShmLink::new(&segment, side, kernel).expect("a new segment"));
-    let [mut ping, mut pong] = ends;
-    let pool = || Pool::new(16, Pool::frame_size_for(1500));
-    let (mut ping_pool, mut pong_pool) = (pool(), pool());
-    let (mut ping_burst, mut pong_burst) = (Vec::with_capacity(1), Vec::with_capacity(1));
+    let segment = Segment::create(Config::default()).expect("shared memory");
+    let [mut ping, mut pong] =
+        [Side::A, Side::B].map(|side| End::new(&segment, side, kernel, size));
     let ping = || {
         for _ in 0..SLICE {
-            send(&mut ping, &mut ping_pool, &mut ping_burst, size);
-            receive(&mut ping, &mut ping_pool, &mut ping_burst);
+            ping.send();
+            ping.receive();
         }
     };
     let pong = || {
         for _ in 0..slices * SLICE {
-            receive(&mut pong, &mut pong_pool, &mut pong_burst);
-            send(&mut pong, &mut pong_pool, &mut pong_burst, size);
+            pong.receive();
+            pong.send();
         }
     };
     time(slices, ping, pong)
 }
 
-fn receive(link: &mut ShmLink, pool: &mut Pool, burst: &mut Vec<Frame>) {
-    while burst.is_empty() {
-        link.receive(pool, burst);
-    }
-    let frame = burst.pop().expect("one frame");
-    pool.release(frame.id);
+/// One end of the link, with a frame that it sends again and again.
+struct End {
+    link: ShmLink,
+    pool: Pool,
+    message: FrameId,
+    size: u16,
+    burst: Vec<Frame>,
 }
 
-fn send(link: &mut ShmLink, pool: &mut Pool, burst: &mut Vec<Frame>, size: usize) {
-    let id = pool.alloc().expect("a frame");
-    let offset = PAYLOAD_OFFSET as u16 - 66;
-    burst.push(Frame { id, offset, len: size as u16, checksum: RxChecksum::Unknown });
-    link.transmit(pool, burst);
-    assert!(burst.is_empty(), "the ring has room for one frame");
+impl End {
+    fn new(segment: &Segment, side: Side, kernel: Option<Kernel>, size: usize) -> Self {
+        let link = ShmLink::new(segment, side, kernel).expect("a new segment");
+        let mut pool = Pool::new(16, Pool::frame_size_for(link.mtu()));
+        let message = pool.alloc().expect("a new pool");
+        Self {
+            link,
+            pool,
+            message,
+            size: size as u16,
+            burst: Vec::with_capacity(1),
+        }
+    }
+
+    fn send(&mut self) {
+        self.pool.retain(self.message);
+        let offset = PAYLOAD_OFFSET as u16 - 66;
+        self.burst.push(Frame {
+            id: self.message,
+            offset,
+            len: self.size,
+            checksum: RxChecksum::Unknown,
+        });
+        self.link.transmit(&mut self.pool, &mut self.burst);
+        assert!(self.burst.is_empty(), "the ring has room for one frame");
+    }
+
+    fn receive(&mut self) {
+        loop {
+            self.link.receive(&mut self.pool, &mut self.burst);
+            if let Some(frame) = self.burst.pop() {
+                return self.pool.release(frame.id);
+            }
+            std::hint::spin_loop();
+        }
+    }
 }

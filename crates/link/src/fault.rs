@@ -148,12 +148,20 @@ pub struct Fault<L> {
 impl<L: Link> Fault<L> {
     /// Makes what is sent over `inner` meet `faults`.
     pub fn on_transmit(inner: L, faults: Faults, seed: u64) -> Self {
-        Self { inner, direction: Direction::Transmit, wire: Wire::new(faults, seed) }
+        Self {
+            inner,
+            direction: Direction::Transmit,
+            wire: Wire::new(faults, seed),
+        }
     }
 
     /// Makes what arrives over `inner` meet `faults`.
     pub fn on_receive(inner: L, faults: Faults, seed: u64) -> Self {
-        Self { inner, direction: Direction::Receive, wire: Wire::new(faults, seed) }
+        Self {
+            inner,
+            direction: Direction::Receive,
+            wire: Wire::new(faults, seed),
+        }
     }
 
     /// Moves time on. It never goes back: an earlier time is ignored.
@@ -310,7 +318,11 @@ impl Wire {
         }
         let delayed = self.delayed.peek().map(|Reverse(held)| held.due);
         let behind = self.behind.iter().map(|behind| behind.until).min();
-        delayed.into_iter().chain(behind).min().map(|due| due.max(self.now))
+        delayed
+            .into_iter()
+            .chain(behind)
+            .min()
+            .map(|due| due.max(self.now))
     }
 
     /// Takes all of `frames` and makes each meet the faults.
@@ -324,11 +336,20 @@ impl Wire {
     /// The faults up to duplication.
     fn meet(&mut self, pool: &mut Pool, frame: Frame) {
         let drop = self.faults.drop.happens(self.random.drop.next_u32());
-        let truncate = self.faults.truncate.happens(self.random.truncate.next_u32());
+        let truncate = self
+            .faults
+            .truncate
+            .happens(self.random.truncate.next_u32());
         let corrupt = self.faults.corrupt.happens(self.random.corrupt.next_u32());
-        let duplicate = self.faults.duplicate.happens(self.random.duplicate.next_u32());
+        let duplicate = self
+            .faults
+            .duplicate
+            .happens(self.random.duplicate.next_u32());
         let path = Path {
-            jitter: self.random.jitter.below(nanos(self.faults.jitter).saturating_add(1)),
+            jitter: self
+                .random
+                .jitter
+                .below(nanos(self.faults.jitter).saturating_add(1)),
             reorder: self.faults.reorder.happens(self.random.reorder.next_u32()),
         };
         if drop {
@@ -344,7 +365,9 @@ impl Wire {
             self.stats.truncated += 1;
         }
         if corrupt {
-            let Some(own) = self.own(pool, frame) else { return };
+            let Some(own) = self.own(pool, frame) else {
+                return;
+            };
             frame = own;
             self.corrupt(pool, &mut frame);
         }
@@ -358,7 +381,10 @@ impl Wire {
         self.stats.duplicated += 1;
         self.carry(pool, frame, path);
         let path = Path {
-            jitter: self.random.detail.below(nanos(self.faults.jitter).saturating_add(1)),
+            jitter: self
+                .random
+                .detail
+                .below(nanos(self.faults.jitter).saturating_add(1)),
             reorder: self.faults.reorder.happens(self.random.detail.next_u32()),
         };
         self.carry(pool, copy, path);
@@ -369,9 +395,16 @@ impl Wire {
             Corrupt::Anywhere => 0,
             Corrupt::From(first) => first,
         };
-        let Some(octets) = frame.len.checked_sub(first).filter(|&octets| octets > 0) else { return };
+        let Some(octets) = frame.len.checked_sub(first).filter(|&octets| octets > 0) else {
+            return;
+        };
         let start = usize::from(frame.offset) + usize::from(first);
-        let Some(octets) = pool.octets_mut(frame.id).get_mut(start..start + usize::from(octets)) else { return };
+        let Some(octets) = pool
+            .octets_mut(frame.id)
+            .get_mut(start..start + usize::from(octets))
+        else {
+            return;
+        };
         // Neighbouring bits, so that two flips never undo each other.
         let flips = 1 + self.random.detail.below(3);
         let bits = octets.len() as u64 * 8;
@@ -402,13 +435,22 @@ impl Wire {
             Reorder::Time(time) if path.reorder => {
                 if let Some(frame) = self.admit(pool, frame) {
                     self.stats.reordered += 1;
-                    self.delayed.push(Reverse(Held { due: due + time, number, frame }));
+                    self.delayed.push(Reverse(Held {
+                        due: due + time,
+                        number,
+                        frame,
+                    }));
                 }
             }
             Reorder::Frames(frames, time) if path.reorder && frames > 0 => {
                 if let Some(frame) = self.admit(pool, frame) {
                     self.stats.reordered += 1;
-                    self.behind.push(Behind { number, frames, until: due + time, frame });
+                    self.behind.push(Behind {
+                        number,
+                        frames,
+                        until: due + time,
+                        frame,
+                    });
                 }
             }
             _ => {
@@ -454,21 +496,39 @@ impl Wire {
 
     /// Moves every frame whose time has come to the ready ones.
     fn release_due(&mut self) {
-        while self.delayed.peek().is_some_and(|Reverse(held)| held.due <= self.now) {
-            let Some(Reverse(held)) = self.delayed.pop() else { break };
+        while self
+            .delayed
+            .peek()
+            .is_some_and(|Reverse(held)| held.due <= self.now)
+        {
+            let Some(Reverse(held)) = self.delayed.pop() else {
+                break;
+            };
             self.ready.push(held.frame);
             self.let_past(held.number);
         }
         let now = self.now;
-        self.ready.extend(self.behind.extract_if(.., |behind| behind.until <= now).map(|behind| behind.frame));
+        self.ready.extend(
+            self.behind
+                .extract_if(.., |behind| behind.until <= now)
+                .map(|behind| behind.frame),
+        );
     }
 
     /// Counts frame `number` for those that it has overtaken, and lets go the ones for which it was the last.
     fn let_past(&mut self, number: u64) {
-        for behind in self.behind.iter_mut().filter(|behind| behind.number < number) {
+        for behind in self
+            .behind
+            .iter_mut()
+            .filter(|behind| behind.number < number)
+        {
             behind.frames = behind.frames.saturating_sub(1);
         }
-        self.ready.extend(self.behind.extract_if(.., |behind| behind.frames == 0).map(|behind| behind.frame));
+        self.ready.extend(
+            self.behind
+                .extract_if(.., |behind| behind.frames == 0)
+                .map(|behind| behind.frame),
+        );
     }
 
     /// Makes the ready frames that the next hop had no room for the wire's own, before their sender goes on.
@@ -503,7 +563,10 @@ impl Wire {
         self.scratch.extend_from_slice(pool.frame(frame));
         let id = pool.alloc()?;
         let start = usize::from(frame.offset);
-        if let Some(place) = pool.octets_mut(id).get_mut(start..start + self.scratch.len()) {
+        if let Some(place) = pool
+            .octets_mut(id)
+            .get_mut(start..start + self.scratch.len())
+        {
             place.copy_from_slice(&self.scratch);
         }
         Some(Frame { id, ..*frame })

@@ -12,7 +12,7 @@
 //! `transmit` or `receive`.
 #![deny(unsafe_code)]
 
-//pub mod capture;
+pub mod capture;
 pub mod fault;
 pub mod memory;
 pub mod shm;

@@ -47,7 +47,12 @@ impl Memory {
     /// what has arrived is given to its receiver all at once.
     pub fn with_capacity(mtu: usize, capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        Self { to_a: Vec::with_capacity(capacity), to_b: Vec::with_capacity(capacity), mtu, capacity }
+        Self {
+            to_a: Vec::with_capacity(capacity),
+            to_b: Vec::with_capacity(capacity),
+            mtu,
+            capacity,
+        }
     }
 
     /// One end of the cable, for as long as a stack needs it.
@@ -57,7 +62,12 @@ impl Memory {
             Side::A => (&mut self.to_a, &mut self.to_b),
             Side::B => (&mut self.to_b, &mut self.to_a),
         };
-        End { inbound, outbound, mtu: self.mtu, capacity: self.capacity }
+        End {
+            inbound,
+            outbound,
+            mtu: self.mtu,
+            capacity: self.capacity,
+        }
     }
 
     /// Frames on their way to `side`.
@@ -114,7 +124,7 @@ impl Link for End<'_> {
         if frames.is_empty() {
             mem::swap(self.inbound, frames);
         } else {
-            frames.append(self.inbound);
+            append(frames, self.inbound, usize::MAX);
         }
     }
 }
@@ -134,7 +144,10 @@ mod tests {
     use std::collections::VecDeque;
 
     fn frames(pool: &mut Pool, numbers: impl IntoIterator<Item = u8>) -> Vec<Frame> {
-        numbers.into_iter().map(|number| pool.frame_from(&[number; 60]).unwrap()).collect()
+        numbers
+            .into_iter()
+            .map(|number| pool.frame_from(&[number; 60]).unwrap())
+            .collect()
     }
 
     fn numbers(pool: &mut Pool, frames: Vec<Frame>) -> Vec<u8> {

@@ -166,19 +166,30 @@ impl ShmLink {
     /// [`receive`](Link::receive) still finds. It costs a load; a peer that died without closing is found by
     /// [`peer_alive`](Self::peer_alive) and [`wait`](Self::wait).
     pub fn peer_closed(&self) -> bool {
-        self.stats.broken || self.segment.words(self.side.other()).closed.load(Ordering::Acquire) != 0
+        self.stats.broken
+            || self
+                .segment
+                .words(self.side.other())
+                .closed
+                .load(Ordering::Acquire)
+                != 0
     }
 
     /// Whether the peer's process lives, as far as can be told; `true` while nobody has taken the other side. It costs a
     /// system call. The peer's number is taken from the segment, so both must live in one PID namespace.
     pub fn peer_alive(&self) -> bool {
-        let owner = self.segment.words(self.side.other()).owner.load(Ordering::Acquire);
+        let owner = self
+            .segment
+            .words(self.side.other())
+            .owner
+            .load(Ordering::Acquire);
         if owner == 0 {
             return true;
         }
         let peer = self.peer.get_or_init(|| {
             let pid = i32::try_from(owner).ok().and_then(Pid::from_raw);
-            let handle = pid.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+            let handle =
+                pid.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
             handle.map_or(Peer::Dead, Peer::Process)
         });
         match peer {
@@ -186,7 +197,16 @@ impl ShmLink {
             // The handle becomes readable when the process ends.
             Peer::Process(handle) => {
                 let mut handle = [PollFd::new(handle, PollFlags::IN)];
-                !matches!(rustix::event::poll(&mut handle, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
+                !matches!(
+                    rustix::event::poll(
+                        &mut handle,
+                        Some(&Timespec {
+                            tv_sec: 0,
+                            tv_nsec: 0
+                        })
+                    ),
+                    Ok(1)
+                )
             }
         }
     }
@@ -216,7 +236,11 @@ impl ShmLink {
             if now.duration_since(looked_for_peer) >= SLICE {
                 looked_for_peer = now;
                 if !self.peer_alive() {
-                    return if self.is_ready() { WaitOutcome::Ready } else { WaitOutcome::PeerGone };
+                    return if self.is_ready() {
+                        WaitOutcome::Ready
+                    } else {
+                        WaitOutcome::PeerGone
+                    };
                 }
             }
             match self.waiting {
@@ -229,7 +253,8 @@ impl ShmLink {
     /// Whether a call of `receive` or `transmit` would get on.
     #[inline(always)]
     fn is_ready(&self) -> bool {
-        !self.stats.broken && (!self.receive.is_empty() || (self.wants_room && self.transmit.has_news()))
+        !self.stats.broken
+            && (!self.receive.is_empty() || (self.wants_room && self.transmit.has_news()))
     }
 
     fn spin(&self) {
@@ -243,10 +268,17 @@ impl ShmLink {
 
     fn sleep(&self, time: Duration) {
         let word = self.segment.words(self.side).sleep;
-        let what = if self.wants_room { For::FramesOrRoom } else { For::Frames };
+        let what = if self.wants_room {
+            For::FramesOrRoom
+        } else {
+            For::Frames
+        };
         protocol::announce(word, what);
         if !self.is_ready() && !self.peer_closed() {
-            let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+            let time = Timespec {
+                tv_sec: time.as_secs() as i64,
+                tv_nsec: time.subsec_nanos().into(),
+            };
             // Woken, timed out, interrupted or refused: the caller looks for itself what there is.
             let _ = futex::wait(word, futex::Flags::empty(), what as u32, Some(&time));
         }
@@ -275,9 +307,15 @@ impl ShmLink {
         if PLACED_AT + octets.len() > pool.frame_size() {
             return Taken::TooLong;
         }
-        let Some(id) = pool.alloc() else { return Taken::NoFrame };
+        let Some(id) = pool.alloc() else {
+            return Taken::NoFrame;
+        };
         let place = &mut pool.octets_mut(id)[PLACED_AT..PLACED_AT + octets.len()];
-        let checksum = match (kernel, place.split_at_mut_checked(SUMMED_FROM), octets.split_at_checked(SUMMED_FROM)) {
+        let checksum = match (
+            kernel,
+            place.split_at_mut_checked(SUMMED_FROM),
+            octets.split_at_checked(SUMMED_FROM),
+        ) {
             (Some(kernel), Some((headers_to, to)), Some((headers, from))) => {
                 headers_to.copy_from_slice(headers);
                 RxChecksum::Complete(kernel.copy_and_sum(to, from))
@@ -287,7 +325,12 @@ impl ShmLink {
                 RxChecksum::Unknown
             }
         };
-        Taken::Frame(Frame { id, offset: PLACED_AT as u16, len: octets.len() as u16, checksum })
+        Taken::Frame(Frame {
+            id,
+            offset: PLACED_AT as u16,
+            len: octets.len() as u16,
+            checksum,
+        })
     }
 }
 
@@ -388,7 +431,10 @@ impl Link for ShmLink {
 impl Drop for ShmLink {
     fn drop(&mut self) {
         // Release: everything that was sent is seen by whoever sees the side closed.
-        self.segment.words(self.side).closed.store(1, Ordering::Release);
+        self.segment
+            .words(self.side)
+            .closed
+            .store(1, Ordering::Release);
         let peer = self.segment.words(self.side.other()).sleep;
         if protocol::must_wake_for_frames(peer) {
             wake(peer);

@@ -78,6 +78,14 @@ pub struct Frame {
     pub checksum: RxChecksum,
 }
 
+impl Frame {
+    /// Hands the frame's count over to the copy; the original must not be used any more.
+    #[inline(always)]
+    pub(crate) fn hand_over(&self) -> Self {
+        Self { id: self.id, offset: self.offset, len: self.len, checksum: self.checksum }
+    }
+}
+
 /// The record of a frame: one cache line beside the region.
 ///
 /// A frame can wait in one sender's and in one receiver's chain at the same time (both ends in one thread share the
@@ -178,6 +186,13 @@ impl Pool {
         (PAYLOAD_OFFSET + mtu).next_power_of_two()
     }
 
+    /// Where a frame begins in the region.
+    #[inline(always)]
+    const fn start(&self, id: FrameId) -> usize {
+        // The mask tells the compiler that nothing is added up to beyond the range.
+        id.index() << (self.frame_shift & 31)
+    }
+
     /// Octets of each frame.
     #[inline(always)]
     pub const fn frame_size(&self) -> usize {
@@ -239,14 +254,14 @@ impl Pool {
     /// All octets of a frame.
     #[inline(always)]
     pub fn octets(&self, id: FrameId) -> &[u8] {
-        let start = id.index() << self.frame_shift;
+        let start = self.start(id);
         &self.region[start..start + (1 << self.frame_shift)]
     }
 
     /// All octets of a frame, to be written.
     #[inline(always)]
     pub fn octets_mut(&mut self, id: FrameId) -> &mut [u8] {
-        let start = id.index() << self.frame_shift;
+        let start = self.start(id);
         &mut self.region[start..start + (1 << self.frame_shift)]
     }
 
@@ -258,15 +273,15 @@ impl Pool {
     /// Copies octets from one place of a frame to a place of another; what would leave a frame is left out.
     pub(crate) fn copy_within(&mut self, from: FrameId, from_at: usize, to: FrameId, to_at: usize, len: usize) {
         let len = len.min(self.frame_size().saturating_sub(from_at.max(to_at)));
-        let start = (from.index() << self.frame_shift) + from_at;
-        let target = (to.index() << self.frame_shift) + to_at;
+        let start = self.start(from) + from_at;
+        let target = self.start(to) + to_at;
         self.region.copy_within(start..start + len, target);
     }
 
     /// The octets that `frame` stands for; empty when it points outside its pool frame.
     #[inline(always)]
     pub fn frame(&self, frame: &Frame) -> &[u8] {
-        let start = (frame.id.index() << self.frame_shift) + usize::from(frame.offset);
+        let start = self.start(frame.id) + usize::from(frame.offset);
         self.region.get(start..start + usize::from(frame.len)).unwrap_or_default()
     }
 
@@ -297,13 +312,13 @@ impl Pool {
 
     /// The buffer's octets.
     pub fn payload(&self, buffer: &Buffer) -> &[u8] {
-        let start = (buffer.id.index() << self.frame_shift) + usize::from(buffer.offset);
+        let start = self.start(buffer.id) + usize::from(buffer.offset);
         &self.region[start..start + usize::from(buffer.len)]
     }
 
     /// The buffer's octets, to be written.
     pub fn payload_mut(&mut self, buffer: &mut Buffer) -> &mut [u8] {
-        let start = (buffer.id.index() << self.frame_shift) + usize::from(buffer.offset);
+        let start = self.start(buffer.id) + usize::from(buffer.offset);
         &mut self.region[start..start + usize::from(buffer.len)]
     }
 

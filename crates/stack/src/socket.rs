@@ -121,6 +121,8 @@ pub(crate) mod readiness {
     pub(crate) const CONNECTED: u8 = 4;
     pub(crate) const END: u8 = 8;
     pub(crate) const CLOSED: u8 = 16;
+    /// Not an event: the application was refused and waits for room.
+    pub(crate) const WANT_WRITE: u8 = 128;
 }
 
 impl Readiness {
@@ -254,17 +256,13 @@ impl<'a> Posted<'a> {
         Self { index, buffer, filled: 0 }
     }
 
-    /// Whether the reader of connection `index` has room for all of `len` octets.
+    /// Room for the next `len` octets of connection `index`, when its reader has that much.
     #[inline(always)]
-    pub(crate) fn takes(&self, index: usize, len: usize) -> bool {
-        self.index == index && self.buffer.len() - self.filled >= len
-    }
-
-    /// The room for the next `len` octets, of which [`Posted::takes`] has said that it is there.
-    #[inline(always)]
-    pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
-        let end = (self.filled + len).min(self.buffer.len());
-        &mut self.buffer[self.filled..end]
+    pub(crate) fn room(&mut self, index: usize, len: usize) -> Option<&mut [u8]> {
+        if self.index != index {
+            return None;
+        }
+        self.buffer.get_mut(self.filled..self.filled + len)
     }
 }
 
@@ -299,16 +297,27 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(always)]
     pub fn send(&mut self, conn: ConnId, data: &[u8]) -> Result<usize, Error> {
         let index = self.stack.index(conn)?;
+        self.rec.pass(Gate::SocketOutBegin, PacketId(self.stack.tcbs[index].snd_end.0));
+        if self.send_predicted(index, data) {
+            return Ok(data.len());
+        }
+        self.send_in_general(index, data)
+    }
+
+    #[inline(never)]
+    fn send_in_general(&mut self, index: usize, data: &[u8]) -> Result<usize, Error> {
         let tcb = &self.stack.tcbs[index];
-        self.rec.pass(Gate::SocketOutBegin, PacketId(tcb.snd_end.0));
         if !tcb.state.may_send() || tcb.is(flag::FIN_QUEUED) {
             return Err(self.cannot_send(index));
         }
         let queued = tcb.snd_end - tcb.snd_una;
         let room = tcb.snd_limit.saturating_sub(queued) as usize;
         let taken = self.append(index, data, room);
-        if taken == 0 && !data.is_empty() {
-            return Err(Error::WouldBlock);
+        if taken < data.len() {
+            self.stack.tcbs[index].events |= readiness::WANT_WRITE;
+            if taken == 0 {
+                return Err(Error::WouldBlock);
+            }
         }
         self.output(index);
         Ok(taken)
@@ -344,6 +353,7 @@ impl<R: Recorder> Active<'_, R> {
             return Err((Error::TooLong, buffer));
         }
         if tcb.snd_limit.saturating_sub(tcb.snd_end - tcb.snd_una) < u32::from(buffer.len) {
+            self.stack.tcbs[index].events |= readiness::WANT_WRITE;
             return Err((Error::WouldBlock, buffer));
         }
         if buffer.is_empty() {
@@ -555,7 +565,8 @@ impl<R: Recorder> Active<'_, R> {
                 continue;
             };
             tcb.flags &= !flag::LISTED;
-            let ready = Readiness(mem::take(&mut tcb.events));
+            let ready = Readiness(tcb.events & !readiness::WANT_WRITE);
+            tcb.events &= readiness::WANT_WRITE;
             if ready == Readiness::default() || tcb.is_rare(rare::ORPHAN) || tcb.is_rare(rare::UNACCEPTED) {
                 continue;
             }

@@ -24,7 +24,6 @@ use crate::timer::Wheel;
 use crate::udp::UdpSocket;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::mem;
 use tollgate_checksum::Kernel;
 use tollgate_gate::{Gate, Off, PacketId, Recorder};
 
@@ -36,6 +35,7 @@ pub struct Stack {
     pub(crate) tcbs: Vec<Tcb>,
     pub(crate) mac_word: u64,
     pub(crate) kernel: Kernel,
+    pub(crate) send_predictable: bool,
     pub(crate) delayed_ack: u32,
     pub(crate) min_rto: u32,
     /// Octets 8 to 15 of every frame that a template makes: the rest of our link address, IPv4, version and TOS.
@@ -93,8 +93,9 @@ impl Stack {
         Ok(Self {
             cached: usize::MAX,
             tcbs: Vec::with_capacity(config.max_connections),
-            mac_word: u64::from_ne_bytes([mac[0], mac[1], mac[2], mac[3], mac[4], mac[5], 0, 0]),
+            mac_word: u64::from_be_bytes([mac[0], mac[1], mac[2], mac[3], mac[4], mac[5], 0, 0]),
             kernel: config.kernel,
+            send_predictable: config.mechanisms.send_predictable(),
             delayed_ack: ticks(config.delayed_ack),
             min_rto: ticks(config.min_rto),
             template: [m2, m3, m4, m5, 0x08, 0x00, 0x45, 0x00],
@@ -218,18 +219,23 @@ impl<R: Recorder> Active<'_, R> {
 
     #[inline(always)]
     fn take_in(&mut self, posted: &mut Posted<'_>) {
-        let mut incoming = mem::take(&mut self.stack.incoming);
-        self.stack.counters.frames_in += incoming.len() as u64;
-        for frame in incoming.drain(..) {
-            match self.predicted(&frame, posted) {
-                Ok(()) => {}
-                Err(miss) => {
-                    self.stack.counters.miss(miss);
-                    self.ethernet_input(frame);
-                }
+        let arrived = self.stack.incoming.len();
+        self.stack.counters.frames_in += arrived as u64;
+        for n in 0..arrived {
+            let frame = self.stack.incoming[n].hand_over();
+            if !self.predicted(&frame, posted) {
+                self.not_predicted(frame);
             }
         }
-        self.stack.incoming = incoming;
+        // Every frame was handed over; what is left are husks.
+        self.stack.incoming.clear();
+    }
+
+    #[cold]
+    fn not_predicted(&mut self, frame: Frame) {
+        let miss = self.why_not_predicted(&frame);
+        self.stack.counters.miss(miss);
+        self.ethernet_input(frame);
     }
 
     /// Gives waiting frames to the link; then lets connections go on that waited for room.

@@ -59,6 +59,16 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// One of Tollgate's own stacks, or a link between two, refused a call.
+    #[error("{path}: {doing}: {reason}")]
+    Stack {
+        /// The path that was being driven.
+        path: PathId,
+        /// What was being done.
+        doing: &'static str,
+        /// What it said.
+        reason: String,
+    },
     /// Nothing moved for as long as a session is patient.
     #[error(
         "{path}: no progress for {seconds} s while {doing}; is the machine overloaded, or 127.0.0.1 filtered?"
@@ -142,6 +152,16 @@ impl Error {
             path,
             doing,
             source: source.into(),
+        }
+    }
+
+    /// Wraps what a stack or its link said.
+    #[cold]
+    pub(crate) fn stack(path: PathId, doing: &'static str, reason: impl std::fmt::Display) -> Self {
+        Self::Stack {
+            path,
+            doing,
+            reason: reason.to_string(),
         }
     }
 }

@@ -9,6 +9,8 @@
 //! | path | workloads | ways to run | ends |
 //! |---|---|---|---|
 //! | `kernel-loopback` | rr, crr, stream | one core blocking, two cores blocking or busy polling | two threads |
+//! | `stack-memory` | rr, crr, stream | one core, polled | one thread |
+//! | `stack-shm` | rr, crr, stream | two cores busy polling or blocking, one core blocking | two processes |
 //! | `peer-smoltcp` | rr, crr, stream | one core, polled | one thread |
 //! | `bare-shm` | rr | two cores, busy polling | two processes |
 
@@ -25,9 +27,11 @@ mod samples;
 pub mod shared_memory;
 pub mod slice;
 mod spec;
+mod stack_host;
+pub mod stack_memory;
 
 pub use error::Error;
-pub use now::now_ns;
+pub use now::{gate_clock, now_ns};
 pub use path::{Capabilities, Mode, Path, PathId, Session, find, paths};
 pub use samples::{Laps, Samples, Timing};
 pub use spec::{MAX_SIZE, Placement, Spec, Waiting, Workload};

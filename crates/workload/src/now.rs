@@ -1,16 +1,33 @@
 //! The clock of the workloads.
 
 use std::sync::OnceLock;
-use std::time::Instant;
 
-/// Nanoseconds since the first call in this process, on a clock that never goes back.
+use tollgate_gate::{Clock, Ticks};
+
+/// The process's clock, and its reading when it was calibrated.
+fn clock() -> &'static (Clock, Ticks) {
+    static CLOCK: OnceLock<(Clock, Ticks)> = OnceLock::new();
+    CLOCK.get_or_init(|| {
+        let clock = Clock::calibrate();
+        (clock, clock.now_ordered())
+    })
+}
+
+/// The calibrated clock behind [`now_ns`], for gates that are to read the same time. The first call takes some 20 ms.
+pub fn gate_clock() -> Clock {
+    clock().0
+}
+
+/// Nanoseconds since the first call in this process, by the TSC where it can be trusted, else by the monotonic raw clock
+/// ([`Clock::source`]). The first call takes some 20 ms.
 ///
 /// Times of two processes cannot be compared with each other.
 #[inline]
 pub fn now_ns() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let elapsed = START.get_or_init(Instant::now).elapsed();
-    elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos())
+    let (clock, start) = clock();
+    // A CPU that lags the one of the first call by a few ticks must not show a time far ahead.
+    let elapsed = clock.now().0.saturating_sub(start.0);
+    clock.to_ns(Ticks(elapsed))
 }
 
 #[cfg(test)]
@@ -25,5 +42,16 @@ mod tests {
             assert!(now >= last);
             last = now;
         }
+    }
+
+    #[test]
+    fn keeps_pace_with_the_systems_clock() {
+        let (system, ours) = (std::time::Instant::now(), now_ns());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let ours = now_ns() - ours;
+        let system = system.elapsed().as_nanos() as u64;
+        // Ours was read later and then earlier, so it is the shorter one but for the error of its rate.
+        assert!(ours >= 20_000_000 - 20_000, "{ours} ns of at least 20 ms");
+        assert!(ours <= system + system / 1000, "{ours} ns of {system} ns");
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::samples::{Samples, Timing};
 use crate::spec::{Placement, Spec, Waiting, Workload, names};
-use crate::{bare_shm, kernel, peer_smoltcp};
+use crate::{bare_shm, kernel, peer_smoltcp, stack_memory};
 
 /// The name of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -159,6 +159,7 @@ pub trait Session {
 pub fn paths() -> &'static [&'static dyn Path] {
     &[
         &kernel::KernelLoopback,
+        &stack_memory::StackMemory::DEFAULT,
         &peer_smoltcp::PeerSmoltcp,
         &bare_shm::BareShm,
     ]

@@ -22,7 +22,9 @@ impl Probability {
     /// [`ProbabilityError`] outside of 0..=1 and for NaN.
     pub fn new(chance: f64) -> Result<Self, ProbabilityError> {
         if (0.0..=1.0).contains(&chance) {
-            Ok(Self { threshold: (chance * (1u64 << 32) as f64).round() as u64 })
+            Ok(Self {
+                threshold: (chance * (1u64 << 32) as f64).round() as u64,
+            })
         } else {
             Err(ProbabilityError { given: chance })
         }

@@ -14,7 +14,10 @@ impl Random {
 
     /// Streams of one seed are independent sequences.
     pub(super) const fn new(seed: u64, stream: u64) -> Self {
-        let mut random = Self { state: 0, increment: (stream << 1) | 1 };
+        let mut random = Self {
+            state: 0,
+            increment: (stream << 1) | 1,
+        };
         random.step();
         random.state = random.state.wrapping_add(seed);
         random.step();
@@ -22,7 +25,10 @@ impl Random {
     }
 
     const fn step(&mut self) {
-        self.state = self.state.wrapping_mul(Self::MULTIPLIER).wrapping_add(self.increment);
+        self.state = self
+            .state
+            .wrapping_mul(Self::MULTIPLIER)
+            .wrapping_add(self.increment);
     }
 
     /// 32 uniform bits.
@@ -48,7 +54,14 @@ mod tests {
     fn gives_the_reference_sequence() {
         // The reference implementation's demonstration: pcg32_srandom(42, 54).
         let mut random = Random::new(42, 54);
-        let expected = [0xa15c_02b7, 0x7b47_f409, 0xba1d_3330, 0x83d2_f293, 0xbfa4_784b, 0xcbed_606e];
+        let expected = [
+            0xa15c_02b7,
+            0x7b47_f409,
+            0xba1d_3330,
+            0x83d2_f293,
+            0xbfa4_784b,
+            0xcbed_606e,
+        ];
         assert_eq!([(); 6].map(|()| random.next_u32()), expected);
     }
 

@@ -15,7 +15,12 @@ fn pool() -> Pool {
 }
 
 /// Sends one frame of `len` octets for each number, its first four octets the number.
-fn send<L: Link>(link: &mut L, pool: &mut Pool, numbers: impl IntoIterator<Item = u32>, len: usize) {
+fn send<L: Link>(
+    link: &mut L,
+    pool: &mut Pool,
+    numbers: impl IntoIterator<Item = u32>,
+    len: usize,
+) {
     for number in numbers {
         let mut octets = vec![0x55; len];
         octets[..4].copy_from_slice(&number.to_be_bytes());
@@ -43,7 +48,10 @@ fn receive<L: Link>(link: &mut L, pool: &mut Pool) -> Vec<Vec<u8>> {
 }
 
 fn numbers(frames: &[Vec<u8>]) -> Vec<u32> {
-    frames.iter().map(|octets| u32::from_be_bytes(octets[..4].try_into().unwrap())).collect()
+    frames
+        .iter()
+        .map(|octets| u32::from_be_bytes(octets[..4].try_into().unwrap()))
+        .collect()
 }
 
 /// Sends `count` frames of 100 octets through `faults` at time 0, then lets time pass until none is held.
@@ -71,26 +79,65 @@ fn half() -> Probability {
 fn without_faults_everything_passes_in_order() {
     let (arrived, stats) = run(Faults::default(), 1, 50);
     assert_eq!(numbers(&arrived), (0..50).collect::<Vec<_>>());
-    assert_eq!(stats, Stats { offered: 50, passed: 50, ..Stats::default() });
+    assert_eq!(
+        stats,
+        Stats {
+            offered: 50,
+            passed: 50,
+            ..Stats::default()
+        }
+    );
 }
 
 #[test]
 fn drops_about_as_many_as_it_should() {
-    let faults = Faults { drop: Probability::new(0.1).unwrap(), ..Faults::default() };
+    let faults = Faults {
+        drop: Probability::new(0.1).unwrap(),
+        ..Faults::default()
+    };
     let (arrived, stats) = run(faults, 7, 4000);
     assert_eq!(arrived.len() as u64, 4000 - stats.dropped);
     // Six standard deviations of a binomial distribution; the seed is fixed.
     assert!(stats.dropped.abs_diff(400) < 114, "{}", stats.dropped);
-    let (arrived, stats) = run(Faults { drop: Probability::ALWAYS, ..Faults::default() }, 7, 9);
+    let (arrived, stats) = run(
+        Faults {
+            drop: Probability::ALWAYS,
+            ..Faults::default()
+        },
+        7,
+        9,
+    );
     assert!(arrived.is_empty());
     assert_eq!(stats.dropped, 9);
 }
 
 #[test]
 fn one_fault_does_not_change_the_decisions_of_another() {
-    let alone = run(Faults { drop: half(), ..Faults::default() }, 3, 200).0;
-    let faults = Faults { drop: half(), truncate: half(), corrupt: half(), corrupt_at: Corrupt::From(20), ..Faults::default() };
-    let together = run(Faults { truncate: Probability::NEVER, ..faults }, 3, 200).0;
+    let alone = run(
+        Faults {
+            drop: half(),
+            ..Faults::default()
+        },
+        3,
+        200,
+    )
+    .0;
+    let faults = Faults {
+        drop: half(),
+        truncate: half(),
+        corrupt: half(),
+        corrupt_at: Corrupt::From(20),
+        ..Faults::default()
+    };
+    let together = run(
+        Faults {
+            truncate: Probability::NEVER,
+            ..faults
+        },
+        3,
+        200,
+    )
+    .0;
     assert_eq!(numbers(&alone), numbers(&together));
     assert_eq!(run(faults, 3, 200).1.dropped, 200 - alone.len() as u64);
 }
@@ -99,7 +146,10 @@ fn one_fault_does_not_change_the_decisions_of_another() {
 fn duplicates_are_copies_in_frames_of_their_own() {
     let mut pool = pool();
     let mut cable = Memory::new(1500);
-    let faults = Faults { duplicate: Probability::ALWAYS, ..Faults::default() };
+    let faults = Faults {
+        duplicate: Probability::ALWAYS,
+        ..Faults::default()
+    };
     let mut fault = Fault::on_transmit(cable.end(Side::A), faults, 1);
     send(&mut fault, &mut pool, [9], 64);
     assert_eq!(fault.stats().duplicated, 1);
@@ -114,7 +164,11 @@ fn duplicates_are_copies_in_frames_of_their_own() {
 fn corruption_spares_what_the_sender_keeps() {
     let mut pool = pool();
     let mut cable = Memory::new(1500);
-    let faults = Faults { corrupt: Probability::ALWAYS, corrupt_at: Corrupt::From(66), ..Faults::default() };
+    let faults = Faults {
+        corrupt: Probability::ALWAYS,
+        corrupt_at: Corrupt::From(66),
+        ..Faults::default()
+    };
     let mut fault = Fault::on_transmit(cable.end(Side::A), faults, 1);
     let frame = pool.frame_from(&[0; 100]).unwrap();
     pool.retain(frame.id);
@@ -132,13 +186,25 @@ fn corruption_spares_what_the_sender_keeps() {
 #[test]
 fn damage_takes_back_what_a_link_said_about_the_checksum() {
     for faults in [
-        Faults { corrupt: Probability::ALWAYS, ..Faults::default() },
-        Faults { truncate: Probability::ALWAYS, ..Faults::default() },
+        Faults {
+            corrupt: Probability::ALWAYS,
+            ..Faults::default()
+        },
+        Faults {
+            truncate: Probability::ALWAYS,
+            ..Faults::default()
+        },
     ] {
         let mut pool = pool();
         let mut cable = Memory::new(1500);
         let frame = pool.frame_from(&[0; 100]).unwrap();
-        cable.end(Side::A).transmit(&mut pool, &mut vec![Frame { checksum: RxChecksum::Verified, ..frame }]);
+        cable.end(Side::A).transmit(
+            &mut pool,
+            &mut vec![Frame {
+                checksum: RxChecksum::Verified,
+                ..frame
+            }],
+        );
         let mut fault = Fault::on_receive(cable.end(Side::B), faults, 1);
         let mut arrived = Vec::new();
         fault.receive(&mut pool, &mut arrived);
@@ -150,16 +216,31 @@ fn damage_takes_back_what_a_link_said_about_the_checksum() {
 
 #[test]
 fn short_frames_escape_corruption_of_the_payload() {
-    let faults = Faults { corrupt: Probability::ALWAYS, corrupt_at: Corrupt::From(100), ..Faults::default() };
+    let faults = Faults {
+        corrupt: Probability::ALWAYS,
+        corrupt_at: Corrupt::From(100),
+        ..Faults::default()
+    };
     let (arrived, stats) = run(faults, 1, 5);
     assert_eq!(arrived.len(), 5);
     assert_eq!(stats.corrupted, 0);
-    assert!(arrived.iter().all(|octets| octets[4..].iter().all(|&octet| octet == 0x55)));
+    assert!(
+        arrived
+            .iter()
+            .all(|octets| octets[4..].iter().all(|&octet| octet == 0x55))
+    );
 }
 
 #[test]
 fn truncation_keeps_between_one_octet_and_all_but_one() {
-    let (arrived, stats) = run(Faults { truncate: Probability::ALWAYS, ..Faults::default() }, 1, 2000);
+    let (arrived, stats) = run(
+        Faults {
+            truncate: Probability::ALWAYS,
+            ..Faults::default()
+        },
+        1,
+        2000,
+    );
     assert_eq!(stats.truncated, 2000);
     let lengths = arrived.iter().map(Vec::len);
     assert_eq!((lengths.clone().min(), lengths.max()), (Some(1), Some(99)));
@@ -169,7 +250,11 @@ fn truncation_keeps_between_one_octet_and_all_but_one() {
 fn delay_holds_each_frame_and_keeps_the_order() {
     let mut pool = pool();
     let mut cable = Memory::new(1500);
-    let faults = Faults { delay: 5 * MS, jitter: 4 * MS, ..Faults::default() };
+    let faults = Faults {
+        delay: 5 * MS,
+        jitter: 4 * MS,
+        ..Faults::default()
+    };
     let mut fault = Fault::on_transmit(cable.end(Side::A), faults, 1);
     send(&mut fault, &mut pool, 0..20, 60);
     assert_eq!(fault.held(), 20);
@@ -190,7 +275,14 @@ fn delay_holds_each_frame_and_keeps_the_order() {
 fn a_held_frame_is_not_the_senders_any_more() {
     let mut pool = pool();
     let mut cable = Memory::new(1500);
-    let mut fault = Fault::on_transmit(cable.end(Side::A), Faults { delay: MS, ..Faults::default() }, 1);
+    let mut fault = Fault::on_transmit(
+        cable.end(Side::A),
+        Faults {
+            delay: MS,
+            ..Faults::default()
+        },
+        1,
+    );
     let frame = pool.frame_from(&[1; 60]).unwrap();
     let id = frame.id;
     pool.retain(id);
@@ -206,7 +298,11 @@ fn a_held_frame_is_not_the_senders_any_more() {
 fn an_empty_pool_loses_frames_and_says_so() {
     let mut pool = Pool::new(1, 2048);
     let mut cable = Memory::new(1500);
-    let faults = Faults { duplicate: Probability::ALWAYS, delay: MS, ..Faults::default() };
+    let faults = Faults {
+        duplicate: Probability::ALWAYS,
+        delay: MS,
+        ..Faults::default()
+    };
     let mut fault = Fault::on_transmit(cable.end(Side::A), faults, 1);
     let frame = pool.frame_from(&[1; 60]).unwrap();
     let id = frame.id;
@@ -222,10 +318,17 @@ fn an_empty_pool_loses_frames_and_says_so() {
 fn a_frame_held_back_comes_after_so_many_later_ones() {
     let mut pool = pool();
     let mut cable = Memory::new(1500);
-    let faults = Faults { reorder_by: Reorder::Frames(2, 10 * MS), delay: 2 * MS, ..Faults::default() };
+    let faults = Faults {
+        reorder_by: Reorder::Frames(2, 10 * MS),
+        delay: 2 * MS,
+        ..Faults::default()
+    };
     let mut fault = Fault::on_transmit(cable.end(Side::A), faults, 1);
     send(&mut fault, &mut pool, 0..3, 60);
-    fault.set_faults(Faults { reorder: Probability::ALWAYS, ..faults });
+    fault.set_faults(Faults {
+        reorder: Probability::ALWAYS,
+        ..faults
+    });
     send(&mut fault, &mut pool, [3], 60);
     fault.set_faults(faults);
     send(&mut fault, &mut pool, 4..8, 60);
@@ -239,7 +342,11 @@ fn a_frame_held_back_comes_after_so_many_later_ones() {
 fn a_frame_held_back_does_not_wait_for_ever() {
     let mut pool = pool();
     let mut cable = Memory::new(1500);
-    let faults = Faults { reorder: Probability::ALWAYS, reorder_by: Reorder::Frames(1, 10 * MS), ..Faults::default() };
+    let faults = Faults {
+        reorder: Probability::ALWAYS,
+        reorder_by: Reorder::Frames(1, 10 * MS),
+        ..Faults::default()
+    };
     let mut fault = Fault::on_transmit(cable.end(Side::A), faults, 1);
     send(&mut fault, &mut pool, [1], 60);
     assert_eq!(fault.next_event(), Some(at(10)));
@@ -251,10 +358,18 @@ fn a_frame_held_back_does_not_wait_for_ever() {
 
 #[test]
 fn reordering_by_time_lets_later_frames_pass() {
-    let faults = Faults { reorder: half(), reorder_by: Reorder::Time(3 * MS), ..Faults::default() };
+    let faults = Faults {
+        reorder: half(),
+        reorder_by: Reorder::Time(3 * MS),
+        ..Faults::default()
+    };
     let (arrived, stats) = run(faults, 5, 100);
     let mut order = numbers(&arrived);
-    let split = order.iter().zip(&order[1..]).position(|(a, b)| a > b).unwrap();
+    let split = order
+        .iter()
+        .zip(&order[1..])
+        .position(|(a, b)| a > b)
+        .unwrap();
     assert_eq!(stats.reordered, 99 - split as u64);
     assert!(order[split + 1..].is_sorted());
     order.sort_unstable();
@@ -266,8 +381,18 @@ fn a_line_sends_at_its_rate_and_its_queue_overflows() {
     let mut pool = pool();
     let mut cable = Memory::new(1500);
     // 100 octets take 1 ms.
-    let rate = Rate { bits_per_second: NonZeroU64::new(800_000).unwrap(), queue: 350 };
-    let mut fault = Fault::on_transmit(cable.end(Side::A), Faults { rate: Some(rate), ..Faults::default() }, 1);
+    let rate = Rate {
+        bits_per_second: NonZeroU64::new(800_000).unwrap(),
+        queue: 350,
+    };
+    let mut fault = Fault::on_transmit(
+        cable.end(Side::A),
+        Faults {
+            rate: Some(rate),
+            ..Faults::default()
+        },
+        1,
+    );
     send(&mut fault, &mut pool, 0..5, 100);
     assert_eq!(fault.stats().queue_full, 2);
     let mut expected = Vec::new();
@@ -285,13 +410,20 @@ fn a_line_sends_at_its_rate_and_its_queue_overflows() {
     assert_eq!(fault.next_event(), Some(at(20)));
     fault.drain(&mut pool);
     assert_eq!(fault.next_event(), None);
-    assert_eq!(numbers(&receive(&mut cable.end(Side::B), &mut pool)), expected);
+    assert_eq!(
+        numbers(&receive(&mut cable.end(Side::B), &mut pool)),
+        expected
+    );
     assert_eq!(pool.available(), pool.capacity());
 }
 
 #[test]
 fn what_is_held_is_limited() {
-    let faults = Faults { delay: MS, limit: 10, ..Faults::default() };
+    let faults = Faults {
+        delay: MS,
+        limit: 10,
+        ..Faults::default()
+    };
     let (arrived, stats) = run(faults, 1, 25);
     assert_eq!(numbers(&arrived), (0..10).collect::<Vec<_>>());
     assert_eq!(stats.over_limit, 15);
@@ -301,9 +433,19 @@ fn what_is_held_is_limited() {
 fn a_full_inner_link_holds_frames_up() {
     let mut pool = pool();
     let mut cable = Memory::with_capacity(1500, 1);
-    let mut fault = Fault::on_transmit(cable.end(Side::A), Faults { limit: 3, ..Faults::default() }, 1);
+    let mut fault = Fault::on_transmit(
+        cable.end(Side::A),
+        Faults {
+            limit: 3,
+            ..Faults::default()
+        },
+        1,
+    );
     send(&mut fault, &mut pool, 0..6, 60);
-    assert_eq!((fault.held(), fault.stats().over_limit, fault.stats().passed), (3, 2, 1));
+    assert_eq!(
+        (fault.held(), fault.stats().over_limit, fault.stats().passed),
+        (3, 2, 1)
+    );
     assert_eq!(fault.next_event(), Some(Instant::ZERO));
     fault.drain(&mut pool);
     cable.drain(&mut pool);
@@ -337,10 +479,25 @@ fn a_link_that_damages_leaves_checksums_to_the_stack() {
         fn transmit(&mut self, _: &mut Pool, _: &mut Vec<Frame>) {}
         fn receive(&mut self, _: &mut Pool, _: &mut Vec<Frame>) {}
     }
-    let damage = Faults { corrupt: half(), ..Faults::default() };
-    assert!(!Fault::on_transmit(Offloading, damage, 1).offloads().tx_checksum);
-    assert!(Fault::on_receive(Offloading, damage, 1).offloads().tx_checksum);
-    assert!(Fault::on_transmit(Offloading, Faults::default(), 1).offloads().tx_checksum);
+    let damage = Faults {
+        corrupt: half(),
+        ..Faults::default()
+    };
+    assert!(
+        !Fault::on_transmit(Offloading, damage, 1)
+            .offloads()
+            .tx_checksum
+    );
+    assert!(
+        Fault::on_receive(Offloading, damage, 1)
+            .offloads()
+            .tx_checksum
+    );
+    assert!(
+        Fault::on_transmit(Offloading, Faults::default(), 1)
+            .offloads()
+            .tx_checksum
+    );
     assert_eq!(Fault::on_transmit(Offloading, damage, 1).mtu(), 1500);
 }
 
@@ -349,26 +506,41 @@ fn probabilities() -> impl Strategy<Value = Probability> {
 }
 
 fn any_faults() -> impl Strategy<Value = Faults> {
-    let chances = (probabilities(), probabilities(), probabilities(), probabilities(), probabilities());
+    let chances = (
+        probabilities(),
+        probabilities(),
+        probabilities(),
+        probabilities(),
+        probabilities(),
+    );
     let times = (0u64..3, 0u64..3, 0u16..5, 0u64..4);
     let rate = proptest::option::of((100_000u64..10_000_000, 0usize..3000));
-    (chances, times, rate, 0usize..60).prop_map(|((drop, truncate, corrupt, duplicate, reorder), times, rate, limit)| {
-        let (delay, jitter, frames, time) = times;
-        let time = Duration::from_millis(time);
-        Faults {
-            drop,
-            truncate,
-            corrupt,
-            corrupt_at: Corrupt::Anywhere,
-            duplicate,
-            rate: rate.map(|(speed, queue)| Rate { bits_per_second: NonZeroU64::new(speed).unwrap(), queue }),
-            delay: Duration::from_millis(delay),
-            jitter: Duration::from_millis(jitter),
-            reorder,
-            reorder_by: if frames == 0 { Reorder::Time(time) } else { Reorder::Frames(frames, time) },
-            limit,
-        }
-    })
+    (chances, times, rate, 0usize..60).prop_map(
+        |((drop, truncate, corrupt, duplicate, reorder), times, rate, limit)| {
+            let (delay, jitter, frames, time) = times;
+            let time = Duration::from_millis(time);
+            Faults {
+                drop,
+                truncate,
+                corrupt,
+                corrupt_at: Corrupt::Anywhere,
+                duplicate,
+                rate: rate.map(|(speed, queue)| Rate {
+                    bits_per_second: NonZeroU64::new(speed).unwrap(),
+                    queue,
+                }),
+                delay: Duration::from_millis(delay),
+                jitter: Duration::from_millis(jitter),
+                reorder,
+                reorder_by: if frames == 0 {
+                    Reorder::Time(time)
+                } else {
+                    Reorder::Frames(frames, time)
+                },
+                limit,
+            }
+        },
+    )
 }
 
 proptest! {

@@ -11,7 +11,9 @@
 //! reads the other's (Dekker's pattern), and release and acquire do not order a write before a later read of another word.
 //! With a sequentially consistent fence between the two on both sides, at least one side sees the other's write: either
 //! the sleeper finds what it waits for, or the other side finds it asleep. The futex itself compares the word before it
-//! sleeps, which closes the gap between the second look and the sleep.
+//! sleeps, which closes the gap between the second look and the sleep. Both sides change the word, so they change it by
+//! acquiring and releasing swaps only: each change happens after the one that it replaces, and a waker that is late for
+//! one sleep cannot hide the announcement of the next from itself.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -41,7 +43,10 @@ pub(super) const fn first_word(index: u32, slots: u32) -> u64 {
 /// Says that the slot holds the frame of `position`. All octets must have been written before.
 #[inline(always)]
 pub(super) fn publish(word: &AtomicU64, position: u64, len: u16) {
-    word.store(((turn(position) as u64) << 32) | len as u64, Ordering::Release);
+    word.store(
+        ((turn(position) as u64) << 32) | len as u64,
+        Ordering::Release,
+    );
 }
 
 /// Looks whether the slot holds the frame of `position`. When it does, its octets may be read.
@@ -75,14 +80,14 @@ pub(super) enum For {
 /// Says that this side is about to sleep. It must look once more at what it waits for before it does.
 #[inline(always)]
 pub(super) fn announce(sleep: &AtomicU32, what: For) {
-    sleep.store(what as u32, Ordering::Relaxed);
+    sleep.swap(what as u32, Ordering::AcqRel);
     fence(Ordering::SeqCst);
 }
 
 /// Says that this side is awake.
 #[inline(always)]
 pub(super) fn retract(sleep: &AtomicU32) {
-    sleep.store(AWAKE, Ordering::Relaxed);
+    sleep.swap(AWAKE, Ordering::AcqRel);
 }
 
 /// Whether the other side sleeps and must be woken, after frames were published. It is called once for a burst; the
@@ -90,12 +95,13 @@ pub(super) fn retract(sleep: &AtomicU32) {
 #[inline(always)]
 pub(super) fn must_wake_for_frames(sleep: &AtomicU32) -> bool {
     fence(Ordering::SeqCst);
-    sleep.load(Ordering::Relaxed) != AWAKE && sleep.swap(AWAKE, Ordering::Relaxed) != AWAKE
+    sleep.load(Ordering::Relaxed) != AWAKE && sleep.swap(AWAKE, Ordering::AcqRel) != AWAKE
 }
 
 /// Whether the other side sleeps for room and must be woken, after slots were given back.
 #[inline(always)]
 pub(super) fn must_wake_for_room(sleep: &AtomicU32) -> bool {
     fence(Ordering::SeqCst);
-    sleep.load(Ordering::Relaxed) == For::FramesOrRoom as u32 && sleep.swap(AWAKE, Ordering::Relaxed) != AWAKE
+    sleep.load(Ordering::Relaxed) == For::FramesOrRoom as u32
+        && sleep.swap(AWAKE, Ordering::AcqRel) != AWAKE
 }

@@ -42,7 +42,11 @@ impl Geometry {
             return None;
         }
         let slot_size = (WORD + max_frame as usize).next_multiple_of(CACHE_LINE) as u32;
-        Some(Self { slots, slot_size, max_frame })
+        Some(Self {
+            slots,
+            slot_size,
+            max_frame,
+        })
     }
 
     /// Octets that the slots take.
@@ -77,14 +81,25 @@ impl Memory {
     /// For as long as the value or what is made of it is used: `slots` is valid for reads and writes of
     /// `geometry.size()` octets and aligned to a cache line, `head` to an `AtomicU64`, both are used as nothing else in this
     /// process, and at most one [`Producer`] and one [`Consumer`] are made for them in this process.
-    pub(super) const unsafe fn new(slots: NonNull<u8>, head: NonNull<AtomicU64>, geometry: Geometry) -> Self {
-        Self { slots, head, geometry }
+    pub(super) const unsafe fn new(
+        slots: NonNull<u8>,
+        head: NonNull<AtomicU64>,
+        geometry: Geometry,
+    ) -> Self {
+        Self {
+            slots,
+            head,
+            geometry,
+        }
     }
 
     /// Makes an empty ring of what the memory held before.
     pub(super) fn prepare(&self) {
         for index in 0..self.geometry.slots {
-            self.word(index.into()).store(protocol::first_word(index, self.geometry.slots), Ordering::Relaxed);
+            self.word(index.into()).store(
+                protocol::first_word(index, self.geometry.slots),
+                Ordering::Relaxed,
+            );
         }
         self.head().store(0, Ordering::Release);
     }
@@ -132,7 +147,11 @@ unsafe impl Send for Producer {}
 impl Producer {
     /// The producer of a ring that nothing was written to yet.
     pub(super) const fn new(memory: Memory) -> Self {
-        Self { memory, tail: 0, head_seen: 0 }
+        Self {
+            memory,
+            tail: 0,
+            head_seen: 0,
+        }
     }
 
     /// Slots that are free, looking at the consumer's index only when there seem to be fewer than `wanted`.
@@ -166,13 +185,14 @@ impl Producer {
         }
         let frame = self.memory.frame(self.tail).as_ptr();
         // The line that the consumer polls is written last: taken away in between, it would have to be fetched twice.
-        if octets.len() >= FIRST_LINE {
-            let rest = octets.len() - FIRST_LINE;
-            // SAFETY: the frame fits into the slot behind the word (checked above), the slot is the producer's until it is
-            // published, and `octets`, a reference, does not overlap memory that is used by the ring only.
-            unsafe { ptr::copy_nonoverlapping(octets.as_ptr().add(FIRST_LINE), frame.add(FIRST_LINE), rest) };
-            // SAFETY: as above; there are at least FIRST_LINE octets on both sides.
-            unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), frame, FIRST_LINE) };
+        if let Some((first, rest)) = octets.split_first_chunk::<FIRST_LINE>() {
+            // SAFETY: the slot holds these octets, so it reaches at least to their end.
+            let to = unsafe { frame.add(FIRST_LINE) };
+            // SAFETY: the frame fits into the slot behind the word (checked above), the slot is the producer's until it
+            // is published, and `octets`, a reference, does not overlap memory that is used by the ring only.
+            unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), to, rest.len()) };
+            // SAFETY: as above; a length that the compiler knows is copied without a call.
+            unsafe { ptr::copy_nonoverlapping(first.as_ptr(), frame, FIRST_LINE) };
         } else {
             // SAFETY: as above.
             unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), frame, octets.len()) };
@@ -215,7 +235,11 @@ impl Consumer {
     /// Whether there is nothing to read and nothing to report.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        protocol::look(self.memory.word(self.head), self.head, self.memory.geometry.slots) == Slot::Empty
+        protocol::look(
+            self.memory.word(self.head),
+            self.head,
+            self.memory.geometry.slots,
+        ) == Slot::Empty
     }
 
     /// Looks at the next frame, which stays where it is.

@@ -40,7 +40,11 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { mtu: 1500, slots: 128, waiting: Waiting::BusyPoll }
+        Self {
+            mtu: 1500,
+            slots: 128,
+            waiting: Waiting::BusyPoll,
+        }
     }
 }
 
@@ -109,10 +113,18 @@ pub(super) struct Layout {
 
 impl Layout {
     fn new(mtu: usize, slots: usize, waiting: Waiting) -> Result<Self, CreateError> {
-        let max_frame = u16::try_from(mtu + MIN_FRAME).ok().filter(|_| mtu >= 68).ok_or(CreateError::Mtu(mtu))?;
+        let max_frame = match mtu {
+            68..=65_521 => (mtu + MIN_FRAME) as u16,
+            _ => return Err(CreateError::Mtu(mtu)),
+        };
         let count = u32::try_from(slots).map_err(|_| CreateError::Slots(slots))?;
         let geometry = Geometry::new(count, max_frame).ok_or(CreateError::Slots(slots))?;
-        Ok(Self { mtu: mtu as u32, slots: count, waiting, geometry })
+        Ok(Self {
+            mtu: mtu as u32,
+            slots: count,
+            waiting,
+            geometry,
+        })
     }
 
     /// Words that a side writes: its line for claiming and closing, its sleep word, the index of what it consumed.
@@ -142,7 +154,15 @@ impl Layout {
     /// The header: magic, version, then everything that the layout follows from.
     const fn header(&self) -> [u32; 7] {
         let waiting = self.waiting as u32;
-        [MAGIC[0], MAGIC[1], VERSION, self.mtu, self.slots, self.geometry.slot_size(), waiting]
+        [
+            MAGIC[0],
+            MAGIC[1],
+            VERSION,
+            self.mtu,
+            self.slots,
+            self.geometry.slot_size(),
+            waiting,
+        ]
     }
 
     fn from_header(header: [u32; 7], octets: u64) -> Result<Self, AttachError> {
@@ -192,9 +212,14 @@ impl Mapping {
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(size_of::<AtomicU32>()) && offset < self.len.min(PAGE), "a word lies in the first page");
-        // SAFETY: the offset lies in the mapping and is aligned (checked), and the first page holds atomics only.
-        unsafe { self.start.add(offset).cast().as_ref() }
+        assert!(
+            offset.is_multiple_of(size_of::<AtomicU32>()) && offset < self.len.min(PAGE),
+            "a word lies in the first page"
+        );
+        // SAFETY: the offset lies in the mapping (checked).
+        let word = unsafe { self.start.add(offset) };
+        // SAFETY: it is aligned, since a mapping begins at a page, and the first page holds atomics only.
+        unsafe { word.cast().as_ref() }
     }
 }
 
@@ -225,19 +250,35 @@ impl Segment {
     pub fn create(config: Config) -> Result<Self, CreateError> {
         let layout = Layout::new(config.mtu, config.slots, config.waiting)?;
         let octets = layout.size();
-        let failed = |step| move |errno: Errno| CreateError::System { step, octets, source: errno.into() };
-        let fd = rustix::fs::memfd_create("tollgate-link", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-            .map_err(failed("memfd_create"))?;
+        let failed = |step| {
+            move |errno: Errno| CreateError::System {
+                step,
+                octets,
+                source: errno.into(),
+            }
+        };
+        let fd = rustix::fs::memfd_create(
+            "tollgate-link",
+            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+        )
+        .map_err(failed("memfd_create"))?;
         rustix::fs::ftruncate(&fd, octets as u64).map_err(failed("ftruncate"))?;
         rustix::fs::fcntl_add_seals(&fd, SEALS | SealFlags::SEAL).map_err(failed("sealing"))?;
         let mapping = Mapping::new(fd.as_fd(), octets).map_err(failed("mmap"))?;
-        let segment = Self { fd: Arc::new(fd), mapping: Arc::new(mapping), layout };
+        let segment = Self {
+            fd: Arc::new(fd),
+            mapping: Arc::new(mapping),
+            layout,
+        };
         for side in [Side::A, Side::B] {
             // SAFETY: nobody else knows of the segment yet.
             unsafe { segment.ring_from(side) }.prepare();
         }
         for (index, word) in layout.header().into_iter().enumerate().rev() {
-            segment.mapping.word(4 * index).store(word, Ordering::Release);
+            segment
+                .mapping
+                .word(4 * index)
+                .store(word, Ordering::Release);
         }
         Ok(segment)
     }
@@ -247,9 +288,17 @@ impl Segment {
     /// # Errors
     /// Whatever makes the file unfit: see [`AttachError`].
     pub fn attach(fd: OwnedFd) -> Result<Self, AttachError> {
-        let failed = |step| move |errno: Errno| AttachError::System { step, source: errno.into() };
+        let failed = |step| {
+            move |errno: Errno| AttachError::System {
+                step,
+                source: errno.into(),
+            }
+        };
         let octets = rustix::fs::fstat(&fd).map_err(failed("fstat"))?.st_size as u64;
-        let len = usize::try_from(octets).ok().filter(|&len| len > PAGE).ok_or(AttachError::NotASegment)?;
+        let len = usize::try_from(octets)
+            .ok()
+            .filter(|&len| len > PAGE)
+            .ok_or(AttachError::NotASegment)?;
         // Files that cannot be sealed say EINVAL.
         let seals = match rustix::fs::fcntl_get_seals(&fd) {
             Ok(seals) => seals,
@@ -264,7 +313,11 @@ impl Segment {
         let header = std::array::from_fn(|index| first.word(4 * index).load(Ordering::Acquire));
         let layout = Layout::from_header(header, octets)?;
         let mapping = Mapping::new(fd.as_fd(), len).map_err(failed("mmap"))?;
-        Ok(Self { fd: Arc::new(fd), mapping: Arc::new(mapping), layout })
+        Ok(Self {
+            fd: Arc::new(fd),
+            mapping: Arc::new(mapping),
+            layout,
+        })
     }
 
     /// The file, to be handed to the other process. It is closed on exec; a duplicate, such as
@@ -275,14 +328,28 @@ impl Segment {
 
     /// What the segment was made for.
     pub const fn config(&self) -> Config {
-        let Layout { mtu, slots, waiting, .. } = self.layout;
-        Config { mtu: mtu as usize, slots: slots as usize, waiting }
+        let Layout {
+            mtu,
+            slots,
+            waiting,
+            ..
+        } = self.layout;
+        Config {
+            mtu: mtu as usize,
+            slots: slots as usize,
+            waiting,
+        }
     }
 
     pub(super) fn words(&self, side: Side) -> SideWords<'_> {
         let line = Layout::side(side);
-        let [owner, closed, sleep] = [line, line + 4, line + APART].map(|offset| self.mapping.word(offset));
-        SideWords { owner, closed, sleep }
+        let [owner, closed, sleep] =
+            [line, line + 4, line + APART].map(|offset| self.mapping.word(offset));
+        SideWords {
+            owner,
+            closed,
+            sleep,
+        }
     }
 
     /// The ring that `producer` fills.
@@ -303,8 +370,10 @@ impl Segment {
     #[cfg(test)]
     pub(super) fn scribble(&self, offset: usize, octets: &[u8]) {
         assert!(offset + octets.len() <= self.mapping.len);
-        // SAFETY: the range lies in the mapping, and the tests do this while no other thread uses it.
-        unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), self.mapping.start.as_ptr().add(offset), octets.len()) };
+        // SAFETY: the range lies in the mapping.
+        let to = unsafe { self.mapping.start.add(offset) };
+        // SAFETY: as above, and the tests do this while no other thread uses it.
+        unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), to.as_ptr(), octets.len()) };
     }
 
     #[cfg(test)]
@@ -330,7 +399,11 @@ mod tests {
 
     #[test]
     fn a_segment_is_found_again_through_its_file() {
-        let config = Config { mtu: 9000, slots: 16, waiting: Waiting::Sleep };
+        let config = Config {
+            mtu: 9000,
+            slots: 16,
+            waiting: Waiting::Sleep,
+        };
         let segment = Segment::create(config).unwrap();
         let other = Segment::attach(segment.fd().try_clone_to_owned().unwrap()).unwrap();
         assert_eq!(other.config(), config);
@@ -339,12 +412,18 @@ mod tests {
 
     #[test]
     fn configurations_out_of_range_are_refused() {
-        for mtu in [0, 67, 65_522, usize::MAX - 20] {
-            let refused = Segment::create(Config { mtu, ..Config::default() });
+        for mtu in [0, 67, 65_522, usize::MAX] {
+            let refused = Segment::create(Config {
+                mtu,
+                ..Config::default()
+            });
             assert!(matches!(refused, Err(CreateError::Mtu(given)) if given == mtu));
         }
         for slots in [0, 1, 3, 1 << 17, usize::MAX] {
-            let refused = Segment::create(Config { slots, ..Config::default() });
+            let refused = Segment::create(Config {
+                slots,
+                ..Config::default()
+            });
             assert!(matches!(refused, Err(CreateError::Slots(given)) if given == slots));
         }
     }
@@ -353,26 +432,52 @@ mod tests {
     fn a_file_that_is_no_segment_is_refused() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
-        assert!(matches!(Segment::attach(file.into()), Err(AttachError::NotASegment)));
+        assert!(matches!(
+            Segment::attach(file.into()),
+            Err(AttachError::NotASegment)
+        ));
         let short = rustix::fs::memfd_create("short", MemfdFlags::ALLOW_SEALING).unwrap();
-        assert!(matches!(Segment::attach(short), Err(AttachError::NotASegment)));
+        assert!(matches!(
+            Segment::attach(short),
+            Err(AttachError::NotASegment)
+        ));
         let zeros = rustix::fs::memfd_create("zeros", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&zeros, 1 << 20).unwrap();
         let unsealed = zeros.try_clone().unwrap();
-        assert!(matches!(Segment::attach(unsealed), Err(AttachError::NotSealed)));
+        assert!(matches!(
+            Segment::attach(unsealed),
+            Err(AttachError::NotSealed)
+        ));
         rustix::fs::fcntl_add_seals(&zeros, SEALS).unwrap();
-        assert!(matches!(Segment::attach(zeros), Err(AttachError::NotASegment)));
+        assert!(matches!(
+            Segment::attach(zeros),
+            Err(AttachError::NotASegment)
+        ));
     }
 
     #[test]
     fn a_header_that_lies_is_refused() {
-        for (word, value) in [(2, 2), (3, 1501), (3, u32::MAX), (4, 256), (4, 0), (5, 64), (6, 2)] {
+        for (word, value) in [
+            (2, 2),
+            (3, 1600),
+            (3, u32::MAX),
+            (4, 256),
+            (4, 0),
+            (5, 64),
+            (6, 2),
+        ] {
             let segment = Segment::create(Config::default()).unwrap();
-            segment.mapping.word(4 * word).store(value, Ordering::Relaxed);
+            segment
+                .mapping
+                .word(4 * word)
+                .store(value, Ordering::Relaxed);
             let refused = Segment::attach(segment.fd().try_clone_to_owned().unwrap());
             match word {
                 2 => assert!(matches!(refused, Err(AttachError::Version { found: 2 }))),
-                _ => assert!(matches!(refused, Err(AttachError::Sizes { .. })), "word {word} is {value}"),
+                _ => assert!(
+                    matches!(refused, Err(AttachError::Sizes { .. })),
+                    "word {word} is {value}"
+                ),
             }
         }
     }

@@ -1,8 +1,8 @@
 //! TCP (RFC 9293).
 //!
 //! The way of a segment in: [`predicted`] takes what header prediction expects, everything else goes to [`segment`],
-//! which carries out RFC 9293, 3.10.7 step by step. The way out: [`output`] decides what may be sent and writes headers
-//! from the connection's template. [`timers`] does what is due; [`congestion`], [`rto`], [`reassembly`], [`handshake`],
+//! which carries out RFC 9293, 3.10.7 step by step. The way out: [`predicted_send`] sends what fits into one segment that
+//! may go at once, [`output`] decides for everything else, and [`template`] writes the headers. [`timers`] does what is due; [`congestion`], [`rto`], [`reassembly`], [`handshake`],
 //! [`cookie`], [`time_wait`] and [`listener`] hold what their names say.
 
 pub(crate) mod congestion;
@@ -12,9 +12,11 @@ pub(crate) mod isn;
 pub(crate) mod listener;
 pub(crate) mod output;
 pub(crate) mod predicted;
+pub(crate) mod predicted_send;
 pub(crate) mod reassembly;
 pub(crate) mod rto;
 pub(crate) mod segment;
 pub(crate) mod tcb;
+pub(crate) mod template;
 pub(crate) mod time_wait;
 pub(crate) mod timers;

@@ -8,89 +8,19 @@ use super::tcb::{Deadline, flag, rare};
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::{ChecksumPolicy, HeaderTemplate, RetransmitCopy};
 use crate::counters::Drop;
-use crate::stack::Active;
+use super::template::{self, PLAIN, STAMPED, Varying};
+use crate::stack::{Active, Stack};
 use tollgate_checksum::Partial;
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::SeqNumber;
-use tollgate_wire::ethernet::{self, EtherType, MacAddr};
-use tollgate_wire::ipv4;
-use tollgate_wire::tcp::{self, Flags, Timestamps};
+use tollgate_wire::tcp::Flags;
 
-/// Ethernet, IPv4 and TCP headers without options.
-const PLAIN: usize = 54;
-/// The same with the timestamp option.
-const STAMPED: usize = 66;
 /// Hops that our packets may take.
 pub(crate) const TTL: u8 = 64;
 
-/// What varies from segment to segment.
-#[derive(Clone, Copy)]
-struct Varying {
-    seq: SeqNumber,
-    ack: SeqNumber,
-    flags: Flags,
-    window: u16,
-    ts_value: u32,
-    ts_echo: u32,
-    /// Octets of payload.
-    len: u16,
-    /// Their sum.
-    sum: Partial,
-}
-
-/// Writes `N` octets of headers from a template. `N` is [`PLAIN`] or [`STAMPED`].
-#[inline(always)]
-fn write_from_template<const N: usize>(
-    head: &mut [u8; N],
-    tcb: &super::tcb::Tcb,
-    common: &[u8; 8],
-    v: Varying,
-    checksum: bool,
-) {
-    let put4 = |head: &mut [u8; N], at: usize, word: u32| head[at..at + 4].copy_from_slice(&word.to_ne_bytes());
-    let tcp_len = (N - 34) as u16 + v.len;
-    let total_len = tcp_len + 20;
-
-    head[..8].copy_from_slice(&tcb.link);
-    head[8..16].copy_from_slice(common);
-    // Identification is zero: the datagram is atomic (RFC 6864, 4.1).
-    head[16..20].copy_from_slice(&(u32::from(total_len) << 16).to_be_bytes());
-    put4(head, 20, u32::from_ne_bytes([0x40, 0, TTL, ipv4::protocol::TCP]));
-    put4(head, 26, tcb.key.local);
-    put4(head, 30, tcb.key.remote);
-    // An incoming packet's ports turned round.
-    put4(head, 34, tcb.key.ports.rotate_left(16));
-
-    let seq = v.seq.0.to_be();
-    let ack = v.ack.0.to_be();
-    let word = ((((N - 34) / 4) as u32) << 28 | u32::from(v.flags.0) << 16 | u32::from(v.window)).to_be();
-    put4(head, 38, seq);
-    put4(head, 42, ack);
-    put4(head, 46, word);
-    let mut sum = u64::from(seq) + u64::from(ack) + u64::from(word);
-    if N == STAMPED {
-        let (value, echo) = (v.ts_value.to_be(), v.ts_echo.to_be());
-        put4(head, 54, u32::from_ne_bytes(tcp::TIMESTAMP_LAYOUT));
-        put4(head, 58, value);
-        put4(head, 62, echo);
-        sum += u64::from(value) + u64::from(echo);
-    }
-    if checksum {
-        let ip = tcb.ip_sum + Partial::from_be_word(total_len);
-        head[24..26].copy_from_slice(&ip.finish().to_ne_bytes());
-        let all = Partial::from_ne_u64(sum) + tcb.tcp_sum + Partial::from_be_word(tcp_len) + v.sum;
-        // The urgent pointer is zero.
-        head[50..52].copy_from_slice(&all.finish().to_ne_bytes());
-        head[52..54].copy_from_slice(&[0, 0]);
-    } else {
-        head[24..26].copy_from_slice(&[0, 0]);
-        put4(head, 50, 0);
-    }
-}
-
 impl<R: Recorder> Active<'_, R> {
     /// Copies octets into frames behind the send queue, at most `room`; returns how many.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn append(&mut self, index: usize, data: &[u8], room: usize) -> usize {
         let mut left = &data[..data.len().min(room)];
         let total = left.len();
@@ -202,7 +132,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Sends what may be sent of the unsent frames.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn output(&mut self, index: usize) {
         loop {
             let tcb = &self.stack.tcbs[index];
@@ -298,40 +228,22 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(always)]
     pub(crate) fn emit(&mut self, index: usize, id: FrameId, seq: SeqNumber, flags: Flags, len: u16, sum: Partial) {
         self.rec.pass(Gate::TcpOutBegin, PacketId(seq.0));
-        let tick = self.now.tick();
-        let tcb = &mut self.stack.tcbs[index];
-        // The window is offered in steps of a segment (RFC 9293, 3.8.6.2.2) and never taken back.
-        let edge = tcb.rcv_nxt + tcb.rx_free;
-        if edge.signed_distance(tcb.rcv_edge) >= i32::from(tcb.mss) {
-            tcb.rcv_edge = edge;
-        }
-        let window = ((tcb.rcv_edge - tcb.rcv_nxt) >> tcb.rcv_shift).min(0xffff) as u16;
-        tcb.unacked = 0;
-        tcb.ack_deadline = Deadline::NONE;
-        let varying = Varying {
-            seq,
-            ack: tcb.rcv_nxt,
-            flags,
-            window,
-            ts_value: tick.0.wrapping_add(tcb.ts_offset),
-            ts_echo: tcb.ts_recent,
-            len,
-            sum,
-        };
+        let varying = Varying { seq, flags, tick: self.now.tick().0, len, sum };
         self.rec.pass(Gate::ChecksumOutBegin, PacketId(seq.0));
-        let mechanisms = &self.stack.config.mechanisms;
-        let checksum = mechanisms.checksum == ChecksumPolicy::Always;
+        let Stack { tcbs, config, template, .. } = &mut *self.stack;
+        let tcb = &mut tcbs[index];
+        let checksum = config.mechanisms.checksum == ChecksumPolicy::Always;
         let octets = self.pool.octets_mut(id);
-        let headers = if mechanisms.template == HeaderTemplate::Off {
-            write_field_by_field(octets, tcb, &self.stack.config.mac, varying, checksum)
+        let headers = if config.mechanisms.template == HeaderTemplate::Off {
+            template::write_field_by_field(octets, tcb, &config.mac, varying, checksum)
         } else if tcb.is(flag::TIMESTAMPS) {
             if let Some(head) = octets[PAYLOAD_OFFSET - STAMPED..].first_chunk_mut::<STAMPED>() {
-                write_from_template(head, tcb, &self.stack.template, varying, checksum);
+                template::write(head, tcb, template, varying, checksum);
             }
             STAMPED
         } else {
             if let Some(head) = octets[PAYLOAD_OFFSET - PLAIN..].first_chunk_mut::<PLAIN>() {
-                write_from_template(head, tcb, &self.stack.template, varying, checksum);
+                template::write(head, tcb, template, varying, checksum);
             }
             PLAIN
         };
@@ -343,6 +255,7 @@ impl<R: Recorder> Active<'_, R> {
             checksum: RxChecksum::Unknown,
         };
         self.rec.pass(Gate::IpOutBegin, PacketId(seq.0));
+        let tcb = &self.stack.tcbs[index];
         if tcb.is(flag::UNRESOLVED) {
             let next_hop = tcb.next_hop;
             self.link_output(next_hop, frame);
@@ -353,7 +266,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Sends an acknowledgment without data.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn acknowledge(&mut self, index: usize) {
         if self.device_has_room()
             && let Some(id) = self.pool.alloc()
@@ -514,60 +427,4 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.wheel.insert(index as u32, at);
         }
     }
-}
-
-/// Writes headers without a template, each checksum summed anew: the baseline that a template is measured against.
-fn write_field_by_field(
-    octets: &mut [u8],
-    tcb: &super::tcb::Tcb,
-    mac: &MacAddr,
-    v: Varying,
-    checksum: bool,
-) -> usize {
-    let [d0, d1, d2, d3, d4, d5, ..] = tcb.link;
-    let link = ethernet::Header {
-        destination: MacAddr([d0, d1, d2, d3, d4, d5]),
-        source: *mac,
-        ethertype: EtherType::Ipv4,
-    };
-    let header = tcp::Header {
-        source_port: tcb.local_port(),
-        destination_port: tcb.remote_port(),
-        seq: v.seq,
-        ack: v.ack,
-        header_len: 0,
-        flags: v.flags,
-        window: v.window,
-        urgent: 0,
-        options: tcp::Options {
-            timestamps: tcb.is(flag::TIMESTAMPS).then_some(Timestamps { value: v.ts_value, echo: v.ts_echo }),
-            ..tcp::Options::default()
-        },
-    };
-    let mut transport = [0; tcp::MAX_HEADER_LEN];
-    let transport_len = header.emit(&mut transport);
-    let tcp_len = transport_len as u16 + v.len;
-    let ip = ipv4::Header {
-        header_len: 20,
-        tos: 0,
-        total_len: 20 + tcp_len,
-        identification: 0,
-        flags_and_offset: ipv4::DONT_FRAGMENT,
-        ttl: TTL,
-        protocol: ipv4::protocol::TCP,
-        source: tcb.local_ip(),
-        destination: tcb.remote_ip(),
-    };
-    let headers = ethernet::HEADER_LEN + ipv4::HEADER_LEN + transport_len;
-    let start = PAYLOAD_OFFSET - headers;
-    if checksum {
-        let sum = ipv4::pseudo_header(ip.source, ip.destination, ipv4::protocol::TCP, tcp_len)
-            + tollgate_checksum::sum_header(&transport[..transport_len])
-            + v.sum;
-        transport[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
-    }
-    octets[start..start + 14].copy_from_slice(&link.to_bytes());
-    octets[start + 14..start + 34].copy_from_slice(&ip.to_bytes());
-    octets[start + 34..start + 34 + transport_len].copy_from_slice(&transport[..transport_len]);
-    headers
 }

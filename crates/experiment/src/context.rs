@@ -1,0 +1,259 @@
+//! What an experiment is told: the options, how much time it has, whether it is to stop, and whom to tell what runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tollgate_workload::{Capabilities, Mode, PathId, Placement, Waiting};
+
+/// Message sizes in bytes, as in Wolman, Voelker and Thekkath 1994.
+pub const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
+/// Iterations of a repetition, as in Wolman, Voelker and Thekkath 1994, section 1.2.
+pub const ITERATIONS: u64 = 40_000;
+/// Repetitions, as in the same.
+pub const REPETITIONS: u32 = 3;
+
+/// What the user wants of an experiment; what is `None` is left to the experiment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The paths to compare, in this order; all that can run it unless given.
+    pub paths: Option<Vec<PathId>>,
+    /// Bytes per message or write.
+    pub sizes: Option<Vec<usize>>,
+    /// Only this placement.
+    pub placement: Option<Placement>,
+    /// Only this way of waiting.
+    pub waiting: Option<Waiting>,
+    /// Iterations of a repetition, [`ITERATIONS`] unless given.
+    pub iterations: Option<u64>,
+    /// Repetitions, [`REPETITIONS`] unless given.
+    pub repetitions: Option<u32>,
+}
+
+impl Options {
+    /// The sizes to measure; `usual` unless given.
+    #[must_use]
+    pub fn sizes_or(&self, usual: &[usize]) -> Vec<usize> {
+        self.sizes.clone().unwrap_or_else(|| usual.to_vec())
+    }
+
+    /// Whether the user wants this path.
+    #[must_use]
+    pub fn wants(&self, path: PathId) -> bool {
+        self.paths
+            .as_ref()
+            .is_none_or(|paths| paths.contains(&path))
+    }
+
+    /// The modes of a path that fit.
+    pub fn modes(&self, capabilities: &Capabilities) -> Vec<Mode> {
+        capabilities
+            .modes
+            .iter()
+            .copied()
+            .filter(|mode| {
+                self.placement
+                    .is_none_or(|placement| placement == mode.placement)
+                    && self.waiting.is_none_or(|waiting| waiting == mode.waiting)
+            })
+            .collect()
+    }
+
+    /// The restrictions in words, for messages.
+    #[must_use]
+    pub fn restrictions(&self) -> String {
+        let mut words = Vec::new();
+        if let Some(paths) = &self.paths {
+            let names: Vec<&str> = paths.iter().map(|path| path.name()).collect();
+            words.push(format!("path {}", names.join(", ")));
+        }
+        words.extend(self.placement.map(|placement| placement.to_string()));
+        words.extend(self.waiting.map(|waiting| waiting.to_string()));
+        if words.is_empty() {
+            "without restriction".to_owned()
+        } else {
+            words.join(", ")
+        }
+    }
+}
+
+/// Asks running experiments to stop; clones share the flag.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// A flag that is also raised elsewhere, for example by a signal handler.
+    #[must_use]
+    pub fn from_flag(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
+
+    /// Asks to stop after the slice under way.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether to stop.
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Is told what runs and how long is left.
+pub trait Progress {
+    /// `what` runs now; a share `done` (0 to 1) of all is done, and about `left` is left.
+    fn update(&self, what: &str, done: f64, left: Duration);
+}
+
+/// Tells nobody.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn update(&self, _what: &str, _done: f64, _left: Duration) {}
+}
+
+/// What an experiment is told, and where it says how far it is.
+pub struct Context<'a> {
+    /// What the user wants.
+    pub options: Options,
+    /// The command with its options, written under figures; without the experiment's name.
+    pub cancel: Cancel,
+    progress: &'a dyn Progress,
+    begun: Instant,
+    /// For all experiments together; `None` takes what it needs.
+    budget: Option<Duration>,
+    /// When the experiment under way must end.
+    ends: Option<Instant>,
+    /// Expected for the experiments after the one under way.
+    later: Duration,
+    /// What the experiment runs at the moment.
+    title: &'static str,
+}
+
+impl<'a> Context<'a> {
+    /// A context whose time begins now.
+    pub fn new(
+        options: Options,
+        budget: Option<Duration>,
+        cancel: Cancel,
+        progress: &'a dyn Progress,
+    ) -> Self {
+        Self {
+            options,
+            cancel,
+            progress,
+            begun: Instant::now(),
+            budget,
+            ends: None,
+            later: Duration::ZERO,
+            title: "",
+        }
+    }
+
+    /// Gives the experiment called `title` a share of `weight` among the `weights` of all that are still to run.
+    pub(crate) fn begin(&mut self, title: &'static str, weight: u32, weights: u32) {
+        self.title = title;
+        let Some(budget) = self.budget else {
+            return;
+        };
+        let left = budget.saturating_sub(self.begun.elapsed());
+        let own = left.mul_f64(f64::from(weight) / f64::from(weights.max(1)));
+        self.ends = Some(Instant::now() + own);
+        self.later = left.saturating_sub(own);
+    }
+
+    /// How long the experiment under way may still take; `None` for as long as it needs.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.ends
+            .map(|ends| ends.saturating_duration_since(Instant::now()))
+    }
+
+    /// Says what runs, and how long this experiment still needs.
+    pub fn tell(&self, what: &str, left_here: Duration) {
+        let left = left_here + self.later;
+        let spent = self.begun.elapsed();
+        let whole = (spent + left).as_secs_f64();
+        let done = if whole > 0.0 {
+            spent.as_secs_f64() / whole
+        } else {
+            0.0
+        };
+        let what = if what.is_empty() {
+            self.title.to_owned()
+        } else {
+            format!("{}: {what}", self.title)
+        };
+        self.progress.update(&what, done, left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Last(RefCell<Option<(String, f64, Duration)>>);
+
+    impl Progress for Last {
+        fn update(&self, what: &str, done: f64, left: Duration) {
+            *self.0.borrow_mut() = Some((what.to_owned(), done, left));
+        }
+    }
+
+    #[test]
+    fn the_budget_is_shared_by_weight() {
+        let mut context = Context::new(
+            Options::default(),
+            Some(Duration::from_secs(3_600)),
+            Cancel::default(),
+            &Silent,
+        );
+        context.begin("first", 1, 4);
+        let first = context.remaining().unwrap().as_secs_f64();
+        assert!((800.0..=900.0).contains(&first), "{first}");
+        context.begin("last", 3, 3);
+        let last = context.remaining().unwrap().as_secs_f64();
+        assert!((3_500.0..=3_600.0).contains(&last), "{last}");
+    }
+
+    #[test]
+    fn what_is_left_includes_the_later_experiments() {
+        let last = Last::default();
+        let mut context = Context::new(
+            Options::default(),
+            Some(Duration::from_secs(3_600)),
+            Cancel::default(),
+            &last,
+        );
+        context.begin("first", 1, 2);
+        context.tell("4 bytes", Duration::from_secs(60));
+        let (what, done, left) = last.0.borrow().clone().unwrap();
+        assert_eq!(what, "first: 4 bytes");
+        assert!(done < 0.1);
+        assert!(left > Duration::from_secs(1_800) && left <= Duration::from_secs(1_860));
+    }
+
+    #[test]
+    fn without_a_budget_there_is_no_end() {
+        let mut context = Context::new(Options::default(), None, Cancel::default(), &Silent);
+        context.begin("only", 1, 1);
+        assert_eq!(context.remaining(), None);
+    }
+
+    #[test]
+    fn modes_are_restricted() {
+        let path = tollgate_workload::find(PathId::KernelLoopback).unwrap();
+        let mut options = Options::default();
+        assert_eq!(options.modes(&path.capabilities()).len(), 3);
+        options.placement = Some(Placement::OneCore);
+        assert_eq!(options.modes(&path.capabilities()).len(), 1);
+        options.waiting = Some(Waiting::BusyPoll);
+        assert!(options.modes(&path.capabilities()).is_empty());
+        assert_eq!(options.restrictions(), "one-core, busy-poll");
+    }
+}

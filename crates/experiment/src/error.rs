@@ -1,0 +1,33 @@
+//! Why an experiment has nothing to show.
+
+use tollgate_workload::Workload;
+
+/// Why an experiment has nothing to show. What could be measured in part is no error: its cells say what is missing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No path fits the options.
+    #[error(
+        "no path runs {workload} as asked ({asked}); `tollgate doctor` lists what each path can do"
+    )]
+    NothingToRun {
+        /// The workload that was to be run.
+        workload: Workload,
+        /// The restrictions, in words.
+        asked: String,
+    },
+    /// Every path failed.
+    #[error("{experiment}: nothing could be measured: {reason}")]
+    NothingMeasured {
+        /// The experiment's name.
+        experiment: &'static str,
+        /// Why the first of the paths failed.
+        reason: String,
+    },
+    /// The user stopped it before anything was measured.
+    #[error("stopped before anything was measured")]
+    Stopped,
+    /// A session could not do what its path promised.
+    #[error(transparent)]
+    Workload(#[from] tollgate_workload::Error),
+}

@@ -1,0 +1,171 @@
+//! The experiments, one file each, and the list of them.
+//!
+//! To add one, copy its neighbour and name it in [`all`].
+
+mod crr;
+mod rr_by_size;
+mod stream_by_write_size;
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::run;
+
+/// Workload, paths and sizes that give one part of a run.
+pub trait Experiment: Sync {
+    /// The name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The heading.
+    fn title(&self) -> &'static str;
+
+    /// The published table or figure that it repeats, by its id in [`crate::published`].
+    fn paper(&self) -> Option<run::Source>;
+
+    /// What it measures, in one line.
+    fn summary(&self) -> &'static str;
+
+    /// Its part of a run's time, relative to the others.
+    fn weight(&self) -> u32;
+
+    /// Measures.
+    ///
+    /// # Errors
+    /// When there is nothing to show; a part that could not be measured says so in its cells.
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error>;
+}
+
+/// All experiments, in the order in which a report shows them.
+#[must_use]
+pub fn all() -> &'static [&'static dyn Experiment] {
+    &[
+        &rr_by_size::RrBySize,
+        &crr::Crr,
+        &stream_by_write_size::StreamByWriteSize,
+    ]
+}
+
+/// The experiment of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static dyn Experiment> {
+    all()
+        .iter()
+        .copied()
+        .find(|experiment| experiment.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    use tollgate_workload::PathId;
+
+    use super::*;
+    use crate::context::{Cancel, Options, Progress, Silent};
+
+    fn small(paths: Vec<PathId>) -> Options {
+        Options {
+            paths: Some(paths),
+            sizes: Some(vec![4, 200]),
+            iterations: Some(16),
+            repetitions: Some(1),
+            ..Options::default()
+        }
+    }
+
+    fn run(name: &str, options: Options) -> Result<run::Experiment, Error> {
+        let mut context = Context::new(options, None, Cancel::default(), &Silent);
+        find(name).unwrap().run(&mut context)
+    }
+
+    #[test]
+    fn names_are_unique_and_found() {
+        let names: HashSet<&str> = all().iter().map(|experiment| experiment.name()).collect();
+        assert_eq!(names.len(), all().len());
+        assert!(find("no-such").is_none());
+    }
+
+    #[test]
+    fn round_trips_fill_a_table_and_a_figure() {
+        let shown = run("rr-by-size", small(vec![PathId::PeerSmoltcp])).unwrap();
+        assert_eq!(shown.tables[0].columns.len(), 2);
+        let measured = shown.tables[0].rows[0].cells[1].measured().unwrap();
+        assert_eq!(measured.n, Some(16));
+        assert!(measured.ci.is_some());
+        assert!(shown.finding.contains("peer-smoltcp"), "{}", shown.finding);
+        let run::Figure::Lines { series, .. } = &shown.figures[0] else {
+            panic!("lines");
+        };
+        assert_eq!(series.iter().filter(|line| !line.published).count(), 1);
+        assert_eq!(series.iter().filter(|line| line.published).count(), 2);
+    }
+
+    #[test]
+    fn a_connection_and_a_stream_are_measured() {
+        for name in ["crr", "stream-by-write-size"] {
+            let shown = run(name, small(vec![PathId::PeerSmoltcp])).unwrap();
+            for table in &shown.tables {
+                for cell in &table.rows[0].cells {
+                    assert!(cell.measured().is_some_and(|m| m.value > 0.0), "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_path_cannot_do_is_said_in_its_row() {
+        let options = small(vec![PathId::PeerSmoltcp, PathId::BareShm]);
+        let shown = run("stream-by-write-size", options).unwrap();
+        let row = &shown.tables[0].rows[1];
+        assert_eq!(row.label, "bare-shm");
+        let run::Cell::NotAvailable { reason } = &row.cells[0] else {
+            panic!("not available");
+        };
+        assert_eq!(reason, "bare-shm does not run stream; it runs rr");
+    }
+
+    #[test]
+    fn nothing_that_fits_is_an_error() {
+        let mut options = small(vec![PathId::PeerSmoltcp]);
+        options.placement = Some(tollgate_workload::Placement::TwoCores);
+        assert_eq!(
+            run("crr", options).unwrap_err().to_string(),
+            "no path runs crr as asked (path peer-smoltcp, two-cores); `tollgate doctor` lists what each path can do"
+        );
+    }
+
+    /// Raises the flag when it has been told a number of times.
+    struct StopAfter(std::cell::Cell<u32>, Cancel);
+
+    impl Progress for StopAfter {
+        fn update(&self, _what: &str, _done: f64, _left: Duration) {
+            self.0.set(self.0.get().saturating_sub(1));
+            if self.0.get() == 0 {
+                self.1.raise();
+            }
+        }
+    }
+
+    #[test]
+    fn a_stopped_run_shows_what_it_has() {
+        let cancel = Cancel::default();
+        // Two pilots, and then some slices of the first size.
+        let stop = StopAfter(std::cell::Cell::new(6), cancel.clone());
+        let mut context = Context::new(small(vec![PathId::PeerSmoltcp]), None, cancel, &stop);
+        let shown = find("rr-by-size").unwrap().run(&mut context).unwrap();
+        let cells = &shown.tables[0].rows[0].cells;
+        assert!(cells[0].measured().is_some());
+        assert!(matches!(cells[1], run::Cell::NotAvailable { .. }));
+        assert!(shown.trust.iter().any(|line| !line.holds && line.text.contains("stopped")));
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_at_once_has_nothing() {
+        let cancel = Cancel::default();
+        cancel.raise();
+        let options = small(vec![PathId::PeerSmoltcp]);
+        let mut context = Context::new(options, None, cancel, &Silent);
+        let error = find("crr").unwrap().run(&mut context).unwrap_err();
+        assert!(matches!(error, Error::Stopped));
+    }
+}

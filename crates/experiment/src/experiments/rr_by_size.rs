@@ -1,0 +1,182 @@
+//! `rr-by-size`: round trips over all paths, by the size of the message; beside them Wolman, Voelker and Thekkath 1994,
+//! Table 1.
+
+use tollgate_workload::{PathId, Workload};
+
+use super::Experiment;
+use crate::context::{Context, ITERATIONS, REPETITIONS, SIZES};
+use crate::error::Error;
+use crate::interleave::{self, LineUp};
+use crate::outcome::{Figure, Outcome};
+use crate::published;
+use crate::run::{self, Point, Row, Series, Source, Unit};
+use crate::shapes;
+use crate::words;
+
+const TABLE: &str = "wolman-1994/table-1";
+const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
+
+/// Round trips by size.
+pub(super) struct RrBySize;
+
+impl Experiment for RrBySize {
+    fn name(&self) -> &'static str {
+        "rr-by-size"
+    }
+
+    fn title(&self) -> &'static str {
+        "Round trips by size"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        shapes::source(TABLE)
+    }
+
+    fn summary(&self) -> &'static str {
+        "request-response on one connection, the paths side by side, by the size of the message"
+    }
+
+    fn weight(&self) -> u32 {
+        8
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let sizes = context.options.sizes_or(&SIZES);
+        let line_up = LineUp::of(Workload::Rr, context)?;
+        let outcome = interleave::run(self.name(), line_up, &sizes, context)?;
+        let command = shapes::command(self.name(), &context.options);
+        let mut table = shapes::table_by_size(
+            "round-trips",
+            "Round trip, median",
+            Unit::Nanoseconds,
+            &outcome,
+            Figure::Median,
+        );
+        table.rows.extend(published_rows(&sizes));
+        let figure = shapes::lines_by_size(
+            "Round trip over the size of the message, each way",
+            "Size of the message",
+            ("Round trip, median", Unit::Nanoseconds),
+            &outcome,
+            Figure::Median,
+            published_lines(&sizes),
+            &command,
+        );
+        Ok(run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding: finding(&outcome),
+            command,
+            tables: vec![table],
+            figures: vec![figure],
+            trust: shapes::trust(
+                &outcome,
+                context.options.iterations.unwrap_or(ITERATIONS),
+                context.options.repetitions.unwrap_or(REPETITIONS),
+                "round trips",
+            ),
+        })
+    }
+}
+
+/// The paper's columns: what the line is called and the column's id.
+const LINES: [(&str, &str); 2] = [
+    ("Ethernet, DECstation 5000/200", "ethernet"),
+    ("ATM, DECstation 5000/200", "atm"),
+];
+
+/// A published round trip in nanoseconds.
+fn published_ns(size: usize, column: &str) -> Option<f64> {
+    let us = published::table(TABLE)?.cell(&size.to_string(), column)?;
+    Some(us * NANOSECONDS_PER_MICROSECOND)
+}
+
+fn published_rows(sizes: &[usize]) -> Vec<Row> {
+    let Some(source) = shapes::source(TABLE) else {
+        return Vec::new();
+    };
+    LINES
+        .iter()
+        .filter(|(_, column)| sizes.iter().any(|&size| published_ns(size, column).is_some()))
+        .map(|(label, column)| {
+            let cells = sizes
+                .iter()
+                .map(|&size| shapes::published_cell(published_ns(size, column), &source));
+            shapes::plain_row(*label, cells.collect())
+        })
+        .collect()
+}
+
+fn published_lines(sizes: &[usize]) -> Vec<Series> {
+    LINES
+        .iter()
+        .map(|(label, column)| Series {
+            label: (*label).to_owned(),
+            points: sizes
+                .iter()
+                .filter_map(|&size| {
+                    Some(Point {
+                        x: size as f64,
+                        y: published_ns(size, column)?,
+                        ci: None,
+                    })
+                })
+                .collect(),
+            published: true,
+        })
+        .filter(|line| !line.points.is_empty())
+        .collect()
+}
+
+/// What a message costs on each path at the smallest size, and how the paths that answer for each other compare.
+fn finding(outcome: &Outcome) -> String {
+    let Some(at) = (0..outcome.sizes.len()).find(|&at| {
+        (0..outcome.line_up.contenders.len())
+            .any(|contender| outcome.value(contender, at, Figure::Median).is_some())
+    }) else {
+        return "Nothing was measured.".to_owned();
+    };
+    let size = words::whole(outcome.sizes[at] as u64);
+    let told: Vec<String> = [
+        PathId::KernelLoopback,
+        PathId::StackShm,
+        PathId::PeerSmoltcp,
+        PathId::StackMemory,
+        PathId::BareShm,
+    ]
+    .into_iter()
+    .filter_map(|path| {
+        let contender = quickest(outcome, path, at)?;
+        let ns = outcome.value(contender, at, Figure::Median)?;
+        let label = outcome.line_up.contenders[contender].label();
+        Some(format!("{} over {label}", words::duration(ns)))
+    })
+    .collect();
+    let mut sentence = format!(
+        "A {size}-byte round trip takes {}",
+        words::list(&told).replace(", 1 core, ", " (1 core, ").replace(", 2 cores, ", " (2 cores, ")
+    );
+    sentence = close_parentheses(&sentence);
+    for (a, b) in [
+        (PathId::StackMemory, PathId::PeerSmoltcp),
+        (PathId::StackShm, PathId::BareShm),
+        (PathId::StackShm, PathId::KernelLoopback),
+    ] {
+        if let Some(text) = compare(outcome, a, b) {
+            sentence.push_str("; ");
+            sentence.push_str(&text);
+        }
+    }
+    sentence.push('.');
+    sentence
+}
+
+/// The mode of a path with the shortest round trip.
+fn quickest(outcome: &Outcome, path: PathId, at: usize) -> Option<usize> {
+    (0..outcome.line_up.contenders.len())
+        .filter(|&contender| outcome.line_up.contenders[contender].path == path)
+        .filter_map(|contender| Some((contender, outcome.value(contender, at, Figure::Median)?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(contender, _)| contender)
+}

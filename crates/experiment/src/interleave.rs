@@ -1,0 +1,423 @@
+//! Runs the contenders of a comparison side by side.
+//!
+//! The order is Wolman's method made fair to a machine that drifts: a repetition goes over all sizes; at a size every
+//! contender is opened anew, and then they take turns, A B C A B C, in [`SLICES`] slices each. So what is compared was
+//! measured within the same fraction of a second, and a run that is stopped early has something at every size.
+//!
+//! When there is a time budget, a short pilot measures what an iteration of each contender costs, and the slow ones run fewer
+//! iterations (see [`shares`]); later blocks are cut further when the machine turns out to be slower than the pilot said. How
+//! many iterations were run is kept with the numbers.
+//!
+//! This module takes times and keeps them. It decides neither what is compared nor what is said of it.
+
+use std::time::{Duration, Instant};
+
+use tollgate_workload::{Mode, PathId, Placement, Session, Spec, Waiting, Workload, find};
+
+use crate::context::{Context, ITERATIONS, REPETITIONS};
+use crate::error::Error;
+use crate::outcome::Outcome;
+use crate::words;
+
+/// Slices of each contender in a repetition at a size. Three repetitions give 24 slice medians, of which the 7th and the
+/// 18th enclose the median with 95 % confidence.
+pub(crate) const SLICES: u64 = 8;
+/// Iterations of a pilot's first slice.
+const PILOT: u64 = 32;
+/// A pilot that took less is run once more for about this long.
+const PILOT_NS: f64 = 200_000.0;
+/// The fewest iterations of a contender in a repetition, however little time there is.
+const LEAST: u64 = 64;
+/// What opening and closing a session costs, at most, for planning: a process to start and to end.
+const OPENING: Duration = Duration::from_millis(3);
+
+/// A path in one of the ways in which it can be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Contender {
+    pub(crate) path: PathId,
+    pub(crate) mode: Mode,
+}
+
+impl Contender {
+    /// The name of the row: the path and how it is run.
+    pub(crate) fn label(&self) -> String {
+        let cores = match self.mode.placement {
+            Placement::OneCore => "1 core",
+            Placement::TwoCores => "2 cores",
+        };
+        let waiting = match self.mode.waiting {
+            Waiting::Blocking => "blocking",
+            Waiting::BusyPoll => "polling",
+        };
+        format!("{}, {cores}, {waiting}", self.path)
+    }
+}
+
+/// What is to be compared, and what was left out with the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LineUp {
+    pub(crate) workload: Workload,
+    pub(crate) contenders: Vec<Contender>,
+    pub(crate) absent: Vec<(String, String)>,
+}
+
+impl LineUp {
+    /// All paths that fit the options, in the order of the options or of [`PathId::ALL`].
+    ///
+    /// # Errors
+    /// [`Error::NothingToRun`] when none fits.
+    pub(crate) fn of(workload: Workload, context: &Context<'_>) -> Result<Self, Error> {
+        let options = &context.options;
+        let ids: Vec<PathId> = options
+            .paths
+            .clone()
+            .unwrap_or_else(|| PathId::ALL.to_vec());
+        let (mut contenders, mut absent) = (Vec::new(), Vec::new());
+        for path in ids {
+            let Some(found) = find(path) else {
+                absent.push((
+                    path.to_string(),
+                    format!("this build of tollgate does not have the path {path}"),
+                ));
+                continue;
+            };
+            let capabilities = found.capabilities();
+            if !capabilities.workloads.contains(&workload) {
+                if options.paths.is_some() {
+                    let has: Vec<String> = capabilities
+                        .workloads
+                        .iter()
+                        .map(ToString::to_string)
+                        .collect();
+                    absent.push((
+                        path.to_string(),
+                        format!(
+                            "{path} does not run {workload}; it runs {}",
+                            words::list(&has)
+                        ),
+                    ));
+                }
+                continue;
+            }
+            let modes = options.modes(&capabilities);
+            if modes.is_empty() {
+                let has: Vec<String> = capabilities.modes.iter().map(ToString::to_string).collect();
+                absent.push((
+                    path.to_string(),
+                    format!("{path} runs {} only", words::list(&has)),
+                ));
+            }
+            contenders.extend(modes.into_iter().map(|mode| Contender { path, mode }));
+        }
+        if contenders.is_empty() {
+            return Err(Error::NothingToRun {
+                workload,
+                asked: options.restrictions(),
+            });
+        }
+        Ok(Self {
+            workload,
+            contenders,
+            absent,
+        })
+    }
+}
+
+/// Runs the line-up over the sizes.
+///
+/// # Errors
+/// [`Error::Stopped`] when the user stopped it before anything was measured, [`Error::NothingMeasured`] when every contender
+/// failed at every size.
+pub(crate) fn run(
+    experiment: &'static str,
+    line_up: LineUp,
+    sizes: &[usize],
+    context: &Context<'_>,
+) -> Result<Outcome, Error> {
+    let mut race = Race {
+        wanted: context.options.iterations.unwrap_or(ITERATIONS).max(1),
+        repetitions: context.options.repetitions.unwrap_or(REPETITIONS).max(1),
+        context,
+        outcome: Outcome::new(line_up, sizes.to_vec()),
+        costs: Vec::new(),
+    };
+    race.pilot();
+    race.repetitions();
+    race.outcome.stopped = context.cancel.is_raised();
+    let outcome = race.outcome;
+    if outcome.is_empty() {
+        return Err(match outcome.first_failure() {
+            Some(reason) if !outcome.stopped => Error::NothingMeasured { experiment, reason },
+            _ => Error::Stopped,
+        });
+    }
+    Ok(outcome)
+}
+
+/// A run of a line-up under way.
+struct Race<'a> {
+    context: &'a Context<'a>,
+    wanted: u64,
+    repetitions: u32,
+    outcome: Outcome,
+    /// Nanoseconds per iteration of each contender at each size, as the pilot found them; infinite where it failed.
+    costs: Vec<Vec<f64>>,
+}
+
+impl Race<'_> {
+    fn spec(&self, contender: usize, size: usize) -> Spec {
+        let Contender { mode, .. } = self.outcome.line_up.contenders[contender];
+        Spec::new(self.outcome.line_up.workload, size).with_mode(mode.placement, mode.waiting)
+    }
+
+    /// Opens a session, or keeps the reason why there is none.
+    fn open(&mut self, contender: usize, at: usize) -> Option<Box<dyn Session>> {
+        let spec = self.spec(contender, self.outcome.sizes[at]);
+        let path = self.outcome.line_up.contenders[contender].path;
+        let opened = find(path).map(|path| path.open(&spec))?;
+        match opened {
+            Ok(session) => Some(session),
+            Err(error) => {
+                self.fail(contender, at, &error);
+                None
+            }
+        }
+    }
+
+    fn fail(&mut self, contender: usize, at: usize, error: &tollgate_workload::Error) {
+        // A signal that stops the run may reach a second process first.
+        if !self.context.cancel.is_raised() {
+            let measurement = &mut self.outcome.measurements[contender][at];
+            measurement
+                .failure
+                .get_or_insert_with(|| error.to_string());
+        }
+    }
+
+    fn pilot(&mut self) {
+        let contenders = self.outcome.line_up.contenders.len();
+        self.costs = vec![vec![f64::INFINITY; self.outcome.sizes.len()]; contenders];
+        for at in 0..self.outcome.sizes.len() {
+            for contender in 0..contenders {
+                if self.context.cancel.is_raised() {
+                    return;
+                }
+                self.context.tell("pilot", self.context.remaining().unwrap_or_default());
+                let Some(mut session) = self.open(contender, at) else {
+                    continue;
+                };
+                match pilot(session.as_mut(), self.wanted) {
+                    Ok(ns) => self.costs[contender][at] = ns,
+                    Err(error) => self.fail(contender, at, &error),
+                }
+                self.outcome.measurements[contender][at].settings = session.settings();
+            }
+        }
+    }
+
+    /// The iterations of each contender at each size in one repetition.
+    fn plan(&self) -> Vec<Vec<u64>> {
+        let flat: Vec<f64> = self.costs.iter().flatten().copied().collect();
+        let cells = flat.iter().filter(|cost| cost.is_finite()).count() as u32;
+        let budget = self.context.remaining().map(|left| {
+            let opening = OPENING * cells;
+            (left / self.repetitions).saturating_sub(opening).as_nanos() as f64
+        });
+        let shares = shares(&flat, self.wanted, budget);
+        shares
+            .chunks(self.outcome.sizes.len().max(1))
+            .map(<[u64]>::to_vec)
+            .collect()
+    }
+
+    fn repetitions(&mut self) {
+        let plan = self.plan();
+        let expected = |plan: &[Vec<u64>], costs: &[Vec<f64>], at: usize| -> f64 {
+            plan.iter()
+                .zip(costs)
+                .map(|(plan, costs)| (plan[at], costs[at]))
+                .filter(|(_, cost)| cost.is_finite())
+                .map(|(iterations, cost)| {
+                    iterations as f64 * cost + OPENING.as_nanos() as f64
+                })
+                .sum()
+        };
+        let blocks: Vec<f64> = (0..self.outcome.sizes.len())
+            .map(|at| expected(&plan, &self.costs, at))
+            .collect();
+        let one: f64 = blocks.iter().sum();
+        let mut left = one * f64::from(self.repetitions);
+        for repetition in 0..self.repetitions {
+            for (at, block) in blocks.iter().enumerate() {
+                if self.context.cancel.is_raised() {
+                    return;
+                }
+                // Never more than was planned, and less when the machine is slower than the pilot said.
+                let scale = self
+                    .context
+                    .remaining()
+                    .map_or(1.0, |time| (time.as_nanos() as f64 / left.max(1.0)).min(1.0));
+                let iterations: Vec<u64> = plan
+                    .iter()
+                    .map(|sizes| scaled(sizes[at], scale))
+                    .collect();
+                self.block(repetition, at, &iterations, left);
+                left -= block;
+            }
+        }
+    }
+
+    /// One size of one repetition.
+    fn block(&mut self, repetition: u32, at: usize, iterations: &[u64], left: f64) {
+        let mut sessions: Vec<Option<Box<dyn Session>>> = Vec::new();
+        for contender in 0..iterations.len() {
+            let failed = self.outcome.measurements[contender][at].failure.is_some();
+            let runs = !failed && self.costs[contender][at].is_finite();
+            let session = if runs { self.open(contender, at) } else { None };
+            sessions.push(session);
+        }
+        let what = format!(
+            "{} of {}, {}",
+            repetition + 1,
+            self.repetitions,
+            words::size(self.outcome.sizes[at])
+        );
+        let begun = Instant::now();
+        for slice in 0..SLICES {
+            for (contender, place) in sessions.iter_mut().enumerate() {
+                let Some(session) = place else { continue };
+                if self.context.cancel.is_raised() {
+                    return;
+                }
+                let share = slice_of(iterations[contender], slice);
+                if share == 0 {
+                    continue;
+                }
+                let spent = begun.elapsed().as_nanos() as f64;
+                self.context
+                    .tell(&what, Duration::from_nanos((left - spent).max(0.0) as u64));
+                let mut samples = session.new_samples();
+                match session.run(share, &mut samples) {
+                    Ok(()) => self.outcome.measurements[contender][at]
+                        .add_slice((repetition, slice), &samples),
+                    Err(error) => {
+                        self.fail(contender, at, &error);
+                        *place = None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What one iteration costs in nanoseconds, warm-up aside.
+fn pilot(session: &mut dyn Session, wanted: u64) -> Result<f64, tollgate_workload::Error> {
+    let mut samples = session.new_samples();
+    let first = PILOT.min(wanted);
+    session.run(first, &mut samples)?;
+    let cost = samples.elapsed_ns().max(1) as f64 / first as f64;
+    let more = ((PILOT_NS / cost) as u64).min(wanted);
+    if more <= first {
+        return Ok(cost);
+    }
+    let mut samples = session.new_samples();
+    session.run(more, &mut samples)?;
+    Ok(samples.elapsed_ns().max(1) as f64 / more as f64)
+}
+
+/// The iterations that each of several things may run when one iteration of each costs `costs` nanoseconds, each is wanted
+/// `wanted` times, and all together may take `budget` nanoseconds.
+///
+/// Each gets the same time, and what the quick ones leave over goes to the slow ones: the cheap run all their iterations, the
+/// dear as many as fit, and none fewer than a small number. What cannot be run has an infinite cost and gets none.
+fn shares(costs: &[f64], wanted: u64, budget: Option<f64>) -> Vec<u64> {
+    let full = |cost: f64| cost * wanted as f64;
+    let finite = || costs.iter().copied().filter(|cost| cost.is_finite());
+    let cap = match budget {
+        Some(budget) if finite().map(full).sum::<f64>() > budget => {
+            let (mut low, mut high) = (0.0, budget);
+            for _ in 0..60 {
+                let middle = f64::midpoint(low, high);
+                if finite().map(|cost| full(cost).min(middle)).sum::<f64>() > budget {
+                    high = middle;
+                } else {
+                    low = middle;
+                }
+            }
+            low
+        }
+        _ => f64::INFINITY,
+    };
+    costs
+        .iter()
+        .map(|&cost| {
+            if cost.is_finite() {
+                ((cap / cost) as u64).clamp(LEAST.min(wanted), wanted)
+            } else {
+                0
+            }
+        })
+        .collect()
+}
+
+fn scaled(iterations: u64, scale: f64) -> u64 {
+    let least = LEAST.min(iterations);
+    ((iterations as f64 * scale) as u64).clamp(least, iterations)
+}
+
+/// The iterations of one slice: all slices together give `iterations`.
+fn slice_of(iterations: u64, slice: u64) -> u64 {
+    iterations / SLICES + u64::from(slice < iterations % SLICES)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn without_a_budget_all_run_in_full() {
+        assert_eq!(shares(&[10.0, f64::INFINITY, 1e9], 500, None), [500, 0, 500]);
+    }
+
+    #[test]
+    fn the_slow_ones_give_way() {
+        // 1 ns and 1,000 ns, 1,000 times each, in 501,000 ns: the first in full, the second half.
+        assert_eq!(
+            shares(&[1.0, 1_000.0], 1_000, Some(501_000.0)),
+            [1_000, 500]
+        );
+        assert_eq!(shares(&[1_000.0], 1_000, Some(0.0)), [LEAST]);
+    }
+
+    #[test]
+    fn slices_add_up() {
+        for iterations in [0, 1, 7, 8, 9, 40_000] {
+            let sum: u64 = (0..SLICES).map(|slice| slice_of(iterations, slice)).sum();
+            assert_eq!(sum, iterations);
+        }
+    }
+
+    #[test]
+    fn scaling_keeps_a_least_number() {
+        assert_eq!(scaled(40_000, 0.5), 20_000);
+        assert_eq!(scaled(40_000, 0.0), LEAST);
+        assert_eq!(scaled(10, 0.1), 10);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_fit_the_budget_or_are_least(
+            costs in prop::collection::vec(1.0f64..1e6, 1..20),
+            wanted in 1u64..100_000,
+            budget in 0.0f64..1e10,
+        ) {
+            let given = shares(&costs, wanted, Some(budget));
+            let least = LEAST.min(wanted);
+            prop_assert!(given.iter().all(|&n| n >= least && n <= wanted));
+            let above: f64 = given.iter().zip(&costs).filter(|&(&n, _)| n > least).map(|(&n, cost)| n as f64 * cost).sum();
+            prop_assert!(above <= budget * 1.000_001);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What an interleaved run measured, and the statistics of its cells.
+//!
+//! A cell's value is the median over its slices of the slice's own figure: of the median round trip, or of the time per byte.
+//! The interval is the distribution-free one of that median ([`stats::median`]); slices lie apart in time and depend on
+//! each other much less than successive round trips. The percentiles beside it are those of all round trips together.
+
+use std::collections::BTreeMap;
+
+use tollgate_workload::{PathId, Samples, Timing};
+
+use crate::interleave::{Contender, LineUp};
+use crate::run::{Cell, Interval, Measured};
+use crate::stats::{self, Estimate};
+
+/// The figure of a slice that is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Figure {
+    /// The median time of an operation, in nanoseconds.
+    Median,
+    /// The whole time over the bytes that were carried, in nanoseconds per byte.
+    PerByte,
+    /// The bytes that were carried over the whole time, in bytes per second.
+    Rate,
+}
+
+/// The figures of one slice.
+#[derive(Debug, Clone, Copy)]
+struct Slice {
+    median_ns: f64,
+    ns_per_byte: f64,
+}
+
+impl Slice {
+    fn figure(&self, figure: Figure) -> f64 {
+        match figure {
+            Figure::Median => self.median_ns,
+            Figure::PerByte => self.ns_per_byte,
+            Figure::Rate => 1e9 / self.ns_per_byte,
+        }
+    }
+}
+
+/// What was measured of one contender at one size.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Measurement {
+    /// All slices together.
+    pub(crate) samples: Option<Samples>,
+    /// By repetition and slice.
+    slices: BTreeMap<(u32, u64), Slice>,
+    /// Why it failed.
+    pub(crate) failure: Option<String>,
+    /// What the session says of itself.
+    pub(crate) settings: Vec<(&'static str, String)>,
+}
+
+impl Measurement {
+    /// Adds the samples of the slice at this place (repetition, slice).
+    pub(crate) fn add_slice(&mut self, place: (u32, u64), samples: &Samples) {
+        let Some(median) = samples.quantile_ns(0.5) else {
+            return;
+        };
+        self.slices.insert(
+            place,
+            Slice {
+                median_ns: median as f64,
+                ns_per_byte: samples.elapsed_ns() as f64 / samples.bytes().max(1) as f64,
+            },
+        );
+        match &mut self.samples {
+            None => self.samples = Some(samples.clone()),
+            // Slices of one session are timed alike, and so are the sessions of one spec.
+            Some(all) => {
+                if let Err(error) = all.merge(samples) {
+                    self.failure.get_or_insert_with(|| error.to_string());
+                }
+            }
+        }
+    }
+
+    fn figures(&self, figure: Figure) -> Vec<f64> {
+        self.slices
+            .values()
+            .map(|slice| slice.figure(figure))
+            .collect()
+    }
+
+    /// The median over the slices. Its interval needs six of them.
+    fn estimate(&self, figure: Figure) -> Option<(f64, Option<Interval>)> {
+        let mut figures = self.figures(figure);
+        match stats::median(&figures) {
+            Ok(Estimate {
+                value, interval, ..
+            }) => Some((
+                value,
+                Some(Interval {
+                    low: interval.low,
+                    high: interval.high,
+                }),
+            )),
+            Err(_) => {
+                figures.sort_by(f64::total_cmp);
+                Some((*figures.get(figures.len() / 2)?, None))
+            }
+        }
+    }
+
+    /// Operations that were run, warm-up aside.
+    pub(crate) fn operations(&self) -> u64 {
+        self.samples.as_ref().map_or(0, Samples::operations)
+    }
+}
+
+/// What an interleaved run measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) line_up: LineUp,
+    pub(crate) sizes: Vec<usize>,
+    /// By contender, then by size.
+    pub(crate) measurements: Vec<Vec<Measurement>>,
+    /// The user stopped it.
+    pub(crate) stopped: bool,
+}
+
+impl Outcome {
+    /// Nothing measured yet.
+    pub(crate) fn new(line_up: LineUp, sizes: Vec<usize>) -> Self {
+        let measurements =
+            vec![vec![Measurement::default(); sizes.len()]; line_up.contenders.len()];
+        Self {
+            line_up,
+            sizes,
+            measurements,
+            stopped: false,
+        }
+    }
+
+    /// Whether nothing at all was measured.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.measurements
+            .iter()
+            .flatten()
+            .all(|measurement| measurement.samples.is_none())
+    }
+
+    /// The first reason why something could not be measured.
+    pub(crate) fn first_failure(&self) -> Option<String> {
+        self.measurements
+            .iter()
+            .flatten()
+            .find_map(|measurement| measurement.failure.clone())
+    }
+
+    /// Each contender with its failures: the reason, once.
+    pub(crate) fn failures(&self) -> Vec<(Contender, String)> {
+        self.line_up
+            .contenders
+            .iter()
+            .zip(&self.measurements)
+            .filter_map(|(contender, sizes)| {
+                let reason = sizes.iter().find_map(|m| m.failure.clone())?;
+                Some((*contender, reason))
+            })
+            .collect()
+    }
+
+    /// The cell of a table.
+    pub(crate) fn cell(&self, contender: usize, at: usize, figure: Figure) -> Cell {
+        let measurement = &self.measurements[contender][at];
+        let Some((value, ci)) = measurement.estimate(figure) else {
+            let reason = match &measurement.failure {
+                Some(reason) => reason.clone(),
+                None => "the run was stopped before it came to this".to_owned(),
+            };
+            return Cell::NotAvailable { reason };
+        };
+        let samples = measurement
+            .samples
+            .as_ref()
+            .filter(|_| figure == Figure::Median);
+        let quantile = |q| samples.and_then(|s| s.quantile_ns(q)).map(|ns| ns as f64);
+        Cell::Value(Measured {
+            value,
+            ci,
+            n: Some(measurement.operations()),
+            mean: samples.and_then(stats::mean_of),
+            p50: quantile(0.5),
+            p99: quantile(0.99),
+            p99_9: quantile(0.999),
+        })
+    }
+
+    /// The value of a cell.
+    pub(crate) fn value(&self, contender: usize, at: usize, figure: Figure) -> Option<f64> {
+        Some(self.measurements[contender][at].estimate(figure)?.0)
+    }
+
+    /// The contender that stands for a path: the first of its modes that has a value at this size.
+    pub(crate) fn of_path(&self, path: PathId, at: usize) -> Option<usize> {
+        (0..self.line_up.contenders.len()).find(|&contender| {
+            self.line_up.contenders[contender].path == path
+                && self.measurements[contender][at].samples.is_some()
+        })
+    }
+
+    /// What `a` takes of what `b` takes, over the slices that both have.
+    pub(crate) fn ratio(&self, a: usize, b: usize, at: usize, figure: Figure) -> Option<Estimate> {
+        let (a, b) = (&self.measurements[a][at], &self.measurements[b][at]);
+        let both = a
+            .slices
+            .iter()
+            .filter_map(|(place, slice)| Some((slice, b.slices.get(place)?)));
+        let (ours, theirs): (Vec<f64>, Vec<f64>) = both
+            .map(|(a, b)| (a.figure(figure), b.figure(figure)))
+            .unzip();
+        stats::ratio(&ours, &theirs).ok()
+    }
+
+    /// The operations of each cell of a contender that has any.
+    pub(crate) fn operations(&self, contender: usize) -> impl Iterator<Item = u64> + '_ {
+        self.measurements[contender]
+            .iter()
+            .map(Measurement::operations)
+            .filter(|&operations| operations > 0)
+    }
+
+    /// How a contender was timed.
+    pub(crate) fn timing(&self, contender: usize) -> Option<Timing> {
+        let samples = self.measurements[contender]
+            .iter()
+            .find_map(|m| m.samples.as_ref())?;
+        Some(samples.timing())
+    }
+
+    /// What the sessions of a contender say of themselves.
+    pub(crate) fn settings(&self, contender: usize) -> &[(&'static str, String)] {
+        self.measurements[contender]
+            .iter()
+            .map(|m| m.settings.as_slice())
+            .find(|settings| !settings.is_empty())
+            .unwrap_or(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_workload::{Mode, Placement, Waiting, Workload};
+
+    use super::*;
+
+    fn slice(ns: &[u64]) -> Samples {
+        let mut samples = Samples::new(Timing::Each);
+        for &ns in ns {
+            samples.record(ns, 1);
+        }
+        samples.add_slice(100 * ns.len() as u64, ns.iter().sum());
+        samples
+    }
+
+    fn outcome() -> Outcome {
+        let mode = Mode {
+            placement: Placement::OneCore,
+            waiting: Waiting::BusyPoll,
+        };
+        let contender = |path| Contender { path, mode };
+        let line_up = LineUp {
+            workload: Workload::Rr,
+            contenders: vec![
+                contender(PathId::StackMemory),
+                contender(PathId::PeerSmoltcp),
+            ],
+            absent: Vec::new(),
+        };
+        Outcome::new(line_up, vec![100])
+    }
+
+    #[test]
+    fn the_value_is_the_median_of_the_slices_medians() {
+        let mut outcome = outcome();
+        assert!(outcome.is_empty());
+        for place in 0..7 {
+            let ns = 100 + 10 * place;
+            outcome.measurements[0][0].add_slice((0, place), &slice(&[ns, ns, 900]));
+        }
+        assert_eq!(outcome.value(0, 0, Figure::Median), Some(130.0));
+        let Cell::Value(cell) = outcome.cell(0, 0, Figure::Median) else {
+            panic!("a value");
+        };
+        let ci = cell.ci.unwrap();
+        assert_eq!((ci.low, ci.high), (100.0, 160.0));
+        assert_eq!(cell.n, Some(21));
+        assert_eq!(cell.p99, Some(900.0));
+        assert!(matches!(
+            outcome.cell(1, 0, Figure::Median),
+            Cell::NotAvailable { .. }
+        ));
+    }
+
+    #[test]
+    fn few_slices_have_no_interval() {
+        let mut outcome = outcome();
+        outcome.measurements[0][0].add_slice((0, 0), &slice(&[200]));
+        let Cell::Value(cell) = outcome.cell(0, 0, Figure::PerByte) else {
+            panic!("a value");
+        };
+        assert_eq!((cell.value, cell.ci, cell.p99), (2.0, None, None));
+        assert_eq!(outcome.value(0, 0, Figure::Rate), Some(5e8));
+    }
+
+    #[test]
+    fn ratios_pair_the_slices_that_both_have() {
+        let mut outcome = outcome();
+        for place in 0..4 {
+            outcome.measurements[0][0].add_slice((0, place), &slice(&[100]));
+            if place > 0 {
+                outcome.measurements[1][0].add_slice((0, place), &slice(&[400]));
+            }
+        }
+        let ratio = outcome.ratio(0, 1, 0, Figure::Median).unwrap();
+        assert!((ratio.value - 0.25).abs() < 1e-9);
+        assert_eq!(ratio.n, 3);
+    }
+}

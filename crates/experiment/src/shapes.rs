@@ -1,0 +1,305 @@
+//! The shapes that experiments share: columns by size, rows of contenders, lines over size, published rows, and what is said
+//! of an interleaved run's trust.
+
+use tollgate_workload::Timing;
+
+use crate::interleave::SLICES;
+use crate::outcome::{Figure, Outcome};
+use crate::published;
+use crate::run::{
+    Axis, Cell, Column, Figure as Drawing, Point, Row, RowKind, Scale, Series, Source, Table,
+    TrustKind, TrustLine, Unit,
+};
+use crate::words;
+
+/// A column for each size.
+pub(crate) fn size_columns(sizes: &[usize], unit: Unit) -> Vec<Column> {
+    sizes
+        .iter()
+        .map(|&size| Column {
+            name: words::size(size),
+            unit,
+        })
+        .collect()
+}
+
+/// A row that is no span.
+pub(crate) fn plain_row(label: impl Into<String>, cells: Vec<Cell>) -> Row {
+    Row {
+        label: label.into(),
+        depth: 0,
+        kind: RowKind::Plain,
+        layer: None,
+        note: None,
+        cells,
+    }
+}
+
+/// A table of the contenders over the sizes, those that are absent included.
+pub(crate) fn table_by_size(
+    id: &str,
+    title: &str,
+    unit: Unit,
+    outcome: &Outcome,
+    figure: Figure,
+) -> Table {
+    let mut rows: Vec<Row> = outcome
+        .line_up
+        .contenders
+        .iter()
+        .enumerate()
+        .map(|(contender, who)| {
+            let cells = (0..outcome.sizes.len())
+                .map(|at| outcome.cell(contender, at, figure))
+                .collect();
+            plain_row(who.label(), cells)
+        })
+        .collect();
+    rows.extend(outcome.line_up.absent.iter().map(|(label, reason)| {
+        let cell = || Cell::NotAvailable {
+            reason: reason.clone(),
+        };
+        plain_row(label, outcome.sizes.iter().map(|_| cell()).collect())
+    }));
+    Table {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        columns: size_columns(&outcome.sizes, unit),
+        rows,
+    }
+}
+
+/// The contenders as lines over the size, on logarithmic axes.
+pub(crate) fn lines_by_size(
+    title: &str,
+    x: &str,
+    y: (&str, Unit),
+    outcome: &Outcome,
+    figure: Figure,
+    published: Vec<Series>,
+    command: &str,
+) -> Drawing {
+    let line = |contender: usize| {
+        let points = outcome.sizes.iter().enumerate().filter_map(|(at, &size)| {
+            let cell = outcome.cell(contender, at, figure);
+            let measured = cell.measured()?;
+            Some(Point {
+                x: size as f64,
+                y: measured.value,
+                ci: measured.ci,
+            })
+        });
+        Series {
+            label: outcome.line_up.contenders[contender].label(),
+            points: points.collect(),
+            published: false,
+        }
+    };
+    let mut series: Vec<Series> = (0..outcome.line_up.contenders.len())
+        .map(line)
+        .filter(|series| !series.points.is_empty())
+        .collect();
+    series.extend(published);
+    Drawing::Lines {
+        title: title.to_owned(),
+        x: Axis {
+            label: x.to_owned(),
+            unit: Unit::Bytes,
+            scale: Scale::Log,
+        },
+        y: Axis {
+            label: y.0.to_owned(),
+            unit: y.1,
+            scale: Scale::Log,
+        },
+        series,
+        command: command.to_owned(),
+    }
+}
+
+/// The source of a published table.
+pub(crate) fn source(table_id: &str) -> Option<Source> {
+    let (paper, table) = (
+        published::paper(table_id.split_once('/')?.0)?,
+        published::table(table_id)?,
+    );
+    Some(source_at(paper, &table.place))
+}
+
+/// A place in a paper.
+pub(crate) fn source_at(paper: &published::Paper, place: &str) -> Source {
+    let cited = paper.citation();
+    let authors = cited.rsplit_once(' ').map_or(cited.as_str(), |(who, _)| who);
+    Source {
+        authors: authors.to_owned(),
+        year: paper.year,
+        place: place.to_owned(),
+    }
+}
+
+/// A published cell, or why there is none.
+pub(crate) fn published_cell(value: Option<f64>, source: &Source) -> Cell {
+    match value {
+        Some(value) => Cell::Published {
+            value,
+            source: source.clone(),
+        },
+        None => Cell::NotAvailable {
+            reason: format!("{source} has no number here"),
+        },
+    }
+}
+
+/// A remark that holds.
+pub(crate) fn note(text: impl Into<String>) -> TrustLine {
+    TrustLine {
+        kind: TrustKind::Note,
+        value: None,
+        unit: Unit::None,
+        holds: true,
+        text: text.into(),
+    }
+}
+
+/// A remark that the reader must be warned by.
+pub(crate) fn warning(text: impl Into<String>) -> TrustLine {
+    TrustLine {
+        holds: false,
+        ..note(text)
+    }
+}
+
+/// How many were run, how they were timed, what failed: what every interleaved run has to say.
+pub(crate) fn trust(outcome: &Outcome, wanted: u64, repetitions: u32, what: &str) -> Vec<TrustLine> {
+    let mut lines = Vec::new();
+    let contenders = outcome.line_up.contenders.len();
+    let full = wanted * u64::from(repetitions);
+    let plural = if repetitions == 1 { "" } else { "s" };
+    let mut text = format!(
+        "{} {what} in {repetitions} repetition{plural} for each cell, in {} slices that take turns \
+         over the paths; the value is the median over the slices",
+        words::whole(full),
+        SLICES * u64::from(repetitions),
+    );
+    let short: Vec<String> = (0..contenders)
+        .filter(|&contender| outcome.operations(contender).any(|n| n < full))
+        .filter_map(|contender| {
+            let range = words::range(outcome.operations(contender))?;
+            let label = outcome.line_up.contenders[contender].label();
+            Some(format!("{range} on {label}"))
+        })
+        .collect();
+    if !short.is_empty() {
+        text.push_str(&format!("; fewer where time was short: {}", short.join("; ")));
+    }
+    lines.push(note(text));
+    let batched: Vec<String> = (0..contenders)
+        .filter_map(|contender| match outcome.timing(contender)? {
+            Timing::Each => None,
+            Timing::Batch(_) => Some(outcome.line_up.contenders[contender].path.to_string()),
+        })
+        .collect();
+    if !batched.is_empty() {
+        let mut names = batched;
+        names.dedup();
+        lines.push(note(format!(
+            "on {} the clock is read once for a batch of {what}, so percentiles are those of the batches' means",
+            words::list(&names)
+        )));
+    }
+    let mut told: Vec<String> = Vec::new();
+    for contender in 0..contenders {
+        let settings = outcome.settings(contender);
+        let label = outcome.line_up.contenders[contender].label();
+        if !settings.is_empty() {
+            let settings: Vec<String> = settings
+                .iter()
+                .map(|(name, value)| format!("{name} {value}"))
+                .collect();
+            told.push(format!("{label}: {}", settings.join(", ")));
+        }
+    }
+    lines.extend(told.into_iter().map(note));
+    lines.extend(
+        outcome
+            .failures()
+            .into_iter()
+            .map(|(contender, reason)| warning(format!("{} failed: {reason}", contender.label()))),
+    );
+    if outcome.stopped {
+        lines.push(warning(
+            "the run was stopped; what is shown was measured until then",
+        ));
+    }
+    lines
+}
+
+/// The command that repeats an experiment with the options that differ from the usual.
+pub(crate) fn command(name: &str, options: &crate::context::Options) -> String {
+    let mut command = format!("tollgate experiment run {name}");
+    let mut add = |flag: &str, values: Vec<String>| {
+        command.push_str(&format!(" --{flag} {}", values.join(",")));
+    };
+    if let Some(paths) = &options.paths {
+        add("path", paths.iter().map(ToString::to_string).collect());
+    }
+    if let Some(sizes) = &options.sizes {
+        add("size", sizes.iter().map(ToString::to_string).collect());
+    }
+    if let Some(placement) = options.placement {
+        let cores = match placement {
+            tollgate_workload::Placement::OneCore => "1",
+            tollgate_workload::Placement::TwoCores => "2",
+        };
+        add("cores", vec![cores.to_owned()]);
+    }
+    if let Some(waiting) = options.waiting {
+        let wait = match waiting {
+            tollgate_workload::Waiting::Blocking => "block",
+            tollgate_workload::Waiting::BusyPoll => "poll",
+        };
+        add("wait", vec![wait.to_owned()]);
+    }
+    if let Some(iterations) = options.iterations {
+        add("iterations", vec![iterations.to_string()]);
+    }
+    if let Some(repetitions) = options.repetitions {
+        add("repetitions", vec![repetitions.to_string()]);
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_workload::{PathId, Placement};
+
+    use super::*;
+    use crate::context::Options;
+
+    #[test]
+    fn the_command_carries_what_is_not_usual() {
+        assert_eq!(
+            command("crr", &Options::default()),
+            "tollgate experiment run crr"
+        );
+        let options = Options {
+            paths: Some(vec![PathId::StackMemory, PathId::PeerSmoltcp]),
+            sizes: Some(vec![4, 20]),
+            placement: Some(Placement::OneCore),
+            ..Options::default()
+        };
+        assert_eq!(
+            command("crr", &options),
+            "tollgate experiment run crr --path stack-memory,peer-smoltcp --size 4,20 --cores 1"
+        );
+    }
+
+    #[test]
+    fn sources_are_read_from_the_papers() {
+        let source = source("wolman-1994/table-1").unwrap();
+        assert_eq!(
+            source.to_string(),
+            "Wolman, Voelker and Thekkath 1994, Table 1, section 2.1"
+        );
+    }
+}

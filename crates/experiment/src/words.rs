@@ -1,0 +1,141 @@
+//! Numbers in the sentences that experiments compute.
+
+/// Three significant digits, with commas between thousands.
+pub(crate) fn significant(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let digits = |value: f64| {
+        let exponent = value.abs().log10().floor() as i32;
+        usize::try_from(2 - exponent).unwrap_or(0).min(9)
+    };
+    let text = format!("{value:.*}", digits(value));
+    // Rounding may have added a digit in front: 9.996 is 10.0.
+    let text = match text.parse::<f64>() {
+        Ok(rounded) if digits(rounded) < digits(value) => {
+            format!("{rounded:.*}", digits(rounded))
+        }
+        _ => text,
+    };
+    match text.split_once('.') {
+        Some((whole, fraction)) => format!("{}.{fraction}", thousands(whole)),
+        None => thousands(&text),
+    }
+}
+
+/// Commas between the thousands of a whole number's digits.
+fn thousands(digits: &str) -> String {
+    let (sign, digits) = digits
+        .strip_prefix('-')
+        .map_or(("", digits), |rest| ("-", rest));
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    format!("{sign}{text}")
+}
+
+/// A whole number.
+pub(crate) fn whole(value: u64) -> String {
+    thousands(&value.to_string())
+}
+
+/// Nanoseconds in the unit that suits them.
+pub(crate) fn duration(ns: f64) -> String {
+    match ns.abs() {
+        size if size >= 999.5e6 => format!("{} s", significant(ns / 1e9)),
+        size if size >= 999.5e3 => format!("{} ms", significant(ns / 1e6)),
+        size if size >= 999.5 => format!("{} us", significant(ns / 1e3)),
+        _ => format!("{} ns", significant(ns)),
+    }
+}
+
+/// How many times as much, or which share: `0.41`, `12`.
+pub(crate) fn factor(ratio: f64) -> String {
+    match ratio {
+        r if r >= 9.95 => whole(r.round() as u64),
+        r if r >= 0.995 => format!("{r:.1}"),
+        r => format!("{r:.2}"),
+    }
+}
+
+/// A size as the heading of a column.
+pub(crate) fn size(bytes: usize) -> String {
+    format!("{} B", whole(bytes as u64))
+}
+
+/// `one`, `one and two`, `one, two and three`.
+pub(crate) fn list(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// The least and the most, once when they are the same.
+pub(crate) fn range(values: impl Iterator<Item = u64>) -> Option<String> {
+    let (mut least, mut most) = (u64::MAX, 0);
+    for value in values {
+        least = least.min(value);
+        most = most.max(value);
+    }
+    (least <= most).then(|| {
+        if least == most {
+            whole(least)
+        } else {
+            format!("{} to {}", whole(least), whole(most))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_count() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.320_4, "0.320"),
+            (9.996, "10.0"),
+            (14.12, "14.1"),
+            (999.6, "1,000"),
+            (1_234_567.0, "1,234,567"),
+            (-40_000.0, "-40,000"),
+        ] {
+            assert_eq!(significant(value), text);
+        }
+    }
+
+    #[test]
+    fn durations_choose_their_unit() {
+        assert_eq!(duration(118.2), "118 ns");
+        assert_eq!(duration(999.6), "1.00 us");
+        assert_eq!(duration(14_100.0), "14.1 us");
+        assert_eq!(duration(2.5e6), "2.50 ms");
+        assert_eq!(duration(1.25e9), "1.25 s");
+    }
+
+    #[test]
+    fn factors_are_short() {
+        assert_eq!(factor(0.406), "0.41");
+        assert_eq!(factor(0.997), "1.0");
+        assert_eq!(factor(2.53), "2.5");
+        assert_eq!(factor(111.2), "111");
+    }
+
+    #[test]
+    fn lists_read_as_english() {
+        let words = |items: &[&str]| list(&items.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
+        assert_eq!(words(&[]), "");
+        assert_eq!(words(&["a"]), "a");
+        assert_eq!(words(&["a", "b", "c"]), "a, b and c");
+        assert_eq!(range([3, 1_000, 20].into_iter()).as_deref(), Some("3 to 1,000"));
+        assert_eq!(range([7, 7].into_iter()).as_deref(), Some("7"));
+        assert_eq!(range(std::iter::empty()), None);
+    }
+}

@@ -1,0 +1,108 @@
+//! The predicted path of output: a message that fits into one segment and may go at once.
+//!
+//! That is a request or a response: nothing is queued before it, both windows take it, and Nagle's algorithm has nothing
+//! to wait for. Everything that [`super::output`] decides in general is known then, so the message is copied, summed,
+//! given headers and queued for the link in one go. Whatever is different goes the general way, with nothing changed.
+
+use super::tcb::{Deadline, UNPREDICTABLE, flag};
+use super::template::{self, STAMPED, Varying};
+use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum};
+use crate::config::{ChecksumPolicy, Mechanisms};
+use crate::stack::{Active, Stack};
+use crate::time::Instant;
+use tollgate_checksum::Partial;
+use tollgate_gate::{Gate, PacketId, Recorder};
+use tollgate_wire::tcp::Flags;
+
+impl Mechanisms {
+    /// Whether the predicted path of output does what these mechanisms ask for.
+    pub(crate) fn send_predictable(&self) -> bool {
+        let Self { prediction: _, demux: _, template, checksum: _, retransmit } = self;
+        *template == crate::config::HeaderTemplate::On && *retransmit == crate::config::RetransmitCopy::Reference
+    }
+}
+
+impl<R: Recorder> Active<'_, R> {
+    /// Sends `data` when it is predicted; says whether it was, and has changed nothing otherwise.
+    #[inline(always)]
+    pub(crate) fn send_predicted(&mut self, index: usize, data: &[u8]) -> bool {
+        let Active { stack, pool, now, rec } = self;
+        let (stack, pool, now): (&mut Stack, &mut Pool, Instant) = (stack, pool, *now);
+        let Stack { tcbs, device, kernel, template, config, wheel, send_predictable, .. } = stack;
+        let tcb = &mut tcbs[index];
+        let len = data.len() as u32;
+        let flight = tcb.in_flight();
+        let fits = data.len() <= usize::from(tcb.mss)
+            && flight + len <= tcb.snd_wnd.min(tcb.cwnd)
+            && flight + len <= tcb.snd_limit;
+        let timely = flight == 0 || tcb.is(flag::NO_DELAY);
+        let usual = tcb.predicted != UNPREDICTABLE
+            && tcb.flags & (flag::UNRESOLVED | flag::TIMESTAMPS) == flag::TIMESTAMPS
+            && tcb.unsent.is_none();
+        if !(usual && fits && timely && len != 0 && *send_predictable) || device.len() >= config.device_queue {
+            return false;
+        }
+        let Some(id) = pool.alloc() else {
+            return false;
+        };
+
+        let octets = pool.octets_mut(id);
+        let room = &mut octets[PAYLOAD_OFFSET..PAYLOAD_OFFSET + data.len()];
+        let checksum = config.mechanisms.checksum == ChecksumPolicy::Always;
+        let sum = if checksum {
+            kernel.copy_and_sum(room, data)
+        } else {
+            room.copy_from_slice(data);
+            Partial::ZERO
+        };
+        let seq = tcb.snd_nxt;
+        rec.pass(Gate::TcpOutBegin, PacketId(seq.0));
+
+        let end = seq + len;
+        let meta = pool.meta_mut(id);
+        // One count is the send queue's, one the link's.
+        meta.refs = 2;
+        meta.tx_len = len as u16;
+        meta.tx_seq = seq;
+        meta.tx_end = end;
+        meta.tx_sum = sum;
+        meta.tx_flags = Flags(0);
+        meta.tx_next = FrameId::NONE;
+        meta.transmissions = 1;
+        meta.sent_at = now;
+        if tcb.tx_head.is_none() {
+            tcb.tx_head = id;
+        } else {
+            pool.meta_mut(tcb.tx_tail).tx_next = id;
+        }
+        tcb.tx_tail = id;
+        tcb.snd_end = end;
+        tcb.snd_nxt = end;
+        tcb.flags &= !flag::CWND_LIMITED;
+        // RFC 6298, 5.1.
+        if !tcb.rtx_deadline.is_set() {
+            let at = now.tick().after(tcb.rto);
+            tcb.rtx_deadline = Deadline::at(at);
+            if at.before(tcb.armed) {
+                tcb.armed = at;
+                wheel.insert(index as u32, at);
+            }
+        }
+
+        rec.pass(Gate::ChecksumOutBegin, PacketId(seq.0));
+        let varying = Varying { seq, flags: Flags::PSH | Flags::ACK, tick: now.tick().0, len: len as u16, sum };
+        if let Some(head) = pool.octets_mut(id)[PAYLOAD_OFFSET - STAMPED..].first_chunk_mut::<STAMPED>() {
+            template::write(head, tcb, template, varying, checksum);
+        }
+        rec.pass(Gate::ChecksumOutEnd, PacketId(seq.0));
+        rec.pass(Gate::IpOutBegin, PacketId(seq.0));
+        device.push(Frame {
+            id,
+            offset: (PAYLOAD_OFFSET - STAMPED) as u16,
+            len: STAMPED as u16 + len as u16,
+            checksum: RxChecksum::Unknown,
+        });
+        rec.pass(Gate::DeviceQueueIn, PacketId(seq.0));
+        true
+    }
+}

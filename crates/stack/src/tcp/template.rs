@@ -1,0 +1,149 @@
+//! Headers from a template (Clark et al. 1989, "An Optimization Example").
+//!
+//! What is constant in the headers of a connection's segments is prepared: the first octets of the link header and the
+//! sums of the constant octets in the TCB, the octets that all connections share in the stack. Addresses and ports are
+//! those of an incoming packet turned round. The rest is written over them segment by segment.
+
+use super::output::TTL;
+use super::tcb::{Tcb, flag};
+use crate::buffer::PAYLOAD_OFFSET;
+use tollgate_checksum::{Partial, sum_header};
+use tollgate_wire::SeqNumber;
+use tollgate_wire::ethernet::{self, EtherType, MacAddr};
+use tollgate_wire::ipv4;
+use tollgate_wire::tcp::{self, Flags, Timestamps};
+
+/// Octets of Ethernet, IPv4 and TCP headers without options.
+pub(crate) const PLAIN: usize = 54;
+/// The same with the timestamp option.
+pub(crate) const STAMPED: usize = 66;
+
+/// What varies from segment to segment.
+#[derive(Clone, Copy)]
+pub(crate) struct Varying {
+    pub(crate) seq: SeqNumber,
+    pub(crate) flags: Flags,
+    /// The tick, for the timestamp.
+    pub(crate) tick: u32,
+    /// Octets of payload.
+    pub(crate) len: u16,
+    /// Their sum.
+    pub(crate) sum: Partial,
+}
+
+impl Tcb {
+    /// The window as it goes on the wire. It is offered in steps of a segment (RFC 9293, 3.8.6.2.2) and never taken back.
+    #[inline(always)]
+    fn offer_window(&mut self) -> u16 {
+        let edge = self.rcv_nxt + self.rx_free;
+        if edge.signed_distance(self.rcv_edge) >= i32::from(self.mss) {
+            self.rcv_edge = edge;
+        }
+        ((self.rcv_edge - self.rcv_nxt) >> self.rcv_shift).min(0xffff) as u16
+    }
+}
+
+/// Writes `N` octets of headers, [`PLAIN`] or [`STAMPED`], from the template. The segment acknowledges everything.
+#[inline(always)]
+pub(crate) fn write<const N: usize>(head: &mut [u8; N], tcb: &mut Tcb, common: &[u8; 8], v: Varying, checksum: bool) {
+    let put4 = |head: &mut [u8; N], at: usize, word: u32| head[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+    let put8 = |head: &mut [u8; N], at: usize, word: u64| head[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+    let window = tcb.offer_window();
+    let tcp_len = (N - 34) as u32 + u32::from(v.len);
+    let total_len = tcp_len + 20;
+
+    head[..8].copy_from_slice(&tcb.link);
+    head[8..16].copy_from_slice(common);
+    // Length; identification zero, since the datagram is atomic (RFC 6864, 4.1); don't fragment; TTL; protocol.
+    let rest = u64::from(u32::from_be_bytes([0x40, 0, TTL, ipv4::protocol::TCP]));
+    put8(head, 16, (u64::from(total_len) << 48 | rest).to_be());
+    put4(head, 26, tcb.key.local);
+    put4(head, 30, tcb.key.remote);
+    put4(head, 34, tcb.key.ports.rotate_left(16));
+
+    let word = (((N - 34) / 4) as u32) << 28 | u32::from(v.flags.0) << 16 | u32::from(window);
+    put4(head, 38, v.seq.0.to_be());
+    put4(head, 42, tcb.rcv_nxt.0.to_be());
+    put4(head, 46, word.to_be());
+    // Summed in host order: one byte swap for all.
+    let mut sum = u64::from(v.seq.0) + u64::from(tcb.rcv_nxt.0) + u64::from(word) + u64::from(tcp_len);
+    if N == STAMPED {
+        let value = v.tick.wrapping_add(tcb.ts_offset);
+        put4(head, 54, u32::from_ne_bytes(tcp::TIMESTAMP_LAYOUT));
+        put4(head, 58, value.to_be());
+        put4(head, 62, tcb.ts_recent.to_be());
+        sum += u64::from(value) + u64::from(tcb.ts_recent);
+    }
+    let mut transport = [0; 2];
+    let mut ip = [0; 2];
+    if checksum {
+        ip = (tcb.ip_sum + Partial::from_be_word(total_len as u16)).finish().to_ne_bytes();
+        let constant = u64::from(tcb.tcp_sum.to_ne_u32()) + u64::from(v.sum.to_ne_u32());
+        let all = u64::from(Partial::from_be_sum(sum).to_ne_u32()) + constant;
+        transport = Partial::from_ne_u64(all).finish().to_ne_bytes();
+    }
+    head[24..26].copy_from_slice(&ip);
+    // The urgent pointer is zero.
+    put4(head, 50, u32::from_ne_bytes([transport[0], transport[1], 0, 0]));
+    tcb.unacked = 0;
+    tcb.ack_deadline = super::tcb::Deadline::NONE;
+}
+
+/// Writes headers without a template, each checksum summed anew: the baseline that a template is measured against.
+pub(crate) fn write_field_by_field(
+    octets: &mut [u8],
+    tcb: &mut Tcb,
+    mac: &MacAddr,
+    v: Varying,
+    checksum: bool,
+) -> usize {
+    let [d0, d1, d2, d3, d4, d5, ..] = tcb.link;
+    let link = ethernet::Header {
+        destination: MacAddr([d0, d1, d2, d3, d4, d5]),
+        source: *mac,
+        ethertype: EtherType::Ipv4,
+    };
+    let window = tcb.offer_window();
+    tcb.unacked = 0;
+    tcb.ack_deadline = super::tcb::Deadline::NONE;
+    let header = tcp::Header {
+        source_port: tcb.local_port(),
+        destination_port: tcb.remote_port(),
+        seq: v.seq,
+        ack: tcb.rcv_nxt,
+        header_len: 0,
+        flags: v.flags,
+        window,
+        urgent: 0,
+        options: tcp::Options {
+            timestamps: tcb.is(flag::TIMESTAMPS).then_some(Timestamps { value: v.tick.wrapping_add(tcb.ts_offset), echo: tcb.ts_recent }),
+            ..tcp::Options::default()
+        },
+    };
+    let mut transport = [0; tcp::MAX_HEADER_LEN];
+    let transport_len = header.emit(&mut transport);
+    let tcp_len = transport_len as u16 + v.len;
+    let ip = ipv4::Header {
+        header_len: 20,
+        tos: 0,
+        total_len: 20 + tcp_len,
+        identification: 0,
+        flags_and_offset: ipv4::DONT_FRAGMENT,
+        ttl: TTL,
+        protocol: ipv4::protocol::TCP,
+        source: tcb.local_ip(),
+        destination: tcb.remote_ip(),
+    };
+    let headers = ethernet::HEADER_LEN + ipv4::HEADER_LEN + transport_len;
+    let start = PAYLOAD_OFFSET - headers;
+    if checksum {
+        let sum = ipv4::pseudo_header(ip.source, ip.destination, ipv4::protocol::TCP, tcp_len)
+            + sum_header(&transport[..transport_len])
+            + v.sum;
+        transport[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
+    }
+    octets[start..start + 14].copy_from_slice(&link.to_bytes());
+    octets[start + 14..start + 34].copy_from_slice(&ip.to_bytes());
+    octets[start + 34..start + 34 + transport_len].copy_from_slice(&transport[..transport_len]);
+    headers
+}

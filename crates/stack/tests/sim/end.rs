@@ -1,0 +1,447 @@
+//! One end of a connection: an application that writes what its peer can foresee, and checks what it reads.
+
+use super::random::Random;
+use super::scenario::Behaviour;
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+use tollgate_stack::socket::{KeepAlive, Readiness};
+use tollgate_stack::{Active, Buffer, ConnId, Error, Instant, Pool, Received, SocketOption, Stack};
+
+/// A host while one of its applications has the word.
+pub struct Host<'a> {
+    /// Its stack.
+    pub stack: &'a mut Stack,
+    /// The pool of both hosts.
+    pub pool: &'a mut Pool,
+    /// The time.
+    pub now: Instant,
+}
+
+impl Host<'_> {
+    /// The stack, ready for a call.
+    pub fn at(&mut self) -> Active<'_> {
+        self.stack.at(self.now, self.pool)
+    }
+
+    fn buffer_of(&mut self, octets: &[u8]) -> Option<Buffer> {
+        let mut buffer = self.pool.buffer(octets.len()).ok()?;
+        self.pool.payload_mut(&mut buffer).copy_from_slice(octets);
+        Some(buffer)
+    }
+}
+
+/// What an end cannot go on from.
+pub type Broken = String;
+
+/// The octets of one direction, made from a seed.
+#[derive(Clone, Debug)]
+struct Stream {
+    random: Random,
+    word: [u8; 8],
+    at: usize,
+}
+
+impl Stream {
+    fn new(random: Random) -> Self {
+        Self { random, word: [0; 8], at: 8 }
+    }
+
+    fn next(&mut self) -> u8 {
+        if self.at == 8 {
+            self.word = self.random.next().to_le_bytes();
+            self.at = 0;
+        }
+        self.at += 1;
+        self.word[self.at - 1]
+    }
+}
+
+/// One direction, as seen from one of its ends.
+#[derive(Debug)]
+struct Direction {
+    stream: Stream,
+    octets: u64,
+    hash: Sha256,
+}
+
+impl Direction {
+    fn new(stream: Stream) -> Self {
+        Self { stream, octets: 0, hash: Sha256::new() }
+    }
+
+    fn take(&mut self, octets: &[u8]) {
+        self.octets += octets.len() as u64;
+        self.hash.update(octets);
+    }
+}
+
+/// What a connection is to carry.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    seeds: [Random; 2],
+    octets: [u64; 2],
+}
+
+impl Plan {
+    /// Draws the plan of a connection.
+    pub fn new(random: &mut Random, most: u64) -> Self {
+        let octets = [0, 1].map(|_| if random.one_in(6) { 0 } else { random.between(1, most) });
+        Self { seeds: [random.fork(), random.fork()], octets }
+    }
+}
+
+/// How an end was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Not yet.
+    Open,
+    /// Closed after everything was sent and read.
+    Closed,
+    /// Aborted, or ended by the other's abort.
+    Aborted,
+}
+
+/// An end.
+#[derive(Debug)]
+pub struct End {
+    conn: ConnId,
+    random: Random,
+    behaviour: Behaviour,
+    limit: u64,
+    connected: bool,
+    writing: Direction,
+    to_write: u64,
+    /// Octets made but not taken by the stack yet.
+    chunk: Vec<u8>,
+    reading: Direction,
+    to_read: u64,
+    readable: bool,
+    writable: bool,
+    next_write: Instant,
+    next_read: Instant,
+    close_at: Option<Instant>,
+    abort_at: Option<Instant>,
+    shut: bool,
+    end_seen: bool,
+    /// It polls with its buffer posted.
+    pub posts: bool,
+    held: Vec<(Instant, Buffer)>,
+    over: Over,
+}
+
+impl End {
+    /// An end of a connection that is being opened; `host` says which.
+    pub fn new(
+        conn: ConnId,
+        host: usize,
+        plan: &Plan,
+        mut random: Random,
+        behaviour: Behaviour,
+        send_buffer: u32,
+        now: Instant,
+    ) -> Self {
+        let [mine, theirs] = [host, 1 - host];
+        // One of both ends aborts.
+        let aborts = behaviour.aborts && plan.octets[mine] <= plan.octets[theirs];
+        Self {
+            conn,
+            behaviour,
+            limit: u64::from(send_buffer),
+            connected: false,
+            writing: Direction::new(Stream::new(plan.seeds[mine].clone())),
+            to_write: plan.octets[mine],
+            chunk: Vec::new(),
+            reading: Direction::new(Stream::new(plan.seeds[theirs].clone())),
+            to_read: plan.octets[theirs],
+            readable: false,
+            writable: false,
+            next_write: now,
+            next_read: now,
+            close_at: None,
+            abort_at: aborts.then(|| now + random.up_to(Duration::from_millis(150))),
+            shut: false,
+            end_seen: false,
+            posts: random.one_in(3),
+            held: Vec::new(),
+            over: Over::Open,
+            random,
+        }
+    }
+
+    /// The connection's handle.
+    pub const fn conn(&self) -> ConnId {
+        self.conn
+    }
+
+    /// Whether the application is done with the connection.
+    pub fn is_over(&self) -> bool {
+        self.over != Over::Open && self.held.is_empty()
+    }
+
+    /// Whether a read may be tried with a posted buffer now.
+    pub fn may_post(&self, now: Instant) -> bool {
+        self.posts && self.connected && self.over == Over::Open && !self.end_seen && self.next_read <= now
+    }
+
+    /// When the application wants to go on by itself.
+    pub fn next_event(&self, now: Instant) -> Option<Instant> {
+        let held = self.held.iter().map(|(until, _)| *until);
+        if self.over != Over::Open {
+            return held.min();
+        }
+        let write = (self.writable && !self.shut).then_some(self.next_write);
+        let read = ((self.readable || self.posts) && !self.end_seen).then_some(self.next_read);
+        [write, read, self.close_at, self.abort_at]
+            .into_iter()
+            .flatten()
+            .chain(held)
+            .filter(|&at| at > now)
+            .min()
+    }
+
+    /// Takes note of an event.
+    pub fn event(&mut self, ready: Readiness) {
+        self.connected |= ready.connected();
+        self.readable |= ready.readable() || ready.closed();
+        self.writable |= ready.writable() || ready.closed();
+    }
+
+    /// Does what the application wants to do now; returns whether it did anything.
+    pub fn act(&mut self, host: &mut Host<'_>) -> Result<bool, Broken> {
+        let now = host.now;
+        let before = self.held.len();
+        while let Some(due) = self.held.iter().position(|(until, _)| *until <= now) {
+            let (_, buffer) = self.held.swap_remove(due);
+            host.pool.free(buffer);
+        }
+        let mut acted = self.held.len() != before;
+        if self.over != Over::Open || !self.connected {
+            return Ok(acted);
+        }
+        if self.abort_at.is_some_and(|at| at <= now) {
+            host.at().abort(self.conn).map_err(|e| format!("abort: {e}"))?;
+            self.over = Over::Aborted;
+            return Ok(true);
+        }
+        if self.readable && !self.end_seen && self.next_read <= now {
+            acted |= self.read(host)?;
+        }
+        if self.over == Over::Open && self.writable && !self.shut && self.next_write <= now {
+            acted |= self.write(host)?;
+        }
+        if self.over == Over::Open && self.end_seen && self.writing.octets == self.to_write {
+            acted |= self.close(host)?;
+        }
+        Ok(acted)
+    }
+
+    fn read(&mut self, host: &mut Host<'_>) -> Result<bool, Broken> {
+        let now = host.now;
+        if self.random.one_in(4) && self.held.len() < 3 {
+            match host.at().receive_buffer(self.conn) {
+                Ok(Some(buffer)) => {
+                    let octets = host.pool.payload(&buffer).to_vec();
+                    self.check(&octets)?;
+                    self.held.push((now + self.random.up_to(self.behaviour.read_pause), buffer));
+                    self.pause_reading(now);
+                }
+                Ok(None) => self.end(now)?,
+                Err(Error::WouldBlock) => self.readable = false,
+                Err(error) => return self.failed(host, error),
+            }
+            return Ok(true);
+        }
+        let mut buffer = vec![0; self.read_size()];
+        match host.at().receive(self.conn, &mut buffer) {
+            Ok(received) => self.took(received, &buffer, now)?,
+            Err(error) => return self.failed(host, error),
+        }
+        Ok(true)
+    }
+
+    /// The size of the next read.
+    pub fn read_size(&mut self) -> usize {
+        self.random.skewed(1, self.behaviour.read) as usize
+    }
+
+    /// Takes note of what a read found.
+    pub fn took(&mut self, received: Received, buffer: &[u8], now: Instant) -> Result<(), Broken> {
+        match received {
+            Received::Data(octets) => {
+                self.check(&buffer[..octets])?;
+                self.pause_reading(now);
+            }
+            Received::Nothing => self.readable = false,
+            Received::End => self.end(now)?,
+        }
+        Ok(())
+    }
+
+    /// Takes note of an error of the connection.
+    pub fn failed(&mut self, host: &mut Host<'_>, error: Error) -> Result<bool, Broken> {
+        let expected = self.behaviour.aborts
+            && matches!(error, Error::Reset | Error::TimedOut | Error::NotConnected | Error::Refused);
+        if !expected {
+            return Err(format!("the connection ended with: {error}"));
+        }
+        // The handle is given back; why the connection ended is known already.
+        let _ = host.at().close(self.conn);
+        self.over = Over::Aborted;
+        Ok(true)
+    }
+
+    fn check(&mut self, octets: &[u8]) -> Result<(), Broken> {
+        let at = self.reading.octets;
+        for (n, &octet) in octets.iter().enumerate() {
+            if octet != self.reading.stream.next() {
+                return Err(format!("octet {} is not what was sent", at + n as u64));
+            }
+        }
+        self.reading.take(octets);
+        if self.reading.octets > self.to_read {
+            return Err(format!("{} octets arrived of {}", self.reading.octets, self.to_read));
+        }
+        Ok(())
+    }
+
+    fn pause_reading(&mut self, now: Instant) {
+        if self.random.one_in(6) {
+            self.next_read = now + self.random.up_to(self.behaviour.read_pause);
+        }
+    }
+
+    fn end(&mut self, now: Instant) -> Result<(), Broken> {
+        if self.reading.octets != self.to_read && !self.behaviour.aborts {
+            return Err(format!("the end came after {} of {}", self.reading.octets, self.to_read));
+        }
+        self.end_seen = true;
+        self.close_at = Some(now + self.random.up_to(Duration::from_millis(300)));
+        Ok(())
+    }
+
+    fn write(&mut self, host: &mut Host<'_>) -> Result<bool, Broken> {
+        let now = host.now;
+        if self.writing.octets == self.to_write && self.chunk.is_empty() {
+            return self.shut_down(host);
+        }
+        if self.chunk.is_empty() {
+            let left = self.to_write - self.writing.octets;
+            let len = self.random.skewed(1, self.behaviour.write).min(left);
+            self.chunk = (0..len).map(|_| self.writing.stream.next()).collect();
+        }
+        let info = host.at().info(self.conn).map_err(|e| format!("info: {e}"))?;
+        let sent = if self.random.one_in(4) {
+            let len = self.chunk.len().min(usize::from(info.mss)).min(self.limit as usize / 4);
+            match host.buffer_of(&self.chunk[..len]) {
+                None => Err(Error::WouldBlock),
+                Some(buffer) => match host.at().send_buffer(self.conn, buffer) {
+                    Ok(()) => Ok(len),
+                    Err((error, buffer)) => {
+                        host.pool.free(buffer);
+                        Err(error)
+                    }
+                },
+            }
+        } else {
+            host.at().send(self.conn, &self.chunk)
+        };
+        match sent {
+            Ok(taken) => {
+                self.writing.take(&self.chunk[..taken]);
+                self.chunk.drain(..taken);
+                if self.random.one_in(4) {
+                    self.next_write = now + self.random.up_to(self.behaviour.write_pause);
+                }
+                Ok(true)
+            }
+            Err(Error::WouldBlock) => {
+                let queued = u64::from(info.in_flight) + u64::from(info.unsent);
+                if queued >= self.limit / 2 {
+                    // An event tells when there is room.
+                    self.writable = false;
+                } else if host.pool.available() <= 8 {
+                    // Nothing tells when frames come back to the pool.
+                    self.next_write = now + Duration::from_millis(2);
+                } else {
+                    return Err(format!("a send was refused with {queued} octets queued and {} frames free", host.pool.available()));
+                }
+                Ok(true)
+            }
+            Err(error) => self.failed(host, error),
+        }
+    }
+
+    fn shut_down(&mut self, host: &mut Host<'_>) -> Result<bool, Broken> {
+        let now = host.now;
+        if self.random.one_in(3) {
+            // Later.
+            self.next_write = now + self.random.up_to(Duration::from_millis(200));
+            return Ok(true);
+        }
+        if self.end_seen && self.random.one_in(2) {
+            // Closing will do.
+            self.shut = true;
+            return Ok(true);
+        }
+        self.shut = true;
+        match host.at().shutdown(self.conn) {
+            Ok(()) => Ok(true),
+            Err(error) => self.failed(host, error),
+        }
+    }
+
+    fn close(&mut self, host: &mut Host<'_>) -> Result<bool, Broken> {
+        let now = host.now;
+        if self.close_at.is_none_or(|at| at > now) {
+            return Ok(false);
+        }
+        match host.at().close(self.conn) {
+            Ok(()) => self.over = Over::Closed,
+            Err(_) if self.behaviour.aborts => self.over = Over::Aborted,
+            Err(error) => return Err(format!("close: {error}")),
+        }
+        Ok(true)
+    }
+
+    /// Turns keepalive on, so that an abort is noticed whose RST is lost.
+    pub fn watch(&self, host: &mut Host<'_>) -> Result<(), Broken> {
+        let keep = KeepAlive {
+            idle: Duration::from_secs(5),
+            interval: Duration::from_secs(1),
+            count: 8,
+        };
+        host.at()
+            .set_option(self.conn, SocketOption::KeepAlive(Some(keep)))
+            .map_err(|e| format!("keepalive: {e}"))
+    }
+
+    /// What the end has done, for a failure's text.
+    pub fn describe(&self, host: &mut Host<'_>) -> String {
+        let info = host.at().info(self.conn).map_or_else(|e| format!("{e}"), |info| format!("{info:?}"));
+        format!(
+            "wrote {} of {}, read {} of {}, readable {}, writable {}, shut {}, end seen {}, {:?}\n      {info}",
+            self.writing.octets,
+            self.to_write,
+            self.reading.octets,
+            self.to_read,
+            self.readable,
+            self.writable,
+            self.shut,
+            self.end_seen,
+            self.over,
+        )
+    }
+}
+
+/// Compares what both ends saw of both directions; returns the octets carried.
+pub fn compare(ends: &[End; 2]) -> Result<u64, Broken> {
+    for (from, to) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
+        if from.over == Over::Closed && to.over == Over::Closed {
+            let (sent, read) = (&from.writing, &to.reading);
+            if sent.octets != read.octets || sent.hash.clone().finalize() != read.hash.clone().finalize() {
+                return Err(format!("{} octets were sent, {} read, or their hashes differ", sent.octets, read.octets));
+            }
+        }
+    }
+    Ok(ends[0].reading.octets + ends[1].reading.octets)
+}

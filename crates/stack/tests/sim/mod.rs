@@ -1,0 +1,45 @@
+//! Deterministic simulation of two stacks on a faulty cable, in virtual time.
+//!
+//! Everything that happens in a run follows from a scenario and a seed: faults, sizes, pauses, addresses' secrets, the
+//! time at which it begins. A run fails when an octet is lost, doubled, changed or moved, when a connection does not
+//! reach its end, when a frame does not come back to the pool, when a wakeup is lost, or when deadlines storm.
+//!
+//! The runs never read a clock and never use threads.
+
+mod end;
+mod network;
+mod random;
+mod scenario;
+mod trace;
+mod world;
+
+pub use scenario::{Scenario, all, by_name};
+pub use world::{Summary, run};
+
+/// The command that runs one seed of a scenario again, with its segments printed.
+pub fn replay_command(scenario: &str, seed: u64) -> String {
+    format!(
+        "cargo run -p tollgate-stack --example simulate -- --scenario {scenario} --seed {seed} --trace"
+    )
+}
+
+/// Prints how to run a seed again when the run panics.
+pub struct Replay<'a> {
+    scenario: &'a str,
+    seed: u64,
+}
+
+impl<'a> Replay<'a> {
+    /// Watches over one run.
+    pub const fn new(scenario: &'a str, seed: u64) -> Self {
+        Self { scenario, seed }
+    }
+}
+
+impl Drop for Replay<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay: {}", replay_command(self.scenario, self.seed));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The cable: a memory link with a fault wrapper on each way out, and a trace of both ends.
+
+use super::trace::{Trace, Way};
+use std::cell::RefCell;
+use std::rc::Rc;
+use tollgate_link::Side;
+use tollgate_link::fault::{Fault, Faults, Stats};
+use tollgate_link::memory::Memory;
+use tollgate_stack::{Frame, Instant, Link, Pool};
+
+/// A long-lived end of a memory link.
+#[derive(Debug)]
+struct Port {
+    cable: Rc<RefCell<Memory>>,
+    side: Side,
+}
+
+impl Link for Port {
+    fn mtu(&self) -> usize {
+        self.cable.borrow_mut().end(self.side).mtu()
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        self.cable.borrow_mut().end(self.side).transmit(pool, frames);
+    }
+
+    fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        self.cable.borrow_mut().end(self.side).receive(pool, frames);
+    }
+}
+
+/// What a host is plugged into.
+#[derive(Debug)]
+pub struct Plug {
+    fault: Fault<Port>,
+    cable: Rc<RefCell<Memory>>,
+    host: usize,
+    now: Instant,
+    trace: Option<Rc<RefCell<Trace>>>,
+    /// Frames that the host sent or got.
+    pub moved: u64,
+}
+
+/// Both ends of a cable whose ways out have these faults.
+pub fn cable(
+    mtu: usize,
+    faults: [Faults; 2],
+    seeds: [u64; 2],
+    trace: Option<&Rc<RefCell<Trace>>>,
+) -> [Plug; 2] {
+    let cable = Rc::new(RefCell::new(Memory::with_capacity(mtu, 4096)));
+    [Side::A, Side::B].map(|side| {
+        let host = side as usize;
+        let port = Port { cable: Rc::clone(&cable), side };
+        Plug {
+            fault: Fault::on_transmit(port, faults[host], seeds[host]),
+            cable: Rc::clone(&cable),
+            host,
+            now: Instant::ZERO,
+            trace: trace.cloned(),
+            moved: 0,
+        }
+    })
+}
+
+impl Plug {
+    /// Moves time on, and frames that are due.
+    pub fn set_now(&mut self, now: Instant, pool: &mut Pool) {
+        self.now = now;
+        self.fault.set_now(now);
+        self.fault.poll(pool);
+    }
+
+    /// When the next frame of ours is due at the other end.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.fault.next_event()
+    }
+
+    /// What the faults did to the frames that the host sent.
+    pub const fn stats(&self) -> &Stats {
+        self.fault.stats()
+    }
+
+    /// Makes the way out lose everything, or not.
+    pub const fn set_faults(&mut self, faults: Faults) {
+        self.fault.set_faults(faults);
+    }
+
+    /// Whether nothing is on its way from or to this host.
+    pub fn is_idle(&self) -> bool {
+        self.fault.held() == 0 && self.cable.borrow().is_idle()
+    }
+
+    fn log(&mut self, pool: &Pool, way: Way, frames: &[Frame]) {
+        self.moved += frames.len() as u64;
+        if let Some(trace) = &self.trace {
+            for frame in frames {
+                trace.borrow_mut().frame(self.now, self.host, way, pool.frame(frame));
+            }
+        }
+    }
+}
+
+impl Link for Plug {
+    fn mtu(&self) -> usize {
+        self.fault.mtu()
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        self.log(pool, Way::Sends, frames);
+        self.fault.transmit(pool, frames);
+    }
+
+    fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        let before = frames.len();
+        self.fault.receive(pool, frames);
+        self.log(pool, Way::Gets, &frames[before..]);
+    }
+}

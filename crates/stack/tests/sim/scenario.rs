@@ -1,0 +1,365 @@
+//! The scenarios: what the cable does, how the stacks are set up, how the applications behave.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+use tollgate_checksum::Kernel;
+use tollgate_link::fault::{Corrupt, Faults, Probability, Rate, Reorder};
+use tollgate_stack::Config;
+use tollgate_stack::config::{
+    ChecksumPolicy, Demux, HeaderTemplate, Mechanisms, Prediction, RetransmitCopy,
+};
+
+/// A counter that is about to wrap when the run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrap {
+    /// None in particular.
+    Nothing,
+    /// The first connection's sequence numbers, from the client.
+    Sequence,
+    /// The stacks' ticks.
+    Ticks,
+}
+
+/// How the applications behave.
+#[derive(Clone, Copy, Debug)]
+pub struct Behaviour {
+    /// Octets of the longest write.
+    pub write: u64,
+    /// Octets of the longest read.
+    pub read: u64,
+    /// The longest pause after a write; most have none.
+    pub write_pause: Duration,
+    /// The longest pause after a read; most have none.
+    pub read_pause: Duration,
+    /// One end of each connection aborts it at some time.
+    pub aborts: bool,
+}
+
+/// A scenario.
+pub struct Scenario {
+    /// What it is called on the command line.
+    pub name: String,
+    /// The largest IP packet of each host.
+    pub mtu: [usize; 2],
+    /// What happens to what each host sends.
+    pub faults: [Faults; 2],
+    /// From time to time everything is lost for at most so long.
+    pub outage: Duration,
+    /// Frames in the pool of both hosts.
+    pub pool: usize,
+    /// Connections at once at most.
+    pub connections: u64,
+    /// Octets in each direction of a connection at most.
+    pub octets: u64,
+    /// How the applications behave.
+    pub behaviour: Behaviour,
+    /// Hosts find each other by ARP; otherwise they know each other.
+    pub arp: bool,
+    /// What is about to wrap.
+    pub wrap: Wrap,
+    configure: Box<dyn Fn(&mut Config, usize)>,
+}
+
+impl Scenario {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            mtu: [1500; 2],
+            faults: [Faults::default(); 2],
+            outage: Duration::ZERO,
+            pool: 4096,
+            connections: 2,
+            octets: 60_000,
+            behaviour: Behaviour {
+                write: 8_000,
+                read: 16_000,
+                write_pause: Duration::from_millis(20),
+                read_pause: Duration::from_millis(20),
+                aborts: false,
+            },
+            arp: false,
+            wrap: Wrap::Nothing,
+            configure: Box::new(|_, _| {}),
+        }
+    }
+
+    /// Sets a host's configuration up.
+    pub fn configure(&self, config: &mut Config, host: usize) {
+        (self.configure)(config, host);
+    }
+
+    fn faults(mut self, change: impl Fn(&mut Faults)) -> Self {
+        self.faults.iter_mut().for_each(change);
+        self
+    }
+
+    fn mtu(mut self, a: usize, b: usize, octets: u64) -> Self {
+        self.mtu = [a, b];
+        self.octets = octets;
+        self
+    }
+
+    fn config(mut self, change: impl Fn(&mut Config, usize) + 'static) -> Self {
+        let before = self.configure;
+        self.configure = Box::new(move |config, host| {
+            before(config, host);
+            change(config, host);
+        });
+        self
+    }
+
+    fn both(self, change: impl Fn(&mut Config) + 'static) -> Self {
+        self.config(move |config, _| change(config))
+    }
+
+    fn mechanism(self, change: impl Fn(&mut Mechanisms) + 'static) -> Self {
+        self.lossy().both(move |config| change(&mut config.mechanisms))
+    }
+
+    fn behaviour(mut self, change: impl Fn(&mut Behaviour)) -> Self {
+        change(&mut self.behaviour);
+        self
+    }
+
+    fn with(mut self, change: impl Fn(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    /// A few milliseconds of delay, and losses, duplicates and reordering now and then.
+    fn lossy(self) -> Self {
+        self.faults(|f| {
+            f.delay = ms(3);
+            f.jitter = ms(2);
+            f.drop = percent(2.0);
+            f.duplicate = percent(1.0);
+            f.reorder = percent(2.0);
+        })
+    }
+}
+
+fn percent(chance: f64) -> Probability {
+    Probability::new(chance / 100.0).expect("a scenario's percentage is one")
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The scenario of that name.
+pub fn by_name(name: &str) -> Option<Scenario> {
+    all().into_iter().find(|scenario| scenario.name == name)
+}
+
+/// Every scenario.
+pub fn all() -> Vec<Scenario> {
+    let mut all = links();
+    all.extend(sizes());
+    all.extend(options());
+    all.extend(mechanisms());
+    all.extend(resources());
+    all
+}
+
+/// What a cable can do.
+fn links() -> Vec<Scenario> {
+    let loss = |chance: f64| {
+        Scenario::new(&format!("loss-{chance}")).faults(|f| {
+            f.drop = percent(chance);
+            f.delay = ms(5);
+        })
+    };
+    vec![
+        Scenario::new("clean"),
+        Scenario::new("delay").faults(|f| f.delay = ms(40)),
+        Scenario::new("jitter").faults(|f| {
+            f.delay = ms(1);
+            f.jitter = ms(60);
+        }),
+        loss(1.0),
+        loss(5.0),
+        loss(20.0).with(|s| s.octets = 15_000),
+        Scenario::new("loss-without-delay").faults(|f| f.drop = percent(5.0)),
+        Scenario::new("loss-one-way").faults(|f| f.delay = ms(2)).with(|s| {
+            s.faults[0].drop = percent(20.0);
+        }),
+        Scenario::new("duplication").faults(|f| {
+            f.duplicate = percent(30.0);
+            f.delay = ms(2);
+            f.jitter = ms(2);
+        }),
+        Scenario::new("reordering").faults(|f| {
+            f.reorder = percent(15.0);
+            f.delay = ms(2);
+        }),
+        Scenario::new("reordering-far").faults(|f| {
+            f.reorder = percent(5.0);
+            f.reorder_by = Reorder::Time(ms(150));
+            f.delay = ms(10);
+        }),
+        Scenario::new("corruption").faults(|f| {
+            f.corrupt = percent(8.0);
+            f.delay = ms(2);
+        }),
+        Scenario::new("corrupt-segments").faults(|f| {
+            f.corrupt = percent(10.0);
+            f.corrupt_at = Corrupt::From(34);
+            f.truncate = percent(3.0);
+        }),
+        Scenario::new("everything").faults(|f| {
+            f.drop = percent(4.0);
+            f.duplicate = percent(4.0);
+            f.reorder = percent(8.0);
+            f.corrupt = percent(3.0);
+            f.truncate = percent(1.0);
+            f.delay = ms(8);
+            f.jitter = ms(8);
+        }),
+        Scenario::new("narrow-line").faults(|f| {
+            f.rate = Some(Rate {
+                bits_per_second: NonZeroU64::new(2_000_000).expect("two million is not zero"),
+                queue: 12_000,
+            });
+            f.delay = ms(10);
+        }),
+        Scenario::new("outages").faults(|f| f.delay = ms(5)).with(|s| {
+            s.outage = Duration::from_secs(20);
+        }),
+        Scenario::new("arp").lossy().with(|s| s.arp = true),
+        Scenario::new("aborts").lossy().behaviour(|b| b.aborts = true),
+        Scenario::new("wrap-sequence").lossy().with(|s| {
+            s.wrap = Wrap::Sequence;
+            s.connections = 1;
+        }),
+        Scenario::new("wrap-ticks").lossy().with(|s| s.wrap = Wrap::Ticks),
+    ]
+}
+
+/// Windows and packets of all sizes.
+fn sizes() -> Vec<Scenario> {
+    let tiny_windows = |config: &mut Config| {
+        config.receive_buffer = 4096;
+        config.send_buffer = 4096;
+    };
+    vec![
+        Scenario::new("tiny-windows").both(tiny_windows).faults(|f| f.delay = ms(1)),
+        Scenario::new("tiny-windows-lossy").both(tiny_windows).lossy(),
+        Scenario::new("slow-reader").lossy().both(tiny_windows).behaviour(|b| {
+            b.read = 900;
+            b.read_pause = Duration::from_secs(3);
+        }),
+        Scenario::new("huge-windows").faults(|f| f.delay = ms(50)).with(|s| s.octets = 400_000).both(
+            |config| {
+                config.receive_buffer = 4 << 20;
+                config.send_buffer = 4 << 20;
+            },
+        ),
+        Scenario::new("mtu-68").lossy().mtu(68, 68, 3_000),
+        Scenario::new("mtu-296").lossy().mtu(296, 296, 20_000),
+        Scenario::new("mtu-576").lossy().mtu(576, 576, 30_000),
+        Scenario::new("mtu-9000").lossy().mtu(9000, 9000, 300_000),
+        Scenario::new("mtu-9000-and-68").lossy().mtu(9000, 68, 3_000),
+        Scenario::new("mtu-9000-tiny-windows").lossy().mtu(9000, 9000, 60_000).both(tiny_windows),
+        Scenario::new("mtu-1500-and-576").lossy().mtu(1500, 576, 30_000),
+    ]
+}
+
+/// What the hosts offer each other.
+fn options() -> Vec<Scenario> {
+    let only = |name: &str, timestamps: [bool; 2], scaling: [bool; 2]| {
+        Scenario::new(name).lossy().config(move |config, host| {
+            config.timestamps = timestamps[host];
+            config.window_scaling = scaling[host];
+        })
+    };
+    vec![
+        only("no-timestamps-a", [false, true], [true, true]),
+        only("no-timestamps-b", [true, false], [true, true]),
+        only("no-timestamps", [false, false], [true, true]),
+        only("no-scaling-a", [true, true], [false, true]),
+        only("no-scaling-b", [true, true], [true, false]),
+        only("no-options", [false, false], [false, false]),
+        only("no-options-reordering", [false, false], [false, false]).faults(|f| {
+            f.reorder = percent(15.0);
+            f.duplicate = percent(10.0);
+        }),
+        Scenario::new("no-delay").lossy().both(|config| config.no_delay = true).behaviour(|b| {
+            b.write = 700;
+        }),
+        Scenario::new("small-writes").lossy().with(|s| s.octets = 3_000).behaviour(|b| b.write = 12),
+        Scenario::new("small-writes-no-delay")
+            .lossy()
+            .with(|s| s.octets = 2_000)
+            .both(|config| config.no_delay = true)
+            .behaviour(|b| b.write = 12),
+    ]
+}
+
+/// Every switch.
+fn mechanisms() -> Vec<Scenario> {
+    let new = Scenario::new;
+    let mut all = vec![
+        new("prediction-unidirectional").mechanism(|m| m.prediction = Prediction::Unidirectional),
+        new("prediction-off").mechanism(|m| m.prediction = Prediction::Off),
+        new("demux-hash").mechanism(|m| m.demux = Demux::Hash),
+        new("demux-list").mechanism(|m| m.demux = Demux::List).with(|s| s.connections = 6),
+        new("template-off").mechanism(|m| m.template = HeaderTemplate::Off),
+        new("retransmit-copy").mechanism(|m| m.retransmit = RetransmitCopy::Copy),
+        new("checksum-off").mechanism(|m| m.checksum = ChecksumPolicy::Off),
+        new("papers-baseline").mechanism(|m| {
+            *m = Mechanisms {
+                prediction: Prediction::Unidirectional,
+                demux: Demux::List,
+                template: HeaderTemplate::Off,
+                checksum: ChecksumPolicy::Always,
+                retransmit: RetransmitCopy::Copy,
+            };
+        }),
+    ];
+    for kernel in Kernel::all() {
+        all.push(
+            new(&format!("kernel-{}", kernel.name()))
+                .lossy()
+                .faults(|f| f.corrupt = percent(2.0))
+                .both(move |config| config.kernel = kernel),
+        );
+    }
+    all
+}
+
+/// What runs short.
+fn resources() -> Vec<Scenario> {
+    let small_buffers = |config: &mut Config| {
+        config.send_buffer = 8192;
+        config.receive_buffer = 8192;
+    };
+    vec![
+        Scenario::new("many-connections").lossy().with(|s| {
+            s.connections = 40;
+            s.octets = 6_000;
+        }),
+        Scenario::new("small-pool").lossy().both(small_buffers).with(|s| {
+            s.pool = 96;
+            s.octets = 30_000;
+        }),
+        Scenario::new("small-pool-small-writes")
+            .lossy()
+            .both(small_buffers)
+            .both(|config| config.no_delay = true)
+            .behaviour(|b| b.write = 30)
+            .with(|s| {
+                s.pool = 64;
+                s.octets = 3_000;
+            }),
+        Scenario::new("tiny-pool").faults(|f| f.delay = ms(2)).both(small_buffers).with(|s| {
+            s.pool = 24;
+            s.octets = 12_000;
+            s.connections = 1;
+        }),
+        Scenario::new("short-device-queue").lossy().both(|config| config.device_queue = 2),
+        Scenario::new("one-time-wait").lossy().both(|config| config.max_time_wait = 1).with(|s| {
+            s.connections = 6;
+            s.octets = 6_000;
+        }),
+    ]
+}

@@ -1,0 +1,99 @@
+//! One line for each frame that a host sends or takes in, when asked for.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use tollgate_stack::Instant;
+use tollgate_wire::ethernet::{self, EtherType};
+use tollgate_wire::tcp::{Flags, Header};
+use tollgate_wire::{SeqNumber, ipv4};
+
+/// What a host does with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It gives it to the cable.
+    Sends,
+    /// It takes it from the cable.
+    Gets,
+}
+
+/// The printer. Sequence numbers are counted from each direction's SYN.
+#[derive(Debug)]
+pub struct Trace {
+    begin: Instant,
+    first: HashMap<(u16, u16), SeqNumber>,
+}
+
+impl Trace {
+    /// A trace of what happens from `begin` on.
+    pub fn new(begin: Instant) -> Self {
+        Self { begin, first: HashMap::new() }
+    }
+
+    /// Prints a frame.
+    pub fn frame(&mut self, now: Instant, host: usize, way: Way, octets: &[u8]) {
+        let name = ["a", "b"][host];
+        let way = match way {
+            Way::Sends => "sends",
+            Way::Gets => " gets",
+        };
+        let text = self.describe(octets);
+        println!("{:>16.9} {name} {way} {text}", (now - self.begin).as_secs_f64());
+    }
+
+    /// Prints what an application does.
+    pub fn note(&self, now: Instant, host: usize, text: &str) {
+        let name = ["a", "b"][host];
+        println!("{:>16.9} {name}       {text}", (now - self.begin).as_secs_f64());
+    }
+
+    fn describe(&mut self, octets: &[u8]) -> String {
+        let Ok(link) = ethernet::Header::parse(octets) else {
+            return format!("{} octets, no Ethernet", octets.len());
+        };
+        if link.ethertype != EtherType::Ipv4 {
+            return format!("{:?}, {} octets", link.ethertype, octets.len());
+        }
+        let Ok(ip) = ipv4::Header::parse(&octets[ethernet::HEADER_LEN..]) else {
+            return format!("{} octets, malformed IP", octets.len());
+        };
+        if ip.protocol != ipv4::protocol::TCP || ip.is_fragment() {
+            return format!("IP protocol {}, {} octets", ip.protocol, ip.total_len);
+        }
+        let packet = &octets[ethernet::HEADER_LEN + usize::from(ip.header_len)..];
+        let segment = &packet[..ip.payload_len()];
+        match Header::parse(segment) {
+            Ok(header) => self.describe_tcp(&header, segment.len() - usize::from(header.header_len)),
+            Err(_) => format!("{} octets, malformed TCP", segment.len()),
+        }
+    }
+
+    fn describe_tcp(&mut self, header: &Header, len: usize) -> String {
+        let ports = (header.source_port, header.destination_port);
+        if header.flags.has(Flags::SYN) {
+            self.first.insert(ports, header.seq);
+        }
+        let zero = SeqNumber(0);
+        let first = self.first.get(&ports).copied().unwrap_or(zero);
+        let peer = self.first.get(&(ports.1, ports.0)).copied().unwrap_or(zero);
+        let seq = header.seq - first;
+        let mut text = format!("{} > {} {:?} {seq}", ports.0, ports.1, header.flags);
+        if len != 0 {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "..{} ({len})", seq.wrapping_add(len as u32));
+        }
+        if header.flags.has(Flags::ACK) {
+            let _ = write!(text, " ack {}", header.ack - peer);
+        }
+        let _ = write!(text, " win {}", header.window);
+        if let Some(mss) = header.options.mss {
+            let _ = write!(text, " mss {mss}");
+        }
+        if let Some(shift) = header.options.window_scale {
+            let _ = write!(text, " scale {shift}");
+        }
+        if let Some(stamps) = header.options.timestamps {
+            let _ = write!(text, " ts {} {}", stamps.value, stamps.echo);
+        }
+        text
+    }
+}

@@ -1,0 +1,106 @@
+//! How `stack-memory` and `stack-shm` set up their stacks, so that both run the same one.
+//!
+//! Mechanisms are the stack's defaults, checksums computed and verified in software at both ends by the best kernel of the
+//! processor, timestamps on. Socket buffers are as large as those of `peer-smoltcp`.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use tollgate_stack::{Config, ConnId, Instant, SocketOption, Stack};
+use tollgate_wire::ethernet::MacAddr;
+
+use crate::error::Error;
+use crate::path::PathId;
+use crate::spec::{Spec, Workload};
+
+/// Bytes of each socket buffer, and of the buffer that a reader of a stream posts.
+pub(crate) const BUFFER: usize = 64 * 1024;
+/// The largest IP packet unless told otherwise, in bytes.
+pub(crate) const DEFAULT_MTU: usize = 1500;
+/// Frames in a pool: several windows both ways.
+pub(crate) const POOL: usize = 1024;
+/// The server's port.
+pub(crate) const PORT: u16 = 7;
+/// Connections that may wait to be accepted.
+pub(crate) const BACKLOG: u16 = 16;
+/// Connections in TIME-WAIT; the oldest makes room, so that a run of any length stays within this.
+const TIME_WAITS: usize = 1024;
+
+/// The host numbers of the two ends.
+pub(crate) const CLIENT: u8 = 1;
+/// See [`CLIENT`].
+pub(crate) const SERVER: u8 = 2;
+
+/// Whether Nagle's algorithm runs: as the spec says, else only for streams.
+pub(crate) fn nagle(spec: &Spec) -> bool {
+    spec.nagle.unwrap_or(spec.workload == Workload::Stream)
+}
+
+/// Where the server listens.
+pub(crate) fn server_address() -> SocketAddrV4 {
+    SocketAddrV4::new(address(SERVER), PORT)
+}
+
+const fn address(host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, host)
+}
+
+/// The stack of one end.
+///
+/// # Errors
+/// [`Error::Stack`] for an MTU that no stack can have.
+pub(crate) fn stack(path: PathId, spec: &Spec, host: u8, mtu: usize, now: Instant) -> Result<Stack, Error> {
+    let mac = MacAddr([0x02, 0, 0, 0, 0, host]);
+    let mut config = Config::new(mac, address(host), 24, random_words());
+    config.max_connections = TIME_WAITS;
+    config.max_time_wait = TIME_WAITS;
+    config.max_neighbours = 16;
+    config.send_buffer = BUFFER as u32;
+    config.receive_buffer = BUFFER as u32;
+    config.no_delay = !nagle(spec);
+    Stack::new(config, mtu, now).map_err(|error| Error::stack(path, "making a stack", error))
+}
+
+/// Numbers that nobody else knows: the standard library seeds its hashers by the system's source.
+fn random_words() -> [u64; 4] {
+    [(); 4].map(|()| RandomState::new().hash_one(0u8))
+}
+
+/// Sends the last short segment of a stream, as a user would who knows the end: Nagle is switched off for a moment.
+pub(crate) fn push_out(
+    path: PathId,
+    active: &mut tollgate_stack::Active<'_>,
+    conn: ConnId,
+    nagle: bool,
+) -> Result<(), Error> {
+    let doing = "ending a stream";
+    let mut set = |on| {
+        let option = SocketOption::NoDelay(on);
+        active
+            .set_option(conn, option)
+            .map_err(|error| Error::stack(path, doing, error))
+    };
+    set(true)?;
+    set(!nagle)
+}
+
+/// The settings that both paths have, for a table's notes.
+pub(crate) fn settings(spec: &Spec, mtu: usize) -> Vec<(&'static str, String)> {
+    vec![
+        ("congestion", "NewReno".to_owned()),
+        ("nagle", if nagle(spec) { "on" } else { "off" }.to_owned()),
+        ("mtu", mtu.to_string()),
+        ("socket buffers", format!("{BUFFER} bytes")),
+        (
+            "checksums",
+            format!(
+                "software, both ends, {}",
+                tollgate_stack::Config::new(MacAddr([2, 0, 0, 0, 0, 1]), address(1), 24, [0; 4])
+                    .kernel
+                    .name()
+            ),
+        ),
+        ("timestamps", "on".to_owned()),
+        ("receive", "posted".to_owned()),
+    ]
+}

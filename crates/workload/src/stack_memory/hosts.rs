@@ -1,0 +1,384 @@
+//! Two hosts in one thread: their stacks, the pool and the cable between them, and real time.
+
+use tollgate_gate::{Off, Recorder};
+use tollgate_link::Side;
+use tollgate_link::memory::Memory;
+use tollgate_stack::port::BURST;
+use tollgate_stack::{Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State};
+
+use super::PATH;
+use crate::error::Error;
+use crate::now::now_ns;
+use crate::slice::{Look, PATIENCE, Spin};
+use crate::spec::Spec;
+use crate::stack_host::{self, BACKLOG, CLIENT, POOL, PORT, SERVER};
+
+/// The gates that a round trip carries, chosen at compile time.
+pub(super) trait Gates {
+    /// What the stack of one end reports to.
+    type Recorder<'a>: Recorder
+    where
+        Self: 'a;
+
+    /// The recorder of one end, for one call or several in a row.
+    fn at(&mut self, side: Side) -> Self::Recorder<'_>;
+
+    /// A call that reads has returned to the application of this end.
+    fn returned(&mut self, side: Side);
+}
+
+/// No gates: the code without any.
+pub(super) struct Ungated;
+
+impl Gates for Ungated {
+    type Recorder<'a> = Off;
+
+    #[inline(always)]
+    fn at(&mut self, _side: Side) -> Off {
+        Off
+    }
+
+    #[inline(always)]
+    fn returned(&mut self, _side: Side) {}
+}
+
+/// One end.
+struct Host {
+    stack: Stack,
+    /// Its connection; stale before the first is open and after it is closed.
+    conn: Option<ConnId>,
+}
+
+impl Host {
+    #[inline(always)]
+    fn conn(&self) -> Result<ConnId, Error> {
+        self.conn.ok_or(Error::Closed {
+            path: PATH,
+            doing: "using a connection that was never opened",
+        })
+    }
+}
+
+/// Both ends, side A being the client.
+pub(super) struct Hosts {
+    pool: Pool,
+    near: Host,
+    far: Host,
+    cable: Memory,
+    listener: ListenerId,
+    now: Instant,
+}
+
+/// Gives up when nothing has come through for as long as [`PATIENCE`] allows.
+pub(super) struct Patience {
+    spin: Spin,
+    doing: &'static str,
+}
+
+impl Patience {
+    /// One more turn without an end.
+    #[inline]
+    pub(super) fn turn(&mut self) -> Result<(), Error> {
+        match self.spin.turn() {
+            Look::Go | Look::Around => Ok(()),
+            Look::Late => Err(Error::Timeout {
+                path: PATH,
+                doing: self.doing,
+                seconds: PATIENCE.as_secs(),
+            }),
+        }
+    }
+}
+
+impl Hosts {
+    pub(super) fn new(spec: &Spec, mtu: usize) -> Result<Self, Error> {
+        let now = Instant::from_nanos(now_ns());
+        let mut pool = Pool::new(POOL, Pool::frame_size_for(mtu));
+        let near = stack_host::stack(PATH, spec, CLIENT, mtu, now)?;
+        let mut far = stack_host::stack(PATH, spec, SERVER, mtu, now)?;
+        let listener = far
+            .at(now, &mut pool)
+            .listen(PORT, BACKLOG)
+            .map_err(|error| Error::stack(PATH, "listening", error))?;
+        let host = |stack| Host { stack, conn: None };
+        Ok(Self {
+            pool,
+            near: host(near),
+            far: host(far),
+            cable: Memory::new(mtu),
+            listener,
+            now,
+        })
+    }
+
+    /// Reads the clock for the calls that follow.
+    #[inline(always)]
+    pub(super) fn read_clock(&mut self) {
+        self.now = Instant::from_nanos(now_ns());
+    }
+
+    pub(super) const fn patience(&self, doing: &'static str) -> Patience {
+        Patience {
+            spin: Spin::new(64),
+            doing,
+        }
+    }
+
+    #[inline(always)]
+    fn near(&mut self) -> Active<'_> {
+        self.near.stack.at(self.now, &mut self.pool)
+    }
+
+    #[inline(always)]
+    fn far(&mut self) -> Active<'_> {
+        self.far.stack.at(self.now, &mut self.pool)
+    }
+
+    /// Lets one end send and take in what there is.
+    #[inline(always)]
+    pub(super) fn poll(&mut self, side: Side) {
+        let stack = match side {
+            Side::A => &mut self.near.stack,
+            Side::B => &mut self.far.stack,
+        };
+        stack.at(self.now, &mut self.pool).poll(&mut self.cable.end(side));
+    }
+
+    /// Delayed ACKs have come due since the last slice; sent now, before the other end looks at its timers, they prevent
+    /// retransmissions that only the pause caused.
+    pub(super) fn catch_up(&mut self) {
+        self.read_clock();
+        for side in [Side::A, Side::B, Side::A] {
+            self.poll(side);
+        }
+    }
+
+    /// Carries a message from one end to the other: sent, polled, received into the reader's posted buffer.
+    #[inline(always)]
+    pub(super) fn carry<G: Gates>(
+        &mut self,
+        from: Side,
+        message: &[u8],
+        into: &mut [u8],
+        gates: &mut G,
+    ) -> Result<(), Error> {
+        let to = from.other();
+        let (tx, rx) = match from {
+            Side::A => (&mut self.near, &mut self.far),
+            Side::B => (&mut self.far, &mut self.near),
+        };
+        let (sender, receiver) = (tx.conn()?, rx.conn()?);
+        let mut active = tx.stack.recorded(self.now, &mut self.pool, gates.at(from));
+        let sent = taken(active.send(sender, message))?;
+        active.poll(&mut self.cable.end(from));
+        drop(active);
+        let mut active = rx.stack.recorded(self.now, &mut self.pool, gates.at(to));
+        let got = received(active.poll_receive(&mut self.cable.end(to), receiver, into))?;
+        drop(active);
+        gates.returned(to);
+        if got == into.len() {
+            return Ok(());
+        }
+        self.carry_on(from, &message[sent..], &mut into[got..], gates)
+    }
+
+    /// The rest of a message that did not go through at once: windows fill, addresses are resolved.
+    #[inline(never)]
+    fn carry_on<G: Gates>(
+        &mut self,
+        from: Side,
+        mut message: &[u8],
+        into: &mut [u8],
+        gates: &mut G,
+    ) -> Result<(), Error> {
+        let to = from.other();
+        let mut got = 0;
+        let mut patience = self.patience("carrying a message");
+        while got < into.len() {
+            patience.turn()?;
+            self.read_clock();
+            let (tx, rx) = match from {
+                Side::A => (&mut self.near, &mut self.far),
+                Side::B => (&mut self.far, &mut self.near),
+            };
+            let (sender, receiver) = (tx.conn()?, rx.conn()?);
+            let mut active = tx.stack.recorded(self.now, &mut self.pool, gates.at(from));
+            active.poll(&mut self.cable.end(from));
+            if !message.is_empty() {
+                let sent = taken(active.send(sender, message))?;
+                message = &message[sent..];
+                active.poll(&mut self.cable.end(from));
+            }
+            drop(active);
+            let mut active = rx.stack.recorded(self.now, &mut self.pool, gates.at(to));
+            let more = received(active.poll_receive(&mut self.cable.end(to), receiver, &mut into[got..]))?;
+            drop(active);
+            gates.returned(to);
+            if more > 0 {
+                got += more;
+                patience = self.patience("carrying a message");
+            }
+        }
+        Ok(())
+    }
+
+    /// Connects the near end: SYN there, SYN and ACK back, ACK into the cable.
+    pub(super) fn connect(&mut self) -> Result<(), Error> {
+        let conn = self
+            .near()
+            .connect(stack_host::server_address())
+            .map_err(|error| Error::stack(PATH, "connecting", error))?;
+        self.near.conn = Some(conn);
+        self.poll(Side::A);
+        self.poll(Side::B);
+        self.poll(Side::A);
+        let mut patience = self.patience("connecting");
+        while self.near().state(conn) != State::Established {
+            patience.turn()?;
+            self.read_clock();
+            self.poll(Side::B);
+            self.poll(Side::A);
+        }
+        Ok(())
+    }
+
+    /// Takes the connection at the far end, when its handshake is complete.
+    pub(super) fn accept(&mut self) -> Result<(), Error> {
+        let mut patience = self.patience("accepting");
+        loop {
+            self.poll(Side::B);
+            if self.accepted()? {
+                return Ok(());
+            }
+            patience.turn()?;
+            self.read_clock();
+            self.poll(Side::A);
+        }
+    }
+
+    fn accepted(&mut self) -> Result<bool, Error> {
+        let listener = self.listener;
+        match self.far().accept(listener) {
+            Ok(conn) => {
+                self.far.conn = Some(conn);
+                Ok(true)
+            }
+            Err(Refusal::WouldBlock) => Ok(false),
+            Err(error) => Err(Error::stack(PATH, "accepting", error)),
+        }
+    }
+
+    /// The first message of a connection that the far end has not accepted yet: the ACK of its SYN comes with it.
+    pub(super) fn first_request(&mut self, message: &[u8], into: &mut [u8]) -> Result<(), Error> {
+        let conn = self.near.conn()?;
+        let sent = taken(self.near().send(conn, message))?;
+        self.poll(Side::A);
+        self.accept()?;
+        let conn = self.far.conn()?;
+        let got = received(self.far().receive(conn, into))?;
+        if got == into.len() {
+            return Ok(());
+        }
+        self.carry_on(Side::A, &message[sent..], &mut into[got..], &mut Ungated)
+    }
+
+    /// Closes from the near end: FIN there, FIN and ACK back, ACK there. The near end keeps the TIME-WAIT.
+    pub(super) fn close(&mut self) -> Result<(), Error> {
+        let (near, far) = (self.near.conn()?, self.far.conn()?);
+        let closed = |result: Result<(), Refusal>| result.map_err(|error| Error::stack(PATH, "closing", error));
+        closed(self.near().close(near))?;
+        self.poll(Side::A);
+        let mut patience = self.patience("closing");
+        loop {
+            self.poll(Side::B);
+            match self.far().receive(far, &mut [0]) {
+                Ok(Received::End) => break,
+                Ok(Received::Nothing) => {}
+                Ok(Received::Data(_)) => {
+                    return Err(Error::stack(PATH, "closing", "bytes came that nobody sent"));
+                }
+                Err(error) => return Err(Error::stack(PATH, "closing", error)),
+            }
+            patience.turn()?;
+            self.read_clock();
+            self.poll(Side::A);
+        }
+        closed(self.far().close(far))?;
+        loop {
+            self.poll(Side::B);
+            self.poll(Side::A);
+            self.poll(Side::B);
+            if self.near.stack.connections() + self.far.stack.connections() == 0 {
+                break;
+            }
+            patience.turn()?;
+            self.read_clock();
+        }
+        while self.near().next_event().is_some() {}
+        while self.far().next_event().is_some() {}
+        Ok(())
+    }
+
+    /// Writes what the near end's send buffer takes of `data` and gives how much that was.
+    #[inline]
+    pub(super) fn offer(&mut self, data: &[u8]) -> Result<usize, Error> {
+        let conn = self.near.conn()?;
+        taken(self.near().send(conn, data))
+    }
+
+    /// Whether the near end's device queue holds a burst.
+    #[inline]
+    pub(super) fn burst_has_gathered(&self) -> bool {
+        self.near.stack.device_queue_len() >= BURST
+    }
+
+    /// Reads what has arrived at the far end, at most as much as `buffer` holds.
+    #[inline]
+    pub(super) fn take(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        let conn = self.far.conn()?;
+        let mut active = self.far.stack.at(self.now, &mut self.pool);
+        received(active.poll_receive(&mut self.cable.end(Side::B), conn, buffer))
+    }
+
+    /// Sends the near end's last short segment.
+    pub(super) fn push_out(&mut self, nagle: bool) -> Result<(), Error> {
+        let conn = self.near.conn()?;
+        stack_host::push_out(PATH, &mut self.near(), conn, nagle)
+    }
+
+    /// Connections in TIME-WAIT at the near end.
+    #[cfg(test)]
+    pub(super) fn time_waits(&self) -> usize {
+        self.near.stack.time_waits()
+    }
+
+    /// What the two stacks have counted, the near end's first.
+    #[cfg(test)]
+    pub(super) fn counters(&self) -> [&tollgate_stack::counters::Counters; 2] {
+        [self.near.stack.counters(), self.far.stack.counters()]
+    }
+}
+
+/// What a send took; nothing is no error.
+#[inline(always)]
+fn taken(result: Result<usize, Refusal>) -> Result<usize, Error> {
+    match result {
+        Ok(count) => Ok(count),
+        Err(Refusal::WouldBlock) => Ok(0),
+        Err(error) => Err(Error::stack(PATH, "sending", error)),
+    }
+}
+
+/// What a read gave; nothing is no error, the end is.
+#[inline(always)]
+fn received(result: Result<Received, Refusal>) -> Result<usize, Error> {
+    match result {
+        Ok(Received::Data(count)) => Ok(count),
+        Ok(Received::Nothing) => Ok(0),
+        Ok(Received::End) => Err(Error::Closed {
+            path: PATH,
+            doing: "receiving",
+        }),
+        Err(error) => Err(Error::stack(PATH, "receiving", error)),
+    }
+}

@@ -1,0 +1,307 @@
+//! `stack-memory`: two of Tollgate's stacks in one thread over a memory link, the counterpart of `peer-smoltcp`.
+//!
+//! - The link hands frames over without copying them; both stacks share one pool.
+//! - Nobody waits: one thread runs both ends in turn, which counts as busy polling on one core.
+//! - Time is real, read once per round trip, or once per turn of a stream.
+//! - The reader's buffer is posted: the copy into it is the pass that verifies the checksum.
+//! - `crr`: the near end connects, one message goes each way, the near end closes first and keeps the TIME-WAIT. There are
+//!   at most 1,024 of those; the oldest makes room. Local ports are the stack's choice.
+//! - `stream`: segments gather in the device queue and are carried over in bursts; at the end Nagle is switched off for a
+//!   moment so that the last short segment leaves.
+//!
+//! [`gated`](mod@gated) runs the same round trips with gates.
+
+pub mod gated;
+mod hosts;
+
+#[cfg(test)]
+mod tests;
+
+use crate::cores::{Cores, Pinned};
+use crate::error::Error;
+use crate::path::{Capabilities, Mode, Path, PathId, Session};
+use crate::payload::{check, fill, request_seed, response_seed};
+use crate::samples::{Laps, Samples, Timing};
+use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::stack_host::{self, BUFFER, DEFAULT_MTU};
+
+use hosts::{Gates, Hosts, Ungated};
+use tollgate_link::Side;
+
+const PATH: PathId = PathId::StackMemory;
+
+/// The seed of the bytes that are streamed.
+const STREAM_SEED: u64 = 0x5eed;
+
+/// The path `stack-memory`.
+#[derive(Debug, Clone, Copy)]
+pub struct StackMemory {
+    mtu: usize,
+}
+
+impl StackMemory {
+    /// The path with an IP MTU of 1500 bytes, as `peer-smoltcp` has it.
+    pub const DEFAULT: Self = Self::with_mtu(DEFAULT_MTU);
+
+    /// The path with IP packets of at most `mtu` bytes, 68 to 65,535; another number is refused when a session is opened.
+    pub const fn with_mtu(mtu: usize) -> Self {
+        Self { mtu }
+    }
+}
+
+impl Path for StackMemory {
+    fn id(&self) -> PathId {
+        PATH
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            workloads: Workload::ALL,
+            modes: &[Mode {
+                placement: Placement::OneCore,
+                waiting: Waiting::BusyPoll,
+            }],
+            round_trip_timing: Timing::Batch(16),
+            stream_timing: Timing::Batch(16),
+        }
+    }
+
+    fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
+        Ok(Box::new(MemorySession::open(spec, self.mtu)?))
+    }
+}
+
+struct MemorySession {
+    spec: Spec,
+    mtu: usize,
+    timing: Timing,
+    cores: Cores,
+    ends: Ends,
+    failed: bool,
+}
+
+impl MemorySession {
+    fn open(spec: &Spec, mtu: usize) -> Result<Self, Error> {
+        let capabilities = StackMemory::DEFAULT.capabilities();
+        capabilities.check(PATH, spec)?;
+        Ok(Self {
+            timing: capabilities.timing(spec),
+            cores: Cores::choose(spec.placement)?,
+            ends: Ends::open(spec, mtu)?,
+            spec: spec.clone(),
+            mtu,
+            failed: false,
+        })
+    }
+
+    fn slice(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
+        let _pinned = Pinned::to(self.cores.near)
+            .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
+        let size = self.spec.size as u64;
+        let ends = &mut self.ends;
+        ends.hosts.catch_up();
+        match self.spec.workload {
+            Workload::Rr => {
+                for _ in 0..self.spec.warmup {
+                    ends.round_trip(&mut Ungated)?;
+                }
+                let mut laps = Laps::start(self.timing, samples)?;
+                for _ in 0..iterations {
+                    ends.round_trip(&mut Ungated)?;
+                    laps.lap(samples);
+                }
+                laps.finish(samples, 2 * iterations * size, false);
+            }
+            Workload::Crr => {
+                for _ in 0..self.spec.warmup {
+                    ends.connection()?;
+                }
+                let mut laps = Laps::start(self.timing, samples)?;
+                for _ in 0..iterations {
+                    ends.connection()?;
+                    laps.lap(samples);
+                }
+                laps.finish(samples, 2 * iterations * size, false);
+            }
+            Workload::Stream => {
+                let mut laps = Laps::start(self.timing, samples)?;
+                for _ in 0..iterations {
+                    ends.write()?;
+                    laps.lap(samples);
+                }
+                laps.flush(samples);
+                ends.finish_stream()?;
+                laps.finish(samples, iterations * size, true);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Session for MemorySession {
+    fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
+        if self.failed {
+            return Err(Error::Poisoned { path: PATH });
+        }
+        samples.check_timing(self.timing)?;
+        let outcome = self.slice(iterations, samples);
+        self.failed = outcome.is_err();
+        outcome
+    }
+
+    fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = stack_host::settings(&self.spec, self.mtu);
+        settings.push(("cores", self.cores.describe()));
+        settings.push(("ends", "one thread".to_owned()));
+        settings
+    }
+}
+
+/// The two applications and their hosts.
+struct Ends {
+    hosts: Hosts,
+    nagle: bool,
+    verify: bool,
+    size: usize,
+    out: Vec<u8>,
+    inn: Vec<u8>,
+    /// Messages since the session was opened.
+    message: u64,
+    /// Bytes written to the stream, and read from it, since the session was opened.
+    written: u64,
+    read: u64,
+}
+
+impl Ends {
+    fn open(spec: &Spec, mtu: usize) -> Result<Self, Error> {
+        let mut hosts = Hosts::new(spec, mtu)?;
+        // For crr this connection resolves the addresses.
+        hosts.connect()?;
+        if spec.workload == Workload::Crr {
+            hosts.accept()?;
+            hosts.close()?;
+        } else {
+            hosts.accept()?;
+        }
+        Ok(Self {
+            hosts,
+            nagle: stack_host::nagle(spec),
+            verify: spec.verify,
+            size: spec.size,
+            out: vec![0; spec.size],
+            inn: vec![0; spec.size.max(BUFFER)],
+            message: 0,
+            written: 0,
+            read: 0,
+        })
+    }
+
+    /// A request and its response on the open connection.
+    #[inline(always)]
+    fn round_trip<G: Gates>(&mut self, gates: &mut G) -> Result<(), Error> {
+        self.hosts.read_clock();
+        let inn = &mut self.inn[..self.size];
+        let message = self.message;
+        self.message += 1;
+        if self.verify {
+            fill(&mut self.out, request_seed(message), 0);
+        }
+        self.hosts.carry(Side::A, &self.out, inn, gates)?;
+        if self.verify {
+            check(inn, request_seed(message), 0).map_err(corrupt("request", message))?;
+            fill(&mut self.out, response_seed(message), 0);
+        }
+        self.hosts.carry(Side::B, &self.out, inn, gates)?;
+        if self.verify {
+            check(inn, response_seed(message), 0).map_err(corrupt("response", message))?;
+        }
+        Ok(())
+    }
+
+    /// Connects, carries a request and its response, and closes.
+    #[inline]
+    fn connection(&mut self) -> Result<(), Error> {
+        self.hosts.read_clock();
+        let inn = &mut self.inn[..self.size];
+        let message = self.message;
+        self.message += 1;
+        if self.verify {
+            fill(&mut self.out, request_seed(message), 0);
+        }
+        self.hosts.connect()?;
+        self.hosts.first_request(&self.out, inn)?;
+        if self.verify {
+            check(inn, request_seed(message), 0).map_err(corrupt("request", message))?;
+            fill(&mut self.out, response_seed(message), 0);
+        }
+        self.hosts.carry(Side::B, &self.out, inn, &mut Ungated)?;
+        if self.verify {
+            check(inn, response_seed(message), 0).map_err(corrupt("response", message))?;
+        }
+        self.hosts.close()
+    }
+
+    /// One write of the stream; segments that have gathered are carried over.
+    #[inline]
+    fn write(&mut self) -> Result<(), Error> {
+        if self.verify {
+            fill(&mut self.out, STREAM_SEED, self.written);
+        }
+        self.written += self.size as u64;
+        let mut done = self.hosts.offer(&self.out)?;
+        if done < self.size {
+            let mut patience = self.hosts.patience("sending a stream");
+            while done < self.size {
+                patience.turn()?;
+                self.move_stream()?;
+                done += self.hosts.offer(&self.out[done..])?;
+            }
+        }
+        if self.hosts.burst_has_gathered() {
+            self.move_stream()?;
+        }
+        Ok(())
+    }
+
+    /// Carries over what has gathered, reads it at the other end, and brings its ACKs back.
+    fn move_stream(&mut self) -> Result<(), Error> {
+        self.hosts.read_clock();
+        self.hosts.poll(Side::A);
+        loop {
+            let got = self.hosts.take(&mut self.inn)?;
+            if got == 0 {
+                break;
+            }
+            if self.verify {
+                check(&self.inn[..got], STREAM_SEED, self.read).map_err(corrupt("stream", 0))?;
+            }
+            self.read += got as u64;
+        }
+        self.hosts.poll(Side::A);
+        Ok(())
+    }
+
+    /// Brings the rest of the stream over; then the reader says with one byte that it has read all.
+    fn finish_stream(&mut self) -> Result<(), Error> {
+        let mut patience = self.hosts.patience("ending a stream");
+        while self.read < self.written {
+            patience.turn()?;
+            self.hosts.push_out(self.nagle)?;
+            self.move_stream()?;
+        }
+        self.hosts.carry(Side::B, &[1], &mut [0], &mut Ungated)
+    }
+}
+
+fn corrupt(what: &'static str, message: u64) -> impl Fn(u64) -> Error {
+    move |offset| Error::Corrupt {
+        path: PATH,
+        what,
+        message,
+        offset,
+    }
+}

@@ -1,0 +1,133 @@
+//! Tests of `stack-memory`: content, prediction, and that nothing grows.
+
+use super::*;
+
+fn spec(workload: Workload, size: usize) -> Spec {
+    Spec {
+        warmup: 2,
+        ..Spec::new(workload, size)
+            .with_mode(Placement::OneCore, Waiting::BusyPoll)
+            .verified()
+    }
+}
+
+fn open(workload: Workload, size: usize) -> MemorySession {
+    MemorySession::open(&spec(workload, size), DEFAULT_MTU).unwrap()
+}
+
+fn runs_whole(workload: Workload, sizes: &[usize], per_iteration: u64) {
+    for &size in sizes {
+        let mut session = open(workload, size);
+        let mut samples = session.new_samples();
+        for iterations in [20, 1, 0, 12] {
+            session
+                .run(iterations, &mut samples)
+                .unwrap_or_else(|error| panic!("{size}: {error}"));
+        }
+        assert_eq!(samples.operations(), 33);
+        assert_eq!(samples.bytes(), 33 * per_iteration * size as u64);
+    }
+}
+
+#[test]
+fn rr_carries_every_byte_both_ways() {
+    runs_whole(
+        Workload::Rr,
+        &[1, 4, 1400, 1448, 1449, 8000, 65_536, 200_000],
+        2,
+    );
+}
+
+#[test]
+fn crr_carries_every_byte_both_ways() {
+    runs_whole(Workload::Crr, &[4, 1400, 8000, 100_000], 2);
+}
+
+#[test]
+fn stream_carries_every_byte() {
+    runs_whole(Workload::Stream, &[4, 1400, 8000, 65_536, 200_000], 1);
+}
+
+#[test]
+fn a_large_mtu_carries_every_byte_too() {
+    for workload in Workload::ALL {
+        let mut session = MemorySession::open(&spec(*workload, 20_000), 9000).unwrap();
+        session.run(20, &mut session.new_samples()).unwrap();
+    }
+    let error = MemorySession::open(&spec(Workload::Rr, 4), 20).err().unwrap();
+    assert!(matches!(error, Error::Stack { .. }), "{error}");
+}
+
+#[test]
+fn a_long_stream_of_small_writes_arrives_whole() {
+    for nagle in [None, Some(false)] {
+        let spec = Spec {
+            nagle,
+            ..spec(Workload::Stream, 7)
+        };
+        let mut session = MemorySession::open(&spec, DEFAULT_MTU).unwrap();
+        session.run(30_000, &mut session.new_samples()).unwrap();
+        assert_eq!(session.ends.read, 210_000);
+        assert_eq!(session.ends.written, 210_000);
+    }
+}
+
+#[test]
+fn round_trips_of_one_segment_are_predicted() {
+    let mut session = open(Workload::Rr, 80);
+    let before = session.ends.hosts.counters().map(|counters| *counters);
+    session.run(500, &mut session.new_samples()).unwrap();
+    let after = session.ends.hosts.counters();
+    for (before, after) in before.iter().zip(after) {
+        assert!(after.predicted - before.predicted >= 502);
+        // Whether an ACK delay of 40 ms runs out in between is up to the machine.
+        assert!(after.frames_in - before.frames_in <= 512);
+    }
+}
+
+#[test]
+fn time_waits_are_bounded() {
+    let mut session = open(Workload::Crr, 4);
+    session.run(1500, &mut session.new_samples()).unwrap();
+    assert_eq!(session.ends.hosts.time_waits(), 1024);
+}
+
+#[test]
+fn nagle_fills_the_segments_of_a_stream() {
+    let mut session = open(Workload::Stream, 64);
+    session.run(10_000, &mut session.new_samples()).unwrap();
+    let [_, far] = session.ends.hosts.counters();
+    let full = 640_000 / 1448;
+    assert!(
+        far.frames_in >= full && far.frames_in <= full + full / 4 + 10,
+        "{} frames for {full} full segments",
+        far.frames_in
+    );
+}
+
+#[test]
+fn wrong_bytes_are_noticed() {
+    let mut session = open(Workload::Stream, 4);
+    session.ends.read = 1;
+    session.ends.written = 1;
+    session.ends.hosts.offer(&[0]).unwrap();
+    let mut samples = session.new_samples();
+    let error = session.run(3, &mut samples).unwrap_err();
+    assert!(
+        matches!(error, Error::Corrupt { what: "stream", .. }),
+        "{error}"
+    );
+    assert!(matches!(
+        session.run(1, &mut samples),
+        Err(Error::Poisoned { .. })
+    ));
+}
+
+#[test]
+fn settings_say_what_was_chosen() {
+    let rr = open(Workload::Rr, 4).settings();
+    assert!(rr.contains(&("nagle", "off".to_owned())));
+    assert!(rr.contains(&("mtu", "1500".to_owned())));
+    let stream = open(Workload::Stream, 4).settings();
+    assert!(stream.contains(&("nagle", "on".to_owned())));
+}
