@@ -1,2 +1,61 @@
-//! The tollgate command.
-fn main() {}
+//! `tollgate`: the command. Arguments, progress, output and exit codes; what is measured and how is in the crates below.
+//!
+//! Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C.
+
+mod args;
+mod doctor;
+mod error;
+mod interrupt;
+mod list;
+mod measure;
+mod nearest;
+mod output;
+mod progress;
+
+use std::process::ExitCode;
+
+use tollgate_workload::child;
+
+use args::{Command, ExperimentCommand};
+use error::Error;
+
+fn main() -> ExitCode {
+    interrupt::leave_to_the_parent();
+    if let Some(outcome) = child::maybe_run() {
+        return match outcome {
+            Ok(()) => ExitCode::SUCCESS,
+            // The parent has been told the reason and reports it.
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    let cli = match args::parse() {
+        Ok(cli) => cli,
+        Err(stop) => return stop.print(),
+    };
+    let outcome = match &cli.command {
+        Command::Report(report) => measure::report(report, &cli.manners),
+        Command::Rr(workload) => measure::workload("rr-by-size", workload, &cli.manners),
+        Command::Crr(workload) => measure::workload("crr", workload, &cli.manners),
+        Command::Stream(workload) => {
+            measure::workload("stream-by-write-size", workload, &cli.manners)
+        }
+        Command::Experiment(ExperimentCommand::List(list)) => list::list(list),
+        Command::Experiment(ExperimentCommand::Run(run)) => {
+            measure::experiments(run, &cli.manners)
+        }
+        Command::Doctor(doctor) => doctor::run(doctor, &cli.manners),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => fail(&error),
+    }
+}
+
+/// Says in one line what went wrong.
+fn fail(error: &Error) -> ExitCode {
+    // A reader that has gone away wants to hear nothing more.
+    if !matches!(error, Error::Closed) {
+        output::say(&format!("error: {error}"));
+    }
+    error.exit_code()
+}

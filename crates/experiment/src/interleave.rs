@@ -41,6 +41,15 @@ pub(crate) struct Contender {
 impl Contender {
     /// The name of the row: the path and how it is run.
     pub(crate) fn label(&self) -> String {
+        format!("{}, {}", self.path, self.way())
+    }
+
+    /// The name in a sentence.
+    pub(crate) fn phrase(&self) -> String {
+        format!("{} ({})", self.path, self.way())
+    }
+
+    fn way(&self) -> String {
         let cores = match self.mode.placement {
             Placement::OneCore => "1 core",
             Placement::TwoCores => "2 cores",
@@ -49,7 +58,7 @@ impl Contender {
             Waiting::Blocking => "blocking",
             Waiting::BusyPoll => "polling",
         };
-        format!("{}, {cores}, {waiting}", self.path)
+        format!("{cores}, {waiting}")
     }
 }
 
@@ -188,9 +197,7 @@ impl Race<'_> {
         // A signal that stops the run may reach a second process first.
         if !self.context.cancel.is_raised() {
             let measurement = &mut self.outcome.measurements[contender][at];
-            measurement
-                .failure
-                .get_or_insert_with(|| error.to_string());
+            measurement.failure.get_or_insert_with(|| error.to_string());
         }
     }
 
@@ -202,7 +209,8 @@ impl Race<'_> {
                 if self.context.cancel.is_raised() {
                     return;
                 }
-                self.context.tell("pilot", self.context.remaining().unwrap_or_default());
+                self.context
+                    .tell("pilot", self.context.remaining().unwrap_or_default());
                 let Some(mut session) = self.open(contender, at) else {
                     continue;
                 };
@@ -237,9 +245,7 @@ impl Race<'_> {
                 .zip(costs)
                 .map(|(plan, costs)| (plan[at], costs[at]))
                 .filter(|(_, cost)| cost.is_finite())
-                .map(|(iterations, cost)| {
-                    iterations as f64 * cost + OPENING.as_nanos() as f64
-                })
+                .map(|(iterations, cost)| iterations as f64 * cost + OPENING.as_nanos() as f64)
                 .sum()
         };
         let blocks: Vec<f64> = (0..self.outcome.sizes.len())
@@ -253,14 +259,11 @@ impl Race<'_> {
                     return;
                 }
                 // Never more than was planned, and less when the machine is slower than the pilot said.
-                let scale = self
-                    .context
-                    .remaining()
-                    .map_or(1.0, |time| (time.as_nanos() as f64 / left.max(1.0)).min(1.0));
-                let iterations: Vec<u64> = plan
-                    .iter()
-                    .map(|sizes| scaled(sizes[at], scale))
-                    .collect();
+                let scale = self.context.remaining().map_or(1.0, |time| {
+                    (time.as_nanos() as f64 / left.max(1.0)).min(1.0)
+                });
+                let iterations: Vec<u64> =
+                    plan.iter().map(|sizes| scaled(sizes[at], scale)).collect();
                 self.block(repetition, at, &iterations, left);
                 left -= block;
             }
@@ -378,7 +381,10 @@ mod tests {
 
     #[test]
     fn without_a_budget_all_run_in_full() {
-        assert_eq!(shares(&[10.0, f64::INFINITY, 1e9], 500, None), [500, 0, 500]);
+        assert_eq!(
+            shares(&[10.0, f64::INFINITY, 1e9], 500, None),
+            [500, 0, 500]
+        );
     }
 
     #[test]

@@ -194,12 +194,17 @@ impl Outcome {
         Some(self.measurements[contender][at].estimate(figure)?.0)
     }
 
-    /// The contender that stands for a path: the first of its modes that has a value at this size.
-    pub(crate) fn of_path(&self, path: PathId, at: usize) -> Option<usize> {
-        (0..self.line_up.contenders.len()).find(|&contender| {
-            self.line_up.contenders[contender].path == path
-                && self.measurements[contender][at].samples.is_some()
-        })
+    /// The mode of a path that takes the least time at a size.
+    pub(crate) fn quickest(&self, path: PathId, at: usize, figure: Figure) -> Option<usize> {
+        let better = |a: &(usize, f64), b: &(usize, f64)| match figure {
+            Figure::Median | Figure::PerByte => a.1.total_cmp(&b.1),
+            Figure::Rate => b.1.total_cmp(&a.1),
+        };
+        (0..self.line_up.contenders.len())
+            .filter(|&contender| self.line_up.contenders[contender].path == path)
+            .filter_map(|contender| Some((contender, self.value(contender, at, figure)?)))
+            .min_by(better)
+            .map(|(contender, _)| contender)
     }
 
     /// What `a` takes of what `b` takes, over the slices that both have.

@@ -129,7 +129,9 @@ pub(crate) fn source(table_id: &str) -> Option<Source> {
 /// A place in a paper.
 pub(crate) fn source_at(paper: &published::Paper, place: &str) -> Source {
     let cited = paper.citation();
-    let authors = cited.rsplit_once(' ').map_or(cited.as_str(), |(who, _)| who);
+    let authors = cited
+        .rsplit_once(' ')
+        .map_or(cited.as_str(), |(who, _)| who);
     Source {
         authors: authors.to_owned(),
         year: paper.year,
@@ -170,7 +172,12 @@ pub(crate) fn warning(text: impl Into<String>) -> TrustLine {
 }
 
 /// How many were run, how they were timed, what failed: what every interleaved run has to say.
-pub(crate) fn trust(outcome: &Outcome, wanted: u64, repetitions: u32, what: &str) -> Vec<TrustLine> {
+pub(crate) fn trust(
+    outcome: &Outcome,
+    wanted: u64,
+    repetitions: u32,
+    what: &str,
+) -> Vec<TrustLine> {
     let mut lines = Vec::new();
     let contenders = outcome.line_up.contenders.len();
     let full = wanted * u64::from(repetitions);
@@ -190,7 +197,10 @@ pub(crate) fn trust(outcome: &Outcome, wanted: u64, repetitions: u32, what: &str
         })
         .collect();
     if !short.is_empty() {
-        text.push_str(&format!("; fewer where time was short: {}", short.join("; ")));
+        text.push_str(&format!(
+            "; fewer where time was short: {}",
+            short.join("; ")
+        ));
     }
     lines.push(note(text));
     let batched: Vec<String> = (0..contenders)

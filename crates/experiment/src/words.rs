@@ -130,11 +130,15 @@ mod tests {
 
     #[test]
     fn lists_read_as_english() {
-        let words = |items: &[&str]| list(&items.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
+        let words =
+            |items: &[&str]| list(&items.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
         assert_eq!(words(&[]), "");
         assert_eq!(words(&["a"]), "a");
         assert_eq!(words(&["a", "b", "c"]), "a, b and c");
-        assert_eq!(range([3, 1_000, 20].into_iter()).as_deref(), Some("3 to 1,000"));
+        assert_eq!(
+            range([3, 1_000, 20].into_iter()).as_deref(),
+            Some("3 to 1,000")
+        );
         assert_eq!(range([7, 7].into_iter()).as_deref(), Some("7"));
         assert_eq!(range(std::iter::empty()), None);
     }

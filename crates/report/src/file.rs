@@ -37,37 +37,104 @@ pub enum WriteError {
 /// # Errors
 /// [`WriteError`] says what was tried, what went wrong and what to do. Nothing partial is left behind.
 pub fn write_file(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), WriteError> {
-    if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
-        return Err(WriteError::NoFileName {
-            path: path.to_owned(),
-        });
-    }
-    let failed = |tried: &'static str| {
-        move |source: io::Error| {
-            let advice = advice(&source);
-            WriteError::Io {
-                path: path.to_owned(),
-                tried,
-                advice,
-                source,
+    let failed = |tried| move |source| WriteError::io(path, tried, source);
+    match Place::of(path)? {
+        Place::InPlace(target) => {
+            std::fs::write(target, contents).map_err(failed("writing the contents"))
+        }
+        Place::Named {
+            target,
+            permissions,
+        } => {
+            let mut file = temporary_beside(&target)
+                .map_err(failed("making a file in its folder"))?;
+            file.write_all(contents.as_ref())
+                .map_err(failed("writing the contents"))?;
+            if let Some(permissions) = permissions {
+                file.as_file()
+                    .set_permissions(permissions)
+                    .map_err(failed("keeping the permissions of the file that is there"))?;
+            }
+            file.as_file()
+                .sync_all()
+                .map_err(failed("bringing the contents to the disk"))?;
+            match file.persist(target) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(failed("renaming the finished file")(error.error)),
             }
         }
-    };
-    if path.is_dir() {
-        return Err(failed("naming the file")(
-            io::ErrorKind::IsADirectory.into(),
-        ));
     }
-    let existing = std::fs::canonicalize(path).ok();
-    let target = existing.as_deref().unwrap_or(path);
-    let permissions = match std::fs::metadata(target) {
-        // A device or a pipe is a place to write to, not a name to take over.
-        Ok(metadata) if !metadata.is_file() => {
-            return std::fs::write(target, contents).map_err(failed("writing the contents"));
+}
+
+/// Checks that [`write_file`] can write to `path`, before the work is done whose outcome is to be written there. What lies
+/// at `path` is not touched.
+///
+/// # Errors
+/// As [`write_file`].
+pub fn check_writable(path: &Path) -> Result<(), WriteError> {
+    let failed = |tried| move |source| WriteError::io(path, tried, source);
+    match Place::of(path)? {
+        Place::InPlace(target) => std::fs::OpenOptions::new()
+            .write(true)
+            .open(target)
+            .map(drop)
+            .map_err(failed("opening it")),
+        Place::Named { target, .. } => temporary_beside(&target)
+            .map(drop)
+            .map_err(failed("making a file in its folder")),
+    }
+}
+
+impl WriteError {
+    fn io(path: &Path, tried: &'static str, source: io::Error) -> Self {
+        Self::Io {
+            path: path.to_owned(),
+            tried,
+            advice: advice(&source),
+            source,
         }
-        Ok(metadata) => Some(metadata.permissions()),
-        Err(_) => None,
-    };
+    }
+}
+
+/// Where a path leads.
+enum Place {
+    /// A device or a pipe: a place to write to, not a name to take over.
+    InPlace(PathBuf),
+    /// A name that a finished file takes, with the permissions of the file that has it now.
+    Named {
+        target: PathBuf,
+        permissions: Option<std::fs::Permissions>,
+    },
+}
+
+impl Place {
+    fn of(path: &Path) -> Result<Self, WriteError> {
+        if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Err(WriteError::NoFileName {
+                path: path.to_owned(),
+            });
+        }
+        if path.is_dir() {
+            let source = io::ErrorKind::IsADirectory.into();
+            return Err(WriteError::io(path, "naming the file", source));
+        }
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        Ok(match std::fs::metadata(&target) {
+            Ok(metadata) if !metadata.is_file() => Self::InPlace(target),
+            Ok(metadata) => Self::Named {
+                target,
+                permissions: Some(metadata.permissions()),
+            },
+            Err(_) => Self::Named {
+                target,
+                permissions: None,
+            },
+        })
+    }
+}
+
+/// An empty temporary file in the folder of `target`, deleted when dropped.
+fn temporary_beside(target: &Path) -> io::Result<tempfile::NamedTempFile> {
     let folder = match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -76,23 +143,7 @@ pub fn write_file(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), WriteEr
     builder.prefix(".tollgate-").suffix(".part");
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder
-        .tempfile_in(folder)
-        .map_err(failed("making a file in its folder"))?;
-    file.write_all(contents.as_ref())
-        .map_err(failed("writing the contents"))?;
-    if let Some(permissions) = permissions {
-        file.as_file()
-            .set_permissions(permissions)
-            .map_err(failed("keeping the permissions of the file that is there"))?;
-    }
-    file.as_file()
-        .sync_all()
-        .map_err(failed("bringing the contents to the disk"))?;
-    match file.persist(target) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(failed("renaming the finished file")(error.error)),
-    }
+    builder.tempfile_in(folder)
 }
 
 fn advice(error: &io::Error) -> &'static str {
@@ -130,6 +181,24 @@ mod tests {
         write_file(&path, b"second").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "second");
         assert_eq!(names(folder.path()), ["run.json"]);
+    }
+
+    #[test]
+    fn checking_tells_what_writing_would_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.json");
+        check_writable(&path).unwrap();
+        assert_eq!(names(folder.path()), [""; 0]);
+        fs::write(&path, "old").unwrap();
+        check_writable(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        for wrong in ["none/run.json", "run.json/below", "."] {
+            let path = folder.path().join(wrong);
+            let checked = check_writable(&path).unwrap_err().to_string();
+            assert_eq!(checked, write_file(&path, "x").unwrap_err().to_string());
+        }
+        assert_eq!(names(folder.path()), ["run.json"]);
+        check_writable(Path::new("/dev/null")).unwrap();
     }
 
     #[test]

@@ -13,4 +13,4 @@ mod cells;
 mod file;
 mod format;
 
-pub use file::{WriteError, write_file};
+pub use file::{WriteError, check_writable, write_file};

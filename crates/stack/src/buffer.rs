@@ -160,7 +160,9 @@ impl Buffer {
 pub struct Pool {
     region: Vec<u8>,
     meta: Vec<Meta>,
-    free: Vec<FrameId>,
+    /// The first free frame; the others follow by `tx_next`.
+    free: FrameId,
+    available: usize,
     frame_shift: u32,
 }
 
@@ -170,12 +172,15 @@ impl Pool {
     pub fn new(frames: usize, frame_size: usize) -> Self {
         let frames = frames.clamp(1, 1 << 24);
         let frame_size = frame_size.clamp(2048, 65_536).next_power_of_two();
-        let mut free = Vec::with_capacity(frames);
-        free.extend((0..frames as u32).rev().map(FrameId));
+        let mut meta = alloc::vec![Meta::FREE; frames];
+        for (index, meta) in meta.iter_mut().enumerate().take(frames - 1) {
+            meta.tx_next = FrameId(index as u32 + 1);
+        }
         Self {
             region: alloc::vec![0; frames * frame_size],
-            meta: alloc::vec![Meta::FREE; frames],
-            free,
+            meta,
+            free: FrameId(0),
+            available: frames,
             frame_shift: frame_size.trailing_zeros(),
         }
     }
@@ -206,15 +211,19 @@ impl Pool {
 
     /// Frames that nobody holds.
     #[inline(always)]
-    pub fn available(&self) -> usize {
-        self.free.len()
+    pub const fn available(&self) -> usize {
+        self.available
     }
 
     /// Takes a frame, counted once, or nothing when the pool is empty.
     #[inline(always)]
     pub fn alloc(&mut self) -> Option<FrameId> {
-        let id = self.free.pop()?;
-        self.meta[id.index()].refs = 1;
+        let id = self.free;
+        // The end of the free list is the id that no frame has.
+        let meta = self.meta.get_mut(id.index())?;
+        self.free = meta.tx_next;
+        self.available -= 1;
+        meta.refs = 1;
         Some(id)
     }
 
@@ -231,7 +240,9 @@ impl Pool {
         debug_assert!(meta.refs > 0, "a frame is released once more than it was held");
         meta.refs = meta.refs.wrapping_sub(1);
         if meta.refs == 0 {
-            self.free.push(id);
+            meta.tx_next = self.free;
+            self.free = id;
+            self.available += 1;
         }
     }
 
@@ -282,7 +293,10 @@ impl Pool {
     #[inline(always)]
     pub fn frame(&self, frame: &Frame) -> &[u8] {
         let start = self.start(frame.id) + usize::from(frame.offset);
-        self.region.get(start..start + usize::from(frame.len)).unwrap_or_default()
+        match self.region.get(start..start + usize::from(frame.len)) {
+            Some(octets) => octets,
+            None => &[],
+        }
     }
 
     /// Copies `octets` into a new frame, as a link does that owns no pool frames.

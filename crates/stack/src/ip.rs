@@ -50,6 +50,8 @@ impl<R: Recorder> Active<'_, R> {
         }
         // RFC 1122, 3.2.1.3: a source is always a unicast host.
         let bad_source = header.source.is_multicast()
+            || header.source.is_unspecified()
+            || header.source.is_loopback()
             || self.stack.config.is_broadcast(header.source)
             || header.source == self.stack.config.ip;
         let broadcast = self.stack.config.is_broadcast(header.destination);

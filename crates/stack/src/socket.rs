@@ -262,7 +262,7 @@ impl<'a> Posted<'a> {
         if self.index != index {
             return None;
         }
-        self.buffer.get_mut(self.filled..self.filled + len)
+        self.buffer.get_mut(self.filled..)?.get_mut(..len)
     }
 }
 
@@ -298,7 +298,7 @@ impl<R: Recorder> Active<'_, R> {
     pub fn send(&mut self, conn: ConnId, data: &[u8]) -> Result<usize, Error> {
         let index = self.stack.index(conn)?;
         self.rec.pass(Gate::SocketOutBegin, PacketId(self.stack.tcbs[index].snd_end.0));
-        if self.send_predicted(index, data) {
+        if self.stack.send_predicted(self.pool, self.now, &mut self.rec, index, data) {
             return Ok(data.len());
         }
         self.send_in_general(index, data)

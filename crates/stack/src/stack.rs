@@ -5,7 +5,7 @@
 //! whole network of stacks runs in one thread, in virtual time.
 
 use crate::buffer::{CACHE_LINE, Frame, FrameId, Pool};
-use crate::config::{Config, InvalidConfig};
+use crate::config::{Config, InvalidConfig, Prediction};
 use crate::counters::{Counters, Drop};
 use crate::demux::Table;
 use crate::icmp::Echo;
@@ -36,6 +36,7 @@ pub struct Stack {
     pub(crate) mac_word: u64,
     pub(crate) kernel: Kernel,
     pub(crate) send_predictable: bool,
+    pub(crate) unidirectional: bool,
     pub(crate) delayed_ack: u32,
     pub(crate) min_rto: u32,
     /// Octets 8 to 15 of every frame that a template makes: the rest of our link address, IPv4, version and TOS.
@@ -93,8 +94,9 @@ impl Stack {
         Ok(Self {
             cached: usize::MAX,
             tcbs: Vec::with_capacity(config.max_connections),
-            mac_word: u64::from_be_bytes([mac[0], mac[1], mac[2], mac[3], mac[4], mac[5], 0, 0]),
+            mac_word: u64::from_le_bytes([0, 0, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]]),
             kernel: config.kernel,
+            unidirectional: config.mechanisms.prediction == Prediction::Unidirectional,
             send_predictable: config.mechanisms.send_predictable(),
             delayed_ack: ticks(config.delayed_ack),
             min_rto: ticks(config.min_rto),
@@ -223,7 +225,7 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.counters.frames_in += arrived as u64;
         for n in 0..arrived {
             let frame = self.stack.incoming[n].hand_over();
-            if !self.predicted(&frame, posted) {
+            if !self.stack.predicted(self.pool, self.now, &mut self.rec, &frame, posted) {
                 self.not_predicted(frame);
             }
         }
@@ -233,14 +235,15 @@ impl<R: Recorder> Active<'_, R> {
 
     #[cold]
     fn not_predicted(&mut self, frame: Frame) {
-        let miss = self.why_not_predicted(&frame);
+        let miss = self.stack.why_not_predicted(self.pool, &frame);
         self.stack.counters.miss(miss);
         self.ethernet_input(frame);
     }
 
-    /// Gives waiting frames to the link; then lets connections go on that waited for room.
+    /// Gives waiting frames to the link, and lets connections go on that waited for room. [`Active::poll`] begins with
+    /// this; on its own it sends a message that was just queued without asking the link for others.
     #[inline(always)]
-    fn flush<L: Link>(&mut self, link: &mut L) {
+    pub fn flush<L: Link>(&mut self, link: &mut L) {
         if self.stack.device.is_empty() {
             return;
         }

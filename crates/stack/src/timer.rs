@@ -105,7 +105,7 @@ impl Wheel {
 
     /// Sets timer `index` to expire at `at`, less than 2^31 ticks (26 days) away; moves it when it is armed already. A
     /// time that has come expires at the next [`Wheel::advance`], even if that one is to the same tick.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn insert(&mut self, index: u32, at: Tick) {
         let Some(timer) = self.nodes.get_mut(index as usize) else {
             return self.insert_first(index, at);

@@ -25,6 +25,7 @@ use crate::path::PathId;
 use crate::shared_memory::SharedMemory;
 use crate::slice::{Control, Server};
 use crate::spec::Spec;
+use crate::stack_shm;
 
 /// The environment variable that carries a child's orders, as JSON.
 pub const ORDERS: &str = "TOLLGATE_CHILD";
@@ -42,7 +43,7 @@ pub struct Role {
 }
 
 /// The roles that this crate knows.
-const ROLES: &[Role] = &[bare_shm::ROLE];
+const ROLES: &[Role] = &[bare_shm::ROLE, stack_shm::ROLE];
 
 /// What a role gets to work with. The process is already pinned to its core.
 #[derive(Debug)]

@@ -29,6 +29,7 @@ pub mod slice;
 mod spec;
 mod stack_host;
 pub mod stack_memory;
+pub mod stack_shm;
 
 pub use error::Error;
 pub use now::{gate_clock, now_ns};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::samples::{Samples, Timing};
 use crate::spec::{Placement, Spec, Waiting, Workload, names};
-use crate::{bare_shm, kernel, peer_smoltcp, stack_memory};
+use crate::{bare_shm, kernel, peer_smoltcp, stack_memory, stack_shm};
 
 /// The name of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -160,6 +160,7 @@ pub fn paths() -> &'static [&'static dyn Path] {
     &[
         &kernel::KernelLoopback,
         &stack_memory::StackMemory::DEFAULT,
+        &stack_shm::StackShm::DEFAULT,
         &peer_smoltcp::PeerSmoltcp,
         &bare_shm::BareShm,
     ]

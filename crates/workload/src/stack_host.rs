@@ -6,7 +6,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use tollgate_stack::{Config, ConnId, Instant, SocketOption, Stack};
+use tollgate_checksum::Kernel;
+use tollgate_stack::{Active, Config, ConnId, Instant, SocketOption, Stack};
 use tollgate_wire::ethernet::MacAddr;
 
 use crate::error::Error;
@@ -57,6 +58,7 @@ pub(crate) fn stack(path: PathId, spec: &Spec, host: u8, mtu: usize, now: Instan
     config.max_neighbours = 16;
     config.send_buffer = BUFFER as u32;
     config.receive_buffer = BUFFER as u32;
+    config.kernel = Kernel::best();
     config.no_delay = !nagle(spec);
     Stack::new(config, mtu, now).map_err(|error| Error::stack(path, "making a stack", error))
 }
@@ -66,22 +68,17 @@ fn random_words() -> [u64; 4] {
     [(); 4].map(|()| RandomState::new().hash_one(0u8))
 }
 
-/// Sends the last short segment of a stream, as a user would who knows the end: Nagle is switched off for a moment.
-pub(crate) fn push_out(
+/// Switches Nagle's algorithm, and sends what it has held back when it is off. At the end of a stream it is off for a
+/// moment, so that the last short segment leaves; a user who knows the end does the same.
+pub(crate) fn set_nagle(
     path: PathId,
-    active: &mut tollgate_stack::Active<'_>,
+    active: &mut Active<'_>,
     conn: ConnId,
-    nagle: bool,
+    on: bool,
 ) -> Result<(), Error> {
-    let doing = "ending a stream";
-    let mut set = |on| {
-        let option = SocketOption::NoDelay(on);
-        active
-            .set_option(conn, option)
-            .map_err(|error| Error::stack(path, doing, error))
-    };
-    set(true)?;
-    set(!nagle)
+    active
+        .set_option(conn, SocketOption::NoDelay(!on))
+        .map_err(|error| Error::stack(path, "ending a stream", error))
 }
 
 /// The settings that both paths have, for a table's notes.
@@ -93,12 +90,7 @@ pub(crate) fn settings(spec: &Spec, mtu: usize) -> Vec<(&'static str, String)> {
         ("socket buffers", format!("{BUFFER} bytes")),
         (
             "checksums",
-            format!(
-                "software, both ends, {}",
-                tollgate_stack::Config::new(MacAddr([2, 0, 0, 0, 0, 1]), address(1), 24, [0; 4])
-                    .kernel
-                    .name()
-            ),
+            format!("software, both ends, {}", Kernel::best().name()),
         ),
         ("timestamps", "on".to_owned()),
         ("receive", "posted".to_owned()),

@@ -66,6 +66,9 @@ fn main() -> ExitCode {
             "rr_carries_every_byte_between_processes",
             rr_carries_every_byte_between_processes,
         ),
+        ("stacks_carry_every_byte_between_processes", stacks_carry_every_byte_between_processes),
+        ("stacks_in_processes_outlast_long_pauses", stacks_in_processes_outlast_long_pauses),
+        ("a_stack_that_dies_is_noticed", a_stack_that_dies_is_noticed),
         ("an_idle_child_sleeps", an_idle_child_sleeps),
         ("dropping_reaps_the_child", dropping_reaps_the_child),
         (
@@ -159,19 +162,83 @@ fn rr_carries_every_byte_between_processes() {
     assert_eq!(children(), [] as [u32; 0]);
 }
 
+fn stacks_carry_every_byte_between_processes() {
+    let path = find(PathId::StackShm).expect("there");
+    for mode in path.capabilities().modes {
+        for (workload, sizes) in [
+            (Workload::Rr, &[1, 4, 1448, 1449, 8000, 100_000][..]),
+            (Workload::Crr, &[4, 1400, 8000]),
+            (Workload::Stream, &[4, 1400, 8000, 100_000]),
+        ] {
+            for &size in sizes {
+                let spec = Spec {
+                    workload,
+                    ..spec(size).with_mode(mode.placement, mode.waiting)
+                };
+                let mut session = path.open(&spec).expect("open");
+                let mut samples = session.new_samples();
+                for iterations in [20, 1, 0, 12] {
+                    session
+                        .run(iterations, &mut samples)
+                        .unwrap_or_else(|error| panic!("{workload} {size} {mode}: {error}"));
+                }
+                assert_eq!(samples.operations(), 33);
+                let ways = if workload == Workload::Stream { 1 } else { 2 };
+                assert_eq!(samples.bytes(), 33 * ways * size as u64);
+            }
+        }
+    }
+    assert_eq!(children(), [] as [u32; 0]);
+}
+
+/// Longer than the retransmission timeout, with delayed ACKs due at both ends.
+fn stacks_in_processes_outlast_long_pauses() {
+    let mut session = find(PathId::StackShm).expect("there").open(&spec(8000)).expect("open");
+    for _ in 0..2 {
+        session.run(3, &mut session.new_samples()).expect("run");
+        std::thread::sleep(Duration::from_millis(250));
+    }
+    session.run(3, &mut session.new_samples()).expect("run");
+}
+
+fn a_stack_that_dies_is_noticed() {
+    for &waiting in Waiting::ALL {
+        let spec = spec(4).with_mode(Placement::TwoCores, waiting);
+        let mut session = find(PathId::StackShm).expect("there").open(&spec).expect("open");
+        session.run(5, &mut session.new_samples()).expect("run");
+        let [child] = children()[..] else {
+            panic!("one child")
+        };
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            let child = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw);
+            rustix::process::kill_process(child.expect("a process id"), rustix::process::Signal::KILL)
+        });
+        let error = loop {
+            if let Err(error) = session.run(2000, &mut session.new_samples()) {
+                break error;
+            }
+        };
+        killer.join().expect("joined").expect("killed");
+        assert!(
+            error.to_string().contains("the second process ended (signal: 9"),
+            "{error}"
+        );
+    }
+}
+
 fn an_idle_child_sleeps() {
-    let mut session = find(PathId::BareShm)
-        .expect("there")
-        .open(&spec(4))
-        .expect("open");
-    session.run(5, &mut session.new_samples()).expect("run");
-    let [child] = children()[..] else {
-        panic!("one child")
-    };
-    eventually("asleep", || state(child) == Some('S'));
-    session
-        .run(5, &mut session.new_samples())
-        .expect("run again");
+    for id in [PathId::BareShm, PathId::StackShm] {
+        let mut session = find(id).expect("there").open(&spec(4)).expect("open");
+        session.run(5, &mut session.new_samples()).expect("run");
+        let [child] = children()[..] else {
+            panic!("one child")
+        };
+        eventually("asleep", || state(child) == Some('S'));
+        session
+            .run(5, &mut session.new_samples())
+            .expect("run again");
+    }
 }
 
 fn dropping_reaps_the_child() {
@@ -232,9 +299,9 @@ fn an_unknown_role_says_so() {
 fn no_descriptor_is_left_open() {
     let open = || fs::read_dir("/proc/self/fd").expect("listed").count();
     let before = open();
-    for _ in 0..3 {
+    for id in [PathId::BareShm, PathId::StackShm, PathId::StackShm] {
         drop(
-            find(PathId::BareShm)
+            find(id)
                 .expect("there")
                 .open(&spec(4))
                 .expect("open"),

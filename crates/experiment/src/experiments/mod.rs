@@ -156,7 +156,12 @@ mod tests {
         let cells = &shown.tables[0].rows[0].cells;
         assert!(cells[0].measured().is_some());
         assert!(matches!(cells[1], run::Cell::NotAvailable { .. }));
-        assert!(shown.trust.iter().any(|line| !line.holds && line.text.contains("stopped")));
+        assert!(
+            shown
+                .trust
+                .iter()
+                .any(|line| !line.holds && line.text.contains("stopped"))
+        );
     }
 
     #[test]

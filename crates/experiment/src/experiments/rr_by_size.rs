@@ -4,6 +4,7 @@
 use tollgate_workload::{PathId, Workload};
 
 use super::Experiment;
+use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS, SIZES};
 use crate::error::Error;
 use crate::interleave::{self, LineUp};
@@ -98,7 +99,11 @@ fn published_rows(sizes: &[usize]) -> Vec<Row> {
     };
     LINES
         .iter()
-        .filter(|(_, column)| sizes.iter().any(|&size| published_ns(size, column).is_some()))
+        .filter(|(_, column)| {
+            sizes
+                .iter()
+                .any(|&size| published_ns(size, column).is_some())
+        })
         .map(|(label, column)| {
             let cells = sizes
                 .iter()
@@ -131,52 +136,28 @@ fn published_lines(sizes: &[usize]) -> Vec<Series> {
 
 /// What a message costs on each path at the smallest size, and how the paths that answer for each other compare.
 fn finding(outcome: &Outcome) -> String {
-    let Some(at) = (0..outcome.sizes.len()).find(|&at| {
-        (0..outcome.line_up.contenders.len())
-            .any(|contender| outcome.value(contender, at, Figure::Median).is_some())
-    }) else {
-        return "Nothing was measured.".to_owned();
-    };
-    let size = words::whole(outcome.sizes[at] as u64);
-    let told: Vec<String> = [
+    let paths = [
         PathId::KernelLoopback,
         PathId::StackShm,
         PathId::PeerSmoltcp,
         PathId::StackMemory,
         PathId::BareShm,
-    ]
-    .into_iter()
-    .filter_map(|path| {
-        let contender = quickest(outcome, path, at)?;
-        let ns = outcome.value(contender, at, Figure::Median)?;
-        let label = outcome.line_up.contenders[contender].label();
-        Some(format!("{} over {label}", words::duration(ns)))
-    })
-    .collect();
-    let mut sentence = format!(
-        "A {size}-byte round trip takes {}",
-        words::list(&told).replace(", 1 core, ", " (1 core, ").replace(", 2 cores, ", " (2 cores, ")
+    ];
+    let mut parts: Vec<String> = compare::at_first_size(outcome, &paths, Figure::Median)
+        .map(|(size, told)| {
+            let size = words::whole(size as u64);
+            format!("A {size}-byte round trip takes {told}")
+        })
+        .into_iter()
+        .collect();
+    parts.extend(
+        [
+            (PathId::StackMemory, PathId::PeerSmoltcp),
+            (PathId::StackShm, PathId::BareShm),
+            (PathId::StackShm, PathId::KernelLoopback),
+        ]
+        .into_iter()
+        .filter_map(|(a, b)| compare::over_sizes(outcome, a, b, Figure::Median)),
     );
-    sentence = close_parentheses(&sentence);
-    for (a, b) in [
-        (PathId::StackMemory, PathId::PeerSmoltcp),
-        (PathId::StackShm, PathId::BareShm),
-        (PathId::StackShm, PathId::KernelLoopback),
-    ] {
-        if let Some(text) = compare(outcome, a, b) {
-            sentence.push_str("; ");
-            sentence.push_str(&text);
-        }
-    }
-    sentence.push('.');
-    sentence
-}
-
-/// The mode of a path with the shortest round trip.
-fn quickest(outcome: &Outcome, path: PathId, at: usize) -> Option<usize> {
-    (0..outcome.line_up.contenders.len())
-        .filter(|&contender| outcome.line_up.contenders[contender].path == path)
-        .filter_map(|contender| Some((contender, outcome.value(contender, at, Figure::Median)?)))
-        .min_by(|a, b| a.1.total_cmp(&b.1))
-        .map(|(contender, _)| contender)
+    format!("{}.", parts.join("; "))
 }

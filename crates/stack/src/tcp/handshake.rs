@@ -6,6 +6,7 @@ use super::listener::Listener;
 use super::tcb::{Deadline, State, Tcb, flag, rare};
 use super::time_wait::{SLOT_BIT, TimeWait};
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum};
+use crate::config::Prediction;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::socket::{ConnId, Error, ListenerId, readiness};
@@ -28,6 +29,8 @@ const EPHEMERAL: core::ops::RangeInclusive<u16> = 32_768..=60_999;
 const FAR: u32 = 1 << 29;
 /// RFC 6298, 2.1: the timeout before any round trip is measured.
 const INITIAL_RTO_NS: u64 = 1_000_000_000;
+/// RFC 6298, 5.7: the timeout with which data begins when the SYN's timer expired.
+const AFTER_SYN_LOSS_RTO_NS: u64 = 3_000_000_000;
 /// The largest shift (RFC 7323, 2.3).
 const MAX_SHIFT: u8 = 14;
 
@@ -219,6 +222,7 @@ impl<R: Recorder> Active<'_, R> {
             ts_offset: self.stack.secrets.timestamp_offset(key),
             rcv_shift: if config.window_scaling { shift } else { 0 },
             flags: if config.no_delay { flag::NO_DELAY } else { 0 },
+            rare: if config.mechanisms.prediction == Prediction::Off { rare::UNPREDICTED } else { 0 },
             rtt: Rtt::UNKNOWN,
             rto: ((INITIAL_RTO_NS >> Tick::SHIFT) as u32).max(self.stack.min_rto),
             rx_free: config.receive_buffer,
@@ -274,8 +278,9 @@ impl<R: Recorder> Active<'_, R> {
         self.arm(index, at);
     }
 
-    /// A SYN for a port that somebody listens on (RFC 9293, 3.10.7.2).
-    pub(crate) fn syn_for_listener(&mut self, listener: u32, key: FlowKey, header: &Header) {
+    /// A SYN for a port that somebody listens on (RFC 9293, 3.10.7.2). A connection that follows directly on one in
+    /// TIME-WAIT, which would have sent `last` next, begins behind that (MAY-2).
+    pub(crate) fn syn_for_listener(&mut self, listener: u32, key: FlowKey, header: &Header, last: Option<SeqNumber>) {
         let room = self.stack.listeners[listener as usize].as_ref().is_some_and(Listener::has_room);
         if !room {
             self.send_cookie(key, header);
@@ -285,7 +290,10 @@ impl<R: Recorder> Active<'_, R> {
             self.send_cookie(key, header);
             return;
         };
-        let iss = self.stack.secrets.isn(key, self.now);
+        let iss = match (self.stack.secrets.isn(key, self.now), last) {
+            (iss, Some(last)) if iss.at_or_before(last) => last + 1,
+            (iss, _) => iss,
+        };
         let tcb = &mut self.stack.tcbs[index];
         tcb.state = State::SynReceived;
         tcb.listener = listener;
@@ -349,6 +357,8 @@ impl<R: Recorder> Active<'_, R> {
         if tcb.retransmits != 0 {
             // RFC 5681, 3.1: after the loss of a SYN the initial window is one segment.
             tcb.cwnd = u32::from(tcb.mss);
+            // RFC 6298, 5.7: when the timer expired for a SYN, data begins with a timeout of 3 s.
+            tcb.rto = ((AFTER_SYN_LOSS_RTO_NS >> Tick::SHIFT) as u32).min(self.stack.max_rto);
         }
         if tcb.is(flag::FIN_QUEUED) {
             tcb.state = State::FinWait1;

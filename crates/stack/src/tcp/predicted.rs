@@ -8,21 +8,22 @@
 
 use super::congestion;
 use super::tcb::{Deadline, Tcb, flag};
-use crate::buffer::{Frame, FrameId, Pool, RxChecksum};
-use crate::config::{ChecksumPolicy, Demux, Prediction};
+use crate::buffer::{Frame, FrameId, Pool, RxChecksum, SUMMED_FROM};
+use crate::config::{ChecksumPolicy, Demux};
 use crate::counters::Miss;
 use crate::demux::FlowKey;
 use crate::socket::{Posted, readiness};
 use crate::stack::{Active, Stack};
 use crate::time::Instant;
-use tollgate_checksum::{Partial, sum_header};
+use core::num::NonZeroU64;
+use tollgate_checksum::{Kernel, Partial, sum_header};
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::{SeqNumber, ipv4};
 
 /// Ethernet, IPv4 and TCP headers without options.
 const HEADERS: usize = 14 + 20 + 20;
-/// The same with the aligned timestamp option.
-const HEADERS_WITH_TIMESTAMPS: usize = HEADERS + 12;
+/// PSH in the word of data offset and flags.
+const PSH: u16 = 8;
 /// NOP, NOP, kind 8, length 10.
 const TIMESTAMP_LAYOUT: u32 = 0x0101_080a;
 
@@ -42,67 +43,54 @@ fn ne32(head: &[u8; HEADERS], at: usize) -> u32 {
 }
 
 #[inline(always)]
-fn key_of(head: &[u8; HEADERS]) -> FlowKey {
-    FlowKey { remote: ne32(head, 26), local: ne32(head, 30), ports: ne32(head, 34) }
+fn seq_of(head: &[u8; HEADERS]) -> SeqNumber {
+    SeqNumber(be32(head, 38))
 }
 
-/// What a predicted segment says.
-struct Expected {
-    ack: SeqNumber,
-    acked: u32,
-    window: u32,
-    ts_value: u32,
-    /// Where the payload begins and ends in the frame.
-    payload_at: usize,
-    end: usize,
+#[inline(always)]
+fn ack_of(head: &[u8; HEADERS]) -> SeqNumber {
+    SeqNumber(be32(head, 42))
+}
+
+#[inline(always)]
+fn window_of(head: &[u8; HEADERS], tcb: &Tcb) -> u32 {
+    u32::from(be16(head, 48)) << (tcb.snd_shift & 15)
+}
+
+#[inline(always)]
+fn key_of(head: &[u8; HEADERS]) -> FlowKey {
+    FlowKey { remote: ne32(head, 26), local: ne32(head, 30), ports: ne32(head, 34) }
 }
 
 /// Whether a frame is addressed to us and carries an unfragmented TCP segment behind an IPv4 header without options.
 #[inline(always)]
 fn is_tcp(head: &[u8; HEADERS], mac_word: u64) -> bool {
-    let to = u64::from(be32(head, 0)) << 32 | u64::from(be32(head, 4));
-    to & !0xffff == mac_word
+    let to = u64::from_ne_bytes([head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7]]).to_le() << 16;
+    to == mac_word
         && be32(head, 12) ^ 0x0800_4500 <= 0xff
         && be16(head, 20) & 0x3fff == 0
         && head[23] == ipv4::protocol::TCP
 }
 
-/// The prediction: what the segment must be, given the connection.
+/// The prediction: what the segment must say, given the connection. Its flags and lengths have been checked.
 #[inline(always)]
-fn expect(bytes: &[u8], head: &[u8; HEADERS], tcb: &Tcb) -> Result<Expected, Miss> {
-    // Data offset and flags, PSH set either way. This also stands for the state.
-    if be16(head, 46) | 8 != tcb.predicted | 8 {
-        return Err(Miss::Flags);
-    }
-    let seq = SeqNumber(be32(head, 38));
-    if seq != tcb.rcv_nxt {
+fn expect(head: &[u8; HEADERS], tcb: &Tcb, len: u32, stamp: Option<&[u8; 12]>) -> Result<(), Miss> {
+    if seq_of(head) != tcb.rcv_nxt {
         return Err(Miss::Sequence);
     }
-    let ack = SeqNumber(be32(head, 42));
-    let acked = ack - tcb.snd_una;
+    let acked = ack_of(head) - tcb.snd_una;
     if acked > tcb.in_flight() {
         return Err(Miss::Acknowledgment);
     }
-    let mut payload_at = HEADERS;
-    let mut ts_value = tcb.ts_recent;
-    if tcb.is(flag::TIMESTAMPS) {
-        payload_at = HEADERS_WITH_TIMESTAMPS;
-        let head: &[u8; HEADERS_WITH_TIMESTAMPS] = bytes.first_chunk().ok_or(Miss::Short)?;
-        if be32(head, 54) != TIMESTAMP_LAYOUT {
+    if let Some(stamp) = stamp {
+        if be32(stamp, 0) != TIMESTAMP_LAYOUT {
             return Err(Miss::OptionLayout);
         }
-        ts_value = be32(head, 58);
-        if (ts_value.wrapping_sub(tcb.ts_recent) as i32) < 0 {
+        if (be32(stamp, 4).wrapping_sub(tcb.ts_recent) as i32) < 0 {
             return Err(Miss::Timestamp);
         }
     }
-    // The IP length decides, not the frame's, which may be padded.
-    let end = 14 + usize::from(be16(head, 16));
-    if end < payload_at || end > bytes.len() {
-        return Err(Miss::Short);
-    }
-    let len = (end - payload_at) as u32;
-    let window = u32::from(be16(head, 48)) << tcb.snd_shift;
+    let window = window_of(head, tcb);
     if window == 0 {
         return Err(Miss::ZeroWindow);
     }
@@ -112,101 +100,221 @@ fn expect(bytes: &[u8], head: &[u8; HEADERS], tcb: &Tcb) -> Result<Expected, Mis
     if len | acked == 0 && window == tcb.snd_wnd {
         return Err(Miss::Duplicate);
     }
-    Ok(Expected { ack, acked, window, ts_value, payload_at, end })
+    Ok(())
 }
 
-impl<R: Recorder> Active<'_, R> {
+/// A segment's parts in its frame.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    head: &'a [u8; HEADERS],
+    /// The timestamp option, when the connection has it.
+    stamp: Option<&'a [u8; 12]>,
+    payload: &'a [u8],
+}
+
+/// Cuts a frame into its parts. The IP length decides where the payload ends, not the frame's, which may be padded.
+#[inline(always)]
+fn parts<'a>(bytes: &'a [u8], head: &'a [u8; HEADERS], stamped: bool) -> Option<Parts<'a>> {
+    let end = 14 + usize::from(be16(head, 16));
+    let segment = bytes.get(HEADERS..end)?;
+    if stamped {
+        let (stamp, payload) = segment.split_first_chunk::<12>()?;
+        Some(Parts { head, stamp: Some(stamp), payload })
+    } else {
+        Some(Parts { head, stamp: None, payload: segment })
+    }
+}
+
+impl Stack {
     /// Takes `frame` when it is predicted; otherwise has changed nothing, and [`Self::why_not_predicted`] says why.
     #[inline(never)]
-    pub(crate) fn predicted(&mut self, frame: &Frame, posted: &mut Posted<'_>) -> bool {
-        let Active { stack, pool, now, rec } = self;
-        let (stack, pool, now): (&mut Stack, &mut Pool, Instant) = (stack, pool, *now);
+    pub(crate) fn predicted<R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: &mut R,
+        frame: &Frame,
+        posted: &mut Posted<'_>,
+    ) -> bool {
         let bytes = pool.frame(frame);
         let Some(head) = bytes.first_chunk::<HEADERS>() else {
             return false;
         };
         let packet = if R::ON { PacketId(be32(head, 38)) } else { PacketId(0) };
         rec.pass(Gate::IpInBegin, packet);
-        if !is_tcp(head, stack.mac_word) {
+        if !is_tcp(head, self.mac_word) || !self.ip_header_is_intact(head) {
             return false;
         }
         rec.pass(Gate::DemuxBegin, packet);
-        let Some(index) = stack.find_connection(key_of(head)) else {
+        let Some(index) = self.find_connection(head) else {
             return false;
         };
         rec.pass(Gate::TcpInBegin, packet);
-        let Some(tcb) = stack.tcbs.get_mut(index) else {
-            return false;
-        };
-        let Ok(Expected { ack, acked, window, ts_value, payload_at, end }) = expect(bytes, head, tcb) else {
-            return false;
-        };
-        let payload = &bytes[payload_at..end];
-        let len = payload.len() as u32;
-        if acked != 0 && len != 0 && stack.config.mechanisms.prediction == Prediction::Unidirectional {
+        let tcb = &mut self.tcbs[index];
+        // Data offset and flags, PSH set either way. This also stands for the state.
+        if be16(head, 46) | PSH != tcb.predicted {
             return false;
         }
+        let Some(Parts { stamp, payload, .. }) = parts(bytes, head, tcb.is(flag::TIMESTAMPS)) else {
+            return false;
+        };
 
-        // Verify, and copy in the same pass when a reader has posted its buffer and is next in turn.
+        // Verify, and copy in the same pass when a reader has posted its buffer and is next in turn. A copy that is not
+        // wanted after all lies beyond what the reader is told of.
         rec.pass(Gate::ChecksumInBegin, packet);
-        let room = if tcb.rx_head.is_none() { posted.room(index, payload.len()) } else { None };
+        let len = payload.len();
+        let room = if tcb.rx_head.is_none() { posted.room(index, len) } else { None };
         let direct = room.is_some();
-        if stack.config.mechanisms.checksum == ChecksumPolicy::Always && frame.checksum != RxChecksum::Verified {
-            let octets = match (room, frame.checksum) {
-                (Some(room), _) => stack.kernel.copy_and_sum(room, payload),
-                (None, RxChecksum::Complete(sum)) if end == bytes.len() => sum.sub(sum_header(&bytes[34..payload_at])),
-                (None, _) => stack.kernel.sum(payload),
+        if self.config.mechanisms.checksum == ChecksumPolicy::Always && frame.checksum != RxChecksum::Verified {
+            // Addresses and TCP header lie next to each other.
+            let option = match stamp {
+                Some(stamp) => sum_header(stamp),
+                None => Partial::ZERO,
             };
-            // Addresses and TCP header lie next to each other: octets 26 to the payload.
-            let transport = match bytes.first_chunk::<HEADERS_WITH_TIMESTAMPS>() {
-                Some(head) if payload_at == HEADERS_WITH_TIMESTAMPS => sum_header(&head[26..]),
-                _ => sum_header(&head[26..]),
+            let front = u64::from(sum_header(&head[26..]).to_ne_u32())
+                + u64::from(option.to_ne_u32())
+                + u64::from((be16(head, 16) - 20 + u16::from(ipv4::protocol::TCP)).to_be());
+            let octets = match room {
+                Some(room) => self.kernel.copy_and_sum(room, payload),
+                None => sum_in_place(self.kernel, frame, bytes, payload),
             };
-            let pseudo = Partial::from_be_word((end - 34 + 6) as u16);
-            let all = u64::from(transport.to_ne_u32()) + u64::from(octets.to_ne_u32()) + u64::from(pseudo.to_ne_u32());
-            if !Partial::from_ne_u64(all).is_valid() || !sum_header(&head[14..34]).is_valid() {
+            if !Partial::from_ne_u64(front + u64::from(octets.to_ne_u32())).is_valid() {
                 return false;
             }
         } else if let Some(room) = room {
             room.copy_from_slice(payload);
         }
         rec.pass(Gate::ChecksumInEnd, packet);
+        if expect(head, tcb, len as u32, stamp).is_err() || (self.unidirectional && bidirectional(head, tcb, len)) {
+            return false;
+        }
 
         // Every check has passed: act.
-        stack.counters.predicted += 1;
-        // RFC 7323, 4.3: only a segment that begins at or before the last acknowledgment sent moves TS.Recent.
-        if tcb.unacked == 0 {
-            tcb.ts_recent = ts_value;
-        }
-        tcb.snd_wnd = window;
-        let mut ready = 0;
-        if acked != 0 {
-            ready |= take_acknowledgment(tcb, pool, now, ack, stack.min_rto);
-        }
-        if len == 0 || direct {
-            posted.filled += len as usize;
-            pool.release(frame.id);
-        } else {
-            queue_payload(tcb, pool, frame.id, frame.offset + payload_at as u16, len as u16);
-            ready |= readiness::READABLE;
-        }
+        self.counters.predicted += 1;
+        let says = Says {
+            ack: ack_of(head),
+            window: window_of(head, tcb),
+            ts_value: stamp.map_or(tcb.ts_recent, |stamp| be32(stamp, 4)),
+        };
+        let mut ready = accept(tcb, pool, now, says, self.min_rto);
         if len != 0 {
             rec.pass(Gate::SocketQueued, packet);
-            advance(tcb, len);
-            let at = now.tick().after(stack.delayed_ack);
+            let at = now.tick().after(self.delayed_ack);
             tcb.ack_deadline = Deadline::at(at);
             if at.before(tcb.armed) {
                 tcb.armed = at;
-                stack.wheel.insert(index as u32, at);
+                self.wheel.insert(index as u32, at);
             }
+            if !direct {
+                let offset = frame.offset + frame_offset(tcb);
+                queue_payload(tcb, pool, frame.id, offset, len as u16);
+                ready |= readiness::READABLE;
+            }
+            advance(tcb, len as u32);
+        }
+        posted.filled += if direct { len } else { 0 };
+        if direct || len == 0 {
+            pool.release(frame.id);
         }
         // A new acknowledgment or a new window may let more out; every second segment is acknowledged (RFC 9293, 3.8.6.3).
         if ready != 0 || tcb.unsent.is_some() || tcb.unacked >= 2 {
-            self.follow_up(index, ready);
+            Active { stack: self, pool, now, rec }.follow_up(index, ready);
         }
         true
     }
 
+    /// The connection that a segment is for: that of the last one, or by the table.
+    #[inline(always)]
+    fn find_connection(&mut self, head: &[u8; HEADERS]) -> Option<usize> {
+        let index = self.cached;
+        if let Some(tcb) = self.tcbs.get(index)
+            && tcb.key == key_of(head)
+        {
+            self.counters.cache_hits += 1;
+            return Some(index);
+        }
+        self.look_up(head)
+    }
+
+    /// The connection by the table (or the list), remembered for the next segment.
+    #[inline(never)]
+    fn look_up(&mut self, head: &[u8; HEADERS]) -> Option<usize> {
+        self.counters.cache_misses += 1;
+        let key = key_of(head);
+        let tcbs = &self.tcbs;
+        let index = match self.config.mechanisms.demux {
+            Demux::CacheHash | Demux::Hash => {
+                let hash = self.table.hash(key);
+                self.table.find(hash, |slot| tcbs.get(slot as usize).is_some_and(|tcb| tcb.key == key))? as usize
+            }
+            Demux::List => tcbs.iter().position(|tcb| tcb.key == key)?,
+        };
+        if self.config.mechanisms.demux == Demux::CacheHash {
+            self.cached = index;
+        }
+        Some(index)
+    }
+
+    #[inline(always)]
+    fn ip_header_is_intact(&self, head: &[u8; HEADERS]) -> bool {
+        self.config.mechanisms.checksum != ChecksumPolicy::Always || sum_header(&head[14..34]).is_valid()
+    }
+
+    /// Why [`Self::predicted`] has not taken a frame.
+    #[cold]
+    pub(crate) fn why_not_predicted(&mut self, pool: &Pool, frame: &Frame) -> Miss {
+        let bytes = pool.frame(frame);
+        let Some(head) = bytes.first_chunk::<HEADERS>() else {
+            return Miss::Short;
+        };
+        if !is_tcp(head, self.mac_word) {
+            return Miss::NotTcp;
+        }
+        if !self.ip_header_is_intact(head) {
+            return Miss::Checksum;
+        }
+        let Some(tcb) = self.find_connection(head).map(|index| &self.tcbs[index]) else {
+            return Miss::NoConnection;
+        };
+        if be16(head, 46) | PSH != tcb.predicted {
+            return Miss::Flags;
+        }
+        let Some(Parts { stamp, payload, .. }) = parts(bytes, head, tcb.is(flag::TIMESTAMPS)) else {
+            return Miss::Short;
+        };
+        match expect(head, tcb, payload.len() as u32, stamp) {
+            Err(miss) => miss,
+            Ok(()) if self.unidirectional && bidirectional(head, tcb, payload.len()) => Miss::Bidirectional,
+            Ok(()) => Miss::Checksum,
+        }
+    }
+}
+
+/// Where the payload of a predicted segment begins in its frame.
+#[inline(always)]
+fn frame_offset(tcb: &Tcb) -> u16 {
+    34 + tcb.header_len() as u16
+}
+
+/// Data with a new acknowledgment, which unidirectional prediction does not know.
+#[inline(always)]
+fn bidirectional(head: &[u8; HEADERS], tcb: &Tcb, len: usize) -> bool {
+    ack_of(head) != tcb.snd_una && len != 0
+}
+
+/// The sum of a payload that stays where it is, or what the link knows of it.
+#[inline(never)]
+fn sum_in_place(kernel: Kernel, frame: &Frame, bytes: &[u8], payload: &[u8]) -> Partial {
+    match frame.checksum {
+        // The link's sum ends with the frame; padding, if any, is not the segment's.
+        RxChecksum::Complete(sum) if payload.as_ptr_range().end == bytes.as_ptr_range().end => {
+            sum.sub(sum_header(&bytes[SUMMED_FROM..bytes.len() - payload.len()]))
+        }
+        _ => kernel.sum(payload),
+    }
+}
+
+impl<R: Recorder> Active<'_, R> {
     /// What a predicted segment makes due: tells the application, sends what it made room for, acknowledges.
     #[inline(never)]
     fn follow_up(&mut self, index: usize, ready: u8) {
@@ -218,28 +326,6 @@ impl<R: Recorder> Active<'_, R> {
         }
         if self.stack.tcbs[index].unacked >= 2 {
             self.acknowledge(index);
-        }
-    }
-
-    /// Why [`Self::predicted`] has not taken a frame.
-    #[cold]
-    pub(crate) fn why_not_predicted(&mut self, frame: &Frame) -> Miss {
-        let bytes = self.pool.frame(frame);
-        let Some(head) = bytes.first_chunk::<HEADERS>() else {
-            return Miss::Short;
-        };
-        if !is_tcp(head, self.stack.mac_word) {
-            return Miss::NotTcp;
-        }
-        let Some(tcb) = self.stack.find_connection(key_of(head)).map(|index| &self.stack.tcbs[index]) else {
-            return Miss::NoConnection;
-        };
-        match expect(bytes, head, tcb) {
-            Err(miss) => miss,
-            Ok(Expected { acked, payload_at, end, .. }) => {
-                let unidirectional = self.stack.config.mechanisms.prediction == Prediction::Unidirectional;
-                if unidirectional && acked != 0 && end != payload_at { Miss::Bidirectional } else { Miss::Checksum }
-            }
         }
     }
 
@@ -267,21 +353,41 @@ impl<R: Recorder> Active<'_, R> {
     }
 }
 
+/// What a segment says that has passed every check.
+struct Says {
+    ack: SeqNumber,
+    window: u32,
+    ts_value: u32,
+}
+
+/// Takes in timestamp, window and acknowledgment. A function of its own, so that it has registers of its own.
+#[inline(never)]
+fn accept(tcb: &mut Tcb, pool: &mut Pool, now: Instant, says: Says, min_rto: u32) -> u8 {
+    // RFC 7323, 4.3: only a segment that begins at or before the last acknowledgment sent moves TS.Recent.
+    if tcb.unacked == 0 {
+        tcb.ts_recent = says.ts_value;
+    }
+    tcb.snd_wnd = says.window;
+    if says.ack == tcb.snd_una {
+        return 0;
+    }
+    take_acknowledgment(tcb, pool, now, says.ack, min_rto)
+}
+
 /// The snd_una side of a new acknowledgment: frees what it covers, measures the round trip, opens cwnd. Returns what the
 /// connection has become ready for.
 #[inline(always)]
 fn take_acknowledgment(tcb: &mut Tcb, pool: &mut Pool, now: Instant, ack: SeqNumber, min_rto: u32) -> u8 {
-    let mut head = tcb.tx_head;
     // Karn: only what was sent once is timed, here by the last frame that is acknowledged.
-    let mut transmissions = 0;
-    let mut sent_at = now;
-    while head != tcb.unsent {
-        let meta = pool.meta(head);
+    let mut timed = None;
+    let mut head = tcb.tx_head;
+    let unsent = tcb.unsent;
+    while head != unsent {
+        let meta = pool.meta_mut(head);
         if !meta.tx_end.at_or_before(ack) {
             break;
         }
-        transmissions = meta.transmissions;
-        sent_at = meta.sent_at;
+        timed = if meta.transmissions == 1 { NonZeroU64::new(meta.sent_at.as_nanos()) } else { None };
         let next = meta.tx_next;
         pool.release(head);
         head = next;
@@ -292,8 +398,8 @@ fn take_acknowledgment(tcb: &mut Tcb, pool: &mut Pool, now: Instant, ack: SeqNum
         tcb.wraps[0] = tcb.wraps[0].wrapping_add(1);
     }
     tcb.snd_una = ack;
-    if transmissions == 1 {
-        tcb.rtt.update(now.nanos_since(sent_at));
+    if let Some(sent_at) = timed {
+        tcb.rtt.update(now.as_nanos().wrapping_sub(sent_at.get()));
         tcb.rto = tcb.rtt.rto(min_rto);
     }
     // RFC 6298, 5.2 and 5.3.
@@ -310,7 +416,7 @@ fn take_acknowledgment(tcb: &mut Tcb, pool: &mut Pool, now: Instant, ack: SeqNum
 }
 
 /// Appends a frame's payload to the receive queue.
-#[inline(always)]
+#[inline(never)]
 fn queue_payload(tcb: &mut Tcb, pool: &mut Pool, id: FrameId, offset: u16, len: u16) {
     let meta = pool.meta_mut(id);
     meta.rx_offset = offset;
@@ -334,36 +440,4 @@ fn advance(tcb: &mut Tcb, len: u32) {
         tcb.wraps[1] = tcb.wraps[1].wrapping_add(1);
     }
     tcb.unacked += 1;
-}
-
-impl Stack {
-    /// The connection with `key`: the last one, or by the table.
-    #[inline(always)]
-    pub(crate) fn find_connection(&mut self, key: FlowKey) -> Option<usize> {
-        if let Some(tcb) = self.tcbs.get(self.cached)
-            && tcb.key == key
-        {
-            self.counters.cache_hits += 1;
-            return Some(self.cached);
-        }
-        self.look_up(key)
-    }
-
-    /// The connection with `key` by the table (or the list), remembered for the next segment.
-    #[inline(never)]
-    fn look_up(&mut self, key: FlowKey) -> Option<usize> {
-        self.counters.cache_misses += 1;
-        let tcbs = &self.tcbs;
-        let index = match self.config.mechanisms.demux {
-            Demux::CacheHash | Demux::Hash => {
-                let hash = self.table.hash(key);
-                self.table.find(hash, |slot| tcbs.get(slot as usize).is_some_and(|tcb| tcb.key == key))? as usize
-            }
-            Demux::List => tcbs.iter().position(|tcb| tcb.key == key)?,
-        };
-        if self.config.mechanisms.demux == Demux::CacheHash {
-            self.cached = index;
-        }
-        Some(index)
-    }
 }

@@ -8,7 +8,7 @@ use super::tcb::{Deadline, UNPREDICTABLE, flag};
 use super::template::{self, STAMPED, Varying};
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum};
 use crate::config::{ChecksumPolicy, Mechanisms};
-use crate::stack::{Active, Stack};
+use crate::stack::Stack;
 use crate::time::Instant;
 use tollgate_checksum::Partial;
 use tollgate_gate::{Gate, PacketId, Recorder};
@@ -22,24 +22,34 @@ impl Mechanisms {
     }
 }
 
-impl<R: Recorder> Active<'_, R> {
+impl Stack {
     /// Sends `data` when it is predicted; says whether it was, and has changed nothing otherwise.
-    #[inline(always)]
-    pub(crate) fn send_predicted(&mut self, index: usize, data: &[u8]) -> bool {
-        let Active { stack, pool, now, rec } = self;
-        let (stack, pool, now): (&mut Stack, &mut Pool, Instant) = (stack, pool, *now);
-        let Stack { tcbs, device, kernel, template, config, wheel, send_predictable, .. } = stack;
-        let tcb = &mut tcbs[index];
+    #[inline(never)]
+    pub(crate) fn send_predicted<R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: &mut R,
+        index: usize,
+        data: &[u8],
+    ) -> bool {
+        let Some(tcb) = self.tcbs.get_mut(index) else {
+            return false;
+        };
         let len = data.len() as u32;
         let flight = tcb.in_flight();
-        let fits = data.len() <= usize::from(tcb.mss)
-            && flight + len <= tcb.snd_wnd.min(tcb.cwnd)
-            && flight + len <= tcb.snd_limit;
-        let timely = flight == 0 || tcb.is(flag::NO_DELAY);
         let usual = tcb.predicted != UNPREDICTABLE
             && tcb.flags & (flag::UNRESOLVED | flag::TIMESTAMPS) == flag::TIMESTAMPS
-            && tcb.unsent.is_none();
-        if !(usual && fits && timely && len != 0 && *send_predictable) || device.len() >= config.device_queue {
+            && tcb.unsent.is_none()
+            && self.send_predictable;
+        if !usual
+            || data.is_empty()
+            || data.len() > usize::from(tcb.mss)
+            || flight + len > tcb.snd_wnd.min(tcb.cwnd)
+            || flight + len > tcb.snd_limit
+            || (flight != 0 && !tcb.is(flag::NO_DELAY))
+            || self.device.len() >= self.config.device_queue
+        {
             return false;
         }
         let Some(id) = pool.alloc() else {
@@ -48,9 +58,9 @@ impl<R: Recorder> Active<'_, R> {
 
         let octets = pool.octets_mut(id);
         let room = &mut octets[PAYLOAD_OFFSET..PAYLOAD_OFFSET + data.len()];
-        let checksum = config.mechanisms.checksum == ChecksumPolicy::Always;
+        let checksum = self.config.mechanisms.checksum == ChecksumPolicy::Always;
         let sum = if checksum {
-            kernel.copy_and_sum(room, data)
+            self.kernel.copy_and_sum(room, data)
         } else {
             room.copy_from_slice(data);
             Partial::ZERO
@@ -85,18 +95,18 @@ impl<R: Recorder> Active<'_, R> {
             tcb.rtx_deadline = Deadline::at(at);
             if at.before(tcb.armed) {
                 tcb.armed = at;
-                wheel.insert(index as u32, at);
+                self.wheel.insert(index as u32, at);
             }
         }
 
         rec.pass(Gate::ChecksumOutBegin, PacketId(seq.0));
         let varying = Varying { seq, flags: Flags::PSH | Flags::ACK, tick: now.tick().0, len: len as u16, sum };
         if let Some(head) = pool.octets_mut(id)[PAYLOAD_OFFSET - STAMPED..].first_chunk_mut::<STAMPED>() {
-            template::write(head, tcb, template, varying, checksum);
+            template::write(head, tcb, &self.template, varying, checksum);
         }
         rec.pass(Gate::ChecksumOutEnd, PacketId(seq.0));
         rec.pass(Gate::IpOutBegin, PacketId(seq.0));
-        device.push(Frame {
+        self.device.push(Frame {
             id,
             offset: (PAYLOAD_OFFSET - STAMPED) as u16,
             len: STAMPED as u16 + len as u16,

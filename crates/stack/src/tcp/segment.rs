@@ -15,6 +15,7 @@ use crate::demux::FlowKey;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
 use crate::tcp::congestion;
+use crate::tcp::rto::backed_off;
 use crate::time::{Tick, ticks};
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
@@ -148,7 +149,7 @@ impl<R: Recorder> Active<'_, R> {
         let disposition = match self.slot_of(key) {
             Some(slot) if slot & SLOT_BIT != 0 => self.in_time_wait(slot & !SLOT_BIT, key, &segment),
             Some(slot) => self.for_connection(slot as usize, &segment),
-            None => self.for_nobody(key, &segment),
+            None => self.for_nobody(key, &segment, None),
         };
         match disposition {
             Disposition::Kept => {}
@@ -157,8 +158,9 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// 3.10.7.1 CLOSED and 3.10.7.2 LISTEN.
-    fn for_nobody(&mut self, key: FlowKey, segment: &Segment) -> Disposition {
+    /// 3.10.7.1 CLOSED and 3.10.7.2 LISTEN. `last` is what the last connection of these addresses would have sent next,
+    /// when it has just left TIME-WAIT.
+    fn for_nobody(&mut self, key: FlowKey, segment: &Segment, last: Option<SeqNumber>) -> Disposition {
         let header = &segment.header;
         let Some(listener) = self.listener_on(local_port(key)) else {
             self.reset_in_answer(key, segment);
@@ -180,7 +182,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         // "Third, check for a SYN". Data with it is left to be sent again.
         if header.flags.has(Flags::SYN) {
-            self.syn_for_listener(listener, key, header);
+            self.syn_for_listener(listener, key, header, last);
             return Disposition::Done;
         }
         Disposition::Dropped(Drop::NoSocket)
@@ -203,7 +205,7 @@ impl<R: Recorder> Active<'_, R> {
                 && header.options.timestamps.is_some_and(|t| (t.value.wrapping_sub(entry.ts_recent) as i32) > 0);
             if newer_stamp || entry.rcv_nxt.before(header.seq) {
                 self.forget_time_wait(index);
-                return self.for_nobody(key, segment);
+                return self.for_nobody(key, segment, Some(entry.snd_nxt));
             }
         }
         // The peer did not get our last acknowledgment: again, and wait anew for a FIN.
@@ -314,7 +316,9 @@ impl<R: Recorder> Active<'_, R> {
         let edge = tcb.rcv_edge;
         let start = header.seq;
         let len = segment.seq_len();
-        let acceptable = match (len, window) {
+        // A RST is judged by its number alone, whatever it carries (RFC 5961, 3.2; RFC 9293, SHLD-2).
+        let judged = if flags.has(Flags::RST) { 0 } else { len };
+        let acceptable = match (judged, window) {
             (0, 0) => start == tcb.rcv_nxt,
             (0, _) => start.within(tcb.rcv_nxt, edge - 1),
             (_, 0) => false,
@@ -322,6 +326,11 @@ impl<R: Recorder> Active<'_, R> {
         };
         if !acceptable {
             return self.not_acceptable(index, segment);
+        }
+        // RFC 9293, MUST-26: keepalive probes only after an interval in which nothing was received.
+        if tcb.keep_deadline.is_set() {
+            tcb.keep_probes_sent = 0;
+            tcb.keep_deadline = Deadline::at(tick.after(tcb.keep_idle));
         }
         // RFC 7323, 4.3: the segment that spans the last acknowledgment sent moves TS.Recent.
         if let Some(stamps) = header.options.timestamps
@@ -339,16 +348,7 @@ impl<R: Recorder> Active<'_, R> {
         // "Fourth, check the SYN bit" (RFC 5961, 4.2).
         if flags.has(Flags::SYN) {
             if tcb.state == State::SynReceived && start == tcb.irs {
-                // The peer opens at the same time, or did not get our SYN-ACK.
-                if flags.has(Flags::ACK) && header.ack == tcb.snd_nxt {
-                    self.take_syn(index, header);
-                    self.acknowledged(index, header.ack);
-                    self.established(index);
-                    self.finish(index, true);
-                } else {
-                    self.send_syn(index);
-                }
-                return Disposition::Done;
+                return self.syn_again(index, segment);
             }
             self.challenge(index);
             return Disposition::Dropped(Drop::Unacceptable);
@@ -368,6 +368,7 @@ impl<R: Recorder> Active<'_, R> {
             tcb.max_snd_wnd = tcb.snd_wnd;
             self.acknowledged(index, header.ack);
             self.established(index);
+            self.acknowledged_fin(index);
         } else if !self.acknowledgment_arrives(index, segment) {
             self.finish(index, false);
             return Disposition::Dropped(Drop::Unacceptable);
@@ -399,8 +400,18 @@ impl<R: Recorder> Active<'_, R> {
             tcb.unacked = tcb.unacked.max(1);
         }
         self.output(index);
-        if acknowledge && self.stack.tcbs[index].unacked != 0 {
+        let tick = self.now.tick();
+        let tcb = &mut self.stack.tcbs[index];
+        if tcb.unacked == 0 {
+            return;
+        }
+        // RFC 9293, 3.8.6.3: at least every second segment, and within half a second.
+        if acknowledge || tcb.unacked >= 2 {
             self.acknowledge(index);
+        } else if !tcb.ack_deadline.is_set() {
+            let at = tick.after(self.stack.delayed_ack);
+            tcb.ack_deadline = Deadline::at(at);
+            self.arm(index, at);
         }
     }
 
@@ -414,8 +425,7 @@ impl<R: Recorder> Active<'_, R> {
             return Disposition::Dropped(Drop::Unacceptable);
         }
         if header.flags.has(Flags::SYN) && tcb.state == State::SynReceived && header.seq == tcb.irs {
-            self.send_syn(index);
-            return Disposition::Dropped(Drop::Unacceptable);
+            return self.syn_again(index, segment);
         }
         // With a zero window, valid acknowledgments are still taken (RFC 9293, MUST-66).
         let zero_window = tcb.rcv_edge == tcb.rcv_nxt;
@@ -433,6 +443,30 @@ impl<R: Recorder> Active<'_, R> {
             self.acknowledge(index);
         }
         Disposition::Dropped(Drop::Unacceptable)
+    }
+
+    /// The peer's SYN again, in SYN-RECEIVED: it did not get our answer; or, when it acknowledges our SYN, it opened at
+    /// the same time (RFC 9293, 3.5, figure 7). What it carries beside the SYN is left to be sent again.
+    fn syn_again(&mut self, index: usize, segment: &Segment) -> Disposition {
+        let header = &segment.header;
+        let tcb = &mut self.stack.tcbs[index];
+        if !header.flags.has(Flags::ACK) {
+            self.send_syn(index);
+            return Disposition::Dropped(Drop::Unacceptable);
+        }
+        if !header.ack.within(tcb.snd_una + 1, tcb.snd_nxt) {
+            let key = tcb.key;
+            self.reset_in_answer(key, segment);
+            return Disposition::Dropped(Drop::Unacceptable);
+        }
+        // The window of a SYN is not scaled (RFC 7323, 2.2).
+        tcb.snd_wnd = u32::from(header.window);
+        tcb.max_snd_wnd = tcb.snd_wnd;
+        self.acknowledged(index, header.ack);
+        self.established(index);
+        self.acknowledged_fin(index);
+        self.finish(index, true);
+        Disposition::Done
     }
 
     /// RFC 5961, 3.2: exactly in place resets, elsewhere in the window is challenged.
@@ -504,14 +538,15 @@ impl<R: Recorder> Active<'_, R> {
         // The window is opened below, by the rules of the phase.
         tcb.flags &= !flag::CWND_LIMITED;
         tcb.dup_acks = 0;
-        let backed_off = core::mem::take(&mut tcb.backoff) != 0;
+        // Karn (RFC 6298, 5): the timeout stays backed off until a segment that was sent once is acknowledged. Window
+        // probes say nothing of the path.
+        let backoff = core::mem::take(&mut tcb.backoff);
+        if !tcb.is_rare(rare::PERSIST) {
+            tcb.rto = backed_off(tcb.rto, backoff, self.stack.max_rto);
+        }
         self.acknowledged(index, ack);
         self.progress(index);
-        let tick = self.now.tick();
         let tcb = &mut self.stack.tcbs[index];
-        if backed_off && tcb.rtx_deadline.is_set() {
-            tcb.rtx_deadline = Deadline::at(tick.after(tcb.rto));
-        }
         if recovering {
             if tcb.recover.at_or_before(ack) {
                 tcb.rare &= !rare::RECOVERY;
@@ -677,13 +712,13 @@ impl<R: Recorder> Active<'_, R> {
         if piece.len != 0 {
             kept = true;
             if piece.seq == tcb.rcv_nxt && tcb.ooo_head.is_none() {
-                self.deliver(index, piece.id, piece.offset, piece.len);
+                self.take_in_order(index, piece);
             } else {
                 tcb.out_of_order = tcb.out_of_order.saturating_add(1);
                 self.stack.counters.out_of_order += 1;
                 reassembly::insert(&mut self.stack.tcbs[index], self.pool, piece);
                 while let Some(ready) = reassembly::take_ready(&mut self.stack.tcbs[index], self.pool) {
-                    self.deliver(index, ready.id, ready.offset, ready.len);
+                    self.take_in_order(index, ready);
                 }
                 self.stack.tcbs[index].predict();
             }
@@ -693,6 +728,15 @@ impl<R: Recorder> Active<'_, R> {
             self.fin_arrives(index);
         }
         if kept { Disposition::Kept } else { Disposition::Done }
+    }
+
+    /// Data in order goes to the receive queue. It is acknowledged by [`Self::finish`], when everything that is in order
+    /// has been taken (RFC 9293, MUST-59).
+    fn take_in_order(&mut self, index: usize, piece: Piece) {
+        let owed = core::mem::take(&mut self.stack.tcbs[index].unacked);
+        self.deliver(index, piece.id, piece.offset, piece.len);
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.unacked = tcb.unacked.saturating_add(owed);
     }
 
     /// "Eighth, check the FIN bit".
@@ -724,10 +768,12 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a RST that the peer of a connection accepts.
     pub(crate) fn send_reset_of(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
+        // After a timeout snd_nxt went back; what was sent before it may have arrived.
+        let seq = if tcb.is_rare(rare::LOSS) { tcb.snd_nxt.latest(tcb.recover) } else { tcb.snd_nxt };
         let header = Header {
             source_port: tcb.local_port(),
             destination_port: tcb.remote_port(),
-            seq: tcb.snd_nxt,
+            seq,
             ack: tcb.rcv_nxt,
             header_len: 0,
             flags: Flags::RST | Flags::ACK,

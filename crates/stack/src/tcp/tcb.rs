@@ -124,6 +124,8 @@ pub(crate) mod rare {
     pub(crate) const FIN_PENDING: u8 = 1 << 4;
     /// The peer's FIN was seen; `fin_seq` says where.
     pub(crate) const FIN_SEEN: u8 = 1 << 6;
+    /// Header prediction is switched off.
+    pub(crate) const UNPREDICTED: u8 = 1 << 7;
     /// A retransmission timeout is being recovered from (go-back-N from `snd_una`).
     pub(crate) const LOSS: u8 = 1 << 5;
 }
@@ -131,10 +133,11 @@ pub(crate) mod rare {
 /// `Tcb::predicted` when no segment may be predicted: the data offset 15 with all flags never matches.
 pub(crate) const UNPREDICTABLE: u16 = 0xffff;
 
-/// The header word (data offset, flags) of a predicted segment with the timestamp option: 8 words, ACK.
-pub(crate) const PREDICTED_WITH_TIMESTAMPS: u16 = 0x8010;
-/// The header word of a predicted segment without options: 5 words, ACK.
-pub(crate) const PREDICTED_WITHOUT_OPTIONS: u16 = 0x5010;
+/// The header word (data offset, flags) of a predicted segment with the timestamp option: 8 words, ACK, and PSH, which
+/// is taken as set.
+pub(crate) const PREDICTED_WITH_TIMESTAMPS: u16 = 0x8018;
+/// The header word of a predicted segment without options: 5 words, ACK, and PSH.
+pub(crate) const PREDICTED_WITHOUT_OPTIONS: u16 = 0x5018;
 
 /// A connection.
 #[derive(Clone, Debug)]
@@ -374,7 +377,7 @@ impl Tcb {
     /// Sets `predicted` to what the state allows. Called whenever something that it stands for changes.
     pub(crate) fn predict(&mut self) {
         let clean = self.state == State::Established
-            && self.rare & (rare::RECOVERY | rare::LOSS | rare::PERSIST) == 0
+            && self.rare & (rare::RECOVERY | rare::LOSS | rare::PERSIST | rare::UNPREDICTED) == 0
             && self.dup_acks == 0
             && self.ooo_head.is_none()
             && self.snd_wnd != 0;

@@ -80,6 +80,11 @@ impl<R: Recorder> Active<'_, R> {
         }
         let at = tick.after(backed_off(tcb.rto, tcb.backoff, max_rto));
         tcb.rtx_deadline = Deadline::at(at);
+        if tcb.snd_wnd == 0 && tcb.state.is_synchronized() {
+            // The window shrank to nothing over what is in flight: that is probed as well (RFC 9293, MUST-35).
+            tcb.rare |= rare::PERSIST;
+            tcb.predict();
+        }
         if tcb.is_rare(rare::PERSIST) {
             self.probe_window(index);
             return;

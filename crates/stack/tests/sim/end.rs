@@ -359,7 +359,7 @@ impl End {
                 if queued >= self.limit / 2 {
                     // An event tells when there is room.
                     self.writable = false;
-                } else if host.pool.available() <= 8 {
+                } else if host.pool.available() <= host.pool.capacity() / 8 + 8 {
                     // Nothing tells when frames come back to the pool.
                     self.next_write = now + Duration::from_millis(2);
                 } else {

@@ -14,7 +14,7 @@ mod trace;
 mod world;
 
 pub use scenario::{Scenario, all, by_name};
-pub use world::{Summary, run};
+pub use world::run;
 
 /// The command that runs one seed of a scenario again, with its segments printed.
 pub fn replay_command(scenario: &str, seed: u64) -> String {

@@ -341,7 +341,7 @@ impl<'a> World<'a> {
         }
         let Some(end) = self.ends[0].get_mut(n).and_then(Option::take) else { return false };
         let mut stack = self.stacks[0].at(self.now, &mut self.pool);
-        if stack.receive(end.conn(), &mut [0]) == Err(Error::Unreachable) {
+        if stack.receive(end.conn(), &mut []) == Err(Error::Unreachable) {
             // The error is known.
             let _ = stack.close(end.conn());
             self.opens[n] = (self.now + Duration::from_secs(1), None);

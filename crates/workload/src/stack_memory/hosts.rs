@@ -340,10 +340,10 @@ impl Hosts {
         received(active.poll_receive(&mut self.cable.end(Side::B), conn, buffer))
     }
 
-    /// Sends the near end's last short segment.
-    pub(super) fn push_out(&mut self, nagle: bool) -> Result<(), Error> {
+    /// Switches Nagle's algorithm at the near end.
+    pub(super) fn set_nagle(&mut self, on: bool) -> Result<(), Error> {
         let conn = self.near.conn()?;
-        stack_host::push_out(PATH, &mut self.near(), conn, nagle)
+        stack_host::set_nagle(PATH, &mut self.near(), conn, on)
     }
 
     /// Connections in TIME-WAIT at the near end.

@@ -13,6 +13,7 @@
 
 pub mod gated;
 mod hosts;
+mod tracing;
 
 #[cfg(test)]
 mod tests;
@@ -181,11 +182,9 @@ impl Ends {
         let mut hosts = Hosts::new(spec, mtu)?;
         // For crr this connection resolves the addresses.
         hosts.connect()?;
+        hosts.accept()?;
         if spec.workload == Workload::Crr {
-            hosts.accept()?;
             hosts.close()?;
-        } else {
-            hosts.accept()?;
         }
         Ok(Self {
             hosts,
@@ -288,11 +287,12 @@ impl Ends {
     /// Brings the rest of the stream over; then the reader says with one byte that it has read all.
     fn finish_stream(&mut self) -> Result<(), Error> {
         let mut patience = self.hosts.patience("ending a stream");
+        self.hosts.set_nagle(false)?;
         while self.read < self.written {
             patience.turn()?;
-            self.hosts.push_out(self.nagle)?;
             self.move_stream()?;
         }
+        self.hosts.set_nagle(self.nagle)?;
         self.hosts.carry(Side::B, &[1], &mut [0], &mut Ungated)
     }
 }

@@ -1,0 +1,148 @@
+//! Runs a program on one of its scenarios under Callgrind and reads what was counted.
+//!
+//! Callgrind looks at the program only between the requests of [`crate::callgrind`], so a setup of a hundred thousand
+//! connections takes seconds. What the requests themselves add is counted by the scenario `empty` and taken out.
+
+use crate::Error;
+use crate::profile::Profile;
+use crate::scenario::{self, Done};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A program that runs a scenario when it is called with some arguments, the scenario's name and a count, and that
+/// prints [`scenario_output`] alone on its standard output.
+#[derive(Clone, Debug)]
+pub struct Program {
+    exe: PathBuf,
+    leading: Vec<OsString>,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// What the scenario did.
+    pub done: Done,
+    /// Instructions, those of the requests included.
+    pub collected: u64,
+}
+
+impl Counts {
+    /// Instructions per operation, when switching counting on and off costs `pair` instructions.
+    pub fn per_operation(&self, pair: u64) -> f64 {
+        self.collected.saturating_sub(self.done.pairs * pair) as f64 / self.done.operations as f64
+    }
+}
+
+/// Runs a scenario and says what it did, as [`Program`] wants it printed.
+///
+/// # Errors
+/// As [`scenario::run_scenario`].
+pub fn scenario_output(name: &str, count: u64) -> Result<String, Error> {
+    let done = scenario::run_scenario(name, count)?;
+    Ok(format!("{{\"operations\":{},\"pairs\":{}}}", done.operations, done.pairs))
+}
+
+/// Counts `scenario` with `count` operations in the program `exe`, called with the hidden subcommand `__scenario`.
+///
+/// # Errors
+/// As [`Program::count`].
+pub fn count(exe: &Path, scenario: &str, count: u64) -> Result<Counts, Error> {
+    Program::new(exe, ["__scenario"]).count(scenario, count)
+}
+
+impl Program {
+    /// The program `exe`, called with `leading` and then the scenario's name and the count.
+    pub fn new<A: Into<OsString>>(exe: &Path, leading: impl IntoIterator<Item = A>) -> Self {
+        Self { exe: exe.to_owned(), leading: leading.into_iter().map(Into::into).collect() }
+    }
+
+    /// The program that is running, called with `leading`.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the system does not say which file it runs.
+    pub fn this<A: Into<OsString>>(leading: impl IntoIterator<Item = A>) -> Result<Self, Error> {
+        let exe = std::env::current_exe()
+            .map_err(|source| Error::File { path: PathBuf::from("/proc/self/exe"), source })?;
+        Ok(Self::new(&exe, leading))
+    }
+
+    /// The program's file.
+    pub fn exe(&self) -> &Path {
+        &self.exe
+    }
+
+    /// Counts `scenario` with `count` operations.
+    ///
+    /// # Errors
+    /// [`Error::NoValgrind`]; [`Error::Failed`] with what the program said; [`Error::Unreadable`].
+    pub fn count(&self, scenario: &str, count: u64) -> Result<Counts, Error> {
+        let (done, text) = self.run(scenario, count, &[])?;
+        let unreadable = |what: &str| Error::Unreadable { scenario: scenario.to_owned(), what: what.to_owned() };
+        let collected = text
+            .lines()
+            .find_map(|line| line.strip_prefix("totals:"))
+            .and_then(|rest| rest.trim().parse().ok())
+            .ok_or_else(|| unreadable("there is no total"))?;
+        if collected == 0 {
+            return Err(unreadable("nothing was counted"));
+        }
+        Ok(Counts { done, collected })
+    }
+
+    /// Counts `scenario` instruction by instruction, each with the functions that it was inlined from.
+    ///
+    /// # Errors
+    /// As [`Program::count`], and when the program's debug information cannot be read.
+    pub fn profile(&self, scenario: &str, count: u64) -> Result<(Done, Profile), Error> {
+        let (done, text) = self.run(scenario, count, &["--dump-instr=yes"])?;
+        let profile = Profile::parse(&text, &self.exe)
+            .map_err(|what| Error::Unreadable { scenario: scenario.to_owned(), what })?;
+        Ok((done, profile))
+    }
+
+    /// Instructions that switching counting on and off again adds.
+    ///
+    /// # Errors
+    /// As [`Program::count`].
+    pub fn pair_cost(&self) -> Result<u64, Error> {
+        let empty = self.count("empty", 1_000)?;
+        if empty.collected % empty.done.pairs != 0 {
+            let what = format!("{} empty pairs took {} instructions", empty.done.pairs, empty.collected);
+            return Err(Error::Unreadable { scenario: "empty".to_owned(), what });
+        }
+        Ok(empty.collected / empty.done.pairs)
+    }
+
+    /// Runs the program under Callgrind; returns what it did and Callgrind's file.
+    fn run(&self, scenario: &str, count: u64, options: &[&str]) -> Result<(Done, String), Error> {
+        let out = tempfile::NamedTempFile::new().map_err(Error::Temporary)?;
+        let mut file = OsString::from("--callgrind-out-file=");
+        file.push(out.path());
+        let output = Command::new("valgrind")
+            .args(["--tool=callgrind", "--quiet", "--collect-atstart=no", "--instr-atstart=no"])
+            .args(options)
+            .arg(file)
+            .arg(&self.exe)
+            .args(&self.leading)
+            .args([scenario, &count.to_string()])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(Error::NoValgrind)?;
+        if !output.status.success() {
+            return Err(Error::Failed {
+                scenario: scenario.to_owned(),
+                status: output.status.to_string(),
+                stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            });
+        }
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let done = serde_json::from_str(stdout.trim()).map_err(|error| Error::Unreadable {
+            scenario: scenario.to_owned(),
+            what: format!("the scenario printed `{}`: {error}", stdout.trim()),
+        })?;
+        let text = std::fs::read_to_string(out.path())
+            .map_err(|source| Error::File { path: out.path().to_owned(), source })?;
+        Ok((done, text))
+    }
+}

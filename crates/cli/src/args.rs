@@ -1,0 +1,388 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tollgate_experiment::context::Options;
+use tollgate_experiment::experiments;
+use tollgate_workload::{MAX_SIZE, PathId, Placement, Waiting};
+
+use crate::nearest::unknown;
+use crate::output;
+
+/// Where every nanosecond of TCP/IP goes: measures the Linux kernel, Tollgate's own stack and smoltcp side by side.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tollgate",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C.\n\
+                  Start with `tollgate report --quick`."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) manners: Manners,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// How the program behaves towards its user.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Manners {
+    /// Colours on standard output; NO_COLOR is heeded.
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
+    pub(crate) color: Colour,
+    /// No progress and no notes on standard error; errors are told.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say what runs, even without a terminal.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure this host: print the tables, write one HTML file with figures.
+    Report(Report),
+    /// Request-response on one connection, by the size of the message.
+    Rr(Workload),
+    /// Connect, request, response, close, by the size of the message.
+    Crr(Workload),
+    /// Bytes one way on one connection, by the size of a write.
+    Stream(Workload),
+    /// The experiments: list them, or run some.
+    #[command(subcommand)]
+    Experiment(ExperimentCommand),
+    /// What can be measured here, and what would make it better.
+    Doctor(Doctor),
+}
+
+/// The commands on experiments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExperimentCommand {
+    /// List the experiments.
+    List(List),
+    /// Run experiments by name.
+    Run(RunExperiments),
+}
+
+/// `report`
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    #[command(flatten)]
+    pub(crate) measuring: Measuring,
+    /// The HTML file.
+    #[arg(long, value_name = "FILE", default_value = "tollgate-report.html")]
+    pub(crate) out: PathBuf,
+}
+
+/// `rr`, `crr`, `stream`
+#[derive(Debug, Args)]
+pub(crate) struct Workload {
+    #[command(flatten)]
+    pub(crate) measuring: Measuring,
+    /// Write an HTML file, too.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// `experiment list`
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+/// `experiment run`
+#[derive(Debug, Args)]
+pub(crate) struct RunExperiments {
+    /// The experiments; `tollgate experiment list` names them.
+    #[arg(required = true, value_name = "NAME", value_parser = experiment)]
+    pub(crate) names: Vec<&'static str>,
+    #[command(flatten)]
+    pub(crate) measuring: Measuring,
+    /// Write an HTML file, too.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// `doctor`
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+/// Where JSON goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Sink {
+    /// Standard output.
+    Stdout,
+    /// A file.
+    File(PathBuf),
+}
+
+/// The flag `--json`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Json {
+    /// Write JSON to FILE, or to standard output instead of the tables when FILE is `-` or left out.
+    #[arg(long = "json", value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_parser = sink)]
+    pub(crate) to: Option<Sink>,
+}
+
+/// What is measured and how much of it.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Measuring {
+    /// Only these paths, in this order.
+    #[arg(long = "path", value_name = "PATH,..", value_delimiter = ',', value_parser = path)]
+    paths: Option<Vec<PathId>>,
+    /// Bytes per message or write.
+    #[arg(long = "size", value_name = "BYTES,..", value_delimiter = ',', value_parser = size)]
+    sizes: Option<Vec<usize>>,
+    /// Only with both ends on one core, or each on its own.
+    #[arg(long, value_name = "1|2", value_parser = cores)]
+    cores: Option<Placement>,
+    /// Only with ends that sleep until they are woken, or that poll.
+    #[arg(long, value_name = "block|poll", value_parser = wait)]
+    wait: Option<Waiting>,
+    /// Iterations of a repetition [default: 40000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    iterations: Option<u64>,
+    /// Repetitions [default: 3].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    repetitions: Option<u32>,
+    /// End within half a minute, with fewer iterations where time is short.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// End within about this time, with fewer iterations where time is short: 10s, 2min.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "quick")]
+    pub(crate) within: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+impl Measuring {
+    /// What an experiment is told.
+    pub(crate) fn options(&self) -> Options {
+        let sizes = self.sizes.clone().map(|mut sizes| {
+            sizes.sort_unstable();
+            sizes.dedup();
+            sizes
+        });
+        let paths = self.paths.clone().map(|given| {
+            let mut paths: Vec<PathId> = Vec::new();
+            for path in given {
+                if !paths.contains(&path) {
+                    paths.push(path);
+                }
+            }
+            paths
+        });
+        Options {
+            paths,
+            sizes,
+            placement: self.cores,
+            waiting: self.wait,
+            iterations: self.iterations,
+            repetitions: self.repetitions,
+        }
+    }
+}
+
+fn path(given: &str) -> Result<PathId, String> {
+    let known: Vec<&str> = PathId::ALL.iter().map(|path| path.name()).collect();
+    given.parse().map_err(|_| unknown("path", given, &known))
+}
+
+fn experiment(given: &str) -> Result<&'static str, String> {
+    let known: Vec<&'static str> = experiments::all().iter().map(|one| one.name()).collect();
+    known
+        .iter()
+        .copied()
+        .find(|name| *name == given)
+        .ok_or_else(|| unknown("experiment", given, &known))
+}
+
+fn size(given: &str) -> Result<usize, String> {
+    given
+        .parse()
+        .ok()
+        .filter(|size| (1..=MAX_SIZE).contains(size))
+        .ok_or_else(|| {
+            format!("unknown size `{given}`; a size is a number of bytes from 1 to {MAX_SIZE}")
+        })
+}
+
+fn cores(given: &str) -> Result<Placement, String> {
+    match given {
+        "1" => Ok(Placement::OneCore),
+        "2" => Ok(Placement::TwoCores),
+        _ => Err(format!(
+            "unknown number of cores `{given}`; known: 1 (both ends on one core), 2 (each on its own)"
+        )),
+    }
+}
+
+fn wait(given: &str) -> Result<Waiting, String> {
+    match given {
+        "block" | "blocking" => Ok(Waiting::Blocking),
+        "poll" | "busy-poll" => Ok(Waiting::BusyPoll),
+        _ => Err(unknown("way of waiting", given, &["block", "poll"])),
+    }
+}
+
+fn duration(given: &str) -> Result<Duration, String> {
+    let at = given
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(given.len());
+    let (number, unit) = given.split_at(at);
+    let scale = match unit {
+        "ms" => 1e-3,
+        "s" | "" => 1.0,
+        "m" | "min" => 60.0,
+        _ => f64::NAN,
+    };
+    number
+        .parse::<f64>()
+        .ok()
+        .map(|number| number * scale)
+        .filter(|seconds| (0.001..=86_400.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| {
+            format!("unknown time `{given}`; give it as 500ms, 10s or 2min, a day at most")
+        })
+}
+
+fn sink(given: &str) -> Result<Sink, String> {
+    if given == "-" {
+        return Ok(Sink::Stdout);
+    }
+    if experiments::find(given).is_some() {
+        return Err(format!(
+            "--json takes `{given}` for its file; write --json=- or put --json last"
+        ));
+    }
+    Ok(Sink::File(PathBuf::from(given)))
+}
+
+/// Why parsing ended the program: help was asked for, or the usage is wrong.
+pub(crate) struct Stop(clap::Error);
+
+/// Parses the command line.
+pub(crate) fn parse() -> Result<Cli, Stop> {
+    Cli::try_parse().map_err(Stop)
+}
+
+impl Stop {
+    /// Prints what is to be said, a value that was refused in one line.
+    pub(crate) fn print(&self) -> ExitCode {
+        let refused = match self.0.kind() {
+            ErrorKind::ValueValidation => std::error::Error::source(&self.0),
+            _ => None,
+        };
+        match refused {
+            Some(reason) => output::say(&format!("error: {reason}")),
+            None => {
+                // Help or a message; when nobody can read it, nobody misses it.
+                let _ = self.0.print();
+            }
+        }
+        match self.0.exit_code() {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::from(2),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    fn measuring(line: &str) -> Measuring {
+        match parsed(line).unwrap().command {
+            Command::Rr(workload) => workload.measuring,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_are_read_and_put_in_order() {
+        let options = measuring(
+            "tollgate rr --path stack-memory,peer-smoltcp,stack-memory --size 200,4,200 --cores 1 --wait poll",
+        )
+        .options();
+        assert_eq!(
+            options.paths.unwrap(),
+            [PathId::StackMemory, PathId::PeerSmoltcp]
+        );
+        assert_eq!(options.sizes.unwrap(), [4, 200]);
+        assert_eq!(options.placement, Some(Placement::OneCore));
+        assert_eq!(options.waiting, Some(Waiting::BusyPoll));
+    }
+
+    #[test]
+    fn json_goes_to_standard_output_unless_a_file_is_named() {
+        assert_eq!(measuring("tollgate rr").json.to, None);
+        assert_eq!(measuring("tollgate rr --json").json.to, Some(Sink::Stdout));
+        assert_eq!(measuring("tollgate rr --json -").json.to, Some(Sink::Stdout));
+        assert_eq!(
+            measuring("tollgate rr --json --quick").json.to,
+            Some(Sink::Stdout)
+        );
+        assert_eq!(
+            measuring("tollgate rr --json run.json").json.to,
+            Some(Sink::File("run.json".into()))
+        );
+    }
+
+    #[test]
+    fn json_does_not_swallow_an_experiment() {
+        let error = parsed("tollgate experiment run --json crr rr-by-size").unwrap_err();
+        assert!(error.to_string().contains("put --json last"), "{error}");
+    }
+
+    #[test]
+    fn times_are_read() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("1.5min"), Ok(Duration::from_secs(90)));
+        for wrong in ["", "s", "-1s", "10h", "0s", "1e9s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_bounds() {
+        assert_eq!(size("1"), Ok(1));
+        for wrong in ["0", "-4", "4k", "1048577"] {
+            assert!(size(wrong).unwrap_err().contains("1 to 1048576"));
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What can go wrong in the command: one line each of what was tried, what went wrong and what to do.
+
+use std::io;
+use std::process::ExitCode;
+
+/// Stopped by Ctrl-C, as shells number it: 128 and the signal.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// What can go wrong in the command.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The arguments contradict each other.
+    #[error("{0}")]
+    Usage(String),
+    /// The reader of standard output has gone away.
+    #[error("standard output was closed")]
+    Closed,
+    /// Standard output cannot be written to.
+    #[error("cannot write to standard output: {0}; give --json a file instead")]
+    Stdout(io::Error),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Write(#[from] tollgate_report::WriteError),
+    /// The run cannot become JSON.
+    #[error(transparent)]
+    Json(#[from] tollgate_report::json::RenderError),
+    /// Other data cannot become JSON.
+    #[error("cannot write JSON: {0}; this is a defect of Tollgate, please report it")]
+    Serialise(#[from] serde_json::Error),
+    /// The run's parts contradict each other.
+    #[error("the run contradicts itself: {0}; this is a defect of Tollgate, please report it")]
+    Run(#[from] tollgate_experiment::run::RunError),
+    /// No signal handler could be set.
+    #[error("cannot prepare for Ctrl-C: {0}")]
+    Signals(io::Error),
+}
+
+impl Error {
+    /// The exit code that tells of it.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Usage(_) => ExitCode::from(2),
+            // Whoever closed the pipe has what it wanted.
+            Self::Closed => ExitCode::SUCCESS,
+            _ => ExitCode::from(1),
+        }
+    }
+}

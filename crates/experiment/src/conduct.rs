@@ -1,0 +1,86 @@
+//! Runs several experiments one after the other within one time budget.
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::experiments::Experiment;
+use crate::run;
+
+/// What became of each experiment.
+#[derive(Debug, Default)]
+pub struct Conducted {
+    /// What was measured, in the order of the experiments.
+    pub shown: Vec<run::Experiment>,
+    /// The experiments that had nothing to show, by name.
+    pub failed: Vec<(&'static str, Error)>,
+    /// The experiments that the user's stop left out or cut short, by name.
+    pub stopped: Vec<&'static str>,
+}
+
+/// Runs the experiments in order. One that fails does not keep the others from running; a raised cancel flag does.
+pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_>) -> Conducted {
+    let mut conducted = Conducted::default();
+    for (at, experiment) in experiments.iter().enumerate() {
+        let name = experiment.name();
+        if context.cancel.is_raised() {
+            conducted.stopped.push(name);
+            continue;
+        }
+        let weights = experiments[at..].iter().map(|one| one.weight()).sum();
+        context.begin(experiment.title(), experiment.weight(), weights);
+        let outcome = experiment.run(context);
+        if context.cancel.is_raised() {
+            conducted.stopped.push(name);
+        }
+        match outcome {
+            Ok(shown) => conducted.shown.push(shown),
+            Err(Error::Stopped) => {}
+            Err(error) => conducted.failed.push((name, error)),
+        }
+    }
+    conducted
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_workload::PathId;
+
+    use super::*;
+    use crate::context::{Cancel, Options, Silent};
+    use crate::experiments::all;
+
+    fn options() -> Options {
+        Options {
+            paths: Some(vec![PathId::BareShm]),
+            sizes: Some(vec![4]),
+            iterations: Some(8),
+            repetitions: Some(1),
+            ..Options::default()
+        }
+    }
+
+    #[test]
+    fn a_failure_does_not_keep_the_others_from_running() {
+        // The test program starts no second process, so bare-shm cannot be opened, and it runs no crr at all.
+        let mut context = Context::new(options(), None, Cancel::default(), &Silent);
+        let names: Vec<&str> = ["rr-by-size", "crr"].into();
+        let two: Vec<&'static dyn Experiment> = all()
+            .iter()
+            .copied()
+            .filter(|experiment| names.contains(&experiment.name()))
+            .collect();
+        let conducted = conduct(&two, &mut context);
+        let failed: Vec<&str> = conducted.failed.iter().map(|(name, _)| *name).collect();
+        assert_eq!(failed, names);
+        assert!(conducted.failed[0].1.to_string().contains("maybe_run"));
+    }
+
+    #[test]
+    fn a_stop_leaves_the_rest_out() {
+        let cancel = Cancel::default();
+        cancel.raise();
+        let mut context = Context::new(options(), None, cancel, &Silent);
+        let conducted = conduct(all(), &mut context);
+        assert!(conducted.shown.is_empty() && conducted.failed.is_empty());
+        assert_eq!(conducted.stopped.len(), all().len());
+    }
+}

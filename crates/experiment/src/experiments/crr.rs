@@ -1,0 +1,104 @@
+//! `crr`: connect, request, response, close, over all paths.
+
+use tollgate_workload::{PathId, Workload};
+
+use super::Experiment;
+use crate::compare;
+use crate::context::{Context, ITERATIONS, REPETITIONS};
+use crate::error::Error;
+use crate::interleave::{self, LineUp};
+use crate::outcome::{Figure, Outcome};
+use crate::run::{self, Source, Unit};
+use crate::shapes;
+use crate::words;
+
+/// Sizes unless given: the connection costs more than the bytes, so few suffice.
+const SIZES: [usize; 4] = [4, 200, 1_400, 8_000];
+
+/// Connections by size.
+pub(super) struct Crr;
+
+impl Experiment for Crr {
+    fn name(&self) -> &'static str {
+        "crr"
+    }
+
+    fn title(&self) -> &'static str {
+        "Connect, request, response, close"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        None
+    }
+
+    fn summary(&self) -> &'static str {
+        "a connection for each request, the paths side by side, by the size of the message"
+    }
+
+    fn weight(&self) -> u32 {
+        4
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let sizes = context.options.sizes_or(&SIZES);
+        let line_up = LineUp::of(Workload::Crr, context)?;
+        let outcome = interleave::run(self.name(), line_up, &sizes, context)?;
+        let command = shapes::command(self.name(), &context.options);
+        let table = shapes::table_by_size(
+            "connections",
+            "Connect, request, response and close, median",
+            Unit::Nanoseconds,
+            &outcome,
+            Figure::Median,
+        );
+        let figure = shapes::lines_by_size(
+            "Connect, request, response and close over the size of the message, each way",
+            "Size of the message",
+            ("Connection, median", Unit::Nanoseconds),
+            &outcome,
+            Figure::Median,
+            Vec::new(),
+            &command,
+        );
+        Ok(run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding: finding(&outcome),
+            command,
+            tables: vec![table],
+            figures: vec![figure],
+            trust: shapes::trust(
+                &outcome,
+                context.options.iterations.unwrap_or(ITERATIONS),
+                context.options.repetitions.unwrap_or(REPETITIONS),
+                "connections",
+            ),
+        })
+    }
+}
+
+fn finding(outcome: &Outcome) -> String {
+    let paths = [
+        PathId::KernelLoopback,
+        PathId::StackShm,
+        PathId::PeerSmoltcp,
+        PathId::StackMemory,
+    ];
+    let mut parts: Vec<String> = compare::at_first_size(outcome, &paths, Figure::Median)
+        .map(|(size, told)| {
+            let size = words::whole(size as u64);
+            format!("To connect, exchange {size} bytes each way and close takes {told}")
+        })
+        .into_iter()
+        .collect();
+    parts.extend(
+        [
+            (PathId::StackMemory, PathId::PeerSmoltcp),
+            (PathId::StackShm, PathId::KernelLoopback),
+        ]
+        .into_iter()
+        .filter_map(|(a, b)| compare::over_sizes(outcome, a, b, Figure::Median)),
+    );
+    format!("{}.", parts.join("; "))
+}

@@ -1,0 +1,121 @@
+//! `stream-by-write-size`: one-way streams over all paths, by the size of a write.
+
+use tollgate_workload::{PathId, Workload};
+
+use super::Experiment;
+use crate::compare;
+use crate::context::{Context, ITERATIONS, REPETITIONS};
+use crate::error::Error;
+use crate::interleave::{self, LineUp};
+use crate::outcome::{Figure, Outcome};
+use crate::run::{self, Source, Unit};
+use crate::shapes;
+use crate::words;
+
+/// Sizes of a write unless given: powers of four, and a full segment.
+const SIZES: [usize; 7] = [64, 256, 1_024, 1_448, 4_096, 16_384, 65_536];
+
+/// Streams by the size of a write.
+pub(super) struct StreamByWriteSize;
+
+impl Experiment for StreamByWriteSize {
+    fn name(&self) -> &'static str {
+        "stream-by-write-size"
+    }
+
+    fn title(&self) -> &'static str {
+        "One-way stream by the size of a write"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        None
+    }
+
+    fn summary(&self) -> &'static str {
+        "bytes one way on one connection, the paths side by side, by the size of a write"
+    }
+
+    fn weight(&self) -> u32 {
+        4
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let sizes = context.options.sizes_or(&SIZES);
+        let line_up = LineUp::of(Workload::Stream, context)?;
+        let outcome = interleave::run(self.name(), line_up, &sizes, context)?;
+        let command = shapes::command(self.name(), &context.options);
+        let cost = shapes::table_by_size(
+            "cost",
+            "Time per byte, both ends",
+            Unit::NanosecondsPerByte,
+            &outcome,
+            Figure::PerByte,
+        );
+        let rate = shapes::table_by_size(
+            "throughput",
+            "Throughput",
+            Unit::BytesPerSecond,
+            &outcome,
+            Figure::Rate,
+        );
+        let figure = shapes::lines_by_size(
+            "Time per byte over the size of a write",
+            "Size of a write",
+            ("Time per byte", Unit::NanosecondsPerByte),
+            &outcome,
+            Figure::PerByte,
+            Vec::new(),
+            &command,
+        );
+        let mut trust = shapes::trust(
+            &outcome,
+            context.options.iterations.unwrap_or(ITERATIONS),
+            context.options.repetitions.unwrap_or(REPETITIONS),
+            "writes",
+        );
+        trust.push(shapes::note(
+            "a slice ends when the reader has read every byte and said so with a byte of its own",
+        ));
+        Ok(run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding: finding(&outcome),
+            command,
+            tables: vec![cost, rate],
+            figures: vec![figure],
+            trust,
+        })
+    }
+}
+
+fn finding(outcome: &Outcome) -> String {
+    let paths = [
+        PathId::KernelLoopback,
+        PathId::StackShm,
+        PathId::PeerSmoltcp,
+        PathId::StackMemory,
+    ];
+    let last = (0..outcome.sizes.len()).rev().find_map(|at| {
+        let told = compare::at_size(outcome, &paths, at, Figure::PerByte)?;
+        Some((outcome.sizes[at], told))
+    });
+    let mut parts: Vec<String> = last
+        .map(|(size, told)| {
+            format!(
+                "Written {} bytes at a time, a stream takes {told}",
+                words::whole(size as u64)
+            )
+        })
+        .into_iter()
+        .collect();
+    parts.extend(
+        [
+            (PathId::StackMemory, PathId::PeerSmoltcp),
+            (PathId::StackShm, PathId::KernelLoopback),
+        ]
+        .into_iter()
+        .filter_map(|(a, b)| compare::over_sizes(outcome, a, b, Figure::PerByte)),
+    );
+    format!("{}.", parts.join("; "))
+}

@@ -1,0 +1,20 @@
+//! Conformance to the RFCs, section by section.
+//!
+//! Each test is a script: a peer made of hand-written segments talks to one stack over a wire in memory, in virtual
+//! time, and expects exact answers. A test is named after what it proves; the clause it proves stands above it in the
+//! RFC's words. Sequence numbers are relative to each side's initial one, so a SYN has number 0 and the first octet 1.
+
+mod peer;
+mod rfc1122_hosts;
+mod rfc5681_congestion;
+mod rfc5961_blind_attacks;
+mod rfc6298_timeout;
+mod rfc6528_sequence_numbers;
+mod rfc7323_timestamps;
+mod rfc9293_close;
+mod rfc9293_header;
+mod rfc9293_interface;
+mod rfc9293_open;
+mod rfc9293_segment_arrives;
+mod rfc9293_sending;
+mod rfc9293_windows;

@@ -1,0 +1,1 @@
+//! rfc5681_congestion

@@ -1,0 +1,1 @@
+//! rfc5961_blind_attacks

@@ -1,0 +1,1 @@
+//! rfc6298_timeout

@@ -1,0 +1,1 @@
+//! rfc6528_sequence_numbers

@@ -1,0 +1,1 @@
+//! rfc7323_timestamps

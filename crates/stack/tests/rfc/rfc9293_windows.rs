@@ -1,0 +1,1 @@
+//! rfc9293_windows

@@ -1,0 +1,375 @@
+//! One end of `stack-shm`: a stack with its pool and its side of the shared-memory link, and how it waits.
+
+use std::time::Duration;
+
+use tollgate_link::Side;
+use tollgate_link::shm::{Segment, ShmLink, WaitOutcome};
+use tollgate_stack::port::BURST;
+use tollgate_stack::{Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State};
+
+use super::PATH;
+use crate::error::Error;
+use crate::now::now_ns;
+use crate::slice::{Look, PATIENCE, Spin};
+use crate::spec::{Spec, Waiting};
+use crate::stack_host::{self, BACKLOG, POOL, PORT};
+
+/// Calls of the stack between two readings of the clock while busy polling: some hundred nanoseconds, against timers that
+/// count in milliseconds.
+const CALLS_PER_READING: u32 = 32;
+/// Turns of the polling loop between two looks at the other end.
+const TURNS: u32 = 1 << 16;
+/// The longest sleep before an end looks whether the other still lives.
+const NAP: Duration = Duration::from_millis(50);
+
+/// One end.
+pub(super) struct End {
+    stack: Stack,
+    pool: Pool,
+    link: ShmLink,
+    conn: Option<ConnId>,
+    waiting: Waiting,
+    nagle: bool,
+    now: Instant,
+    /// Calls until the clock is read again.
+    calls_left: u32,
+}
+
+/// Waits for one thing to happen; see [`End::wait`].
+pub(super) struct Wait {
+    spin: Spin,
+    slept: Duration,
+    doing: &'static str,
+}
+
+impl Wait {
+    pub(super) const fn new(doing: &'static str) -> Self {
+        Self {
+            spin: Spin::new(TURNS),
+            slept: Duration::ZERO,
+            doing,
+        }
+    }
+
+    #[cold]
+    fn late(&self) -> Error {
+        Error::Timeout {
+            path: PATH,
+            doing: self.doing,
+            seconds: PATIENCE.as_secs(),
+        }
+    }
+}
+
+impl End {
+    pub(super) fn new(spec: &Spec, segment: &Segment, side: Side, host: u8) -> Result<Self, Error> {
+        let mtu = segment.config().mtu;
+        let now = Instant::from_nanos(now_ns());
+        // The posted reader's copy verifies the checksum, so the link need not sum what it copies.
+        let link = ShmLink::new(segment, side, None)
+            .map_err(|error| Error::stack(PATH, "taking a side of the link", error))?;
+        Ok(Self {
+            stack: stack_host::stack(PATH, spec, host, mtu, now)?,
+            pool: Pool::new(POOL, Pool::frame_size_for(mtu)),
+            link,
+            conn: None,
+            waiting: spec.waiting,
+            nagle: stack_host::nagle(spec),
+            now,
+            calls_left: CALLS_PER_READING,
+        })
+    }
+
+    #[inline(always)]
+    fn active(&mut self) -> Active<'_> {
+        self.stack.at(self.now, &mut self.pool)
+    }
+
+    #[inline(always)]
+    fn read_clock(&mut self) {
+        self.now = Instant::from_nanos(now_ns());
+        self.calls_left = CALLS_PER_READING;
+    }
+
+    /// Counts a call of the stack; the clock is read when it is time.
+    #[inline(always)]
+    fn tick(&mut self) {
+        self.calls_left -= 1;
+        if self.calls_left == 0 {
+            self.read_clock();
+        }
+    }
+
+    /// Lets the stack send and take in what there is, at the present time.
+    pub(super) fn poll(&mut self) {
+        self.read_clock();
+        self.stack.at(self.now, &mut self.pool).poll(&mut self.link);
+    }
+
+    /// Waits a turn, for frames to arrive or a timer to run out. `around` is asked now and then whether to go on.
+    #[inline(always)]
+    pub(super) fn wait(
+        &mut self,
+        wait: &mut Wait,
+        around: &mut impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        match self.waiting {
+            Waiting::BusyPoll => {
+                std::hint::spin_loop();
+                match wait.spin.turn() {
+                    Look::Go => Ok(()),
+                    Look::Around => around(),
+                    Look::Late => Err(wait.late()),
+                }
+            }
+            Waiting::Blocking => self.sleep(wait, around),
+        }
+    }
+
+    #[inline(never)]
+    fn sleep(
+        &mut self,
+        wait: &mut Wait,
+        around: &mut impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let due = self
+            .stack
+            .next_deadline(self.now)
+            .map_or(NAP, |due| Duration::from_nanos(due.nanos_since(self.now)));
+        let nap = due.min(NAP);
+        let outcome = self.link.wait(nap);
+        let before = self.now;
+        self.read_clock();
+        match outcome {
+            WaitOutcome::Ready => Ok(()),
+            WaitOutcome::TimedOut => {
+                wait.slept += Duration::from_nanos(self.now.nanos_since(before));
+                if wait.slept >= PATIENCE {
+                    return Err(wait.late());
+                }
+                around()
+            }
+            WaitOutcome::PeerGone => {
+                around()?;
+                Err(Error::Closed {
+                    path: PATH,
+                    doing: wait.doing,
+                })
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn conn(&self) -> Result<ConnId, Error> {
+        self.conn.ok_or(Error::Closed {
+            path: PATH,
+            doing: "using a connection that was never opened",
+        })
+    }
+
+    pub(super) fn listen(&mut self) -> Result<ListenerId, Error> {
+        self.active()
+            .listen(PORT, BACKLOG)
+            .map_err(|error| Error::stack(PATH, "listening", error))
+    }
+
+    /// Connects and waits until the connection is established.
+    pub(super) fn connect(&mut self, mut around: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        self.read_clock();
+        let conn = self
+            .active()
+            .connect(stack_host::server_address())
+            .map_err(|error| Error::stack(PATH, "connecting", error))?;
+        self.conn = Some(conn);
+        let mut wait = Wait::new("connecting");
+        loop {
+            self.tick();
+            self.stack.at(self.now, &mut self.pool).poll(&mut self.link);
+            match self.stack.at(self.now, &mut self.pool).state(conn) {
+                State::Established => return Ok(()),
+                State::Closed => {
+                    return Err(Error::Closed {
+                        path: PATH,
+                        doing: "connecting",
+                    });
+                }
+                _ => self.wait(&mut wait, &mut around)?,
+            }
+        }
+    }
+
+    /// Waits for a connection.
+    pub(super) fn accept(
+        &mut self,
+        listener: ListenerId,
+        mut around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut wait = Wait::new("waiting for a connection");
+        loop {
+            self.tick();
+            self.stack.at(self.now, &mut self.pool).poll(&mut self.link);
+            match self.active().accept(listener) {
+                Ok(conn) => {
+                    self.conn = Some(conn);
+                    return Ok(());
+                }
+                Err(Refusal::WouldBlock) => self.wait(&mut wait, &mut around)?,
+                Err(error) => return Err(Error::stack(PATH, "accepting", error)),
+            }
+        }
+    }
+
+    /// Queues the whole of `message`; the last of it leaves with the next call that polls.
+    #[inline(always)]
+    pub(super) fn send(
+        &mut self,
+        message: &[u8],
+        around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let conn = self.conn()?;
+        match self.active().send(conn, message) {
+            Ok(taken) if taken == message.len() => Ok(()),
+            Ok(taken) => self.send_rest(conn, &message[taken..], around),
+            Err(Refusal::WouldBlock) => self.send_rest(conn, message, around),
+            Err(error) => Err(Error::stack(PATH, "sending", error)),
+        }
+    }
+
+    #[inline(never)]
+    fn send_rest(
+        &mut self,
+        conn: ConnId,
+        mut message: &[u8],
+        mut around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut wait = Wait::new("sending");
+        while !message.is_empty() {
+            self.tick();
+            self.stack.at(self.now, &mut self.pool).poll(&mut self.link);
+            match self.active().send(conn, message) {
+                Ok(taken) => {
+                    message = &message[taken..];
+                    wait = Wait::new("sending");
+                }
+                Err(Refusal::WouldBlock) => self.wait(&mut wait, &mut around)?,
+                Err(error) => return Err(Error::stack(PATH, "sending", error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Polls when a burst has gathered in the device queue.
+    #[inline]
+    pub(super) fn flush_bursts(&mut self) {
+        if self.stack.device_queue_len() >= BURST {
+            self.tick();
+            self.stack.at(self.now, &mut self.pool).poll(&mut self.link);
+        }
+    }
+
+    /// Fills `into` with what arrives, sending first what waits. The reader's buffer is posted.
+    #[inline(always)]
+    pub(super) fn receive(
+        &mut self,
+        into: &mut [u8],
+        mut around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut got = 0;
+        let mut wait = Wait::new("receiving");
+        while got < into.len() {
+            let more = self.read(&mut into[got..], &mut wait, &mut around)?;
+            if more > 0 {
+                wait = Wait::new("receiving");
+            }
+            got += more;
+        }
+        Ok(())
+    }
+
+    /// Reads what is there, at most as much as `into` holds; waits a turn and gives 0 when there is nothing.
+    #[inline(always)]
+    pub(super) fn read(
+        &mut self,
+        into: &mut [u8],
+        wait: &mut Wait,
+        around: &mut impl FnMut() -> Result<(), Error>,
+    ) -> Result<usize, Error> {
+        let conn = self.conn()?;
+        self.tick();
+        let mut active = self.stack.at(self.now, &mut self.pool);
+        match active.poll_receive(&mut self.link, conn, into) {
+            Ok(Received::Data(count)) => Ok(count),
+            Ok(Received::Nothing) => {
+                self.wait(wait, around)?;
+                Ok(0)
+            }
+            Ok(Received::End) => Err(Error::Closed {
+                path: PATH,
+                doing: "receiving",
+            }),
+            Err(error) => Err(Error::stack(PATH, "receiving", error)),
+        }
+    }
+
+    /// Waits until everything that was queued has left: Nagle's algorithm and full windows hold segments back, and between
+    /// slices nobody polls.
+    pub(super) fn drain(&mut self, mut around: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        let mut wait = Wait::new("sending what is left");
+        loop {
+            self.poll();
+            let Some(conn) = self.conn else { return Ok(()) };
+            // A connection that is closed has nothing left.
+            let unsent = self.active().info(conn).map_or(0, |info| info.unsent);
+            if unsent == 0 && self.stack.device_queue_len() == 0 {
+                return Ok(());
+            }
+            self.wait(&mut wait, &mut around)?;
+        }
+    }
+
+    /// Waits until the other end has closed its direction.
+    pub(super) fn receive_end(&mut self, mut around: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        let conn = self.conn()?;
+        let mut wait = Wait::new("waiting for the end");
+        loop {
+            self.tick();
+            let mut active = self.stack.at(self.now, &mut self.pool);
+            match active.poll_receive(&mut self.link, conn, &mut [0]) {
+                Ok(Received::End) => return Ok(()),
+                Ok(Received::Nothing) => self.wait(&mut wait, &mut around)?,
+                Ok(Received::Data(_)) => {
+                    return Err(Error::stack(PATH, "waiting for the end", "bytes came that nobody sent"));
+                }
+                Err(error) => return Err(Error::stack(PATH, "waiting for the end", error)),
+            }
+        }
+    }
+
+    /// Closes the connection; the FIN leaves with the next call that polls.
+    pub(super) fn close(&mut self) -> Result<(), Error> {
+        let conn = self.conn()?;
+        self.active()
+            .close(conn)
+            .map_err(|error| Error::stack(PATH, "closing", error))
+    }
+
+    /// Waits until no connection is left, TIME-WAIT apart: the other end's FIN has come and was acknowledged.
+    pub(super) fn closed(&mut self, mut around: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        let mut wait = Wait::new("closing");
+        loop {
+            self.tick();
+            self.stack.at(self.now, &mut self.pool).poll(&mut self.link);
+            if self.stack.connections() == 0 {
+                while self.active().next_event().is_some() {}
+                return Ok(());
+            }
+            self.wait(&mut wait, &mut around)?;
+        }
+    }
+
+    /// Switches Nagle's algorithm off, or to what the spec says.
+    pub(super) fn push(&mut self, now: bool) -> Result<(), Error> {
+        let (conn, nagle) = (self.conn()?, self.nagle && !now);
+        stack_host::set_nagle(PATH, &mut self.active(), conn, nagle)
+    }
+}

@@ -1,0 +1,403 @@
+//! `stack-shm`: two of Tollgate's stacks in two processes over a shared-memory link.
+//!
+//! - Each process has its own stack, pool and clock; frames are copied into the link's rings and out of them.
+//! - The ends busy poll on two cores, or sleep in the link until they are woken, on two cores or on one.
+//! - The reader's buffer is posted: the copy into it is the pass that verifies the checksum.
+//! - Busy polling, the clock is read once in 32 calls of the stack; blocking, after each sleep as well.
+//! - `crr` and `stream` are those of `stack-memory`.
+//!
+//! Between slices both processes sleep and nobody polls the stacks. So the near end polls before it orders a slice: what it
+//! owes the other (delayed ACKs) then arrives before that one looks at its timers.
+
+mod end;
+
+use tollgate_link::Side;
+use tollgate_link::shm::{Config, Segment, Waiting as LinkWaiting};
+
+use crate::child::{Child, ChildEnd, Role};
+use crate::cores::{Cores, Pinned};
+use crate::error::Error;
+use crate::path::{Capabilities, Mode, Path, PathId, Session};
+use crate::payload::{check, fill, request_seed, response_seed};
+use crate::samples::{Laps, Samples, Timing};
+use crate::slice::Control;
+use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::stack_host::{self, BUFFER, CLIENT, DEFAULT_MTU, SERVER};
+
+use end::{End, Wait};
+
+const PATH: PathId = PathId::StackShm;
+
+/// The role of the second process.
+pub(crate) const ROLE: Role = Role {
+    name: "stack-shm",
+    serve,
+};
+
+/// Frames that wait in each direction at most: more than a full window of 64 KiB.
+const SLOTS: usize = 128;
+/// The seed of the bytes that are streamed.
+const STREAM_SEED: u64 = 0x5eed;
+
+/// The path `stack-shm`.
+#[derive(Debug, Clone, Copy)]
+pub struct StackShm {
+    mtu: usize,
+}
+
+impl StackShm {
+    /// The path with an IP MTU of 1500 bytes, so that it compares with `stack-memory`.
+    pub const DEFAULT: Self = Self::with_mtu(DEFAULT_MTU);
+
+    /// The path with IP packets of at most `mtu` bytes, 68 to 65,521; another number is refused when a session is opened.
+    pub const fn with_mtu(mtu: usize) -> Self {
+        Self { mtu }
+    }
+}
+
+impl Path for StackShm {
+    fn id(&self) -> PathId {
+        PATH
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            workloads: Workload::ALL,
+            modes: &[
+                Mode {
+                    placement: Placement::TwoCores,
+                    waiting: Waiting::BusyPoll,
+                },
+                Mode {
+                    placement: Placement::TwoCores,
+                    waiting: Waiting::Blocking,
+                },
+                Mode {
+                    placement: Placement::OneCore,
+                    waiting: Waiting::Blocking,
+                },
+            ],
+            round_trip_timing: Timing::Batch(16),
+            stream_timing: Timing::Batch(16),
+        }
+    }
+
+    fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
+        Ok(Box::new(ShmSession::open(spec, self.mtu)?))
+    }
+}
+
+struct ShmSession {
+    spec: Spec,
+    mtu: usize,
+    timing: Timing,
+    cores: Cores,
+    // Ends before the near end's side of the link is closed, so that it never finds its peer gone.
+    child: Child,
+    end: End,
+    out: Vec<u8>,
+    inn: Vec<u8>,
+    /// Messages since the session was opened.
+    message: u64,
+    /// Bytes written to the stream since the session was opened.
+    written: u64,
+    failed: bool,
+}
+
+impl ShmSession {
+    fn open(spec: &Spec, mtu: usize) -> Result<Self, Error> {
+        let capabilities = StackShm::DEFAULT.capabilities();
+        capabilities.check(PATH, spec)?;
+        let cores = Cores::choose(spec.placement)?;
+        let waiting = match spec.waiting {
+            Waiting::BusyPoll => LinkWaiting::BusyPoll,
+            Waiting::Blocking => LinkWaiting::Sleep,
+        };
+        let config = Config {
+            mtu,
+            slots: SLOTS,
+            waiting,
+        };
+        let segment = Segment::create(config)
+            .map_err(|error| Error::stack(PATH, "making a shared-memory link", error))?;
+        let child = Child::spawn(PATH, ROLE.name, spec, segment.fd(), cores.far)?;
+        let mut session = Self {
+            timing: capabilities.timing(spec),
+            end: End::new(spec, &segment, Side::A, CLIENT)?,
+            spec: spec.clone(),
+            mtu,
+            cores,
+            child,
+            out: vec![0; spec.size],
+            inn: vec![0; spec.size],
+            message: 0,
+            written: 0,
+            failed: false,
+        };
+        // The first order brings the connection up; for crr this one resolves the addresses.
+        session.child.begin(0)?;
+        session.end.connect(|| session.child.check())?;
+        if spec.workload == Workload::Crr {
+            session.end.close()?;
+            session.end.closed(|| session.child.check())?;
+        }
+        session.end.poll();
+        session.child.finish()?;
+        Ok(session)
+    }
+
+    fn slice(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
+        let _pinned = Pinned::to(self.cores.near)
+            .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
+        self.end.poll();
+        let bytes = iterations * self.spec.size as u64;
+        let warmup = match self.spec.workload {
+            Workload::Rr | Workload::Crr => self.spec.warmup,
+            Workload::Stream => 0,
+        };
+        self.child.begin(iterations + u64::from(warmup))?;
+        match self.spec.workload {
+            Workload::Rr => {
+                for _ in 0..warmup {
+                    self.round_trip()?;
+                }
+                let mut laps = Laps::start(self.timing, samples)?;
+                for _ in 0..iterations {
+                    self.round_trip()?;
+                    laps.lap(samples);
+                }
+                laps.finish(samples, 2 * bytes, false);
+            }
+            Workload::Crr => {
+                for _ in 0..warmup {
+                    self.connection()?;
+                }
+                let mut laps = Laps::start(self.timing, samples)?;
+                for _ in 0..iterations {
+                    self.connection()?;
+                    laps.lap(samples);
+                }
+                laps.finish(samples, 2 * bytes, false);
+            }
+            Workload::Stream => {
+                let mut laps = Laps::start(self.timing, samples)?;
+                for _ in 0..iterations {
+                    self.write()?;
+                    laps.lap(samples);
+                }
+                laps.flush(samples);
+                self.end.push(true)?;
+                self.end.receive(&mut [0], || self.child.check())?;
+                self.end.push(false)?;
+                laps.finish(samples, bytes, true);
+            }
+        }
+        self.end.drain(|| self.child.check())?;
+        self.child.finish()
+    }
+
+    /// Sends a request and waits for its response.
+    #[inline(always)]
+    fn round_trip(&mut self) -> Result<(), Error> {
+        let message = self.message;
+        self.message += 1;
+        if self.spec.verify {
+            fill(&mut self.out, request_seed(message), 0);
+        }
+        self.end.send(&self.out, || self.child.check())?;
+        self.end.receive(&mut self.inn, || self.child.check())?;
+        if self.spec.verify {
+            check(&self.inn, response_seed(message), 0).map_err(corrupt("response", message))?;
+        }
+        Ok(())
+    }
+
+    /// Connects, carries a request and its response, and closes.
+    fn connection(&mut self) -> Result<(), Error> {
+        self.end.connect(|| self.child.check())?;
+        self.round_trip()?;
+        self.end.close()?;
+        self.end.closed(|| self.child.check())
+    }
+
+    /// One write of the stream.
+    #[inline]
+    fn write(&mut self) -> Result<(), Error> {
+        if self.spec.verify {
+            fill(&mut self.out, STREAM_SEED, self.written);
+        }
+        self.written += self.spec.size as u64;
+        self.end.send(&self.out, || self.child.check())?;
+        self.end.flush_bursts();
+        Ok(())
+    }
+}
+
+impl Session for ShmSession {
+    fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
+        if self.failed {
+            return Err(Error::Poisoned { path: PATH });
+        }
+        samples.check_timing(self.timing)?;
+        let outcome = self.slice(iterations, samples);
+        self.failed = outcome.is_err();
+        outcome
+    }
+
+    fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = stack_host::settings(&self.spec, self.mtu);
+        settings.push(("cores", self.cores.describe()));
+        settings.push(("ends", "two processes".to_owned()));
+        settings.push(("ring", format!("{SLOTS} frames each way")));
+        settings
+    }
+}
+
+fn corrupt(what: &'static str, message: u64) -> impl Fn(u64) -> Error {
+    move |offset| Error::Corrupt {
+        path: PATH,
+        what,
+        message,
+        offset,
+    }
+}
+
+/// The second process: serves slices, and sleeps in between.
+fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
+    let ChildEnd {
+        spec,
+        memory,
+        control,
+        mut server,
+    } = child;
+    spec.check()?;
+    let segment =
+        Segment::attach(memory).map_err(|error| Error::stack(PATH, "mapping the link", error))?;
+    let mut far = Far {
+        end: End::new(&spec, &segment, Side::B, SERVER)?,
+        control,
+        out: vec![1; spec.size],
+        inn: vec![0; spec.size.max(BUFFER)],
+        spec,
+        message: 0,
+        read: 0,
+    };
+    let listener = far.end.listen()?;
+    let mut connected = false;
+    while let Some(iterations) = server.next_order() {
+        far.end.poll();
+        server.ready();
+        let outcome = if connected {
+            far.slice(iterations, listener)
+        } else {
+            connected = true;
+            far.first_connection(listener)
+        };
+        match outcome.and_then(|()| far.end.drain(|| Far::look(control))) {
+            // The other end ended the session in the middle of a slice: that is no failure of this one.
+            Err(Error::Stopped { .. }) => return Ok(()),
+            other => other?,
+        }
+        server.done();
+    }
+    Ok(())
+}
+
+/// The server's application.
+struct Far<'a> {
+    spec: Spec,
+    end: End,
+    control: &'a Control,
+    out: Vec<u8>,
+    inn: Vec<u8>,
+    message: u64,
+    read: u64,
+}
+
+impl Far<'_> {
+    /// Whether to go on.
+    fn look(control: &Control) -> Result<(), Error> {
+        match control.is_quit() {
+            true => Err(Error::Stopped { path: PATH }),
+            false => Ok(()),
+        }
+    }
+
+    fn first_connection(&mut self, listener: tollgate_stack::ListenerId) -> Result<(), Error> {
+        let control = self.control;
+        self.end.accept(listener, || Self::look(control))?;
+        if self.spec.workload == Workload::Crr {
+            self.end_connection()?;
+            self.end.closed(|| Self::look(control))?;
+        }
+        Ok(())
+    }
+
+    fn slice(&mut self, iterations: u64, listener: tollgate_stack::ListenerId) -> Result<(), Error> {
+        let control = self.control;
+        match self.spec.workload {
+            Workload::Rr => {
+                for _ in 0..iterations {
+                    self.answer()?;
+                }
+            }
+            Workload::Crr => {
+                for _ in 0..iterations {
+                    self.end.accept(listener, || Self::look(control))?;
+                    self.answer()?;
+                    self.end_connection()?;
+                }
+                self.end.closed(|| Self::look(control))?;
+            }
+            Workload::Stream => self.read_stream(iterations * self.spec.size as u64)?,
+        }
+        Ok(())
+    }
+
+    /// Waits for a request and answers it.
+    #[inline(always)]
+    fn answer(&mut self) -> Result<(), Error> {
+        let control = self.control;
+        let message = self.message;
+        self.message += 1;
+        let inn = &mut self.inn[..self.spec.size];
+        self.end.receive(inn, || Self::look(control))?;
+        if self.spec.verify {
+            check(inn, request_seed(message), 0).map_err(corrupt("request", message))?;
+            fill(&mut self.out, response_seed(message), 0);
+        }
+        self.end.send(&self.out, || Self::look(control))
+    }
+
+    /// Closes after the other end has.
+    fn end_connection(&mut self) -> Result<(), Error> {
+        let control = self.control;
+        self.end.receive_end(|| Self::look(control))?;
+        self.end.close()
+    }
+
+    /// Reads `bytes` of the stream and says so with one byte.
+    fn read_stream(&mut self, bytes: u64) -> Result<(), Error> {
+        let control = self.control;
+        let until = self.read + bytes;
+        let mut wait = Wait::new("reading a stream");
+        while self.read < until {
+            let most = self.inn.len().min((until - self.read) as usize);
+            let inn = &mut self.inn[..most];
+            let got = self.end.read(inn, &mut wait, &mut || Self::look(control))?;
+            if got == 0 {
+                continue;
+            }
+            if self.spec.verify {
+                check(&inn[..got], STREAM_SEED, self.read).map_err(corrupt("stream", 0))?;
+            }
+            self.read += got as u64;
+            wait = Wait::new("reading a stream");
+        }
+        self.end.send(&[1], || Self::look(control))
+    }
+}
