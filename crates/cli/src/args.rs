@@ -350,7 +350,10 @@ mod tests {
     fn json_goes_to_standard_output_unless_a_file_is_named() {
         assert_eq!(measuring("tollgate rr").json.to, None);
         assert_eq!(measuring("tollgate rr --json").json.to, Some(Sink::Stdout));
-        assert_eq!(measuring("tollgate rr --json -").json.to, Some(Sink::Stdout));
+        assert_eq!(
+            measuring("tollgate rr --json -").json.to,
+            Some(Sink::Stdout)
+        );
         assert_eq!(
             measuring("tollgate rr --json --quick").json.to,
             Some(Sink::Stdout)

@@ -40,9 +40,7 @@ fn main() -> ExitCode {
             measure::workload("stream-by-write-size", workload, &cli.manners)
         }
         Command::Experiment(ExperimentCommand::List(list)) => list::list(list),
-        Command::Experiment(ExperimentCommand::Run(run)) => {
-            measure::experiments(run, &cli.manners)
-        }
+        Command::Experiment(ExperimentCommand::Run(run)) => measure::experiments(run, &cli.manners),
         Command::Doctor(doctor) => doctor::run(doctor, &cli.manners),
     };
     match outcome {

@@ -1,7 +1,10 @@
 //! The known name that a mistyped one was probably meant to be.
 
 /// The nearest of the known names, when it is near enough to be meant: a third of the letters may be wrong.
-pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(
+    given: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let given = given.to_lowercase();
     known
         .into_iter()

@@ -12,6 +12,7 @@ pub mod context;
 mod error;
 pub mod experiments;
 mod interleave;
+pub mod noise;
 mod outcome;
 pub mod published;
 pub mod run;

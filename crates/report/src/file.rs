@@ -46,8 +46,8 @@ pub fn write_file(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), WriteEr
             target,
             permissions,
         } => {
-            let mut file = temporary_beside(&target)
-                .map_err(failed("making a file in its folder"))?;
+            let mut file =
+                temporary_beside(&target).map_err(failed("making a file in its folder"))?;
             file.write_all(contents.as_ref())
                 .map_err(failed("writing the contents"))?;
             if let Some(permissions) = permissions {

@@ -163,6 +163,7 @@ pub struct Pool {
     /// The first free frame; the others follow by `tx_next`.
     free: FrameId,
     available: usize,
+    reserve: usize,
     frame_shift: u32,
 }
 
@@ -181,6 +182,7 @@ impl Pool {
             meta,
             free: FrameId(0),
             available: frames,
+            reserve: (frames / 8).max(4).min(frames / 2),
             frame_shift: frame_size.trailing_zeros(),
         }
     }
@@ -225,6 +227,19 @@ impl Pool {
         self.available -= 1;
         meta.refs = 1;
         Some(id)
+    }
+
+    /// Like [`Pool::alloc`], but leaves the frames of the reserve: those without which nothing could be received or
+    /// acknowledged any more, and so none of the sender's frames would ever come back.
+    #[inline(always)]
+    pub(crate) fn alloc_for_sending(&mut self) -> Option<FrameId> {
+        if self.is_low() { None } else { self.alloc() }
+    }
+
+    /// Whether only the reserve is left.
+    #[inline(always)]
+    pub(crate) const fn is_low(&self) -> bool {
+        self.available <= self.reserve
     }
 
     /// Counts one more holder.

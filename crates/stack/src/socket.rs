@@ -360,6 +360,11 @@ impl<R: Recorder> Active<'_, R> {
             self.pool.free(buffer);
             return Ok(());
         }
+        if self.pool.is_low() {
+            // The buffer itself is a frame; what it would keep from others is the reserve.
+            self.stack.tcbs[index].events |= readiness::WANT_WRITE;
+            return Err((Error::WouldBlock, buffer));
+        }
         // Headers are written in front of the payload: that takes headroom, and a frame that nobody else holds.
         if usize::from(buffer.offset) == PAYLOAD_OFFSET && !self.pool.is_shared(buffer.id) {
             let sum = self.stack.kernel.sum(self.pool.payload(&buffer));
@@ -639,7 +644,10 @@ impl<R: Recorder> Active<'_, R> {
         let below = |wraps: u16, now: u32, first: u32| {
             (u64::from(wraps) << 32 | u64::from(now)).saturating_sub(u64::from(first) + 1)
         };
-        let fin_acknowledged = tcb.is(flag::FIN_QUEUED) && tcb.snd_una == tcb.snd_end && tcb.tx_head.is_none();
+        let fin_acknowledged = tcb.is(flag::FIN_QUEUED)
+            && tcb.snd_una == tcb.snd_end
+            && tcb.tx_head.is_none()
+            && !tcb.is_rare(rare::FIN_PENDING);
         Ok(Info {
             state: tcb.state,
             local: SocketAddrV4::new(tcb.local_ip(), tcb.local_port()),
@@ -657,7 +665,8 @@ impl<R: Recorder> Active<'_, R> {
             receive_window: tcb.rcv_edge - tcb.rcv_nxt,
             in_flight: tcb.in_flight(),
             unsent: tcb.snd_end - tcb.snd_nxt,
-            octets_acknowledged: below(tcb.wraps[0], tcb.snd_una.0, tcb.iss.0) - u64::from(fin_acknowledged),
+            octets_acknowledged: below(tcb.wraps[0], tcb.snd_una.0, tcb.iss.0)
+                .saturating_sub(u64::from(fin_acknowledged)),
             octets_received: below(tcb.wraps[1], tcb.rcv_nxt.0, tcb.irs.0)
                 .saturating_sub(u64::from(tcb.is(flag::FIN_RECEIVED))),
             retransmits: tcb.retransmits,

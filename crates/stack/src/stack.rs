@@ -39,8 +39,8 @@ pub struct Stack {
     pub(crate) unidirectional: bool,
     pub(crate) delayed_ack: u32,
     pub(crate) min_rto: u32,
-    /// Octets 8 to 15 of every frame that a template makes: the rest of our link address, IPv4, version and TOS.
-    pub(crate) template: [u8; 8],
+    /// Octets 6 to 15 of every frame that a template makes: our link address, IPv4, version and TOS.
+    pub(crate) template: [u8; 10],
     pub(crate) device: Vec<Frame>,
     pub(crate) incoming: Vec<Frame>,
     pub(crate) last_tick: Tick,
@@ -89,7 +89,6 @@ impl Stack {
             return Err(InvalidConfig { field: "mtu", range: "68 to 65,535 octets (RFC 791)" });
         }
         let mac = config.mac.0;
-        let [.., m2, m3, m4, m5] = mac;
         let secrets = Secrets::new(config.seed);
         Ok(Self {
             cached: usize::MAX,
@@ -100,7 +99,7 @@ impl Stack {
             send_predictable: config.mechanisms.send_predictable(),
             delayed_ack: ticks(config.delayed_ack),
             min_rto: ticks(config.min_rto),
-            template: [m2, m3, m4, m5, 0x08, 0x00, 0x45, 0x00],
+            template: [mac[0], mac[1], mac[2], mac[3], mac[4], mac[5], 0x08, 0x00, 0x45, 0x00],
             device: Vec::with_capacity(config.device_queue),
             incoming: Vec::with_capacity(BURST),
             last_tick: now.tick(),

@@ -247,10 +247,8 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     pub(crate) fn set_link_address(&mut self, index: usize, mac: MacAddr) {
-        let [a, b, c, d, e, f] = mac.0;
-        let [m0, m1, ..] = self.stack.config.mac.0;
         let tcb = &mut self.stack.tcbs[index];
-        tcb.link = [a, b, c, d, e, f, m0, m1];
+        tcb.link = mac.0;
         tcb.flags &= !flag::UNRESOLVED;
     }
 
@@ -419,7 +417,7 @@ impl<R: Recorder> Active<'_, R> {
         &mut self,
         remote: Ipv4Addr,
         next_hop: Ipv4Addr,
-        link: Option<[u8; 8]>,
+        link: Option<[u8; 6]>,
         header: &Header,
     ) {
         if !self.device_has_room() {
@@ -449,8 +447,8 @@ impl<R: Recorder> Active<'_, R> {
         let start = PAYLOAD_OFFSET - 34 - len;
         let octets = &mut self.pool.octets_mut(id)[start..PAYLOAD_OFFSET];
         if let Some(link) = link {
-            octets[..8].copy_from_slice(&link);
-            octets[8..16].copy_from_slice(&self.stack.template);
+            octets[..6].copy_from_slice(&link);
+            octets[6..16].copy_from_slice(&self.stack.template);
         } else {
             let ethernet = ethernet::Header {
                 destination: MacAddr::default(),
@@ -716,6 +714,7 @@ fn shift_for(buffer: u32) -> u8 {
 pub(crate) fn set_mss(tcb: &mut Tcb, mtu: u16) {
     let options = (tcb.header_len() - tcp::HEADER_LEN) as u16;
     tcb.mss = tcb.peer_mss.min(mtu - 40) - options;
+    tcb.window_step = (tcb.rcv_limit / 2).min(u32::from(tcb.mss)) as u16;
 }
 
 /// Sums what is constant in the headers of every segment.

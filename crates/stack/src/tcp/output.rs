@@ -29,7 +29,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         let mss = usize::from(self.stack.tcbs[index].mss);
         while !left.is_empty() {
-            let Some(id) = self.pool.alloc() else {
+            let Some(id) = self.pool.alloc_for_sending() else {
                 break;
             };
             let (chunk, rest) = left.split_at(left.len().min(mss));
@@ -271,7 +271,7 @@ impl<R: Recorder> Active<'_, R> {
         if self.device_has_room()
             && let Some(id) = self.pool.alloc()
         {
-            let seq = self.stack.tcbs[index].snd_nxt;
+            let seq = self.stack.tcbs[index].highest_sent();
             self.emit(index, id, seq, Flags::ACK, 0, Partial::ZERO);
         } else {
             self.acknowledge_later(index);
@@ -402,7 +402,7 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn window_may_open(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
         let gain = (tcb.rcv_nxt + tcb.rx_free).signed_distance(tcb.rcv_edge);
-        if gain < 2 * i32::from(tcb.mss) {
+        if gain < i32::from(tcb.window_step) {
             return;
         }
         self.window_opens(index, gain as u32);
@@ -412,7 +412,8 @@ impl<R: Recorder> Active<'_, R> {
     fn window_opens(&mut self, index: usize, gain: u32) {
         let tcb = &self.stack.tcbs[index];
         let offered = tcb.rcv_edge - tcb.rcv_nxt;
-        let worth_it = gain >= tcb.rcv_limit / 2 || offered < 2 * u32::from(tcb.mss);
+        let step = u32::from(tcb.window_step);
+        let worth_it = gain >= tcb.rcv_limit / 2 || (offered < 2 * step && gain >= (2 * step).min(tcb.rcv_limit / 2));
         if worth_it && tcb.state.may_receive() {
             self.acknowledge(index);
         }

@@ -52,7 +52,7 @@ impl Stack {
         {
             return false;
         }
-        let Some(id) = pool.alloc() else {
+        let Some(id) = pool.alloc_for_sending() else {
             return false;
         };
 

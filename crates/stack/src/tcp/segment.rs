@@ -613,7 +613,7 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         let newer = tcb.snd_wl1.before(header.seq) || (tcb.snd_wl1 == header.seq && tcb.snd_wl2.at_or_before(header.ack));
         // Predicted segments move rcv_nxt without writing snd_wl1: what begins before rcv_nxt is older than they.
-        let current = tcb.rcv_nxt.at_or_before(header.seq) || header.ack == tcb.snd_nxt;
+        let current = tcb.rcv_nxt.at_or_before(header.seq);
         if header.ack.before(tcb.snd_una) || !newer || !current {
             return;
         }

@@ -193,9 +193,12 @@ pub(crate) struct Tcb {
     pub(crate) rx_free: u32,
     /// Octets that may be queued for sending and not acknowledged.
     pub(crate) snd_limit: u32,
-    /// Header template: the first eight octets of the link header. The other constant octets are the stack's, or are
-    /// the key's turned round.
-    pub(crate) link: [u8; 8],
+    /// Header template: the next hop's link address. The other constant octets are the stack's, or are the key's turned
+    /// round.
+    pub(crate) link: [u8; 6],
+    /// Octets by which the offered window grows at least: a full segment or half of the buffer, whichever is less
+    /// (RFC 9293, 3.8.6.2.2).
+    pub(crate) window_step: u16,
     /// Header template: the constant part of the TCP checksum.
     pub(crate) tcp_sum: Partial,
     /// Header template: the constant part of the IP checksum.
@@ -290,7 +293,8 @@ impl Tcb {
         rx_tail: FrameId::NONE,
         rx_free: 0,
         snd_limit: 0,
-        link: [0; 8],
+        link: [0; 6],
+        window_step: 0,
         tcp_sum: Partial::ZERO,
         ip_sum: Partial::ZERO,
         rtx_deadline: Deadline::NONE,
@@ -335,6 +339,12 @@ impl Tcb {
     #[inline(always)]
     pub(crate) fn in_flight(&self) -> u32 {
         self.snd_nxt - self.snd_una
+    }
+
+    /// The sequence number of a segment without data: SND.NXT, which never goes back, although `snd_nxt` does after a
+    /// timeout.
+    pub(crate) fn highest_sent(&self) -> SeqNumber {
+        if self.is_rare(rare::LOSS) { self.snd_nxt.latest(self.recover) } else { self.snd_nxt }
     }
 
     #[inline(always)]

@@ -32,11 +32,11 @@ pub(crate) struct Varying {
 }
 
 impl Tcb {
-    /// The window as it goes on the wire. It is offered in steps of a segment (RFC 9293, 3.8.6.2.2) and never taken back.
+    /// The window as it goes on the wire. It is offered in steps of a segment or half the buffer (RFC 9293, 3.8.6.2.2) and never taken back.
     #[inline(always)]
     fn offer_window(&mut self) -> u16 {
         let edge = self.rcv_nxt + self.rx_free;
-        if edge.signed_distance(self.rcv_edge) >= i32::from(self.mss) {
+        if edge.signed_distance(self.rcv_edge) >= i32::from(self.window_step) {
             self.rcv_edge = edge;
         }
         ((self.rcv_edge - self.rcv_nxt) >> self.rcv_shift).min(0xffff) as u16
@@ -45,15 +45,15 @@ impl Tcb {
 
 /// Writes `N` octets of headers, [`PLAIN`] or [`STAMPED`], from the template. The segment acknowledges everything.
 #[inline(always)]
-pub(crate) fn write<const N: usize>(head: &mut [u8; N], tcb: &mut Tcb, common: &[u8; 8], v: Varying, checksum: bool) {
+pub(crate) fn write<const N: usize>(head: &mut [u8; N], tcb: &mut Tcb, common: &[u8; 10], v: Varying, checksum: bool) {
     let put4 = |head: &mut [u8; N], at: usize, word: u32| head[at..at + 4].copy_from_slice(&word.to_ne_bytes());
     let put8 = |head: &mut [u8; N], at: usize, word: u64| head[at..at + 8].copy_from_slice(&word.to_ne_bytes());
     let window = tcb.offer_window();
     let tcp_len = (N - 34) as u32 + u32::from(v.len);
     let total_len = tcp_len + 20;
 
-    head[..8].copy_from_slice(&tcb.link);
-    head[8..16].copy_from_slice(common);
+    head[..6].copy_from_slice(&tcb.link);
+    head[6..16].copy_from_slice(common);
     // Length; identification zero, since the datagram is atomic (RFC 6864, 4.1); don't fragment; TTL; protocol.
     let rest = u64::from(u32::from_be_bytes([0x40, 0, TTL, ipv4::protocol::TCP]));
     put8(head, 16, (u64::from(total_len) << 48 | rest).to_be());
@@ -97,9 +97,8 @@ pub(crate) fn write_field_by_field(
     v: Varying,
     checksum: bool,
 ) -> usize {
-    let [d0, d1, d2, d3, d4, d5, ..] = tcb.link;
     let link = ethernet::Header {
-        destination: MacAddr([d0, d1, d2, d3, d4, d5]),
+        destination: MacAddr(tcb.link),
         source: *mac,
         ethertype: EtherType::Ipv4,
     };

@@ -246,9 +246,9 @@ fn an_old_segment_does_not_change_the_send_window() {
     peer.inject(ack().seq(11).ack(1).len(10).win(6000));
     peer.expect(ack().seq(1).ack(21));
     assert_eq!(peer.stack().info(conn).unwrap().send_window, 6000);
-    // The first one again, and straddling: its window is older.
+    // The first one again, then with more behind it: its window is older.
     peer.inject(ack().seq(1).ack(1).len(10).win(100));
-    peer.inject(ack().seq(11).ack(1).len(11).win(200));
+    peer.inject(ack().seq(1).ack(1).len(21).win(200));
     peer.ignore();
     assert_eq!(peer.stack().info(conn).unwrap().send_window, 6000);
 }

@@ -1,1 +1,275 @@
-//! rfc9293_sending
+//! RFC 9293, 3.7.4, 3.8.3, 3.8.4, 3.8.6.3, 3.9.1.2: Nagle, failures, keepalive, delayed acknowledgments, PUSH.
+
+use crate::peer::*;
+use std::time::Duration;
+use tollgate_stack::socket::KeepAlive;
+use tollgate_stack::{Config, Error, SocketOption, State};
+use tollgate_wire::tcp::Flags;
+
+/// 3.7.4, SHLD-7: "If there is unacknowledged data [...] then the sending TCP endpoint buffers all user data (regardless of
+/// the PSH bit) until the outstanding data has been acknowledged or until the TCP endpoint can send a full-sized segment"
+#[test]
+fn nagle_holds_a_short_segment_while_anything_is_unacknowledged() {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    for n in 0..5 {
+        peer.send(conn, 11 + 10 * n, 10);
+    }
+    peer.expect_nothing();
+    peer.inject(ack().seq(1).ack(11));
+    peer.expect(ack().seq(11).ack(1).len(50));
+    peer.send(conn, 61, 400);
+    peer.expect_nothing();
+    peer.send(conn, 461, 700);
+    peer.expect(ack().seq(61).ack(1).len(1000));
+    peer.expect_nothing();
+}
+
+/// 3.7.4, MUST-17: "there MUST be a way for an application to disable the Nagle algorithm on an individual connection"
+#[test]
+fn nagle_can_be_disabled() {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.send(conn, 11, 10);
+    peer.expect_nothing();
+    // What was held goes out at once.
+    peer.stack().set_option(conn, SocketOption::NoDelay(true)).unwrap();
+    peer.expect(ack().seq(11).ack(1).len(10));
+    peer.send(conn, 21, 10);
+    peer.expect(ack().seq(21).ack(1).len(10));
+    peer.stack().set_option(conn, SocketOption::NoDelay(false)).unwrap();
+    peer.send(conn, 31, 10);
+    peer.expect_nothing();
+}
+
+/// 3.9.1.2, MUST-60: without a PUSH flag the sender "MUST NOT buffer data indefinitely": when everything before is
+/// acknowledged the rest goes, with no further call.
+#[test]
+fn data_is_not_buffered_indefinitely() {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 1010);
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    peer.expect_nothing();
+    peer.inject(ack().seq(1).ack(1001));
+    peer.expect(ack().seq(1001).ack(1).len(10));
+}
+
+/// 3.9.1.2, MUST-61: "MUST set the PSH bit in the last buffered segment (i.e., when there is no more queued data to be
+/// sent)"
+#[test]
+fn the_last_segment_is_pushed() {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 3000);
+    assert!(!peer.expect(ack().seq(1).ack(1).len(1000)).header.flags.has(Flags::PSH));
+    assert!(!peer.expect(ack().seq(1001).ack(1).len(1000)).header.flags.has(Flags::PSH));
+    peer.expect(ack().flag(Flags::PSH).seq(2001).ack(1).len(1000));
+    peer.inject(ack().seq(1).ack(3001));
+    peer.send(conn, 3001, 1);
+    peer.expect(ack().flag(Flags::PSH).seq(3001).ack(1).len(1));
+}
+
+/// SHLD-27 and SHLD-28: "to send the largest possible segment": many short calls make full segments.
+#[test]
+fn short_calls_are_packed_into_full_segments() {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 1);
+    peer.expect(ack().seq(1).ack(1).len(1));
+    for n in 0..20 {
+        peer.send(conn, 2 + 100 * n, 100);
+    }
+    peer.expect(ack().seq(2).ack(1).len(1000));
+    // The last of them waits for company, as it is the last that is queued.
+    peer.expect(ack().seq(1002).ack(1).len(1000));
+    peer.expect_nothing();
+}
+
+/// 3.8.6.3, MUST-40: "the delay MUST be less than 0.5 seconds"; SHLD-18.
+#[test]
+fn an_acknowledgment_is_delayed_by_less_than_half_a_second() {
+    let (mut peer, _conn) = Peer::established();
+    peer.inject(ack().seq(1).ack(1).len(10));
+    peer.expect_after(ms(40), ack().seq(1).ack(11));
+    // Neither can it be configured to be longer.
+    let mut config = Config::new(STACK_MAC, STACK, 24, [0; 4]);
+    config.delayed_ack = ms(500);
+    assert_eq!(config.validate().unwrap_err().field, "delayed_ack");
+    let (mut peer, _conn) = Peer::established_with(|config| config.delayed_ack = ms(490));
+    peer.inject(ack().seq(1).ack(1).len(10));
+    let waited = peer.wait(s(10));
+    assert!(waited < ms(500), "{waited:?}");
+    peer.expect(ack().seq(1).ack(11));
+}
+
+/// 3.8.6.3, SHLD-19: "An ACK SHOULD be generated for at least every second full-sized segment"
+#[test]
+fn every_second_segment_is_acknowledged_at_once() {
+    let (mut peer, _conn) = Peer::established();
+    for n in 0..10 {
+        peer.inject(ack().seq(1 + 1000 * n).ack(1).len(1000));
+        if n % 2 == 1 {
+            peer.expect(ack().seq(1).ack(1001 + 1000 * n));
+        } else {
+            peer.expect_nothing();
+        }
+    }
+}
+
+/// 3.8.3, MUST-20 (c): "When the number of transmissions of the same segment reaches a threshold R2 greater than R1, close
+/// the connection."; SHLD-11: "The value of R2 SHOULD correspond to at least 100 seconds."
+#[test]
+fn a_silent_peer_is_given_up_after_r2() {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.advance(s(15 * 60));
+    assert_eq!(peer.state(conn), State::Established);
+    let sent = peer.drain();
+    assert!(sent.len() > 3 && sent.iter().all(|again| again.seq == 1 && again.data.len() == 10));
+    peer.advance(s(2));
+    assert_eq!(peer.state(conn), State::Closed);
+    assert_eq!(peer.stack().receive(conn, &mut [0; 1]), Err(Error::TimedOut));
+    assert!(std::iter::from_fn(|| peer.stack().next_event()).any(|event| event.conn == conn && event.ready.closed()));
+    assert_eq!(peer.stack().close(conn), Err(Error::TimedOut));
+    peer.expect(rst_ack().seq(11).ack(1));
+    assert_eq!(peer.pool.available(), peer.pool.capacity());
+}
+
+/// 3.8.3, MUST-21: "An application MUST be able to set the value for R2 for a particular connection."; 3.10.8, USER TIMEOUT.
+#[test]
+fn the_user_timeout_can_be_set_for_a_connection() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack().set_option(conn, SocketOption::UserTimeout(Some(s(5)))).unwrap();
+    // It runs only while something is unacknowledged.
+    peer.advance(s(100));
+    assert_eq!(peer.state(conn), State::Established);
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.advance(s(5));
+    assert_eq!(peer.state(conn), State::Established);
+    peer.advance(s(1));
+    assert_eq!(peer.state(conn), State::Closed);
+    assert_eq!(peer.stack().close(conn), Err(Error::TimedOut));
+    peer.ignore();
+}
+
+/// 3.8.3: the time begins anew with each acknowledgment of something new.
+#[test]
+fn progress_starts_the_user_timeout_anew() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack().set_option(conn, SocketOption::UserTimeout(Some(s(5)))).unwrap();
+    let mut at = 1;
+    for _ in 0..10 {
+        peer.send(conn, at, 10);
+        peer.advance(s(3));
+        at += 10;
+        peer.inject(ack().seq(1).ack(at));
+        peer.ignore();
+    }
+    assert_eq!(peer.state(conn), State::Established);
+}
+
+/// 3.8.3, MUST-22 (appendix B): "SYN retransmissions MUST be handled in the general way just described for data
+/// retransmissions, including notification of the application layer."; MUST-23: "R2 for a SYN segment MUST be set large
+/// enough to provide retransmission of the segment for at least 3 minutes"
+#[test]
+fn a_syn_is_retransmitted_for_three_minutes_and_then_given_up() {
+    let mut peer = Peer::new();
+    let conn = peer.connect();
+    peer.expect(syn());
+    peer.advance(s(180) - SLACK);
+    assert_eq!(peer.state(conn), State::SynSent);
+    let sent = peer.drain();
+    assert!(sent.len() >= 6 && sent.iter().all(|again| again.header.flags == Flags::SYN && again.seq == 0));
+    peer.advance(s(1));
+    assert_eq!(peer.state(conn), State::Closed);
+    assert!(std::iter::from_fn(|| peer.stack().next_event()).any(|event| event.conn == conn && event.ready.closed()));
+    assert_eq!(peer.stack().close(conn), Err(Error::TimedOut));
+    peer.ignore();
+}
+
+fn keep_alive(idle: Duration, interval: Duration, count: u8) -> SocketOption {
+    SocketOption::KeepAlive(Some(KeepAlive { idle, interval, count }))
+}
+
+/// 3.8.4, MUST-25: "they MUST default to off"
+#[test]
+fn keepalive_is_off_by_default() {
+    let (mut peer, conn) = Peer::established();
+    peer.advance(s(3 * 24 * 3600));
+    peer.expect_nothing();
+    assert_eq!(peer.state(conn), State::Established);
+}
+
+/// 3.8.4, MUST-24: "the application MUST be able to turn them on or off for each TCP connection"; MUST-27: "This interval
+/// MUST be configurable"; SHLD-12: "An implementation SHOULD send a keep-alive segment with no data"; "SEG.SEQ = SND.NXT-1".
+#[test]
+fn keepalive_can_be_turned_on_and_off() {
+    let (mut peer, conn) = Peer::established();
+    for idle in [s(10), s(7200)] {
+        peer.stack().set_option(conn, keep_alive(idle, s(5), 3)).unwrap();
+        peer.expect_after(idle, ack().seq(0).ack(1));
+        peer.inject(ack().seq(1).ack(1));
+    }
+    peer.stack().set_option(conn, SocketOption::KeepAlive(None)).unwrap();
+    peer.advance(s(10 * 3600));
+    peer.expect_nothing();
+}
+
+/// 3.8.4, MUST-26: "Keep-alive packets MUST only be sent when no sent data is outstanding, and no data or acknowledgment
+/// packets have been received for the connection within an interval"
+#[test]
+fn keepalive_waits_for_a_silent_interval() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack().set_option(conn, keep_alive(s(100), s(10), 3)).unwrap();
+    peer.advance(s(60));
+    peer.inject(ack().seq(1).ack(1).len(10));
+    peer.expect_after(ms(40), ack().seq(1).ack(11));
+    let waited = peer.wait(s(1000));
+    assert!(waited + ms(40) >= s(100), "a probe {waited:?} after data");
+    peer.expect(ack().seq(0).ack(11));
+    // The answer is an acknowledgment that was received: silence begins anew.
+    peer.inject(ack().seq(11).ack(1));
+    peer.expect_after(s(100), ack().seq(0).ack(11));
+    peer.inject(ack().seq(11).ack(1));
+    // Data is outstanding: the retransmission timer asks, and no probe is sent.
+    peer.advance(s(99));
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(11).len(10));
+    peer.advance(s(30));
+    let sent = peer.drain();
+    assert!(!sent.is_empty() && sent.iter().all(|again| again.data.len() == 10));
+    peer.inject(ack().seq(11).ack(11));
+}
+
+/// 3.8.4, MUST-29: "it MUST NOT interpret failure to respond to any specific probe as a dead connection"
+#[test]
+fn keepalive_tolerates_lost_answers_and_gives_up_after_its_count() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack().set_option(conn, keep_alive(s(100), s(10), 3)).unwrap();
+    peer.expect_after(s(100), ack().seq(0).ack(1));
+    peer.expect_after(s(10), ack().seq(0).ack(1));
+    peer.expect_after(s(10), ack().seq(0).ack(1));
+    peer.advance(s(9));
+    peer.inject(ack().seq(1).ack(1));
+    assert_eq!(peer.state(conn), State::Established);
+    peer.expect_after(s(100), ack().seq(0).ack(1));
+    peer.expect_after(s(10), ack().seq(0).ack(1));
+    peer.expect_after(s(10), ack().seq(0).ack(1));
+    peer.advance(s(11));
+    assert_eq!(peer.state(conn), State::Closed);
+    assert_eq!(peer.stack().close(conn), Err(Error::TimedOut));
+    peer.ignore();
+}
+
+/// 3.8.4, the other end: a probe is answered.
+#[test]
+fn a_keepalive_probe_is_answered() {
+    let (mut peer, _conn) = Peer::established();
+    peer.inject(ack().seq(0).ack(1));
+    peer.expect(ack().seq(1).ack(1));
+    // With the one octet of garbage of old implementations.
+    peer.inject(ack().seq(0).ack(1).data(b"?"));
+    peer.expect(ack().seq(1).ack(1));
+}

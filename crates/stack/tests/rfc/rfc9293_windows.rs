@@ -1,1 +1,207 @@
-//! rfc9293_windows
+//! RFC 9293, 3.8.6: managing the window, probes, silly windows.
+
+use crate::peer::*;
+use tollgate_stack::{Error, SocketOption, State};
+
+/// 3.8.6.1, MUST-36: "Probing of zero (offered) windows MUST be supported"; SHLD-29: "SHOULD send the first zero-window
+/// probe when a zero window has existed for the retransmission timeout period"; SHLD-30: "SHOULD increase exponentially the
+/// interval between successive probes".
+#[test]
+fn a_zero_window_is_probed_with_back_off() {
+    let (mut peer, conn) = Peer::established();
+    peer.inject(ack().seq(1).ack(1).win(0));
+    let rto = peer.stack().info(conn).unwrap().rto;
+    peer.send(conn, 1, 100);
+    let mut interval = rto;
+    for _ in 0..12 {
+        let waited = peer.wait(s(100));
+        assert!(waited >= interval - SLACK && waited <= interval + SLACK, "{waited:?} instead of {interval:?}");
+        peer.expect(ack().seq(1).ack(1).len(1));
+        peer.inject(ack().seq(1).ack(1).win(0));
+        interval = (interval * 2).min(s(60));
+    }
+    // The window opens: everything is sent at once.
+    peer.inject(ack().seq(1).ack(1).win(65_535));
+    let sent = peer.drain();
+    assert_eq!(sent.iter().map(|part| part.data.len()).sum::<usize>(), 100);
+    assert_eq!(sent[0].seq, 1);
+}
+
+/// 3.8.6.1, MUST-37: "As long as the receiving TCP peer continues to send acknowledgments in response to the probe
+/// segments, the sending TCP peer MUST allow the connection to stay open"
+#[test]
+fn a_zero_window_may_last_while_probes_are_answered() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack().set_option(conn, SocketOption::UserTimeout(Some(s(300)))).unwrap();
+    peer.inject(ack().seq(1).ack(1).win(0));
+    peer.send(conn, 1, 100);
+    for _ in 0..100 {
+        peer.wait(s(100));
+        peer.expect(ack().seq(1).ack(1).len(1));
+        peer.inject(ack().seq(1).ack(1).win(0));
+    }
+    assert_eq!(peer.state(conn), State::Established);
+    // Without answers the time runs.
+    peer.advance(s(500));
+    peer.ignore();
+    assert_eq!(peer.state(conn), State::Closed);
+    assert_eq!(peer.stack().close(conn), Err(Error::TimedOut));
+}
+
+/// 3.8.6.1: a probe that the peer takes, its window still closed, is followed by the next octet.
+#[test]
+fn a_probe_that_is_taken_is_not_sent_again() {
+    let (mut peer, conn) = Peer::established();
+    peer.inject(ack().seq(1).ack(1).win(0));
+    peer.send(conn, 1, 100);
+    peer.wait(s(100));
+    peer.expect(ack().seq(1).ack(1).len(1));
+    peer.inject(ack().seq(1).ack(2).win(0));
+    peer.wait(s(100));
+    peer.expect(ack().seq(2).ack(1).len(1));
+    peer.inject(ack().seq(1).ack(3).win(5000));
+    peer.expect(ack().seq(3).ack(1).len(98));
+    peer.inject(ack().seq(1).ack(101));
+}
+
+/// 3.8.6, MUST-34: "a sending TCP peer MUST be robust against window shrinking, which may cause the 'usable window' to
+/// become negative"; SHLD-15: "the sender SHOULD NOT send new data"; SHLD-16: "SHOULD retransmit normally the old
+/// unacknowledged data between SND.UNA and SND.UNA+SND.WND"
+#[test]
+fn a_window_that_shrinks_is_obeyed() {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 4000);
+    for n in 0..4 {
+        peer.expect(ack().seq(1 + 1000 * n).ack(1).len(1000));
+    }
+    peer.inject(ack().seq(1).ack(1001).win(1000));
+    peer.send(conn, 4001, 2000);
+    peer.expect_nothing();
+    peer.wait(s(10));
+    peer.expect(ack().seq(1001).ack(1).len(1000));
+    peer.expect_nothing();
+    peer.inject(ack().seq(1).ack(4001).win(2000));
+    peer.expect(ack().seq(4001).ack(1).len(1000));
+    peer.expect(ack().seq(5001).ack(1).len(1000));
+    peer.inject(ack().seq(1).ack(6001));
+    assert_eq!(peer.stack().info(conn).unwrap().in_flight, 0);
+}
+
+/// 3.8.6, MUST-35: "If the window shrinks to zero, the TCP implementation MUST probe it in the standard way"; SHLD-17:
+/// "SHOULD NOT time out the connection if data beyond the right window edge is not acknowledged".
+#[test]
+fn a_window_that_shrinks_to_zero_is_probed_and_does_not_time_out() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack().set_option(conn, SocketOption::UserTimeout(Some(s(300)))).unwrap();
+    peer.send(conn, 1, 2000);
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    peer.expect(ack().seq(1001).ack(1).len(1000));
+    peer.inject(ack().seq(1).ack(1).win(0));
+    for _ in 0..30 {
+        assert!(peer.wait(s(100)) < s(61));
+        let probe = peer.next().unwrap();
+        assert_eq!(probe.seq, 1);
+        peer.expect_nothing();
+        peer.inject(ack().seq(1).ack(1).win(0));
+    }
+    assert_eq!(peer.state(conn), State::Established);
+    peer.inject(ack().seq(1).ack(1).win(65_535));
+    let sent = peer.drain();
+    assert_eq!(sent.first().map(|first| first.seq), Some(1));
+    peer.inject(ack().seq(1).ack(2001));
+    peer.ignore();
+    assert_eq!(peer.stack().info(conn).unwrap().in_flight, 0);
+}
+
+/// 3.8.6.2.1, MUST-38: "A TCP implementation MUST include a SWS avoidance algorithm in the sender": a window that opens by
+/// little draws no small segment, until half of the largest window can be used.
+#[test]
+fn the_sender_does_not_fill_a_silly_window() {
+    let mut peer = Peer::new();
+    let listener = peer.listen();
+    peer.inject(syn().seq(0).mss(MSS).win(1600));
+    peer.expect(syn_ack().seq(0).ack(1));
+    peer.inject(ack().seq(1).ack(1).win(1600));
+    let conn = peer.stack().accept(listener).unwrap();
+    peer.send(conn, 1, 3000);
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    // 600 are usable: less than a segment and less than 800.
+    peer.expect_nothing();
+    peer.inject(ack().seq(1).ack(1001).win(700));
+    peer.expect_nothing();
+    // Half of the largest window may be used.
+    peer.inject(ack().seq(1).ack(1001).win(800));
+    peer.expect(ack().seq(1001).ack(1).len(800));
+    peer.inject(ack().seq(1).ack(1801).win(1600));
+    peer.expect(ack().seq(1801).ack(1).len(200));
+    peer.expect(ack().seq(2001).ack(1).len(1000));
+}
+
+/// 3.8.6.2.1: "To avoid a resulting deadlock, it is necessary to have a timeout to force transmission of data, overriding
+/// the SWS avoidance algorithm."
+#[test]
+fn a_silly_window_is_used_after_a_timeout() {
+    let (mut peer, conn) = Peer::established();
+    peer.inject(ack().seq(1).ack(1).win(100));
+    peer.send(conn, 1, 1000);
+    peer.expect_nothing();
+    let waited = peer.wait(s(10));
+    assert!(waited >= ms(100) && waited <= s(1) + SLACK, "{waited:?}");
+    peer.expect(ack().seq(1).ack(1).len(100));
+    peer.inject(ack().seq(1).ack(101).win(65_535));
+    peer.expect(ack().seq(101).ack(1).len(900));
+}
+
+/// 3.8.6.2.2, MUST-39: "A TCP implementation MUST include a SWS avoidance algorithm in the receiver": the right edge stays
+/// where it is until it can move by a segment.
+#[test]
+fn the_receiver_does_not_offer_a_silly_window() {
+    let (mut peer, conn) = Peer::established_with(|config| config.receive_buffer = 4096);
+    for n in 0..4 {
+        peer.inject(ack().seq(1 + 1024 * n).ack(1).len(1024));
+    }
+    peer.ignore();
+    assert_eq!(peer.stack().info(conn).unwrap().receive_window, 0);
+    // Reading a little opens nothing, whoever asks.
+    for n in 0..9 {
+        assert_eq!(peer.read(conn, 100).len(), 100);
+        peer.expect_nothing();
+        peer.inject(ack().seq(4097).ack(1).len(1));
+        peer.expect(ack().seq(1).ack(4097).win(0));
+        assert_eq!(peer.stack().info(conn).unwrap().receive_window, 0, "after {} octets", 100 * (n + 1));
+    }
+    // Half of the buffer opens it.
+    assert_eq!(peer.read(conn, 1500).len(), 1500);
+    peer.advance(ms(1));
+    let window = peer.drain().pop().map(|sent| u32::from(sent.header.window));
+    assert!(window.is_none_or(|window| window >= 1000), "a window of {window:?}");
+    assert_eq!(peer.read(conn, 5000).len(), 4096 - 2400);
+    let update = peer.drain().pop().expect("a window update");
+    assert_eq!((update.seq, update.ack, update.header.window), (1, 4097, 4096));
+}
+
+/// 3.8.6, SHLD-14: "A TCP receiver SHOULD NOT shrink the window, i.e., move the right window edge to the left"
+#[test]
+fn the_right_edge_never_moves_left() {
+    let (mut peer, conn) = Peer::established_with(|config| config.receive_buffer = 8192);
+    let mut edge = 0;
+    let mut at = 1;
+    for n in 0..40 {
+        let free = peer.stack().info(conn).unwrap().receive_window;
+        let len = (37 * n % 500).min(free as usize);
+        if len > 0 {
+            peer.inject(ack().seq(at).ack(1).len(len));
+            at += len as u32;
+        }
+        if n % 3 == 0 {
+            peer.read(conn, 200);
+        }
+        peer.advance(ms(50));
+        for sent in peer.drain() {
+            let now = sent.ack + u32::from(sent.header.window);
+            assert!(now >= edge, "the edge moved from {edge} to {now}");
+            edge = now;
+        }
+    }
+    assert!(edge > 8192, "the window never opened");
+}

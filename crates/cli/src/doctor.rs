@@ -1,0 +1,270 @@
+//! `tollgate doctor`: what can be measured here, what cannot and why, and what would make it better.
+
+mod checks;
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use tollgate_gate::Clock;
+use tollgate_workload::{Error as PathError, Mode, Path, PathId, Spec, Workload, find};
+
+use crate::args::{Doctor, Manners, Sink};
+use crate::error::Error;
+use crate::output;
+
+/// Round trips that prove that a path works.
+const TRIAL: u64 = 64;
+
+/// How a thing stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// As it should be.
+    Good,
+    /// Numbers are right, but could be better.
+    Improvable,
+    /// Something cannot be measured.
+    Missing,
+}
+
+impl State {
+    const fn sign(self) -> &'static str {
+        match self {
+            Self::Good => "ok",
+            Self::Improvable => "--",
+            Self::Missing => "no",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    state: State,
+    /// What was found.
+    found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+/// A path in one of its modes.
+#[derive(Debug, Serialize)]
+struct Tried {
+    path: PathId,
+    /// None when the path is not there at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
+    workloads: Vec<String>,
+    state: State,
+    /// The median of a few 64-byte round trips, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round_trip_ns: Option<u64>,
+    /// Why it cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// All that was looked at.
+#[derive(Debug, Serialize)]
+struct Findings {
+    schema: &'static str,
+    version: u32,
+    checks: Vec<Check>,
+    paths: Vec<Tried>,
+}
+
+/// Looks, and says what was found.
+pub(crate) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error> {
+    let findings = Findings {
+        schema: "tollgate.doctor",
+        version: 1,
+        checks: checks::all(&Clock::calibrate()),
+        paths: PathId::ALL
+            .iter()
+            .flat_map(|&path| try_path(path))
+            .collect(),
+    };
+    match &doctor.json.to {
+        Some(Sink::Stdout) => output::print(&json(&findings)?)?,
+        Some(Sink::File(path)) => tollgate_report::write_file(path, json(&findings)?)?,
+        None => output::print(&text(&findings, output::colour(manners.color)))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn json(findings: &Findings) -> Result<String, Error> {
+    Ok(serde_json::to_string_pretty(findings)? + "\n")
+}
+
+/// Every mode of a path, tried.
+fn try_path(id: PathId) -> Vec<Tried> {
+    let Some(path) = find(id) else {
+        return vec![Tried {
+            path: id,
+            mode: None,
+            workloads: Vec::new(),
+            state: State::Missing,
+            round_trip_ns: None,
+            reason: Some("this build does not have it".to_owned()),
+        }];
+    };
+    let capabilities = path.capabilities();
+    capabilities
+        .modes
+        .iter()
+        .map(|mode| {
+            let outcome = try_mode(path, *mode);
+            Tried {
+                path: id,
+                mode: Some(mode.to_string()),
+                workloads: capabilities
+                    .workloads
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
+                state: if outcome.is_ok() {
+                    State::Good
+                } else {
+                    State::Missing
+                },
+                round_trip_ns: outcome.as_ref().ok().copied(),
+                reason: outcome.err().map(|error| error.to_string()),
+            }
+        })
+        .collect()
+}
+
+/// The median of a few round trips whose bytes are compared.
+fn try_mode(path: &dyn Path, mode: Mode) -> Result<u64, PathError> {
+    let spec = Spec::new(Workload::Rr, 64)
+        .with_mode(mode.placement, mode.waiting)
+        .verified();
+    let mut session = path.open(&spec)?;
+    let mut samples = session.new_samples();
+    session.run(TRIAL, &mut samples)?;
+    Ok(samples.quantile_ns(0.5).unwrap_or(0))
+}
+
+fn text(findings: &Findings, colour: bool) -> String {
+    let paint = |state: State, text: &str| match (colour, state) {
+        (false, _) => text.to_owned(),
+        (true, State::Good) => format!("\x1b[32m{text}\x1b[0m"),
+        (true, State::Improvable) => format!("\x1b[33m{text}\x1b[0m"),
+        (true, State::Missing) => format!("\x1b[1;31m{text}\x1b[0m"),
+    };
+    let mut out = String::from("This machine\n");
+    let width = findings
+        .checks
+        .iter()
+        .map(|check| check.name.len())
+        .max()
+        .unwrap_or(0);
+    for check in &findings.checks {
+        let sign = paint(check.state, check.state.sign());
+        out.push_str(&format!(
+            "  {sign}  {:width$}  {}\n",
+            check.name, check.found
+        ));
+        if let Some(advice) = &check.advice {
+            out.push_str(&format!("      {:width$}  -> {advice}\n", ""));
+        }
+    }
+    out.push_str("\nPaths, each tried with a few verified round trips of 64 bytes\n");
+    let width = findings
+        .paths
+        .iter()
+        .map(|tried| name(tried).len())
+        .max()
+        .unwrap_or(0);
+    for tried in &findings.paths {
+        let sign = paint(tried.state, tried.state.sign());
+        let found = match (tried.round_trip_ns, &tried.reason) {
+            (Some(ns), _) => format!(
+                "{:>9.2} us   {}",
+                ns as f64 / 1e3,
+                tried.workloads.join(", ")
+            ),
+            (None, Some(reason)) => reason.clone(),
+            (None, None) => String::new(),
+        };
+        out.push_str(&format!("  {sign}  {:width$}  {found}\n", name(tried)));
+    }
+    let improvable = findings
+        .checks
+        .iter()
+        .filter(|check| check.advice.is_some())
+        .count();
+    out.push_str(&match improvable {
+        0 => "\nNothing to improve.\n".to_owned(),
+        1 => "\n1 thing could be better; the arrow says how.\n".to_owned(),
+        many => format!("\n{many} things could be better; the arrows say how.\n"),
+    });
+    out
+}
+
+fn name(tried: &Tried) -> String {
+    match &tried.mode {
+        Some(mode) => format!("{} {mode}", tried.path),
+        None => tried.path.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_aligned_and_told_with_advice() {
+        let findings = Findings {
+            schema: "tollgate.doctor",
+            version: 1,
+            checks: vec![
+                Check {
+                    name: "clock",
+                    state: State::Good,
+                    found: "TSC, 2.60 GHz".into(),
+                    advice: None,
+                },
+                Check {
+                    name: "valgrind",
+                    state: State::Missing,
+                    found: "not installed, so instructions are not counted".into(),
+                    advice: Some("apt-get install valgrind".into()),
+                },
+            ],
+            paths: vec![
+                Tried {
+                    path: PathId::PeerSmoltcp,
+                    mode: Some("one-core busy-poll".into()),
+                    workloads: vec!["rr".into(), "crr".into()],
+                    state: State::Good,
+                    round_trip_ns: Some(1_234),
+                    reason: None,
+                },
+                Tried {
+                    path: PathId::StackShm,
+                    mode: None,
+                    workloads: Vec::new(),
+                    state: State::Missing,
+                    round_trip_ns: None,
+                    reason: Some("this build does not have it".into()),
+                },
+            ],
+        };
+        insta::assert_snapshot!(text(&findings, false), @r"
+        This machine
+          ok  clock     TSC, 2.60 GHz
+          no  valgrind  not installed, so instructions are not counted
+                        -> apt-get install valgrind
+
+        Paths, each tried with a few verified round trips of 64 bytes
+          ok  peer-smoltcp one-core busy-poll       1.23 us   rr, crr
+          no  stack-shm                        this build does not have it
+
+        1 thing could be better; the arrow says how.
+        ");
+        assert!(text(&findings, true).contains("\x1b[1;31mno\x1b[0m"));
+    }
+}

@@ -1,0 +1,254 @@
+//! `tollgate report`, `rr`, `crr`, `stream` and `experiment run`: runs experiments and puts out what they show.
+//!
+//! Output files are checked before anything is measured, and written when all is done. When JSON goes to standard output
+//! nothing else does.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+
+use tollgate_experiment::conduct::conduct;
+use tollgate_experiment::context::Context;
+use tollgate_experiment::experiments::{self, Experiment};
+use tollgate_experiment::noise::Noise;
+use tollgate_experiment::run::{self, Host, Run, Schema, Tool, VERSION};
+use tollgate_gate::{Clock, Source};
+
+use crate::args::{Manners, Measuring, Report, RunExperiments, Sink, Workload};
+use crate::error::{Error, INTERRUPTED};
+use crate::interrupt;
+use crate::output::{self, print, say};
+use crate::progress::Shown;
+
+/// What `--quick` allows for the measurements, so that all of it ends within 30 s.
+const QUICK: Duration = Duration::from_secs(25);
+/// What a full report allows for the measurements, so that all of it ends within 5 minutes.
+const FULL: Duration = Duration::from_secs(270);
+
+/// What is to be done.
+struct Job<'a> {
+    experiments: Vec<&'static dyn Experiment>,
+    measuring: &'a Measuring,
+    html: Option<&'a PathBuf>,
+    budget: Option<Duration>,
+}
+
+/// `tollgate report`.
+pub(crate) fn report(report: &Report, manners: &Manners) -> Result<ExitCode, Error> {
+    let job = Job {
+        experiments: experiments::all().to_vec(),
+        measuring: &report.measuring,
+        html: Some(&report.out),
+        budget: Some(budget(&report.measuring).unwrap_or(FULL)),
+    };
+    job.run(manners)
+}
+
+/// `tollgate rr`, `crr` or `stream`: the experiment of that workload.
+pub(crate) fn workload(
+    experiment: &str,
+    workload: &Workload,
+    manners: &Manners,
+) -> Result<ExitCode, Error> {
+    let job = Job {
+        experiments: experiments::find(experiment).into_iter().collect(),
+        measuring: &workload.measuring,
+        html: workload.out.as_ref(),
+        budget: budget(&workload.measuring),
+    };
+    job.run(manners)
+}
+
+/// `tollgate experiment run`.
+pub(crate) fn experiments(run: &RunExperiments, manners: &Manners) -> Result<ExitCode, Error> {
+    let wanted = |one: &&'static dyn Experiment| run.names.contains(&one.name());
+    let job = Job {
+        experiments: experiments::all().iter().copied().filter(wanted).collect(),
+        measuring: &run.measuring,
+        html: run.out.as_ref(),
+        budget: budget(&run.measuring),
+    };
+    job.run(manners)
+}
+
+fn budget(measuring: &Measuring) -> Option<Duration> {
+    if measuring.quick {
+        Some(QUICK)
+    } else {
+        measuring.within
+    }
+}
+
+impl Job<'_> {
+    fn run(&self, manners: &Manners) -> Result<ExitCode, Error> {
+        let json = self.measuring.json.to.as_ref();
+        let file = match json {
+            Some(Sink::File(path)) => Some(path),
+            Some(Sink::Stdout) | None => None,
+        };
+        for path in self.html.into_iter().chain(file) {
+            tollgate_report::check_writable(path)?;
+        }
+        if let (Some(html), Some(file)) = (self.html, file)
+            && html == file
+        {
+            return Err(Error::Usage(format!(
+                "--out and --json both name {}; give them different files",
+                html.display()
+            )));
+        }
+        let cancel = interrupt::prepare()?;
+        let begun = Instant::now();
+        let started = SystemTime::now();
+        let noise = Noise::begin();
+        let host = Host::read();
+        let clock = Clock::calibrate();
+        let progress = Shown::new(manners);
+        let budget = self.budget.map(|time| time.saturating_sub(begun.elapsed()));
+        let mut context = Context::new(self.measuring.options(), budget, cancel.clone(), &progress);
+        let conducted = conduct(&self.experiments, &mut context);
+        progress.finish();
+
+        let mut warnings = warnings(&clock);
+        warnings.extend(noise.end(host.cores.value().copied().unwrap_or(1)));
+        if !conducted.stopped.is_empty() {
+            warnings.push(format!(
+                "the run was stopped by the user; left out or cut short: {}",
+                conducted.stopped.join(", ")
+            ));
+        }
+        for (name, error) in &conducted.failed {
+            warnings.push(format!("{name} failed: {error}"));
+            say(&format!("error: {error}"));
+        }
+        let failed = !conducted.failed.is_empty();
+        if conducted.shown.is_empty() {
+            if conducted.failed.is_empty() && !manners.quiet {
+                say("stopped before anything was measured");
+            }
+            return Ok(exit_code(cancel.is_raised(), true));
+        }
+        let run = Run {
+            schema: Schema::TollgateRun,
+            version: VERSION,
+            tool: tool(),
+            started: started.into(),
+            elapsed_s: begun.elapsed().as_secs_f64(),
+            command: command_line(),
+            quick: self.measuring.quick,
+            host,
+            clock: clock_of(&clock),
+            experiments: conducted.shown,
+            warnings,
+        };
+        run.check()?;
+        // A reader that goes away must not keep the files from being written.
+        let printed = self.print(&run, manners);
+        if let Some(path) = file {
+            written(path, &tollgate_report::json::render(&run)?, manners)?;
+        }
+        if let Some(path) = self.html {
+            written(path, &tollgate_report::html::render(&run), manners)?;
+        }
+        printed?;
+        Ok(exit_code(cancel.is_raised(), failed))
+    }
+
+    fn print(&self, run: &Run, manners: &Manners) -> Result<(), Error> {
+        match self.measuring.json.to {
+            Some(Sink::Stdout) => print(&tollgate_report::json::render(run)?),
+            Some(Sink::File(_)) | None => print(&tollgate_report::terminal::render(
+                run,
+                output::width(),
+                output::colour(manners.color),
+            )),
+        }
+    }
+}
+
+fn written(path: &Path, contents: &str, manners: &Manners) -> Result<(), Error> {
+    tollgate_report::write_file(path, contents)?;
+    if !manners.quiet {
+        say(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+fn exit_code(stopped: bool, failed: bool) -> ExitCode {
+    match (stopped, failed) {
+        (true, _) => ExitCode::from(INTERRUPTED),
+        (false, true) => ExitCode::FAILURE,
+        (false, false) => ExitCode::SUCCESS,
+    }
+}
+
+fn tool() -> Tool {
+    Tool {
+        name: "tollgate".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        git: option_env!("TOLLGATE_GIT").map(str::to_owned),
+    }
+}
+
+/// The command line as it could be typed again.
+fn command_line() -> String {
+    let words: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|word| quoted(&word.to_string_lossy()))
+        .collect();
+    format!("tollgate {}", words.join(" "))
+}
+
+/// A word as a shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+fn clock_of(clock: &Clock) -> run::Clock {
+    let (source, hz) = match clock.source() {
+        Source::Tsc { hz } => ("tsc", hz as f64),
+        Source::MonotonicRaw { .. } => ("monotonic_raw", 1e9),
+    };
+    run::Clock {
+        source: source.to_owned(),
+        hz,
+        read_cost_ns: clock.cost_ns().plain_ns,
+        resolution_ns: clock.resolution_ns(),
+    }
+}
+
+/// What is known before the run begins.
+fn warnings(clock: &Clock) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if cfg!(debug_assertions) {
+        warnings.push(
+            "this is a debug build: its own stack and smoltcp are many times slower than in a release build; use \
+             cargo build --release"
+                .to_owned(),
+        );
+    }
+    if let Source::MonotonicRaw { reason } = clock.source() {
+        warnings.push(format!(
+            "times are read from CLOCK_MONOTONIC_RAW, which costs more: {reason}"
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_needs_it() {
+        assert_eq!(quoted("--size=4,20"), "--size=4,20");
+        assert_eq!(quoted("my file"), "'my file'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}
