@@ -12,6 +12,8 @@ use tollgate_wire::ethernet::MacAddr;
 const PORT: u16 = 7;
 /// Connections to one port at most: what the ephemeral ports hold without a long search for a free one.
 const PER_PORT: usize = 14_000;
+/// Connections that hold a frame at the same time, at most.
+const BUSY: usize = 10_000;
 /// Nanoseconds that pass for half a round trip.
 const HALF_ROUND_TRIP: u64 = 100;
 
@@ -50,7 +52,9 @@ impl Hosts {
             adjust(&mut config);
             Stack::new(config, mtu, now)
         };
-        let mut pool = Pool::new(4096, Pool::frame_size_for(mtu));
+        // An acknowledgment that waits for company keeps the frame that it is for.
+        let frames = 4096 + 2 * connections.min(BUSY);
+        let mut pool = Pool::new(frames, Pool::frame_size_for(mtu));
         let (client, mut server) = (host(1)?, host(2)?);
         let ports = connections.div_ceil(PER_PORT).max(1) as u16;
         let listeners: Result<_, _> =

@@ -12,6 +12,7 @@
 pub mod budgets;
 #[allow(unsafe_code)]
 pub mod callgrind;
+pub mod clark;
 mod error;
 pub mod hosts;
 pub mod profile;
@@ -20,6 +21,7 @@ pub mod scenario;
 pub mod table;
 pub mod toggle;
 pub mod valgrind;
+pub mod without_gates;
 
 pub use error::Error;
 pub use scenario::run_scenario;

@@ -19,9 +19,25 @@ pub struct Instruction {
     /// How often.
     pub count: u64,
     /// The functions whose code it is, innermost first; the last one was called, the others were inlined into it.
-    pub functions: Vec<String>,
-    /// The file and line of the innermost.
-    pub line: Option<(String, u32)>,
+    pub frames: Vec<Frame>,
+}
+
+/// A function whose code an instruction is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Its name.
+    pub function: String,
+    /// The source line in it: of the instruction, or of the call that was inlined.
+    pub line: Option<Line>,
+}
+
+/// A line of a source file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Line {
+    /// The file, as the compiler was told.
+    pub file: String,
+    /// The line, from 1.
+    pub number: u32,
 }
 
 impl Profile {
@@ -36,23 +52,21 @@ impl Profile {
         let exe = exe.to_string_lossy();
         let mut instructions = Vec::new();
         for (place, count) in counts {
-            let mut functions = Vec::new();
-            let mut line = None;
+            let mut frames = Vec::new();
             if place.object == exe {
-                let mut frames = loader.find_frames(place.address).map_err(|error| error.to_string())?;
-                while let Some(frame) = frames.next().map_err(|error| error.to_string())? {
-                    if functions.is_empty() {
-                        line = frame.location.and_then(|at| Some((at.file?.to_owned(), at.line?)));
-                    }
-                    if let Some(name) = frame.function {
-                        functions.push(name.demangle().map_or_else(|_| place.symbol.clone(), |name| name.into_owned()));
-                    }
+                let mut found = loader.find_frames(place.address).map_err(|error| error.to_string())?;
+                while let Some(frame) = found.next().map_err(|error| error.to_string())? {
+                    let function = frame.function.as_ref().and_then(|name| name.demangle().ok());
+                    frames.push(Frame {
+                        function: function.map_or_else(|| place.symbol.clone(), |name| name.into_owned()),
+                        line: frame.location.and_then(|at| Some(Line { file: at.file?.to_owned(), number: at.line? })),
+                    });
                 }
             }
-            if functions.is_empty() {
-                functions.push(place.symbol);
+            if frames.is_empty() {
+                frames.push(Frame { function: place.symbol, line: None });
             }
-            instructions.push(Instruction { count, functions, line });
+            instructions.push(Instruction { count, frames });
         }
         Ok(Self { instructions })
     }
@@ -69,8 +83,56 @@ impl Profile {
 
     /// Instructions that belong to a function for which `is_it` says yes: its own, and what was inlined into it.
     pub fn within(&self, is_it: impl Fn(&str) -> bool) -> u64 {
-        let belongs = |one: &&Instruction| one.functions.iter().any(|name| is_it(name));
-        self.instructions.iter().filter(belongs).map(|one| one.count).sum()
+        self.count(|one| one.frames.iter().any(|frame| is_it(&frame.function)))
+    }
+
+    /// Instructions for which `is_it` says yes.
+    pub fn count(&self, is_it: impl Fn(&Instruction) -> bool) -> u64 {
+        self.instructions.iter().filter(|one| is_it(one)).map(|one| one.count).sum()
+    }
+
+    /// Instructions by the function that was called, and by the innermost function, most first.
+    pub fn by_function(&self) -> [Vec<(String, u64)>; 2] {
+        let by = |key: fn(&[Frame]) -> Option<&Frame>| {
+            let mut sums: HashMap<&str, u64> = HashMap::new();
+            for one in &self.instructions {
+                *sums.entry(key(&one.frames).map_or("", |frame| &frame.function)).or_default() += one.count;
+            }
+            let mut sums: Vec<_> = sums.into_iter().map(|(name, sum)| (name.to_owned(), sum)).collect();
+            sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            sums
+        };
+        [by(<[Frame]>::last), by(<[Frame]>::first)]
+    }
+}
+
+/// The source lines that a profile names, read where the compiler found them.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    files: HashMap<String, Vec<String>>,
+}
+
+impl Sources {
+    /// Reads the files that `profile` names and that `wanted` says yes to.
+    ///
+    /// # Errors
+    /// A file that cannot be read, as on a machine where the program was not built.
+    pub fn read(profile: &Profile, wanted: impl Fn(&str) -> bool) -> Result<Self, String> {
+        let mut files = HashMap::new();
+        let lines = profile.instructions.iter().flat_map(|one| &one.frames).filter_map(|frame| frame.line.as_ref());
+        for line in lines.filter(|line| wanted(&line.file)) {
+            if !files.contains_key(&line.file) {
+                let text = std::fs::read_to_string(&line.file).map_err(|error| format!("{}: {error}", line.file))?;
+                files.insert(line.file.clone(), text.lines().map(str::to_owned).collect());
+            }
+        }
+        Ok(Self { files })
+    }
+
+    /// The text of a line, empty when its file was not read.
+    pub fn text(&self, line: &Line) -> &str {
+        let index = (line.number as usize).checked_sub(1);
+        self.files.get(&line.file).zip(index).and_then(|(lines, index)| lines.get(index)).map_or("", String::as_str)
     }
 }
 
@@ -179,13 +241,15 @@ mod tests {
     fn what_is_inlined_belongs_to_both() {
         let one = |count, functions: &[&str]| Instruction {
             count,
-            functions: functions.iter().map(|&name| name.to_owned()).collect(),
-            line: None,
+            frames: functions.iter().map(|&name| Frame { function: name.to_owned(), line: None }).collect(),
         };
         let profile = Profile { instructions: vec![one(2, &["alloc", "send"]), one(3, &["send"]), one(4, &["memcpy"])] };
         assert_eq!(profile.total(), 9);
         assert_eq!(profile.within(|name| name == "send"), 5);
         assert_eq!(profile.within(|name| name == "alloc" || name == "memcpy"), 6);
+        let [called, innermost] = profile.by_function();
+        assert_eq!(called, [("send".to_owned(), 5), ("memcpy".to_owned(), 4)]);
+        assert_eq!(innermost, [("memcpy".to_owned(), 4), ("send".to_owned(), 3), ("alloc".to_owned(), 2)]);
     }
 
     proptest! {

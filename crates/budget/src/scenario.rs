@@ -140,3 +140,34 @@ fn ruler(count: u64) -> Result<Done, Error> {
     });
     Ok(Done { operations: count, pairs: count * toggle::pairs(RULER) })
 }
+
+/// Octets by which the resident memory of this process grows when `connections` connections are opened between two
+/// hosts, both ends; buffers apart, as none are in use.
+///
+/// # Errors
+/// What the stacks say; [`Error::File`] when the system does not tell its memory.
+pub fn resident_octets(connections: usize) -> Result<u64, Error> {
+    let mut hosts = hosts(connections, ChecksumPolicy::Always)?;
+    // One connection touches what is there once.
+    hosts.connect_many(1)?;
+    let before = resident()?;
+    let opened = hosts.connect_many(connections - 1)?;
+    let after = resident()?;
+    // The handles that the scenario itself keeps are not the stacks'.
+    let handles = size_of_val(opened.as_slice()) as u64;
+    Ok(after.saturating_sub(before).saturating_sub(handles))
+}
+
+/// Octets of resident memory, from `/proc/self/smaps_rollup`.
+fn resident() -> Result<u64, Error> {
+    let path = std::path::Path::new("/proc/self/smaps_rollup");
+    let wrong = |source| Error::File { path: path.to_owned(), source };
+    let text = std::fs::read_to_string(path).map_err(wrong)?;
+    let kib = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Rss:"))
+        .and_then(|rest| rest.trim().strip_suffix("kB"))
+        .and_then(|number| number.trim().parse::<u64>().ok())
+        .ok_or_else(|| wrong(std::io::Error::other("there is no line `Rss:`")))?;
+    Ok(kib * 1024)
+}

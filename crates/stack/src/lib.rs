@@ -17,6 +17,7 @@ pub mod counters;
 mod demux;
 pub mod icmp;
 mod ip;
+mod likely;
 mod neighbour;
 pub mod port;
 mod reassembly;

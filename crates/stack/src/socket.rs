@@ -6,7 +6,9 @@ use crate::buffer::{Buffer, PAYLOAD_OFFSET};
 use crate::stack::{Active, Stack};
 use crate::tcp::tcb::{State, Tcb, flag, rare};
 use crate::time::ticks;
+use crate::likely::{likely, unlikely};
 use core::fmt;
+use core::hint::cold_path;
 use core::mem;
 use core::net::SocketAddrV4;
 use core::time::Duration;
@@ -272,8 +274,11 @@ impl Stack {
     pub(crate) fn index(&self, conn: ConnId) -> Result<usize, Error> {
         let index = conn.index as usize;
         match self.tcbs.get(index) {
-            Some(tcb) if tcb.generation == conn.generation => Ok(index),
-            _ => Err(Error::NotConnected),
+            Some(tcb) if likely(tcb.generation == conn.generation) => Ok(index),
+            _ => {
+                cold_path();
+                Err(Error::NotConnected)
+            }
         }
     }
 
@@ -298,7 +303,7 @@ impl<R: Recorder> Active<'_, R> {
     pub fn send(&mut self, conn: ConnId, data: &[u8]) -> Result<usize, Error> {
         let index = self.stack.index(conn)?;
         self.rec.pass(Gate::SocketOutBegin, PacketId(self.stack.tcbs[index].snd_end.0));
-        if self.stack.send_predicted(self.pool, self.now, &mut self.rec, index, data) {
+        if likely(self.stack.send_predicted(self.pool, self.now, &mut self.rec, index, data)) {
             return Ok(data.len());
         }
         self.send_in_general(index, data)
@@ -480,7 +485,7 @@ impl<R: Recorder> Active<'_, R> {
         buffer: &mut [u8],
     ) -> Result<Received, Error> {
         let index = self.stack.index(conn)?;
-        if self.stack.tcbs[index].rx_head.is_some() {
+        if unlikely(self.stack.tcbs[index].rx_head.is_some()) {
             self.turn(link, &mut Posted::none());
             return self.receive(conn, buffer);
         }
@@ -488,7 +493,7 @@ impl<R: Recorder> Active<'_, R> {
         self.turn(link, &mut posted);
         let filled = posted.filled;
         // What did not fit, or came by the full state machine, lies in the queue behind what was copied directly.
-        if self.stack.tcbs[index].rx_head.is_some() && filled < buffer.len() {
+        if filled < buffer.len() && unlikely(self.stack.tcbs[index].rx_head.is_some()) {
             return Ok(Received::Data(filled + self.drain_queue(index, &mut buffer[filled..])));
         }
         if filled == 0 {

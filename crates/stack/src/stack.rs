@@ -9,6 +9,7 @@ use crate::config::{Config, InvalidConfig, Prediction};
 use crate::counters::{Counters, Drop};
 use crate::demux::Table;
 use crate::icmp::Echo;
+use crate::likely::unlikely;
 use crate::neighbour;
 use crate::port::{BURST, Link};
 use crate::reassembly::{Limits, Reassembler};
@@ -210,10 +211,10 @@ impl<R: Recorder> Active<'_, R> {
             self.take_in(posted);
         }
         let tick = self.now.tick();
-        if tick != self.stack.last_tick {
+        if unlikely(tick != self.stack.last_tick) {
             self.on_tick(tick);
         }
-        if !self.stack.device.is_empty() {
+        if unlikely(!self.stack.device.is_empty()) {
             self.flush(link);
         }
     }
@@ -224,7 +225,7 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.counters.frames_in += arrived as u64;
         for n in 0..arrived {
             let frame = self.stack.incoming[n].hand_over();
-            if !self.stack.predicted(self.pool, self.now, &mut self.rec, &frame, posted) {
+            if unlikely(!self.stack.predicted(self.pool, self.now, &mut self.rec, &frame, posted)) {
                 self.not_predicted(frame);
             }
         }
@@ -249,7 +250,7 @@ impl<R: Recorder> Active<'_, R> {
         self.rec.pass(Gate::DriverOutBegin, PacketId(0));
         link.transmit(self.pool, &mut self.stack.device);
         self.rec.pass(Gate::DriverOutEnd, PacketId(0));
-        if !self.stack.output_waiting.is_empty() {
+        if unlikely(!self.stack.output_waiting.is_empty()) {
             self.resume_output();
         }
     }

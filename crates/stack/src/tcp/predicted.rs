@@ -12,9 +12,11 @@ use crate::buffer::{Frame, FrameId, Pool, RxChecksum, SUMMED_FROM};
 use crate::config::{ChecksumPolicy, Demux};
 use crate::counters::Miss;
 use crate::demux::FlowKey;
+use crate::likely::{likely, unlikely};
 use crate::socket::{Posted, readiness};
 use crate::stack::{Active, Stack};
 use crate::time::Instant;
+use core::hint::cold_path;
 use core::num::NonZeroU64;
 use tollgate_checksum::{Kernel, Partial, sum_header};
 use tollgate_gate::{Gate, PacketId, Recorder};
@@ -22,6 +24,8 @@ use tollgate_wire::{SeqNumber, ipv4};
 
 /// Ethernet, IPv4 and TCP headers without options.
 const HEADERS: usize = 14 + 20 + 20;
+/// The same with the aligned timestamp option.
+const STAMPED: usize = HEADERS + 12;
 /// PSH in the word of data offset and flags.
 const PSH: u16 = 8;
 /// NOP, NOP, kind 8, length 10.
@@ -75,29 +79,29 @@ fn is_tcp(head: &[u8; HEADERS], mac_word: u64) -> bool {
 /// The prediction: what the segment must say, given the connection. Its flags and lengths have been checked.
 #[inline(always)]
 fn expect(head: &[u8; HEADERS], tcb: &Tcb, len: u32, stamp: Option<&[u8; 12]>) -> Result<(), Miss> {
-    if seq_of(head) != tcb.rcv_nxt {
+    if unlikely(seq_of(head) != tcb.rcv_nxt) {
         return Err(Miss::Sequence);
     }
     let acked = ack_of(head) - tcb.snd_una;
-    if acked > tcb.in_flight() {
+    if unlikely(acked > tcb.in_flight()) {
         return Err(Miss::Acknowledgment);
     }
     if let Some(stamp) = stamp {
-        if be32(stamp, 0) != TIMESTAMP_LAYOUT {
+        if unlikely(be32(stamp, 0) != TIMESTAMP_LAYOUT) {
             return Err(Miss::OptionLayout);
         }
-        if (be32(stamp, 4).wrapping_sub(tcb.ts_recent) as i32) < 0 {
+        if unlikely((be32(stamp, 4).wrapping_sub(tcb.ts_recent) as i32) < 0) {
             return Err(Miss::Timestamp);
         }
     }
     let window = window_of(head, tcb);
-    if window == 0 {
+    if unlikely(window == 0) {
         return Err(Miss::ZeroWindow);
     }
-    if len > tcb.rcv_edge - tcb.rcv_nxt {
+    if unlikely(len > tcb.rcv_edge - tcb.rcv_nxt) {
         return Err(Miss::BeyondWindow);
     }
-    if len | acked == 0 && window == tcb.snd_wnd {
+    if unlikely(len | acked == 0 && window == tcb.snd_wnd) {
         return Err(Miss::Duplicate);
     }
     Ok(())
@@ -138,24 +142,27 @@ impl Stack {
     ) -> bool {
         let bytes = pool.frame(frame);
         let Some(head) = bytes.first_chunk::<HEADERS>() else {
+            cold_path();
             return false;
         };
         let packet = if R::ON { PacketId(be32(head, 38)) } else { PacketId(0) };
         rec.pass(Gate::IpInBegin, packet);
-        if !is_tcp(head, self.mac_word) || !self.ip_header_is_intact(head) {
+        if unlikely(!is_tcp(head, self.mac_word) || !self.ip_header_is_intact(head)) {
             return false;
         }
         rec.pass(Gate::DemuxBegin, packet);
         let Some(index) = self.find_connection(head) else {
+            cold_path();
             return false;
         };
         rec.pass(Gate::TcpInBegin, packet);
         let tcb = &mut self.tcbs[index];
         // Data offset and flags, PSH set either way. This also stands for the state.
-        if be16(head, 46) | PSH != tcb.predicted {
+        if unlikely(be16(head, 46) | PSH != tcb.predicted) {
             return false;
         }
         let Some(Parts { stamp, payload, .. }) = parts(bytes, head, tcb.is(flag::TIMESTAMPS)) else {
+            cold_path();
             return false;
         };
 
@@ -166,26 +173,25 @@ impl Stack {
         let room = if tcb.rx_head.is_none() { posted.room(index, len) } else { None };
         let direct = room.is_some();
         if self.config.mechanisms.checksum == ChecksumPolicy::Always && frame.checksum != RxChecksum::Verified {
-            // Addresses and TCP header lie next to each other.
-            let option = match stamp {
-                Some(stamp) => sum_header(stamp),
-                None => Partial::ZERO,
+            // Addresses, TCP header and option lie next to each other: octets 26 to the payload.
+            let transport = match bytes.first_chunk::<STAMPED>() {
+                Some(head) if stamp.is_some() => sum_header(&head[26..]),
+                _ => sum_header(&head[26..]),
             };
-            let front = u64::from(sum_header(&head[26..]).to_ne_u32())
-                + u64::from(option.to_ne_u32())
+            let front = u64::from(transport.to_ne_u32())
                 + u64::from((be16(head, 16) - 20 + u16::from(ipv4::protocol::TCP)).to_be());
             let octets = match room {
                 Some(room) => self.kernel.copy_and_sum(room, payload),
                 None => sum_in_place(self.kernel, frame, bytes, payload),
             };
-            if !Partial::from_ne_u64(front + u64::from(octets.to_ne_u32())).is_valid() {
+            if unlikely(!Partial::from_ne_u64(front + u64::from(octets.to_ne_u32())).is_valid()) {
                 return false;
             }
         } else if let Some(room) = room {
             room.copy_from_slice(payload);
         }
         rec.pass(Gate::ChecksumInEnd, packet);
-        if expect(head, tcb, len as u32, stamp).is_err() || (self.unidirectional && bidirectional(head, tcb, len)) {
+        if unlikely(expect(head, tcb, len as u32, stamp).is_err() || (self.unidirectional && bidirectional(head, tcb, len))) {
             return false;
         }
 
@@ -201,7 +207,7 @@ impl Stack {
             rec.pass(Gate::SocketQueued, packet);
             let at = now.tick().after(self.delayed_ack);
             tcb.ack_deadline = Deadline::at(at);
-            if at.before(tcb.armed) {
+            if unlikely(at.before(tcb.armed)) {
                 tcb.armed = at;
                 self.wheel.insert(index as u32, at);
             }
@@ -217,7 +223,7 @@ impl Stack {
             pool.release(frame.id);
         }
         // A new acknowledgment or a new window may let more out; every second segment is acknowledged (RFC 9293, 3.8.6.3).
-        if ready != 0 || tcb.unsent.is_some() || tcb.unacked >= 2 {
+        if unlikely(ready != 0 || tcb.unsent.is_some() || tcb.unacked >= 2) {
             Active { stack: self, pool, now, rec }.follow_up(index, ready);
         }
         true
@@ -228,11 +234,12 @@ impl Stack {
     fn find_connection(&mut self, head: &[u8; HEADERS]) -> Option<usize> {
         let index = self.cached;
         if let Some(tcb) = self.tcbs.get(index)
-            && tcb.key == key_of(head)
+            && likely(tcb.key == key_of(head))
         {
             self.counters.cache_hits += 1;
             return Some(index);
         }
+        cold_path();
         self.look_up(head)
     }
 
@@ -394,7 +401,7 @@ fn take_acknowledgment(tcb: &mut Tcb, pool: &mut Pool, now: Instant, ack: SeqNum
     }
     tcb.tx_head = head;
     let acked = ack - tcb.snd_una;
-    if ack.0 < acked {
+    if unlikely(ack.0 < acked) {
         tcb.wraps[0] = tcb.wraps[0].wrapping_add(1);
     }
     tcb.snd_una = ack;
@@ -404,11 +411,11 @@ fn take_acknowledgment(tcb: &mut Tcb, pool: &mut Pool, now: Instant, ack: SeqNum
     }
     // RFC 6298, 5.2 and 5.3.
     tcb.rtx_deadline = if ack == tcb.snd_nxt { Deadline::NONE } else { Deadline::at(now.tick().after(tcb.rto)) };
-    if tcb.is(flag::CWND_LIMITED) {
+    if unlikely(tcb.is(flag::CWND_LIMITED)) {
         congestion::on_ack(tcb, acked);
     }
     // Told only to an application that was refused, and when it is worth its while.
-    if tcb.events & readiness::WANT_WRITE != 0 && tcb.snd_end - ack <= tcb.snd_limit / 2 {
+    if unlikely(tcb.events & readiness::WANT_WRITE != 0 && tcb.snd_end - ack <= tcb.snd_limit / 2) {
         tcb.events &= !readiness::WANT_WRITE;
         return readiness::WRITABLE;
     }
@@ -436,7 +443,7 @@ fn queue_payload(tcb: &mut Tcb, pool: &mut Pool, id: FrameId, offset: u16, len: 
 #[inline(always)]
 fn advance(tcb: &mut Tcb, len: u32) {
     tcb.rcv_nxt += len;
-    if tcb.rcv_nxt.0 < len {
+    if unlikely(tcb.rcv_nxt.0 < len) {
         tcb.wraps[1] = tcb.wraps[1].wrapping_add(1);
     }
     tcb.unacked += 1;

@@ -8,7 +8,9 @@ use super::tcb::{Deadline, UNPREDICTABLE, flag};
 use super::template::{self, STAMPED, Varying};
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum};
 use crate::config::{ChecksumPolicy, Mechanisms};
+use crate::likely::unlikely;
 use crate::stack::Stack;
+use core::hint::cold_path;
 use crate::time::Instant;
 use tollgate_checksum::Partial;
 use tollgate_gate::{Gate, PacketId, Recorder};
@@ -34,6 +36,7 @@ impl Stack {
         data: &[u8],
     ) -> bool {
         let Some(tcb) = self.tcbs.get_mut(index) else {
+            cold_path();
             return false;
         };
         let len = data.len() as u32;
@@ -42,17 +45,19 @@ impl Stack {
             && tcb.flags & (flag::UNRESOLVED | flag::TIMESTAMPS) == flag::TIMESTAMPS
             && tcb.unsent.is_none()
             && self.send_predictable;
-        if !usual
-            || data.is_empty()
-            || data.len() > usize::from(tcb.mss)
-            || flight + len > tcb.snd_wnd.min(tcb.cwnd)
-            || flight + len > tcb.snd_limit
-            || (flight != 0 && !tcb.is(flag::NO_DELAY))
-            || self.device.len() >= self.config.device_queue
-        {
+        if unlikely(
+            !usual
+                || data.is_empty()
+                || data.len() > usize::from(tcb.mss)
+                || flight + len > tcb.snd_wnd.min(tcb.cwnd)
+                || flight + len > tcb.snd_limit
+                || (flight != 0 && !tcb.is(flag::NO_DELAY))
+                || self.device.len() >= self.config.device_queue,
+        ) {
             return false;
         }
         let Some(id) = pool.alloc_for_sending() else {
+            cold_path();
             return false;
         };
 
@@ -93,7 +98,7 @@ impl Stack {
         if !tcb.rtx_deadline.is_set() {
             let at = now.tick().after(tcb.rto);
             tcb.rtx_deadline = Deadline::at(at);
-            if at.before(tcb.armed) {
+            if unlikely(at.before(tcb.armed)) {
                 tcb.armed = at;
                 self.wheel.insert(index as u32, at);
             }

@@ -1,1 +1,249 @@
-//! rfc5681_congestion
+//! RFC 5681 (congestion control), RFC 6582 (NewReno) and RFC 3042 (limited transmit); the initial window is RFC 6928's.
+
+use crate::peer::*;
+use tollgate_stack::{ConnId, Info};
+
+fn info(peer: &mut Peer, conn: ConnId) -> Info {
+    peer.stack().info(conn).expect("it is there")
+}
+
+/// A connection with `segments` segments of 1,000 octets queued, of which the initial window has been sent: ten.
+fn with_queue(segments: u32) -> (Peer, ConnId) {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 1000 * segments as usize);
+    for n in 0..10.min(segments) {
+        peer.expect(ack().seq(1 + 1000 * n).ack(1).len(1000));
+    }
+    peer.expect_nothing();
+    (peer, conn)
+}
+
+/// RFC 6928, 2: "min (10*MSS, max (2*MSS, 14600))"
+#[test]
+fn the_initial_window_is_ten_segments() {
+    let (mut peer, conn) = with_queue(30);
+    assert_eq!(info(&mut peer, conn).congestion_window, 10_000);
+}
+
+/// RFC 5681, 3.1: "If the SYN or SYN/ACK is lost, the initial window used by a sender after a correctly transmitted SYN MUST
+/// be one segment consisting of at most SMSS bytes."
+#[test]
+fn after_a_lost_syn_the_initial_window_is_one_segment() {
+    let mut peer = Peer::new();
+    let conn = peer.connect();
+    peer.expect(syn());
+    peer.expect_after(s(1), syn());
+    peer.inject(syn_ack().seq(0).ack(1).mss(MSS));
+    peer.expect(ack().seq(1).ack(1));
+    peer.send(conn, 1, 5000);
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    peer.expect_nothing();
+}
+
+/// RFC 5681, 3.1: "During slow start, a TCP increments cwnd by at most SMSS bytes for each ACK received that cumulatively
+/// acknowledges new data."
+#[test]
+fn slow_start_adds_a_segment_for_each_acknowledgment() {
+    let (mut peer, conn) = with_queue(60);
+    let mut acked = 1;
+    for round in 1..=5 {
+        // Of two segments each: at most one is added.
+        acked += 2000;
+        peer.inject(ack().seq(1).ack(acked));
+        assert_eq!(info(&mut peer, conn).congestion_window, 10_000 + 1000 * round);
+        assert_eq!(peer.drain().len(), 3);
+    }
+    // cwnd += min (N, SMSS).
+    acked += 300;
+    peer.inject(ack().seq(1).ack(acked));
+    assert_eq!(info(&mut peer, conn).congestion_window, 15_300);
+    peer.ignore();
+}
+
+/// RFC 5681, 3.1: "During congestion avoidance, cwnd is incremented by roughly 1 full-sized segment per round-trip time
+/// (RTT)."
+#[test]
+fn congestion_avoidance_adds_a_segment_per_window() {
+    let (mut peer, conn) = after_recovery();
+    let before = info(&mut peer, conn);
+    assert!(before.congestion_window >= before.slow_start_threshold, "{before:?}");
+    // A window's worth of acknowledgments, segment by segment.
+    let mut acked = 1 + before.octets_acknowledged as u32;
+    let window = before.congestion_window / 1000;
+    for _ in 0..window {
+        acked += 1000;
+        peer.inject(ack().seq(1).ack(acked));
+        peer.ignore();
+    }
+    let grown = info(&mut peer, conn).congestion_window - before.congestion_window;
+    assert!((500..=1000).contains(&grown), "it grew by {grown}");
+}
+
+/// RFC 5681, 3.1: "a TCP sender MUST NOT [...]" let an idle application open the window: cwnd grows only while it limits
+/// the sender (RFC 7661, 1; RFC 9293, 3.7.4 leaves it to slow start).
+#[test]
+fn a_window_that_is_not_used_does_not_grow() {
+    let (mut peer, conn) = Peer::established();
+    let mut at = 1;
+    for _ in 0..50 {
+        peer.send(conn, at, 100);
+        peer.expect(ack().seq(at).ack(1).len(100));
+        at += 100;
+        peer.inject(ack().seq(1).ack(at));
+    }
+    assert_eq!(info(&mut peer, conn).congestion_window, 10_000);
+}
+
+/// RFC 5681, 3.2: "The TCP sender SHOULD use the 'fast retransmit' algorithm to detect and repair loss, based on incoming
+/// duplicate ACKs. The fast retransmit algorithm uses the arrival of 3 duplicate ACKs [...] as an indication that a segment
+/// has been lost." Step 2: ssthresh is set to max (FlightSize / 2, 2*SMSS); step 3: "cwnd MUST be set to ssthresh plus
+/// 3*SMSS".
+#[test]
+fn the_third_duplicate_retransmits() {
+    let (mut peer, conn) = with_queue(10);
+    for _ in 0..2 {
+        peer.inject(ack().seq(1).ack(1));
+        peer.expect_nothing();
+    }
+    assert_eq!(info(&mut peer, conn).congestion_window, 10_000);
+    peer.inject(ack().seq(1).ack(1));
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    peer.expect_nothing();
+    let now = info(&mut peer, conn);
+    assert_eq!((now.slow_start_threshold, now.congestion_window), (5000, 8000));
+    assert_eq!((now.fast_retransmits, now.timeouts), (1, 0));
+    // Step 4: "For each additional duplicate ACK received (after the third), cwnd MUST be incremented by SMSS."
+    peer.inject(ack().seq(1).ack(1));
+    assert_eq!(info(&mut peer, conn).congestion_window, 9000);
+    // Everything at once: RFC 6582, 3.2, step 3, "full acknowledgment".
+    peer.inject(ack().seq(1).ack(10_001));
+    assert_eq!(info(&mut peer, conn).congestion_window, 2000);
+    peer.expect_nothing();
+}
+
+/// RFC 5681, 2: "an acknowledgment is considered a 'duplicate' when (a) the receiver of the ACK has outstanding data, (b)
+/// the incoming acknowledgment carries no data, (c) the SYN and FIN bits are both off, (d) the acknowledgment number is
+/// equal to the greatest acknowledgment received [...] and (e) the advertised window [...] equals the advertised window in
+/// the last incoming acknowledgment."
+#[test]
+fn what_is_not_a_duplicate_does_not_count() {
+    // (a)
+    let (mut peer, conn) = Peer::established();
+    for _ in 0..5 {
+        peer.inject(ack().seq(1).ack(1));
+    }
+    peer.expect_nothing();
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    // (b)
+    let (mut peer, conn) = with_queue(10);
+    for n in 0..6 {
+        peer.inject(ack().seq(1 + 10 * n).ack(1).len(10));
+    }
+    assert!(peer.drain().iter().all(|sent| sent.data.is_empty()));
+    // (e)
+    for n in 0..6 {
+        peer.inject(ack().seq(61).ack(1).win(60_000 + n));
+    }
+    assert!(peer.drain().iter().all(|sent| sent.data.is_empty()));
+    assert_eq!(info(&mut peer, conn).fast_retransmits, 0);
+}
+
+/// RFC 3042, 2: on the first and second duplicate "the TCP sender SHOULD transmit a segment of previously unsent data",
+/// and "the congestion window (cwnd) MUST NOT be changed when these new segments are transmitted".
+#[test]
+fn the_first_two_duplicates_send_new_segments() {
+    let (mut peer, conn) = with_queue(30);
+    peer.inject(ack().seq(1).ack(1));
+    peer.expect(ack().seq(10_001).ack(1).len(1000));
+    peer.inject(ack().seq(1).ack(1));
+    peer.expect(ack().seq(11_001).ack(1).len(1000));
+    peer.expect_nothing();
+    assert_eq!(info(&mut peer, conn).congestion_window, 10_000);
+}
+
+/// RFC 6582, 3.2, step 3: "If this ACK does not acknowledge all of the data up to and including recover, then this is a
+/// partial ACK. In this case, retransmit the first unacknowledged segment. Deflate the congestion window by the amount of
+/// new data acknowledged [...] If the partial ACK acknowledges at least one SMSS of new data, then add back SMSS bytes".
+#[test]
+fn a_partial_acknowledgment_retransmits_the_next_hole() {
+    let (mut peer, conn) = with_queue(10);
+    for _ in 0..3 {
+        peer.inject(ack().seq(1).ack(1));
+    }
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    for hole in [3001, 6001] {
+        let before = info(&mut peer, conn).congestion_window;
+        peer.inject(ack().seq(1).ack(hole));
+        peer.expect(ack().seq(hole).ack(1).len(1000));
+        peer.expect_nothing();
+        assert_eq!(info(&mut peer, conn).congestion_window, (before - 3000).max(1000) + 1000);
+    }
+    assert_eq!(info(&mut peer, conn).fast_retransmits, 1);
+    peer.inject(ack().seq(1).ack(10_001));
+    // min (ssthresh, max(FlightSize, SMSS) + SMSS)
+    assert_eq!(info(&mut peer, conn).congestion_window, 2000);
+}
+
+/// RFC 6582, 3.2, step 2: duplicates of what was sent before the last recovery do not begin another one ("Cumulative
+/// Acknowledgment field covers more than recover").
+#[test]
+fn a_recovery_is_not_begun_twice_for_one_window() {
+    let (mut peer, conn) = with_queue(10);
+    for _ in 0..3 {
+        peer.inject(ack().seq(1).ack(1));
+    }
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    peer.inject(ack().seq(1).ack(5001));
+    peer.expect(ack().seq(5001).ack(1).len(1000));
+    let threshold = info(&mut peer, conn).slow_start_threshold;
+    for _ in 0..5 {
+        peer.inject(ack().seq(1).ack(5001));
+    }
+    peer.expect_nothing();
+    let now = info(&mut peer, conn);
+    assert_eq!((now.fast_retransmits, now.slow_start_threshold), (1, threshold));
+}
+
+/// RFC 5681, 3.1: "Furthermore, upon a timeout [...] cwnd MUST be set to no more than the loss window, LW, which equals 1
+/// full-sized segment"; equation 4: ssthresh = max (FlightSize / 2, 2*SMSS), and when the segment has been retransmitted
+/// by the timer before, "the value of ssthresh is held constant".
+#[test]
+fn a_timeout_sets_the_window_to_one_segment_and_halves_the_threshold_once() {
+    let (mut peer, conn) = with_queue(10);
+    peer.wait(s(10));
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    peer.expect_nothing();
+    let now = info(&mut peer, conn);
+    assert_eq!((now.congestion_window, now.slow_start_threshold, now.timeouts), (1000, 5000, 1));
+    peer.wait(s(10));
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    let now = info(&mut peer, conn);
+    assert_eq!((now.congestion_window, now.slow_start_threshold, now.timeouts), (1000, 5000, 2));
+    // Slow start from there.
+    peer.inject(ack().seq(1).ack(1001));
+    assert_eq!(info(&mut peer, conn).congestion_window, 2000);
+    assert_eq!(peer.drain().iter().map(|sent| sent.seq).collect::<Vec<_>>(), [1001, 2001]);
+    peer.inject(ack().seq(1).ack(10_001));
+    assert_eq!(info(&mut peer, conn).in_flight, 0);
+}
+
+/// A connection in congestion avoidance, with plenty queued.
+fn after_recovery() -> (Peer, ConnId) {
+    let (mut peer, conn) = with_queue(100);
+    for _ in 0..3 {
+        peer.inject(ack().seq(1).ack(1));
+    }
+    let sent = peer.drain();
+    let end = sent.iter().map(|part| part.seq + part.data.len() as u32).max().unwrap();
+    peer.inject(ack().seq(1).ack(end));
+    peer.ignore();
+    // Slow start up to the threshold.
+    while info(&mut peer, conn).congestion_window < info(&mut peer, conn).slow_start_threshold {
+        let now = info(&mut peer, conn);
+        let next = 1 + now.octets_acknowledged as u32 + 1000;
+        peer.inject(ack().seq(1).ack(next));
+        peer.ignore();
+    }
+    (peer, conn)
+}

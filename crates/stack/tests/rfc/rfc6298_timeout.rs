@@ -1,1 +1,225 @@
-//! rfc6298_timeout
+//! RFC 6298: the retransmission timer.
+
+use crate::peer::*;
+use std::time::Duration;
+use tollgate_stack::ConnId;
+
+fn rto(peer: &mut Peer, conn: ConnId) -> Duration {
+    peer.stack().info(conn).expect("it is there").rto
+}
+
+/// A connection on which the round trip of one exchange was `round_trip`.
+fn measured(round_trip: Duration) -> (Peer, ConnId) {
+    let mut peer = Peer::new();
+    let listener = peer.listen();
+    peer.inject(syn().seq(0).mss(MSS));
+    peer.expect(syn_ack().seq(0).ack(1));
+    peer.advance(round_trip);
+    peer.inject(ack().seq(1).ack(1));
+    let conn = peer.stack().accept(listener).unwrap();
+    (peer, conn)
+}
+
+/// 2.1: "Until a round-trip time (RTT) measurement has been made for a segment sent between the sender and receiver, the
+/// sender SHOULD set RTO <- 1 second"; 5.5: "The host MUST set RTO <- RTO * 2 ('back off the timer')."
+#[test]
+fn a_syn_is_sent_again_after_one_second_and_then_backed_off() {
+    let mut peer = Peer::new();
+    peer.connect();
+    peer.expect(syn());
+    for seconds in [1, 2, 4, 8, 16, 32] {
+        peer.expect_after(s(seconds), syn());
+    }
+}
+
+/// The same for a SYN,ACK.
+#[test]
+fn a_syn_ack_is_sent_again_after_one_second_and_then_backed_off() {
+    let mut peer = Peer::new();
+    peer.listen();
+    peer.inject(syn().seq(0));
+    peer.expect(syn_ack().seq(0).ack(1));
+    for seconds in [1, 2, 4, 8] {
+        peer.expect_after(s(seconds), syn_ack().seq(0).ack(1));
+    }
+}
+
+/// 2.2: "When the first RTT measurement R is made, the host MUST set SRTT <- R, RTTVAR <- R/2, RTO <- SRTT + max (G,
+/// K*RTTVAR) where K = 4"; 2.3: "RTTVAR <- (1 - beta) * RTTVAR + beta * |SRTT - R'|, SRTT <- (1 - alpha) * SRTT + alpha *
+/// R'".
+#[test]
+fn the_timeout_follows_the_round_trips() {
+    let (mut peer, conn) = measured(ms(400));
+    let info = peer.stack().info(conn).unwrap();
+    assert_eq!((info.rtt, info.rtt_variation), (ms(400), ms(200)));
+    assert!(info.rto >= ms(1200) && info.rto <= ms(1200) + SLACK, "{:?}", info.rto);
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.advance(ms(800));
+    peer.inject(ack().seq(1).ack(11));
+    let info = peer.stack().info(conn).unwrap();
+    let close = |a: Duration, b: Duration| a.abs_diff(b) < Duration::from_micros(1);
+    assert!(close(info.rtt, ms(450)) && close(info.rtt_variation, ms(250)), "{info:?}");
+    assert!(info.rto >= ms(1450) && info.rto <= ms(1450) + SLACK, "{:?}", info.rto);
+    peer.send(conn, 11, 10);
+    peer.expect(ack().seq(11).ack(1).len(10));
+    let at = info.rto;
+    let waited = peer.wait(s(10));
+    assert!(waited + SLACK >= at && waited <= at + SLACK, "{waited:?} instead of {at:?}");
+    peer.expect(ack().seq(11).ack(1).len(10));
+}
+
+/// 2.4: the timeout has a lower bound, which can be configured (the RFC asks for a second; the default here is 200 ms, as
+/// hosts have it today); 2.5: "A maximum value MAY be placed on RTO provided it is at least 60 seconds."
+#[test]
+fn the_timeout_has_bounds() {
+    let (mut peer, conn) = measured(Duration::from_micros(50));
+    assert!(rto(&mut peer, conn) >= ms(200) && rto(&mut peer, conn) <= ms(200) + SLACK);
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    let mut longest = Duration::ZERO;
+    for _ in 0..12 {
+        let waited = peer.wait(s(100));
+        peer.expect(ack().seq(1).ack(1).len(10));
+        assert!(waited + SLACK >= longest && waited <= s(60) + SLACK);
+        longest = longest.max(waited);
+    }
+    assert!(longest + SLACK >= s(60), "{longest:?}");
+    let (mut peer, conn) = Peer::established_with(|config| config.min_rto = s(1));
+    assert!(rto(&mut peer, conn) >= s(1));
+}
+
+/// 5.1: "Every time a packet containing data is sent (including a retransmission), if the timer is not running, start it";
+/// 5.5: back-off by two each time.
+#[test]
+fn data_is_sent_again_with_back_off() {
+    let (mut peer, conn) = measured(ms(100));
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    let mut interval = rto(&mut peer, conn);
+    for _ in 0..6 {
+        let waited = peer.wait(s(100));
+        assert!(waited + SLACK >= interval && waited <= interval + SLACK, "{waited:?} instead of {interval:?}");
+        peer.expect(ack().seq(1).ack(1).len(10));
+        interval *= 2;
+    }
+}
+
+/// 5.2: "When all outstanding data has been acknowledged, turn off the retransmission timer."
+#[test]
+fn nothing_is_sent_again_when_all_is_acknowledged() {
+    let (mut peer, conn) = measured(ms(100));
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.inject(ack().seq(1).ack(11));
+    peer.advance(s(100));
+    peer.expect_nothing();
+}
+
+/// 5.3: "When an ACK is received that acknowledges new data, restart the retransmission timer so that it will expire after
+/// RTO seconds (for the current value of RTO)."
+#[test]
+fn new_acknowledgments_restart_the_timer() {
+    let (mut peer, conn) = measured(ms(100));
+    peer.send(conn, 1, 10_000);
+    peer.drain();
+    for n in 1..=8 {
+        peer.advance(ms(150));
+        peer.inject(ack().seq(1).ack(1 + 1000 * n));
+        peer.expect_nothing();
+    }
+    let at = rto(&mut peer, conn);
+    let waited = peer.wait(s(10));
+    assert!(waited + SLACK >= at && waited <= at + SLACK, "{waited:?} instead of {at:?}");
+    peer.expect(ack().seq(8001).ack(1).len(1000));
+    peer.ignore();
+    // An acknowledgment of nothing new does not.
+    let (mut peer, conn) = measured(ms(100));
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    let at = rto(&mut peer, conn);
+    peer.advance(at / 2);
+    peer.inject(ack().seq(1).ack(1));
+    let waited = peer.wait(s(10));
+    assert!(waited <= at / 2 + SLACK, "{waited:?} after half of {at:?}");
+    peer.expect(ack().seq(1).ack(1).len(10));
+}
+
+/// 5.4: "Retransmit the earliest segment that has not been acknowledged by the TCP receiver."
+#[test]
+fn the_earliest_segment_is_sent_again() {
+    let (mut peer, conn) = measured(ms(100));
+    peer.send(conn, 1, 3000);
+    peer.drain();
+    peer.inject(ack().seq(1).ack(1001));
+    peer.wait(s(10));
+    peer.expect(ack().seq(1001).ack(1).len(1000));
+    peer.expect_nothing();
+}
+
+/// 3: "RTT samples MUST NOT be made using segments that were retransmitted (and thus for which it is ambiguous whether the
+/// reply was for the first instance of the packet or a later instance)." (Karn's algorithm)
+#[test]
+fn a_retransmitted_segment_is_not_timed() {
+    let (mut peer, conn) = measured(ms(100));
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    let before = peer.stack().info(conn).unwrap();
+    peer.wait(s(10));
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.advance(ms(1));
+    peer.inject(ack().seq(1).ack(11));
+    let after = peer.stack().info(conn).unwrap();
+    assert_eq!((after.rtt, after.rtt_variation), (before.rtt, before.rtt_variation));
+}
+
+/// 5: "Note that after retransmitting, once a new RTT measurement is obtained (which can only happen when new data has been
+/// sent and acknowledged), the computations outlined in Section 2 are performed, including the computation of RTO, which may
+/// result in 'collapsing' RTO back down after it has been subject to exponential back off"; before that, RFC 9293, 3.8.2:
+/// "keeping the backed-off value until a subsequent segment with new data has been sent and acknowledged without
+/// retransmission".
+#[test]
+fn the_timeout_stays_backed_off_until_something_is_timed() {
+    let (mut peer, conn) = measured(ms(100));
+    let first = rto(&mut peer, conn);
+    peer.send(conn, 1, 10);
+    for _ in 0..4 {
+        peer.expect(ack().seq(1).ack(1).len(10));
+        peer.wait(s(100));
+    }
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.inject(ack().seq(1).ack(11));
+    assert_eq!(rto(&mut peer, conn), first * 16);
+    peer.send(conn, 11, 10);
+    peer.expect(ack().seq(11).ack(1).len(10));
+    peer.advance(ms(100));
+    peer.inject(ack().seq(1).ack(21));
+    assert!(rto(&mut peer, conn) <= first);
+}
+
+/// 5.7: "If the timer expires awaiting the ACK of a SYN segment and the TCP implementation is using an RTO less than 3
+/// seconds, the RTO MUST be re-initialized to 3 seconds when data transmission begins (i.e., after the three-way handshake
+/// completes)."
+#[test]
+fn after_a_lost_syn_data_begins_with_three_seconds() {
+    let mut peer = Peer::new();
+    let conn = peer.connect();
+    peer.expect(syn());
+    peer.expect_after(s(1), syn());
+    peer.inject(syn_ack().seq(0).ack(1).mss(MSS));
+    peer.expect(ack().seq(1).ack(1));
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.expect_after(s(3), ack().seq(1).ack(1).len(10));
+
+    let mut peer = Peer::new();
+    let listener = peer.listen();
+    peer.inject(syn().seq(0).mss(MSS));
+    peer.expect(syn_ack().seq(0).ack(1));
+    peer.expect_after(s(1), syn_ack().seq(0).ack(1));
+    peer.inject(ack().seq(1).ack(1));
+    let conn = peer.stack().accept(listener).unwrap();
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.expect_after(s(3), ack().seq(1).ack(1).len(10));
+}

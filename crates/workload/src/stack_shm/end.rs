@@ -30,6 +30,7 @@ pub(super) struct End {
     conn: Option<ConnId>,
     waiting: Waiting,
     nagle: bool,
+    chunk: usize,
     now: Instant,
     /// Calls until the clock is read again.
     calls_left: u32,
@@ -75,6 +76,7 @@ impl End {
             conn: None,
             waiting: spec.waiting,
             nagle: stack_host::nagle(spec),
+            chunk: std::env::var("CHUNK").ok().and_then(|t| t.parse().ok()).unwrap_or(usize::MAX),
             now,
             calls_left: CALLS_PER_READING,
         })
@@ -227,12 +229,40 @@ impl End {
         around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let conn = self.conn()?;
+        if message.len() > self.chunk {
+            return self.send_chunks(conn, message, around);
+        }
         match self.active().send(conn, message) {
             Ok(taken) if taken == message.len() => Ok(()),
             Ok(taken) => self.send_rest(conn, &message[taken..], around),
             Err(Refusal::WouldBlock) => self.send_rest(conn, message, around),
             Err(error) => Err(Error::stack(PATH, "sending", error)),
         }
+    }
+
+    /// Sends a message of several segments piece by piece, so that the other end takes in the first while this one copies
+    /// the next.
+    #[inline(never)]
+    fn send_chunks(
+        &mut self,
+        conn: ConnId,
+        message: &[u8],
+        around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut sent = 0;
+        for piece in message.chunks(self.chunk) {
+            match self.active().send(conn, piece) {
+                Ok(taken) => sent += taken,
+                Err(Refusal::WouldBlock) => {}
+                Err(error) => return Err(Error::stack(PATH, "sending", error)),
+            }
+            if sent % self.chunk != 0 {
+                break;
+            }
+            self.tick();
+            self.stack.at(self.now, &mut self.pool).poll(&mut self.link);
+        }
+        self.send_rest(conn, &message[sent..], around)
     }
 
     #[inline(never)]

@@ -1,0 +1,334 @@
+//! The command from outside: what it prints, where, and with which exit code.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tollgate_experiment::run::{Cell, Run};
+
+fn tollgate(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env_remove("NO_COLOR")
+        .env("COLUMNS", "100")
+        .stdin(Stdio::null());
+    command
+}
+
+fn outcome(folder: &Path, arguments: &[&str]) -> Output {
+    tollgate(folder, arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A run so small that it takes no time.
+const SMALL: [&str; 6] = [
+    "--size=4,200",
+    "--iterations=16",
+    "--repetitions=1",
+    "--path=peer-smoltcp",
+    "--wait=poll",
+    "--cores=1",
+];
+
+fn small<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    arguments.iter().copied().chain(SMALL).collect()
+}
+
+/// Bad usage: exit code 2, one line on standard error, nothing on standard output, no file.
+fn refused(arguments: &[&str]) -> String {
+    let folder = folder();
+    let output = outcome(folder.path(), arguments);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert_eq!(files(folder.path()), [""; 0]);
+    error
+}
+
+#[test]
+fn an_unknown_path_is_refused_with_the_known_ones() {
+    assert_eq!(
+        refused(&["rr", "--path", "kernel-lopback"]),
+        "error: unknown path `kernel-lopback`; known: kernel-loopback, stack-memory, stack-shm, peer-smoltcp, \
+         bare-shm; did you mean kernel-loopback?\n"
+    );
+}
+
+#[test]
+fn an_unknown_size_is_refused() {
+    assert_eq!(
+        refused(&["report", "--size", "4,many"]),
+        "error: unknown size `many`; a size is a number of bytes from 1 to 1048576\n"
+    );
+    assert!(refused(&["stream", "--size", "0"]).contains("from 1 to 1048576"));
+}
+
+#[test]
+fn an_unknown_experiment_is_refused_with_the_nearest() {
+    let error = refused(&["experiment", "run", "rr-by-sise"]);
+    assert!(error.contains("unknown experiment `rr-by-sise`"), "{error}");
+    assert!(error.contains("did you mean rr-by-size?"), "{error}");
+}
+
+#[test]
+fn unknown_ways_are_refused() {
+    assert!(refused(&["rr", "--cores", "3"]).contains("known: 1 (both ends on one core), 2"));
+    assert!(refused(&["rr", "--wait", "blok"]).contains("did you mean block?"));
+    assert!(refused(&["report", "--for", "soon"]).contains("10s"));
+}
+
+#[test]
+fn an_unknown_flag_and_no_command_are_bad_usage() {
+    let folder = folder();
+    for arguments in [&["rr", "--sise", "4"][..], &[], &["experiment", "run"]] {
+        let output = outcome(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty());
+    }
+    let tip = text(&outcome(folder.path(), &["rr", "--sise", "4"]).stderr);
+    assert!(tip.contains("--size"), "{tip}");
+}
+
+#[test]
+fn the_same_file_twice_is_bad_usage() {
+    let error = refused(&small(&["report", "--out", "x", "--json", "x"]));
+    assert!(error.contains("give them different files"), "{error}");
+}
+
+#[test]
+fn an_unwritable_file_is_told_before_anything_is_measured() {
+    let folder = folder();
+    for flag in ["--out", "--json"] {
+        let output = outcome(folder.path(), &["report", flag, "missing/file"]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(
+            error.starts_with("error: cannot write \"missing/file\"")
+                && error.contains("make the folder first"),
+            "{error}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+    assert_eq!(files(folder.path()), [""; 0]);
+}
+
+#[test]
+fn what_no_path_can_do_fails_with_the_reason() {
+    let folder = folder();
+    let output = outcome(
+        folder.path(),
+        &["rr", "--path", "peer-smoltcp", "--cores", "2"],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        text(&output.stderr),
+        "error: no path runs rr as asked (path peer-smoltcp, two-cores); `tollgate doctor` lists what each path can do\n"
+    );
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_report_as_json_is_a_run_and_nothing_else_is_printed() {
+    let folder = folder();
+    let output = outcome(
+        folder.path(),
+        &small(&["report", "--quick", "--quiet", "--json", "-"]),
+    );
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    assert!(error.is_empty(), "{error}");
+    let run: Run = serde_json::from_slice(&output.stdout).unwrap();
+    run.check().unwrap();
+    assert!(run.quick);
+    assert!(run.command.starts_with("tollgate report --quick --quiet --json - "));
+    let rr = &run.experiments[0];
+    assert_eq!(rr.name, "rr-by-size");
+    let measured = rr.tables[0].rows[0].cells[0].measured().unwrap();
+    assert_eq!(measured.n, Some(16));
+    assert!(measured.value > 0.0);
+    // The page is written all the same, and is whole.
+    assert_eq!(files(folder.path()), ["tollgate-report.html"]);
+    let page = std::fs::read_to_string(folder.path().join("tollgate-report.html")).unwrap();
+    assert!(page.trim_end().ends_with("</html>"));
+}
+
+#[test]
+fn tables_are_printed_and_files_written_where_they_were_named() {
+    let folder = folder();
+    let output = outcome(
+        folder.path(),
+        &small(&["rr", "--json", "run.json", "--out", "run.html"]),
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(printed.starts_with("Tollgate "), "{printed}");
+    assert!(printed.contains("peer-smoltcp, 1 core, polling"), "{printed}");
+    assert!(!printed.contains('\x1b'));
+    assert_eq!(text(&output.stderr), "wrote run.json\nwrote run.html\n");
+    assert_eq!(files(folder.path()), ["run.html", "run.json"]);
+}
+
+#[test]
+fn colours_are_given_when_asked_for() {
+    let folder = folder();
+    let output = outcome(folder.path(), &small(&["crr", "--color", "always"]));
+    assert!(text(&output.stdout).contains("\x1b[1m"));
+}
+
+#[test]
+fn a_path_of_two_processes_is_measured() {
+    let folder = folder();
+    let output = outcome(
+        folder.path(),
+        &[
+            "rr",
+            "--path=bare-shm,peer-smoltcp",
+            "--size=4",
+            "--iterations=16",
+            "--repetitions=1",
+            "--json",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let run: Run = serde_json::from_slice(&output.stdout).unwrap();
+    match &run.experiments[0].tables[0].rows[0].cells[0] {
+        Cell::Value(measured) => assert_eq!(measured.n, Some(16)),
+        // A machine with one processor.
+        Cell::NotAvailable { reason } => assert!(reason.contains("two cores"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn experiments_are_listed() {
+    let folder = folder();
+    let output = outcome(folder.path(), &["experiment", "list"]);
+    assert_eq!(output.status.code(), Some(0));
+    insta::assert_snapshot!(text(&output.stdout));
+    let json = outcome(folder.path(), &["experiment", "list", "--json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(
+        listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|one| one["name"] == "crr")
+    );
+}
+
+#[test]
+fn the_doctor_looks_at_everything() {
+    let folder = folder();
+    let output = outcome(folder.path(), &["doctor"]);
+    assert_eq!(output.status.code(), Some(0));
+    let printed = text(&output.stdout);
+    for word in ["clock", "cores", "valgrind", "kernel-loopback", "peer-smoltcp"] {
+        assert!(printed.contains(word), "{word}: {printed}");
+    }
+    let json = outcome(folder.path(), &["doctor", "--json"]);
+    let found: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(found["schema"], "tollgate.doctor");
+    assert!(found["paths"].as_array().unwrap().len() > 4);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let folder = folder();
+    let mut child = tollgate(folder.path(), &["doctor", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut error = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut error)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(error.is_empty(), "{error}");
+}
+
+/// Starts a long run, waits until slices are being measured, and sends what Ctrl-C sends.
+fn interrupted(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut child = tollgate(folder, arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let measuring = |line: &str| line.contains(": 1 of ");
+    let mut told = String::new();
+    for line in lines.by_ref() {
+        let line = line.unwrap();
+        let begun = measuring(&line);
+        told.push_str(&line);
+        told.push('\n');
+        if begun {
+            break;
+        }
+    }
+    // The line comes before the first slice; the second size is told after all slices of the first.
+    let pid = rustix::process::Pid::from_child(&child);
+    if let Some(line) = lines.next() {
+        told.push_str(&line.unwrap());
+        told.push('\n');
+    }
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    for line in lines {
+        told.push_str(&line.unwrap());
+        told.push('\n');
+    }
+    let mut printed = String::new();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut printed)
+        .unwrap();
+    (child.wait().unwrap().code(), printed, told)
+}
+
+#[test]
+fn ctrl_c_shows_what_was_measured_so_far() {
+    let folder = folder();
+    let (code, printed, told) = interrupted(
+        folder.path(),
+        &[
+            "rr",
+            "-v",
+            "--path=peer-smoltcp",
+            "--size=4,8000",
+            "--iterations=2000",
+            "--repetitions=1000",
+            "--json",
+        ],
+    );
+    assert_eq!(code, Some(130), "{told}");
+    let run: Run = serde_json::from_str(&printed).unwrap();
+    assert!(run.warnings.iter().any(|warning| warning.contains("stopped by the user")));
+    let first = run.experiments[0].tables[0].rows[0].cells[0].measured();
+    assert!(first.is_some_and(|measured| measured.n.is_some_and(|n| n >= 250)));
+}
