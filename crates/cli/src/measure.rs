@@ -36,7 +36,11 @@ struct Job<'a> {
 /// `tollgate report`.
 pub(crate) fn report(report: &Report, manners: &Manners) -> Result<ExitCode, Error> {
     let job = Job {
-        experiments: experiments::all().to_vec(),
+        experiments: experiments::all()
+            .iter()
+            .copied()
+            .filter(|experiment| experiment.concerns(&report.measuring.options()))
+            .collect(),
         measuring: &report.measuring,
         html: Some(&report.out),
         budget: Some(budget(&report.measuring).unwrap_or(FULL)),

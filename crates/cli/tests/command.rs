@@ -160,7 +160,10 @@ fn a_report_as_json_is_a_run_and_nothing_else_is_printed() {
     let run: Run = serde_json::from_slice(&output.stdout).unwrap();
     run.check().unwrap();
     assert!(run.quick);
-    assert!(run.command.starts_with("tollgate report --quick --quiet --json - "));
+    assert!(
+        run.command
+            .starts_with("tollgate report --quick --quiet --json - ")
+    );
     let rr = &run.experiments[0];
     assert_eq!(rr.name, "rr-by-size");
     let measured = rr.tables[0].rows[0].cells[0].measured().unwrap();
@@ -182,7 +185,10 @@ fn tables_are_printed_and_files_written_where_they_were_named() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let printed = text(&output.stdout);
     assert!(printed.starts_with("Tollgate "), "{printed}");
-    assert!(printed.contains("peer-smoltcp, 1 core, polling"), "{printed}");
+    assert!(
+        printed.contains("peer-smoltcp, 1 core, polling"),
+        "{printed}"
+    );
     assert!(!printed.contains('\x1b'));
     assert_eq!(text(&output.stderr), "wrote run.json\nwrote run.html\n");
     assert_eq!(files(folder.path()), ["run.html", "run.json"]);
@@ -242,7 +248,13 @@ fn the_doctor_looks_at_everything() {
     let output = outcome(folder.path(), &["doctor"]);
     assert_eq!(output.status.code(), Some(0));
     let printed = text(&output.stdout);
-    for word in ["clock", "cores", "valgrind", "kernel-loopback", "peer-smoltcp"] {
+    for word in [
+        "clock",
+        "cores",
+        "valgrind",
+        "kernel-loopback",
+        "peer-smoltcp",
+    ] {
         assert!(printed.contains(word), "{word}: {printed}");
     }
     let json = outcome(folder.path(), &["doctor", "--json"]);
@@ -328,7 +340,11 @@ fn ctrl_c_shows_what_was_measured_so_far() {
     );
     assert_eq!(code, Some(130), "{told}");
     let run: Run = serde_json::from_str(&printed).unwrap();
-    assert!(run.warnings.iter().any(|warning| warning.contains("stopped by the user")));
+    assert!(
+        run.warnings
+            .iter()
+            .any(|warning| warning.contains("stopped by the user"))
+    );
     let first = run.experiments[0].tables[0].rows[0].cells[0].measured();
     assert!(first.is_some_and(|measured| measured.n.is_some_and(|n| n >= 250)));
 }

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::error::Error;
+use crate::gated::{self, Ledgers};
+
 use tollgate_workload::{Capabilities, Mode, PathId, Placement, Waiting};
 
 /// Message sizes in bytes, as in Wolman, Voelker and Thekkath 1994.
@@ -118,7 +121,7 @@ impl Progress for Silent {
 pub struct Context<'a> {
     /// What the user wants.
     pub options: Options,
-    /// The command with its options, written under figures; without the experiment's name.
+    /// Raised when it is to stop.
     pub cancel: Cancel,
     progress: &'a dyn Progress,
     begun: Instant,
@@ -130,6 +133,8 @@ pub struct Context<'a> {
     later: Duration,
     /// What the experiment runs at the moment.
     title: &'static str,
+    /// Measured by one experiment, and shown by others too.
+    ledgers: Option<Ledgers>,
 }
 
 impl<'a> Context<'a> {
@@ -149,6 +154,7 @@ impl<'a> Context<'a> {
             ends: None,
             later: Duration::ZERO,
             title: "",
+            ledgers: None,
         }
     }
 
@@ -169,6 +175,23 @@ impl<'a> Context<'a> {
     pub fn remaining(&self) -> Option<Duration> {
         self.ends
             .map(|ends| ends.saturating_duration_since(Instant::now()))
+    }
+
+    /// The ledgers of `stack-memory` at these sizes, measured at the first call.
+    ///
+    /// # Errors
+    /// As [`gated::run`].
+    pub(crate) fn ledgers(
+        &mut self,
+        experiment: &'static str,
+        sizes: &[usize],
+    ) -> Result<Ledgers, Error> {
+        if let Some(ledgers) = &self.ledgers {
+            return Ok(ledgers.clone());
+        }
+        let ledgers = gated::run(experiment, sizes, self)?;
+        self.ledgers = Some(ledgers.clone());
+        Ok(ledgers)
     }
 
     /// Says what runs, and how long this experiment still needs.

@@ -11,6 +11,7 @@ pub mod conduct;
 pub mod context;
 mod error;
 pub mod experiments;
+mod gated;
 mod interleave;
 pub mod noise;
 mod outcome;

@@ -277,6 +277,14 @@ impl Pool {
         &mut self.meta[id.index()]
     }
 
+    /// A frame's record and its payload from [`PAYLOAD_OFFSET`] on.
+    #[inline(always)]
+    pub(crate) fn tail(&mut self, id: FrameId) -> Option<(&mut Meta, &mut [u8])> {
+        let start = self.start(id) + PAYLOAD_OFFSET;
+        let end = self.start(id) + (1 << (self.frame_shift & 31));
+        Some((self.meta.get_mut(id.index())?, self.region.get_mut(start..end)?))
+    }
+
     /// All octets of a frame.
     #[inline(always)]
     pub fn octets(&self, id: FrameId) -> &[u8] {

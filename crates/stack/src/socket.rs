@@ -303,7 +303,12 @@ impl<R: Recorder> Active<'_, R> {
     pub fn send(&mut self, conn: ConnId, data: &[u8]) -> Result<usize, Error> {
         let index = self.stack.index(conn)?;
         self.rec.pass(Gate::SocketOutBegin, PacketId(self.stack.tcbs[index].snd_end.0));
-        if likely(self.stack.send_predicted(self.pool, self.now, &mut self.rec, index, data)) {
+        let predicted = if self.stack.tcbs[index].unsent.is_none() {
+            self.stack.send_predicted(self.pool, self.now, &mut self.rec, index, data)
+        } else {
+            self.stack.append_predicted(self.pool, index, data)
+        };
+        if likely(predicted) {
             return Ok(data.len());
         }
         self.send_in_general(index, data)

@@ -1,12 +1,12 @@
 //! Prints the ledger of a round trip over `stack-memory`, and what sampling costs, to try gates by hand.
 //!
-//! `cargo run --release -p tollgate-workload --example gates -- [size] [one in] [rounds]`
+//! `cargo run --release -p tollgate-workload --example gates -- [size] [one in] [rounds] [1 for ordered readings]`
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use tollgate_gate::Statistic;
-use tollgate_workload::stack_memory::gated::{Gating, gated, sampling_cost};
+use tollgate_workload::stack_memory::gated::{Gating, Reading, chained, gated, sampling_cost};
 use tollgate_workload::{Error, Placement, Spec, Waiting, Workload};
 
 fn main() -> ExitCode {
@@ -18,6 +18,11 @@ fn main() -> ExitCode {
     let gating = Gating {
         one_in: NonZeroU32::new(number(1, 64)).unwrap_or(NonZeroU32::MIN),
         rounds: number(2, 20),
+        reading: if number(3, 0) == 1 {
+            Reading::Ordered
+        } else {
+            Reading::Plain
+        },
         ..Gating::default()
     };
     let spec = Spec::new(Workload::Rr, number(0, 80) as usize)
@@ -66,6 +71,23 @@ fn print(spec: &Spec, gating: &Gating) -> Result<(), Error> {
         100.0 * of(run.ledger.join_rate()),
         run.probe_ns.iter().sum::<f64>() / run.probe_ns.len() as f64
     );
+    if spec.size <= 1448 {
+        let chain = chained(spec, gating)?;
+        for span in run.ledger.table().spans() {
+            println!(
+                "{:<10} {:<14} {:>9.1} ns per message",
+                span.direction.name(),
+                span.name,
+                of(chain.span_ns(span))
+            );
+        }
+        println!(
+            "gate by gate: two messages of {:.1} ns; ungated {:.1} ns, unattributed {:.1} ns",
+            of(chain.message_ns()),
+            of(chain.ungated_ns()),
+            of(chain.unattributed_ns())
+        );
+    }
     let cost = sampling_cost(spec, gating)?;
     if let Some(ratio) = cost.ratio() {
         println!(

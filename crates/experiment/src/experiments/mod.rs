@@ -5,8 +5,9 @@
 mod crr;
 mod rr_by_size;
 mod stream_by_write_size;
+mod wolman;
 
-use crate::context::Context;
+use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::run;
 
@@ -27,6 +28,12 @@ pub trait Experiment: Sync {
     /// Its part of a run's time, relative to the others.
     fn weight(&self) -> u32;
 
+    /// Whether there is something to measure with these options; a report leaves out what is not concerned.
+    fn concerns(&self, options: &Options) -> bool {
+        let _ = options;
+        true
+    }
+
     /// Measures.
     ///
     /// # Errors
@@ -41,6 +48,8 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &rr_by_size::RrBySize,
         &crr::Crr,
         &stream_by_write_size::StreamByWriteSize,
+        &wolman::TRANSMIT,
+        &wolman::RECEIVE,
     ]
 }
 
@@ -61,7 +70,7 @@ mod tests {
     use tollgate_workload::PathId;
 
     use super::*;
-    use crate::context::{Cancel, Options, Progress, Silent};
+    use crate::context::{Cancel, Progress, Silent};
 
     fn small(paths: Vec<PathId>) -> Options {
         Options {
@@ -110,6 +119,58 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn both_directions_come_from_one_set_of_ledgers() {
+        let mut options = small(vec![PathId::StackMemory]);
+        options.sizes = Some(vec![4, 1_400]);
+        let mut context = Context::new(options, None, Cancel::default(), &Silent);
+        let transmit = find("wolman-transmit").unwrap().run(&mut context).unwrap();
+        let receive = find("wolman-receive").unwrap().run(&mut context).unwrap();
+        let closure = |shown: &run::Experiment| shown.tables[3].clone();
+        assert_eq!(closure(&transmit), closure(&receive));
+        assert_eq!(transmit.figures.len(), 2);
+        for shown in [&transmit, &receive] {
+            let today = &shown.tables[0];
+            let total = today.rows.last().unwrap();
+            assert_eq!(total.label, "Total");
+            for (at, cell) in total.cells.iter().enumerate() {
+                // The rows but sums add up to the total.
+                let parts: f64 = today
+                    .rows
+                    .iter()
+                    .filter(|row| row.kind != run::RowKind::Total)
+                    .filter_map(|row| row.cells[at].number())
+                    .sum();
+                assert!((parts - cell.number().unwrap()).abs() < 1e-6);
+            }
+            let kinds: HashSet<_> = shown.trust.iter().map(|line| line.kind as u8).collect();
+            assert!(kinds.len() >= 5);
+        }
+        let mcopy = transmit.tables[0]
+            .rows
+            .iter()
+            .find(|row| row.label == "TCP mcopy")
+            .unwrap();
+        assert!(
+            matches!(&mcopy.cells[0], run::Cell::NotAvailable { reason } if reason.contains("reference"))
+        );
+        let wakeup = receive.tables[0]
+            .rows
+            .iter()
+            .find(|row| row.label == "Wakeup")
+            .unwrap();
+        assert!(
+            matches!(&wakeup.cells[0], run::Cell::NotAvailable { reason } if reason.contains("polls"))
+        );
+    }
+
+    #[test]
+    fn ledgers_concern_one_path() {
+        let wolman = find("wolman-receive").unwrap();
+        assert!(wolman.concerns(&Options::default()));
+        assert!(!wolman.concerns(&small(vec![PathId::PeerSmoltcp])));
     }
 
     #[test]

@@ -15,8 +15,9 @@ use crate::tcp::congestion;
 use crate::tcp::output::TTL;
 use crate::tcp::reassembly::release_chain;
 use crate::tcp::rto::Rtt;
-use crate::time::{Tick, ticks};
+use crate::time::ticks;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::time::Duration;
 use tollgate_checksum::{Partial, sum_header};
 use tollgate_gate::Recorder;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
@@ -28,9 +29,9 @@ const EPHEMERAL: core::ops::RangeInclusive<u16> = 32_768..=60_999;
 /// Where an idle connection's wheel entry lies: it only looks round and moves on.
 const FAR: u32 = 1 << 29;
 /// RFC 6298, 2.1: the timeout before any round trip is measured.
-const INITIAL_RTO_NS: u64 = 1_000_000_000;
+const INITIAL_RTO: Duration = Duration::from_secs(1);
 /// RFC 6298, 5.7: the timeout with which data begins when the SYN's timer expired.
-const AFTER_SYN_LOSS_RTO_NS: u64 = 3_000_000_000;
+const AFTER_SYN_LOSS_RTO: Duration = Duration::from_secs(3);
 /// The largest shift (RFC 7323, 2.3).
 const MAX_SHIFT: u8 = 14;
 
@@ -224,7 +225,7 @@ impl<R: Recorder> Active<'_, R> {
             flags: if config.no_delay { flag::NO_DELAY } else { 0 },
             rare: if config.mechanisms.prediction == Prediction::Off { rare::UNPREDICTED } else { 0 },
             rtt: Rtt::UNKNOWN,
-            rto: ((INITIAL_RTO_NS >> Tick::SHIFT) as u32).max(self.stack.min_rto),
+            rto: ticks(INITIAL_RTO).max(self.stack.min_rto),
             rx_free: config.receive_buffer,
             rcv_limit: config.receive_buffer,
             snd_limit: config.send_buffer,
@@ -356,7 +357,7 @@ impl<R: Recorder> Active<'_, R> {
             // RFC 5681, 3.1: after the loss of a SYN the initial window is one segment.
             tcb.cwnd = u32::from(tcb.mss);
             // RFC 6298, 5.7: when the timer expired for a SYN, data begins with a timeout of 3 s.
-            tcb.rto = ((AFTER_SYN_LOSS_RTO_NS >> Tick::SHIFT) as u32).min(self.stack.max_rto);
+            tcb.rto = ticks(AFTER_SYN_LOSS_RTO).min(self.stack.max_rto);
         }
         if tcb.is(flag::FIN_QUEUED) {
             tcb.state = State::FinWait1;

@@ -21,8 +21,11 @@ pub const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 pub const PORT: u16 = 7;
 /// The peer's MSS in the prepared handshakes.
 pub const MSS: u16 = 1000;
-/// A tick of the stack's timers, rounded up: what a timer may be late by, once for its tick and once for its mark.
+/// What a timer may be late by: ticks for its rounding, its mark and its turn.
 pub const SLACK: Duration = Duration::from_millis(4);
+
+/// A tick of the stack's timers: how much too early a timer may be that was set late in one.
+pub const TICK: Duration = Duration::from_nanos(1 << 20);
 
 /// Milliseconds.
 pub const fn ms(n: u64) -> Duration {
@@ -394,12 +397,13 @@ impl Peer {
         }
     }
 
-    /// Lets time pass until the stack sends something, which is to be this segment, after `after` and not much later.
+    /// Lets time pass until the stack sends something, which is to be this segment, after `after`, a tick earlier at most
+    /// and not much later.
     #[track_caller]
     pub fn expect_after(&mut self, after: Duration, seg: Seg) -> Sent {
         let waited = self.wait(after + s(3600));
         let sent = self.expect(seg);
-        assert!(waited >= after && waited <= after + SLACK, "it was sent after {waited:?} instead of {after:?}");
+        assert!(waited + TICK >= after && waited <= after + SLACK, "it was sent after {waited:?} instead of {after:?}");
         sent
     }
 

@@ -1,1 +1,271 @@
-//! rfc9293_interface
+//! RFC 9293, 3.9: the interfaces to the user, to IP, and to ICMP.
+
+use crate::peer::*;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use tollgate_stack::{Error, State};
+use tollgate_wire::ethernet::MacAddr;
+use tollgate_wire::icmp::{Message, Unreachable};
+use tollgate_wire::{ethernet, ipv4};
+
+/// 3.9.1.1, MUST-41: "Every passive OPEN call either creates a new connection record in LISTEN state, or it returns an
+/// error; it MUST NOT affect any previously created connection record"
+#[test]
+fn a_passive_open_leaves_connections_alone() {
+    let (mut peer, conn) = Peer::established();
+    assert_eq!(peer.stack().listen(PORT, 1), Err(Error::InUse));
+    assert!(peer.stack().listen(PORT + 1, 1).is_ok());
+    assert_eq!(peer.stack().listen(0, 1), Err(Error::BadAddress));
+    assert_eq!(peer.state(conn), State::Established);
+    peer.inject(ack().seq(1).ack(1).len(10));
+    assert_eq!(peer.read(conn, 100), stream(1, 10));
+    peer.expect_after(ms(40), ack().seq(1).ack(11));
+}
+
+/// 3.9.1.1, MUST-42: "MUST provide an OPEN call that will functionally allow an application to LISTEN on a port while a
+/// connection block with the same local port is in SYN-SENT or SYN-RECEIVED state"
+#[test]
+fn a_port_can_be_listened_on_while_connections_with_it_are_being_opened() {
+    let mut peer = Peer::new();
+    let conn = peer.connect();
+    peer.expect(syn());
+    let port = peer.local;
+    let listener = peer.stack().listen(port, 4).unwrap();
+    // Another peer's SYN to that port, which leaves a connection in SYN-RECEIVED.
+    peer.port = 50_000;
+    peer.inject(syn().seq(0));
+    peer.expect(syn_ack().seq(0).ack(1));
+    assert_eq!(peer.stack.connections(), 2);
+    peer.stack().close_listener(listener).unwrap();
+    peer.expect(rst_ack().seq(1).ack(1));
+    let listener = peer.stack().listen(port, 4).unwrap();
+    peer.inject(syn().seq(0));
+    peer.expect(syn_ack().seq(0).ack(1));
+    let port_of_another = 50_001;
+    assert!(peer.stack().listen(port_of_another, 1).is_ok());
+    peer.inject(ack().seq(1).ack(1));
+    assert!(peer.stack().accept(listener).is_ok());
+    assert_eq!(peer.state(conn), State::SynSent);
+}
+
+/// 3.9.1.1, MUST-44: "the TCP implementation MUST ask the IP layer to select a local IP address before sending the (first)
+/// SYN"; MUST-45: "MUST use the same local address that was used in those previous segments". A stack has one address. The
+/// scripted peer checks it in every segment; here those of a whole connection go by.
+#[test]
+fn the_local_address_is_the_stacks_from_the_first_segment_to_the_last() {
+    let (mut peer, conn) = Peer::connected();
+    assert_eq!(*peer.stack().info(conn).unwrap().local.ip(), STACK);
+    peer.send(conn, 1, 10);
+    assert_eq!(peer.expect(ack().seq(1).ack(1).len(10)).ip.source, STACK);
+    peer.stack().close(conn).unwrap();
+    assert_eq!(peer.expect(fin().seq(11).ack(1)).ip.source, STACK);
+}
+
+/// 3.9.1.1, MUST-46: "A TCP implementation MUST reject as an error a local OPEN call for an invalid remote IP address (e.g.,
+/// a broadcast or multicast address)"
+#[test]
+fn opening_to_an_invalid_address_is_an_error() {
+    let mut peer = Peer::new();
+    for address in [[255, 255, 255, 255], [224, 0, 0, 1], [239, 255, 255, 250], [10, 0, 0, 255], [0, 0, 0, 0]] {
+        let to = SocketAddrV4::new(address.into(), 80);
+        assert_eq!(peer.stack().connect(to), Err(Error::BadAddress), "{to}");
+    }
+    assert_eq!(peer.stack().connect(SocketAddrV4::new(PEER, 0)), Err(Error::BadAddress));
+    assert_eq!(peer.stack.connections(), 0);
+    peer.expect_nothing();
+}
+
+/// 3.9.2, MUST-50: "When received options are passed up to TCP from the IP layer, a TCP implementation MUST ignore options
+/// that it does not understand"
+#[test]
+fn ip_options_are_ignored() {
+    let (mut peer, conn) = Peer::established();
+    // Record route, timestamp, router alert, end.
+    for options in [vec![7, 7, 4, 0, 0, 0, 0, 0], vec![68, 8, 5, 0, 0, 0, 0, 0], vec![148, 4, 0, 0]] {
+        let at = 1 + peer.stack().info(conn).unwrap().octets_received as u32;
+        let packet = peer.packet(&ack().seq(at).ack(1).len(10));
+        let mut packet = [&packet[..20], &options, &packet[20..]].concat();
+        packet[0] = 0x45 + (options.len() / 4) as u8;
+        let len = packet.len() as u16;
+        packet[2..4].copy_from_slice(&len.to_be_bytes());
+        fill_ip_checksum(&mut packet);
+        peer.inject_packet(&packet);
+    }
+    assert_eq!(peer.read(conn, 100), stream(1, 30));
+    peer.ignore();
+}
+
+/// The first data segment of a connection, unacknowledged.
+fn in_flight() -> (Peer, tollgate_stack::ConnId, Sent) {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 1000);
+    let sent = peer.expect(ack().seq(1).ack(1).len(1000));
+    (peer, conn, sent)
+}
+
+/// 3.9.2.2, MUST-56: "Since these Unreachable messages indicate soft error conditions, a TCP implementation MUST NOT abort
+/// the connection": Destination Unreachable codes 0, 1, 5; Time Exceeded 0, 1; Parameter Problem.
+#[test]
+fn soft_icmp_errors_do_not_abort() {
+    for message in [
+        Message::DestinationUnreachable(Unreachable::Network),
+        Message::DestinationUnreachable(Unreachable::Host),
+        Message::DestinationUnreachable(Unreachable::Other(5)),
+        Message::TimeExceeded(0),
+        Message::TimeExceeded(1),
+        Message::ParameterProblem(0),
+    ] {
+        let (mut peer, conn, sent) = in_flight();
+        peer.inject_icmp(message, &sent);
+        assert_eq!(peer.state(conn), State::Established, "{message:?}");
+        peer.inject(ack().seq(1).ack(1001));
+        assert_eq!(peer.stack().info(conn).unwrap().in_flight, 0);
+        // Neither while the connection is being opened.
+        let mut peer = Peer::new();
+        let conn = peer.connect();
+        let sent = peer.expect(syn());
+        peer.inject_icmp(message, &sent);
+        assert_eq!(peer.state(conn), State::SynSent, "{message:?}");
+        peer.expect_after(s(1), syn());
+    }
+}
+
+/// 3.9.2.2, MUST-54: "TCP implementations MUST act on an ICMP error message passed up from the IP layer, directing it to
+/// the connection that created the error"; SHLD-26: hard errors abort; 3.8.3: "An attempt to open a TCP connection could
+/// fail with [...] an ICMP Port Unreachable."
+#[test]
+fn a_hard_icmp_error_ends_the_attempt_that_it_is_about() {
+    for reason in [Unreachable::Protocol, Unreachable::Port] {
+        let mut peer = Peer::new();
+        let first = peer.connect();
+        peer.expect(syn());
+        let second = peer.connect();
+        let about = peer.expect(syn());
+        peer.inject_icmp(Message::DestinationUnreachable(reason), &about);
+        assert_eq!((peer.state(first), peer.state(second)), (State::SynSent, State::Closed));
+        assert_eq!(peer.stack().close(second), Err(Error::Refused));
+    }
+}
+
+/// RFC 5927, 4.1 and RFC 5461, 4: in synchronized states hard errors are treated as soft; SHLD-26 is not followed there,
+/// since anybody who guesses the ports could abort the connection.
+#[test]
+fn a_hard_icmp_error_does_not_end_an_established_connection() {
+    for reason in [Unreachable::Protocol, Unreachable::Port] {
+        let (mut peer, conn, sent) = in_flight();
+        peer.inject_icmp(Message::DestinationUnreachable(reason), &sent);
+        assert_eq!(peer.state(conn), State::Established);
+        peer.inject(ack().seq(1).ack(1001));
+    }
+}
+
+/// RFC 5927, 4.1: an error about something that is not in flight is made up.
+#[test]
+fn an_icmp_error_about_a_number_that_is_not_in_flight_is_ignored() {
+    let mut peer = Peer::new();
+    let conn = peer.connect();
+    let mut about = peer.expect(syn());
+    about.header.seq += 1;
+    peer.inject_icmp(Message::DestinationUnreachable(Unreachable::Port), &about);
+    assert_eq!(peer.state(conn), State::SynSent);
+}
+
+/// 3.9.2.2, MUST-55: "TCP implementations MUST silently discard any received ICMP Source Quench messages"
+#[test]
+fn source_quench_is_discarded() {
+    let (mut peer, conn, sent) = in_flight();
+    let before = peer.stack().info(conn).unwrap();
+    peer.inject_icmp(Message::Other(4, 0), &sent);
+    peer.expect_nothing();
+    assert_eq!(peer.stack().info(conn).unwrap(), before);
+}
+
+/// 3.7.2 and RFC 1191, 3: "Fragmentation needed and DF set" makes segments smaller, and the one that was lost is sent again
+/// in pieces.
+#[test]
+fn a_smaller_path_mtu_makes_smaller_segments() {
+    let mut peer = Peer::new();
+    let conn = peer.accepted(syn().seq(0).mss(1460));
+    peer.send(conn, 1, 2920);
+    let first = peer.expect(ack().seq(1).ack(1).len(1460));
+    peer.expect(ack().seq(1461).ack(1).len(1460));
+    let needed = |next_hop_mtu| Message::DestinationUnreachable(Unreachable::FragmentationNeeded { next_hop_mtu });
+    peer.inject_icmp(needed(1040), &first);
+    assert_eq!(peer.stack().info(conn).unwrap().mss, 1000);
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    peer.expect_nothing();
+    // A larger one is not believed, and one below what every path carries counts as that (RFC 1191, 3; RFC 791).
+    peer.inject_icmp(needed(1400), &first);
+    assert_eq!(peer.stack().info(conn).unwrap().mss, 1000);
+    peer.ignore();
+    peer.inject_icmp(needed(100), &first);
+    assert_eq!(peer.stack().info(conn).unwrap().mss, 536);
+    peer.ignore();
+    peer.advance(s(5));
+    for sent in peer.drain() {
+        assert!(sent.data.len() <= 536, "{} octets", sent.data.len());
+    }
+    // Everything arrives once it is acknowledged piece by piece.
+    peer.inject(ack().seq(1).ack(2921));
+    assert_eq!(peer.stack().info(conn).unwrap().in_flight, 0);
+}
+
+/// 3.9.2.3, MUST-57: "A TCP implementation MUST silently discard an incoming SYN segment that is addressed to a broadcast or
+/// multicast address."
+#[test]
+fn a_syn_to_a_broadcast_or_multicast_address_is_discarded() {
+    let mut peer = Peer::new();
+    peer.listen();
+    for destination in [[255, 255, 255, 255], [10, 0, 0, 255], [224, 0, 0, 1]] {
+        for to_port in [PORT, 99] {
+            peer.local = to_port;
+            let mut segment = peer.segment(&syn().seq(0));
+            fill_checksum(&mut segment, PEER, destination.into());
+            let packet = ip_packet(ipv4::protocol::TCP, PEER, destination.into(), &segment);
+            peer.inject_packet(&packet);
+            peer.expect_nothing();
+        }
+    }
+    // Nor one that came by a link broadcast, whatever its IP address.
+    peer.local = PORT;
+    let link = ethernet::Header {
+        destination: MacAddr::BROADCAST,
+        source: PEER_MAC,
+        ethertype: ethernet::EtherType::Ipv4,
+    };
+    let frame = [&link.to_bytes()[..], &peer.packet(&syn().seq(0))].concat();
+    peer.inject_frame(frame);
+    peer.expect_nothing();
+    assert_eq!(peer.stack.connections(), 0);
+}
+
+/// 3.9.2.3, MUST-63: "An incoming SYN with an invalid source address MUST be ignored either by TCP or by the IP layer (see
+/// Section 3.2.1.3)."
+#[test]
+fn a_syn_from_an_invalid_address_is_ignored() {
+    let mut peer = Peer::new();
+    peer.listen();
+    for source in
+        [[255, 255, 255, 255], [10, 0, 0, 255], [224, 0, 0, 1], [127, 0, 0, 1], [0, 0, 0, 0], STACK.octets()]
+    {
+        let source = Ipv4Addr::from(source);
+        let mut segment = peer.segment(&syn().seq(0));
+        fill_checksum(&mut segment, source, STACK);
+        let packet = ip_packet(ipv4::protocol::TCP, source, STACK, &segment);
+        peer.inject_packet(&packet);
+        assert!(peer.next_frame().is_none(), "a SYN from {source} was answered");
+    }
+    assert_eq!(peer.stack.connections(), 0);
+}
+
+/// 3.9.1.5: STATUS returns the sockets, windows, state and timeout.
+#[test]
+fn the_status_of_a_connection_can_be_asked() {
+    let (mut peer, conn, _) = in_flight();
+    let info = peer.stack().info(conn).unwrap();
+    assert_eq!(info.local, SocketAddrV4::new(STACK, PORT));
+    assert_eq!(info.remote, SocketAddrV4::new(PEER, 40_000));
+    assert_eq!((info.state, info.in_flight, info.unsent), (State::Established, 1000, 0));
+    assert_eq!((info.send_window, info.receive_window), (65_535, 65_535));
+    peer.inject(ack().seq(1).ack(1001));
+    assert_eq!(peer.stack().info(conn).unwrap().octets_acknowledged, 1000);
+}

@@ -173,6 +173,12 @@ impl End {
         self.conn
     }
 
+    /// Octets written and read, and how far the application has come otherwise: it changes when anything moves.
+    pub fn progress(&self) -> u64 {
+        let steps = u64::from(self.connected) + u64::from(self.end_seen) + u64::from(self.over != Over::Open);
+        self.writing.octets + self.reading.octets + steps
+    }
+
     /// Whether the application is done with the connection.
     pub fn is_over(&self) -> bool {
         self.over != Over::Open && self.held.is_empty()
@@ -361,7 +367,7 @@ impl End {
                     self.writable = false;
                 } else if host.pool.available() <= host.pool.capacity() / 8 + 8 {
                     // Nothing tells when frames come back to the pool.
-                    self.next_write = now + Duration::from_millis(2);
+                    self.next_write = now + Duration::from_millis(2) + self.random.up_to(Duration::from_millis(50));
                 } else {
                     return Err(format!("a send was refused with {queued} octets queued and {} frames free", host.pool.available()));
                 }

@@ -40,12 +40,6 @@ impl Trace {
         println!("{:>16.9} {name} {way} {text}", (now - self.begin).as_secs_f64());
     }
 
-    /// Prints what an application does.
-    pub fn note(&self, now: Instant, host: usize, text: &str) {
-        let name = ["a", "b"][host];
-        println!("{:>16.9} {name}       {text}", (now - self.begin).as_secs_f64());
-    }
-
     fn describe(&mut self, octets: &[u8]) -> String {
         let Ok(link) = ethernet::Header::parse(octets) else {
             return format!("{} octets, no Ethernet", octets.len());

@@ -22,6 +22,8 @@ const PORT: u16 = 7;
 const TICK: u64 = 1 << 20;
 /// A run that takes longer, in virtual time, has failed.
 const LONGEST: Duration = Duration::from_secs(6 * 3600);
+/// The same of a run in which no application gets any further.
+const STALLED: Duration = Duration::from_secs(20 * 60);
 /// Neighbours are told again so often, where they are not asked for.
 const NEIGHBOURS: Duration = Duration::from_secs(300);
 
@@ -73,9 +75,10 @@ struct World<'a> {
     opens: Vec<(Instant, Option<u16>)>,
     outage: Option<(Instant, bool)>,
     told_neighbours: Instant,
+    /// How far the applications have come together, and since when.
+    progress: (u64, Instant),
     steps: u64,
     idle_steps: u64,
-    trace: Option<Rc<RefCell<Trace>>>,
 }
 
 fn config(scenario: &Scenario, random: &mut Random, host: usize) -> Config {
@@ -154,9 +157,9 @@ impl<'a> World<'a> {
             opens,
             outage,
             told_neighbours: begin,
+            progress: (0, begin),
             steps: 0,
             idle_steps: 0,
-            trace,
         };
         world.tell_neighbours();
         world
@@ -194,6 +197,12 @@ impl<'a> World<'a> {
                 return Err("everything waits and nothing is due".to_owned());
             };
             self.now = next;
+            let progress = self.ends.iter().flatten().flatten().map(End::progress).sum();
+            if progress != self.progress.0 {
+                self.progress = (progress, self.now);
+            } else if self.now - self.progress.1 > STALLED {
+                return Err("nobody gets any further".to_owned());
+            }
             if self.now - self.begin > LONGEST {
                 return Err("it takes too long".to_owned());
             }

@@ -6,9 +6,10 @@
 
 use std::num::NonZeroU32;
 
-use tollgate_gate::record::twin_cost;
+use tollgate_gate::distribution::Distribution;
+use tollgate_gate::record::{Ordered, Plain, Stamp, twin_cost};
 use tollgate_gate::{
-    Clock, Gate, GateSet, JoinPlan, Ledger, STACK, Sampler, Scope, Slice, join,
+    Clock, Gate, GateSet, JoinPlan, Ledger, STACK, Sampler, Scope, Slice, Span, join,
 };
 
 use super::hosts::Ungated;
@@ -22,6 +23,8 @@ use crate::spec::{Spec, Workload};
 
 /// Round trips that one reading of the clock ends.
 const BATCH: u64 = 16;
+/// The largest message of one segment: MTU 1500 less 40 bytes of headers and 12 of timestamps.
+const ONE_SEGMENT: usize = 1448;
 /// Events that a slice has room for; those beyond are counted as lost.
 const CAPACITY: usize = 1 << 16;
 
@@ -36,16 +39,29 @@ pub struct Gating {
     pub rounds: u32,
     /// Where the sampler's distances begin.
     pub seed: u64,
+    /// How gates read the clock.
+    pub reading: Reading,
+}
+
+/// How gates read the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// As the processor finds time to: cheap, but what a short span does is hidden under the reading.
+    Plain,
+    /// Waiting for all that stands before: each span is measured by itself, without its overlap with its neighbours, so
+    /// the sum comes out above the whole.
+    Ordered,
 }
 
 impl Default for Gating {
-    /// One in 64, 1,024 round trips a slice, 10 rounds.
+    /// One in 64, 1,024 round trips a slice, 10 rounds, plain readings.
     fn default() -> Self {
         Self {
             one_in: NonZeroU32::new(64).unwrap_or(NonZeroU32::MIN),
             round_trips: 1024,
             rounds: 10,
             seed: 1,
+            reading: Reading::Plain,
         }
     }
 }
@@ -129,11 +145,116 @@ fn median(sorted: &[f64]) -> Option<f64> {
     })
 }
 
+/// The way of a message, gate by gate: how long after `send()` was called it came to each.
+///
+/// The spans follow as differences, so they sum to the time from the first gate to the last whatever the processor overlaps;
+/// what a reading hides or adds is the same at every gate and falls out.
+#[derive(Debug, Clone)]
+pub struct Chain {
+    reached: Vec<(Gate, Distribution)>,
+    ungated: Distribution,
+    probe_ns: f64,
+}
+
+impl Chain {
+    /// The mean time from the first gate to `gate` in nanoseconds, the longest hundredth left out and the cost of a passage
+    /// subtracted; 0 at the first gate, none at a gate that no message passed.
+    pub fn reached_ns(&self, gate: Gate) -> Option<f64> {
+        if gate == Gate::SocketOutBegin {
+            return Some(0.0);
+        }
+        let (_, times) = self.reached.iter().find(|(other, _)| *other == gate)?;
+        Some(times.trimmed_mean_ns()? - self.probe_ns)
+    }
+
+    /// The time of a span of one message, in nanoseconds. It may come out a little below zero.
+    pub fn span_ns(&self, span: &Span) -> Option<f64> {
+        Some(self.reached_ns(span.to)? - self.reached_ns(span.from)?)
+    }
+
+    /// The time of a whole message, from `send()` to the return of the read, in nanoseconds.
+    pub fn message_ns(&self) -> Option<f64> {
+        self.reached_ns(Gate::SocketInEnd)
+    }
+
+    /// The time of a round trip in slices without gates, in nanoseconds, the longest hundredth left out.
+    pub fn ungated_ns(&self) -> Option<f64> {
+        self.ungated.trimmed_mean_ns()
+    }
+
+    /// What two messages leave of the ungated round trip, signed, in nanoseconds: the applications' part, and what gates
+    /// disturb.
+    pub fn unattributed_ns(&self) -> Option<f64> {
+        Some(self.ungated_ns()? - 2.0 * self.message_ns()?)
+    }
+}
+
+/// Runs round trips as [`gated`] does, with the first gate and one other active at a time, each in turn.
+///
+/// # Errors
+/// As [`gated`]; [`Error::Unsupported`] for a message of more than one segment, whose spans do not follow each other gate by
+/// gate.
+pub fn chained(spec: &Spec, gating: &Gating) -> Result<Chain, Error> {
+    match gating.reading {
+        Reading::Plain => chained_by::<Plain>(spec, gating),
+        Reading::Ordered => chained_by::<Ordered>(spec, gating),
+    }
+}
+
+fn chained_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<Chain, Error> {
+    if spec.size > ONE_SEGMENT {
+        return Err(Error::Unsupported {
+            path: PATH,
+            asked: format!("messages of {} bytes gate by gate", spec.size),
+            has: format!("messages of one segment, at most {ONE_SEGMENT} bytes"),
+        });
+    }
+    let mut bench = Bench::open(spec, gating)?;
+    let clock = bench.clock;
+    let first = Gate::SocketOutBegin;
+    let gates = Gate::ALL.iter().copied().filter(|&gate| gate != first);
+    let mut chain = Chain {
+        reached: gates.map(|gate| (gate, Distribution::new())).collect(),
+        ungated: Distribution::new(),
+        probe_ns: 0.0,
+    };
+    let mut tracing = Tracing::<S, false>::new(clock, CAPACITY);
+    let mut twin = Tracing::<S, true>::new(clock, CAPACITY);
+    let mut probes = Distribution::new();
+    for _ in 0..gating.rounds {
+        twin.start(GateSet::of(&[first]));
+        bench.sampled(&mut twin, |_| ())?;
+        if let Some(cost) = twin_cost(twin.stop().events, clock.scale()) {
+            probes.record_ns(cost.trimmed_mean_ns);
+        }
+        for (gate, times) in &mut chain.reached {
+            bench.ungated(|ns| chain.ungated.record_ns(ns))?;
+            let active = GateSet::of(&[first, *gate]);
+            tracing.start(active);
+            bench.sampled(&mut tracing, |_| ())?;
+            for passage in join([tracing.stop()], JoinPlan::new(active, clock.scale())).passages {
+                if let (Some(from), Some(to)) = (passage.at(first), passage.at(*gate)) {
+                    times.record_ns(clock.ns_between(from, to));
+                }
+            }
+        }
+    }
+    chain.probe_ns = probes.quantile_ns(0.5).unwrap_or(clock.cost_ns().plain_ns);
+    Ok(chain)
+}
+
 /// Runs round trips of the spec's size with gates and without, in turn, and gives their ledger.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for another workload than rr or a mode that the path has not; else what went wrong on the path.
 pub fn gated(spec: &Spec, gating: &Gating) -> Result<GatedRun, Error> {
+    match gating.reading {
+        Reading::Plain => gated_by::<Plain>(spec, gating),
+        Reading::Ordered => gated_by::<Ordered>(spec, gating),
+    }
+}
+
+fn gated_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<GatedRun, Error> {
     let mut bench = Bench::open(spec, gating)?;
     let clock = bench.clock;
     let mut run = GatedRun {
@@ -142,8 +263,8 @@ pub fn gated(spec: &Spec, gating: &Gating) -> Result<GatedRun, Error> {
         probe_ns: Vec::new(),
         clock,
     };
-    let mut tracing = Tracing::<false>::new(clock, CAPACITY);
-    let mut twin = Tracing::<true>::new(clock, CAPACITY);
+    let mut tracing = Tracing::<S, false>::new(clock, CAPACITY);
+    let mut twin = Tracing::<S, true>::new(clock, CAPACITY);
     for _ in 0..gating.rounds {
         for active in STACK.rotation() {
             bench.ungated(|ns| run.ledger.add_ungated_ns(ns))?;
@@ -175,8 +296,15 @@ pub fn gated(spec: &Spec, gating: &Gating) -> Result<GatedRun, Error> {
 /// # Errors
 /// As [`gated`].
 pub fn sampling_cost(spec: &Spec, gating: &Gating) -> Result<SamplingCost, Error> {
+    match gating.reading {
+        Reading::Plain => sampling_cost_by::<Plain>(spec, gating),
+        Reading::Ordered => sampling_cost_by::<Ordered>(spec, gating),
+    }
+}
+
+fn sampling_cost_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<SamplingCost, Error> {
     let mut bench = Bench::open(spec, gating)?;
-    let mut tracing = Tracing::<false>::new(bench.clock, CAPACITY);
+    let mut tracing = Tracing::<S, false>::new(bench.clock, CAPACITY);
     let mut cost = SamplingCost {
         without_ns: Vec::new(),
         with_ns: Vec::new(),
@@ -275,9 +403,9 @@ impl Bench {
     }
 
     /// A slice with the sampler; gives how many round trips were recorded.
-    fn sampled<const TWIN: bool>(
+    fn sampled<S: Stamp, const TWIN: bool>(
         &mut self,
-        tracing: &mut Tracing<TWIN>,
+        tracing: &mut Tracing<S, TWIN>,
         mut lap: impl FnMut(f64),
     ) -> Result<u64, Error> {
         self.warm_up()?;
@@ -302,9 +430,9 @@ impl Bench {
 
 /// Kept out of the loop, so that the code without gates stays as dense as it is alone.
 #[inline(never)]
-fn recorded_round_trip<const TWIN: bool>(
+fn recorded_round_trip<S: Stamp, const TWIN: bool>(
     ends: &mut Ends,
-    tracing: &mut Tracing<TWIN>,
+    tracing: &mut Tracing<S, TWIN>,
 ) -> Result<(), Error> {
     ends.round_trip(tracing)
 }
@@ -327,6 +455,7 @@ mod tests {
             round_trips: 64,
             rounds: 1,
             seed: 3,
+            reading: Reading::Ordered,
         }
     }
 
@@ -403,6 +532,25 @@ mod tests {
             with_ns: vec![1.0; 7],
         };
         assert_eq!(few.ratio(), None);
+    }
+
+    #[test]
+    fn a_chain_reaches_every_gate_and_its_spans_sum_to_the_message() {
+        let chain = chained(&spec(80), &few(1)).unwrap();
+        for &gate in Gate::ALL {
+            assert!(chain.reached_ns(gate).is_some(), "{}", gate.name());
+        }
+        let on_the_way = STACK
+            .spans()
+            .iter()
+            .filter(|span| span.place == Place::OnTheWay);
+        let sum: f64 = on_the_way.filter_map(|span| chain.span_ns(span)).sum();
+        assert!((sum - chain.message_ns().unwrap()).abs() < 1e-6);
+        assert!(chain.unattributed_ns().is_some());
+        assert!(matches!(
+            chained(&spec(1449), &few(1)),
+            Err(Error::Unsupported { .. })
+        ));
     }
 
     #[test]

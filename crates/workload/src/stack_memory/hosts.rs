@@ -15,6 +15,10 @@ use crate::stack_host::{self, BACKLOG, CLIENT, POOL, PORT, SERVER};
 
 /// The gates that a round trip carries, chosen at compile time.
 pub(super) trait Gates {
+    /// Whether nearly all messages run with these gates, so that their code is worth a copy for each direction. Code that
+    /// runs now and then has left the caches by its next turn; one copy for both directions is fetched once.
+    const FREQUENT: bool;
+
     /// What the stack of one end reports to.
     type Recorder<'a>: Recorder
     where
@@ -31,6 +35,8 @@ pub(super) trait Gates {
 pub(super) struct Ungated;
 
 impl Gates for Ungated {
+    const FREQUENT: bool = true;
+
     type Recorder<'a> = Off;
 
     #[inline(always)]
@@ -156,6 +162,32 @@ impl Hosts {
     /// Carries a message from one end to the other: sent, polled, received into the reader's posted buffer.
     #[inline(always)]
     pub(super) fn carry<G: Gates>(
+        &mut self,
+        from: Side,
+        message: &[u8],
+        into: &mut [u8],
+        gates: &mut G,
+    ) -> Result<(), Error> {
+        if G::FREQUENT {
+            self.carry_here(from, message, into, gates)
+        } else {
+            self.carry_there(from, message, into, gates)
+        }
+    }
+
+    #[inline(never)]
+    fn carry_there<G: Gates>(
+        &mut self,
+        from: Side,
+        message: &[u8],
+        into: &mut [u8],
+        gates: &mut G,
+    ) -> Result<(), Error> {
+        self.carry_here(from, message, into, gates)
+    }
+
+    #[inline(always)]
+    fn carry_here<G: Gates>(
         &mut self,
         from: Side,
         message: &[u8],

@@ -14,14 +14,15 @@
 //! That works because a slice carries the two gates of one span only; which of two readings is meant follows from the
 //! other gate.
 
+use tollgate_gate::record::Stamp;
 use tollgate_gate::{Clock, Gate, GateSet, PacketId, Recorded, Recorder, Ticks, Trace};
 use tollgate_link::Side;
 
 use super::hosts::Gates;
 
 /// The gates of both ends. With `TWIN` each gate is passed twice in a row, to measure what a passage costs.
-pub(super) struct Tracing<const TWIN: bool> {
-    trace: Trace,
+pub(super) struct Tracing<S, const TWIN: bool> {
+    trace: Trace<S>,
     clock: Clock,
     near: Pending,
     far: Pending,
@@ -42,7 +43,7 @@ struct Pending {
     read: Option<(PacketId, Ticks)>,
 }
 
-impl<const TWIN: bool> Tracing<TWIN> {
+impl<S: Stamp, const TWIN: bool> Tracing<S, TWIN> {
     /// A recorder with room for `capacity` events.
     pub(super) fn new(clock: Clock, capacity: usize) -> Self {
         Self {
@@ -70,7 +71,7 @@ impl<const TWIN: bool> Tracing<TWIN> {
     }
 
     #[inline(always)]
-    fn side(&mut self, side: Side) -> At<'_, TWIN> {
+    fn side(&mut self, side: Side) -> At<'_, S, TWIN> {
         At {
             trace: &mut self.trace,
             clock: self.clock,
@@ -82,11 +83,16 @@ impl<const TWIN: bool> Tracing<TWIN> {
     }
 }
 
-impl<const TWIN: bool> Gates for Tracing<TWIN> {
-    type Recorder<'a> = At<'a, TWIN>;
+impl<S: Stamp, const TWIN: bool> Gates for Tracing<S, TWIN> {
+    type Recorder<'a>
+        = At<'a, S, TWIN>
+    where
+        S: 'a;
+
+    const FREQUENT: bool = false;
 
     #[inline(always)]
-    fn at(&mut self, side: Side) -> At<'_, TWIN> {
+    fn at(&mut self, side: Side) -> At<'_, S, TWIN> {
         self.side(side)
     }
 
@@ -98,7 +104,7 @@ impl<const TWIN: bool> Gates for Tracing<TWIN> {
 
 /// The end of the way through the link of the last packet that arrived.
 #[inline(always)]
-fn give_arrival(trace: &mut Trace, pending: &mut Pending) {
+fn give_arrival<S>(trace: &mut Trace<S>, pending: &mut Pending) {
     if trace.active().contains(Gate::DriverOutEnd)
         && let Some(packet) = pending.arrived.take()
     {
@@ -107,13 +113,13 @@ fn give_arrival(trace: &mut Trace, pending: &mut Pending) {
 }
 
 /// The recorder of one end.
-pub(super) struct At<'a, const TWIN: bool> {
-    trace: &'a mut Trace,
+pub(super) struct At<'a, S, const TWIN: bool> {
+    trace: &'a mut Trace<S>,
     clock: Clock,
     pending: &'a mut Pending,
 }
 
-impl<const TWIN: bool> At<'_, TWIN> {
+impl<S: Stamp, const TWIN: bool> At<'_, S, TWIN> {
     #[inline(always)]
     fn active(&self, gate: Gate) -> bool {
         self.trace.active().contains(gate)
@@ -131,7 +137,7 @@ impl<const TWIN: bool> At<'_, TWIN> {
     /// Takes the time when it will be asked for.
     #[inline(always)]
     fn stamp(&self, wanted: bool) -> Ticks {
-        if wanted { self.clock.now() } else { Ticks(0) }
+        if wanted { S::stamp(&self.clock) } else { Ticks(0) }
     }
 
     #[inline(always)]
@@ -145,7 +151,7 @@ impl<const TWIN: bool> At<'_, TWIN> {
     }
 }
 
-impl<const TWIN: bool> Recorder for At<'_, TWIN> {
+impl<S: Stamp, const TWIN: bool> Recorder for At<'_, S, TWIN> {
     const ON: bool = true;
 
     #[inline(always)]
@@ -191,7 +197,7 @@ impl<const TWIN: bool> Recorder for At<'_, TWIN> {
                 if first || !self.active(Gate::DriverInBegin) {
                     self.now(gate, packet);
                 }
-                if first && self.active(gate) {
+                if first && !self.active(Gate::DriverOutEnd) {
                     let asked = self.pending.asked;
                     self.trace.pass_at(Gate::DriverInBegin, packet, asked);
                 }

@@ -1,0 +1,676 @@
+//! `wolman-transmit` and `wolman-receive`: where a message's time goes in Tollgate's own stack, in the rows of Wolman,
+//! Voelker and Thekkath 1994, Tables 2 and 3, beside the paper's numbers.
+//!
+//! The times come from the gates of `stack-memory`, a few round trips at a time and two gates at a time; all are trimmed means.
+//! What the rows hold differs from the paper in places, which the notes under the tables say.
+
+use tollgate_gate::ledger::{Statistic, WolmanLabel, WolmanLine};
+use tollgate_gate::{Direction, STACK, WolmanRow};
+use tollgate_workload::PathId;
+
+use super::Experiment;
+use crate::context::{Context, Options, SIZES};
+use crate::error::Error;
+use crate::gated::Ledgers;
+use crate::published;
+use crate::run::{
+    self, Bar, Cell, Figure, Layer, Measured, Row, RowKind, Segment, SegmentKind, Source, Table,
+    TrustKind, TrustLine, Unit,
+};
+use crate::shapes;
+use crate::words;
+
+/// What stands for a distribution: nearly unmoved by a processor that was taken away now and then.
+const STATISTIC: Statistic = Statistic::TrimmedMean;
+/// A ledger closes when its sum lies within this share of the total.
+const CLOSES: f64 = 0.05;
+const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
+
+/// One direction of the paper's ledger.
+pub(super) struct Wolman {
+    direction: Direction,
+}
+
+/// Table 2.
+pub(super) const TRANSMIT: Wolman = Wolman {
+    direction: Direction::Tx,
+};
+
+/// Table 3.
+pub(super) const RECEIVE: Wolman = Wolman {
+    direction: Direction::Rx,
+};
+
+impl Wolman {
+    fn table_id(&self) -> &'static str {
+        match self.direction {
+            Direction::Tx => "wolman-1994/table-2",
+            Direction::Rx => "wolman-1994/table-3",
+        }
+    }
+
+    fn way(&self) -> &'static str {
+        match self.direction {
+            Direction::Tx => "from send() to the link",
+            Direction::Rx => "from the link to the return of recv()",
+        }
+    }
+}
+
+impl Experiment for Wolman {
+    fn name(&self) -> &'static str {
+        match self.direction {
+            Direction::Tx => "wolman-transmit",
+            Direction::Rx => "wolman-receive",
+        }
+    }
+
+    fn title(&self) -> &'static str {
+        match self.direction {
+            Direction::Tx => "Where the time goes: transmit",
+            Direction::Rx => "Where the time goes: receive",
+        }
+    }
+
+    fn paper(&self) -> Option<Source> {
+        shapes::source(self.table_id())
+    }
+
+    fn summary(&self) -> &'static str {
+        match self.direction {
+            Direction::Tx => {
+                "the layers of stack-memory on the way out, by size, beside the DECstation's of 1994"
+            }
+            Direction::Rx => {
+                "the layers of stack-memory on the way in, by size, beside the DECstation's of 1994"
+            }
+        }
+    }
+
+    /// Whichever comes first measures for both.
+    fn weight(&self) -> u32 {
+        match self.direction {
+            Direction::Tx => 5,
+            Direction::Rx => 1,
+        }
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        options.wants(PathId::StackMemory)
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let sizes = context.options.sizes_or(&SIZES);
+        let ledgers = context.ledgers(self.name(), &sizes)?;
+        let command = shapes::command(self.name(), &context.options);
+        let lines: Vec<Vec<WolmanLine>> = (0..sizes.len())
+            .map(|at| {
+                ledgers.ledger(at).map_or_else(Vec::new, |ledger| {
+                    ledger.wolman_rows(self.direction, STATISTIC)
+                })
+            })
+            .collect();
+        let shown = Shown {
+            wolman: self,
+            sizes: &sizes,
+            ledgers: &ledgers,
+            lines: &lines,
+        };
+        let mut figures = vec![shown.by_span(&command)];
+        if self.direction == Direction::Tx {
+            figures.push(shown.round_trips(&command));
+        }
+        Ok(run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding: shown.finding(),
+            tables: vec![
+                shown.today(),
+                shown.published(),
+                shown.shares(),
+                shown.closure(),
+            ],
+            figures,
+            trust: shown.trust(),
+            command,
+        })
+    }
+}
+
+/// The labels of one direction, as [`tollgate_gate::Ledger::wolman_rows`] orders them.
+fn labels(direction: Direction) -> Vec<WolmanLabel> {
+    let mut labels = Vec::new();
+    let rows = WolmanRow::of(direction);
+    for (at, &row) in rows.iter().enumerate() {
+        labels.push(WolmanLabel::Row(row));
+        if row.is_tcp() && !rows.get(at + 1).is_some_and(|next| next.is_tcp()) {
+            labels.push(WolmanLabel::TcpTotal);
+        }
+    }
+    labels.extend([WolmanLabel::NotInPaper, WolmanLabel::Total]);
+    labels
+}
+
+/// The id of a label's row in the published tables; none when it is not in the paper.
+fn published_id(label: WolmanLabel) -> Option<&'static str> {
+    Some(match label {
+        WolmanLabel::Row(row) => match row {
+            WolmanRow::User => "user",
+            WolmanRow::Checksum => "tcp.checksum",
+            WolmanRow::Mcopy => "tcp.mcopy",
+            WolmanRow::Segment => "tcp.segment",
+            WolmanRow::Ip => "ip",
+            WolmanRow::Atm => "atm",
+            WolmanRow::Ipq => "ipq",
+            WolmanRow::Wakeup => "wakeup",
+        },
+        WolmanLabel::TcpTotal => "tcp",
+        WolmanLabel::NotInPaper => return None,
+        WolmanLabel::Total => "total",
+    })
+}
+
+/// The name of a row: the paper's, and what it is today where that differs.
+fn name(label: WolmanLabel, direction: Direction) -> &'static str {
+    match label {
+        WolmanLabel::Row(WolmanRow::Checksum) => "TCP checksum",
+        WolmanLabel::Row(WolmanRow::Mcopy) => "TCP mcopy",
+        WolmanLabel::Row(WolmanRow::Segment) => "TCP segment",
+        WolmanLabel::Row(WolmanRow::Atm) => "ATM (driver)",
+        WolmanLabel::NotInPaper => match direction {
+            Direction::Tx => "device queue",
+            Direction::Rx => "socket queue",
+        },
+        WolmanLabel::Row(_) | WolmanLabel::TcpTotal | WolmanLabel::Total => label.name(),
+    }
+}
+
+/// Why there is no such row today.
+fn absent(label: WolmanLabel) -> &'static str {
+    match label {
+        WolmanLabel::Row(WolmanRow::Mcopy) => {
+            "none: retransmission keeps a reference to the buffer, nothing is copied for it"
+        }
+        WolmanLabel::Row(WolmanRow::Wakeup) => "none: the reader polls, nobody is woken",
+        _ => "the run was stopped before it came to this",
+    }
+}
+
+fn manner(label: WolmanLabel, direction: Direction) -> (RowKind, Option<Layer>, u8) {
+    match label {
+        WolmanLabel::Row(row) => match row {
+            WolmanRow::User => (RowKind::Processing, Some(Layer::Socket), 0),
+            WolmanRow::Checksum | WolmanRow::Mcopy | WolmanRow::Segment => {
+                (RowKind::Processing, Some(Layer::Tcp), 1)
+            }
+            WolmanRow::Ip => (RowKind::Processing, Some(Layer::Ip), 0),
+            WolmanRow::Atm => (RowKind::Processing, Some(Layer::Driver), 0),
+            WolmanRow::Ipq => (RowKind::Queueing, Some(Layer::Link), 0),
+            WolmanRow::Wakeup => (RowKind::Queueing, Some(Layer::Scheduler), 0),
+        },
+        WolmanLabel::NotInPaper => {
+            let layer = match direction {
+                Direction::Tx => Layer::Device,
+                Direction::Rx => Layer::Socket,
+            };
+            (RowKind::Queueing, Some(layer), 0)
+        }
+        WolmanLabel::TcpTotal | WolmanLabel::Total => (RowKind::Total, None, 0),
+    }
+}
+
+/// The gates that bound a row, where one pair does.
+fn gates(label: WolmanLabel, direction: Direction) -> Option<String> {
+    let wanted = match label {
+        WolmanLabel::Row(row) => Some(row),
+        WolmanLabel::NotInPaper => None,
+        WolmanLabel::TcpTotal | WolmanLabel::Total => return None,
+    };
+    let mut spans = STACK
+        .spans()
+        .iter()
+        .filter(|span| span.direction == direction && span.wolman == wanted);
+    let first = spans.next()?;
+    let last = spans.next_back().unwrap_or(first);
+    Some(format!("{} -> {}", first.from.name(), last.to.name()))
+}
+
+fn layer(layer: tollgate_gate::Layer) -> Layer {
+    use tollgate_gate::Layer as Gate;
+    match layer {
+        Gate::Socket => Layer::Socket,
+        Gate::Tcp => Layer::Tcp,
+        Gate::Ip => Layer::Ip,
+        Gate::Device => Layer::Device,
+        Gate::Driver => Layer::Driver,
+        Gate::Link => Layer::Link,
+        Gate::Scheduler => Layer::Scheduler,
+    }
+}
+
+/// What an experiment shows.
+struct Shown<'a> {
+    wolman: &'a Wolman,
+    sizes: &'a [usize],
+    ledgers: &'a Ledgers,
+    /// By size, in the order of [`labels`]; empty where nothing was measured.
+    lines: &'a [Vec<WolmanLine>],
+}
+
+impl Shown<'_> {
+    fn ns(&self, label: WolmanLabel, at: usize) -> Option<f64> {
+        self.lines[at].iter().find(|line| line.label == label)?.ns
+    }
+
+    /// The paper's number in nanoseconds.
+    fn then(&self, label: WolmanLabel, at: usize) -> Option<f64> {
+        let table = published::table(self.wolman.table_id())?;
+        let us = table.cell(published_id(label)?, &self.sizes[at].to_string())?;
+        Some(us * NANOSECONDS_PER_MICROSECOND)
+    }
+
+    fn row(&self, label: WolmanLabel, cell: impl Fn(usize) -> Cell) -> Row {
+        let (kind, layer, depth) = manner(label, self.wolman.direction);
+        Row {
+            label: name(label, self.wolman.direction).to_owned(),
+            depth,
+            kind,
+            layer,
+            note: None,
+            cells: (0..self.sizes.len()).map(cell).collect(),
+        }
+    }
+
+    fn missing(&self, label: WolmanLabel, at: usize) -> Cell {
+        let failure = self.ledgers.sizes[at].failure.clone();
+        Cell::NotAvailable {
+            reason: failure.unwrap_or_else(|| absent(label).to_owned()),
+        }
+    }
+
+    fn today(&self) -> Table {
+        let cell = |label, at: usize| match self.ns(label, at) {
+            Some(value) => Cell::Value(Measured {
+                value,
+                n: Some(self.ledgers.sizes[at].recorded),
+                ..Measured::default()
+            }),
+            None => self.missing(label, at),
+        };
+        let rows = labels(self.wolman.direction).into_iter().map(|label| Row {
+            note: gates(label, self.wolman.direction),
+            ..self.row(label, |at| cell(label, at))
+        });
+        Table {
+            id: "today".to_owned(),
+            title: format!("Today, stack-memory, {}, per message", self.wolman.way()),
+            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
+            rows: rows.collect(),
+        }
+    }
+
+    fn published(&self) -> Table {
+        let rows = match self.wolman.paper() {
+            None => Vec::new(),
+            Some(source) => labels(self.wolman.direction)
+                .into_iter()
+                .filter(|label| published_id(*label).is_some())
+                .map(|label| {
+                    self.row(label, |at| {
+                        shapes::published_cell(self.then(label, at), &source)
+                    })
+                })
+                .collect(),
+        };
+        Table {
+            id: "published".to_owned(),
+            title: "1994, DECstation 5000/200 on ATM, ULTRIX 4.2A".to_owned(),
+            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
+            rows,
+        }
+    }
+
+    fn shares(&self) -> Table {
+        let mut rows = Vec::new();
+        for label in labels(self.wolman.direction) {
+            if label == WolmanLabel::Total {
+                continue;
+            }
+            let share = |part: Option<f64>, total: Option<f64>| {
+                Some(100.0 * part? / total.filter(|total| *total > 0.0)?)
+            };
+            rows.push(self.row(label, |at| {
+                match share(self.ns(label, at), self.ns(WolmanLabel::Total, at)) {
+                    Some(value) => Cell::exact(value),
+                    None => self.missing(label, at),
+                }
+            }));
+            if published_id(label).is_some()
+                && let Some(source) = self.wolman.paper()
+            {
+                let (_, _, depth) = manner(label, self.wolman.direction);
+                rows.push(Row {
+                    label: "in 1994".to_owned(),
+                    depth: depth + 1,
+                    kind: RowKind::Plain,
+                    layer: None,
+                    note: None,
+                    cells: (0..self.sizes.len())
+                        .map(|at| {
+                            let then =
+                                share(self.then(label, at), self.then(WolmanLabel::Total, at));
+                            shapes::published_cell(then, &source)
+                        })
+                        .collect(),
+                });
+            }
+        }
+        Table {
+            id: "shares".to_owned(),
+            title: "Share of the total, today and in 1994".to_owned(),
+            columns: shapes::size_columns(self.sizes, Unit::Percent),
+            rows,
+        }
+    }
+
+    /// The sum of both directions against the round trip without gates.
+    fn closure(&self) -> Table {
+        let cells = |number: &dyn Fn(&tollgate_gate::Ledger) -> Option<f64>| -> Vec<Cell> {
+            (0..self.sizes.len())
+                .map(|at| match self.ledgers.ledger(at).and_then(number) {
+                    Some(value) => Cell::exact(value),
+                    None => self.missing(WolmanLabel::Total, at),
+                })
+                .collect()
+        };
+        let row = |label: &str, kind, cells| Row {
+            kind,
+            ..shapes::plain_row(label, cells)
+        };
+        let total = |ledger: &tollgate_gate::Ledger| {
+            Some(ledger.sum_ns(STATISTIC)? + ledger.unattributed_ns(STATISTIC)?)
+        };
+        Table {
+            id: "closure".to_owned(),
+            title: "Both directions, there and back, against the round trip without gates"
+                .to_owned(),
+            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
+            rows: vec![
+                row(
+                    "sum of the spans",
+                    RowKind::Plain,
+                    cells(&|ledger| ledger.sum_ns(STATISTIC)),
+                ),
+                row(
+                    "unattributed",
+                    RowKind::Unattributed,
+                    cells(&|ledger| ledger.unattributed_ns(STATISTIC)),
+                ),
+                row("round trip", RowKind::Total, cells(&total)),
+            ],
+        }
+    }
+
+    /// The spans of this direction, per message.
+    fn by_span(&self, command: &str) -> Figure {
+        let bars = (0..self.sizes.len())
+            .filter_map(|at| {
+                let ledger = self.ledgers.ledger(at)?;
+                let messages = f64::from(ledger.scope().messages());
+                let segments = segments(ledger, messages, |direction| {
+                    direction == self.wolman.direction
+                });
+                Some(Bar {
+                    label: words::size(self.sizes[at]),
+                    total_measured: None,
+                    segments,
+                })
+            })
+            .collect();
+        Figure::StackedBars {
+            title: format!("A message {}, by span", self.wolman.way()),
+            unit: Unit::Nanoseconds,
+            bars,
+            command: command.to_owned(),
+        }
+    }
+
+    /// All spans of a round trip, with the round trip without gates.
+    fn round_trips(&self, command: &str) -> Figure {
+        let bars = (0..self.sizes.len())
+            .filter_map(|at| {
+                let ledger = self.ledgers.ledger(at)?;
+                let total = ledger.sum_ns(STATISTIC)? + ledger.unattributed_ns(STATISTIC)?;
+                Some(Bar {
+                    label: words::size(self.sizes[at]),
+                    total_measured: Some(total),
+                    segments: segments(ledger, 1.0, |_| true),
+                })
+            })
+            .collect();
+        Figure::StackedBars {
+            title: "A round trip over stack-memory, both directions, by span".to_owned(),
+            unit: Unit::Nanoseconds,
+            bars,
+            command: command.to_owned(),
+        }
+    }
+
+    /// How long it takes, how that compares, and what the largest row is.
+    fn finding(&self) -> String {
+        let Some(at) = [200, 4, 1_400]
+            .iter()
+            .filter_map(|wanted| self.sizes.iter().position(|size| size == wanted))
+            .chain(0..self.sizes.len())
+            .find(|&at| self.ns(WolmanLabel::Total, at).is_some())
+        else {
+            return "Nothing was measured.".to_owned();
+        };
+        let size = words::whole(self.sizes[at] as u64);
+        let total = self.ns(WolmanLabel::Total, at).unwrap_or(f64::NAN);
+        let mut text = format!(
+            "A {size}-byte message takes {} {}",
+            words::duration(total),
+            self.wolman.way()
+        );
+        let then = self.then(WolmanLabel::Total, at);
+        if let Some(then) = then {
+            text.push_str(&format!(
+                ", where it took {} in 1994, {} times as long",
+                words::duration(then),
+                words::significant(then / total)
+            ));
+        }
+        let largest = labels(self.wolman.direction)
+            .into_iter()
+            .filter(|label| matches!(label, WolmanLabel::Row(_) | WolmanLabel::NotInPaper))
+            .filter_map(|label| Some((label, self.ns(label, at)?)))
+            .max_by(|a, b| a.1.total_cmp(&b.1));
+        if let Some((label, ns)) = largest {
+            text.push_str(&format!(
+                "; most of it is {} with {:.0} %",
+                name(label, self.wolman.direction),
+                100.0 * ns / total
+            ));
+            if let (Some(part), Some(whole)) = (self.then(label, at), then) {
+                text.push_str(&format!(" (then {:.0} %)", 100.0 * part / whole));
+            }
+        }
+        let last = self.sizes.len() - 1;
+        let label = WolmanLabel::Row(WolmanRow::Checksum);
+        if let (Some(part), Some(whole), Some(then), Some(then_whole)) = (
+            self.ns(label, last),
+            self.ns(WolmanLabel::Total, last),
+            self.then(label, last),
+            self.then(WolmanLabel::Total, last),
+        ) {
+            text.push_str(&format!(
+                "; at {} bytes the checksum has {:.0} % (then {:.0} %)",
+                words::whole(self.sizes[last] as u64),
+                100.0 * part / whole,
+                100.0 * then / then_whole
+            ));
+        }
+        text.push('.');
+        text
+    }
+
+    fn trust(&self) -> Vec<TrustLine> {
+        let ledgers: Vec<&tollgate_gate::Ledger> = (0..self.sizes.len())
+            .filter_map(|at| self.ledgers.ledger(at))
+            .collect();
+        let mut lines = Vec::new();
+        let closures: Vec<f64> = ledgers
+            .iter()
+            .filter_map(|ledger| ledger.closure_by(STATISTIC))
+            .collect();
+        if let Some((low, high)) = ends(&closures) {
+            let worst = low.abs().max(high.abs());
+            let holds = worst <= CLOSES;
+            lines.push(TrustLine {
+                kind: TrustKind::Closure,
+                value: Some(100.0 * worst),
+                unit: Unit::Percent,
+                holds,
+                text: format!(
+                    "{} on the round trip without gates: {} of it is unattributed, over the sizes",
+                    if holds { "closes" } else { "does not close" },
+                    span_of_percent(low, high)
+                ),
+            });
+        }
+        let residuals: Vec<f64> = ledgers
+            .iter()
+            .filter_map(|ledger| ledger.unattributed_ns(STATISTIC))
+            .collect();
+        if let Some((low, high)) = ends(&residuals) {
+            lines.push(TrustLine {
+                kind: TrustKind::Residual,
+                value: Some(if high.abs() > low.abs() { high } else { low }),
+                unit: Unit::Nanoseconds,
+                holds: true,
+                text: format!(
+                    "the unattributed time is {} to {} of a round trip",
+                    words::duration(low),
+                    words::duration(high)
+                ),
+            });
+        }
+        let perturbations: Vec<f64> = ledgers
+            .iter()
+            .filter_map(|ledger| ledger.perturbation(STATISTIC))
+            .collect();
+        if let Some((low, high)) = ends(&perturbations) {
+            lines.push(TrustLine {
+                kind: TrustKind::Perturbation,
+                value: Some(100.0 * high),
+                unit: Unit::Percent,
+                holds: true,
+                text: format!(
+                    "slices in which one round trip in {} is recorded, two gates at a time, take {} longer",
+                    self.ledgers.one_in,
+                    span_of_percent(low, high)
+                ),
+            });
+        }
+        let lost: u64 = ledgers.iter().map(|ledger| ledger.lost_events()).sum();
+        lines.push(TrustLine {
+            kind: TrustKind::EventsLost,
+            value: Some(lost as f64),
+            unit: Unit::Count,
+            holds: lost == 0,
+            text: format!("{} events lost", words::whole(lost)),
+        });
+        let joined: Vec<f64> = ledgers
+            .iter()
+            .filter_map(|ledger| ledger.join_rate())
+            .collect();
+        if let Some((low, _)) = ends(&joined) {
+            lines.push(TrustLine {
+                kind: TrustKind::JoinRate,
+                value: Some(100.0 * low),
+                unit: Unit::Percent,
+                holds: low >= 0.98,
+                text: format!(
+                    "at least {:.2} % of the passages joined from gate to gate",
+                    100.0 * low
+                ),
+            });
+        }
+        let recorded = words::range(self.ledgers.sizes.iter().map(|gated| gated.recorded));
+        let probes: Vec<f64> = self
+            .ledgers
+            .sizes
+            .iter()
+            .flat_map(|gated| gated.probe_ns.iter().copied())
+            .collect();
+        if let (Some(recorded), Some((low, high))) = (recorded, ends(&probes)) {
+            lines.push(shapes::note(format!(
+                "trimmed means over {recorded} recorded round trips of each size; a gate's own cost, {} to {} as measured \
+                 in place, is subtracted",
+                words::duration(low),
+                words::duration(high)
+            )));
+        }
+        lines.push(shapes::note(match self.wolman.direction {
+            Direction::Tx => {
+                "the payload is summed while send() copies it, so that pass is in User; TCP checksum only folds the sum in"
+            }
+            Direction::Rx => {
+                "the payload is summed while it is copied into the reader's buffer, so TCP checksum holds that copy, too"
+            }
+        }));
+        for gated in &self.ledgers.sizes {
+            if let Some(reason) = &gated.failure {
+                lines.push(shapes::warning(format!(
+                    "{} failed: {reason}",
+                    words::size(gated.size)
+                )));
+            }
+        }
+        if self.ledgers.stopped {
+            lines.push(shapes::warning(
+                "the run was stopped; what is shown was measured until then",
+            ));
+        }
+        lines
+    }
+}
+
+/// The own times of the spans as segments. A span shorter than its probe has no length.
+fn segments(
+    ledger: &tollgate_gate::Ledger,
+    messages: f64,
+    wanted: impl Fn(Direction) -> bool,
+) -> Vec<Segment> {
+    STACK
+        .spans()
+        .iter()
+        .enumerate()
+        .filter(|(_, span)| wanted(span.direction))
+        .filter_map(|(at, span)| {
+            Some(Segment {
+                label: span.name.to_owned(),
+                layer: Some(layer(span.layer)),
+                kind: match span.kind {
+                    tollgate_gate::Kind::Processing => SegmentKind::Processing,
+                    tollgate_gate::Kind::Queueing => SegmentKind::Queueing,
+                },
+                value: (ledger.own_per_unit_ns(at, STATISTIC)? / messages).max(0.0),
+            })
+        })
+        .collect()
+}
+
+/// The least and the most.
+fn ends(values: &[f64]) -> Option<(f64, f64)> {
+    let low = values.iter().copied().reduce(f64::min)?;
+    let high = values.iter().copied().reduce(f64::max)?;
+    Some((low, high))
+}
+
+/// `-1.2 % to 3.4 %`.
+fn span_of_percent(low: f64, high: f64) -> String {
+    format!("{:.1} % to {:.1} %", 100.0 * low, 100.0 * high)
+}
