@@ -6,7 +6,7 @@
 
 use crate::buffer::{CACHE_LINE, Frame, FrameId, Pool};
 use crate::config::{Config, InvalidConfig, Prediction};
-use crate::counters::{Counters, Drop};
+use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
 use crate::icmp::Echo;
 use crate::likely::unlikely;
@@ -25,6 +25,7 @@ use crate::timer::Wheel;
 use crate::udp::UdpSocket;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::hint::cold_path;
 use tollgate_checksum::Kernel;
 use tollgate_gate::{Gate, Off, PacketId, Recorder};
 
@@ -225,8 +226,9 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.counters.frames_in += arrived as u64;
         for n in 0..arrived {
             let frame = self.stack.incoming[n].hand_over();
-            if unlikely(!self.stack.predicted(self.pool, self.now, &mut self.rec, &frame, posted)) {
-                self.not_predicted(frame);
+            if let Err(miss) = self.stack.predicted(self.pool, self.now, &mut self.rec, &frame, posted) {
+                cold_path();
+                self.not_predicted(frame, miss);
             }
         }
         // Every frame was handed over; what is left are husks.
@@ -234,8 +236,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     #[cold]
-    fn not_predicted(&mut self, frame: Frame) {
-        let miss = self.stack.why_not_predicted(self.pool, &frame);
+    fn not_predicted(&mut self, frame: Frame, miss: Miss) {
         self.stack.counters.miss(miss);
         self.ethernet_input(frame);
     }

@@ -102,6 +102,9 @@ impl<R: Recorder> Active<'_, R> {
     /// The slot under `key`, of a connection or a TIME-WAIT.
     pub(crate) fn slot_of(&self, key: FlowKey) -> Option<u32> {
         let stack = &*self.stack;
+        if stack.tcbs.get(stack.cached).is_some_and(|tcb| tcb.key == key) {
+            return Some(stack.cached as u32);
+        }
         let hash = stack.table.hash(key);
         stack.table.find(hash, |slot| {
             if slot & SLOT_BIT != 0 {

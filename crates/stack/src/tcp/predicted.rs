@@ -130,7 +130,7 @@ fn parts<'a>(bytes: &'a [u8], head: &'a [u8; HEADERS], stamped: bool) -> Option<
 }
 
 impl Stack {
-    /// Takes `frame` when it is predicted; otherwise has changed nothing, and [`Self::why_not_predicted`] says why.
+    /// Takes `frame` when it is predicted; otherwise has changed nothing and says why.
     #[inline(never)]
     pub(crate) fn predicted<R: Recorder>(
         &mut self,
@@ -139,31 +139,34 @@ impl Stack {
         rec: &mut R,
         frame: &Frame,
         posted: &mut Posted<'_>,
-    ) -> bool {
+    ) -> Result<(), Miss> {
         let bytes = pool.frame(frame);
         let Some(head) = bytes.first_chunk::<HEADERS>() else {
             cold_path();
-            return false;
+            return Err(Miss::Short);
         };
         let packet = if R::ON { PacketId(be32(head, 38)) } else { PacketId(0) };
         rec.pass(Gate::IpInBegin, packet);
-        if unlikely(!is_tcp(head, self.mac_word) || !self.ip_header_is_intact(head)) {
-            return false;
+        if unlikely(!is_tcp(head, self.mac_word)) {
+            return Err(Miss::NotTcp);
+        }
+        if unlikely(!self.ip_header_is_intact(head)) {
+            return Err(Miss::Checksum);
         }
         rec.pass(Gate::DemuxBegin, packet);
         let Some(index) = self.find_connection(head) else {
             cold_path();
-            return false;
+            return Err(Miss::NoConnection);
         };
         rec.pass(Gate::TcpInBegin, packet);
         let tcb = &mut self.tcbs[index];
         // Data offset and flags, PSH set either way. This also stands for the state.
         if unlikely(be16(head, 46) | PSH != tcb.predicted) {
-            return false;
+            return Err(Miss::Flags);
         }
         let Some(Parts { stamp, payload, .. }) = parts(bytes, head, tcb.is(flag::TIMESTAMPS)) else {
             cold_path();
-            return false;
+            return Err(Miss::Short);
         };
 
         // Verify, and copy in the same pass when a reader has posted its buffer and is next in turn. A copy that is not
@@ -185,14 +188,15 @@ impl Stack {
                 None => sum_in_place(self.kernel, frame, bytes, payload),
             };
             if unlikely(!Partial::from_ne_u64(front + u64::from(octets.to_ne_u32())).is_valid()) {
-                return false;
+                return Err(Miss::Checksum);
             }
         } else if let Some(room) = room {
             room.copy_from_slice(payload);
         }
         rec.pass(Gate::ChecksumInEnd, packet);
-        if unlikely(expect(head, tcb, len as u32, stamp).is_err() || (self.unidirectional && bidirectional(head, tcb, len))) {
-            return false;
+        expect(head, tcb, len as u32, stamp)?;
+        if unlikely(self.unidirectional && bidirectional(head, tcb, len)) {
+            return Err(Miss::Bidirectional);
         }
 
         // Every check has passed: act.
@@ -226,7 +230,7 @@ impl Stack {
         if unlikely(ready != 0 || tcb.unsent.is_some() || tcb.unacked >= 2) {
             Active { stack: self, pool, now, rec }.follow_up(index, ready);
         }
-        true
+        Ok(())
     }
 
     /// The connection that a segment is for: that of the last one, or by the table.
@@ -265,35 +269,6 @@ impl Stack {
     #[inline(always)]
     fn ip_header_is_intact(&self, head: &[u8; HEADERS]) -> bool {
         self.config.mechanisms.checksum != ChecksumPolicy::Always || sum_header(&head[14..34]).is_valid()
-    }
-
-    /// Why [`Self::predicted`] has not taken a frame.
-    #[cold]
-    pub(crate) fn why_not_predicted(&mut self, pool: &Pool, frame: &Frame) -> Miss {
-        let bytes = pool.frame(frame);
-        let Some(head) = bytes.first_chunk::<HEADERS>() else {
-            return Miss::Short;
-        };
-        if !is_tcp(head, self.mac_word) {
-            return Miss::NotTcp;
-        }
-        if !self.ip_header_is_intact(head) {
-            return Miss::Checksum;
-        }
-        let Some(tcb) = self.find_connection(head).map(|index| &self.tcbs[index]) else {
-            return Miss::NoConnection;
-        };
-        if be16(head, 46) | PSH != tcb.predicted {
-            return Miss::Flags;
-        }
-        let Some(Parts { stamp, payload, .. }) = parts(bytes, head, tcb.is(flag::TIMESTAMPS)) else {
-            return Miss::Short;
-        };
-        match expect(head, tcb, payload.len() as u32, stamp) {
-            Err(miss) => miss,
-            Ok(()) if self.unidirectional && bidirectional(head, tcb, payload.len()) => Miss::Bidirectional,
-            Ok(()) => Miss::Checksum,
-        }
     }
 }
 

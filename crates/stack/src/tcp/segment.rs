@@ -427,15 +427,20 @@ impl<R: Recorder> Active<'_, R> {
         if header.flags.has(Flags::SYN) && tcb.state == State::SynReceived && header.seq == tcb.irs {
             return self.syn_again(index, segment);
         }
-        // With a zero window, valid acknowledgments are still taken (RFC 9293, MUST-66).
+        // With a zero window, valid acknowledgments are still taken (RFC 9293, MUST-66). While the peer's own probe, an
+        // octet and perhaps a FIN, has found no room here, its acknowledgments come from behind that.
         let zero_window = tcb.rcv_edge == tcb.rcv_nxt;
-        let in_place = header.seq == tcb.rcv_nxt;
+        let in_place = header.seq.within(tcb.rcv_nxt, tcb.rcv_nxt + 2);
         if zero_window && in_place && header.flags.has(Flags::ACK) && tcb.state.is_synchronized() {
             self.acknowledgment_arrives(index, segment);
             if matches!(self.stack.tcbs[index].state, State::Closed | State::TimeWait) {
                 return Disposition::Done;
             }
             self.output(index);
+            if segment.seq_len() == 0 {
+                // Two ends that both probe would answer each other's acknowledgments for ever.
+                return Disposition::Done;
+            }
         }
         // A retransmission or a probe is answered; a made-up number only so often.
         let near = header.seq.signed_distance(self.stack.tcbs[index].rcv_nxt).unsigned_abs() <= 1 << 20;

@@ -58,10 +58,15 @@ struct Host {
 impl Host {
     #[inline(always)]
     fn conn(&self) -> Result<ConnId, Error> {
-        self.conn.ok_or(Error::Closed {
-            path: PATH,
-            doing: "using a connection that was never opened",
-        })
+        self.conn.ok_or_else(never_opened)
+    }
+}
+
+#[cold]
+fn never_opened() -> Error {
+    Error::Closed {
+        path: PATH,
+        doing: "using a connection that was never opened",
     }
 }
 

@@ -62,6 +62,14 @@ impl Wait {
     }
 }
 
+#[cold]
+fn never_opened() -> Error {
+    Error::Closed {
+        path: PATH,
+        doing: "using a connection that was never opened",
+    }
+}
+
 impl End {
     pub(super) fn new(spec: &Spec, segment: &Segment, side: Side, host: u8) -> Result<Self, Error> {
         let mtu = segment.config().mtu;
@@ -163,10 +171,7 @@ impl End {
 
     #[inline(always)]
     fn conn(&self) -> Result<ConnId, Error> {
-        self.conn.ok_or(Error::Closed {
-            path: PATH,
-            doing: "using a connection that was never opened",
-        })
+        self.conn.ok_or_else(never_opened)
     }
 
     pub(super) fn listen(&mut self) -> Result<ListenerId, Error> {
