@@ -10,6 +10,7 @@
 #[path = "../tests/sim/mod.rs"]
 mod sim;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 struct Arguments {
@@ -84,7 +85,13 @@ fn soak(scenario: &sim::Scenario, arguments: &Arguments) -> u64 {
     let mut took = std::time::Duration::ZERO;
     for seed in arguments.first..arguments.first + arguments.seeds {
         let _replay = sim::Replay::new(&scenario.name, seed);
-        match sim::run(scenario, seed, arguments.trace) {
+        let run = || sim::run(scenario, seed, arguments.trace);
+        let outcome = match arguments.keep_going {
+            // A panic was printed when it happened.
+            true => catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("a panic".to_owned())),
+            false => run(),
+        };
+        match outcome {
             Ok(summary) => {
                 octets += summary.octets;
                 frames += summary.frames;

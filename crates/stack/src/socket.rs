@@ -580,9 +580,13 @@ impl<R: Recorder> Active<'_, R> {
                 continue;
             };
             tcb.flags &= !flag::LISTED;
+            if tcb.is_rare(rare::UNACCEPTED) {
+                // Told when it is accepted.
+                continue;
+            }
             let ready = Readiness(tcb.events & !readiness::WANT_WRITE);
             tcb.events &= readiness::WANT_WRITE;
-            if ready == Readiness::default() || tcb.is_rare(rare::ORPHAN) || tcb.is_rare(rare::UNACCEPTED) {
+            if ready == Readiness::default() || tcb.is_rare(rare::ORPHAN) {
                 continue;
             }
             let token = tcb.token;

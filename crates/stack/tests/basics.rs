@@ -178,3 +178,25 @@ fn buffers_are_sent_and_received_without_a_copy() {
     pair.settle();
     assert_eq!(pair.pool.available(), pair.pool.capacity());
 }
+
+#[test]
+fn events_that_nobody_takes_do_not_pile_up() {
+    let mut pair = Pair::new();
+    let listener = pair.listen();
+    for _ in 0..50 {
+        let client = pair.open();
+        // Asked before the connection is accepted: its events wait for that.
+        assert_eq!(pair.b().next_event(), None);
+        let server = pair.b().accept(listener).unwrap();
+        let event = pair.b().next_event().unwrap();
+        assert!(event.conn == server && event.ready.connected());
+        pair.a().send(client, b"x").unwrap();
+        pair.settle();
+        pair.a().abort(client).unwrap();
+        pair.settle();
+        assert_eq!(pair.b().close(server), Err(Error::Reset));
+    }
+    let left = std::iter::from_fn(|| pair.a().next_event()).count();
+    assert_eq!(left, 0);
+    assert_eq!(pair.pool.available(), pair.pool.capacity());
+}

@@ -219,13 +219,15 @@ impl<R: Recorder> Active<'_, R> {
             _ => remote,
         };
         let shift = shift_for(config.receive_buffer);
-        let generation = self.stack.tcbs[index].generation;
+        // Where the free TCB stands in a list already, it must not be put in again.
+        let Tcb { generation, flags: listed, .. } = self.stack.tcbs[index];
+        let no_delay = if config.no_delay { flag::NO_DELAY } else { 0 };
         self.stack.tcbs[index] = Tcb {
             key,
             generation,
             ts_offset: self.stack.secrets.timestamp_offset(key),
             rcv_shift: if config.window_scaling { shift } else { 0 },
-            flags: if config.no_delay { flag::NO_DELAY } else { 0 },
+            flags: listed | no_delay,
             rare: if config.mechanisms.prediction == Prediction::Off { rare::UNPREDICTED } else { 0 },
             rtt: Rtt::UNKNOWN,
             rto: ticks(INITIAL_RTO).max(self.stack.min_rto),

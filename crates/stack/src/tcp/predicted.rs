@@ -342,8 +342,8 @@ struct Says {
     ts_value: u32,
 }
 
-/// Takes in timestamp, window and acknowledgment. A function of its own, so that it has registers of its own.
-#[inline(never)]
+/// Takes in timestamp, window and acknowledgment.
+#[inline(always)]
 fn accept(tcb: &mut Tcb, pool: &mut Pool, now: Instant, says: Says, min_rto: u32) -> u8 {
     // RFC 7323, 4.3: only a segment that begins at or before the last acknowledgment sent moves TS.Recent.
     if tcb.unacked == 0 {

@@ -127,7 +127,9 @@ impl<R: Recorder> Active<'_, R> {
         if id.is_none() {
             return;
         }
-        let octets = tcb.snd_wnd.clamp(1, u32::from(tcb.mss)) as u16;
+        // The peer may have taken the first octets of the frame already.
+        let taken = tcb.snd_una - self.pool.meta(id).tx_seq;
+        let octets = (taken + tcb.snd_wnd.clamp(1, u32::from(tcb.mss))).min(u32::from(u16::MAX)) as u16;
         // A frame that is short enough is sent whole.
         self.split(index, id, octets);
         self.send_probe(index);

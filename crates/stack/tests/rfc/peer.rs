@@ -317,15 +317,6 @@ impl Peer {
         self.inject_packet(&packet);
     }
 
-    /// Gives the stack several segments in one burst and lets it work.
-    pub fn inject_all(&mut self, segs: &[Seg]) {
-        for seg in segs {
-            let frame = self.ethernet(&self.packet(seg));
-            self.wire.to_stack.push_back(frame);
-        }
-        self.poll();
-    }
-
     /// The next frame that the stack sent, if there is one.
     pub fn next_frame(&mut self) -> Option<Vec<u8>> {
         self.poll();

@@ -1,0 +1,140 @@
+//! The requirements of RFC 9293 (appendix B) and the tests that prove each.
+
+/// How far a requirement is met.
+pub enum Status {
+    /// These tests prove it.
+    Proven(&'static [&'static str]),
+    /// These tests prove a part; what is missing is said.
+    Partly(&'static [&'static str], &'static str),
+    /// Not met, with the reason.
+    NotYet(&'static str),
+    /// There is nothing to meet, with the reason.
+    NotApplicable(&'static str),
+}
+
+use Status::{NotApplicable, NotYet, Partly, Proven};
+
+/// A requirement: its id, its section, what it asks for in own words.
+pub struct Requirement {
+    pub id: &'static str,
+    pub section: &'static str,
+    pub clause: &'static str,
+    pub status: Status,
+}
+
+const fn row(id: &'static str, section: &'static str, clause: &'static str, status: Status) -> Requirement {
+    Requirement { id, section, clause, status }
+}
+
+/// How many MUSTs and MUST NOTs the RFC numbers.
+pub const MUSTS: usize = 69;
+/// How many SHOULDs and SHOULD NOTs the RFC numbers.
+pub const SHOULDS: usize = 31;
+
+/// MUST and MUST NOT.
+pub const MUST: [Requirement; MUSTS] = [
+    row("MUST-1", "3.1", "The window is an unsigned number", Proven(&["rfc9293_header::a_window_above_32767_is_not_negative"])),
+    row("MUST-2", "3.1", "The sender generates the checksum", Proven(&["rfc9293_header::every_segment_has_a_right_checksum"])),
+    row("MUST-3", "3.1", "The receiver checks the checksum", Proven(&["rfc9293_header::a_segment_with_a_wrong_checksum_is_dropped_in_silence"])),
+    row("MUST-4", "3.1", "End of options, no operation and MSS are understood", Proven(&["rfc9293_header::the_mandatory_options_are_understood_at_any_alignment"])),
+    row("MUST-5", "3.1", "Any segment may have options", Proven(&["rfc9293_header::options_may_be_in_any_segment_and_unknown_ones_are_skipped"])),
+    row("MUST-6", "3.1", "Unknown options are ignored", Proven(&["rfc9293_header::options_may_be_in_any_segment_and_unknown_ones_are_skipped"])),
+    row("MUST-7", "3.1", "Illegal option lengths do no harm", Proven(&["rfc9293_header::illegal_option_lengths_do_no_harm"])),
+    row("MUST-8", "3.4.1", "Initial sequence numbers follow a clock", Proven(&["rfc6528_sequence_numbers::the_number_of_one_tuple_grows_with_a_clock_of_4_microseconds"])),
+    row("MUST-9", "3.4.1", "Initial sequence numbers cannot be computed from outside", Proven(&["rfc6528_sequence_numbers::the_numbers_depend_on_the_secret", "rfc6528_sequence_numbers::the_numbers_of_different_tuples_are_unrelated"])),
+    row("MUST-10", "3.5", "Both sides may open at the same time", Proven(&["rfc9293_open::a_simultaneous_open_goes_by_syn_received_to_established", "rfc9293_open::a_simultaneous_open_is_completed_by_a_plain_acknowledgment"])),
+    row("MUST-11", "3.5", "SYN-RECEIVED knows whether it came from a passive or an active open", Proven(&["rfc9293_open::syn_received_from_a_passive_open_goes_back_to_listen_on_a_reset", "rfc9293_open::syn_received_from_an_active_open_is_refused_by_a_reset"])),
+    row("MUST-12", "3.6", "The application learns whether the peer closed or aborted", Proven(&["rfc9293_close::the_application_learns_whether_the_peer_closed_or_aborted"])),
+    row("MUST-13", "3.6.1", "An active close lingers in TIME-WAIT for 2 MSL", Proven(&["rfc9293_close::time_wait_lasts_twice_the_segment_lifetime"])),
+    row("MUST-14", "3.7.1", "The MSS option is sent and received", Proven(&["rfc9293_header::the_mss_option_is_sent_on_every_syn_and_fits_the_link", "rfc9293_header::the_mandatory_options_are_understood_at_any_alignment"])),
+    row("MUST-15", "3.7.1", "Without the option the send MSS is 536 (IPv4)", Partly(&["rfc9293_header::without_the_option_the_send_mss_is_536"], "1,220 for IPv6 comes with IPv6")),
+    row("MUST-16", "3.7.1", "The effective send MSS is the smaller of the peer's and the link's, less options", Proven(&["rfc9293_header::the_effective_mss_is_the_smaller_of_the_peers_and_the_links_less_options"])),
+    row("MUST-17", "3.7.4", "Nagle's algorithm can be disabled for a connection", Proven(&["rfc9293_sending::nagle_can_be_disabled"])),
+    row("MUST-18", "3.8.1", "The retransmission timeout follows RFC 6298 with Karn's algorithm", Proven(&["rfc6298_timeout::the_timeout_follows_the_round_trips", "rfc6298_timeout::a_retransmitted_segment_is_not_timed", "rfc6298_timeout::the_timeout_stays_backed_off_until_something_is_timed", "rfc6298_timeout::after_a_lost_syn_data_begins_with_three_seconds"])),
+    row("MUST-19", "3.8.2", "Slow start, congestion avoidance, exponential back-off", Proven(&["rfc5681_congestion::slow_start_adds_a_segment_for_each_acknowledgment", "rfc5681_congestion::congestion_avoidance_adds_a_segment_per_window", "rfc6298_timeout::data_is_sent_again_with_back_off"])),
+    row("MUST-20", "3.8.3", "Excessive retransmission: advice to IP at R1, the connection is closed at R2", Partly(&["rfc9293_sending::a_silent_peer_is_given_up_after_r2"], "the neighbour is not asked anew at R1")),
+    row("MUST-21", "3.8.3", "The application can set R2 for a connection", Proven(&["rfc9293_sending::the_user_timeout_can_be_set_for_a_connection"])),
+    row("MUST-22", "3.8.3", "SYNs are retransmitted in the same way, and failure is told", Proven(&["rfc9293_sending::a_syn_is_retransmitted_for_three_minutes_and_then_given_up"])),
+    row("MUST-23", "3.8.3", "R2 of a SYN is at least 3 minutes", Proven(&["rfc9293_sending::a_syn_is_retransmitted_for_three_minutes_and_then_given_up"])),
+    row("MUST-24", "3.8.4", "Keepalive can be turned on and off for a connection", Proven(&["rfc9293_sending::keepalive_can_be_turned_on_and_off"])),
+    row("MUST-25", "3.8.4", "Keepalive is off by default", Proven(&["rfc9293_sending::keepalive_is_off_by_default"])),
+    row("MUST-26", "3.8.4", "Probes are sent only after an interval of silence with nothing outstanding", Proven(&["rfc9293_sending::keepalive_waits_for_a_silent_interval"])),
+    row("MUST-27", "3.8.4", "That interval can be configured", Proven(&["rfc9293_sending::keepalive_can_be_turned_on_and_off"])),
+    row("MUST-28", "3.8.4", "Its default is at least two hours", NotApplicable("there is no default: keepalive is turned on by naming an interval")),
+    row("MUST-29", "3.8.4", "One unanswered probe does not mean a dead connection", Proven(&["rfc9293_sending::keepalive_tolerates_lost_answers_and_gives_up_after_its_count"])),
+    row("MUST-30", "3.8.5", "The urgent mechanism is supported", Partly(&["rfc9293_segment_arrives::urgent_data_is_delivered_in_line_whatever_the_pointer_says"], "urgent data is taken as data like other; it cannot be sent as urgent")),
+    row("MUST-31", "3.8.5", "Urgent data may be of any length", NotYet("urgent data is not told apart")),
+    row("MUST-32", "3.8.5", "The application is told of urgent data", NotYet("urgent data is not told apart")),
+    row("MUST-33", "3.8.5", "The application can learn how much urgent data is left", NotYet("urgent data is not told apart")),
+    row("MUST-34", "3.8.6", "The sender is robust against a window that shrinks", Proven(&["rfc9293_windows::a_window_that_shrinks_is_obeyed"])),
+    row("MUST-35", "3.8.6", "A window that shrinks to zero is probed", Proven(&["rfc9293_windows::a_window_that_shrinks_to_zero_is_probed_and_does_not_time_out"])),
+    row("MUST-36", "3.8.6.1", "Zero windows are probed", Proven(&["rfc9293_windows::a_zero_window_is_probed_with_back_off"])),
+    row("MUST-37", "3.8.6.1", "The connection stays open while probes are answered", Proven(&["rfc9293_windows::a_zero_window_may_last_while_probes_are_answered", "rfc9293_windows::a_window_that_shrinks_to_zero_is_probed_and_does_not_time_out"])),
+    row("MUST-38", "3.8.6.2.1", "The sender avoids silly windows", Proven(&["rfc9293_windows::the_sender_does_not_fill_a_silly_window", "rfc9293_windows::a_silly_window_is_used_after_a_timeout"])),
+    row("MUST-39", "3.8.6.2.2", "The receiver avoids silly windows", Proven(&["rfc9293_windows::the_receiver_does_not_offer_a_silly_window"])),
+    row("MUST-40", "3.8.6.3", "An acknowledgment is delayed by less than 0.5 s", Proven(&["rfc9293_sending::an_acknowledgment_is_delayed_by_less_than_half_a_second"])),
+    row("MUST-41", "3.9.1.1", "A passive open does not affect other connections", Proven(&["rfc9293_interface::a_passive_open_leaves_connections_alone"])),
+    row("MUST-42", "3.9.1.1", "A port can be listened on while connections with it are being opened", Proven(&["rfc9293_interface::a_port_can_be_listened_on_while_connections_with_it_are_being_opened"])),
+    row("MUST-43", "3.9.1.1", "An open call can name the local address", NotYet("a stack has one address, and the calls have no parameter for it")),
+    row("MUST-44", "3.9.1.1", "IP chooses the local address before the first SYN", Proven(&["rfc9293_interface::the_local_address_is_the_stacks_from_the_first_segment_to_the_last"])),
+    row("MUST-45", "3.9.1.1", "A connection keeps its local address", Proven(&["rfc9293_interface::the_local_address_is_the_stacks_from_the_first_segment_to_the_last"])),
+    row("MUST-46", "3.9.1.1", "Opening to an invalid address is an error", Proven(&["rfc9293_interface::opening_to_an_invalid_address_is_an_error"])),
+    row("MUST-47", "3.9.1.8", "Soft errors can be reported to the application", NotYet("soft errors are acted on and not reported; the error that ends a connection is")),
+    row("MUST-48", "3.9.1.9", "The application can specify the Diffserv field", NotYet("the field is zero")),
+    row("MUST-49", "3.9.2", "The TTL can be configured", NotYet("the TTL is 64")),
+    row("MUST-50", "3.9.2", "IP options that are not understood are ignored", Proven(&["rfc9293_interface::ip_options_are_ignored"])),
+    row("MUST-51", "3.9.2.1", "The application can specify a source route", NotYet("source routing is obsolete in practice (RFC 7126, 4.3: packets with it are dropped)")),
+    row("MUST-52", "3.9.2.1", "It takes precedence over a received one", NotYet("as MUST-51")),
+    row("MUST-53", "3.9.2.1", "The return route of a received source route is used", NotYet("as MUST-51")),
+    row("MUST-54", "3.9.2.2", "ICMP errors are directed to the connection that they are about", Proven(&["rfc9293_interface::a_hard_icmp_error_ends_the_attempt_that_it_is_about", "rfc9293_interface::a_smaller_path_mtu_makes_smaller_segments"])),
+    row("MUST-55", "3.9.2.2", "Source Quench is discarded", Proven(&["rfc9293_interface::source_quench_is_discarded"])),
+    row("MUST-56", "3.9.2.2", "Soft ICMP errors do not abort", Proven(&["rfc9293_interface::soft_icmp_errors_do_not_abort"])),
+    row("MUST-57", "3.9.2.3", "A SYN to a broadcast or multicast address is discarded", Proven(&["rfc9293_interface::a_syn_to_a_broadcast_or_multicast_address_is_discarded"])),
+    row("MUST-58", "3.10.7.4", "Acknowledgments are aggregated", Proven(&["rfc9293_segment_arrives::filling_a_gap_in_front_of_many_segments_draws_one_acknowledgment", "rfc9293_sending::every_second_segment_is_acknowledged_at_once"])),
+    row("MUST-59", "3.10.7.4", "All queued segments are processed before an acknowledgment", Proven(&["rfc9293_segment_arrives::filling_a_gap_in_front_of_many_segments_draws_one_acknowledgment"])),
+    row("MUST-60", "3.9.1.2", "Without a PUSH flag in the call data is not buffered indefinitely", Proven(&["rfc9293_sending::data_is_not_buffered_indefinitely"])),
+    row("MUST-61", "3.9.1.2", "Without a PUSH flag in the call the last queued segment is pushed", Proven(&["rfc9293_sending::the_last_segment_is_pushed"])),
+    row("MUST-62", "3.8.5", "The urgent pointer points behind the urgent data", NotYet("no urgent data is sent, and the pointer is not read")),
+    row("MUST-63", "3.9.2.3", "A SYN from an invalid address is ignored", Proven(&["rfc9293_interface::a_syn_from_an_invalid_address_is_ignored"])),
+    row("MUST-64", "3.2", "Options need not begin at a word", Proven(&["rfc9293_header::the_mandatory_options_are_understood_at_any_alignment"])),
+    row("MUST-65", "3.2", "The MSS option is sent on SYNs only", Proven(&["rfc9293_header::options_that_are_sent_are_well_formed"])),
+    row("MUST-66", "3.4", "RST and URG are processed with a zero window", Partly(&["rfc9293_segment_arrives::a_reset_is_taken_while_the_window_is_closed"], "urgent data is not told apart")),
+    row("MUST-67", "3.7.1", "The MSS that is sent fits what can be received", Proven(&["rfc9293_header::the_mss_option_is_sent_on_every_syn_and_fits_the_link"])),
+    row("MUST-68", "3.1", "Every option but end and no operation has a length", Proven(&["rfc9293_header::options_that_are_sent_are_well_formed"])),
+    row("MUST-69", "3.1", "Padding behind the end of options is zero", Proven(&["rfc9293_header::options_that_are_sent_are_well_formed"])),
+];
+
+/// SHOULD and SHOULD NOT.
+pub const SHOULD: [Requirement; SHOULDS] = [
+    row("SHLD-1", "3.4.1", "Initial sequence numbers are a clock and a keyed function of the tuple", Proven(&["rfc6528_sequence_numbers::the_numbers_of_different_tuples_are_unrelated"])),
+    row("SHLD-2", "3.5.3", "A RST may carry data", Proven(&["rfc9293_segment_arrives::a_reset_may_carry_data"])),
+    row("SHLD-3", "3.6.1", "A close that loses data sends a RST", Proven(&["rfc9293_close::closing_with_unread_data_resets", "rfc9293_close::data_after_close_is_answered_by_a_reset"])),
+    row("SHLD-4", "3.6.1", "Timestamps shorten TIME-WAIT for new SYNs (RFC 6191)", Proven(&["rfc9293_close::timestamps_tell_a_new_syn_in_time_wait"])),
+    row("SHLD-5", "3.7.1", "The MSS option is sent on every SYN", Proven(&["rfc9293_header::the_mss_option_is_sent_on_every_syn_and_fits_the_link"])),
+    row("SHLD-6", "3.7.3", "With a varying MTU the smallest is offered", NotApplicable("the MTU of a link does not vary")),
+    row("SHLD-7", "3.7.4", "Nagle's algorithm", Proven(&["rfc9293_sending::nagle_holds_a_short_segment_while_anything_is_unacknowledged"])),
+    row("SHLD-8", "3.8.2", "ECN", NotYet("ECN is neither offered nor taken; its bits are ignored")),
+    row("SHLD-9", "3.8.3", "The application is told of trouble between R1 and R2", NotYet("it is told at R2; the count of retransmissions can be asked for")),
+    row("SHLD-10", "3.8.3", "R1 is at least 3 retransmissions", NotYet("there is no R1")),
+    row("SHLD-11", "3.8.3", "R2 is at least 100 s", Proven(&["rfc9293_sending::a_silent_peer_is_given_up_after_r2"])),
+    row("SHLD-12", "3.8.4", "A keepalive probe has no data", Proven(&["rfc9293_sending::keepalive_can_be_turned_on_and_off"])),
+    row("SHLD-13", "3.8.5", "New applications do not use the urgent mechanism", NotApplicable("it is asked of applications")),
+    row("SHLD-14", "3.8.6", "The receiver does not shrink its window", Partly(&["rfc9293_windows::the_right_edge_never_moves_left"], "with window scaling the edge that a peer sees is rounded down, by less than 2 to the power of the shift")),
+    row("SHLD-15", "3.8.6", "No new data is sent into a window that has shrunk", Proven(&["rfc9293_windows::a_window_that_shrinks_is_obeyed"])),
+    row("SHLD-16", "3.8.6", "Old data within it is retransmitted", Proven(&["rfc9293_windows::a_window_that_shrinks_is_obeyed"])),
+    row("SHLD-17", "3.8.6", "Data beyond it does not time the connection out", Proven(&["rfc9293_windows::a_window_that_shrinks_to_zero_is_probed_and_does_not_time_out"])),
+    row("SHLD-18", "3.8.6.3", "Acknowledgments are delayed", Proven(&["rfc9293_sending::an_acknowledgment_is_delayed_by_less_than_half_a_second"])),
+    row("SHLD-19", "3.8.6.3", "Every second full segment is acknowledged", Proven(&["rfc9293_sending::every_second_segment_is_acknowledged_at_once"])),
+    row("SHLD-20", "3.9.1.8", "Reports of soft errors can be disabled", NotApplicable("there are none (MUST-47)")),
+    row("SHLD-21", "3.9.1.9", "The Diffserv field can be changed during a connection", NotYet("as MUST-48")),
+    row("SHLD-22", "3.9.1.9", "The Diffserv field is passed to IP unchanged", NotYet("as MUST-48")),
+    row("SHLD-23", "3.9.2", "Applications do not change the Diffserv field during a connection", NotApplicable("it is asked of applications")),
+    row("SHLD-24", "3.9.2.1", "A later source route overrides an earlier one", NotYet("as MUST-51")),
+    row("SHLD-25", "3.9.2.2", "Soft ICMP errors are made known to the application", NotYet("as MUST-47")),
+    row("SHLD-26", "3.9.2.2", "Hard ICMP errors abort", Partly(&["rfc9293_interface::a_hard_icmp_error_ends_the_attempt_that_it_is_about"], "only while a connection is being opened; later they count as soft, as RFC 5927 has it against blind attacks")),
+    row("SHLD-27", "3.9.1.2", "Successive pushes are collapsed", Proven(&["rfc9293_sending::short_calls_are_packed_into_full_segments"])),
+    row("SHLD-28", "3.9.1.2", "Full segments are sent when possible", Proven(&["rfc9293_sending::short_calls_are_packed_into_full_segments"])),
+    row("SHLD-29", "3.8.6.1", "The first probe of a zero window comes after the retransmission timeout", Proven(&["rfc9293_windows::a_zero_window_is_probed_with_back_off"])),
+    row("SHLD-30", "3.8.6.1", "The interval between probes grows exponentially", Proven(&["rfc9293_windows::a_zero_window_is_probed_with_back_off"])),
+    row("SHLD-31", "3.10.7.4", "Segments out of order are held", Proven(&["rfc9293_segment_arrives::segments_out_of_order_are_held_and_put_together"])),
+];
