@@ -20,14 +20,14 @@ mkdir -p "$copy"
 rm -rf "$copy/crates"
 mkdir "$copy/crates"
 cp -p "$root/Cargo.toml" "$root/Cargo.lock" "$copy/"
-for crate in budget checksum gate link stack wire; do
+for crate in budget checksum gate link stack wire workload; do
     cp -Rp "$root/crates/$crate" "$copy/crates/"
 done
 
 # A call is a statement of its own.
 while IFS= read -r file; do
     if grep -q 'rec\.pass(' "$file"; then
-        sed '/^ *self\.rec\.pass(.*);$/d' "$file" >"$file.new"
+        sed '/^ *\(self\.\)\{0,1\}rec\.pass(.*);$/d' "$file" >"$file.new"
         touch -r "$file" "$file.new"
         mv "$file.new" "$file"
     fi
@@ -37,5 +37,7 @@ if grep -rn 'rec\.pass(' "$copy/crates/stack/src" >&2; then
     exit 1
 fi
 
-(cd "$copy" && CARGO_TARGET_DIR=$directory/target cargo build --quiet --release -p tollgate-budget >&2)
+cd "$copy"
+CARGO_TARGET_DIR=$directory/target RUSTFLAGS="${RUSTFLAGS:-} -Awarnings" \
+    cargo build --quiet --release -p tollgate-budget --no-default-features --bin tollgate-budget >&2
 printf '%s\n' "$directory/target/release/tollgate-budget"

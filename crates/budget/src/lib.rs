@@ -9,6 +9,8 @@
 //! corrects a count by a number that it has not counted.
 #![deny(unsafe_code)]
 
+#[cfg(feature = "bench")]
+pub mod bench;
 pub mod budgets;
 #[allow(unsafe_code)]
 pub mod callgrind;

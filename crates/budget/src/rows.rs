@@ -70,6 +70,11 @@ fn is_wheel(one: &Instruction) -> bool {
     one.frames.iter().any(|frame| frame.function.contains("tollgate_stack::timer::"))
 }
 
+/// Whether an instruction is the wheel's and puts a timer in its place, not takes it out of another.
+fn is_wheel_insertion(one: &Instruction) -> bool {
+    is_wheel(one) && one.frames.iter().all(|frame| !frame.function.ends_with("Wheel::unlink"))
+}
+
 /// Whether a symbol copies memory.
 fn is_copy(symbol: &str) -> bool {
     symbol.contains("memcpy") || symbol.contains("memmove")
@@ -108,12 +113,16 @@ pub const ROWS: &[Row] = &[
         ..row("deadline", "timer set or clear, data path", Bar::AtMost(6.0), "Clark 35 and 17")
     },
     Row {
-        source: Source::Part("wheel-insert", is_wheel),
-        ..row("wheel-insert", "wheel insert (entry moves)", Bar::AtMost(40.0), "Clark 41")
+        source: Source::Part("wheel-insert", is_wheel_insertion),
+        ..row("wheel-insert", "wheel insert", Bar::AtMost(40.0), "Clark 35")
     },
     Row {
         source: Source::Part("wheel-cancel", is_wheel),
-        ..row("wheel-cancel", "wheel cancel", Bar::AtMost(40.0), "Clark 17")
+        ..row("wheel-cancel", "  cancel", Bar::AtMost(40.0), "Clark 17")
+    },
+    Row {
+        source: Source::Part("wheel-insert", is_wheel),
+        ..row("wheel-move", "  move, insert and cancel together", Bar::None, "Clark 41")
     },
     Row {
         unit: BYTES,

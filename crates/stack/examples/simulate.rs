@@ -51,8 +51,8 @@ fn main() -> ExitCode {
         }
     };
     let scenarios = match &arguments.scenario {
-        None => sim::all(),
-        Some(name) => match sim::by_name(name) {
+        None => sim::scenario::all(),
+        Some(name) => match sim::scenario::by_name(name) {
             Some(scenario) => vec![scenario],
             None => {
                 eprintln!("there is no scenario {name}; --list names them");

@@ -7,7 +7,7 @@
 pub enum Miss {
     /// The frame is too short for a TCP segment, or shorter than its IP length.
     Short,
-    /// Not addressed to us, not IPv4 without options, a fragment, or not TCP.
+    /// Not addressed to us, not IPv4 without options, a fragment, damaged, or not TCP.
     NotTcp,
     /// No connection has this key.
     NoConnection,
@@ -162,9 +162,7 @@ pub struct Counters {
     pub predicted: u64,
     /// Segments that were not, by [`Miss`].
     pub misses: [u64; Miss::COUNT],
-    /// Segments for which the one-entry cache held the connection.
-    pub cache_hits: u64,
-    /// Segments for which the hash table was asked.
+    /// Segments for which the table was asked, because the last segment was another connection's.
     pub cache_misses: u64,
     /// Packets dropped, by [`Drop`].
     pub drops: [u64; Drop::COUNT],
@@ -198,6 +196,13 @@ impl Counters {
 
     pub(crate) fn dropped(&mut self, reason: Drop) {
         self.drops[reason as usize] += 1;
+    }
+
+    /// Segments for which the one-entry cache held the connection: all that got as far as being looked up, less those for
+    /// which the table was asked.
+    pub fn cache_hits(&self) -> u64 {
+        let looked_up: u64 = self.misses[Miss::NoConnection as usize..].iter().sum();
+        (self.predicted + looked_up).saturating_sub(self.cache_misses)
     }
 
     /// How many packets were dropped for `reason`.

@@ -145,13 +145,13 @@ fn receive<const GATES: u32>(name: &'static str, demux: Demux, connections: usiz
     for &ends in all.iter().cycle().take(2 * all.len().max(50)) {
         hosts.round_trip(ends, &[7; 64], &mut buffer);
     }
-    let (missed, hits) = (hosts.misses(), hosts.server.counters().cache_hits);
+    let (missed, hits) = (hosts.misses(), hosts.server.counters().cache_hits());
     counted_by_gates(|| {
         for &ends in all.iter().cycle().take(count as usize) {
             queued_round_trip::<GATES>(&mut hosts, ends, &mut buffer);
         }
     });
-    let (missed, hits) = (hosts.misses() - missed, hosts.server.counters().cache_hits - hits);
+    let (missed, hits) = (hosts.misses() - missed, hosts.server.counters().cache_hits() - hits);
     require(name, missed == 0, || format!("{missed} segments were not predicted"))?;
     let expected = if connections == 1 { count } else { 0 };
     require(name, hits == expected, || format!("{hits} lookups of {count} hit the cache"))?;

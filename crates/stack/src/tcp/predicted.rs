@@ -12,7 +12,7 @@ use crate::buffer::{Frame, FrameId, Pool, RxChecksum, SUMMED_FROM};
 use crate::config::{ChecksumPolicy, Demux};
 use crate::counters::Miss;
 use crate::demux::FlowKey;
-use crate::likely::{likely, unlikely};
+use crate::likely::unlikely;
 use crate::socket::{Posted, readiness};
 use crate::stack::{Active, Stack};
 use crate::time::Instant;
@@ -101,7 +101,7 @@ fn expect(head: &[u8; HEADERS], tcb: &Tcb, len: u32, stamp: Option<&[u8; 12]>) -
     if unlikely(len > tcb.rcv_edge - tcb.rcv_nxt) {
         return Err(Miss::BeyondWindow);
     }
-    if unlikely(len | acked == 0 && window == tcb.snd_wnd) {
+    if unlikely(len | acked == 0) && window == tcb.snd_wnd {
         return Err(Miss::Duplicate);
     }
     Ok(())
@@ -151,15 +151,18 @@ impl Stack {
             return Err(Miss::NotTcp);
         }
         if unlikely(!self.ip_header_is_intact(head)) {
-            return Err(Miss::Checksum);
+            return Err(Miss::NotTcp);
         }
         rec.pass(Gate::DemuxBegin, packet);
-        let Some(index) = self.find_connection(head) else {
+        let mut index = self.cached;
+        if unlikely(!self.tcbs.get(index).is_some_and(|tcb| tcb.key == key_of(head))) {
+            index = self.look_up(head).ok_or(Miss::NoConnection)?;
+        }
+        rec.pass(Gate::TcpInBegin, packet);
+        let Some(tcb) = self.tcbs.get_mut(index) else {
             cold_path();
             return Err(Miss::NoConnection);
         };
-        rec.pass(Gate::TcpInBegin, packet);
-        let tcb = &mut self.tcbs[index];
         // Data offset and flags, PSH set either way. This also stands for the state.
         if unlikely(be16(head, 46) | PSH != tcb.predicted) {
             return Err(Miss::Flags);
@@ -231,20 +234,6 @@ impl Stack {
             Active { stack: self, pool, now, rec }.follow_up(index, ready);
         }
         Ok(())
-    }
-
-    /// The connection that a segment is for: that of the last one, or by the table.
-    #[inline(always)]
-    fn find_connection(&mut self, head: &[u8; HEADERS]) -> Option<usize> {
-        let index = self.cached;
-        if let Some(tcb) = self.tcbs.get(index)
-            && likely(tcb.key == key_of(head))
-        {
-            self.counters.cache_hits += 1;
-            return Some(index);
-        }
-        cold_path();
-        self.look_up(head)
     }
 
     /// The connection by the table (or the list), remembered for the next segment.

@@ -40,7 +40,8 @@ fn after_a_lost_syn_the_initial_window_is_one_segment() {
     peer.expect_nothing();
 }
 
-/// RFC 5681, 3.1: "During slow start, a TCP increments cwnd by at most SMSS bytes for each ACK received that cumulatively
+/// RFC 9293, 3.8.2, MUST-19: "A TCP endpoint MUST implement the basic congestion control algorithms slow start, congestion
+/// avoidance, and exponential backoff of RTO"; RFC 5681, 3.1: "During slow start, a TCP increments cwnd by at most SMSS bytes for each ACK received that cumulatively
 /// acknowledges new data."
 #[test]
 fn slow_start_adds_a_segment_for_each_acknowledgment() {

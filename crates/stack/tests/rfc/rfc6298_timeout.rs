@@ -44,7 +44,8 @@ fn a_syn_ack_is_sent_again_after_one_second_and_then_backed_off() {
     }
 }
 
-/// 2.2: "When the first RTT measurement R is made, the host MUST set SRTT <- R, RTTVAR <- R/2, RTO <- SRTT + max (G,
+/// RFC 9293, 3.8.1, MUST-18: "The RTO MUST be computed according to the algorithm in [RFC 6298], including Karn's algorithm
+/// for taking RTT samples". 2.2: "When the first RTT measurement R is made, the host MUST set SRTT <- R, RTTVAR <- R/2, RTO <- SRTT + max (G,
 /// K*RTTVAR) where K = 4"; 2.3: "RTTVAR <- (1 - beta) * RTTVAR + beta * |SRTT - R'|, SRTT <- (1 - alpha) * SRTT + alpha *
 /// R'".
 #[test]

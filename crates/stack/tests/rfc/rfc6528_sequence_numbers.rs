@@ -28,7 +28,8 @@ fn the_number_of_one_tuple_grows_with_a_clock_of_4_microseconds() {
     }
 }
 
-/// RFC 6528, 3: each tuple has "its own sequence number space": numbers of different ones tell nothing of each other.
+/// RFC 9293, 3.4.1, SHLD-1: "where M is the 4 microsecond timer, and F() is a pseudorandom function (PRF) of the connection's
+/// identifying parameters [...] and a secret key": numbers of different tuples tell nothing of each other.
 #[test]
 fn the_numbers_of_different_tuples_are_unrelated() {
     let mut peer = Peer::new();

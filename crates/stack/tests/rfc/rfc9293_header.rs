@@ -141,7 +141,8 @@ fn options_that_are_sent_are_well_formed() {
     assert!(peer.expect(ack().seq(1).ack(1).len(10)).header.options.timestamps.is_some());
 }
 
-/// 3.7.1, MUST-14: "TCP endpoints MUST implement both sending and receiving the MSS Option"; MUST-67: the value is at most
+/// 3.7.1, MUST-14: "TCP endpoints MUST implement both sending and receiving the MSS Option"; SHLD-5: "SHOULD send an MSS
+/// Option in every SYN segment"; MUST-67: the value is at most
 /// "MMS_R - 20", what a packet of the link can carry, options not counted (RFC 6691).
 #[test]
 fn the_mss_option_is_sent_on_every_syn_and_fits_the_link() {

@@ -253,7 +253,8 @@ fn an_old_segment_does_not_change_the_send_window() {
     assert_eq!(peer.stack().info(conn).unwrap().send_window, 6000);
 }
 
-/// "Sixth, check the URG bit"; 3.8.5: "a TCP receiver should be robust to invalid urgent pointer values". Urgent octets are
+/// "Sixth, check the URG bit"; 3.8.5, MUST-30: "TCP implementations MUST still include support for the urgent mechanism"; "a
+/// TCP receiver should be robust to invalid urgent pointer values". Urgent octets are
 /// delivered in line, as RFC 6093 recommends to applications.
 #[test]
 fn urgent_data_is_delivered_in_line_whatever_the_pointer_says() {

@@ -9,11 +9,11 @@
 mod end;
 mod network;
 mod random;
-mod scenario;
+pub mod scenario;
 mod trace;
 mod world;
 
-pub use scenario::{Scenario, all, by_name};
+pub use scenario::Scenario;
 pub use world::run;
 
 /// The command that runs one seed of a scenario again, with its segments printed.

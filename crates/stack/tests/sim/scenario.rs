@@ -153,16 +153,11 @@ pub fn by_name(name: &str) -> Option<Scenario> {
 
 /// Every scenario.
 pub fn all() -> Vec<Scenario> {
-    let mut all = links();
-    all.extend(sizes());
-    all.extend(options());
-    all.extend(mechanisms());
-    all.extend(resources());
-    all
+    [links(), sizes(), options(), mechanisms(), resources()].into_iter().flatten().collect()
 }
 
 /// What a cable can do.
-fn links() -> Vec<Scenario> {
+pub fn links() -> Vec<Scenario> {
     let loss = |chance: f64| {
         Scenario::new(&format!("loss-{chance}")).faults(|f| {
             f.drop = percent(chance);
@@ -236,7 +231,7 @@ fn links() -> Vec<Scenario> {
 }
 
 /// Windows and packets of all sizes.
-fn sizes() -> Vec<Scenario> {
+pub fn sizes() -> Vec<Scenario> {
     let tiny_windows = |config: &mut Config| {
         config.receive_buffer = 4096;
         config.send_buffer = 4096;
@@ -265,7 +260,7 @@ fn sizes() -> Vec<Scenario> {
 }
 
 /// What the hosts offer each other.
-fn options() -> Vec<Scenario> {
+pub fn options() -> Vec<Scenario> {
     let only = |name: &str, timestamps: [bool; 2], scaling: [bool; 2]| {
         Scenario::new(name).lossy().config(move |config, host| {
             config.timestamps = timestamps[host];
@@ -296,7 +291,7 @@ fn options() -> Vec<Scenario> {
 }
 
 /// Every switch.
-fn mechanisms() -> Vec<Scenario> {
+pub fn mechanisms() -> Vec<Scenario> {
     let new = Scenario::new;
     let mut all = vec![
         new("prediction-unidirectional").mechanism(|m| m.prediction = Prediction::Unidirectional),
@@ -328,7 +323,7 @@ fn mechanisms() -> Vec<Scenario> {
 }
 
 /// What runs short.
-fn resources() -> Vec<Scenario> {
+pub fn resources() -> Vec<Scenario> {
     let small_buffers = |config: &mut Config| {
         config.send_buffer = 8192;
         config.receive_buffer = 8192;

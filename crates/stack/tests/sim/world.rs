@@ -28,7 +28,7 @@ const STALLED: Duration = Duration::from_secs(20 * 60);
 const NEIGHBOURS: Duration = Duration::from_secs(300);
 
 /// What a run came to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Octets carried, both directions of all connections.
     pub octets: u64,
