@@ -109,12 +109,15 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     fn fragment_input(&mut self, header: ipv4::Header, frame: Frame, at: usize, unicast: bool) {
-        let pool = &mut *self.pool;
-        let outcome =
-            self.stack.reassembler.push(&header, frame, at as u16, self.now, &mut |frame| pool.release(frame.id));
+        let (pool, counters) = (&mut *self.pool, &mut self.stack.counters);
+        // Counts this one and those that have to make room.
+        let release = &mut |frame: Frame| {
+            counters.dropped(Drop::Reassembly);
+            pool.release(frame.id);
+        };
+        let outcome = self.stack.reassembler.push(&header, frame, at as u16, self.now, release);
         match outcome {
-            Outcome::Held => {}
-            Outcome::Dropped(_) => self.stack.counters.dropped(Drop::Reassembly),
+            Outcome::Held | Outcome::Dropped(_) => {}
             Outcome::Complete(datagram) => {
                 let mut octets = mem::take(&mut self.stack.scratch);
                 octets.clear();

@@ -298,12 +298,16 @@ impl<R: Recorder> Active<'_, R> {
             (iss, Some(last)) if iss.at_or_before(last) => last + 1,
             (iss, _) => iss,
         };
+        // RFC 9293, 3.8.3, MUST-23: R2 of a SYN.
+        let give_up = self.now.tick().after(ticks(self.stack.config.connect_timeout));
         let tcb = &mut self.stack.tcbs[index];
         tcb.state = State::SynReceived;
         tcb.listener = listener;
         tcb.rare |= rare::UNACCEPTED;
+        tcb.user_deadline = Deadline::at(give_up);
         self.take_syn(index, header);
         self.begin(index, iss);
+        self.arm(index, give_up);
         if self.stack.tcbs[index].tx_head.is_none() {
             self.free_connection(index);
             return;

@@ -143,7 +143,8 @@ impl<R: Recorder> Active<'_, R> {
             let meta = self.pool.meta(id);
             let len = u32::from(meta.tx_len);
             let flight = tcb.in_flight();
-            if flight + len > tcb.snd_wnd.min(tcb.cwnd) {
+            // Counted from the frame's end: after a timeout a part of it may be acknowledged already.
+            if (meta.tx_seq + len) - tcb.snd_una > tcb.snd_wnd.min(tcb.cwnd) {
                 if self.window_blocks(index) {
                     return;
                 }
@@ -205,7 +206,7 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         let meta = self.pool.meta(id);
         tcb.unsent = meta.tx_next;
-        tcb.snd_nxt = meta.tx_end;
+        tcb.snd_nxt = tcb.snd_nxt.latest(meta.tx_end);
         if !tcb.rtx_deadline.is_set() {
             let at = tick.after(tcb.rto);
             tcb.rtx_deadline = Deadline::at(at);
@@ -302,7 +303,8 @@ impl<R: Recorder> Active<'_, R> {
         let usable = tcb.snd_wnd.min(tcb.cwnd).saturating_sub(flight);
         if usable != 0 && usable >= tcb.max_snd_wnd / 2 {
             let id = tcb.unsent;
-            return !self.split(index, id, usable as u16);
+            let acknowledged = tcb.snd_nxt - self.pool.meta(id).tx_seq;
+            return !self.split(index, id, (usable + acknowledged).min(u32::from(u16::MAX)) as u16);
         }
         if flight == 0 && !tcb.rtx_deadline.is_set() {
             // Nothing is outstanding, so no acknowledgment will come: probe (RFC 9293, 3.8.6.1).

@@ -209,7 +209,7 @@ impl<R: Recorder> Active<'_, R> {
             }
         }
         // The peer did not get our last acknowledgment: again, and wait anew for a FIN.
-        if header.flags.has(Flags::FIN) {
+        if header.flags.has(Flags::FIN) && header.seq + segment.seq_len() == entry.rcv_nxt {
             let until = tick.after(ticks(self.stack.config.msl) * 2);
             let index = self.stack.time_wait.restart(index, until);
             if let Some(entry) = self.stack.time_wait.get_mut(index) {
