@@ -17,16 +17,26 @@ fn tests() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(scripts).expect("the scripts are there") {
         let path = entry.expect("an entry can be read").path();
-        let module = path.file_stem().and_then(|stem| stem.to_str()).expect("a name").to_owned();
+        let module = path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .expect("a name")
+            .to_owned();
         let source = fs::read_to_string(&path).expect("a script can be read");
         let lines: Vec<&str> = source.lines().collect();
         for at in 1..lines.len() {
             if lines[at - 1] != "#[test]" {
                 continue;
             }
-            let name = lines[at].strip_prefix("fn ").and_then(|rest| rest.split('(').next()).expect("a function");
-            let comment: Vec<&str> =
-                lines[..at - 1].iter().rev().map_while(|line| line.strip_prefix("///")).collect();
+            let name = lines[at]
+                .strip_prefix("fn ")
+                .and_then(|rest| rest.split('(').next())
+                .expect("a function");
+            let comment: Vec<&str> = lines[..at - 1]
+                .iter()
+                .rev()
+                .map_while(|line| line.strip_prefix("///"))
+                .collect();
             let comment: String = comment.into_iter().rev().collect();
             found.insert(format!("{module}::{name}"), comment);
         }
@@ -36,7 +46,13 @@ fn tests() -> BTreeMap<String, String> {
 
 fn table(out: &mut String, rows: &[Requirement]) {
     out.push_str("| id | section | clause | status | proven by |\n|---|---|---|---|---|\n");
-    for Requirement { id, section, clause, status } in rows {
+    for Requirement {
+        id,
+        section,
+        clause,
+        status,
+    } in rows
+    {
         let (word, tests, reason): (&str, &[&str], &str) = match status {
             Status::Proven(tests) => ("yes", tests, ""),
             Status::Partly(tests, reason) => ("partly", tests, reason),
@@ -47,7 +63,12 @@ fn table(out: &mut String, rows: &[Requirement]) {
         if !reason.is_empty() {
             proof.push(reason.to_owned());
         }
-        writeln!(out, "| {id} | {section} | {clause} | {word} | {} |", proof.join("; ")).expect("a string takes it");
+        writeln!(
+            out,
+            "| {id} | {section} | {clause} | {word} | {} |",
+            proof.join("; ")
+        )
+        .expect("a string takes it");
     }
 }
 
@@ -100,13 +121,19 @@ fn every_named_test_exists_and_names_its_requirement() {
         let (Status::Proven(named) | Status::Partly(named, _)) = &row.status else {
             continue;
         };
-        assert!(!named.is_empty(), "{} is said to be proven by nothing", row.id);
+        assert!(
+            !named.is_empty(),
+            "{} is said to be proven by nothing",
+            row.id
+        );
         let mut quoted = false;
         for name in *named {
-            let comment = tests.get(*name).unwrap_or_else(|| panic!("{}: there is no test {name}", row.id));
-            quoted |= comment
-                .match_indices(row.id)
-                .any(|(at, id)| !comment[at + id.len()..].starts_with(|next: char| next.is_ascii_digit()));
+            let comment = tests
+                .get(*name)
+                .unwrap_or_else(|| panic!("{}: there is no test {name}", row.id));
+            quoted |= comment.match_indices(row.id).any(|(at, id)| {
+                !comment[at + id.len()..].starts_with(|next: char| next.is_ascii_digit())
+            });
         }
         assert!(quoted, "no test of {} names it in its comment", row.id);
     }

@@ -1,8 +1,8 @@
 //! Segments that came out of order, kept until the gap before them is filled.
 //!
 //! They stand in a chain of frames, ordered by sequence number, without overlap: a new segment is cut to what is not yet
-//! there. How many frames a connection may hold is bounded, and nothing is kept when the pool runs low, so that a peer
-//! cannot take the pool by sending every second octet.
+//! there. How many frames a connection may hold is bounded, and nothing is kept when less than a quarter of the pool is
+//! left, well before senders are refused, so that no peer takes the pool from others by sending every second octet.
 
 use super::tcb::Tcb;
 use crate::buffer::{FrameId, Pool};
@@ -72,7 +72,7 @@ pub(crate) fn insert(tcb: &mut Tcb, pool: &mut Pool, mut new: Piece) {
         }
     }
     // What fills the gap is taken in any case: it sets frames free.
-    let low = pool.available() < pool.capacity() / 8 && new.seq != tcb.rcv_nxt;
+    let low = pool.available() < pool.capacity() / 4 && new.seq != tcb.rcv_nxt;
     if new.len == 0 || count >= MAX_FRAMES || low {
         pool.release(new.id);
         relink(tcb, pool, previous, next);

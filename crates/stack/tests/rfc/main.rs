@@ -2,7 +2,8 @@
 //!
 //! Each test is a script: a peer made of hand-written segments talks to one stack over a wire in memory, in virtual
 //! time, and expects exact answers. A test is named after what it proves; the clause it proves stands above it in the
-//! RFC's words. Sequence numbers are relative to each side's initial one, so a SYN has number 0 and the first octet 1.
+//! RFC's words. `rfc_baseline` runs the same scripts without the mechanisms that make the stack fast. Sequence numbers are
+//! relative to each side's initial one, so a SYN has number 0 and the first octet 1.
 
 mod peer;
 mod rfc1122_hosts;
@@ -18,3 +19,10 @@ mod rfc9293_open;
 mod rfc9293_segment_arrives;
 mod rfc9293_sending;
 mod rfc9293_windows;
+
+use tollgate_stack::config::Mechanisms;
+
+/// The mechanisms of the stack that the scripts talk to.
+pub fn mechanisms() -> Mechanisms {
+    Mechanisms::default()
+}

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use tollgate_checksum::{Kernel, Partial, sum_header};
-use tollgate_stack::{Active, Config, ConnId, Frame, Instant, Link, ListenerId, Pool, Received, Stack, State};
+use tollgate_stack::{
+    Active, Config, ConnId, Frame, Instant, Link, ListenerId, Pool, Received, Stack, State,
+};
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::tcp::{self, Flags, Header, Options, Timestamps};
 use tollgate_wire::{SeqNumber, ipv4};
@@ -142,7 +144,10 @@ impl Seg {
 
     /// Options octet by octet, a multiple of four.
     pub fn raw_options(mut self, octets: &[u8]) -> Self {
-        assert!(octets.len().is_multiple_of(4) && octets.len() <= 40, "options are whole words, at most ten");
+        assert!(
+            octets.len().is_multiple_of(4) && octets.len() <= 40,
+            "options are whole words, at most ten"
+        );
         self.raw_options = Some(octets.to_vec());
         self
     }
@@ -161,7 +166,9 @@ impl Seg {
 
 /// Octets `seq` and following of the stream that both sides send in these tests.
 pub fn stream(seq: u32, octets: usize) -> Vec<u8> {
-    (0..octets).map(|n| ((seq.wrapping_sub(1) as usize + n) % 251) as u8).collect()
+    (0..octets)
+        .map(|n| ((seq.wrapping_sub(1) as usize + n) % 251) as u8)
+        .collect()
 }
 
 /// What the stack's port is plugged into: octets in, octets out.
@@ -186,7 +193,10 @@ impl Link for Wire {
 
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         while let Some(octets) = self.to_stack.pop_front() {
-            frames.push(pool.frame_from(&octets).expect("the pool has a frame for what is injected"));
+            frames.push(
+                pool.frame_from(&octets)
+                    .expect("the pool has a frame for what is injected"),
+            );
         }
     }
 }
@@ -235,13 +245,17 @@ impl Peer {
         let mut config = Config::new(STACK_MAC, STACK, 24, [1, 2, 3, 4]);
         config.timestamps = false;
         config.window_scaling = false;
+        config.mechanisms = crate::mechanisms();
         change(&mut config);
         let now = Instant::from_nanos(1 << 40);
         let mut peer = Self {
             stack: Stack::new(config, mtu, now).expect("the configuration is valid"),
             pool: Pool::new(4096, Pool::frame_size_for(mtu)),
             now,
-            wire: Wire { mtu, ..Wire::default() },
+            wire: Wire {
+                mtu,
+                ..Wire::default()
+            },
             port: 40_000,
             local: PORT,
             isn: 0xffff_ff00,
@@ -276,13 +290,21 @@ impl Peer {
     }
 
     fn ethernet(&self, packet: &[u8]) -> Vec<u8> {
-        let header = ethernet::Header { destination: STACK_MAC, source: PEER_MAC, ethertype: EtherType::Ipv4 };
+        let header = ethernet::Header {
+            destination: STACK_MAC,
+            source: PEER_MAC,
+            ethertype: EtherType::Ipv4,
+        };
         [&header.to_bytes(), packet].concat()
     }
 
     /// The octets of a TCP segment, checksum included.
     pub fn segment(&self, seg: &Seg) -> Vec<u8> {
-        let acked = if seg.flags.has(Flags::ACK) { self.iss.wrapping_add(seg.ack) } else { 0 };
+        let acked = if seg.flags.has(Flags::ACK) {
+            self.iss.wrapping_add(seg.ack)
+        } else {
+            0
+        };
         let header = Header {
             source_port: self.port,
             destination_port: self.local,
@@ -332,9 +354,15 @@ impl Peer {
         assert_eq!(link.ethertype, EtherType::Ipv4, "not an IPv4 packet");
         assert_eq!(link.destination, PEER_MAC);
         let packet = &frame[ethernet::HEADER_LEN..];
-        assert!(ipv4::Header::checksum_is_valid(packet), "the IP checksum is wrong");
+        assert!(
+            ipv4::Header::checksum_is_valid(packet),
+            "the IP checksum is wrong"
+        );
         let ip = ipv4::Header::parse(packet).expect("an IPv4 header");
-        Some((ip, packet[usize::from(ip.header_len)..usize::from(ip.total_len)].to_vec()))
+        Some((
+            ip,
+            packet[usize::from(ip.header_len)..usize::from(ip.total_len)].to_vec(),
+        ))
     }
 
     /// The next segment that the stack sent, if there is one; what holds for all segments is checked.
@@ -345,20 +373,34 @@ impl Peer {
         // RFC 9293, MUST-45: the connection's address, always.
         assert_eq!((ip.source, ip.destination), (STACK, PEER));
         // RFC 9293, 3.7.2: path MTU discovery needs DF.
-        assert!(ip.flags_and_offset & ipv4::DONT_FRAGMENT != 0, "DF is not set");
+        assert!(
+            ip.flags_and_offset & ipv4::DONT_FRAGMENT != 0,
+            "DF is not set"
+        );
         // RFC 9293, MUST-2.
         let pseudo = ipv4::pseudo_header(STACK, PEER, ipv4::protocol::TCP, octets.len() as u16);
-        assert!((pseudo + Kernel::HALFWORD.sum(&octets)).is_valid(), "the TCP checksum is wrong");
+        assert!(
+            (pseudo + Kernel::HALFWORD.sum(&octets)).is_valid(),
+            "the TCP checksum is wrong"
+        );
         let header = Header::parse(&octets).expect("a TCP header");
         let raw_options = octets[tcp::HEADER_LEN..usize::from(header.header_len)].to_vec();
         check_options(&header, &raw_options);
         // RFC 9293, 3.1: reserved bits are zero.
         assert_eq!(octets[12] & 0x0f, 0);
-        assert_eq!((header.source_port, header.destination_port), (self.local, self.port), "another connection's");
+        assert_eq!(
+            (header.source_port, header.destination_port),
+            (self.local, self.port),
+            "another connection's"
+        );
         if header.flags.has(Flags::SYN) {
             self.iss = header.seq.0;
         }
-        let ack = if header.flags.has(Flags::ACK) { header.ack.0.wrapping_sub(self.isn) } else { 0 };
+        let ack = if header.flags.has(Flags::ACK) {
+            header.ack.0.wrapping_sub(self.isn)
+        } else {
+            0
+        };
         Some(Sent {
             seq: header.seq.0.wrapping_sub(self.iss),
             ack,
@@ -395,7 +437,10 @@ impl Peer {
         let waited = self.wait(after + s(3600));
         let sent = self.expect(seg);
         // Durations are rounded up to ticks before they are doubled.
-        assert!(waited + TICK >= after && waited <= after + SLACK + after / 1000, "it was sent after {waited:?} instead of {after:?}");
+        assert!(
+            waited + TICK >= after && waited <= after + SLACK + after / 1000,
+            "it was sent after {waited:?} instead of {after:?}"
+        );
         sent
     }
 
@@ -448,7 +493,10 @@ impl Peer {
     #[track_caller]
     pub fn connect(&mut self) -> ConnId {
         self.port = 80;
-        let conn = self.stack().connect(SocketAddrV4::new(PEER, 80)).expect("a connection is opened");
+        let conn = self
+            .stack()
+            .connect(SocketAddrV4::new(PEER, 80))
+            .expect("a connection is opened");
         self.local = self.stack().info(conn).expect("it is there").local.port();
         conn
     }
@@ -460,7 +508,9 @@ impl Peer {
         self.inject(first);
         self.expect(syn_ack().seq(0).ack(1));
         self.inject(ack().seq(1).ack(1));
-        self.stack().accept(listener).expect("the handshake is complete")
+        self.stack()
+            .accept(listener)
+            .expect("the handshake is complete")
     }
 
     /// The peer opens a connection with timestamps, the first of value `stamp`, and echoes what the stack sends.
@@ -471,7 +521,9 @@ impl Peer {
         let answer = self.expect(syn_ack().seq(0).ack(1));
         let ours = answer.header.options.timestamps.expect("a timestamp").value;
         self.inject(ack().seq(1).ack(1).stamps(stamp, ours));
-        self.stack().accept(listener).expect("the handshake is complete")
+        self.stack()
+            .accept(listener)
+            .expect("the handshake is complete")
     }
 
     /// A connection that the peer has opened, its MSS [`MSS`] and its window 65,535.
@@ -541,7 +593,10 @@ impl Drop for Peer {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             let left = self.wire.from_stack.len();
-            assert_eq!(left, 0, "the script ends, but {left} frames were sent that it does not expect");
+            assert_eq!(
+                left, 0,
+                "the script ends, but {left} frames were sent that it does not expect"
+            );
         }
     }
 }
@@ -573,8 +628,12 @@ pub fn icmp_packet(message: tollgate_wire::icmp::Message, data: &[u8]) -> Vec<u8
 /// Puts the right checksum into a TCP segment.
 pub fn fill_checksum(segment: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr) {
     segment[16..18].copy_from_slice(&[0, 0]);
-    let sum: Partial = ipv4::pseudo_header(source, destination, ipv4::protocol::TCP, segment.len() as u16)
-        + Kernel::HALFWORD.sum(segment);
+    let sum: Partial = ipv4::pseudo_header(
+        source,
+        destination,
+        ipv4::protocol::TCP,
+        segment.len() as u16,
+    ) + Kernel::HALFWORD.sum(segment);
     segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
 }
 
@@ -592,12 +651,17 @@ fn check(sent: &Sent, seg: &Seg) {
     if !seg.flags.has(Flags::PSH) {
         flags.0 &= !Flags::PSH.0;
     }
-    let of = |seq: u32, ack: u32, flags: Flags, len: usize| format!("{flags:?} seq {seq} ack {ack} len {len}");
+    let of = |seq: u32, ack: u32, flags: Flags, len: usize| {
+        format!("{flags:?} seq {seq} ack {ack} len {len}")
+    };
     let wanted = of(seg.seq, seg.ack, seg.flags, seg.data.len());
     let got = of(sent.seq, sent.ack, flags, sent.data.len());
     // A RST in answer to an ACK has no acknowledgment, so its number is not looked at.
     assert_eq!(got, wanted, "left: what was sent; right: what was expected");
-    assert!(sent.data == seg.data, "other octets were sent than expected");
+    assert!(
+        sent.data == seg.data,
+        "other octets were sent than expected"
+    );
     if let Some(window) = seg.window {
         assert_eq!(sent.header.window, window, "the window");
     }
@@ -609,18 +673,27 @@ fn check(sent: &Sent, seg: &Seg) {
 /// RFC 9293, MUST-65, MUST-68, MUST-69, for every segment that the stack sends.
 #[track_caller]
 fn check_options(header: &Header, raw: &[u8]) {
-    assert!(header.options.mss.is_none() || header.flags.has(Flags::SYN), "MSS without SYN");
+    assert!(
+        header.options.mss.is_none() || header.flags.has(Flags::SYN),
+        "MSS without SYN"
+    );
     let mut at = 0;
     while at < raw.len() {
         match raw[at] {
             0 => {
-                assert!(raw[at..].iter().all(|&octet| octet == 0), "padding is not zero");
+                assert!(
+                    raw[at..].iter().all(|&octet| octet == 0),
+                    "padding is not zero"
+                );
                 return;
             }
             1 => at += 1,
             _ => {
                 let len = usize::from(*raw.get(at + 1).expect("an option has a length"));
-                assert!(len >= 2 && at + len <= raw.len(), "an option's length is wrong");
+                assert!(
+                    len >= 2 && at + len <= raw.len(),
+                    "an option's length is wrong"
+                );
                 at += len;
             }
         }

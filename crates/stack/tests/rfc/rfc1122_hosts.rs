@@ -19,7 +19,11 @@ fn fragments(packet: &[u8], step: usize) -> Vec<Vec<u8>> {
         .chunks(step)
         .enumerate()
         .map(|(n, part)| {
-            let more = if n + 1 < count { ipv4::MORE_FRAGMENTS } else { 0 };
+            let more = if n + 1 < count {
+                ipv4::MORE_FRAGMENTS
+            } else {
+                0
+            };
             let header = ipv4::Header {
                 total_len: 20 + part.len() as u16,
                 flags_and_offset: more | (n * step / 8) as u16,
@@ -32,10 +36,16 @@ fn fragments(packet: &[u8], step: usize) -> Vec<Vec<u8>> {
 
 fn udp_packet(to_port: u16, data: &[u8], checksum: bool) -> Vec<u8> {
     let len = (udp::HEADER_LEN + data.len()) as u16;
-    let header = udp::Header { source_port: 5000, destination_port: to_port, len, no_checksum: !checksum };
+    let header = udp::Header {
+        source_port: 5000,
+        destination_port: to_port,
+        len,
+        no_checksum: !checksum,
+    };
     let mut octets = [&header.to_bytes(), data].concat();
     if checksum {
-        let sum = ipv4::pseudo_header(PEER, STACK, ipv4::protocol::UDP, len) + Kernel::HALFWORD.sum(&octets);
+        let sum = ipv4::pseudo_header(PEER, STACK, ipv4::protocol::UDP, len)
+            + Kernel::HALFWORD.sum(&octets);
         octets[6..8].copy_from_slice(&sum.finish().to_ne_bytes());
     }
     ip_packet(ipv4::protocol::UDP, PEER, STACK, &octets)
@@ -45,7 +55,16 @@ fn udp_packet(to_port: u16, data: &[u8], checksum: bool) -> Vec<u8> {
 #[test]
 fn fragments_are_put_together_in_any_order() {
     let data = stream(1, 3000);
-    let parts = fragments(&icmp_packet(Message::EchoRequest { identifier: 3, sequence: 4 }, &data), 800);
+    let parts = fragments(
+        &icmp_packet(
+            Message::EchoRequest {
+                identifier: 3,
+                sequence: 4,
+            },
+            &data,
+        ),
+        800,
+    );
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]] {
         let mut peer = Peer::new();
         for n in order {
@@ -58,7 +77,13 @@ fn fragments_are_put_together_in_any_order() {
             back.extend(payload);
         }
         assert!(Kernel::HALFWORD.sum(&back).is_valid());
-        assert_eq!(Message::parse(&back), Ok(Message::EchoReply { identifier: 3, sequence: 4 }));
+        assert_eq!(
+            Message::parse(&back),
+            Ok(Message::EchoReply {
+                identifier: 3,
+                sequence: 4
+            })
+        );
         assert!(back[icmp::HEADER_LEN..] == data);
         assert_eq!(peer.pool.available(), peer.pool.capacity());
     }
@@ -107,8 +132,8 @@ fn a_long_datagram_is_sent_in_fragments() {
     assert_eq!(identifications.len(), 2);
 }
 
-/// RFC 1122, 3.3.2: "There MUST be a reassembly timeout", which "SHOULD be a fixed value [...] between 60 seconds and 120
-/// seconds. If this timeout expires, the partially-reassembled datagram MUST be discarded and an ICMP Time Exceeded message
+/// RFC 1122, 3.3.2: "There MUST be a reassembly timeout", which "SHOULD be a fixed value"; "It is recommended that the
+/// value lie between 60 seconds and 120 seconds. If this timeout expires, the partially-reassembled datagram MUST be discarded and an ICMP Time Exceeded message
 /// sent to the source host (if fragment zero has been received)."
 #[test]
 fn an_incomplete_datagram_is_given_up() {
@@ -179,7 +204,12 @@ fn datagrams_for_others_are_dropped_in_silence() {
     let mut peer = Peer::new();
     peer.listen();
     let segment = peer.segment(&syn().seq(0));
-    let packet = ip_packet(ipv4::protocol::TCP, PEER, Ipv4Addr::new(10, 0, 0, 9), &segment);
+    let packet = ip_packet(
+        ipv4::protocol::TCP,
+        PEER,
+        Ipv4Addr::new(10, 0, 0, 9),
+        &segment,
+    );
     peer.inject_packet(&packet);
     let link = ethernet::Header {
         destination: MacAddr([2, 0, 0, 0, 0, 9]),
@@ -200,20 +230,52 @@ fn echoes_are_answered_whole() {
     let mut peer = Peer::new();
     for len in [0, 1, 56, 1472] {
         let data = stream(1, len);
-        let packet = icmp_packet(Message::EchoRequest { identifier: 7, sequence: len as u16 }, &data);
+        let packet = icmp_packet(
+            Message::EchoRequest {
+                identifier: 7,
+                sequence: len as u16,
+            },
+            &data,
+        );
         peer.inject_packet(&packet);
         let (ip, payload) = peer.next_packet().unwrap();
-        assert_eq!((ip.source, ip.destination, ip.protocol), (STACK, PEER, ipv4::protocol::ICMP));
+        assert_eq!(
+            (ip.source, ip.destination, ip.protocol),
+            (STACK, PEER, ipv4::protocol::ICMP)
+        );
         assert!(Kernel::HALFWORD.sum(&payload).is_valid());
-        assert_eq!(Message::parse(&payload), Ok(Message::EchoReply { identifier: 7, sequence: len as u16 }));
+        assert_eq!(
+            Message::parse(&payload),
+            Ok(Message::EchoReply {
+                identifier: 7,
+                sequence: len as u16
+            })
+        );
         assert!(payload[icmp::HEADER_LEN..] == data);
     }
     // A wrong checksum, or a broadcast, is not answered.
-    let mut packet = icmp_packet(Message::EchoRequest { identifier: 7, sequence: 1 }, &[1, 2, 3, 4]);
+    let mut packet = icmp_packet(
+        Message::EchoRequest {
+            identifier: 7,
+            sequence: 1,
+        },
+        &[1, 2, 3, 4],
+    );
     packet[30] ^= 1;
     peer.inject_packet(&packet);
-    let message = icmp_packet(Message::EchoRequest { identifier: 7, sequence: 1 }, &[]);
-    let packet = ip_packet(ipv4::protocol::ICMP, PEER, Ipv4Addr::new(10, 0, 0, 255), &message[20..]);
+    let message = icmp_packet(
+        Message::EchoRequest {
+            identifier: 7,
+            sequence: 1,
+        },
+        &[],
+    );
+    let packet = ip_packet(
+        ipv4::protocol::ICMP,
+        PEER,
+        Ipv4Addr::new(10, 0, 0, 255),
+        &message[20..],
+    );
     peer.inject_packet(&packet);
     assert!(peer.next_frame().is_none());
 }
@@ -244,20 +306,36 @@ fn unreachable_ports_and_protocols_are_told_to_hosts_only() {
     let datagram = udp_packet(99, b"hello, world", true);
     peer.inject_packet(&datagram);
     let (_, payload) = peer.next_packet().unwrap();
-    assert_eq!(Message::parse(&payload), Ok(Message::DestinationUnreachable(Unreachable::Port)));
+    assert_eq!(
+        Message::parse(&payload),
+        Ok(Message::DestinationUnreachable(Unreachable::Port))
+    );
     assert_eq!(payload[icmp::HEADER_LEN..][..28], datagram[..28]);
     let packet = ip_packet(132, PEER, STACK, &[7; 20]);
     peer.inject_packet(&packet);
     let (_, payload) = peer.next_packet().unwrap();
-    assert_eq!(Message::parse(&payload), Ok(Message::DestinationUnreachable(Unreachable::Protocol)));
+    assert_eq!(
+        Message::parse(&payload),
+        Ok(Message::DestinationUnreachable(Unreachable::Protocol))
+    );
 
-    let broadcast = ip_packet(ipv4::protocol::UDP, PEER, Ipv4Addr::new(10, 0, 0, 255), &datagram_without_checksum());
+    let broadcast = ip_packet(
+        ipv4::protocol::UDP,
+        PEER,
+        Ipv4Addr::new(10, 0, 0, 255),
+        &datagram_without_checksum(),
+    );
     peer.inject_packet(&broadcast);
     assert!(peer.next_frame().is_none());
 }
 
 fn datagram_without_checksum() -> Vec<u8> {
-    let header = udp::Header { source_port: 5000, destination_port: 99, len: 12, no_checksum: true };
+    let header = udp::Header {
+        source_port: 5000,
+        destination_port: 99,
+        len: 12,
+        no_checksum: true,
+    };
     [&header.to_bytes()[..], b"abcd"].concat()
 }
 
@@ -269,9 +347,15 @@ fn udp_checksums_are_verified_when_they_are_there() {
     let socket = peer.stack().udp_bind(1000).unwrap();
     let from = SocketAddrV4::new(PEER, 5000);
     peer.inject_packet(&udp_packet(1000, b"with", true));
-    assert_eq!(peer.stack().udp_receive(socket), Ok((from, b"with".to_vec())));
+    assert_eq!(
+        peer.stack().udp_receive(socket),
+        Ok((from, b"with".to_vec()))
+    );
     peer.inject_packet(&udp_packet(1000, b"without", false));
-    assert_eq!(peer.stack().udp_receive(socket), Ok((from, b"without".to_vec())));
+    assert_eq!(
+        peer.stack().udp_receive(socket),
+        Ok((from, b"without".to_vec()))
+    );
     let mut bad = udp_packet(1000, b"bad", true);
     bad[29] ^= 1;
     peer.inject_packet(&bad);
@@ -287,8 +371,14 @@ fn a_udp_checksum_of_zero_is_sent_as_all_ones() {
     let to = SocketAddrV4::new(PEER, 9);
     // The two octets that make the sum come out as all ones, its complement as zero.
     let len = udp::HEADER_LEN as u16 + 2;
-    let header = udp::Header { source_port: 1000, destination_port: 9, len, no_checksum: false };
-    let sum = ipv4::pseudo_header(STACK, PEER, ipv4::protocol::UDP, len) + sum_header(&header.to_bytes());
+    let header = udp::Header {
+        source_port: 1000,
+        destination_port: 9,
+        len,
+        no_checksum: false,
+    };
+    let sum =
+        ipv4::pseudo_header(STACK, PEER, ipv4::protocol::UDP, len) + sum_header(&header.to_bytes());
     let data = sum.finish().to_ne_bytes();
     peer.stack().udp_send(socket, to, &data).unwrap();
     let (_, payload) = peer.next_packet().unwrap();
@@ -317,8 +407,11 @@ const STRANGER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 33);
 const STRANGER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 33]);
 
 fn arp_frame(operation: Operation, target: Ipv4Addr) -> Vec<u8> {
-    let link =
-        ethernet::Header { destination: MacAddr::BROADCAST, source: STRANGER_MAC, ethertype: EtherType::Arp };
+    let link = ethernet::Header {
+        destination: MacAddr::BROADCAST,
+        source: STRANGER_MAC,
+        ethertype: EtherType::Arp,
+    };
     let packet = arp::Packet {
         operation,
         sender_mac: STRANGER_MAC,
@@ -333,7 +426,10 @@ fn next_arp(peer: &mut Peer) -> Option<(ethernet::Header, arp::Packet)> {
     let frame = peer.next_frame()?;
     let link = ethernet::Header::parse(&frame).unwrap();
     assert_eq!(link.ethertype, EtherType::Arp);
-    Some((link, arp::Packet::parse(&frame[ethernet::HEADER_LEN..]).unwrap()))
+    Some((
+        link,
+        arp::Packet::parse(&frame[ethernet::HEADER_LEN..]).unwrap(),
+    ))
 }
 
 /// RFC 826; RFC 1122, 2.3.2.2: "The link layer SHOULD save (rather than discard) at least one (the latest) packet of each set
@@ -343,12 +439,20 @@ fn packets_wait_for_the_link_address_of_their_neighbour() {
     let mut peer = Peer::new();
     let socket = peer.stack().udp_bind(1000).unwrap();
     for n in 0..6u8 {
-        peer.stack().udp_send(socket, SocketAddrV4::new(STRANGER, 9), &[n]).unwrap();
+        peer.stack()
+            .udp_send(socket, SocketAddrV4::new(STRANGER, 9), &[n])
+            .unwrap();
     }
     let (link, question) = next_arp(&mut peer).unwrap();
     assert_eq!(link.destination, MacAddr::BROADCAST);
-    assert_eq!((question.operation, question.target_ip), (Operation::Request, STRANGER));
-    assert_eq!((question.sender_ip, question.sender_mac), (STACK, STACK_MAC));
+    assert_eq!(
+        (question.operation, question.target_ip),
+        (Operation::Request, STRANGER)
+    );
+    assert_eq!(
+        (question.sender_ip, question.sender_mac),
+        (STACK, STACK_MAC)
+    );
     assert!(peer.next_frame().is_none());
     peer.inject_frame(arp_frame(Operation::Reply, STACK));
     // The four latest, in order.
@@ -358,7 +462,9 @@ fn packets_wait_for_the_link_address_of_their_neighbour() {
         assert_eq!(frame.last(), Some(&n));
     }
     assert!(peer.next_frame().is_none());
-    peer.stack().udp_send(socket, SocketAddrV4::new(STRANGER, 9), &[6]).unwrap();
+    peer.stack()
+        .udp_send(socket, SocketAddrV4::new(STRANGER, 9), &[6])
+        .unwrap();
     assert_eq!(peer.next_frame().unwrap()[..6], STRANGER_MAC.0);
 }
 
@@ -368,10 +474,16 @@ fn packets_wait_for_the_link_address_of_their_neighbour() {
 #[test]
 fn questions_are_asked_once_a_second_and_then_given_up() {
     let mut peer = Peer::new();
-    let conn = peer.stack().connect(SocketAddrV4::new(STRANGER, 80)).unwrap();
+    let conn = peer
+        .stack()
+        .connect(SocketAddrV4::new(STRANGER, 80))
+        .unwrap();
     for n in 0..3 {
         let waited = peer.wait(s(10));
-        assert!(n == 0 || waited + TICK >= s(1), "question {n} after {waited:?}");
+        assert!(
+            n == 0 || waited + TICK >= s(1),
+            "question {n} after {waited:?}"
+        );
         let (_, question) = next_arp(&mut peer).unwrap();
         assert_eq!(question.target_ip, STRANGER);
     }
@@ -390,21 +502,33 @@ fn requests_for_our_link_address_are_answered() {
     peer.inject_frame(arp_frame(Operation::Request, STACK));
     let (link, answer) = next_arp(&mut peer).unwrap();
     assert_eq!(link.destination, STRANGER_MAC);
-    assert_eq!((answer.operation, answer.target_ip, answer.target_mac), (Operation::Reply, STRANGER, STRANGER_MAC));
+    assert_eq!(
+        (answer.operation, answer.target_ip, answer.target_mac),
+        (Operation::Reply, STRANGER, STRANGER_MAC)
+    );
     assert_eq!((answer.sender_ip, answer.sender_mac), (STACK, STACK_MAC));
     peer.inject_frame(arp_frame(Operation::Request, PEER));
     assert!(peer.next_frame().is_none());
 }
 
-/// RFC 1122, 3.3.1.1: "If the destination address is not on a connected network, then the datagram is sent to a gateway".
+/// RFC 1122, 3.3.1: when the destination is not on a connected network, the datagram "has to be routed to a gateway on a
+/// connected network".
 #[test]
 fn other_networks_are_reached_by_the_gateway() {
     let mut peer = Peer::with(|config| config.gateway = Some(PEER));
     let socket = peer.stack().udp_bind(1000).unwrap();
-    peer.stack().udp_send(socket, SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 9), b"x").unwrap();
+    peer.stack()
+        .udp_send(
+            socket,
+            SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 9),
+            b"x",
+        )
+        .unwrap();
     let frame = peer.next_frame().unwrap();
     assert_eq!(frame[..6], PEER_MAC.0);
-    peer.stack().connect(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80)).unwrap();
+    peer.stack()
+        .connect(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80))
+        .unwrap();
     let frame = peer.next_frame().unwrap();
     assert_eq!(frame[..6], PEER_MAC.0);
 }

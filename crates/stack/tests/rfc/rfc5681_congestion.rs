@@ -25,7 +25,7 @@ fn the_initial_window_is_ten_segments() {
     assert_eq!(info(&mut peer, conn).congestion_window, 10_000);
 }
 
-/// RFC 5681, 3.1: "If the SYN or SYN/ACK is lost, the initial window used by a sender after a correctly transmitted SYN MUST
+/// RFC 5681, 3.1: "if the SYN or SYN/ACK is lost, the initial window used by a sender after a correctly transmitted SYN MUST
 /// be one segment consisting of at most SMSS bytes."
 #[test]
 fn after_a_lost_syn_the_initial_window_is_one_segment() {
@@ -51,7 +51,10 @@ fn slow_start_adds_a_segment_for_each_acknowledgment() {
         // Of two segments each: at most one is added.
         acked += 2000;
         peer.inject(ack().seq(1).ack(acked));
-        assert_eq!(info(&mut peer, conn).congestion_window, 10_000 + 1000 * round);
+        assert_eq!(
+            info(&mut peer, conn).congestion_window,
+            10_000 + 1000 * round
+        );
         assert_eq!(peer.drain().len(), 3);
     }
     // cwnd += min (N, SMSS).
@@ -67,7 +70,10 @@ fn slow_start_adds_a_segment_for_each_acknowledgment() {
 fn congestion_avoidance_adds_a_segment_per_window() {
     let (mut peer, conn) = after_recovery();
     let before = info(&mut peer, conn);
-    assert!(before.congestion_window >= before.slow_start_threshold, "{before:?}");
+    assert!(
+        before.congestion_window >= before.slow_start_threshold,
+        "{before:?}"
+    );
     // A window's worth of acknowledgments, segment by segment.
     let mut acked = 1 + before.octets_acknowledged as u32;
     let window = before.congestion_window / 1000;
@@ -80,8 +86,7 @@ fn congestion_avoidance_adds_a_segment_per_window() {
     assert!((500..=1000).contains(&grown), "it grew by {grown}");
 }
 
-/// RFC 5681, 3.1: "a TCP sender MUST NOT [...]" let an idle application open the window: cwnd grows only while it limits
-/// the sender (RFC 7661, 1; RFC 9293, 3.7.4 leaves it to slow start).
+/// RFC 7661: what an application never used says nothing of the path, so cwnd grows only while it limits the sender.
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
     let (mut peer, conn) = Peer::established();
@@ -97,7 +102,7 @@ fn a_window_that_is_not_used_does_not_grow() {
 
 /// RFC 5681, 3.2: "The TCP sender SHOULD use the 'fast retransmit' algorithm to detect and repair loss, based on incoming
 /// duplicate ACKs. The fast retransmit algorithm uses the arrival of 3 duplicate ACKs [...] as an indication that a segment
-/// has been lost." Step 2: ssthresh is set to max (FlightSize / 2, 2*SMSS); step 3: "cwnd MUST be set to ssthresh plus
+/// has been lost." Step 2: ssthresh is set to max (FlightSize / 2, 2*SMSS); step 3: "cwnd set to ssthresh plus
 /// 3*SMSS".
 #[test]
 fn the_third_duplicate_retransmits() {
@@ -111,7 +116,10 @@ fn the_third_duplicate_retransmits() {
     peer.expect(ack().seq(1).ack(1).len(1000));
     peer.expect_nothing();
     let now = info(&mut peer, conn);
-    assert_eq!((now.slow_start_threshold, now.congestion_window), (5000, 8000));
+    assert_eq!(
+        (now.slow_start_threshold, now.congestion_window),
+        (5000, 8000)
+    );
     assert_eq!((now.fast_retransmits, now.timeouts), (1, 0));
     // Step 4: "For each additional duplicate ACK received (after the third), cwnd MUST be incremented by SMSS."
     peer.inject(ack().seq(1).ack(1));
@@ -122,7 +130,7 @@ fn the_third_duplicate_retransmits() {
     peer.expect_nothing();
 }
 
-/// RFC 5681, 2: "an acknowledgment is considered a 'duplicate' when (a) the receiver of the ACK has outstanding data, (b)
+/// RFC 5681, 2: "an acknowledgment is considered a 'duplicate' [...] when (a) the receiver of the ACK has outstanding data, (b)
 /// the incoming acknowledgment carries no data, (c) the SYN and FIN bits are both off, (d) the acknowledgment number is
 /// equal to the greatest acknowledgment received [...] and (e) the advertised window [...] equals the advertised window in
 /// the last incoming acknowledgment."
@@ -150,8 +158,8 @@ fn what_is_not_a_duplicate_does_not_count() {
     assert_eq!(info(&mut peer, conn).fast_retransmits, 0);
 }
 
-/// RFC 3042, 2: on the first and second duplicate "the TCP sender SHOULD transmit a segment of previously unsent data",
-/// and "the congestion window (cwnd) MUST NOT be changed when these new segments are transmitted".
+/// RFC 3042, 2: limited transmit "calls for a TCP sender to transmit new data upon the arrival of the first two
+/// consecutive duplicate ACKs", and "the congestion window (cwnd) MUST NOT be changed when these new segments are transmitted".
 #[test]
 fn the_first_two_duplicates_send_new_segments() {
     let (mut peer, conn) = with_queue(30);
@@ -178,7 +186,10 @@ fn a_partial_acknowledgment_retransmits_the_next_hole() {
         peer.inject(ack().seq(1).ack(hole));
         peer.expect(ack().seq(hole).ack(1).len(1000));
         peer.expect_nothing();
-        assert_eq!(info(&mut peer, conn).congestion_window, (before - 3000).max(1000) + 1000);
+        assert_eq!(
+            info(&mut peer, conn).congestion_window,
+            (before - 3000).max(1000) + 1000
+        );
     }
     assert_eq!(info(&mut peer, conn).fast_retransmits, 1);
     peer.inject(ack().seq(1).ack(10_001));
@@ -203,7 +214,10 @@ fn a_recovery_is_not_begun_twice_for_one_window() {
     }
     peer.expect_nothing();
     let now = info(&mut peer, conn);
-    assert_eq!((now.fast_retransmits, now.slow_start_threshold), (1, threshold));
+    assert_eq!(
+        (now.fast_retransmits, now.slow_start_threshold),
+        (1, threshold)
+    );
 }
 
 /// RFC 5681, 3.1: "Furthermore, upon a timeout [...] cwnd MUST be set to no more than the loss window, LW, which equals 1
@@ -216,15 +230,32 @@ fn a_timeout_sets_the_window_to_one_segment_and_halves_the_threshold_once() {
     peer.expect(ack().seq(1).ack(1).len(1000));
     peer.expect_nothing();
     let now = info(&mut peer, conn);
-    assert_eq!((now.congestion_window, now.slow_start_threshold, now.timeouts), (1000, 5000, 1));
+    assert_eq!(
+        (
+            now.congestion_window,
+            now.slow_start_threshold,
+            now.timeouts
+        ),
+        (1000, 5000, 1)
+    );
     peer.wait(s(10));
     peer.expect(ack().seq(1).ack(1).len(1000));
     let now = info(&mut peer, conn);
-    assert_eq!((now.congestion_window, now.slow_start_threshold, now.timeouts), (1000, 5000, 2));
+    assert_eq!(
+        (
+            now.congestion_window,
+            now.slow_start_threshold,
+            now.timeouts
+        ),
+        (1000, 5000, 2)
+    );
     // Slow start from there.
     peer.inject(ack().seq(1).ack(1001));
     assert_eq!(info(&mut peer, conn).congestion_window, 2000);
-    assert_eq!(peer.drain().iter().map(|sent| sent.seq).collect::<Vec<_>>(), [1001, 2001]);
+    assert_eq!(
+        peer.drain().iter().map(|sent| sent.seq).collect::<Vec<_>>(),
+        [1001, 2001]
+    );
     peer.inject(ack().seq(1).ack(10_001));
     assert_eq!(info(&mut peer, conn).in_flight, 0);
 }
@@ -236,7 +267,11 @@ fn after_recovery() -> (Peer, ConnId) {
         peer.inject(ack().seq(1).ack(1));
     }
     let sent = peer.drain();
-    let end = sent.iter().map(|part| part.seq + part.data.len() as u32).max().unwrap();
+    let end = sent
+        .iter()
+        .map(|part| part.seq + part.data.len() as u32)
+        .max()
+        .unwrap();
     peer.inject(ack().seq(1).ack(end));
     peer.ignore();
     // Slow start up to the threshold.

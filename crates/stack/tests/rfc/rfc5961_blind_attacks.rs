@@ -51,9 +51,14 @@ fn a_reset_outside_of_the_window_is_dropped_in_silence() {
 /// unacceptable segment and stop processing further."
 #[test]
 fn a_syn_is_challenged_in_every_synchronized_state() {
-    for target in
-        [State::Established, State::FinWait1, State::FinWait2, State::CloseWait, State::Closing, State::LastAck]
-    {
+    for target in [
+        State::Established,
+        State::FinWait1,
+        State::FinWait2,
+        State::CloseWait,
+        State::Closing,
+        State::LastAck,
+    ] {
         let (mut peer, conn) = Peer::established();
         let (mut theirs, mut ours) = (1, 1);
         if matches!(target, State::CloseWait | State::LastAck) {
@@ -102,7 +107,8 @@ fn data_with_an_acknowledgment_out_of_range_is_discarded() {
     peer.expect_after(ms(40), ack().seq(1).ack(11));
 }
 
-/// 7: "an implementation SHOULD include an ACK throttling mechanism"
+/// 7: "In order to alleviate multiple RSTs/SYNs from triggering multiple challenge ACKs, an ACK throttling mechanism is
+/// suggested"
 #[test]
 fn challenges_are_limited() {
     let (mut peer, conn) = Peer::established();
@@ -112,7 +118,10 @@ fn challenges_are_limited() {
     let answers = peer.drain().len();
     assert!((1..=200).contains(&answers), "{answers} answers");
     let counters = *peer.stack.counters();
-    assert_eq!(counters.challenge_acks + counters.challenge_acks_limited, 1000);
+    assert_eq!(
+        counters.challenge_acks + counters.challenge_acks_limited,
+        1000
+    );
     assert_eq!(peer.state(conn), State::Established);
     // Later there are answers again.
     peer.advance(s(5));

@@ -53,20 +53,37 @@ fn the_timeout_follows_the_round_trips() {
     let (mut peer, conn) = measured(ms(400));
     let close = |a: Duration, b: Duration| a.abs_diff(b) < Duration::from_micros(1);
     let info = peer.stack().info(conn).unwrap();
-    assert!(close(info.rtt, ms(400)) && close(info.rtt_variation, ms(200)), "{info:?}");
-    assert!(info.rto >= ms(1200) && info.rto <= ms(1200) + SLACK, "{:?}", info.rto);
+    assert!(
+        close(info.rtt, ms(400)) && close(info.rtt_variation, ms(200)),
+        "{info:?}"
+    );
+    assert!(
+        info.rto >= ms(1200) && info.rto <= ms(1200) + SLACK,
+        "{:?}",
+        info.rto
+    );
     peer.send(conn, 1, 10);
     peer.expect(ack().seq(1).ack(1).len(10));
     peer.advance(ms(800));
     peer.inject(ack().seq(1).ack(11));
     let info = peer.stack().info(conn).unwrap();
-    assert!(close(info.rtt, ms(450)) && close(info.rtt_variation, ms(250)), "{info:?}");
-    assert!(info.rto >= ms(1450) && info.rto <= ms(1450) + SLACK, "{:?}", info.rto);
+    assert!(
+        close(info.rtt, ms(450)) && close(info.rtt_variation, ms(250)),
+        "{info:?}"
+    );
+    assert!(
+        info.rto >= ms(1450) && info.rto <= ms(1450) + SLACK,
+        "{:?}",
+        info.rto
+    );
     peer.send(conn, 11, 10);
     peer.expect(ack().seq(11).ack(1).len(10));
     let at = info.rto;
     let waited = peer.wait(s(10));
-    assert!(waited + SLACK >= at && waited <= at + SLACK, "{waited:?} instead of {at:?}");
+    assert!(
+        waited + SLACK >= at && waited <= at + SLACK,
+        "{waited:?} instead of {at:?}"
+    );
     peer.expect(ack().seq(11).ack(1).len(10));
 }
 
@@ -100,7 +117,10 @@ fn data_is_sent_again_with_back_off() {
     let mut interval = rto(&mut peer, conn);
     for _ in 0..6 {
         let waited = peer.wait(s(100));
-        assert!(waited + SLACK >= interval && waited <= interval + SLACK, "{waited:?} instead of {interval:?}");
+        assert!(
+            waited + SLACK >= interval && waited <= interval + SLACK,
+            "{waited:?} instead of {interval:?}"
+        );
         peer.expect(ack().seq(1).ack(1).len(10));
         interval *= 2;
     }
@@ -131,7 +151,10 @@ fn new_acknowledgments_restart_the_timer() {
     }
     let at = rto(&mut peer, conn);
     let waited = peer.wait(s(10));
-    assert!(waited + SLACK >= at && waited <= at + SLACK, "{waited:?} instead of {at:?}");
+    assert!(
+        waited + SLACK >= at && waited <= at + SLACK,
+        "{waited:?} instead of {at:?}"
+    );
     peer.expect(ack().seq(8001).ack(1).len(1000));
     peer.ignore();
     // An acknowledgment of nothing new does not.
@@ -171,7 +194,10 @@ fn a_retransmitted_segment_is_not_timed() {
     peer.advance(ms(1));
     peer.inject(ack().seq(1).ack(11));
     let after = peer.stack().info(conn).unwrap();
-    assert_eq!((after.rtt, after.rtt_variation), (before.rtt, before.rtt_variation));
+    assert_eq!(
+        (after.rtt, after.rtt_variation),
+        (before.rtt, before.rtt_variation)
+    );
 }
 
 /// 5: "Note that after retransmitting, once a new RTT measurement is obtained (which can only happen when new data has been

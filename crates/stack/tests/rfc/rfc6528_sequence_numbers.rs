@@ -22,7 +22,11 @@ fn the_number_of_one_tuple_grows_with_a_clock_of_4_microseconds() {
     let mut peer = Peer::new();
     peer.listen();
     let first = answer(&mut peer, 40_000);
-    for (passed, ticks) in [(Duration::from_micros(400), 100), (ms(1), 350), (s(1), 250_350)] {
+    for (passed, ticks) in [
+        (Duration::from_micros(400), 100),
+        (ms(1), 350),
+        (s(1), 250_350),
+    ] {
         peer.advance(passed);
         assert_eq!(answer(&mut peer, 40_000).wrapping_sub(first), ticks);
     }
@@ -35,11 +39,17 @@ fn the_numbers_of_different_tuples_are_unrelated() {
     let mut peer = Peer::new();
     peer.listen();
     let numbers: Vec<u32> = (0..500).map(|n| answer(&mut peer, 20_000 + n)).collect();
-    let steps: HashSet<u32> = numbers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+    let steps: HashSet<u32> = numbers
+        .windows(2)
+        .map(|pair| pair[1].wrapping_sub(pair[0]))
+        .collect();
     assert!(steps.len() > 490, "only {} different steps", steps.len());
     // No half of the space is left out.
     let high = numbers.iter().filter(|&&number| number >= 1 << 31).count();
-    assert!((150..=350).contains(&high), "{high} of 500 are in the upper half");
+    assert!(
+        (150..=350).contains(&high),
+        "{high} of 500 are in the upper half"
+    );
 }
 
 /// RFC 9293, 3.4.1, MUST-9: "F() MUST NOT be computable from the outside": another secret gives other numbers, for

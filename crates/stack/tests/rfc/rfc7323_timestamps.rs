@@ -26,28 +26,50 @@ fn stamped() -> (Peer, ConnId, u32) {
     (peer, conn, ours.value)
 }
 
-/// 2.2: "The Window Scale option [...] MUST be sent in both directions to enable window scaling in either direction".
+/// 2.2: "both sides MUST send Window Scale options in their <SYN> segments to enable window scaling in either direction".
 #[test]
 fn scaling_is_used_only_when_both_offer_it() {
     // Offered by us; the peer does not answer it.
     let mut peer = Peer::with(|config| config.window_scaling = true);
     let conn = peer.connect();
     let ours = peer.expect(syn()).header.options.window_scale;
-    assert!(ours.is_some_and(|shift| shift > 0), "256 KiB need a shift, {ours:?} was offered");
+    assert!(
+        ours.is_some_and(|shift| shift > 0),
+        "256 KiB need a shift, {ours:?} was offered"
+    );
     peer.inject(syn_ack().seq(0).ack(1).mss(MSS).win(1000));
     peer.expect(ack().seq(1).ack(1).win(0xffff));
     let info = peer.stack().info(conn).unwrap();
-    assert_eq!((info.send_window_shift, info.receive_window_shift, info.receive_window), (0, 0, 0xffff));
+    assert_eq!(
+        (
+            info.send_window_shift,
+            info.receive_window_shift,
+            info.receive_window
+        ),
+        (0, 0, 0xffff)
+    );
     // Offered by the peer; we do not.
     let mut peer = Peer::new();
     peer.listen();
     peer.inject(syn().seq(0).mss(MSS).scale(7));
-    assert_eq!(peer.expect(syn_ack().seq(0).ack(1)).header.options.window_scale, None);
-    // The peer does not offer it: "This option [...] MUST NOT be sent in a <SYN,ACK> segment unless" the SYN had it.
+    assert_eq!(
+        peer.expect(syn_ack().seq(0).ack(1))
+            .header
+            .options
+            .window_scale,
+        None
+    );
+    // The peer does not offer it: only when the SYN had the option may the SYN,ACK have it.
     let mut peer = Peer::with(|config| config.window_scaling = true);
     peer.listen();
     peer.inject(syn().seq(0).mss(MSS));
-    assert_eq!(peer.expect(syn_ack().seq(0).ack(1)).header.options.window_scale, None);
+    assert_eq!(
+        peer.expect(syn_ack().seq(0).ack(1))
+            .header
+            .options
+            .window_scale,
+        None
+    );
     // Both.
     let mut peer = Peer::with(|config| config.window_scaling = true);
     let conn = peer.accepted(syn().seq(0).mss(MSS).scale(7));
@@ -68,7 +90,10 @@ fn the_window_of_a_syn_is_not_scaled() {
     assert_eq!(peer.stack().info(conn).unwrap().send_window, 1000);
     let shift = peer.stack().info(conn).unwrap().receive_window_shift;
     let offered = u32::from(sent.header.window) << shift;
-    assert!((200_000..=262_144).contains(&offered), "{offered} octets are offered");
+    assert!(
+        (200_000..=262_144).contains(&offered),
+        "{offered} octets are offered"
+    );
     peer.inject(ack().seq(1).ack(1).win(1000));
     assert_eq!(peer.stack().info(conn).unwrap().send_window, 16_000);
 }
@@ -94,18 +119,36 @@ fn timestamps_are_used_only_when_both_offer_them() {
     let conn = peer.connect();
     assert!(peer.expect(syn()).header.options.timestamps.is_some());
     peer.inject(syn_ack().seq(0).ack(1).mss(MSS));
-    assert!(peer.expect(ack().seq(1).ack(1)).header.options.timestamps.is_none());
+    assert!(
+        peer.expect(ack().seq(1).ack(1))
+            .header
+            .options
+            .timestamps
+            .is_none()
+    );
     assert!(!peer.stack().info(conn).unwrap().timestamps);
 
     let mut peer = Peer::with(stamps_only);
     peer.listen();
     peer.inject(syn().seq(0).mss(MSS));
-    assert!(peer.expect(syn_ack().seq(0).ack(1)).header.options.timestamps.is_none());
+    assert!(
+        peer.expect(syn_ack().seq(0).ack(1))
+            .header
+            .options
+            .timestamps
+            .is_none()
+    );
 
     let mut peer = Peer::new();
     peer.listen();
     peer.inject(syn().seq(0).mss(MSS).stamps(1, 0));
-    assert!(peer.expect(syn_ack().seq(0).ack(1)).header.options.timestamps.is_none());
+    assert!(
+        peer.expect(syn_ack().seq(0).ack(1))
+            .header
+            .options
+            .timestamps
+            .is_none()
+    );
 
     let (mut peer, conn, _) = stamped();
     peer.send(conn, 11, 2000);
@@ -115,24 +158,38 @@ fn timestamps_are_used_only_when_both_offer_them() {
     peer.stack().shutdown(conn).unwrap();
     peer.advance(s(2));
     let sent = peer.drain();
-    assert!(!sent.is_empty() && sent.iter().all(|sent| sent.header.options.timestamps.is_some()));
+    assert!(
+        !sent.is_empty()
+            && sent
+                .iter()
+                .all(|sent| sent.header.options.timestamps.is_some())
+    );
 }
 
-/// 3.2: "If the ACK bit is set in the TCP header, TSecr is valid and echoes a timestamp value that was sent by the remote
-/// TCP in the TSval field"; the clock of ours runs forward, by between 1 ms and 1 s a tick (5.4).
+/// 3.2: "When the ACK bit is set in an outgoing segment, the sender MUST echo a recently received TSval sent by the remote
+/// TCP in the TSval field of a Timestamps option."; the clock of ours runs forward, by between 1 ms and 1 s a tick (5.4).
 #[test]
 fn timestamps_are_echoed_and_ours_run_forward() {
     let (mut peer, conn, mut last) = stamped();
     for n in 1..5 {
         peer.advance(s(1));
         let value = 1000 + n;
-        peer.inject(ack().seq(1 + 10 * (n - 1)).ack(11).stamps(value, last).len(10));
+        peer.inject(
+            ack()
+                .seq(1 + 10 * (n - 1))
+                .ack(11)
+                .stamps(value, last)
+                .len(10),
+        );
         peer.advance(ms(50));
         let sent = peer.expect(ack().seq(11).ack(1 + 10 * n));
         let Timestamps { value: ours, echo } = sent.header.options.timestamps.unwrap();
         assert_eq!(echo, value);
         let ticks = ours.wrapping_sub(last);
-        assert!((1..=1100).contains(&ticks), "{ticks} ticks in about a second");
+        assert!(
+            (1..=1100).contains(&ticks),
+            "{ticks} ticks in about a second"
+        );
         last = ours;
     }
     assert_eq!(peer.read(conn, 100), stream(1, 40));
@@ -157,8 +214,8 @@ fn the_clock_that_a_peer_sees_is_its_own() {
     assert_eq!(unique.len(), values.len());
 }
 
-/// 5.3, R1: "If there is a Timestamps option in the arriving segment, SEG.TSval < TS.Recent, TS.Recent is valid [...] and the
-/// RST bit is not set, then treat the arriving segment as not acceptable: Send an acknowledgment in reply [...] and drop the
+/// 5.3, R1: "If there is a Timestamps option in the arriving segment, SEG.TSval < TS.Recent, TS.Recent is valid [...], and if
+/// the RST bit is not set, then treat the arriving segment as not acceptable: Send an acknowledgment in reply [...] and drop the
 /// segment."
 #[test]
 fn an_old_timestamp_is_dropped_and_acknowledged() {
@@ -172,12 +229,18 @@ fn an_old_timestamp_is_dropped_and_acknowledged() {
     assert_eq!(peer.stack.counters().drops(Drop::Paws), 3);
     // Equal is not old; later neither, over the wrap as well.
     peer.inject(ack().seq(1).ack(11).stamps(1000, ours).len(10));
-    peer.inject(ack().seq(11).ack(11).stamps(1000 + (1 << 31) - 1, ours).len(10));
+    peer.inject(
+        ack()
+            .seq(11)
+            .ack(11)
+            .stamps(1000 + (1 << 31) - 1, ours)
+            .len(10),
+    );
     peer.expect(ack().seq(11).ack(21));
     assert_eq!(peer.read(conn, 100), stream(1, 20));
 }
 
-/// 5.2: "the RST bit is not set": a reset is not judged by its timestamp, and needs none.
+/// 5.3, R1: "if the RST bit is not set": a reset is not judged by its timestamp, and needs none.
 #[test]
 fn a_reset_is_not_subject_to_paws() {
     let (mut peer, conn, ours) = stamped();
@@ -222,9 +285,25 @@ fn around_a_hole_the_echo_is_that_of_the_segment_that_advanced() {
     peer.advance(ms(50));
     peer.expect(ack().seq(11).ack(11));
     peer.inject(ack().seq(21).ack(11).stamps(1003, ours).len(10));
-    assert_eq!(peer.expect(ack().seq(11).ack(11)).header.options.timestamps.unwrap().echo, 1001);
+    assert_eq!(
+        peer.expect(ack().seq(11).ack(11))
+            .header
+            .options
+            .timestamps
+            .unwrap()
+            .echo,
+        1001
+    );
     peer.inject(ack().seq(11).ack(11).stamps(1002, ours).len(10));
-    assert_eq!(peer.expect(ack().seq(11).ack(31)).header.options.timestamps.unwrap().echo, 1002);
+    assert_eq!(
+        peer.expect(ack().seq(11).ack(31))
+            .header
+            .options
+            .timestamps
+            .unwrap()
+            .echo,
+        1002
+    );
 }
 
 /// 4.3: a segment outside of the window does not touch TS.Recent.
@@ -232,10 +311,26 @@ fn around_a_hole_the_echo_is_that_of_the_segment_that_advanced() {
 fn an_unacceptable_segment_does_not_move_ts_recent() {
     let (mut peer, _conn, ours) = stamped();
     peer.inject(ack().seq(1 << 20).ack(11).stamps(5000, ours).len(10));
-    assert_eq!(peer.expect(ack().seq(11).ack(1)).header.options.timestamps.unwrap().echo, 1000);
+    assert_eq!(
+        peer.expect(ack().seq(11).ack(1))
+            .header
+            .options
+            .timestamps
+            .unwrap()
+            .echo,
+        1000
+    );
     peer.inject(ack().seq(1).ack(11).stamps(1001, ours).len(10));
-    assert_eq!(peer.wait(s(1)) < ms(100), true);
-    assert_eq!(peer.expect(ack().seq(11).ack(11)).header.options.timestamps.unwrap().echo, 1001);
+    assert!(peer.wait(s(1)) < ms(100));
+    assert_eq!(
+        peer.expect(ack().seq(11).ack(11))
+            .header
+            .options
+            .timestamps
+            .unwrap()
+            .echo,
+        1001
+    );
 }
 
 /// RFC 4987, 3.6: a cookie keeps window scaling in the timestamp that comes back.
@@ -254,7 +349,10 @@ fn a_cookie_keeps_the_options_when_there_are_timestamps() {
     peer.inject(ack().seq(1).ack(1).win(100).stamps(2, ours));
     let conn = peer.stack().accept(listener).unwrap();
     let info = peer.stack().info(conn).unwrap();
-    assert_eq!((info.send_window_shift, info.send_window, info.timestamps), (5, 3200, true));
+    assert_eq!(
+        (info.send_window_shift, info.send_window, info.timestamps),
+        (5, 3200, true)
+    );
     // The largest MSS that a cookie can name and the peer takes, less the option.
     assert!(info.mss <= 1400 - 12 && info.mss >= 1300, "{}", info.mss);
 }

@@ -222,9 +222,14 @@ fn an_abort_resets_and_forgets() {
 /// TCB, and return".
 #[test]
 fn a_reset_ends_the_connection_in_every_state() {
-    for target in
-        [State::Established, State::FinWait1, State::FinWait2, State::CloseWait, State::Closing, State::LastAck]
-    {
+    for target in [
+        State::Established,
+        State::FinWait1,
+        State::FinWait2,
+        State::CloseWait,
+        State::Closing,
+        State::LastAck,
+    ] {
         let (mut peer, conn) = Peer::established();
         let mut next = 1;
         if matches!(target, State::CloseWait | State::LastAck) {
@@ -248,7 +253,11 @@ fn a_reset_ends_the_connection_in_every_state() {
         assert_eq!(peer.state(conn), State::Closed, "from {target:?}");
         // In CLOSING and LAST-ACK both sides have closed: nothing is lost.
         let lost = !matches!(target, State::Closing | State::LastAck);
-        assert_eq!(peer.stack().close(conn), if lost { Err(Error::Reset) } else { Ok(()) }, "from {target:?}");
+        assert_eq!(
+            peer.stack().close(conn),
+            if lost { Err(Error::Reset) } else { Ok(()) },
+            "from {target:?}"
+        );
         assert_eq!(peer.pool.available(), peer.pool.capacity());
         peer.expect_nothing();
     }
@@ -281,6 +290,20 @@ fn the_peers_fin_again_restarts_time_wait() {
     peer.advance(s(59));
     assert_eq!(peer.stack.time_waits(), 1);
     peer.advance(s(2));
+    assert_eq!(peer.stack.time_waits(), 0);
+}
+
+/// The same: a FIN of any other number is no retransmission. It is answered, and nothing more.
+#[test]
+fn another_fin_does_not_restart_time_wait() {
+    let (mut peer, conn) = in_time_wait();
+    peer.stack().close(conn).unwrap();
+    peer.advance(s(50));
+    for seq in [0, 2, 1000] {
+        peer.inject(fin().seq(seq).ack(2));
+        peer.expect(ack().seq(2).ack(2));
+    }
+    peer.advance(s(11));
     assert_eq!(peer.stack.time_waits(), 0);
 }
 
@@ -321,7 +344,10 @@ fn a_new_syn_reopens_from_time_wait_with_a_larger_number() {
     peer.isn = peer.isn.wrapping_add(1000);
     peer.inject(syn().seq(0).mss(MSS));
     peer.expect(syn_ack().seq(0).ack(1));
-    assert!(peer.iss.wrapping_sub(old_iss) > at, "the new connection's numbers overlap those of the old one");
+    assert!(
+        peer.iss.wrapping_sub(old_iss) > at,
+        "the new connection's numbers overlap those of the old one"
+    );
     assert_eq!((peer.stack.connections(), peer.stack.time_waits()), (1, 0));
 }
 
@@ -332,7 +358,13 @@ fn timestamps_tell_a_new_syn_in_time_wait() {
     let mut peer = Peer::with(|config| config.timestamps = true);
     let conn = peer.accepted_with_stamps(1000);
     peer.stack().close(conn).unwrap();
-    let stamp = peer.expect(fin().seq(1).ack(1)).header.options.timestamps.unwrap().value;
+    let stamp = peer
+        .expect(fin().seq(1).ack(1))
+        .header
+        .options
+        .timestamps
+        .unwrap()
+        .value;
     peer.inject(fin().seq(1).ack(2).stamps(1001, stamp));
     peer.expect(ack().seq(2).ack(2));
     peer.isn = peer.isn.wrapping_sub(100_000);

@@ -12,7 +12,10 @@ fn a_window_above_32767_is_not_negative() {
     for window in [0x7fff, 0x8000, 0xffff] {
         let (mut peer, conn) = Peer::established();
         peer.inject(ack().seq(1).ack(1).win(window));
-        assert_eq!(peer.stack().info(conn).unwrap().send_window, u32::from(window));
+        assert_eq!(
+            peer.stack().info(conn).unwrap().send_window,
+            u32::from(window)
+        );
         peer.send(conn, 1, 1000);
         peer.expect(ack().seq(1).ack(1).len(1000));
     }
@@ -80,8 +83,20 @@ fn the_mandatory_options_are_understood_at_any_alignment() {
 fn options_may_be_in_any_segment_and_unknown_ones_are_skipped() {
     let (mut peer, conn) = Peer::established();
     // An experimental option (RFC 6994), and SACK blocks that were never negotiated.
-    peer.inject(ack().seq(1).ack(1).raw_options(&[253, 6, 0xde, 0xad, 1, 2, 1, 1]).len(10));
-    peer.inject(ack().seq(11).ack(1).raw_options(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2]).len(10));
+    peer.inject(
+        ack()
+            .seq(1)
+            .ack(1)
+            .raw_options(&[253, 6, 0xde, 0xad, 1, 2, 1, 1])
+            .len(10),
+    );
+    peer.inject(
+        ack()
+            .seq(11)
+            .ack(1)
+            .raw_options(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2])
+            .len(10),
+    );
     peer.expect(ack().seq(1).ack(21));
     assert_eq!(peer.read(conn, 100), stream(1, 20));
     // In the FIN and in the acknowledgment of ours, too.
@@ -94,7 +109,14 @@ fn options_may_be_in_any_segment_and_unknown_ones_are_skipped() {
 #[test]
 fn illegal_option_lengths_do_no_harm() {
     let (mut peer, conn) = Peer::established();
-    for options in [[253, 0, 0, 0], [253, 1, 0, 0], [253, 5, 0, 0], [253, 255, 0, 0], [2, 3, 0, 0], [1, 1, 1, 253]] {
+    for options in [
+        [253, 0, 0, 0],
+        [253, 1, 0, 0],
+        [253, 5, 0, 0],
+        [253, 255, 0, 0],
+        [2, 3, 0, 0],
+        [1, 1, 1, 253],
+    ] {
         peer.inject(ack().seq(1).ack(1).raw_options(&options).len(10));
     }
     peer.expect_nothing();
@@ -132,13 +154,33 @@ fn options_that_are_sent_are_well_formed() {
     let conn = peer.connect();
     let sent = peer.expect(syn());
     let ours = sent.header.options;
-    assert_eq!((ours.mss, ours.window_scale.is_some(), ours.timestamps.is_some()), (Some(1460), true, true));
+    assert_eq!(
+        (
+            ours.mss,
+            ours.window_scale.is_some(),
+            ours.timestamps.is_some()
+        ),
+        (Some(1460), true, true)
+    );
     assert_eq!(sent.raw_options.len() % 4, 0);
-    peer.inject(syn_ack().seq(0).ack(1).mss(MSS).scale(2).stamps(5, ours.timestamps.unwrap().value));
+    peer.inject(
+        syn_ack()
+            .seq(0)
+            .ack(1)
+            .mss(MSS)
+            .scale(2)
+            .stamps(5, ours.timestamps.unwrap().value),
+    );
     let sent = peer.expect(ack().seq(1).ack(1));
     assert!(sent.header.options.mss.is_none() && sent.header.options.timestamps.is_some());
     peer.send(conn, 1, 10);
-    assert!(peer.expect(ack().seq(1).ack(1).len(10)).header.options.timestamps.is_some());
+    assert!(
+        peer.expect(ack().seq(1).ack(1).len(10))
+            .header
+            .options
+            .timestamps
+            .is_some()
+    );
 }
 
 /// 3.7.1, MUST-14: "TCP endpoints MUST implement both sending and receiving the MSS Option"; SHLD-5: "SHOULD send an MSS
@@ -153,7 +195,10 @@ fn the_mss_option_is_sent_on_every_syn_and_fits_the_link() {
         let mut peer = Peer::on_link(mtu, |_| {});
         peer.listen();
         peer.inject(syn().seq(0));
-        assert_eq!(peer.expect(syn_ack().seq(0).ack(1)).header.options.mss, Some(mss));
+        assert_eq!(
+            peer.expect(syn_ack().seq(0).ack(1)).header.options.mss,
+            Some(mss)
+        );
     }
 }
 
@@ -179,8 +224,12 @@ fn without_the_option_the_send_mss_is_536() {
 /// permitted by the IP layer"; TCPhdrsize counts the options.
 #[test]
 fn the_effective_mss_is_the_smaller_of_the_peers_and_the_links_less_options() {
-    for (offered, mtu, effective) in
-        [(1000, 1500, 1000), (1460, 1500, 1460), (9000, 1500, 1460), (1460, 576, 536)] {
+    for (offered, mtu, effective) in [
+        (1000, 1500, 1000),
+        (1460, 1500, 1460),
+        (9000, 1500, 1460),
+        (1460, 576, 536),
+    ] {
         let mut peer = Peer::on_link(mtu, |_| {});
         let conn = peer.accepted(syn().seq(0).mss(offered));
         peer.send(conn, 1, 2 * effective);

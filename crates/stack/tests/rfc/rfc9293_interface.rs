@@ -65,11 +65,20 @@ fn the_local_address_is_the_stacks_from_the_first_segment_to_the_last() {
 #[test]
 fn opening_to_an_invalid_address_is_an_error() {
     let mut peer = Peer::new();
-    for address in [[255, 255, 255, 255], [224, 0, 0, 1], [239, 255, 255, 250], [10, 0, 0, 255], [0, 0, 0, 0]] {
+    for address in [
+        [255, 255, 255, 255],
+        [224, 0, 0, 1],
+        [239, 255, 255, 250],
+        [10, 0, 0, 255],
+        [0, 0, 0, 0],
+    ] {
         let to = SocketAddrV4::new(address.into(), 80);
         assert_eq!(peer.stack().connect(to), Err(Error::BadAddress), "{to}");
     }
-    assert_eq!(peer.stack().connect(SocketAddrV4::new(PEER, 0)), Err(Error::BadAddress));
+    assert_eq!(
+        peer.stack().connect(SocketAddrV4::new(PEER, 0)),
+        Err(Error::BadAddress)
+    );
     assert_eq!(peer.stack.connections(), 0);
     peer.expect_nothing();
 }
@@ -80,7 +89,11 @@ fn opening_to_an_invalid_address_is_an_error() {
 fn ip_options_are_ignored() {
     let (mut peer, conn) = Peer::established();
     // Record route, timestamp, router alert, end.
-    for options in [vec![7, 7, 4, 0, 0, 0, 0, 0], vec![68, 8, 5, 0, 0, 0, 0, 0], vec![148, 4, 0, 0]] {
+    for options in [
+        vec![7, 7, 4, 0, 0, 0, 0, 0],
+        vec![68, 8, 5, 0, 0, 0, 0, 0],
+        vec![148, 4, 0, 0],
+    ] {
         let at = 1 + peer.stack().info(conn).unwrap().octets_received as u32;
         let packet = peer.packet(&ack().seq(at).ack(1).len(10));
         let mut packet = [&packet[..20], &options, &packet[20..]].concat();
@@ -141,7 +154,10 @@ fn a_hard_icmp_error_ends_the_attempt_that_it_is_about() {
         let second = peer.connect();
         let about = peer.expect(syn());
         peer.inject_icmp(Message::DestinationUnreachable(reason), &about);
-        assert_eq!((peer.state(first), peer.state(second)), (State::SynSent, State::Closed));
+        assert_eq!(
+            (peer.state(first), peer.state(second)),
+            (State::SynSent, State::Closed)
+        );
         assert_eq!(peer.stack().close(second), Err(Error::Refused));
     }
 }
@@ -188,7 +204,9 @@ fn a_smaller_path_mtu_makes_smaller_segments() {
     peer.send(conn, 1, 2920);
     let first = peer.expect(ack().seq(1).ack(1).len(1460));
     peer.expect(ack().seq(1461).ack(1).len(1460));
-    let needed = |next_hop_mtu| Message::DestinationUnreachable(Unreachable::FragmentationNeeded { next_hop_mtu });
+    let needed = |next_hop_mtu| {
+        Message::DestinationUnreachable(Unreachable::FragmentationNeeded { next_hop_mtu })
+    };
     peer.inject_icmp(needed(1040), &first);
     assert_eq!(peer.stack().info(conn).unwrap().mss, 1000);
     peer.expect(ack().seq(1).ack(1).len(1000));
@@ -244,15 +262,23 @@ fn a_syn_to_a_broadcast_or_multicast_address_is_discarded() {
 fn a_syn_from_an_invalid_address_is_ignored() {
     let mut peer = Peer::new();
     peer.listen();
-    for source in
-        [[255, 255, 255, 255], [10, 0, 0, 255], [224, 0, 0, 1], [127, 0, 0, 1], [0, 0, 0, 0], STACK.octets()]
-    {
+    for source in [
+        [255, 255, 255, 255],
+        [10, 0, 0, 255],
+        [224, 0, 0, 1],
+        [127, 0, 0, 1],
+        [0, 0, 0, 0],
+        STACK.octets(),
+    ] {
         let source = Ipv4Addr::from(source);
         let mut segment = peer.segment(&syn().seq(0));
         fill_checksum(&mut segment, source, STACK);
         let packet = ip_packet(ipv4::protocol::TCP, source, STACK, &segment);
         peer.inject_packet(&packet);
-        assert!(peer.next_frame().is_none(), "a SYN from {source} was answered");
+        assert!(
+            peer.next_frame().is_none(),
+            "a SYN from {source} was answered"
+        );
     }
     assert_eq!(peer.stack.connections(), 0);
 }
@@ -264,7 +290,10 @@ fn the_status_of_a_connection_can_be_asked() {
     let info = peer.stack().info(conn).unwrap();
     assert_eq!(info.local, SocketAddrV4::new(STACK, PORT));
     assert_eq!(info.remote, SocketAddrV4::new(PEER, 40_000));
-    assert_eq!((info.state, info.in_flight, info.unsent), (State::Established, 1000, 0));
+    assert_eq!(
+        (info.state, info.in_flight, info.unsent),
+        (State::Established, 1000, 0)
+    );
     assert_eq!((info.send_window, info.receive_window), (65_535, 65_535));
     peer.inject(ack().seq(1).ack(1001));
     assert_eq!(peer.stack().info(conn).unwrap().octets_acknowledged, 1000);

@@ -163,7 +163,14 @@ fn data_and_fin_on_a_syn_ack_are_taken() {
     let mut peer = Peer::new();
     let conn = peer.connect();
     peer.expect(syn().seq(0));
-    peer.inject(syn_ack().seq(0).ack(1).mss(MSS).flag(Flags::FIN).data(&stream(1, 10)));
+    peer.inject(
+        syn_ack()
+            .seq(0)
+            .ack(1)
+            .mss(MSS)
+            .flag(Flags::FIN)
+            .data(&stream(1, 10)),
+    );
     peer.expect(ack().seq(1).ack(12));
     assert_eq!(peer.state(conn), State::CloseWait);
     assert_eq!(peer.read(conn, 100), stream(1, 10));

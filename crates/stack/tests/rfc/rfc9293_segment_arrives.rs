@@ -49,7 +49,11 @@ fn a_segment_must_begin_or_end_in_the_window() {
         peer.inject(ack().seq(seq).ack(1).len(len));
         peer.advance(ms(50));
         peer.expect(ack().seq(1).ack(expected));
-        assert_eq!(peer.read(conn, 100), stream(1, expected as usize - 1), "{len} octets at {seq}");
+        assert_eq!(
+            peer.read(conn, 100),
+            stream(1, expected as usize - 1),
+            "{len} octets at {seq}"
+        );
     }
 }
 
@@ -71,7 +75,7 @@ fn nothing_is_taken_into_a_closed_window() {
     let (mut peer, conn) = with_window_closed();
     peer.inject(ack().seq(4097).ack(1).len(1));
     peer.expect(ack().seq(1).ack(4097).win(0));
-    peer.inject(ack().seq(4098).ack(1));
+    peer.inject(ack().seq(5000).ack(1));
     peer.expect(ack().seq(1).ack(4097).win(0));
     peer.inject(ack().seq(4097).ack(1));
     peer.expect_nothing();
@@ -233,7 +237,11 @@ fn a_segment_that_is_acknowledged_in_part_stays_in_the_queue() {
     peer.wait(s(10));
     let again = peer.next().unwrap();
     let end = again.seq + again.data.len() as u32;
-    assert!(again.seq <= 1501 && end == 2001, "octets {} to {end} were sent again", again.seq);
+    assert!(
+        again.seq <= 1501 && end == 2001,
+        "octets {} to {end} were sent again",
+        again.seq
+    );
     peer.inject(ack().seq(1).ack(2001));
     assert_eq!(peer.stack().info(conn).unwrap().in_flight, 0);
 }
@@ -300,13 +308,17 @@ fn a_stale_handle_is_no_connection() {
     peer.stack().abort(conn).unwrap();
     peer.expect(rst_ack().seq(1).ack(1));
     assert_eq!(peer.stack().send(conn, b"x"), Err(Error::NotConnected));
-    assert_eq!(peer.stack().receive(conn, &mut [0; 1]), Err(Error::NotConnected));
+    assert_eq!(
+        peer.stack().receive(conn, &mut [0; 1]),
+        Err(Error::NotConnected)
+    );
     assert_eq!(peer.stack().close(conn), Err(Error::NotConnected));
     assert_eq!(peer.stack().abort(conn), Err(Error::NotConnected));
     assert_eq!(peer.state(conn), State::Closed);
 }
 
-/// 3.4: "all arithmetic on sequence numbers [...] is modulo 2^32": both directions cross the end of the space.
+/// 3.10: "all arithmetic on sequence numbers, acknowledgment numbers, windows, et cetera, is modulo 2^32": the peer's cross
+/// the end of the space.
 #[test]
 fn sequence_numbers_wrap() {
     let (mut peer, conn) = Peer::established();

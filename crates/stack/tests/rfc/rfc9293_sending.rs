@@ -35,11 +35,15 @@ fn nagle_can_be_disabled() {
     peer.send(conn, 11, 10);
     peer.expect_nothing();
     // What was held goes out at once.
-    peer.stack().set_option(conn, SocketOption::NoDelay(true)).unwrap();
+    peer.stack()
+        .set_option(conn, SocketOption::NoDelay(true))
+        .unwrap();
     peer.expect(ack().seq(11).ack(1).len(10));
     peer.send(conn, 21, 10);
     peer.expect(ack().seq(21).ack(1).len(10));
-    peer.stack().set_option(conn, SocketOption::NoDelay(false)).unwrap();
+    peer.stack()
+        .set_option(conn, SocketOption::NoDelay(false))
+        .unwrap();
     peer.send(conn, 31, 10);
     peer.expect_nothing();
 }
@@ -62,8 +66,20 @@ fn data_is_not_buffered_indefinitely() {
 fn the_last_segment_is_pushed() {
     let (mut peer, conn) = Peer::established();
     peer.send(conn, 1, 3000);
-    assert!(!peer.expect(ack().seq(1).ack(1).len(1000)).header.flags.has(Flags::PSH));
-    assert!(!peer.expect(ack().seq(1001).ack(1).len(1000)).header.flags.has(Flags::PSH));
+    assert!(
+        !peer
+            .expect(ack().seq(1).ack(1).len(1000))
+            .header
+            .flags
+            .has(Flags::PSH)
+    );
+    assert!(
+        !peer
+            .expect(ack().seq(1001).ack(1).len(1000))
+            .header
+            .flags
+            .has(Flags::PSH)
+    );
     peer.expect(ack().flag(Flags::PSH).seq(2001).ack(1).len(1000));
     peer.inject(ack().seq(1).ack(3001));
     peer.send(conn, 3001, 1);
@@ -126,11 +142,22 @@ fn a_silent_peer_is_given_up_after_r2() {
     peer.advance(s(15 * 60));
     assert_eq!(peer.state(conn), State::Established);
     let sent = peer.drain();
-    assert!(sent.len() > 3 && sent.iter().all(|again| again.seq == 1 && again.data.len() == 10));
+    assert!(
+        sent.len() > 3
+            && sent
+                .iter()
+                .all(|again| again.seq == 1 && again.data.len() == 10)
+    );
     peer.advance(s(2));
     assert_eq!(peer.state(conn), State::Closed);
-    assert_eq!(peer.stack().receive(conn, &mut [0; 1]), Err(Error::TimedOut));
-    assert!(std::iter::from_fn(|| peer.stack().next_event()).any(|event| event.conn == conn && event.ready.closed()));
+    assert_eq!(
+        peer.stack().receive(conn, &mut [0; 1]),
+        Err(Error::TimedOut)
+    );
+    assert!(
+        std::iter::from_fn(|| peer.stack().next_event())
+            .any(|event| event.conn == conn && event.ready.closed())
+    );
     assert_eq!(peer.stack().close(conn), Err(Error::TimedOut));
     peer.expect(rst_ack().seq(11).ack(1));
     assert_eq!(peer.pool.available(), peer.pool.capacity());
@@ -140,7 +167,9 @@ fn a_silent_peer_is_given_up_after_r2() {
 #[test]
 fn the_user_timeout_can_be_set_for_a_connection() {
     let (mut peer, conn) = Peer::established();
-    peer.stack().set_option(conn, SocketOption::UserTimeout(Some(s(5)))).unwrap();
+    peer.stack()
+        .set_option(conn, SocketOption::UserTimeout(Some(s(5))))
+        .unwrap();
     // It runs only while something is unacknowledged.
     peer.advance(s(100));
     assert_eq!(peer.state(conn), State::Established);
@@ -158,7 +187,9 @@ fn the_user_timeout_can_be_set_for_a_connection() {
 #[test]
 fn progress_starts_the_user_timeout_anew() {
     let (mut peer, conn) = Peer::established();
-    peer.stack().set_option(conn, SocketOption::UserTimeout(Some(s(5)))).unwrap();
+    peer.stack()
+        .set_option(conn, SocketOption::UserTimeout(Some(s(5))))
+        .unwrap();
     let mut at = 1;
     for _ in 0..10 {
         peer.send(conn, at, 10);
@@ -181,16 +212,45 @@ fn a_syn_is_retransmitted_for_three_minutes_and_then_given_up() {
     peer.advance(s(180) - SLACK);
     assert_eq!(peer.state(conn), State::SynSent);
     let sent = peer.drain();
-    assert!(sent.len() >= 6 && sent.iter().all(|again| again.header.flags == Flags::SYN && again.seq == 0));
+    assert!(
+        sent.len() >= 6
+            && sent
+                .iter()
+                .all(|again| again.header.flags == Flags::SYN && again.seq == 0)
+    );
     peer.advance(s(1));
     assert_eq!(peer.state(conn), State::Closed);
-    assert!(std::iter::from_fn(|| peer.stack().next_event()).any(|event| event.conn == conn && event.ready.closed()));
+    assert!(
+        std::iter::from_fn(|| peer.stack().next_event())
+            .any(|event| event.conn == conn && event.ready.closed())
+    );
     assert_eq!(peer.stack().close(conn), Err(Error::TimedOut));
     peer.ignore();
 }
 
+/// The same for a SYN,ACK: a connection that stays half open leaves its place in the backlog.
+#[test]
+fn a_half_open_connection_is_given_up_after_three_minutes() {
+    let mut peer = Peer::new();
+    peer.listen();
+    peer.inject(syn().seq(0));
+    peer.advance(s(180) - SLACK);
+    assert_eq!(peer.stack.connections(), 1);
+    let sent = peer.drain();
+    let is_answer = |again: &Sent| again.header.flags == Flags::SYN | Flags::ACK && again.seq == 0;
+    assert!(sent.len() >= 6 && sent.iter().all(is_answer));
+    peer.advance(s(1));
+    assert_eq!(peer.stack.connections(), 0);
+    assert!(peer.stack().next_event().is_none());
+    peer.ignore();
+}
+
 fn keep_alive(idle: Duration, interval: Duration, count: u8) -> SocketOption {
-    SocketOption::KeepAlive(Some(KeepAlive { idle, interval, count }))
+    SocketOption::KeepAlive(Some(KeepAlive {
+        idle,
+        interval,
+        count,
+    }))
 }
 
 /// 3.8.4, MUST-25: "they MUST default to off"
@@ -208,11 +268,15 @@ fn keepalive_is_off_by_default() {
 fn keepalive_can_be_turned_on_and_off() {
     let (mut peer, conn) = Peer::established();
     for idle in [s(10), s(7200)] {
-        peer.stack().set_option(conn, keep_alive(idle, s(5), 3)).unwrap();
+        peer.stack()
+            .set_option(conn, keep_alive(idle, s(5), 3))
+            .unwrap();
         peer.expect_after(idle, ack().seq(0).ack(1));
         peer.inject(ack().seq(1).ack(1));
     }
-    peer.stack().set_option(conn, SocketOption::KeepAlive(None)).unwrap();
+    peer.stack()
+        .set_option(conn, SocketOption::KeepAlive(None))
+        .unwrap();
     peer.advance(s(10 * 3600));
     peer.expect_nothing();
 }
@@ -222,7 +286,9 @@ fn keepalive_can_be_turned_on_and_off() {
 #[test]
 fn keepalive_waits_for_a_silent_interval() {
     let (mut peer, conn) = Peer::established();
-    peer.stack().set_option(conn, keep_alive(s(100), s(10), 3)).unwrap();
+    peer.stack()
+        .set_option(conn, keep_alive(s(100), s(10), 3))
+        .unwrap();
     peer.advance(s(60));
     peer.inject(ack().seq(1).ack(1).len(10));
     peer.expect_after(ms(40), ack().seq(1).ack(11));
@@ -247,7 +313,9 @@ fn keepalive_waits_for_a_silent_interval() {
 #[test]
 fn keepalive_tolerates_lost_answers_and_gives_up_after_its_count() {
     let (mut peer, conn) = Peer::established();
-    peer.stack().set_option(conn, keep_alive(s(100), s(10), 3)).unwrap();
+    peer.stack()
+        .set_option(conn, keep_alive(s(100), s(10), 3))
+        .unwrap();
     peer.expect_after(s(100), ack().seq(0).ack(1));
     peer.expect_after(s(10), ack().seq(0).ack(1));
     peer.expect_after(s(10), ack().seq(0).ack(1));

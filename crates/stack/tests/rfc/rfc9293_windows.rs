@@ -15,7 +15,10 @@ fn a_zero_window_is_probed_with_back_off() {
     let mut interval = rto;
     for _ in 0..12 {
         let waited = peer.wait(s(100));
-        assert!(waited >= interval - SLACK && waited <= interval + SLACK, "{waited:?} instead of {interval:?}");
+        assert!(
+            waited >= interval - SLACK && waited <= interval + SLACK,
+            "{waited:?} instead of {interval:?}"
+        );
         peer.expect(ack().seq(1).ack(1).len(1));
         peer.inject(ack().seq(1).ack(1).win(0));
         interval = (interval * 2).min(s(60));
@@ -32,7 +35,9 @@ fn a_zero_window_is_probed_with_back_off() {
 #[test]
 fn a_zero_window_may_last_while_probes_are_answered() {
     let (mut peer, conn) = Peer::established();
-    peer.stack().set_option(conn, SocketOption::UserTimeout(Some(s(300)))).unwrap();
+    peer.stack()
+        .set_option(conn, SocketOption::UserTimeout(Some(s(300))))
+        .unwrap();
     peer.inject(ack().seq(1).ack(1).win(0));
     peer.send(conn, 1, 100);
     for _ in 0..100 {
@@ -92,7 +97,9 @@ fn a_window_that_shrinks_is_obeyed() {
 #[test]
 fn a_window_that_shrinks_to_zero_is_probed_and_does_not_time_out() {
     let (mut peer, conn) = Peer::established();
-    peer.stack().set_option(conn, SocketOption::UserTimeout(Some(s(300)))).unwrap();
+    peer.stack()
+        .set_option(conn, SocketOption::UserTimeout(Some(s(300))))
+        .unwrap();
     peer.send(conn, 1, 2000);
     peer.expect(ack().seq(1).ack(1).len(1000));
     peer.expect(ack().seq(1001).ack(1).len(1000));
@@ -168,7 +175,12 @@ fn the_receiver_does_not_offer_a_silly_window() {
         peer.expect_nothing();
         peer.inject(ack().seq(4097).ack(1).len(1));
         peer.expect(ack().seq(1).ack(4097).win(0));
-        assert_eq!(peer.stack().info(conn).unwrap().receive_window, 0, "after {} octets", 100 * (n + 1));
+        assert_eq!(
+            peer.stack().info(conn).unwrap().receive_window,
+            0,
+            "after {} octets",
+            100 * (n + 1)
+        );
     }
     // More than half of the buffer opens it, unasked.
     assert_eq!(peer.read(conn, 1500).len(), 1500);
@@ -204,4 +216,19 @@ fn the_right_edge_never_moves_left() {
         }
     }
     assert!(edge > 8192, "the window never opened");
+}
+
+/// 3.8.6.2.2: the window opens by "min( Fr * RCV.BUFF, Eff.snd.MSS )", so that a buffer smaller than a segment opens too.
+#[test]
+fn a_buffer_smaller_than_a_segment_opens_again() {
+    let mut peer = Peer::on_link(9000, |config| config.receive_buffer = 4096);
+    let conn = peer.accepted(syn().seq(0).mss(8960));
+    for round in 0..5 {
+        let at = 1 + 4096 * round;
+        peer.inject(ack().seq(at).ack(1).len(4096));
+        peer.advance(ms(50));
+        peer.expect(ack().seq(1).ack(at + 4096).win(0));
+        assert_eq!(peer.read(conn, 5000), stream(at, 4096));
+        peer.expect(ack().seq(1).ack(at + 4096).win(4096));
+    }
 }

@@ -1,0 +1,46 @@
+//! The scripts of `rfc` once more, against a stack with every mechanism at the papers' baseline: without prediction every
+//! segment goes through the full state machine, and what the fast paths do must not differ from it.
+
+#[path = "rfc/peer.rs"]
+mod peer;
+#[path = "rfc/rfc1122_hosts.rs"]
+mod rfc1122_hosts;
+#[path = "rfc/rfc5681_congestion.rs"]
+mod rfc5681_congestion;
+#[path = "rfc/rfc5961_blind_attacks.rs"]
+mod rfc5961_blind_attacks;
+#[path = "rfc/rfc6298_timeout.rs"]
+mod rfc6298_timeout;
+#[path = "rfc/rfc6528_sequence_numbers.rs"]
+mod rfc6528_sequence_numbers;
+#[path = "rfc/rfc7323_timestamps.rs"]
+mod rfc7323_timestamps;
+#[path = "rfc/rfc9293_close.rs"]
+mod rfc9293_close;
+#[path = "rfc/rfc9293_header.rs"]
+mod rfc9293_header;
+#[path = "rfc/rfc9293_interface.rs"]
+mod rfc9293_interface;
+#[path = "rfc/rfc9293_open.rs"]
+mod rfc9293_open;
+#[path = "rfc/rfc9293_segment_arrives.rs"]
+mod rfc9293_segment_arrives;
+#[path = "rfc/rfc9293_sending.rs"]
+mod rfc9293_sending;
+#[path = "rfc/rfc9293_windows.rs"]
+mod rfc9293_windows;
+
+use tollgate_stack::config::{
+    ChecksumPolicy, Demux, HeaderTemplate, Mechanisms, Prediction, RetransmitCopy,
+};
+
+/// The mechanisms of the stack that the scripts talk to.
+pub fn mechanisms() -> Mechanisms {
+    Mechanisms {
+        prediction: Prediction::Off,
+        demux: Demux::List,
+        template: HeaderTemplate::Off,
+        checksum: ChecksumPolicy::Always,
+        retransmit: RetransmitCopy::Copy,
+    }
+}
