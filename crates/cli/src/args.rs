@@ -70,6 +70,21 @@ pub(crate) enum Command {
     Experiment(ExperimentCommand),
     /// What can be measured here, and what would make it better.
     Doctor(Doctor),
+    /// Run one scenario, under Callgrind.
+    #[command(name = SCENARIO, hide = true)]
+    Scenario(Scenario),
+}
+
+/// The hidden command by which the program runs itself under Callgrind.
+pub(crate) const SCENARIO: &str = "__scenario";
+
+/// `__scenario`
+#[derive(Debug, Args)]
+pub(crate) struct Scenario {
+    /// The scenario's name.
+    pub(crate) name: String,
+    /// Operations.
+    pub(crate) count: u64,
 }
 
 /// The commands on experiments.

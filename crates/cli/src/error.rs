@@ -30,6 +30,9 @@ pub(crate) enum Error {
     /// The run's parts contradict each other.
     #[error("the run contradicts itself: {0}; this is a defect of Tollgate, please report it")]
     Run(#[from] tollgate_experiment::run::RunError),
+    /// A scenario that is counted failed.
+    #[error(transparent)]
+    Scenario(#[from] tollgate_budget::Error),
     /// No signal handler could be set.
     #[error("cannot prepare for Ctrl-C: {0}")]
     Signals(io::Error),

@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         Command::Experiment(ExperimentCommand::List(list)) => list::list(list),
         Command::Experiment(ExperimentCommand::Run(run)) => measure::experiments(run, &cli.manners),
         Command::Doctor(doctor) => doctor::run(doctor, &cli.manners),
+        Command::Scenario(scenario) => measure::scenario(scenario),
     };
     match outcome {
         Ok(code) => code,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+use tollgate_budget::valgrind::{Program, scenario_output};
 use tollgate_experiment::conduct::conduct;
 use tollgate_experiment::context::Context;
 use tollgate_experiment::experiments::{self, Experiment};
@@ -14,7 +15,7 @@ use tollgate_experiment::noise::Noise;
 use tollgate_experiment::run::{self, Host, Run, Schema, Tool, VERSION};
 use tollgate_gate::{Clock, Source};
 
-use crate::args::{Manners, Measuring, Report, RunExperiments, Sink, Workload};
+use crate::args::{Manners, Measuring, Report, RunExperiments, SCENARIO, Scenario, Sink, Workload};
 use crate::error::{Error, INTERRUPTED};
 use crate::interrupt;
 use crate::output::{self, print, say};
@@ -66,6 +67,17 @@ pub(crate) fn workload(
 /// `tollgate experiment run`.
 pub(crate) fn experiments(run: &RunExperiments, manners: &Manners) -> Result<ExitCode, Error> {
     let wanted = |one: &&'static dyn Experiment| run.names.contains(&one.name());
+    let options = run.measuring.options();
+    if let Some(idle) = experiments::all()
+        .iter()
+        .find(|one| wanted(one) && !one.concerns(&options))
+    {
+        return Err(Error::Usage(format!(
+            "{} has nothing to measure as asked ({}); leave --path, --cores and --wait out",
+            idle.name(),
+            options.restrictions()
+        )));
+    }
     let job = Job {
         experiments: experiments::all().iter().copied().filter(wanted).collect(),
         measuring: &run.measuring,
@@ -73,6 +85,12 @@ pub(crate) fn experiments(run: &RunExperiments, manners: &Manners) -> Result<Exi
         budget: budget(&run.measuring),
     };
     job.run(manners)
+}
+
+/// One scenario of the instruction counts, in this process, which Callgrind watches.
+pub(crate) fn scenario(scenario: &Scenario) -> Result<ExitCode, Error> {
+    print(&scenario_output(&scenario.name, scenario.count)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn budget(measuring: &Measuring) -> Option<Duration> {
@@ -110,6 +128,7 @@ impl Job<'_> {
         let progress = Shown::new(manners);
         let budget = self.budget.map(|time| time.saturating_sub(begun.elapsed()));
         let mut context = Context::new(self.measuring.options(), budget, cancel.clone(), &progress);
+        context.counter = Program::this([SCENARIO]).ok();
         let conducted = conduct(&self.experiments, &mut context);
         progress.finish();
 

@@ -115,6 +115,20 @@ fn the_same_file_twice_is_bad_usage() {
 }
 
 #[test]
+fn an_experiment_that_has_nothing_to_measure_is_bad_usage() {
+    assert_eq!(
+        refused(&[
+            "experiment",
+            "run",
+            "wolman-receive",
+            "--path",
+            "peer-smoltcp"
+        ]),
+        "error: wolman-receive has nothing to measure as asked (path peer-smoltcp); leave --path, --cores and --wait out\n"
+    );
+}
+
+#[test]
 fn an_unwritable_file_is_told_before_anything_is_measured() {
     let folder = folder();
     for flag in ["--out", "--json"] {

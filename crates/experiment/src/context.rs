@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tollgate_budget::valgrind::Program;
+use tollgate_workload::{Capabilities, Mode, PathId, Placement, Waiting};
+
 use crate::error::Error;
 use crate::gated::{self, Ledgers};
-
-use tollgate_workload::{Capabilities, Mode, PathId, Placement, Waiting};
 
 /// Message sizes in bytes, as in Wolman, Voelker and Thekkath 1994.
 pub const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
@@ -46,6 +47,18 @@ impl Options {
         self.paths
             .as_ref()
             .is_none_or(|paths| paths.contains(&path))
+    }
+
+    /// Whether the user wants `stack-memory`, which both ends run on one core, polling.
+    #[must_use]
+    pub(crate) fn want_stack_memory(&self) -> bool {
+        self.wants(PathId::StackMemory)
+            && self
+                .placement
+                .is_none_or(|placement| placement == Placement::OneCore)
+            && self
+                .waiting
+                .is_none_or(|waiting| waiting == Waiting::BusyPoll)
     }
 
     /// The modes of a path that fit.
@@ -123,6 +136,8 @@ pub struct Context<'a> {
     pub options: Options,
     /// Raised when it is to stop.
     pub cancel: Cancel,
+    /// The program that runs itself under Callgrind; `None` where instructions cannot be counted.
+    pub counter: Option<Program>,
     progress: &'a dyn Progress,
     begun: Instant,
     /// For all experiments together; `None` takes what it needs.
@@ -148,6 +163,7 @@ impl<'a> Context<'a> {
         Self {
             options,
             cancel,
+            counter: None,
             progress,
             begun: Instant::now(),
             budget,

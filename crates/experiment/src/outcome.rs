@@ -235,15 +235,6 @@ impl Outcome {
             .find_map(|m| m.samples.as_ref())?;
         Some(samples.timing())
     }
-
-    /// What the sessions of a contender say of themselves.
-    pub(crate) fn settings(&self, contender: usize) -> &[(&'static str, String)] {
-        self.measurements[contender]
-            .iter()
-            .map(|m| m.settings.as_slice())
-            .find(|settings| !settings.is_empty())
-            .unwrap_or(&[])
-    }
 }
 
 #[cfg(test)]

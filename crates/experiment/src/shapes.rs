@@ -188,18 +188,13 @@ pub(crate) fn trust(
         words::whole(full),
         SLICES * u64::from(repetitions),
     );
-    let short: Vec<String> = (0..contenders)
-        .filter(|&contender| outcome.operations(contender).any(|n| n < full))
-        .filter_map(|contender| {
-            let range = words::range(outcome.operations(contender))?;
-            let label = outcome.line_up.contenders[contender].label();
-            Some(format!("{range} on {label}"))
-        })
-        .collect();
-    if !short.is_empty() {
+    let ran = || (0..contenders).flat_map(|contender| outcome.operations(contender));
+    if let Some(least) = ran().min().filter(|&least| least < full) {
+        let most = ran().max().unwrap_or(least);
         text.push_str(&format!(
-            "; fewer where time was short: {}",
-            short.join("; ")
+            "; to end in time, cut to {} on the slowest path, {} on the quickest",
+            words::whole(least),
+            words::whole(most)
         ));
     }
     lines.push(note(text));
@@ -217,19 +212,7 @@ pub(crate) fn trust(
             words::list(&names)
         )));
     }
-    let mut told: Vec<String> = Vec::new();
-    for contender in 0..contenders {
-        let settings = outcome.settings(contender);
-        let label = outcome.line_up.contenders[contender].label();
-        if !settings.is_empty() {
-            let settings: Vec<String> = settings
-                .iter()
-                .map(|(name, value)| format!("{name} {value}"))
-                .collect();
-            told.push(format!("{label}: {}", settings.join(", ")));
-        }
-    }
-    lines.extend(told.into_iter().map(note));
+    lines.extend(settings(outcome).into_iter().map(note));
     lines.extend(
         outcome
             .failures()
@@ -242,6 +225,63 @@ pub(crate) fn trust(
         ));
     }
     lines
+}
+
+/// What the sessions say of themselves, a sentence for each path: what all of its modes and sizes have in common. The
+/// processors, which go with the placement, come first.
+fn settings(outcome: &Outcome) -> Vec<String> {
+    const CORES: &str = "cores";
+    let contenders = &outcome.line_up.contenders;
+    let mut placed: Vec<(&str, &str)> = Vec::new();
+    let mut paths: Vec<(String, Vec<(&str, &str)>)> = Vec::new();
+    for (contender, who) in contenders.iter().enumerate() {
+        for measurement in &outcome.measurements[contender] {
+            let all = &measurement.settings;
+            if all.is_empty() {
+                continue;
+            }
+            let rest = || {
+                all.iter()
+                    .filter(|(name, _)| *name != CORES)
+                    .map(|(name, value)| (*name, value.as_str()))
+            };
+            for (_, value) in all.iter().filter(|(name, _)| *name == CORES) {
+                let place = (who.mode.placement.name(), value.as_str());
+                if !placed.contains(&place) {
+                    placed.push(place);
+                }
+            }
+            let path = who.path.to_string();
+            match paths.iter_mut().find(|(name, _)| *name == path) {
+                None => paths.push((path, rest().collect())),
+                Some((_, common)) => common.retain(|one| rest().any(|other| other == *one)),
+            }
+        }
+    }
+    let mut sentences = Vec::new();
+    if !placed.is_empty() {
+        let places: Vec<String> = placed
+            .iter()
+            .map(|(placement, cores)| format!("{} on {cores}", placement.replace('-', " ")))
+            .collect();
+        sentences.push(format!(
+            "ends are pinned to processors: {}",
+            places.join(", ")
+        ));
+    }
+    sentences.extend(
+        paths
+            .into_iter()
+            .filter(|(_, common)| !common.is_empty())
+            .map(|(path, common)| {
+                let words: Vec<String> = common
+                    .iter()
+                    .map(|(name, value)| format!("{name} {value}"))
+                    .collect();
+                format!("{path}: {}", words.join(", "))
+            }),
+    );
+    sentences
 }
 
 /// The command that repeats an experiment with the options that differ from the usual.
@@ -281,10 +321,11 @@ pub(crate) fn command(name: &str, options: &crate::context::Options) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_workload::{PathId, Placement};
+    use tollgate_workload::{Mode, PathId, Placement, Waiting, Workload};
 
     use super::*;
     use crate::context::Options;
+    use crate::interleave::{Contender, LineUp};
 
     #[test]
     fn the_command_carries_what_is_not_usual() {
@@ -301,6 +342,43 @@ mod tests {
         assert_eq!(
             command("crr", &options),
             "tollgate experiment run crr --path stack-memory,peer-smoltcp --size 4,20 --cores 1"
+        );
+    }
+
+    #[test]
+    fn settings_are_told_once_for_a_path_and_processors_once_for_a_placement() {
+        let contender = |placement| Contender {
+            path: PathId::KernelLoopback,
+            mode: Mode {
+                placement,
+                waiting: Waiting::Blocking,
+            },
+        };
+        let line_up = LineUp {
+            workload: Workload::Rr,
+            contenders: vec![
+                contender(Placement::OneCore),
+                contender(Placement::TwoCores),
+            ],
+            absent: Vec::new(),
+        };
+        let mut outcome = Outcome::new(line_up, vec![4, 80]);
+        let set = |cores: &str, lane: &str| {
+            vec![
+                ("nagle", "off".to_owned()),
+                ("cores", cores.to_owned()),
+                ("lane", lane.to_owned()),
+            ]
+        };
+        outcome.measurements[0][0].settings = set("0", "4 bytes");
+        outcome.measurements[0][1].settings = set("0", "80 bytes");
+        outcome.measurements[1][0].settings = set("0 and 1", "4 bytes");
+        assert_eq!(
+            settings(&outcome),
+            [
+                "ends are pinned to processors: one core on 0, two cores on 0 and 1",
+                "kernel-loopback: nagle off"
+            ]
         );
     }
 

@@ -23,8 +23,14 @@ struct Arguments {
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut parsed =
-        Arguments { scenario: None, first: 0, seeds: 1, trace: false, list: false, keep_going: false };
+    let mut parsed = Arguments {
+        scenario: None,
+        first: 0,
+        seeds: 1,
+        trace: false,
+        list: false,
+        keep_going: false,
+    };
     let mut given = std::env::args().skip(1);
     while let Some(argument) = given.next() {
         let mut value = || given.next().ok_or(format!("{argument} wants a value"));
@@ -36,7 +42,11 @@ fn arguments() -> Result<Arguments, String> {
             "--trace" => parsed.trace = true,
             "--list" => parsed.list = true,
             "--keep-going" => parsed.keep_going = true,
-            other => return Err(format!("{other} is not an argument; see the head of this example")),
+            other => {
+                return Err(format!(
+                    "{other} is not an argument; see the head of this example"
+                ));
+            }
         }
     }
     Ok(parsed)
@@ -70,7 +80,11 @@ fn main() -> ExitCode {
     for scenario in scenarios {
         failures += soak(&scenario, &arguments);
     }
-    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failures == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Runs the seeds of one scenario; returns how many failed.
@@ -88,7 +102,9 @@ fn soak(scenario: &sim::Scenario, arguments: &Arguments) -> u64 {
         let run = || sim::run(scenario, seed, arguments.trace);
         let outcome = match arguments.keep_going {
             // A panic was printed when it happened.
-            true => catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("a panic".to_owned())),
+            true => {
+                catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("a panic".to_owned()))
+            }
             false => run(),
         };
         match outcome {

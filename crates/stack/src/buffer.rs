@@ -82,7 +82,12 @@ impl Frame {
     /// Hands the frame's count over to the copy; the original must not be used any more.
     #[inline(always)]
     pub(crate) fn hand_over(&self) -> Self {
-        Self { id: self.id, offset: self.offset, len: self.len, checksum: self.checksum }
+        Self {
+            id: self.id,
+            offset: self.offset,
+            len: self.len,
+            checksum: self.checksum,
+        }
     }
 }
 
@@ -252,7 +257,10 @@ impl Pool {
     #[inline(always)]
     pub fn release(&mut self, id: FrameId) {
         let meta = &mut self.meta[id.index()];
-        debug_assert!(meta.refs > 0, "a frame is released once more than it was held");
+        debug_assert!(
+            meta.refs > 0,
+            "a frame is released once more than it was held"
+        );
         meta.refs = meta.refs.wrapping_sub(1);
         if meta.refs == 0 {
             meta.tx_next = self.free;
@@ -282,7 +290,10 @@ impl Pool {
     pub(crate) fn tail(&mut self, id: FrameId) -> Option<(&mut Meta, &mut [u8])> {
         let start = self.start(id) + PAYLOAD_OFFSET;
         let end = self.start(id) + (1 << (self.frame_shift & 31));
-        Some((self.meta.get_mut(id.index())?, self.region.get_mut(start..end)?))
+        Some((
+            self.meta.get_mut(id.index())?,
+            self.region.get_mut(start..end)?,
+        ))
     }
 
     /// All octets of a frame.
@@ -305,7 +316,14 @@ impl Pool {
     }
 
     /// Copies octets from one place of a frame to a place of another; what would leave a frame is left out.
-    pub(crate) fn copy_within(&mut self, from: FrameId, from_at: usize, to: FrameId, to_at: usize, len: usize) {
+    pub(crate) fn copy_within(
+        &mut self,
+        from: FrameId,
+        from_at: usize,
+        to: FrameId,
+        to_at: usize,
+        len: usize,
+    ) {
         let len = len.min(self.frame_size().saturating_sub(from_at.max(to_at)));
         let start = self.start(from) + from_at;
         let target = self.start(to) + to_at;
@@ -332,7 +350,12 @@ impl Pool {
         }
         let id = self.alloc().ok_or(NoFrame)?;
         self.octets_mut(id)[..octets.len()].copy_from_slice(octets);
-        Ok(Frame { id, offset: 0, len: octets.len() as u16, checksum: RxChecksum::Unknown })
+        Ok(Frame {
+            id,
+            offset: 0,
+            len: octets.len() as u16,
+            checksum: RxChecksum::Unknown,
+        })
     }
 
     /// A buffer for `len` octets of payload that the application fills and sends without a copy.
@@ -344,7 +367,11 @@ impl Pool {
             return Err(NoFrame);
         }
         let id = self.alloc().ok_or(NoFrame)?;
-        Ok(Buffer { id, offset: PAYLOAD_OFFSET as u16, len: len as u16 })
+        Ok(Buffer {
+            id,
+            offset: PAYLOAD_OFFSET as u16,
+            len: len as u16,
+        })
     }
 
     /// The buffer's octets.

@@ -106,6 +106,8 @@ pub struct Config {
     pub min_rto: Duration,
     /// The upper bound of the retransmission timeout (RFC 6298, 2.5: at least 60 s).
     pub max_rto: Duration,
+    /// Hops that our packets may take (RFC 9293, 3.9.2, MUST-49), at least 1.
+    pub ttl: u8,
     /// How long an acknowledgment waits for company (RFC 9293, 3.8.6.3: less than 0.5 s).
     pub delayed_ack: Duration,
     /// Maximum segment lifetime; TIME-WAIT lasts twice as long.
@@ -146,6 +148,8 @@ impl Config {
             no_delay: false,
             min_rto: Duration::from_millis(200),
             max_rto: Duration::from_secs(60),
+            // The recommended value (IANA, IP option numbers).
+            ttl: 64,
             delayed_ack: Duration::from_millis(40),
             msl: Duration::from_secs(30),
             user_timeout: Duration::from_secs(15 * 60),
@@ -165,7 +169,11 @@ impl Config {
     /// The first field that is out of its range.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         let check = |holds: bool, field: &'static str, range: &'static str| {
-            if holds { Ok(()) } else { Err(InvalidConfig { field, range }) }
+            if holds {
+                Ok(())
+            } else {
+                Err(InvalidConfig { field, range })
+            }
         };
         check(self.mac.is_unicast(), "mac", "a unicast address")?;
         check(
@@ -174,24 +182,53 @@ impl Config {
             "a unicast address",
         )?;
         check(self.prefix_len <= 32, "prefix_len", "0 to 32")?;
-        check((1..=1 << 22).contains(&self.max_connections), "max_connections", "1 to 4,194,304")?;
-        check((1..=1 << 22).contains(&self.max_time_wait), "max_time_wait", "1 to 4,194,304")?;
-        check((4096..=1 << 30).contains(&self.send_buffer), "send_buffer", "4,096 to 2^30 octets")?;
-        check((4096..=1 << 30).contains(&self.receive_buffer), "receive_buffer", "4,096 to 2^30 octets")?;
-        check(self.delayed_ack < Duration::from_millis(500), "delayed_ack", "less than 0.5 s (RFC 9293, 3.8.6.3)")?;
+        check(
+            (1..=1 << 22).contains(&self.max_connections),
+            "max_connections",
+            "1 to 4,194,304",
+        )?;
+        check(
+            (1..=1 << 22).contains(&self.max_time_wait),
+            "max_time_wait",
+            "1 to 4,194,304",
+        )?;
+        check(
+            (4096..=1 << 30).contains(&self.send_buffer),
+            "send_buffer",
+            "4,096 to 2^30 octets",
+        )?;
+        check(
+            (4096..=1 << 30).contains(&self.receive_buffer),
+            "receive_buffer",
+            "4,096 to 2^30 octets",
+        )?;
+        check(
+            self.delayed_ack < Duration::from_millis(500),
+            "delayed_ack",
+            "less than 0.5 s (RFC 9293, 3.8.6.3)",
+        )?;
+        check(self.ttl != 0, "ttl", "1 to 255 hops")?;
         check(self.min_rto <= self.max_rto, "min_rto", "at most max_rto")?;
-        check((1..=65_536).contains(&self.device_queue), "device_queue", "1 to 65,536 frames")
+        check(
+            (1..=65_536).contains(&self.device_queue),
+            "device_queue",
+            "1 to 65,536 frames",
+        )
     }
 
     /// Whether `ip` is on the local network.
     pub(crate) fn is_local(&self, ip: Ipv4Addr) -> bool {
-        let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix_len)).unwrap_or(0);
+        let mask = u32::MAX
+            .checked_shl(32 - u32::from(self.prefix_len))
+            .unwrap_or(0);
         (u32::from(ip) ^ u32::from(self.ip)) & mask == 0
     }
 
     /// Whether `ip` is a broadcast address here.
     pub(crate) fn is_broadcast(&self, ip: Ipv4Addr) -> bool {
-        let host = u32::MAX.checked_shr(u32::from(self.prefix_len)).unwrap_or(0);
+        let host = u32::MAX
+            .checked_shr(u32::from(self.prefix_len))
+            .unwrap_or(0);
         ip.is_broadcast() || (host > 1 && self.is_local(ip) && u32::from(ip) & host == host)
     }
 }
@@ -207,7 +244,11 @@ pub struct InvalidConfig {
 
 impl fmt::Display for InvalidConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the configuration's {} must be {}", self.field, self.range)
+        write!(
+            f,
+            "the configuration's {} must be {}",
+            self.field, self.range
+        )
     }
 }
 
@@ -218,7 +259,12 @@ mod tests {
     use super::*;
 
     fn config(prefix_len: u8) -> Config {
-        Config::new(MacAddr([2, 0, 0, 0, 0, 1]), Ipv4Addr::new(10, 1, 2, 3), prefix_len, [1, 2, 3, 4])
+        Config::new(
+            MacAddr([2, 0, 0, 0, 0, 1]),
+            Ipv4Addr::new(10, 1, 2, 3),
+            prefix_len,
+            [1, 2, 3, 4],
+        )
     }
 
     #[test]
@@ -235,9 +281,15 @@ mod tests {
     #[test]
     fn ranges_are_checked_and_named() {
         assert_eq!(config(24).validate(), Ok(()));
-        let bad = Config { delayed_ack: Duration::from_millis(500), ..config(24) };
+        let bad = Config {
+            delayed_ack: Duration::from_millis(500),
+            ..config(24)
+        };
         assert_eq!(bad.validate().unwrap_err().field, "delayed_ack");
-        let bad = Config { mac: MacAddr::BROADCAST, ..config(24) };
+        let bad = Config {
+            mac: MacAddr::BROADCAST,
+            ..config(24)
+        };
         assert_eq!(bad.validate().unwrap_err().field, "mac");
     }
 }

@@ -44,20 +44,40 @@ impl<R: Recorder> Active<'_, R> {
         };
         let data = &octets[HEADER_LEN..];
         match message {
-            Message::EchoRequest { identifier, sequence } if unicast => {
-                self.icmp_output(ip.source, Message::EchoReply { identifier, sequence }, data);
+            Message::EchoRequest {
+                identifier,
+                sequence,
+            } if unicast => {
+                self.icmp_output(
+                    ip.source,
+                    Message::EchoReply {
+                        identifier,
+                        sequence,
+                    },
+                    data,
+                );
             }
             // RFC 1122, 3.2.2.6: one to a broadcast address may be left unanswered.
             Message::EchoRequest { .. } => {}
-            Message::EchoReply { identifier, sequence } => {
+            Message::EchoReply {
+                identifier,
+                sequence,
+            } => {
                 if self.stack.echoes.len() < ECHOES {
-                    let echo = Echo { from: ip.source, identifier, sequence, data: data.to_vec() };
+                    let echo = Echo {
+                        from: ip.source,
+                        identifier,
+                        sequence,
+                        data: data.to_vec(),
+                    };
                     self.stack.echoes.push_back(echo);
                 } else {
                     self.stack.counters.dropped(Drop::QueueFull);
                 }
             }
-            Message::DestinationUnreachable(_) | Message::TimeExceeded(_) | Message::ParameterProblem(_) => {
+            Message::DestinationUnreachable(_)
+            | Message::TimeExceeded(_)
+            | Message::ParameterProblem(_) => {
                 self.icmp_error_input(message, data);
             }
             Message::Other(..) => self.stack.counters.dropped(Drop::UnknownProtocol),
@@ -68,11 +88,24 @@ impl<R: Recorder> Active<'_, R> {
     ///
     /// # Errors
     /// [`Error::NoFrame`] when the device queue or the pool has no room, [`Error::TooLong`] for more than 65,507 octets.
-    pub fn ping(&mut self, to: Ipv4Addr, identifier: u16, sequence: u16, data: &[u8]) -> Result<(), Error> {
+    pub fn ping(
+        &mut self,
+        to: Ipv4Addr,
+        identifier: u16,
+        sequence: u16,
+        data: &[u8],
+    ) -> Result<(), Error> {
         if data.len() > 65_507 {
             return Err(Error::TooLong);
         }
-        let sent = self.icmp_output(to, Message::EchoRequest { identifier, sequence }, data);
+        let sent = self.icmp_output(
+            to,
+            Message::EchoRequest {
+                identifier,
+                sequence,
+            },
+            data,
+        );
         if sent { Ok(()) } else { Err(Error::NoFrame) }
     }
 
@@ -92,7 +125,10 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn icmp_error(&mut self, ip: &ipv4::Header, payload: &[u8], message: Message) {
         // RFC 1122, 3.2.2: never about a fragment other than the first, nor about an ICMP error.
         let about_error = ip.protocol == ipv4::protocol::ICMP
-            && !matches!(Message::parse(payload), Ok(Message::EchoRequest { .. } | Message::EchoReply { .. }));
+            && !matches!(
+                Message::parse(payload),
+                Ok(Message::EchoRequest { .. } | Message::EchoReply { .. })
+            );
         if ip.fragment_offset() != 0 || about_error {
             return;
         }
@@ -126,7 +162,11 @@ impl<R: Recorder> Active<'_, R> {
         match head[9] {
             ipv4::protocol::TCP => {
                 let seq = SeqNumber(u32::from_be_bytes([ports[4], ports[5], ports[6], ports[7]]));
-                self.error_for_tcp(message, FlowKey::new((destination, remote), (source, local)), seq);
+                self.error_for_tcp(
+                    message,
+                    FlowKey::new((destination, remote), (source, local)),
+                    seq,
+                );
             }
             ipv4::protocol::UDP => self.error_for_udp(message, (destination, remote), local),
             _ => {}

@@ -9,7 +9,6 @@ use crate::counters::Drop;
 use crate::neighbour::{Action, Heard, Resolution};
 use crate::reassembly::{Expired, Outcome};
 use crate::stack::Active;
-use crate::tcp::output::TTL;
 use crate::tcp::tcb::{State, flag};
 use alloc::vec::Vec;
 use core::mem;
@@ -115,7 +114,10 @@ impl<R: Recorder> Active<'_, R> {
             counters.dropped(Drop::Reassembly);
             pool.release(frame.id);
         };
-        let outcome = self.stack.reassembler.push(&header, frame, at as u16, self.now, release);
+        let outcome = self
+            .stack
+            .reassembler
+            .push(&header, frame, at as u16, self.now, release);
         match outcome {
             Outcome::Held | Outcome::Dropped(_) => {}
             Outcome::Complete(datagram) => {
@@ -140,15 +142,24 @@ impl<R: Recorder> Active<'_, R> {
 
     pub(crate) fn reassembly_timers(&mut self) {
         let mut expired: Vec<Expired> = Vec::new();
-        self.stack.reassembler.poll(self.now, &mut |datagram| expired.push(datagram));
+        self.stack
+            .reassembler
+            .poll(self.now, &mut |datagram| expired.push(datagram));
         for datagram in expired {
             self.stack.counters.dropped(Drop::Reassembly);
             // RFC 1122, 3.3.2: only when the first fragment is there to be quoted.
             if let Some((header, fragment)) = datagram.first() {
                 let header = *header;
                 let start = usize::from(fragment.payload_at);
-                let quoted: Vec<u8> =
-                    self.pool.frame(&fragment.frame).get(start..).unwrap_or_default().iter().copied().take(8).collect();
+                let quoted: Vec<u8> = self
+                    .pool
+                    .frame(&fragment.frame)
+                    .get(start..)
+                    .unwrap_or_default()
+                    .iter()
+                    .copied()
+                    .take(8)
+                    .collect();
                 self.icmp_error(&header, &quoted, Message::TimeExceeded(1));
             }
             for frame in datagram.into_frames() {
@@ -167,12 +178,18 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Sends a datagram without a template, in fragments when it is longer than the link takes. Returns whether it was
     /// sent or waits for its neighbour.
-    pub(crate) fn ip_output(&mut self, protocol: u8, destination: Ipv4Addr, parts: [&[u8]; 2]) -> bool {
+    pub(crate) fn ip_output(
+        &mut self,
+        protocol: u8,
+        destination: Ipv4Addr,
+        parts: [&[u8]; 2],
+    ) -> bool {
         let len = parts[0].len() + parts[1].len();
         if len + ipv4::HEADER_LEN > usize::from(u16::MAX) {
             return false;
         }
-        let per_packet = (usize::from(self.stack.mtu) - ipv4::HEADER_LEN).min(self.pool.frame_size() - PAYLOAD_OFFSET);
+        let per_packet = (usize::from(self.stack.mtu) - ipv4::HEADER_LEN)
+            .min(self.pool.frame_size() - PAYLOAD_OFFSET);
         let whole = len <= per_packet;
         let step = if whole { len.max(1) } else { per_packet & !7 };
         let identification = self.stack.next_identification;
@@ -195,7 +212,7 @@ impl<R: Recorder> Active<'_, R> {
                 total_len: (ipv4::HEADER_LEN + chunk) as u16,
                 identification,
                 flags_and_offset: (offset / 8) as u16 | if last { 0 } else { ipv4::MORE_FRAGMENTS },
-                ttl: TTL,
+                ttl: self.stack.config.ttl,
                 protocol,
                 source: self.stack.config.ip,
                 destination,
@@ -210,10 +227,18 @@ impl<R: Recorder> Active<'_, R> {
             octets[start..start + 14].copy_from_slice(&link.to_bytes());
             octets[start + 14..PAYLOAD_OFFSET].copy_from_slice(&header.to_bytes());
             let body = parts[0].iter().chain(parts[1]).skip(offset).take(chunk);
-            for (to, from) in octets[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk].iter_mut().zip(body) {
+            for (to, from) in octets[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk]
+                .iter_mut()
+                .zip(body)
+            {
                 *to = *from;
             }
-            let frame = Frame { id, offset: start as u16, len: 34 + chunk as u16, checksum: RxChecksum::Unknown };
+            let frame = Frame {
+                id,
+                offset: start as u16,
+                len: 34 + chunk as u16,
+                checksum: RxChecksum::Unknown,
+            };
             let next_hop = self.next_hop(destination);
             self.link_output(next_hop, frame);
             offset += chunk;
@@ -251,8 +276,11 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     fn send_arp(&mut self, link_destination: MacAddr, packet: &arp::Packet) {
-        let header =
-            ethernet::Header { destination: link_destination, source: self.stack.config.mac, ethertype: EtherType::Arp };
+        let header = ethernet::Header {
+            destination: link_destination,
+            source: self.stack.config.mac,
+            ethertype: EtherType::Arp,
+        };
         let mut octets = [0; ethernet::HEADER_LEN + arp::PACKET_LEN];
         octets[..14].copy_from_slice(&header.to_bytes());
         octets[14..].copy_from_slice(&packet.to_bytes());
@@ -298,9 +326,16 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         let for_us = packet.target_ip == self.stack.config.ip;
-        let heard =
-            if for_us && packet.operation == arp::Operation::Request { Heard::Request } else { Heard::Other };
-        if let Some(update) = self.stack.neighbours.heard(packet.sender_ip, packet.sender_mac, heard, self.now) {
+        let heard = if for_us && packet.operation == arp::Operation::Request {
+            Heard::Request
+        } else {
+            Heard::Other
+        };
+        if let Some(update) =
+            self.stack
+                .neighbours
+                .heard(packet.sender_ip, packet.sender_mac, heard, self.now)
+        {
             let mac = update.mac;
             let mut waited = update.changed;
             for frame in update.pending {
@@ -340,7 +375,9 @@ impl<R: Recorder> Active<'_, R> {
 
     pub(crate) fn neighbour_timers(&mut self) {
         let mut actions = Vec::new();
-        self.stack.neighbours.poll(self.now, &mut |action| actions.push(action));
+        self.stack
+            .neighbours
+            .poll(self.now, &mut |action| actions.push(action));
         for action in actions {
             match action {
                 Action::Ask(ip) => self.ask_for(ip),
@@ -364,7 +401,11 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Adds an answer to the neighbour cache without asking: for links whose other end is known.
     pub fn add_neighbour(&mut self, ip: Ipv4Addr, mac: MacAddr) {
-        if let Some(update) = self.stack.neighbours.heard(ip, mac, Heard::Request, self.now) {
+        if let Some(update) = self
+            .stack
+            .neighbours
+            .heard(ip, mac, Heard::Request, self.now)
+        {
             for frame in update.pending {
                 self.device_output(mac, frame);
             }

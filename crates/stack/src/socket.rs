@@ -3,10 +3,10 @@
 //! Calls never block: what cannot be done now is an error that says so, and [`Active::next_event`] tells when it can.
 
 use crate::buffer::{Buffer, PAYLOAD_OFFSET};
+use crate::likely::{likely, unlikely};
 use crate::stack::{Active, Stack};
 use crate::tcp::tcb::{State, Tcb, flag, rare};
 use crate::time::ticks;
-use crate::likely::{likely, unlikely};
 use core::fmt;
 use core::hint::cold_path;
 use core::mem;
@@ -250,12 +250,20 @@ pub(crate) struct Posted<'a> {
 impl<'a> Posted<'a> {
     #[inline(always)]
     pub(crate) fn none() -> Self {
-        Self { index: usize::MAX, buffer: &mut [], filled: 0 }
+        Self {
+            index: usize::MAX,
+            buffer: &mut [],
+            filled: 0,
+        }
     }
 
     #[inline(always)]
     fn new(index: usize, buffer: &'a mut [u8]) -> Self {
-        Self { index, buffer, filled: 0 }
+        Self {
+            index,
+            buffer,
+            filled: 0,
+        }
     }
 
     /// Room for the next `len` octets of connection `index`, when its reader has that much.
@@ -283,7 +291,10 @@ impl Stack {
     }
 
     pub(crate) fn conn_id(&self, index: usize) -> ConnId {
-        ConnId { index: index as u32, generation: self.tcbs[index].generation }
+        ConnId {
+            index: index as u32,
+            generation: self.tcbs[index].generation,
+        }
     }
 }
 
@@ -302,9 +313,13 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(always)]
     pub fn send(&mut self, conn: ConnId, data: &[u8]) -> Result<usize, Error> {
         let index = self.stack.index(conn)?;
-        self.rec.pass(Gate::SocketOutBegin, PacketId(self.stack.tcbs[index].snd_end.0));
+        self.rec.pass(
+            Gate::SocketOutBegin,
+            PacketId(self.stack.tcbs[index].snd_end.0),
+        );
         let predicted = if self.stack.tcbs[index].unsent.is_none() {
-            self.stack.send_predicted(self.pool, self.now, &mut self.rec, index, data)
+            self.stack
+                .send_predicted(self.pool, self.now, &mut self.rec, index, data)
         } else {
             self.stack.append_predicted(self.pool, index, data)
         };
@@ -387,7 +402,10 @@ impl<R: Recorder> Active<'_, R> {
             let mut octets = mem::take(&mut self.stack.scratch);
             octets.clear();
             octets.extend_from_slice(self.pool.payload(&buffer));
-            let sum = self.stack.kernel.copy_and_sum(self.pool.payload_mut(&mut copy), &octets);
+            let sum = self
+                .stack
+                .kernel
+                .copy_and_sum(self.pool.payload_mut(&mut copy), &octets);
             self.stack.scratch = octets;
             self.pool.free(buffer);
             self.append_frame(index, copy.id, copy.len, sum);
@@ -470,7 +488,11 @@ impl<R: Recorder> Active<'_, R> {
             };
         }
         let meta = self.pool.meta(id);
-        let buffer = Buffer { id, offset: meta.rx_offset, len: meta.rx_len };
+        let buffer = Buffer {
+            id,
+            offset: meta.rx_offset,
+            len: meta.rx_len,
+        };
         tcb.rx_head = meta.rx_next;
         tcb.rx_free += u32::from(buffer.len);
         self.window_may_open(index);
@@ -499,7 +521,9 @@ impl<R: Recorder> Active<'_, R> {
         let filled = posted.filled;
         // What did not fit, or came by the full state machine, lies in the queue behind what was copied directly.
         if filled < buffer.len() && unlikely(self.stack.tcbs[index].rx_head.is_some()) {
-            return Ok(Received::Data(filled + self.drain_queue(index, &mut buffer[filled..])));
+            return Ok(Received::Data(
+                filled + self.drain_queue(index, &mut buffer[filled..]),
+            ));
         }
         if filled == 0 {
             return self.nothing_to_read(index);
@@ -563,9 +587,21 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::NotConnected`] when the handle is stale.
     pub fn abort(&mut self, conn: ConnId) -> Result<(), Error> {
         let index = self.stack.index(conn)?;
-        let state = self.stack.tcbs[index].state;
-        if state.is_synchronized() || state == State::SynReceived {
-            self.send_reset_of(index);
+        // RFC 9293, 3.10.5: in CLOSING, LAST-ACK and TIME-WAIT everything was said.
+        match self.stack.tcbs[index].state {
+            State::SynReceived
+            | State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait => {
+                self.send_reset_of(index);
+            }
+            State::Closed
+            | State::Listen
+            | State::SynSent
+            | State::Closing
+            | State::LastAck
+            | State::TimeWait => {}
         }
         self.stack.tcbs[index].generation = self.stack.tcbs[index].generation.wrapping_add(1);
         self.free_connection(index);
@@ -590,7 +626,11 @@ impl<R: Recorder> Active<'_, R> {
                 continue;
             }
             let token = tcb.token;
-            return Some(Event { conn: self.stack.conn_id(index), ready, token });
+            return Some(Event {
+                conn: self.stack.conn_id(index),
+                ready,
+                token,
+            });
         }
         None
     }
@@ -626,7 +666,11 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         match option {
             SocketOption::NoDelay(on) => {
-                tcb.flags = if on { tcb.flags | flag::NO_DELAY } else { tcb.flags & !flag::NO_DELAY };
+                tcb.flags = if on {
+                    tcb.flags | flag::NO_DELAY
+                } else {
+                    tcb.flags & !flag::NO_DELAY
+                };
                 self.output(index);
             }
             SocketOption::SendBuffer(octets) => tcb.snd_limit = octets.clamp(4096, 1 << 30),
@@ -644,7 +688,9 @@ impl<R: Recorder> Active<'_, R> {
                 tcb.keep_deadline = crate::tcp::tcb::Deadline::at(at);
                 self.arm(index, at);
             }
-            SocketOption::UserTimeout(timeout) => tcb.user_timeout = timeout.map_or(0, |t| ticks(t).max(1)),
+            SocketOption::UserTimeout(timeout) => {
+                tcb.user_timeout = timeout.map_or(0, |t| ticks(t).max(1))
+            }
         }
         Ok(())
     }
@@ -693,7 +739,9 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The connection's state; [`State::Closed`] when the handle is stale.
     pub fn state(&self, conn: ConnId) -> State {
-        self.stack.index(conn).map_or(State::Closed, |index| self.stack.tcbs[index].state)
+        self.stack
+            .index(conn)
+            .map_or(State::Closed, |index| self.stack.tcbs[index].state)
     }
 
     /// Puts a FIN behind everything that is queued and changes the state (RFC 9293, 3.10.4).

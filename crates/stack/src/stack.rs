@@ -19,6 +19,7 @@ use crate::tcp::isn::Secrets;
 use crate::tcp::listener::Listener;
 use crate::tcp::segment::ChallengeLimit;
 use crate::tcp::tcb::Tcb;
+use crate::tcp::template::Common;
 use crate::tcp::time_wait::TimeWaitTable;
 use crate::time::{Instant, Tick, ticks};
 use crate::timer::Wheel;
@@ -41,8 +42,8 @@ pub struct Stack {
     pub(crate) unidirectional: bool,
     pub(crate) delayed_ack: u32,
     pub(crate) min_rto: u32,
-    /// Octets 6 to 15 of every frame that a template makes: our link address, IPv4, version and TOS.
-    pub(crate) template: [u8; 10],
+    /// What the templates of all connections share.
+    pub(crate) template: Common,
     pub(crate) device: Vec<Frame>,
     pub(crate) incoming: Vec<Frame>,
     pub(crate) last_tick: Tick,
@@ -88,7 +89,10 @@ impl Stack {
     pub fn new(config: Config, mtu: usize, now: Instant) -> Result<Self, InvalidConfig> {
         config.validate()?;
         if !(68..=65_535).contains(&mtu) {
-            return Err(InvalidConfig { field: "mtu", range: "68 to 65,535 octets (RFC 791)" });
+            return Err(InvalidConfig {
+                field: "mtu",
+                range: "68 to 65,535 octets (RFC 791)",
+            });
         }
         let mac = config.mac.0;
         let secrets = Secrets::new(config.seed);
@@ -101,12 +105,15 @@ impl Stack {
             send_predictable: config.mechanisms.send_predictable(),
             delayed_ack: ticks(config.delayed_ack),
             min_rto: ticks(config.min_rto),
-            template: [mac[0], mac[1], mac[2], mac[3], mac[4], mac[5], 0x08, 0x00, 0x45, 0x00],
+            template: Common::new(&config),
             device: Vec::with_capacity(config.device_queue),
             incoming: Vec::with_capacity(BURST),
             last_tick: now.tick(),
             counters: Counters::default(),
-            table: Table::new(config.max_connections + config.max_time_wait, secrets.table_key()),
+            table: Table::new(
+                config.max_connections + config.max_time_wait,
+                secrets.table_key(),
+            ),
             wheel: Wheel::new(config.max_connections, now.tick()),
             ready: VecDeque::new(),
             output_waiting: VecDeque::new(),
@@ -116,7 +123,10 @@ impl Stack {
             listener_generation: 0,
             time_wait: TimeWaitTable::new(config.max_time_wait),
             neighbours: neighbour::Cache::new(config.max_neighbours),
-            reassembler: Reassembler::new(Limits { frames: config.reassembly_frames, ..Limits::default() }),
+            reassembler: Reassembler::new(Limits {
+                frames: config.reassembly_frames,
+                ..Limits::default()
+            }),
             udp: Vec::new(),
             udp_generation: 0,
             echoes: VecDeque::new(),
@@ -135,13 +145,28 @@ impl Stack {
     /// `now` than the last counts as that.
     #[inline(always)]
     pub fn at<'a>(&'a mut self, now: Instant, pool: &'a mut Pool) -> Active<'a, Off> {
-        Active { stack: self, pool, now, rec: Off }
+        Active {
+            stack: self,
+            pool,
+            now,
+            rec: Off,
+        }
     }
 
     /// Like [`Stack::at`], recording the gates that packets pass.
     #[inline(always)]
-    pub fn recorded<'a, R: Recorder>(&'a mut self, now: Instant, pool: &'a mut Pool, recorder: R) -> Active<'a, R> {
-        Active { stack: self, pool, now, rec: recorder }
+    pub fn recorded<'a, R: Recorder>(
+        &'a mut self,
+        now: Instant,
+        pool: &'a mut Pool,
+        recorder: R,
+    ) -> Active<'a, R> {
+        Active {
+            stack: self,
+            pool,
+            now,
+            rec: recorder,
+        }
     }
 
     /// What has been counted since the stack was made.
@@ -187,13 +212,21 @@ impl Stack {
         }
         let ticks = [self.wheel.next(), self.time_wait.next()];
         let of_ticks = ticks.into_iter().flatten().map(|tick| tick.to_instant(now));
-        let others = [self.neighbours.next(), self.reassembler.next()].into_iter().flatten();
+        let others = [self.neighbours.next(), self.reassembler.next()]
+            .into_iter()
+            .flatten();
         of_ticks.chain(others).min()
     }
 }
 
-const _: () = assert!(Stack::octets_per_connection() <= 384, "an idle connection has outgrown its budget");
-const _: () = assert!(Stack::octets_per_time_wait() <= CACHE_LINE, "TIME-WAIT has outgrown its budget");
+const _: () = assert!(
+    Stack::octets_per_connection() <= 384,
+    "an idle connection has outgrown its budget"
+);
+const _: () = assert!(
+    Stack::octets_per_time_wait() <= CACHE_LINE,
+    "TIME-WAIT has outgrown its budget"
+);
 
 impl<R: Recorder> Active<'_, R> {
     /// Sends what waits, takes in what has arrived, and does what is due.
@@ -226,7 +259,10 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.counters.frames_in += arrived as u64;
         for n in 0..arrived {
             let frame = self.stack.incoming[n].hand_over();
-            if let Err(miss) = self.stack.predicted(self.pool, self.now, &mut self.rec, &frame, posted) {
+            if let Err(miss) =
+                self.stack
+                    .predicted(self.pool, self.now, &mut self.rec, &frame, posted)
+            {
                 cold_path();
                 self.not_predicted(frame, miss);
             }

@@ -39,7 +39,10 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Self;
     fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+        Self(
+            self.0
+                .saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)),
+        )
     }
 }
 
@@ -87,7 +90,11 @@ impl Tick {
     pub(crate) const fn to_instant(self, now: Instant) -> Instant {
         let ahead = self.0.wrapping_sub(now.tick().0) as i32 as i64;
         let ticks = (now.0 >> Self::SHIFT) as i64 + ahead;
-        Instant(if ticks < 0 { 0 } else { (ticks as u64) << Self::SHIFT })
+        Instant(if ticks < 0 {
+            0
+        } else {
+            (ticks as u64) << Self::SHIFT
+        })
     }
 }
 
@@ -95,7 +102,11 @@ impl Tick {
 pub(crate) const fn ticks(duration: Duration) -> u32 {
     const MAX: u128 = 1 << 30;
     let ticks = duration.as_nanos().div_ceil(1 << Tick::SHIFT);
-    if ticks > MAX { MAX as u32 } else { ticks as u32 }
+    if ticks > MAX {
+        MAX as u32
+    } else {
+        ticks as u32
+    }
 }
 
 #[cfg(test)]
@@ -117,6 +128,9 @@ mod tests {
     #[test]
     fn a_tick_becomes_the_instant_near_now() {
         let now = Instant::from_nanos(((1 << 32) - 1) << 20);
-        assert_eq!(now.tick().after(3).to_instant(now).as_nanos(), ((1u64 << 32) + 2) << 20);
+        assert_eq!(
+            now.tick().after(3).to_instant(now).as_nanos(),
+            ((1u64 << 32) + 2) << 20
+        );
     }
 }

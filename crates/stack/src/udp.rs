@@ -38,15 +38,24 @@ impl<R: Recorder> Active<'_, R> {
     /// # Errors
     /// [`Error::InUse`], [`Error::NoPort`].
     pub fn udp_bind(&mut self, port: u16) -> Result<UdpId, Error> {
-        let taken = |stack: &crate::Stack, port: u16| stack.udp.iter().flatten().any(|s| s.port == port);
+        let taken =
+            |stack: &crate::Stack, port: u16| stack.udp.iter().flatten().any(|s| s.port == port);
         let port = match port {
-            0 => (49_152..=65_535).find(|&p| !taken(self.stack, p)).ok_or(Error::NoPort)?,
+            0 => (49_152..=65_535)
+                .find(|&p| !taken(self.stack, p))
+                .ok_or(Error::NoPort)?,
             port if taken(self.stack, port) => return Err(Error::InUse),
             port => port,
         };
         self.stack.udp_generation = self.stack.udp_generation.wrapping_add(1);
         let generation = self.stack.udp_generation;
-        let socket = UdpSocket { port, generation, queue: VecDeque::new(), queued: 0, error: None };
+        let socket = UdpSocket {
+            port,
+            generation,
+            queue: VecDeque::new(),
+            queued: 0,
+            error: None,
+        };
         let index = match self.stack.udp.iter().position(Option::is_none) {
             Some(free) => {
                 self.stack.udp[free] = Some(socket);
@@ -57,7 +66,10 @@ impl<R: Recorder> Active<'_, R> {
                 self.stack.udp.len() - 1
             }
         };
-        Ok(UdpId { index: index as u32, generation })
+        Ok(UdpId {
+            index: index as u32,
+            generation,
+        })
     }
 
     fn udp_socket(&mut self, id: UdpId) -> Result<&mut UdpSocket, Error> {
@@ -103,8 +115,13 @@ impl<R: Recorder> Active<'_, R> {
             return Err(Error::BadAddress);
         }
         let len = (udp::HEADER_LEN + payload.len()) as u16;
-        let mut header =
-            udp::Header { source_port: port, destination_port: to.port(), len, no_checksum: false }.to_bytes();
+        let mut header = udp::Header {
+            source_port: port,
+            destination_port: to.port(),
+            len,
+            no_checksum: false,
+        }
+        .to_bytes();
         let sum = ipv4::pseudo_header(self.stack.config.ip, *to.ip(), ipv4::protocol::UDP, len)
             + sum_header(&header)
             + self.stack.kernel.sum(payload);
@@ -139,16 +156,27 @@ impl<R: Recorder> Active<'_, R> {
         };
         let datagram = &octets[..usize::from(header.len)];
         if !header.no_checksum {
-            let pseudo = ipv4::pseudo_header(ip.source, ip.destination, ipv4::protocol::UDP, header.len);
+            let pseudo =
+                ipv4::pseudo_header(ip.source, ip.destination, ipv4::protocol::UDP, header.len);
             if !(pseudo + self.stack.kernel.sum(datagram)).is_valid() {
                 self.stack.counters.dropped(Drop::Checksum);
                 return;
             }
         }
-        let Some(socket) = self.stack.udp.iter_mut().flatten().find(|s| s.port == header.destination_port) else {
+        let Some(socket) = self
+            .stack
+            .udp
+            .iter_mut()
+            .flatten()
+            .find(|s| s.port == header.destination_port)
+        else {
             self.stack.counters.dropped(Drop::NoSocket);
             if unicast {
-                self.icmp_error(ip, octets, Message::DestinationUnreachable(Unreachable::Port));
+                self.icmp_error(
+                    ip,
+                    octets,
+                    Message::DestinationUnreachable(Unreachable::Port),
+                );
             }
             return;
         };
@@ -158,7 +186,10 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         socket.queued += payload.len();
-        socket.queue.push_back((SocketAddrV4::new(ip.source, header.source_port), payload.to_vec()));
+        socket.queue.push_back((
+            SocketAddrV4::new(ip.source, header.source_port),
+            payload.to_vec(),
+        ));
     }
 
     /// RFC 1122, 4.1.3.3: an ICMP error is passed to the socket that sent the datagram.
@@ -169,7 +200,13 @@ impl<R: Recorder> Active<'_, R> {
             _ => return,
         };
         let _ = remote;
-        if let Some(socket) = self.stack.udp.iter_mut().flatten().find(|s| s.port == local) {
+        if let Some(socket) = self
+            .stack
+            .udp
+            .iter_mut()
+            .flatten()
+            .find(|s| s.port == local)
+        {
             socket.error = Some(error);
         }
     }

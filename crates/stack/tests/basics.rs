@@ -49,13 +49,19 @@ fn request_response_is_predicted_whole() {
         pair.a().send(client, &request).unwrap();
         pair.poll_a();
         let end = &mut pair.cable.end(Side::B);
-        let got = pair.b.at(pair.now, &mut pair.pool).poll_receive(end, server, &mut buffer);
+        let got = pair
+            .b
+            .at(pair.now, &mut pair.pool)
+            .poll_receive(end, server, &mut buffer);
         assert_eq!(got, Ok(Received::Data(64)));
         assert_eq!(buffer[..64], request);
         pair.b().send(server, &buffer[..64]).unwrap();
         pair.poll_b();
         let end = &mut pair.cable.end(Side::A);
-        let got = pair.a.at(pair.now, &mut pair.pool).poll_receive(end, client, &mut buffer);
+        let got = pair
+            .a
+            .at(pair.now, &mut pair.pool)
+            .poll_receive(end, client, &mut buffer);
         assert_eq!(got, Ok(Received::Data(64)));
         assert_eq!(buffer[..64], request);
     }
@@ -93,10 +99,15 @@ fn echoes_come_back_also_in_fragments() {
     let mut pair = Pair::new();
     for len in [0, 56, 1472, 1473, 20_000, 65_507] {
         let data = pattern(len, 9);
-        pair.a().ping(Ipv4Addr::new(10, 0, 0, 2), 5, len as u16, &data).unwrap();
+        pair.a()
+            .ping(Ipv4Addr::new(10, 0, 0, 2), 5, len as u16, &data)
+            .unwrap();
         pair.settle();
         // The first echo waits for the neighbour.
-        let echo = pair.a().next_echo().unwrap_or_else(|| panic!("no echo of {len} octets"));
+        let echo = pair
+            .a()
+            .next_echo()
+            .unwrap_or_else(|| panic!("no echo of {len} octets"));
         assert_eq!(echo.data, data);
     }
     assert_eq!(pair.pool.available(), pair.pool.capacity());
@@ -164,7 +175,9 @@ fn buffers_are_sent_and_received_without_a_copy() {
     let mut pair = Pair::new();
     let (client, server) = pair.connect();
     let mut buffer = pair.pool.buffer(1000).unwrap();
-    pair.pool.payload_mut(&mut buffer).copy_from_slice(&pattern(1000, 5));
+    pair.pool
+        .payload_mut(&mut buffer)
+        .copy_from_slice(&pattern(1000, 5));
     pair.a().send_buffer(client, buffer).unwrap();
     pair.settle();
     let got = pair.b().receive_buffer(server).unwrap().unwrap();

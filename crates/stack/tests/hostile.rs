@@ -36,15 +36,29 @@ impl Scene {
         let mut pair = Pair::with(config(1), b, common::MTU);
         pair.pool = Pool::new(frames, Pool::frame_size_for(common::MTU));
         let (client, server) = pair.connect();
-        pair.a().set_option(client, SocketOption::NoDelay(true)).expect("the connection is there");
-        Self { pair, client, server, sent: Vec::new(), got: Vec::new() }
+        pair.a()
+            .set_option(client, SocketOption::NoDelay(true))
+            .expect("the connection is there");
+        Self {
+            pair,
+            client,
+            server,
+            sent: Vec::new(),
+            got: Vec::new(),
+        }
     }
 
     /// Puts frames on the wire towards a host.
     fn inject(&mut self, to: Side, frames: &[Vec<u8>]) {
-        let mut burst: Vec<_> = frames.iter().filter_map(|octets| self.pair.pool.frame_from(octets).ok()).collect();
+        let mut burst: Vec<_> = frames
+            .iter()
+            .filter_map(|octets| self.pair.pool.frame_from(octets).ok())
+            .collect();
         while !burst.is_empty() {
-            self.pair.cable.end(to.other()).transmit(&mut self.pair.pool, &mut burst);
+            self.pair
+                .cable
+                .end(to.other())
+                .transmit(&mut self.pair.pool, &mut burst);
             match to {
                 Side::A => self.pair.poll_a(),
                 Side::B => self.pair.poll_b(),
@@ -74,7 +88,12 @@ impl Scene {
             let read = self.pair.read_b(self.server);
             self.got.extend(read);
         }
-        assert!(self.got == self.sent, "{} octets of {} arrived", self.got.len(), self.sent.len());
+        assert!(
+            self.got == self.sent,
+            "{} octets of {} arrived",
+            self.got.len(),
+            self.sent.len()
+        );
         assert_eq!(self.pair.a().close(self.client), Ok(()));
         self.pair.pass(100_000_000);
         assert_eq!(self.pair.b().close(self.server), Ok(()));
@@ -84,7 +103,10 @@ impl Scene {
     /// Lets everything time out, and says that every frame came back.
     fn give_up(mut self) {
         self.pair.pass(1_200_000_000_000);
-        assert_eq!((self.pair.a.connections(), self.pair.b.connections()), (0, 0));
+        assert_eq!(
+            (self.pair.a.connections(), self.pair.b.connections()),
+            (0, 0)
+        );
         assert_eq!(self.pair.pool.available(), self.pair.pool.capacity());
     }
 
@@ -92,13 +114,25 @@ impl Scene {
     fn overhear(&mut self) -> Header {
         // Nothing is in flight that an answer could be about.
         self.pair.pass(100_000_000);
-        self.pair.a().send(self.client, b"!").expect("there is room");
+        self.pair
+            .a()
+            .send(self.client, b"!")
+            .expect("there is room");
         self.sent.push(b'!');
         self.pair.poll_a();
         let mut frames = Vec::new();
-        self.pair.cable.end(Side::B).receive(&mut self.pair.pool, &mut frames);
-        let (_, header, _) = frames.iter().find_map(|f| craft::parse_tcp(self.pair.pool.frame(f))).expect("a segment");
-        self.pair.cable.end(Side::A).transmit(&mut self.pair.pool, &mut frames);
+        self.pair
+            .cable
+            .end(Side::B)
+            .receive(&mut self.pair.pool, &mut frames);
+        let (_, header, _) = frames
+            .iter()
+            .find_map(|f| craft::parse_tcp(self.pair.pool.frame(f)))
+            .expect("a segment");
+        self.pair
+            .cable
+            .end(Side::A)
+            .transmit(&mut self.pair.pool, &mut frames);
         self.stream(0);
         header
     }
@@ -115,7 +149,9 @@ fn victim() -> Config {
 fn numbers(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state ^ (state >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 11
     }
 }
@@ -129,8 +165,17 @@ fn a_flood_of_syns_costs_nobody_anything() {
         let syns: Vec<_> = (0..32)
             .map(|_| {
                 let from = Ipv4Addr::from(0xc000_0000 | next() as u32 & 0x0fff_ffff);
-                let options = Options { mss: Some(1460), ..Options::default() };
-                let syn = craft::header(next() as u16 | 1, PORT, Flags::SYN, SeqNumber(next() as u32), SeqNumber(0));
+                let options = Options {
+                    mss: Some(1460),
+                    ..Options::default()
+                };
+                let syn = craft::header(
+                    next() as u16 | 1,
+                    PORT,
+                    Flags::SYN,
+                    SeqNumber(next() as u32),
+                    SeqNumber(0),
+                );
                 craft::tcp(MAC_B, from, B, &Header { options, ..syn }, &[])
             })
             .collect();
@@ -142,7 +187,11 @@ fn a_flood_of_syns_costs_nobody_anything() {
         assert!(scene.pair.b.connections() <= 1 + 16 + 1);
     }
     let counters = *scene.pair.b.counters();
-    assert!(counters.syn_cookies_sent >= 99_900, "{} cookies", counters.syn_cookies_sent);
+    assert!(
+        counters.syn_cookies_sent >= 99_900,
+        "{} cookies",
+        counters.syn_cookies_sent
+    );
     // Who asked honestly in the midst of it is in, by a cookie.
     assert_eq!(counters.syn_cookies_accepted, 1);
     let late = late.unwrap();
@@ -167,7 +216,13 @@ fn a_flood_of_syns_from_the_local_network_locks_nobody_out() {
         let syns: Vec<_> = (0..32)
             .map(|_| {
                 let from = Ipv4Addr::from(0x0a10_0000 | next() as u32 & 0x000f_ffff);
-                let syn = craft::header(next() as u16 | 1, PORT, Flags::SYN, SeqNumber(next() as u32), SeqNumber(0));
+                let syn = craft::header(
+                    next() as u16 | 1,
+                    PORT,
+                    Flags::SYN,
+                    SeqNumber(next() as u32),
+                    SeqNumber(0),
+                );
                 craft::tcp(MAC_B, from, B, &syn, &[])
             })
             .collect();
@@ -189,7 +244,11 @@ fn segments_outside_of_the_window_change_nothing() {
     let begin = scene.pair.now;
     let before = *scene.pair.b.counters();
     for round in 0..400 {
-        let at = if round % 50 == 0 { Some(scene.overhear()) } else { None };
+        let at = if round % 50 == 0 {
+            Some(scene.overhear())
+        } else {
+            None
+        };
         let Some(last) = at else {
             scene.stream(500);
             continue;
@@ -211,12 +270,28 @@ fn segments_outside_of_the_window_change_nothing() {
                 Flags::ACK | Flags::FIN,
             ][next() as usize % 6];
             // What is acknowledged has never been sent: a blind attacker does not know what was.
-            let ack = if flags.any(Flags::RST | Flags::SYN) { last.ack } else { last.ack + (1 << 24) };
+            let ack = if flags.any(Flags::RST | Flags::SYN) {
+                last.ack
+            } else {
+                last.ack + (1 << 24)
+            };
             let stamps = (n % 3 != 0).then_some(last.options.timestamps).flatten();
             let header = craft::header(last.source_port, PORT, flags, last.seq + offset, ack);
-            let options = Options { timestamps: stamps, ..Options::default() };
+            let options = Options {
+                timestamps: stamps,
+                ..Options::default()
+            };
             let payload = pattern(next() as usize % 100, 200);
-            scene.inject(Side::B, &[craft::tcp(MAC_B, A, B, &Header { options, ..header }, &payload)]);
+            scene.inject(
+                Side::B,
+                &[craft::tcp(
+                    MAC_B,
+                    A,
+                    B,
+                    &Header { options, ..header },
+                    &payload,
+                )],
+            );
         }
         scene.stream(500);
     }
@@ -224,7 +299,10 @@ fn segments_outside_of_the_window_change_nothing() {
     assert_eq!(scene.pair.b().state(scene.server), State::Established);
     let periods = (scene.pair.now - begin).as_nanos() as u64 / (256 << 20) + 2;
     let challenges = counters.challenge_acks - before.challenge_acks;
-    assert!(challenges > 0 && challenges <= 100 * periods, "{challenges} challenges in {periods} periods");
+    assert!(
+        challenges > 0 && challenges <= 100 * periods,
+        "{challenges} challenges in {periods} periods"
+    );
     assert!(counters.challenge_acks_limited > before.challenge_acks_limited);
     scene.ends_well();
 }
@@ -234,10 +312,26 @@ fn open_by_hand(scene: &mut Scene, from: (Ipv4Addr, u16)) -> (SeqNumber, SeqNumb
     scene.pair.settle();
     let iss = SeqNumber(77);
     let syn = craft::header(from.1, PORT, Flags::SYN, iss, SeqNumber(0));
-    let options = Options { mss: Some(1460), ..Options::default() };
-    scene.inject(Side::B, &[craft::tcp(MAC_B, from.0, B, &Header { options, ..syn }, &[])]);
+    let options = Options {
+        mss: Some(1460),
+        ..Options::default()
+    };
+    scene.inject(
+        Side::B,
+        &[craft::tcp(
+            MAC_B,
+            from.0,
+            B,
+            &Header { options, ..syn },
+            &[],
+        )],
+    );
     let mut frames = Vec::new();
-    scene.pair.cable.end(Side::A).receive(&mut scene.pair.pool, &mut frames);
+    scene
+        .pair
+        .cable
+        .end(Side::A)
+        .receive(&mut scene.pair.pool, &mut frames);
     let mut theirs = None;
     for frame in frames {
         if let Some((_, header, _)) = craft::parse_tcp(scene.pair.pool.frame(&frame))
@@ -274,7 +368,10 @@ fn every_second_octet_does_not_take_the_pool() {
             scene.stream(700);
         }
         let free = scene.pair.pool.available();
-        assert!(free >= scene.pair.pool.capacity() / 16, "{free} frames are left");
+        assert!(
+            free >= scene.pair.pool.capacity() / 16,
+            "{free} frames are left"
+        );
     }
     assert!(scene.pair.b.counters().out_of_order > 500);
     assert!(scene.sent.len() > 100 * 700);
@@ -302,19 +399,34 @@ fn a_full_pool_refuses_and_loses_nothing() {
         accepted += taken;
         assert!(accepted < data.len());
     }
-    assert_eq!(scene.pair.a().send(scene.client, &data[accepted..]), Err(Error::WouldBlock));
+    assert_eq!(
+        scene.pair.a().send(scene.client, &data[accepted..]),
+        Err(Error::WouldBlock)
+    );
     scene.sent.extend_from_slice(&data[..accepted]);
     let empty: Vec<_> = std::iter::from_fn(|| scene.pair.pool.alloc()).collect();
-    assert_eq!(scene.pair.a().send(scene.client, b"x"), Err(Error::WouldBlock));
+    assert_eq!(
+        scene.pair.a().send(scene.client, b"x"),
+        Err(Error::WouldBlock)
+    );
     assert_eq!(scene.pair.a().ping(B, 1, 1, b"x"), Err(Error::NoFrame));
-    assert_eq!(scene.pair.a().connect(SocketAddrV4::new(B, PORT)), Err(Error::NoFrame));
+    assert_eq!(
+        scene.pair.a().connect(SocketAddrV4::new(B, PORT)),
+        Err(Error::NoFrame)
+    );
     scene.pair.pass(3_000_000_000);
     for id in held.into_iter().chain(empty) {
         scene.pair.pool.release(id);
     }
     scene.stream(0);
-    let taken = scene.pair.a().send(scene.client, &data[accepted..]).unwrap();
-    scene.sent.extend_from_slice(&data[accepted..accepted + taken]);
+    let taken = scene
+        .pair
+        .a()
+        .send(scene.client, &data[accepted..])
+        .unwrap();
+    scene
+        .sent
+        .extend_from_slice(&data[accepted..accepted + taken]);
     scene.ends_well();
 }
 
@@ -330,32 +442,79 @@ fn spoofed_errors_are_not_believed() {
         frame[14..14 + 28].to_vec()
     };
     let in_flight = last.seq + 1;
-    scene.pair.a().send(scene.client, &pattern(1000, 1)).unwrap();
+    scene
+        .pair
+        .a()
+        .send(scene.client, &pattern(1000, 1))
+        .unwrap();
     scene.sent.extend(pattern(1000, 1));
     let before = *scene.pair.a.counters();
     let mtu_before = scene.pair.a().info(scene.client).unwrap().mss;
     let mut next = numbers(5);
-    let errors: [[u8; 4]; 5] = [[3, 0, 0, 0], [3, 1, 0, 0], [3, 2, 0, 0], [3, 3, 0, 0], [11, 0, 0, 0]];
+    let errors: [[u8; 4]; 5] = [
+        [3, 0, 0, 0],
+        [3, 1, 0, 0],
+        [3, 2, 0, 0],
+        [3, 3, 0, 0],
+        [11, 0, 0, 0],
+    ];
     for n in 0..2000u32 {
         let [kind, code, ..] = errors[n as usize % errors.len()];
-        let blind = quoted(last.source_port, SeqNumber(next() as u32 | 1 << 31) + in_flight.0);
-        scene.inject(Side::A, &[craft::icmp(MAC_A, B, A, [kind, code, 0, 0, 0, 0, 0, 0], &blind)]);
+        let blind = quoted(
+            last.source_port,
+            SeqNumber(next() as u32 | 1 << 31) + in_flight.0,
+        );
+        scene.inject(
+            Side::A,
+            &[craft::icmp(
+                MAC_A,
+                B,
+                A,
+                [kind, code, 0, 0, 0, 0, 0, 0],
+                &blind,
+            )],
+        );
         let needed = craft::icmp(MAC_A, B, A, [3, 4, 0, 0, 0, 0, 0, 68], &blind);
         let strange_port = quoted(next() as u16 & 0x3fff, in_flight);
-        scene.inject(Side::A, &[needed, craft::icmp(MAC_A, B, A, [3, 3, 0, 0, 0, 0, 0, 0], &strange_port)]);
+        scene.inject(
+            Side::A,
+            &[
+                needed,
+                craft::icmp(MAC_A, B, A, [3, 3, 0, 0, 0, 0, 0, 0], &strange_port),
+            ],
+        );
     }
     let counters = *scene.pair.a.counters();
     let implausible = counters.drops(Drop::IcmpImplausible) - before.drops(Drop::IcmpImplausible);
-    assert!(implausible >= 5000, "{implausible} errors were not believed");
+    assert!(
+        implausible >= 5000,
+        "{implausible} errors were not believed"
+    );
     assert_eq!(scene.pair.a().info(scene.client).unwrap().mss, mtu_before);
     // One that quotes what is in flight is soft, whatever it says; the path's MTU is never below 576.
-    scene.pair.a().send(scene.client, &pattern(1000, 2)).unwrap();
+    scene
+        .pair
+        .a()
+        .send(scene.client, &pattern(1000, 2))
+        .unwrap();
     scene.sent.extend(pattern(1000, 2));
     let known = quoted(last.source_port, in_flight);
     for [kind, code, ..] in errors {
-        scene.inject(Side::A, &[craft::icmp(MAC_A, B, A, [kind, code, 0, 0, 0, 0, 0, 0], &known)]);
+        scene.inject(
+            Side::A,
+            &[craft::icmp(
+                MAC_A,
+                B,
+                A,
+                [kind, code, 0, 0, 0, 0, 0, 0],
+                &known,
+            )],
+        );
     }
-    scene.inject(Side::A, &[craft::icmp(MAC_A, B, A, [3, 4, 0, 0, 0, 0, 0, 68], &known)]);
+    scene.inject(
+        Side::A,
+        &[craft::icmp(MAC_A, B, A, [3, 4, 0, 0, 0, 0, 0, 68], &known)],
+    );
     assert_eq!(scene.pair.a().state(scene.client), State::Established);
     assert!(scene.pair.a().info(scene.client).unwrap().mss >= 576 - 40 - 12);
     scene.stream(5000);
@@ -368,8 +527,20 @@ fn floods_of_echoes_are_bounded() {
     for n in 0..2000u16 {
         let [high, low] = n.to_be_bytes();
         let from = Ipv4Addr::new(198, 51, 100, n as u8);
-        let request = craft::icmp(MAC_B, from, B, [8, 0, 0, 0, high, low, 0, 0], &pattern(1400, 1));
-        let reply = craft::icmp(MAC_B, from, B, [0, 0, 0, 0, high, low, 0, 0], &pattern(1400, 1));
+        let request = craft::icmp(
+            MAC_B,
+            from,
+            B,
+            [8, 0, 0, 0, high, low, 0, 0],
+            &pattern(1400, 1),
+        );
+        let reply = craft::icmp(
+            MAC_B,
+            from,
+            B,
+            [0, 0, 0, 0, high, low, 0, 0],
+            &pattern(1400, 1),
+        );
         scene.inject(Side::B, &[request, reply]);
         if n % 8 == 0 {
             scene.stream(900);
@@ -379,7 +550,10 @@ fn floods_of_echoes_are_bounded() {
     while scene.pair.b().next_echo().is_some() {
         echoes += 1;
     }
-    assert!((1..=64).contains(&echoes), "{echoes} answers that nobody asked for were kept");
+    assert!(
+        (1..=64).contains(&echoes),
+        "{echoes} answers that nobody asked for were kept"
+    );
     assert!(scene.sent.len() >= 200 * 900);
     scene.ends_well();
 }
@@ -394,10 +568,25 @@ fn floods_of_fragments_are_bounded() {
         let from = Ipv4Addr::new(198, 51, 100, (next() % 40) as u8);
         let protocol = [1, 6, 17, 99][next() as usize % 4];
         let offset = (next() as u16 % 8000) & ipv4::OFFSET_MASK;
-        let more = if next() % 4 == 0 { 0 } else { ipv4::MORE_FRAGMENTS };
+        let more = if next() % 4 == 0 {
+            0
+        } else {
+            ipv4::MORE_FRAGMENTS
+        };
         let octets = pattern(8 + next() as usize % 1400 / 8 * 8, 3);
         let id = next() as u16 % 20;
-        scene.inject(Side::B, &[craft::ip(MAC_B, from, B, protocol, id, offset | more, &octets)]);
+        scene.inject(
+            Side::B,
+            &[craft::ip(
+                MAC_B,
+                from,
+                B,
+                protocol,
+                id,
+                offset | more,
+                &octets,
+            )],
+        );
         assert!(scene.pair.pool.capacity() - scene.pair.pool.available() <= 100 + 16);
         if n % 16 == 0 {
             scene.stream(900);
@@ -414,11 +603,31 @@ enum Hostile {
     Raw(Vec<u8>),
     /// Behind our link address.
     Ethernet(u16, Vec<u8>),
-    Ip { from: u32, protocol: u8, flags_and_offset: u16, id: u16, payload: Vec<u8> },
-    Icmp { head: [u8; 8], data: Vec<u8> },
-    Tcp { port: u16, flags: u8, seq: u32, ack: u32, window: u16, options: Vec<u8>, payload: Vec<u8> },
+    Ip {
+        from: u32,
+        protocol: u8,
+        flags_and_offset: u16,
+        id: u16,
+        payload: Vec<u8>,
+    },
+    Icmp {
+        head: [u8; 8],
+        data: Vec<u8>,
+    },
+    Tcp {
+        port: u16,
+        flags: u8,
+        seq: u32,
+        ack: u32,
+        window: u16,
+        options: Vec<u8>,
+        payload: Vec<u8>,
+    },
     /// The last frame of the connection with one octet changed.
-    Changed { at: prop::sample::Index, by: u8 },
+    Changed {
+        at: prop::sample::Index,
+        by: u8,
+    },
     /// The same with its end cut off.
     Cut(prop::sample::Index),
 }
@@ -427,18 +636,38 @@ fn hostile() -> impl Strategy<Value = Hostile> {
     let octets = |most| prop::collection::vec(any::<u8>(), 0..most);
     prop_oneof![
         octets(200).prop_map(Hostile::Raw),
-        (prop_oneof![Just(0x0800u16), Just(0x0806), any::<u16>()], octets(120)).prop_map(|(t, o)| Hostile::Ethernet(t, o)),
-        (any::<u32>(), prop_oneof![Just(1u8), Just(6), Just(17), any::<u8>()], any::<u16>(), 0..4u16, octets(160)).prop_map(
-            |(from, protocol, flags_and_offset, id, payload)| Hostile::Ip { from, protocol, flags_and_offset, id, payload }
-        ),
-        (prop_oneof![Just(0u8), Just(3), Just(8), Just(11), Just(12), any::<u8>()], any::<[u8; 7]>(), octets(80)).prop_map(
-            |(kind, rest, data)| {
+        (
+            prop_oneof![Just(0x0800u16), Just(0x0806), any::<u16>()],
+            octets(120)
+        )
+            .prop_map(|(t, o)| Hostile::Ethernet(t, o)),
+        (
+            any::<u32>(),
+            prop_oneof![Just(1u8), Just(6), Just(17), any::<u8>()],
+            any::<u16>(),
+            0..4u16,
+            octets(160)
+        )
+            .prop_map(
+                |(from, protocol, flags_and_offset, id, payload)| Hostile::Ip {
+                    from,
+                    protocol,
+                    flags_and_offset,
+                    id,
+                    payload
+                }
+            ),
+        (
+            prop_oneof![Just(0u8), Just(3), Just(8), Just(11), Just(12), any::<u8>()],
+            any::<[u8; 7]>(),
+            octets(80)
+        )
+            .prop_map(|(kind, rest, data)| {
                 let mut head = [kind, 0, 0, 0, 0, 0, 0, 0];
                 head[1] = rest[0] % 8;
                 head[4..].copy_from_slice(&rest[3..]);
                 Hostile::Icmp { head, data }
-            }
-        ),
+            }),
         (
             prop_oneof![Just(PORT), any::<u16>()],
             any::<u8>(),
@@ -446,15 +675,17 @@ fn hostile() -> impl Strategy<Value = Hostile> {
             octets(41),
             octets(60)
         )
-            .prop_map(|(port, flags, (seq, ack, window), options, payload)| Hostile::Tcp {
-                port,
-                flags,
-                seq,
-                ack,
-                window,
-                options,
-                payload
-            }),
+            .prop_map(
+                |(port, flags, (seq, ack, window), options, payload)| Hostile::Tcp {
+                    port,
+                    flags,
+                    seq,
+                    ack,
+                    window,
+                    options,
+                    payload
+                }
+            ),
         (any::<prop::sample::Index>(), 1..=255u8).prop_map(|(at, by)| Hostile::Changed { at, by }),
         any::<prop::sample::Index>().prop_map(Hostile::Cut),
     ]
@@ -468,7 +699,8 @@ fn segment(from: Ipv4Addr, header: &Header, options: &[u8], payload: &[u8]) -> V
     frame[14 + 20 + 12] = (words as u8) << 4;
     frame[14 + 20 + 16..14 + 20 + 18].fill(0);
     let tcp = &frame[34..];
-    let sum = ipv4::pseudo_header(from, B, 6, tcp.len() as u16) + tollgate_checksum::sum_header(tcp);
+    let sum =
+        ipv4::pseudo_header(from, B, 6, tcp.len() as u16) + tollgate_checksum::sum_header(tcp);
     frame[14 + 20 + 16..14 + 20 + 18].copy_from_slice(&sum.finish().to_ne_bytes());
     frame
 }
@@ -478,14 +710,45 @@ impl Hostile {
         let stranger = Ipv4Addr::new(203, 0, 113, 5);
         match self {
             Hostile::Raw(octets) => octets.clone(),
-            Hostile::Ethernet(kind, octets) => craft::ethernet(MAC_B, EtherType::from_u16(*kind), octets),
-            Hostile::Ip { from, protocol, flags_and_offset, id, payload } => {
-                craft::ip(MAC_B, Ipv4Addr::from(*from), B, *protocol, *id, *flags_and_offset, payload)
+            Hostile::Ethernet(kind, octets) => {
+                craft::ethernet(MAC_B, EtherType::from_u16(*kind), octets)
             }
+            Hostile::Ip {
+                from,
+                protocol,
+                flags_and_offset,
+                id,
+                payload,
+            } => craft::ip(
+                MAC_B,
+                Ipv4Addr::from(*from),
+                B,
+                *protocol,
+                *id,
+                *flags_and_offset,
+                payload,
+            ),
             Hostile::Icmp { head, data } => craft::icmp(MAC_B, stranger, B, *head, data),
-            Hostile::Tcp { port, flags, seq, ack, window, options, payload } => {
-                let header = craft::header(4711, *port, Flags(*flags), SeqNumber(*seq), SeqNumber(*ack));
-                segment(stranger, &Header { window: *window, ..header }, options, payload)
+            Hostile::Tcp {
+                port,
+                flags,
+                seq,
+                ack,
+                window,
+                options,
+                payload,
+            } => {
+                let header =
+                    craft::header(4711, *port, Flags(*flags), SeqNumber(*seq), SeqNumber(*ack));
+                segment(
+                    stranger,
+                    &Header {
+                        window: *window,
+                        ..header
+                    },
+                    options,
+                    payload,
+                )
             }
             Hostile::Changed { at, by } => {
                 let mut frame = last.to_vec();
@@ -581,9 +844,14 @@ fn a_stack_alone_with_noise_gives_every_frame_back() {
     let mut next = numbers(8);
     for n in 0..20_000u64 {
         let octets: Vec<u8> = (0..next() % 120).map(|_| next() as u8).collect();
-        let mut frame = vec![pool.frame_from(&craft::ethernet(MAC_B, EtherType::Ipv4, &octets)).unwrap()];
+        let mut frame = vec![
+            pool.frame_from(&craft::ethernet(MAC_B, EtherType::Ipv4, &octets))
+                .unwrap(),
+        ];
         cable.end(Side::A).transmit(&mut pool, &mut frame);
-        stack.at(Instant::from_nanos(now.as_nanos() + n * 1000), &mut pool).poll(&mut cable.end(Side::B));
+        stack
+            .at(Instant::from_nanos(now.as_nanos() + n * 1000), &mut pool)
+            .poll(&mut cable.end(Side::B));
     }
     assert_eq!(pool.available(), pool.capacity());
     assert_eq!(stack.counters().frames_in, 20_000);

@@ -53,7 +53,10 @@ fn a_seed_runs_the_same_way_each_time() {
     let scenario = scenario::by_name("everything").expect("there is such a scenario");
     let runs = [0, 1].map(|_| sim::run(&scenario, 3, false).expect("the seed holds"));
     assert_eq!(runs[0], runs[1]);
-    assert_ne!(runs[0], sim::run(&scenario, 4, false).expect("the seed holds"));
+    assert_ne!(
+        runs[0],
+        sim::run(&scenario, 4, false).expect("the seed holds")
+    );
 }
 
 #[test]

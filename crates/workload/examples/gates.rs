@@ -1,6 +1,6 @@
 //! Prints the ledger of a round trip over `stack-memory`, and what sampling costs, to try gates by hand.
 //!
-//! `cargo run --release -p tollgate-workload --example gates -- [size] [one in] [rounds] [1 for ordered readings]`
+//! `cargo run --release -p tollgate-workload --example gates -- [size] [one in] [rounds] [1 for ordered readings] [mtu]`
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -15,7 +15,9 @@ fn main() -> ExitCode {
         .filter_map(|text| text.parse().ok())
         .collect();
     let number = |at: usize, default| numbers.get(at).copied().unwrap_or(default);
+    let mtu = number(4, 1500) as usize;
     let gating = Gating {
+        mtu,
         one_in: NonZeroU32::new(number(1, 64)).unwrap_or(NonZeroU32::MIN),
         rounds: number(2, 20),
         reading: if number(3, 0) == 1 {
@@ -43,14 +45,19 @@ fn print(spec: &Spec, gating: &Gating) -> Result<(), Error> {
         "{} bytes, one round trip in {} recorded: {} of them",
         spec.size, gating.one_in, run.recorded
     );
-    println!("{:<10} {:<14} {:>9} {:>9} {:>9} {:>9}", "", "span", "n", "own ns", "raw ns", "unmatched");
+    println!(
+        "{:<10} {:<14} {:>9} {:>9} {:>9} {:>9}",
+        "", "span", "n", "own ns", "raw ns", "unmatched"
+    );
     for (index, row) in run.ledger.rows().iter().enumerate() {
         println!(
             "{:<10} {:<14} {:>9} {:>9.1} {:>9.1} {:>9}",
             row.span.direction.name(),
             row.span.name,
             row.raw.map_or(0, |raw| raw.n),
-            run.ledger.own_per_unit_ns(index, statistic).unwrap_or(f64::NAN),
+            run.ledger
+                .own_per_unit_ns(index, statistic)
+                .unwrap_or(f64::NAN),
             row.raw.map_or(f64::NAN, |raw| raw.mean_ns),
             row.unmatched,
         );
@@ -71,7 +78,7 @@ fn print(spec: &Spec, gating: &Gating) -> Result<(), Error> {
         100.0 * of(run.ledger.join_rate()),
         run.probe_ns.iter().sum::<f64>() / run.probe_ns.len() as f64
     );
-    if spec.size <= 1448 {
+    if spec.size + 52 <= gating.mtu {
         let chain = chained(spec, gating)?;
         for span in run.ledger.table().spans() {
             println!(

@@ -29,7 +29,10 @@ const PAIRS: [(&str, PathId, PathId, Placement); 2] = [
 fn main() -> ExitCode {
     let outcome = child::maybe_run().unwrap_or_else(|| {
         let mut arguments = std::env::args().skip(1);
-        let slices = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(40);
+        let slices = arguments
+            .next()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(40);
         let which = arguments.next();
         table(slices, which.as_deref())
     });
@@ -47,7 +50,9 @@ fn table(slices: u64, which: Option<&str>) -> Result<(), Error> {
         if which.is_some_and(|which| which != name) {
             continue;
         }
-        println!("\nns per round trip, busy polling, {slices} slices of {SLICE}; median, and the 10th percentile");
+        println!(
+            "\nns per round trip, busy polling, {slices} slices of {SLICE}; median, and the 10th percentile"
+        );
         println!("{:>6} {:>22} {:>22} {:>14}", "bytes", ours, other, "ratios");
         for size in SIZES {
             let spec = Spec::new(Workload::Rr, size).with_mode(placement, Waiting::BusyPoll);

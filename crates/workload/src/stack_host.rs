@@ -50,7 +50,13 @@ const fn address(host: u8) -> Ipv4Addr {
 ///
 /// # Errors
 /// [`Error::Stack`] for an MTU that no stack can have.
-pub(crate) fn stack(path: PathId, spec: &Spec, host: u8, mtu: usize, now: Instant) -> Result<Stack, Error> {
+pub(crate) fn stack(
+    path: PathId,
+    spec: &Spec,
+    host: u8,
+    mtu: usize,
+    now: Instant,
+) -> Result<Stack, Error> {
     let mac = MacAddr([0x02, 0, 0, 0, 0, host]);
     let mut config = Config::new(mac, address(host), 24, random_words());
     config.max_connections = TIME_WAITS;

@@ -66,8 +66,14 @@ fn main() -> ExitCode {
             "rr_carries_every_byte_between_processes",
             rr_carries_every_byte_between_processes,
         ),
-        ("stacks_carry_every_byte_between_processes", stacks_carry_every_byte_between_processes),
-        ("stacks_in_processes_outlast_long_pauses", stacks_in_processes_outlast_long_pauses),
+        (
+            "stacks_carry_every_byte_between_processes",
+            stacks_carry_every_byte_between_processes,
+        ),
+        (
+            "stacks_in_processes_outlast_long_pauses",
+            stacks_in_processes_outlast_long_pauses,
+        ),
         ("a_stack_that_dies_is_noticed", a_stack_that_dies_is_noticed),
         ("an_idle_child_sleeps", an_idle_child_sleeps),
         ("dropping_reaps_the_child", dropping_reaps_the_child),
@@ -193,7 +199,10 @@ fn stacks_carry_every_byte_between_processes() {
 
 /// Longer than the retransmission timeout, with delayed ACKs due at both ends.
 fn stacks_in_processes_outlast_long_pauses() {
-    let mut session = find(PathId::StackShm).expect("there").open(&spec(8000)).expect("open");
+    let mut session = find(PathId::StackShm)
+        .expect("there")
+        .open(&spec(8000))
+        .expect("open");
     for _ in 0..2 {
         session.run(3, &mut session.new_samples()).expect("run");
         std::thread::sleep(Duration::from_millis(250));
@@ -204,15 +213,23 @@ fn stacks_in_processes_outlast_long_pauses() {
 fn a_stack_that_dies_is_noticed() {
     for &waiting in Waiting::ALL {
         let spec = spec(4).with_mode(Placement::TwoCores, waiting);
-        let mut session = find(PathId::StackShm).expect("there").open(&spec).expect("open");
+        let mut session = find(PathId::StackShm)
+            .expect("there")
+            .open(&spec)
+            .expect("open");
         session.run(5, &mut session.new_samples()).expect("run");
         let [child] = children()[..] else {
             panic!("one child")
         };
         let killer = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(30));
-            let child = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw);
-            rustix::process::kill_process(child.expect("a process id"), rustix::process::Signal::KILL)
+            let child = i32::try_from(child)
+                .ok()
+                .and_then(rustix::process::Pid::from_raw);
+            rustix::process::kill_process(
+                child.expect("a process id"),
+                rustix::process::Signal::KILL,
+            )
         });
         let error = loop {
             if let Err(error) = session.run(2000, &mut session.new_samples()) {
@@ -221,7 +238,9 @@ fn a_stack_that_dies_is_noticed() {
         };
         killer.join().expect("joined").expect("killed");
         assert!(
-            error.to_string().contains("the second process ended (signal: 9"),
+            error
+                .to_string()
+                .contains("the second process ended (signal: 9"),
             "{error}"
         );
     }
@@ -300,12 +319,7 @@ fn no_descriptor_is_left_open() {
     let open = || fs::read_dir("/proc/self/fd").expect("listed").count();
     let before = open();
     for id in [PathId::BareShm, PathId::StackShm, PathId::StackShm] {
-        drop(
-            find(id)
-                .expect("there")
-                .open(&spec(4))
-                .expect("open"),
-        );
+        drop(find(id).expect("there").open(&spec(4)).expect("open"));
     }
     assert_eq!(open(), before);
 }

@@ -2,6 +2,7 @@
 //!
 //! To add one, copy its neighbour and name it in [`all`].
 
+mod clark_instructions;
 mod crr;
 mod rr_by_size;
 mod stream_by_write_size;
@@ -50,6 +51,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &stream_by_write_size::StreamByWriteSize,
         &wolman::TRANSMIT,
         &wolman::RECEIVE,
+        &clark_instructions::ClarkInstructions,
     ]
 }
 
@@ -124,7 +126,7 @@ mod tests {
     #[test]
     fn both_directions_come_from_one_set_of_ledgers() {
         let mut options = small(vec![PathId::StackMemory]);
-        options.sizes = Some(vec![4, 1_400]);
+        options.sizes = Some(vec![1_400]);
         let mut context = Context::new(options, None, Cancel::default(), &Silent);
         let transmit = find("wolman-transmit").unwrap().run(&mut context).unwrap();
         let receive = find("wolman-receive").unwrap().run(&mut context).unwrap();
@@ -171,6 +173,10 @@ mod tests {
         let wolman = find("wolman-receive").unwrap();
         assert!(wolman.concerns(&Options::default()));
         assert!(!wolman.concerns(&small(vec![PathId::PeerSmoltcp])));
+        let mut options = small(vec![PathId::StackMemory]);
+        assert!(wolman.concerns(&options));
+        options.placement = Some(tollgate_workload::Placement::TwoCores);
+        assert!(!wolman.concerns(&options));
     }
 
     #[test]

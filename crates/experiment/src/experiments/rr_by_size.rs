@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::interleave::{self, LineUp};
 use crate::outcome::{Figure, Outcome};
 use crate::published;
-use crate::run::{self, Point, Row, Series, Source, Unit};
+use crate::run::{self, Point, Row, Series, Source, Table, Unit};
 use crate::shapes;
 use crate::words;
 
@@ -46,14 +46,13 @@ impl Experiment for RrBySize {
         let line_up = LineUp::of(Workload::Rr, context)?;
         let outcome = interleave::run(self.name(), line_up, &sizes, context)?;
         let command = shapes::command(self.name(), &context.options);
-        let mut table = shapes::table_by_size(
+        let table = shapes::table_by_size(
             "round-trips",
             "Round trip, median",
             Unit::Nanoseconds,
             &outcome,
             Figure::Median,
         );
-        table.rows.extend(published_rows(&sizes));
         let figure = shapes::lines_by_size(
             "Round trip over the size of the message, each way",
             "Size of the message",
@@ -69,7 +68,9 @@ impl Experiment for RrBySize {
             paper: self.paper(),
             finding: finding(&outcome),
             command,
-            tables: vec![table],
+            tables: std::iter::once(table)
+                .chain(published_table(&sizes))
+                .collect(),
             figures: vec![figure],
             trust: shapes::trust(
                 &outcome,
@@ -93,11 +94,10 @@ fn published_ns(size: usize, column: &str) -> Option<f64> {
     Some(us * NANOSECONDS_PER_MICROSECOND)
 }
 
-fn published_rows(sizes: &[usize]) -> Vec<Row> {
-    let Some(source) = shapes::source(TABLE) else {
-        return Vec::new();
-    };
-    LINES
+/// The paper's numbers at these sizes; none when it has none.
+fn published_table(sizes: &[usize]) -> Option<Table> {
+    let source = shapes::source(TABLE)?;
+    let rows: Vec<Row> = LINES
         .iter()
         .filter(|(_, column)| {
             sizes
@@ -110,7 +110,13 @@ fn published_rows(sizes: &[usize]) -> Vec<Row> {
                 .map(|&size| shapes::published_cell(published_ns(size, column), &source));
             shapes::plain_row(*label, cells.collect())
         })
-        .collect()
+        .collect();
+    (!rows.is_empty()).then(|| Table {
+        id: "published".to_owned(),
+        title: "Round trip in 1994, mean, ULTRIX 4.2A".to_owned(),
+        columns: shapes::size_columns(sizes, Unit::Nanoseconds),
+        rows,
+    })
 }
 
 fn published_lines(sizes: &[usize]) -> Vec<Series> {

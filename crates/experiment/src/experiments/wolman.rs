@@ -6,7 +6,6 @@
 
 use tollgate_gate::ledger::{Statistic, WolmanLabel, WolmanLine};
 use tollgate_gate::{Direction, STACK, WolmanRow};
-use tollgate_workload::PathId;
 
 use super::Experiment;
 use crate::context::{Context, Options, SIZES};
@@ -96,7 +95,7 @@ impl Experiment for Wolman {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        options.wants(PathId::StackMemory)
+        options.want_stack_memory()
     }
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {

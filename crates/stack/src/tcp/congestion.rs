@@ -74,7 +74,12 @@ mod tests {
     use tollgate_wire::SeqNumber;
 
     fn tcb() -> Tcb {
-        Tcb { mss: 1000, cwnd: 10_000, snd_nxt: SeqNumber(10_000), ..Tcb::FREE }
+        Tcb {
+            mss: 1000,
+            cwnd: 10_000,
+            snd_nxt: SeqNumber(10_000),
+            ..Tcb::FREE
+        }
     }
 
     #[test]

@@ -33,7 +33,14 @@ impl CookieJar {
     }
 
     /// The sequence number of a SYN-ACK for which nothing is kept.
-    pub(crate) fn make(&mut self, secrets: &Secrets, key: FlowKey, peer_isn: SeqNumber, mss: u16, now: Tick) -> SeqNumber {
+    pub(crate) fn make(
+        &mut self,
+        secrets: &Secrets,
+        key: FlowKey,
+        peer_isn: SeqNumber,
+        mss: u16,
+        now: Tick,
+    ) -> SeqNumber {
         self.last_sent = Some(now);
         let index = MSS.iter().rposition(|&m| m <= mss).unwrap_or(0) as u32;
         let period = now.0 >> PERIOD_SHIFT;
@@ -69,7 +76,11 @@ pub(crate) const fn stamp(now: u32, shift: Option<u8>) -> u32 {
         None => NO_SHIFT,
     };
     let value = now & !TIMESTAMP_BITS | shift as u32;
-    if value > now { value.wrapping_sub(TIMESTAMP_BITS + 1) } else { value }
+    if value > now {
+        value.wrapping_sub(TIMESTAMP_BITS + 1)
+    } else {
+        value
+    }
 }
 
 /// The peer's window shift in an echoed timestamp of [`stamp`].
@@ -85,17 +96,30 @@ mod tests {
     #[test]
     fn a_cookie_is_good_for_its_connection_and_time_only() {
         let secrets = Secrets::new([1, 2, 3, 4]);
-        let key = FlowKey { remote: 1, local: 2, ports: 3 };
+        let key = FlowKey {
+            remote: 1,
+            local: 2,
+            ports: 3,
+        };
         let mut jar = CookieJar::new();
         let now = Tick(5 << PERIOD_SHIFT);
         let isn = SeqNumber(77);
         assert_eq!(jar.check(&secrets, key, isn, SeqNumber(1), now), None);
         let cookie = jar.make(&secrets, key, isn, 1460, now);
         assert_eq!(jar.check(&secrets, key, isn, cookie, now), Some(1460));
-        assert_eq!(jar.check(&secrets, key, isn, cookie, now.after(1 << PERIOD_SHIFT)), Some(1460));
-        assert_eq!(jar.check(&secrets, key, isn, cookie, now.after(3 << PERIOD_SHIFT)), None);
+        assert_eq!(
+            jar.check(&secrets, key, isn, cookie, now.after(1 << PERIOD_SHIFT)),
+            Some(1460)
+        );
+        assert_eq!(
+            jar.check(&secrets, key, isn, cookie, now.after(3 << PERIOD_SHIFT)),
+            None
+        );
         assert_eq!(jar.check(&secrets, key, isn + 1, cookie, now), None);
-        assert_eq!(jar.check(&secrets, FlowKey { ports: 4, ..key }, isn, cookie, now), None);
+        assert_eq!(
+            jar.check(&secrets, FlowKey { ports: 4, ..key }, isn, cookie, now),
+            None
+        );
         assert_eq!(jar.check(&secrets, key, isn, cookie + 1, now), None);
     }
 
@@ -106,7 +130,10 @@ mod tests {
         let mut jar = CookieJar::new();
         for (offered, named) in [(100, 216), (536, 536), (1459, 1440), (65_000, 8960)] {
             let cookie = jar.make(&secrets, key, SeqNumber(0), offered, Tick(0));
-            assert_eq!(jar.check(&secrets, key, SeqNumber(0), cookie, Tick(0)), Some(named));
+            assert_eq!(
+                jar.check(&secrets, key, SeqNumber(0), cookie, Tick(0)),
+                Some(named)
+            );
         }
     }
 

@@ -12,7 +12,6 @@ use crate::demux::FlowKey;
 use crate::socket::{ConnId, Error, ListenerId, readiness};
 use crate::stack::Active;
 use crate::tcp::congestion;
-use crate::tcp::output::TTL;
 use crate::tcp::reassembly::release_chain;
 use crate::tcp::rto::Rtt;
 use crate::time::ticks;
@@ -87,7 +86,8 @@ impl<R: Recorder> Active<'_, R> {
                 Some(slot) if slot & SLOT_BIT != 0 => {
                     let index = slot & !SLOT_BIT;
                     let old = self.stack.time_wait.get(index);
-                    let reusable = old.is_some_and(|tw| tw.timestamps && self.now.tick().since(tw.since) >= 2);
+                    let reusable =
+                        old.is_some_and(|tw| tw.timestamps && self.now.tick().since(tw.since) >= 2);
                     if reusable && self.stack.config.timestamps {
                         self.forget_time_wait(index);
                         return Ok(key);
@@ -102,15 +102,25 @@ impl<R: Recorder> Active<'_, R> {
     /// The slot under `key`, of a connection or a TIME-WAIT.
     pub(crate) fn slot_of(&self, key: FlowKey) -> Option<u32> {
         let stack = &*self.stack;
-        if stack.tcbs.get(stack.cached).is_some_and(|tcb| tcb.key == key) {
+        if stack
+            .tcbs
+            .get(stack.cached)
+            .is_some_and(|tcb| tcb.key == key)
+        {
             return Some(stack.cached as u32);
         }
         let hash = stack.table.hash(key);
         stack.table.find(hash, |slot| {
             if slot & SLOT_BIT != 0 {
-                stack.time_wait.get(slot & !SLOT_BIT).is_some_and(|tw| tw.key == key)
+                stack
+                    .time_wait
+                    .get(slot & !SLOT_BIT)
+                    .is_some_and(|tw| tw.key == key)
             } else {
-                stack.tcbs.get(slot as usize).is_some_and(|tcb| tcb.key == key)
+                stack
+                    .tcbs
+                    .get(slot as usize)
+                    .is_some_and(|tcb| tcb.key == key)
             }
         })
     }
@@ -129,8 +139,13 @@ impl<R: Recorder> Active<'_, R> {
         }
         self.stack.listener_generation = self.stack.listener_generation.wrapping_add(1);
         let generation = self.stack.listener_generation;
-        let listener =
-            Listener { port, generation, backlog: backlog.max(1), half_open: 0, queue: Default::default() };
+        let listener = Listener {
+            port,
+            generation,
+            backlog: backlog.max(1),
+            half_open: 0,
+            queue: Default::default(),
+        };
         let index = match self.stack.listeners.iter().position(Option::is_none) {
             Some(free) => {
                 self.stack.listeners[free] = Some(listener);
@@ -141,11 +156,18 @@ impl<R: Recorder> Active<'_, R> {
                 self.stack.listeners.len() - 1
             }
         };
-        Ok(ListenerId { index: index as u32, generation })
+        Ok(ListenerId {
+            index: index as u32,
+            generation,
+        })
     }
 
     pub(crate) fn listener_on(&self, port: u16) -> Option<u32> {
-        self.stack.listeners.iter().position(|l| l.as_ref().is_some_and(|l| l.port == port)).map(|i| i as u32)
+        self.stack
+            .listeners
+            .iter()
+            .position(|l| l.as_ref().is_some_and(|l| l.port == port))
+            .map(|i| i as u32)
     }
 
     /// Takes the next complete connection.
@@ -176,12 +198,21 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::NotConnected`] when it was closed already.
     pub fn close_listener(&mut self, listener: ListenerId) -> Result<(), Error> {
         match self.stack.listeners.get_mut(listener.index as usize) {
-            Some(place) if place.as_ref().is_some_and(|l| l.generation == listener.generation) => *place = None,
+            Some(place)
+                if place
+                    .as_ref()
+                    .is_some_and(|l| l.generation == listener.generation) =>
+            {
+                *place = None
+            }
             _ => return Err(Error::NotConnected),
         }
         for index in 0..self.stack.tcbs.len() {
             let tcb = &self.stack.tcbs[index];
-            if tcb.state != State::Closed && tcb.listener == listener.index && tcb.is_rare(rare::UNACCEPTED) {
+            if tcb.state != State::Closed
+                && tcb.listener == listener.index
+                && tcb.is_rare(rare::UNACCEPTED)
+            {
                 self.send_reset_of(index);
                 self.free_connection(index);
             }
@@ -220,7 +251,11 @@ impl<R: Recorder> Active<'_, R> {
         };
         let shift = shift_for(config.receive_buffer);
         // Where the free TCB stands in a list already, it must not be put in again.
-        let Tcb { generation, flags: listed, .. } = self.stack.tcbs[index];
+        let Tcb {
+            generation,
+            flags: listed,
+            ..
+        } = self.stack.tcbs[index];
         let no_delay = if config.no_delay { flag::NO_DELAY } else { 0 };
         self.stack.tcbs[index] = Tcb {
             key,
@@ -228,7 +263,11 @@ impl<R: Recorder> Active<'_, R> {
             ts_offset: self.stack.secrets.timestamp_offset(key),
             rcv_shift: if config.window_scaling { shift } else { 0 },
             flags: listed | no_delay,
-            rare: if config.mechanisms.prediction == Prediction::Off { rare::UNPREDICTED } else { 0 },
+            rare: if config.mechanisms.prediction == Prediction::Off {
+                rare::UNPREDICTED
+            } else {
+                0
+            },
             rtt: Rtt::UNKNOWN,
             rto: ticks(INITIAL_RTO).max(self.stack.min_rto),
             rx_free: config.receive_buffer,
@@ -284,8 +323,16 @@ impl<R: Recorder> Active<'_, R> {
 
     /// A SYN for a port that somebody listens on (RFC 9293, 3.10.7.2). A connection that follows directly on one in
     /// TIME-WAIT, which would have sent `last` next, begins behind that (MAY-2).
-    pub(crate) fn syn_for_listener(&mut self, listener: u32, key: FlowKey, header: &Header, last: Option<SeqNumber>) {
-        let room = self.stack.listeners[listener as usize].as_ref().is_some_and(Listener::has_room);
+    pub(crate) fn syn_for_listener(
+        &mut self,
+        listener: u32,
+        key: FlowKey,
+        header: &Header,
+        last: Option<SeqNumber>,
+    ) {
+        let room = self.stack.listeners[listener as usize]
+            .as_ref()
+            .is_some_and(Listener::has_room);
         if !room {
             self.send_cookie(key, header);
             return;
@@ -299,7 +346,10 @@ impl<R: Recorder> Active<'_, R> {
             (iss, _) => iss,
         };
         // RFC 9293, 3.8.3, MUST-23: R2 of a SYN.
-        let give_up = self.now.tick().after(ticks(self.stack.config.connect_timeout));
+        let give_up = self
+            .now
+            .tick()
+            .after(ticks(self.stack.config.connect_timeout));
         let tcb = &mut self.stack.tcbs[index];
         tcb.state = State::SynReceived;
         tcb.listener = listener;
@@ -324,7 +374,7 @@ impl<R: Recorder> Active<'_, R> {
         let options = &header.options;
         let timestamps = config.timestamps && options.timestamps.is_some();
         let scaling = config.window_scaling && options.window_scale.is_some();
-        let mtu = self.stack.mtu;
+        let (mtu, ttl) = (self.stack.mtu, config.ttl);
         let tcb = &mut self.stack.tcbs[index];
         tcb.irs = header.seq;
         tcb.rcv_nxt = header.seq + 1;
@@ -353,7 +403,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.rcv_edge = tcb.rcv_nxt + tcb.rx_free.min(0xffff);
         set_mss(tcb, mtu);
         tcb.cwnd = congestion::initial_window(tcb.mss);
-        make_template(tcb);
+        make_template(tcb, ttl);
     }
 
     /// The handshake is complete.
@@ -385,9 +435,21 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &self.stack.tcbs[index];
         let answer = tcb.state != State::SynSent;
         let config = &self.stack.config;
-        let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
-        let scaling = if answer { tcb.rcv_shift != 0 || tcb.snd_shift != 0 } else { config.window_scaling };
-        let stamps = if answer { tcb.is(flag::TIMESTAMPS) } else { config.timestamps };
+        let flags = if answer {
+            Flags::SYN | Flags::ACK
+        } else {
+            Flags::SYN
+        };
+        let scaling = if answer {
+            tcb.rcv_shift != 0 || tcb.snd_shift != 0
+        } else {
+            config.window_scaling
+        };
+        let stamps = if answer {
+            tcb.is(flag::TIMESTAMPS)
+        } else {
+            config.timestamps
+        };
         let header = Header {
             source_port: tcb.local_port(),
             destination_port: tcb.remote_port(),
@@ -441,7 +503,8 @@ impl<R: Recorder> Active<'_, R> {
         let local = self.stack.config.ip;
         let mut segment = [0; tcp::MAX_HEADER_LEN];
         let len = header.emit(&mut segment);
-        let sum = ipv4::pseudo_header(local, remote, ipv4::protocol::TCP, len as u16) + sum_header(&segment[..len]);
+        let sum = ipv4::pseudo_header(local, remote, ipv4::protocol::TCP, len as u16)
+            + sum_header(&segment[..len]);
         segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
         let ip = ipv4::Header {
             header_len: 20,
@@ -449,7 +512,7 @@ impl<R: Recorder> Active<'_, R> {
             total_len: 20 + len as u16,
             identification: 0,
             flags_and_offset: ipv4::DONT_FRAGMENT,
-            ttl: TTL,
+            ttl: self.stack.config.ttl,
             protocol: ipv4::protocol::TCP,
             source: local,
             destination: remote,
@@ -458,7 +521,7 @@ impl<R: Recorder> Active<'_, R> {
         let octets = &mut self.pool.octets_mut(id)[start..PAYLOAD_OFFSET];
         if let Some(link) = link {
             octets[..6].copy_from_slice(&link);
-            octets[6..16].copy_from_slice(&self.stack.template);
+            octets[6..16].copy_from_slice(&self.stack.template.link);
         } else {
             let ethernet = ethernet::Header {
                 destination: MacAddr::default(),
@@ -469,7 +532,12 @@ impl<R: Recorder> Active<'_, R> {
         }
         octets[14..34].copy_from_slice(&ip.to_bytes());
         octets[34..34 + len].copy_from_slice(&segment[..len]);
-        let frame = Frame { id, offset: start as u16, len: 34 + len as u16, checksum: RxChecksum::Unknown };
+        let frame = Frame {
+            id,
+            offset: start as u16,
+            len: 34 + len as u16,
+            checksum: RxChecksum::Unknown,
+        };
         if link.is_some() {
             self.stack.device.push(frame);
         } else {
@@ -484,13 +552,20 @@ impl<R: Recorder> Active<'_, R> {
         let tick = self.now.tick();
         let options = &header.options;
         let mss = options.mss.unwrap_or(536);
-        let seq = self.stack.cookies.make(&self.stack.secrets, key, header.seq, mss, tick);
+        let seq = self
+            .stack
+            .cookies
+            .make(&self.stack.secrets, key, header.seq, mss, tick);
         let config = &self.stack.config;
         let shift = options.window_scale.filter(|_| config.window_scaling);
-        let stamps = options.timestamps.filter(|_| config.timestamps).map(|t| Timestamps {
-            value: cookie::stamp(tick.0, shift).wrapping_add(self.stack.secrets.timestamp_offset(key)),
-            echo: t.value,
-        });
+        let stamps = options
+            .timestamps
+            .filter(|_| config.timestamps)
+            .map(|t| Timestamps {
+                value: cookie::stamp(tick.0, shift)
+                    .wrapping_add(self.stack.secrets.timestamp_offset(key)),
+                echo: t.value,
+            });
         let answer = Header {
             source_port: header.destination_port,
             destination_port: header.source_port,
@@ -503,7 +578,8 @@ impl<R: Recorder> Active<'_, R> {
             options: Options {
                 mss: Some(self.our_mss()),
                 // Without timestamps there is nowhere to keep the shift.
-                window_scale: (stamps.is_some() && shift.is_some()).then_some(shift_for(config.receive_buffer)),
+                window_scale: (stamps.is_some() && shift.is_some())
+                    .then_some(shift_for(config.receive_buffer)),
                 timestamps: stamps,
                 sack_permitted: false,
             },
@@ -519,7 +595,12 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Makes a connection of an acknowledgment that returns one of our cookies; returns its index.
-    pub(crate) fn open_from_cookie(&mut self, listener: u32, key: FlowKey, header: &Header) -> Option<usize> {
+    pub(crate) fn open_from_cookie(
+        &mut self,
+        listener: u32,
+        key: FlowKey,
+        header: &Header,
+    ) -> Option<usize> {
         let mss = self.stack.cookies.check(
             &self.stack.secrets,
             key,
@@ -527,7 +608,10 @@ impl<R: Recorder> Active<'_, R> {
             header.ack - 1,
             self.now.tick(),
         )?;
-        if !self.stack.listeners[listener as usize].as_ref().is_some_and(Listener::may_queue) {
+        if !self.stack.listeners[listener as usize]
+            .as_ref()
+            .is_some_and(Listener::may_queue)
+        {
             self.stack.counters.dropped(Drop::SynBacklog);
             return None;
         }
@@ -537,7 +621,12 @@ impl<R: Recorder> Active<'_, R> {
         let shift = stamps.and_then(|t| cookie::shift_in(t.echo.wrapping_sub(ts_offset)));
         let syn = Header {
             seq: header.seq - 1,
-            options: Options { mss: Some(mss), window_scale: shift, timestamps: stamps, sack_permitted: false },
+            options: Options {
+                mss: Some(mss),
+                window_scale: shift,
+                timestamps: stamps,
+                sack_permitted: false,
+            },
             ..*header
         };
         self.take_syn(index, &syn);
@@ -613,7 +702,12 @@ impl<R: Recorder> Active<'_, R> {
         // Marks in the lists of events and of waiting output stay, so that no index stands there twice.
         let listed = tcb.flags & (flag::LISTED | flag::OUTPUT_LISTED);
         let generation = tcb.generation.wrapping_add(1);
-        *tcb = Tcb { generation, flags: listed, next_free: self.stack.first_free, ..Tcb::FREE };
+        *tcb = Tcb {
+            generation,
+            flags: listed,
+            next_free: self.stack.first_free,
+            ..Tcb::FREE
+        };
         self.stack.first_free = index as u32;
         self.stack.open_connections -= 1;
     }
@@ -651,12 +745,18 @@ impl<R: Recorder> Active<'_, R> {
         tcb.state = State::Closed;
         tcb.error = error.code();
         tcb.predict();
-        for deadline in
-            [&mut tcb.rtx_deadline, &mut tcb.ack_deadline, &mut tcb.keep_deadline, &mut tcb.user_deadline]
-        {
+        for deadline in [
+            &mut tcb.rtx_deadline,
+            &mut tcb.ack_deadline,
+            &mut tcb.keep_deadline,
+            &mut tcb.user_deadline,
+        ] {
             *deadline = Deadline::NONE;
         }
-        self.notify(index, readiness::CLOSED | readiness::READABLE | readiness::WRITABLE);
+        self.notify(
+            index,
+            readiness::CLOSED | readiness::READABLE | readiness::WRITABLE,
+        );
     }
 
     /// The connection is over on both sides and only TIME-WAIT remains (RFC 9293, 3.6.1).
@@ -675,15 +775,20 @@ impl<R: Recorder> Active<'_, R> {
         let key = tcb.key;
         let waiting = self.stack.time_wait.insert(entry);
         let hash = self.stack.table.hash(key);
-        self.stack.table.replace(hash, index as u32, waiting | SLOT_BIT);
+        self.stack
+            .table
+            .replace(hash, index as u32, waiting | SLOT_BIT);
         self.forget_cached(index);
         self.release_send_queue(index);
         let tcb = &mut self.stack.tcbs[index];
         tcb.state = State::TimeWait;
         tcb.predict();
-        for deadline in
-            [&mut tcb.rtx_deadline, &mut tcb.ack_deadline, &mut tcb.keep_deadline, &mut tcb.user_deadline]
-        {
+        for deadline in [
+            &mut tcb.rtx_deadline,
+            &mut tcb.ack_deadline,
+            &mut tcb.keep_deadline,
+            &mut tcb.user_deadline,
+        ] {
             *deadline = Deadline::NONE;
         }
         if tcb.is_rare(rare::ORPHAN) {
@@ -705,7 +810,10 @@ impl<R: Recorder> Active<'_, R> {
 
     /// In FIN-WAIT-2 without an application the peer's FIN is not waited for forever.
     pub(crate) fn start_fin_wait_2(&mut self, index: usize) {
-        let at = self.now.tick().after(ticks(self.stack.config.fin_wait_2_timeout));
+        let at = self
+            .now
+            .tick()
+            .after(ticks(self.stack.config.fin_wait_2_timeout));
         self.stack.tcbs[index].user_deadline = Deadline::at(at);
         self.arm(index, at);
     }
@@ -728,7 +836,7 @@ pub(crate) fn set_mss(tcb: &mut Tcb, mtu: u16) {
 }
 
 /// Sums what is constant in the headers of every segment.
-pub(crate) fn make_template(tcb: &mut Tcb) {
+pub(crate) fn make_template(tcb: &mut Tcb, ttl: u8) {
     let addresses = Partial::from_ne_u32(tcb.key.remote) + Partial::from_ne_u32(tcb.key.local);
     let stamps = if tcb.is(flag::TIMESTAMPS) {
         Partial::from_ne_u32(u32::from_ne_bytes(tcp::TIMESTAMP_LAYOUT))
@@ -742,5 +850,5 @@ pub(crate) fn make_template(tcb: &mut Tcb) {
     tcb.ip_sum = addresses
         + Partial::from_be_word(0x4500)
         + Partial::from_be_word(ipv4::DONT_FRAGMENT)
-        + Partial::from_be_word(u16::from(TTL) << 8 | u16::from(ipv4::protocol::TCP));
+        + Partial::from_be_word(u16::from(ttl) << 8 | u16::from(ipv4::protocol::TCP));
 }

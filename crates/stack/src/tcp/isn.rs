@@ -21,8 +21,13 @@ impl Secrets {
     pub(crate) fn new(seed: [u64; 4]) -> Self {
         let draw = |purpose: u32| {
             let half = |which: u32| {
-                let label = FlowKey { remote: purpose, local: which, ports: 0 };
-                Sip::new([seed[0], seed[1]]).flow::<2, 4>(label) ^ Sip::new([seed[2], seed[3]]).flow::<2, 4>(label)
+                let label = FlowKey {
+                    remote: purpose,
+                    local: which,
+                    ports: 0,
+                };
+                Sip::new([seed[0], seed[1]]).flow::<2, 4>(label)
+                    ^ Sip::new([seed[2], seed[3]]).flow::<2, 4>(label)
             };
             [half(0), half(1)]
         };
@@ -65,7 +70,11 @@ impl Secrets {
     /// The keyed part of a SYN cookie.
     pub(crate) fn cookie(&self, key: FlowKey, salt: u32) -> u32 {
         let first = self.cookie.flow::<2, 4>(key);
-        let label = FlowKey { remote: first as u32, local: (first >> 32) as u32, ports: salt };
+        let label = FlowKey {
+            remote: first as u32,
+            local: (first >> 32) as u32,
+            ports: salt,
+        };
         self.cookie.flow::<2, 4>(label) as u32
     }
 }
@@ -77,11 +86,18 @@ mod tests {
     #[test]
     fn sequence_numbers_differ_by_connection_and_move_with_the_clock() {
         let secrets = Secrets::new([1, 2, 3, 4]);
-        let key = FlowKey { remote: 1, local: 2, ports: 3 };
+        let key = FlowKey {
+            remote: 1,
+            local: 2,
+            ports: 3,
+        };
         let other = FlowKey { ports: 4, ..key };
         let at = |us: u64| Instant::from_nanos(us * 1000);
         assert_ne!(secrets.isn(key, at(0)), secrets.isn(other, at(0)));
         assert_eq!(secrets.isn(key, at(4000)) - secrets.isn(key, at(0)), 1000);
-        assert_ne!(Secrets::new([1, 2, 3, 5]).isn(key, at(0)), secrets.isn(key, at(0)));
+        assert_ne!(
+            Secrets::new([1, 2, 3, 5]).isn(key, at(0)),
+            secrets.isn(key, at(0))
+        );
     }
 }

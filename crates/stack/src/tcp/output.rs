@@ -5,18 +5,15 @@
 //! gives the link a reference. Decisions follow RFC 9293, 3.7.4 (Nagle), 3.8.6.2.1 (silly windows) and RFC 5681.
 
 use super::tcb::{Deadline, flag, rare};
+use super::template::{self, PLAIN, STAMPED, Varying};
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::{ChecksumPolicy, HeaderTemplate, RetransmitCopy};
 use crate::counters::Drop;
-use super::template::{self, PLAIN, STAMPED, Varying};
 use crate::stack::{Active, Stack};
 use tollgate_checksum::Partial;
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
-
-/// Hops that our packets may take.
-pub(crate) const TTL: u8 = 64;
 
 impl<R: Recorder> Active<'_, R> {
     /// Copies octets into frames behind the send queue, at most `room`; returns how many.
@@ -64,7 +61,8 @@ impl<R: Recorder> Active<'_, R> {
             return data;
         }
         let used = usize::from(meta.tx_len);
-        let (chunk, rest) = data.split_at(data.len().min(usize::from(tcb.mss).saturating_sub(used)));
+        let (chunk, rest) =
+            data.split_at(data.len().min(usize::from(tcb.mss).saturating_sub(used)));
         if chunk.is_empty() {
             return rest;
         }
@@ -182,8 +180,17 @@ impl<R: Recorder> Active<'_, R> {
         meta.transmissions = 1;
         tcb.unsent = meta.tx_next;
         tcb.snd_nxt = meta.tx_end;
-        let push = if meta.tx_next.is_none() && meta.tx_len != 0 { Flags::PSH } else { Flags(0) };
-        let (seq, len, sum, flags) = (meta.tx_seq, meta.tx_len, meta.tx_sum, meta.tx_flags | push | Flags::ACK);
+        let push = if meta.tx_next.is_none() && meta.tx_len != 0 {
+            Flags::PSH
+        } else {
+            Flags(0)
+        };
+        let (seq, len, sum, flags) = (
+            meta.tx_seq,
+            meta.tx_len,
+            meta.tx_sum,
+            meta.tx_flags | push | Flags::ACK,
+        );
         // RFC 6298, 5.1.
         if !tcb.rtx_deadline.is_set() {
             let at = now.tick().after(tcb.rto);
@@ -216,7 +223,15 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Sends a copy of a frame whose payload stays as it is.
-    pub(crate) fn emit_copy(&mut self, index: usize, id: FrameId, seq: SeqNumber, flags: Flags, len: u16, sum: Partial) {
+    pub(crate) fn emit_copy(
+        &mut self,
+        index: usize,
+        id: FrameId,
+        seq: SeqNumber,
+        flags: Flags,
+        len: u16,
+        sum: Partial,
+    ) {
         let Some(copy) = self.pool.alloc() else {
             self.stack.counters.dropped(Drop::NoFrame);
             return;
@@ -227,16 +242,35 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Writes headers in front of a frame's payload and queues it for the link, which takes over one count.
     #[inline(always)]
-    pub(crate) fn emit(&mut self, index: usize, id: FrameId, seq: SeqNumber, flags: Flags, len: u16, sum: Partial) {
+    pub(crate) fn emit(
+        &mut self,
+        index: usize,
+        id: FrameId,
+        seq: SeqNumber,
+        flags: Flags,
+        len: u16,
+        sum: Partial,
+    ) {
         self.rec.pass(Gate::TcpOutBegin, PacketId(seq.0));
-        let varying = Varying { seq, flags, tick: self.now.tick().0, len, sum };
+        let varying = Varying {
+            seq,
+            flags,
+            tick: self.now.tick().0,
+            len,
+            sum,
+        };
         self.rec.pass(Gate::ChecksumOutBegin, PacketId(seq.0));
-        let Stack { tcbs, config, template, .. } = &mut *self.stack;
+        let Stack {
+            tcbs,
+            config,
+            template,
+            ..
+        } = &mut *self.stack;
         let tcb = &mut tcbs[index];
         let checksum = config.mechanisms.checksum == ChecksumPolicy::Always;
         let octets = self.pool.octets_mut(id);
         let headers = if config.mechanisms.template == HeaderTemplate::Off {
-            template::write_field_by_field(octets, tcb, &config.mac, varying, checksum)
+            template::write_field_by_field(octets, tcb, config, varying, checksum)
         } else if tcb.is(flag::TIMESTAMPS) {
             if let Some(head) = octets[PAYLOAD_OFFSET - STAMPED..].first_chunk_mut::<STAMPED>() {
                 template::write(head, tcb, template, varying, checksum);
@@ -304,7 +338,11 @@ impl<R: Recorder> Active<'_, R> {
         if usable != 0 && usable >= tcb.max_snd_wnd / 2 {
             let id = tcb.unsent;
             let acknowledged = tcb.snd_nxt - self.pool.meta(id).tx_seq;
-            return !self.split(index, id, (usable + acknowledged).min(u32::from(u16::MAX)) as u16);
+            return !self.split(
+                index,
+                id,
+                (usable + acknowledged).min(u32::from(u16::MAX)) as u16,
+            );
         }
         if flight == 0 && !tcb.rtx_deadline.is_set() {
             // Nothing is outstanding, so no acknowledgment will come: probe (RFC 9293, 3.8.6.1).
@@ -336,9 +374,17 @@ impl<R: Recorder> Active<'_, R> {
             return false;
         };
         let rest_len = meta.tx_len - at;
-        self.pool.copy_within(id, PAYLOAD_OFFSET + usize::from(at), rest, PAYLOAD_OFFSET, usize::from(rest_len));
+        self.pool.copy_within(
+            id,
+            PAYLOAD_OFFSET + usize::from(at),
+            rest,
+            PAYLOAD_OFFSET,
+            usize::from(rest_len),
+        );
         let kernel = self.stack.kernel;
-        let sum_of = |octets: &[u8], len: u16| kernel.sum(&octets[PAYLOAD_OFFSET..PAYLOAD_OFFSET + usize::from(len)]);
+        let sum_of = |octets: &[u8], len: u16| {
+            kernel.sum(&octets[PAYLOAD_OFFSET..PAYLOAD_OFFSET + usize::from(len)])
+        };
         let first_sum = sum_of(self.pool.octets(id), at);
         let rest_sum = sum_of(self.pool.octets(rest), rest_len);
         let middle = meta.tx_seq + u32::from(at);
@@ -415,7 +461,8 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &self.stack.tcbs[index];
         let offered = tcb.rcv_edge - tcb.rcv_nxt;
         let step = u32::from(tcb.window_step);
-        let worth_it = gain >= tcb.rcv_limit / 2 || (offered < 2 * step && gain >= (2 * step).min(tcb.rcv_limit / 2));
+        let worth_it = gain >= tcb.rcv_limit / 2
+            || (offered < 2 * step && gain >= (2 * step).min(tcb.rcv_limit / 2));
         if worth_it && tcb.state.may_receive() {
             self.acknowledge(index);
         }

@@ -63,13 +63,21 @@ fn window_of(head: &[u8; HEADERS], tcb: &Tcb) -> u32 {
 
 #[inline(always)]
 fn key_of(head: &[u8; HEADERS]) -> FlowKey {
-    FlowKey { remote: ne32(head, 26), local: ne32(head, 30), ports: ne32(head, 34) }
+    FlowKey {
+        remote: ne32(head, 26),
+        local: ne32(head, 30),
+        ports: ne32(head, 34),
+    }
 }
 
 /// Whether a frame is addressed to us and carries an unfragmented TCP segment behind an IPv4 header without options.
 #[inline(always)]
 fn is_tcp(head: &[u8; HEADERS], mac_word: u64) -> bool {
-    let to = u64::from_ne_bytes([head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7]]).to_le() << 16;
+    let to = u64::from_ne_bytes([
+        head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7],
+    ])
+    .to_le()
+        << 16;
     to == mac_word
         && be32(head, 12) ^ 0x0800_4500 <= 0xff
         && be16(head, 20) & 0x3fff == 0
@@ -107,10 +115,9 @@ fn expect(head: &[u8; HEADERS], tcb: &Tcb, len: u32, stamp: Option<&[u8; 12]>) -
     Ok(())
 }
 
-/// A segment's parts in its frame.
+/// A segment's parts behind its fixed headers.
 #[derive(Clone, Copy)]
 struct Parts<'a> {
-    head: &'a [u8; HEADERS],
     /// The timestamp option, when the connection has it.
     stamp: Option<&'a [u8; 12]>,
     payload: &'a [u8],
@@ -118,14 +125,20 @@ struct Parts<'a> {
 
 /// Cuts a frame into its parts. The IP length decides where the payload ends, not the frame's, which may be padded.
 #[inline(always)]
-fn parts<'a>(bytes: &'a [u8], head: &'a [u8; HEADERS], stamped: bool) -> Option<Parts<'a>> {
+fn parts<'a>(bytes: &'a [u8], head: &[u8; HEADERS], stamped: bool) -> Option<Parts<'a>> {
     let end = 14 + usize::from(be16(head, 16));
     let segment = bytes.get(HEADERS..end)?;
     if stamped {
         let (stamp, payload) = segment.split_first_chunk::<12>()?;
-        Some(Parts { head, stamp: Some(stamp), payload })
+        Some(Parts {
+            stamp: Some(stamp),
+            payload,
+        })
     } else {
-        Some(Parts { head, stamp: None, payload: segment })
+        Some(Parts {
+            stamp: None,
+            payload: segment,
+        })
     }
 }
 
@@ -145,7 +158,11 @@ impl Stack {
             cold_path();
             return Err(Miss::Short);
         };
-        let packet = if R::ON { PacketId(be32(head, 38)) } else { PacketId(0) };
+        let packet = if R::ON {
+            PacketId(be32(head, 38))
+        } else {
+            PacketId(0)
+        };
         rec.pass(Gate::IpInBegin, packet);
         if unlikely(!is_tcp(head, self.mac_word)) {
             return Err(Miss::NotTcp);
@@ -155,7 +172,12 @@ impl Stack {
         }
         rec.pass(Gate::DemuxBegin, packet);
         let mut index = self.cached;
-        if unlikely(!self.tcbs.get(index).is_some_and(|tcb| tcb.key == key_of(head))) {
+        if unlikely(
+            !self
+                .tcbs
+                .get(index)
+                .is_some_and(|tcb| tcb.key == key_of(head)),
+        ) {
             index = self.look_up(head).ok_or(Miss::NoConnection)?;
         }
         rec.pass(Gate::TcpInBegin, packet);
@@ -167,7 +189,7 @@ impl Stack {
         if unlikely(be16(head, 46) | PSH != tcb.predicted) {
             return Err(Miss::Flags);
         }
-        let Some(Parts { stamp, payload, .. }) = parts(bytes, head, tcb.is(flag::TIMESTAMPS)) else {
+        let Some(Parts { stamp, payload }) = parts(bytes, head, tcb.is(flag::TIMESTAMPS)) else {
             cold_path();
             return Err(Miss::Short);
         };
@@ -176,9 +198,15 @@ impl Stack {
         // wanted after all lies beyond what the reader is told of.
         rec.pass(Gate::ChecksumInBegin, packet);
         let len = payload.len();
-        let room = if tcb.rx_head.is_none() { posted.room(index, len) } else { None };
+        let room = if tcb.rx_head.is_none() {
+            posted.room(index, len)
+        } else {
+            None
+        };
         let direct = room.is_some();
-        if self.config.mechanisms.checksum == ChecksumPolicy::Always && frame.checksum != RxChecksum::Verified {
+        if self.config.mechanisms.checksum == ChecksumPolicy::Always
+            && frame.checksum != RxChecksum::Verified
+        {
             // Addresses, TCP header and option lie next to each other: octets 26 to the payload.
             let transport = match bytes.first_chunk::<STAMPED>() {
                 Some(head) if stamp.is_some() => sum_header(&head[26..]),
@@ -231,7 +259,13 @@ impl Stack {
         }
         // A new acknowledgment or a new window may let more out; every second segment is acknowledged (RFC 9293, 3.8.6.3).
         if unlikely(ready != 0 || tcb.unsent.is_some() || tcb.unacked >= 2) {
-            Active { stack: self, pool, now, rec }.follow_up(index, ready);
+            Active {
+                stack: self,
+                pool,
+                now,
+                rec,
+            }
+            .follow_up(index, ready);
         }
         Ok(())
     }
@@ -245,7 +279,9 @@ impl Stack {
         let index = match self.config.mechanisms.demux {
             Demux::CacheHash | Demux::Hash => {
                 let hash = self.table.hash(key);
-                self.table.find(hash, |slot| tcbs.get(slot as usize).is_some_and(|tcb| tcb.key == key))? as usize
+                self.table.find(hash, |slot| {
+                    tcbs.get(slot as usize).is_some_and(|tcb| tcb.key == key)
+                })? as usize
             }
             Demux::List => tcbs.iter().position(|tcb| tcb.key == key)?,
         };
@@ -257,7 +293,8 @@ impl Stack {
 
     #[inline(always)]
     fn ip_header_is_intact(&self, head: &[u8; HEADERS]) -> bool {
-        self.config.mechanisms.checksum != ChecksumPolicy::Always || sum_header(&head[14..34]).is_valid()
+        self.config.mechanisms.checksum != ChecksumPolicy::Always
+            || sum_header(&head[14..34]).is_valid()
     }
 }
 
@@ -302,8 +339,13 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The snd_una side of a new acknowledgment, for segments that were not predicted.
     pub(crate) fn acknowledged(&mut self, index: usize, ack: SeqNumber) {
-        let ready =
-            take_acknowledgment(&mut self.stack.tcbs[index], self.pool, self.now, ack, self.stack.min_rto);
+        let ready = take_acknowledgment(
+            &mut self.stack.tcbs[index],
+            self.pool,
+            self.now,
+            ack,
+            self.stack.min_rto,
+        );
         if ready != 0 {
             self.notify(index, ready);
         }
@@ -348,7 +390,13 @@ fn accept(tcb: &mut Tcb, pool: &mut Pool, now: Instant, says: Says, min_rto: u32
 /// The snd_una side of a new acknowledgment: frees what it covers, measures the round trip, opens cwnd. Returns what the
 /// connection has become ready for.
 #[inline(always)]
-fn take_acknowledgment(tcb: &mut Tcb, pool: &mut Pool, now: Instant, ack: SeqNumber, min_rto: u32) -> u8 {
+fn take_acknowledgment(
+    tcb: &mut Tcb,
+    pool: &mut Pool,
+    now: Instant,
+    ack: SeqNumber,
+    min_rto: u32,
+) -> u8 {
     // Karn: only what was sent once is timed, here by the last frame that is acknowledged.
     let mut timed = None;
     let mut head = tcb.tx_head;
@@ -358,7 +406,11 @@ fn take_acknowledgment(tcb: &mut Tcb, pool: &mut Pool, now: Instant, ack: SeqNum
         if !meta.tx_end.at_or_before(ack) {
             break;
         }
-        timed = if meta.transmissions == 1 { NonZeroU64::new(meta.sent_at.as_nanos()) } else { None };
+        timed = if meta.transmissions == 1 {
+            NonZeroU64::new(meta.sent_at.as_nanos())
+        } else {
+            None
+        };
         let next = meta.tx_next;
         pool.release(head);
         head = next;
@@ -374,7 +426,11 @@ fn take_acknowledgment(tcb: &mut Tcb, pool: &mut Pool, now: Instant, ack: SeqNum
         tcb.rto = tcb.rtt.rto(min_rto);
     }
     // RFC 6298, 5.2 and 5.3.
-    tcb.rtx_deadline = if ack == tcb.snd_nxt { Deadline::NONE } else { Deadline::at(now.tick().after(tcb.rto)) };
+    tcb.rtx_deadline = if ack == tcb.snd_nxt {
+        Deadline::NONE
+    } else {
+        Deadline::at(now.tick().after(tcb.rto))
+    };
     if unlikely(tcb.is(flag::CWND_LIMITED)) {
         congestion::on_ack(tcb, acked);
     }

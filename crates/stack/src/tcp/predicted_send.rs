@@ -10,8 +10,8 @@ use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum};
 use crate::config::{ChecksumPolicy, Mechanisms};
 use crate::likely::unlikely;
 use crate::stack::Stack;
-use core::hint::cold_path;
 use crate::time::Instant;
+use core::hint::cold_path;
 use tollgate_checksum::Partial;
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::tcp::Flags;
@@ -19,8 +19,15 @@ use tollgate_wire::tcp::Flags;
 impl Mechanisms {
     /// Whether the predicted path of output does what these mechanisms ask for.
     pub(crate) fn send_predictable(&self) -> bool {
-        let Self { prediction: _, demux: _, template, checksum: _, retransmit } = self;
-        *template == crate::config::HeaderTemplate::On && *retransmit == crate::config::RetransmitCopy::Reference
+        let Self {
+            prediction: _,
+            demux: _,
+            template,
+            checksum: _,
+            retransmit,
+        } = self;
+        *template == crate::config::HeaderTemplate::On
+            && *retransmit == crate::config::RetransmitCopy::Reference
     }
 }
 
@@ -105,8 +112,16 @@ impl Stack {
         }
 
         rec.pass(Gate::ChecksumOutBegin, PacketId(seq.0));
-        let varying = Varying { seq, flags: Flags::PSH | Flags::ACK, tick: now.tick().0, len: len as u16, sum };
-        if let Some(head) = pool.octets_mut(id)[PAYLOAD_OFFSET - STAMPED..].first_chunk_mut::<STAMPED>() {
+        let varying = Varying {
+            seq,
+            flags: Flags::PSH | Flags::ACK,
+            tick: now.tick().0,
+            len: len as u16,
+            sum,
+        };
+        if let Some(head) =
+            pool.octets_mut(id)[PAYLOAD_OFFSET - STAMPED..].first_chunk_mut::<STAMPED>()
+        {
             template::write(head, tcb, &self.template, varying, checksum);
         }
         rec.pass(Gate::ChecksumOutEnd, PacketId(seq.0));
@@ -152,7 +167,9 @@ impl Stack {
             return false;
         };
         if self.config.mechanisms.checksum == ChecksumPolicy::Always {
-            meta.tx_sum = meta.tx_sum.append(used, self.kernel.copy_and_sum(room, data));
+            meta.tx_sum = meta
+                .tx_sum
+                .append(used, self.kernel.copy_and_sum(room, data));
         } else {
             room.copy_from_slice(data);
         }

@@ -28,7 +28,9 @@ impl Piece {
 
     /// Cuts off what lies before `start`.
     pub(crate) fn trim_front(&mut self, start: SeqNumber) {
-        let cut = start.signed_distance(self.seq).clamp(0, i32::from(self.len)) as u16;
+        let cut = start
+            .signed_distance(self.seq)
+            .clamp(0, i32::from(self.len)) as u16;
         self.seq += u32::from(cut);
         self.offset += cut;
         self.len -= cut;
@@ -36,14 +38,22 @@ impl Piece {
 
     /// Cuts off what lies at or after `end`.
     pub(crate) fn trim_back(&mut self, end: SeqNumber) {
-        let cut = self.end().signed_distance(end).clamp(0, i32::from(self.len)) as u16;
+        let cut = self
+            .end()
+            .signed_distance(end)
+            .clamp(0, i32::from(self.len)) as u16;
         self.len -= cut;
     }
 }
 
 fn piece(pool: &Pool, id: FrameId) -> Piece {
     let meta = pool.meta(id);
-    Piece { id, offset: meta.rx_offset, len: meta.rx_len, seq: meta.rx_seq }
+    Piece {
+        id,
+        offset: meta.rx_offset,
+        len: meta.rx_len,
+        seq: meta.rx_seq,
+    }
 }
 
 /// Puts a piece into the chain; releases its frame when all of it is there already or there is no room.
@@ -146,7 +156,16 @@ mod tests {
     fn put(tcb: &mut Tcb, pool: &mut Pool, seq: u32, octets: &[u8]) {
         let id = pool.alloc().unwrap();
         pool.octets_mut(id)[..octets.len()].copy_from_slice(octets);
-        insert(tcb, pool, Piece { id, offset: 0, len: octets.len() as u16, seq: SeqNumber(seq) });
+        insert(
+            tcb,
+            pool,
+            Piece {
+                id,
+                offset: 0,
+                len: octets.len() as u16,
+                seq: SeqNumber(seq),
+            },
+        );
     }
 
     fn drain(tcb: &mut Tcb, pool: &mut Pool) -> Vec<u8> {
@@ -164,14 +183,30 @@ mod tests {
     fn every_order_and_overlap_gives_the_stream() {
         let text: Vec<u8> = (0..60).collect();
         // Deterministic permutations of overlapping cuts.
-        let cuts = [(0, 10), (5, 20), (18, 30), (30, 31), (31, 60), (40, 50), (2, 58)];
+        let cuts = [
+            (0, 10),
+            (5, 20),
+            (18, 30),
+            (30, 31),
+            (31, 60),
+            (40, 50),
+            (2, 58),
+        ];
         for start in 0..cuts.len() {
             for step in [1, 2, 3, 5] {
                 let mut pool = Pool::new(64, 2048);
-                let mut tcb = Tcb { rcv_nxt: SeqNumber(u32::MAX - 9), ..Tcb::FREE };
+                let mut tcb = Tcb {
+                    rcv_nxt: SeqNumber(u32::MAX - 9),
+                    ..Tcb::FREE
+                };
                 for n in 0..cuts.len() {
                     let (from, to) = cuts[(start + n * step) % cuts.len()];
-                    put(&mut tcb, &mut pool, (u32::MAX - 9).wrapping_add(from as u32), &text[from..to]);
+                    put(
+                        &mut tcb,
+                        &mut pool,
+                        (u32::MAX - 9).wrapping_add(from as u32),
+                        &text[from..to],
+                    );
                 }
                 let out = drain(&mut tcb, &mut pool);
                 assert_eq!(out, text[..out.len()]);
@@ -185,7 +220,10 @@ mod tests {
     #[test]
     fn a_low_pool_keeps_nothing_but_what_fills_the_gap() {
         let mut pool = Pool::new(8, 2048);
-        let mut tcb = Tcb { rcv_nxt: SeqNumber(5), ..Tcb::FREE };
+        let mut tcb = Tcb {
+            rcv_nxt: SeqNumber(5),
+            ..Tcb::FREE
+        };
         put(&mut tcb, &mut pool, 6, b"b");
         let held: Vec<_> = (0..7).map(|_| pool.alloc().unwrap()).collect();
         pool.release(held[0]);

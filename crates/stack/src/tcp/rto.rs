@@ -12,7 +12,10 @@ pub(crate) struct Rtt {
 
 impl Rtt {
     /// No round trip was measured yet.
-    pub(crate) const UNKNOWN: Self = Self { smoothed: 0, variation: 0 };
+    pub(crate) const UNKNOWN: Self = Self {
+        smoothed: 0,
+        variation: 0,
+    };
 
     /// SRTT, nanoseconds; zero when none was measured.
     pub(crate) const fn smoothed_ns(self) -> u32 {
@@ -30,7 +33,10 @@ impl Rtt {
         // A measurement is at least 1 ns, so that "measured" and "unknown" differ.
         let measured = measured_ns.min(u32::MAX as u64 / 2) as u32 | 1;
         if self.smoothed == 0 {
-            *self = Self { smoothed: measured, variation: measured / 2 };
+            *self = Self {
+                smoothed: measured,
+                variation: measured / 2,
+            };
             return;
         }
         // RTTVAR <- RTTVAR + (|SRTT - R'| - RTTVAR) / 4; SRTT <- SRTT + (R' - SRTT) / 8

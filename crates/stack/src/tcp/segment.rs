@@ -38,12 +38,18 @@ impl ChallengeLimit {
     const PERIOD: u32 = 256;
 
     pub(crate) const fn new() -> Self {
-        Self { since: Tick(0), left: Self::PER_PERIOD }
+        Self {
+            since: Tick(0),
+            left: Self::PER_PERIOD,
+        }
     }
 
     fn allow(&mut self, now: Tick) -> bool {
         if now.since(self.since) >= Self::PERIOD || now.before(self.since) {
-            *self = Self { since: now, left: Self::PER_PERIOD };
+            *self = Self {
+                since: now,
+                left: Self::PER_PERIOD,
+            };
         }
         let allowed = self.left != 0;
         self.left = self.left.saturating_sub(1);
@@ -115,7 +121,12 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::Malformed);
             return;
         };
-        let pseudo = ipv4::pseudo_header(ip.source, ip.destination, ipv4::protocol::TCP, octets.len() as u16);
+        let pseudo = ipv4::pseudo_header(
+            ip.source,
+            ip.destination,
+            ipv4::protocol::TCP,
+            octets.len() as u16,
+        );
         if !(pseudo + self.stack.kernel.sum(octets)).is_valid() {
             self.stack.counters.dropped(Drop::Checksum);
             return;
@@ -133,8 +144,20 @@ impl<R: Recorder> Active<'_, R> {
             if !rest.is_empty() {
                 flags.0 &= !Flags::FIN.0;
             }
-            let part_header = Header { seq, flags, ..header };
-            self.segment_arrives(ip, Segment { header: part_header, id, offset: 0, len: part.len() as u16 });
+            let part_header = Header {
+                seq,
+                flags,
+                ..header
+            };
+            self.segment_arrives(
+                ip,
+                Segment {
+                    header: part_header,
+                    id,
+                    offset: 0,
+                    len: part.len() as u16,
+                },
+            );
             seq += part.len() as u32;
             payload = rest;
             if payload.is_empty() {
@@ -145,9 +168,14 @@ impl<R: Recorder> Active<'_, R> {
 
     fn segment_arrives(&mut self, ip: &ipv4::Header, segment: Segment) {
         let header = &segment.header;
-        let key = FlowKey::new((ip.source, header.source_port), (ip.destination, header.destination_port));
+        let key = FlowKey::new(
+            (ip.source, header.source_port),
+            (ip.destination, header.destination_port),
+        );
         let disposition = match self.slot_of(key) {
-            Some(slot) if slot & SLOT_BIT != 0 => self.in_time_wait(slot & !SLOT_BIT, key, &segment),
+            Some(slot) if slot & SLOT_BIT != 0 => {
+                self.in_time_wait(slot & !SLOT_BIT, key, &segment)
+            }
             Some(slot) => self.for_connection(slot as usize, &segment),
             None => self.for_nobody(key, &segment, None),
         };
@@ -160,7 +188,12 @@ impl<R: Recorder> Active<'_, R> {
 
     /// 3.10.7.1 CLOSED and 3.10.7.2 LISTEN. `last` is what the last connection of these addresses would have sent next,
     /// when it has just left TIME-WAIT.
-    fn for_nobody(&mut self, key: FlowKey, segment: &Segment, last: Option<SeqNumber>) -> Disposition {
+    fn for_nobody(
+        &mut self,
+        key: FlowKey,
+        segment: &Segment,
+        last: Option<SeqNumber>,
+    ) -> Disposition {
         let header = &segment.header;
         let Some(listener) = self.listener_on(local_port(key)) else {
             self.reset_in_answer(key, segment);
@@ -202,7 +235,10 @@ impl<R: Recorder> Active<'_, R> {
         // RFC 6191, 2: a SYN that is certainly new opens a new connection (RFC 9293, MAY-2).
         if header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK) {
             let newer_stamp = entry.timestamps
-                && header.options.timestamps.is_some_and(|t| (t.value.wrapping_sub(entry.ts_recent) as i32) > 0);
+                && header
+                    .options
+                    .timestamps
+                    .is_some_and(|t| (t.value.wrapping_sub(entry.ts_recent) as i32) > 0);
             if newer_stamp || entry.rcv_nxt.before(header.seq) {
                 self.forget_time_wait(index);
                 return self.for_nobody(key, segment, Some(entry.snd_nxt));
@@ -229,7 +265,10 @@ impl<R: Recorder> Active<'_, R> {
                 options: Options {
                     timestamps: entry.timestamps.then(|| Timestamps {
                         value: tick.0.wrapping_add(entry.ts_offset),
-                        echo: header.options.timestamps.map_or(entry.ts_recent, |t| t.value),
+                        echo: header
+                            .options
+                            .timestamps
+                            .map_or(entry.ts_recent, |t| t.value),
                     }),
                     ..Options::default()
                 },
@@ -322,7 +361,10 @@ impl<R: Recorder> Active<'_, R> {
             (0, 0) => start == tcb.rcv_nxt,
             (0, _) => start.within(tcb.rcv_nxt, edge - 1),
             (_, 0) => false,
-            (_, _) => start.within(tcb.rcv_nxt, edge - 1) || (start + (len - 1)).within(tcb.rcv_nxt, edge - 1),
+            (_, _) => {
+                start.within(tcb.rcv_nxt, edge - 1)
+                    || (start + (len - 1)).within(tcb.rcv_nxt, edge - 1)
+            }
         };
         if !acceptable {
             return self.not_acceptable(index, segment);
@@ -374,7 +416,10 @@ impl<R: Recorder> Active<'_, R> {
             return Disposition::Dropped(Drop::Unacceptable);
         }
         // The acknowledgment may have ended the connection.
-        if matches!(self.stack.tcbs[index].state, State::Closed | State::TimeWait) {
+        if matches!(
+            self.stack.tcbs[index].state,
+            State::Closed | State::TimeWait
+        ) {
             return Disposition::Done;
         }
 
@@ -388,7 +433,8 @@ impl<R: Recorder> Active<'_, R> {
             return disposition;
         }
         // RFC 5681, 4.2: at once for what is out of order, fills a gap, or was there already.
-        let at_once = len != 0 && (start != before || had_gap || tcb.ooo_head.is_some() || flags.has(Flags::FIN));
+        let at_once = len != 0
+            && (start != before || had_gap || tcb.ooo_head.is_some() || flags.has(Flags::FIN));
         self.finish(index, at_once);
         disposition
     }
@@ -424,7 +470,8 @@ impl<R: Recorder> Active<'_, R> {
         if header.flags.has(Flags::RST) {
             return Disposition::Dropped(Drop::Unacceptable);
         }
-        if header.flags.has(Flags::SYN) && tcb.state == State::SynReceived && header.seq == tcb.irs {
+        if header.flags.has(Flags::SYN) && tcb.state == State::SynReceived && header.seq == tcb.irs
+        {
             return self.syn_again(index, segment);
         }
         // With a zero window, valid acknowledgments are still taken (RFC 9293, MUST-66). While the peer's own probe, an
@@ -433,7 +480,10 @@ impl<R: Recorder> Active<'_, R> {
         let in_place = header.seq.within(tcb.rcv_nxt, tcb.rcv_nxt + 2);
         if zero_window && in_place && header.flags.has(Flags::ACK) && tcb.state.is_synchronized() {
             self.acknowledgment_arrives(index, segment);
-            if matches!(self.stack.tcbs[index].state, State::Closed | State::TimeWait) {
+            if matches!(
+                self.stack.tcbs[index].state,
+                State::Closed | State::TimeWait
+            ) {
                 return Disposition::Done;
             }
             self.output(index);
@@ -443,7 +493,11 @@ impl<R: Recorder> Active<'_, R> {
             }
         }
         // A retransmission or a probe is answered; a made-up number only so often.
-        let near = header.seq.signed_distance(self.stack.tcbs[index].rcv_nxt).unsigned_abs() <= 1 << 20;
+        let near = header
+            .seq
+            .signed_distance(self.stack.tcbs[index].rcv_nxt)
+            .unsigned_abs()
+            <= 1 << 20;
         if (near && segment.seq_len() != 0) || self.stack.challenge.allow(tick) {
             self.acknowledge(index);
         }
@@ -510,7 +564,11 @@ impl<R: Recorder> Active<'_, R> {
         let ack = header.ack;
         let tcb = &mut self.stack.tcbs[index];
         // After a timeout snd_nxt went back, but what was sent before may still be acknowledged.
-        let sent = if tcb.is_rare(rare::LOSS) { tcb.snd_nxt.latest(tcb.recover) } else { tcb.snd_nxt };
+        let sent = if tcb.is_rare(rare::LOSS) {
+            tcb.snd_nxt.latest(tcb.recover)
+        } else {
+            tcb.snd_nxt
+        };
         // RFC 5961, 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
         let oldest = tcb.snd_una - tcb.max_snd_wnd.max(u32::from(u16::MAX));
         if !ack.within(oldest, sent) {
@@ -616,7 +674,8 @@ impl<R: Recorder> Active<'_, R> {
     /// "the send window should be updated" (3.10.7.4), never by an old segment.
     fn window_update(&mut self, index: usize, header: &Header) {
         let tcb = &mut self.stack.tcbs[index];
-        let newer = tcb.snd_wl1.before(header.seq) || (tcb.snd_wl1 == header.seq && tcb.snd_wl2.at_or_before(header.ack));
+        let newer = tcb.snd_wl1.before(header.seq)
+            || (tcb.snd_wl1 == header.seq && tcb.snd_wl2.at_or_before(header.ack));
         // Predicted segments move rcv_nxt without writing snd_wl1: what begins before rcv_nxt is older than they.
         let current = tcb.rcv_nxt.at_or_before(header.seq);
         if header.ack.before(tcb.snd_una) || !newer || !current {
@@ -686,8 +745,17 @@ impl<R: Recorder> Active<'_, R> {
     fn take_text(&mut self, index: usize, segment: &Segment, len: u16) -> Disposition {
         let header = &segment.header;
         let tcb = &mut self.stack.tcbs[index];
-        let data_seq = if header.flags.has(Flags::SYN) { header.seq + 1 } else { header.seq };
-        let mut piece = Piece { id: segment.id, offset: segment.offset, len, seq: data_seq };
+        let data_seq = if header.flags.has(Flags::SYN) {
+            header.seq + 1
+        } else {
+            header.seq
+        };
+        let mut piece = Piece {
+            id: segment.id,
+            offset: segment.offset,
+            len,
+            seq: data_seq,
+        };
         let fin = header.flags.has(Flags::FIN);
         if !tcb.state.may_receive() {
             // After the peer's FIN nothing more can be new (CLOSE-WAIT, CLOSING, LAST-ACK).
@@ -722,17 +790,24 @@ impl<R: Recorder> Active<'_, R> {
                 tcb.out_of_order = tcb.out_of_order.saturating_add(1);
                 self.stack.counters.out_of_order += 1;
                 reassembly::insert(&mut self.stack.tcbs[index], self.pool, piece);
-                while let Some(ready) = reassembly::take_ready(&mut self.stack.tcbs[index], self.pool) {
+                while let Some(ready) =
+                    reassembly::take_ready(&mut self.stack.tcbs[index], self.pool)
+                {
                     self.take_in_order(index, ready);
                 }
                 self.stack.tcbs[index].predict();
             }
         }
         let tcb = &self.stack.tcbs[index];
-        if tcb.is_rare(rare::FIN_SEEN) && tcb.fin_seq == tcb.rcv_nxt && !tcb.is(flag::FIN_RECEIVED) {
+        if tcb.is_rare(rare::FIN_SEEN) && tcb.fin_seq == tcb.rcv_nxt && !tcb.is(flag::FIN_RECEIVED)
+        {
             self.fin_arrives(index);
         }
-        if kept { Disposition::Kept } else { Disposition::Done }
+        if kept {
+            Disposition::Kept
+        } else {
+            Disposition::Done
+        }
     }
 
     /// Data in order goes to the receive queue. It is acknowledged by [`Self::finish`], when everything that is in order
@@ -774,7 +849,11 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn send_reset_of(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
         // After a timeout snd_nxt went back; what was sent before it may have arrived.
-        let seq = if tcb.is_rare(rare::LOSS) { tcb.snd_nxt.latest(tcb.recover) } else { tcb.snd_nxt };
+        let seq = if tcb.is_rare(rare::LOSS) {
+            tcb.snd_nxt.latest(tcb.recover)
+        } else {
+            tcb.snd_nxt
+        };
         let header = Header {
             source_port: tcb.local_port(),
             destination_port: tcb.remote_port(),
@@ -800,7 +879,11 @@ impl<R: Recorder> Active<'_, R> {
         let (seq, ack, flags) = if header.flags.has(Flags::ACK) {
             (header.ack, SeqNumber(0), Flags::RST)
         } else {
-            (SeqNumber(0), header.seq + segment.seq_len(), Flags::RST | Flags::ACK)
+            (
+                SeqNumber(0),
+                header.seq + segment.seq_len(),
+                Flags::RST | Flags::ACK,
+            )
         };
         let answer = Header {
             source_port: header.destination_port,

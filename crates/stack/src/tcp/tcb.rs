@@ -46,7 +46,10 @@ pub enum State {
 impl State {
     /// Whether the handshake is complete and a peer knows the connection.
     pub const fn is_synchronized(self) -> bool {
-        !matches!(self, State::Closed | State::Listen | State::SynSent | State::SynReceived)
+        !matches!(
+            self,
+            State::Closed | State::Listen | State::SynSent | State::SynReceived
+        )
     }
 
     /// Whether the user may still send.
@@ -81,7 +84,11 @@ impl Deadline {
 
     #[inline(always)]
     pub(crate) const fn tick(self) -> Option<Tick> {
-        if self.0 == 0 { None } else { Some(Tick(self.0)) }
+        if self.0 == 0 {
+            None
+        } else {
+            Some(Tick(self.0))
+        }
     }
 
     #[inline(always)]
@@ -257,15 +264,28 @@ pub(crate) struct Tcb {
 }
 
 const _: () = {
-    assert!(offset_of!(Tcb, tx_head) == CACHE_LINE, "line one of the TCB is not a cache line");
-    assert!(offset_of!(Tcb, wraps) == 2 * CACHE_LINE, "line two of the TCB is not a cache line");
-    assert!(size_of::<Tcb>() == 4 * CACHE_LINE, "the TCB has outgrown four cache lines");
+    assert!(
+        offset_of!(Tcb, tx_head) == CACHE_LINE,
+        "line one of the TCB is not a cache line"
+    );
+    assert!(
+        offset_of!(Tcb, wraps) == 2 * CACHE_LINE,
+        "line two of the TCB is not a cache line"
+    );
+    assert!(
+        size_of::<Tcb>() == 4 * CACHE_LINE,
+        "the TCB has outgrown four cache lines"
+    );
 };
 
 impl Tcb {
     /// A free connection.
     pub(crate) const FREE: Self = Self {
-        key: FlowKey { remote: 0, local: 0, ports: 0 },
+        key: FlowKey {
+            remote: 0,
+            local: 0,
+            ports: 0,
+        },
         rcv_nxt: SeqNumber(0),
         snd_una: SeqNumber(0),
         snd_nxt: SeqNumber(0),
@@ -344,7 +364,11 @@ impl Tcb {
     /// The sequence number of a segment without data: SND.NXT, which never goes back, although `snd_nxt` does after a
     /// timeout.
     pub(crate) fn highest_sent(&self) -> SeqNumber {
-        if self.is_rare(rare::LOSS) { self.snd_nxt.latest(self.recover) } else { self.snd_nxt }
+        if self.is_rare(rare::LOSS) {
+            self.snd_nxt.latest(self.recover)
+        } else {
+            self.snd_nxt
+        }
     }
 
     #[inline(always)]
@@ -381,7 +405,11 @@ impl Tcb {
     /// Octets of TCP header in every segment of an established connection.
     #[inline(always)]
     pub(crate) const fn header_len(&self) -> usize {
-        if self.flags & flag::TIMESTAMPS != 0 { 32 } else { 20 }
+        if self.flags & flag::TIMESTAMPS != 0 {
+            32
+        } else {
+            20
+        }
     }
 
     /// Sets `predicted` to what the state allows. Called whenever something that it stands for changes.
@@ -400,10 +428,15 @@ impl Tcb {
 
     /// The earliest tick at which anything is due.
     pub(crate) fn earliest_deadline(&self) -> Option<Tick> {
-        [self.rtx_deadline, self.ack_deadline, self.keep_deadline, self.user_deadline]
-            .into_iter()
-            .filter_map(Deadline::tick)
-            .reduce(|a, b| if b.before(a) { b } else { a })
+        [
+            self.rtx_deadline,
+            self.ack_deadline,
+            self.keep_deadline,
+            self.user_deadline,
+        ]
+        .into_iter()
+        .filter_map(Deadline::tick)
+        .reduce(|a, b| if b.before(a) { b } else { a })
     }
 }
 
@@ -422,7 +455,11 @@ mod tests {
 
     #[test]
     fn only_a_clean_established_connection_is_predicted() {
-        let mut tcb = Tcb { state: State::Established, snd_wnd: 1, ..Tcb::FREE };
+        let mut tcb = Tcb {
+            state: State::Established,
+            snd_wnd: 1,
+            ..Tcb::FREE
+        };
         tcb.predict();
         assert_eq!(tcb.predicted, PREDICTED_WITHOUT_OPTIONS);
         tcb.flags |= flag::TIMESTAMPS;

@@ -4,9 +4,9 @@
 //! sums of the constant octets in the TCB, the octets that all connections share in the stack. Addresses and ports are
 //! those of an incoming packet turned round. The rest is written over them segment by segment.
 
-use super::output::TTL;
 use super::tcb::{Tcb, flag};
 use crate::buffer::PAYLOAD_OFFSET;
+use crate::config::Config;
 use tollgate_checksum::{Partial, sum_header};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
@@ -17,6 +17,26 @@ use tollgate_wire::tcp::{self, Flags, Timestamps};
 pub(crate) const PLAIN: usize = 54;
 /// The same with the timestamp option.
 pub(crate) const STAMPED: usize = 66;
+
+/// What is the same in the headers of all connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Common {
+    /// Octets 6 to 15: our link address, IPv4, version and type of service.
+    pub(crate) link: [u8; 10],
+    /// Octets 20 to 23 as a number: don't fragment, TTL, protocol.
+    rest: u64,
+}
+
+impl Common {
+    pub(crate) fn new(config: &Config) -> Self {
+        let [a, b, c, d, e, f] = config.mac.0;
+        let rest = u32::from_be_bytes([0x40, 0, config.ttl, ipv4::protocol::TCP]);
+        Self {
+            link: [a, b, c, d, e, f, 0x08, 0x00, 0x45, 0x00],
+            rest: u64::from(rest),
+        }
+    }
+}
 
 /// What varies from segment to segment.
 #[derive(Clone, Copy)]
@@ -45,18 +65,27 @@ impl Tcb {
 
 /// Writes `N` octets of headers, [`PLAIN`] or [`STAMPED`], from the template. The segment acknowledges everything.
 #[inline(always)]
-pub(crate) fn write<const N: usize>(head: &mut [u8; N], tcb: &mut Tcb, common: &[u8; 10], v: Varying, checksum: bool) {
-    let put4 = |head: &mut [u8; N], at: usize, word: u32| head[at..at + 4].copy_from_slice(&word.to_ne_bytes());
-    let put8 = |head: &mut [u8; N], at: usize, word: u64| head[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+pub(crate) fn write<const N: usize>(
+    head: &mut [u8; N],
+    tcb: &mut Tcb,
+    common: &Common,
+    v: Varying,
+    checksum: bool,
+) {
+    let put4 = |head: &mut [u8; N], at: usize, word: u32| {
+        head[at..at + 4].copy_from_slice(&word.to_ne_bytes())
+    };
+    let put8 = |head: &mut [u8; N], at: usize, word: u64| {
+        head[at..at + 8].copy_from_slice(&word.to_ne_bytes())
+    };
     let window = tcb.offer_window();
     let tcp_len = (N - 34) as u32 + u32::from(v.len);
     let total_len = tcp_len + 20;
 
     head[..6].copy_from_slice(&tcb.link);
-    head[6..16].copy_from_slice(common);
+    head[6..16].copy_from_slice(&common.link);
     // Length; identification zero, since the datagram is atomic (RFC 6864, 4.1); don't fragment; TTL; protocol.
-    let rest = u64::from(u32::from_be_bytes([0x40, 0, TTL, ipv4::protocol::TCP]));
-    put8(head, 16, (u64::from(total_len) << 48 | rest).to_be());
+    put8(head, 16, (u64::from(total_len) << 48 | common.rest).to_be());
     put4(head, 26, tcb.key.local);
     put4(head, 30, tcb.key.remote);
     put4(head, 34, tcb.key.ports.rotate_left(16));
@@ -66,7 +95,8 @@ pub(crate) fn write<const N: usize>(head: &mut [u8; N], tcb: &mut Tcb, common: &
     put4(head, 42, tcb.rcv_nxt.0.to_be());
     put4(head, 46, word.to_be());
     // Summed in host order: one byte swap for all.
-    let mut sum = u64::from(v.seq.0) + u64::from(tcb.rcv_nxt.0) + u64::from(word) + u64::from(tcp_len);
+    let mut sum =
+        u64::from(v.seq.0) + u64::from(tcb.rcv_nxt.0) + u64::from(word) + u64::from(tcp_len);
     if N == STAMPED {
         let value = v.tick.wrapping_add(tcb.ts_offset);
         put4(head, 54, u32::from_ne_bytes(tcp::TIMESTAMP_LAYOUT));
@@ -77,14 +107,20 @@ pub(crate) fn write<const N: usize>(head: &mut [u8; N], tcb: &mut Tcb, common: &
     let mut transport = [0; 2];
     let mut ip = [0; 2];
     if checksum {
-        ip = (tcb.ip_sum + Partial::from_be_word(total_len as u16)).finish().to_ne_bytes();
+        ip = (tcb.ip_sum + Partial::from_be_word(total_len as u16))
+            .finish()
+            .to_ne_bytes();
         let constant = u64::from(tcb.tcp_sum.to_ne_u32()) + u64::from(v.sum.to_ne_u32());
         let all = u64::from(Partial::from_be_sum(sum).to_ne_u32()) + constant;
         transport = Partial::from_ne_u64(all).finish().to_ne_bytes();
     }
     head[24..26].copy_from_slice(&ip);
     // The urgent pointer is zero.
-    put4(head, 50, u32::from_ne_bytes([transport[0], transport[1], 0, 0]));
+    put4(
+        head,
+        50,
+        u32::from_ne_bytes([transport[0], transport[1], 0, 0]),
+    );
     tcb.unacked = 0;
     tcb.ack_deadline = super::tcb::Deadline::NONE;
 }
@@ -93,13 +129,13 @@ pub(crate) fn write<const N: usize>(head: &mut [u8; N], tcb: &mut Tcb, common: &
 pub(crate) fn write_field_by_field(
     octets: &mut [u8],
     tcb: &mut Tcb,
-    mac: &MacAddr,
+    config: &Config,
     v: Varying,
     checksum: bool,
 ) -> usize {
     let link = ethernet::Header {
         destination: MacAddr(tcb.link),
-        source: *mac,
+        source: config.mac,
         ethertype: EtherType::Ipv4,
     };
     let window = tcb.offer_window();
@@ -115,7 +151,10 @@ pub(crate) fn write_field_by_field(
         window,
         urgent: 0,
         options: tcp::Options {
-            timestamps: tcb.is(flag::TIMESTAMPS).then_some(Timestamps { value: v.tick.wrapping_add(tcb.ts_offset), echo: tcb.ts_recent }),
+            timestamps: tcb.is(flag::TIMESTAMPS).then_some(Timestamps {
+                value: v.tick.wrapping_add(tcb.ts_offset),
+                echo: tcb.ts_recent,
+            }),
             ..tcp::Options::default()
         },
     };
@@ -128,7 +167,7 @@ pub(crate) fn write_field_by_field(
         total_len: 20 + tcp_len,
         identification: 0,
         flags_and_offset: ipv4::DONT_FRAGMENT,
-        ttl: TTL,
+        ttl: config.ttl,
         protocol: ipv4::protocol::TCP,
         source: tcb.local_ip(),
         destination: tcb.remote_ip(),

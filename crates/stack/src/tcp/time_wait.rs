@@ -46,7 +46,14 @@ pub(crate) struct TimeWaitTable {
 
 impl TimeWaitTable {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { entries: Vec::with_capacity(capacity), free: NONE, oldest: NONE, newest: NONE, len: 0, capacity }
+        Self {
+            entries: Vec::with_capacity(capacity),
+            free: NONE,
+            oldest: NONE,
+            newest: NONE,
+            len: 0,
+            capacity,
+        }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -115,7 +122,9 @@ impl TimeWaitTable {
 
     /// The first entry whose time is up.
     pub(crate) fn expired(&self, now: Tick) -> Option<u32> {
-        self.get(self.oldest).is_some_and(|entry| entry.until.reached(now)).then_some(self.oldest)
+        self.get(self.oldest)
+            .is_some_and(|entry| entry.until.reached(now))
+            .then_some(self.oldest)
     }
 
     /// When the first entry ends.
@@ -126,7 +135,13 @@ impl TimeWaitTable {
 
 impl TimeWait {
     /// An entry for [`TimeWaitTable::insert`].
-    pub(crate) fn new(key: FlowKey, snd_nxt: SeqNumber, rcv_nxt: SeqNumber, now: Tick, until: Tick) -> Self {
+    pub(crate) fn new(
+        key: FlowKey,
+        snd_nxt: SeqNumber,
+        rcv_nxt: SeqNumber,
+        now: Tick,
+        until: Tick,
+    ) -> Self {
         Self {
             key,
             snd_nxt,
@@ -148,7 +163,11 @@ mod tests {
     use super::*;
 
     fn entry(n: u32) -> TimeWait {
-        let key = FlowKey { remote: n, local: 0, ports: 0 };
+        let key = FlowKey {
+            remote: n,
+            local: 0,
+            ports: 0,
+        };
         TimeWait::new(key, SeqNumber(n), SeqNumber(0), Tick(n), Tick(n + 10))
     }
 

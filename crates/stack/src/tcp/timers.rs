@@ -75,7 +75,11 @@ impl<R: Recorder> Active<'_, R> {
         tcb.backoff = tcb.backoff.saturating_add(1);
         // RFC 9293, 3.8.3: R2, counted from the first timeout without progress.
         if !tcb.user_deadline.is_set() {
-            let limit = if tcb.user_timeout == 0 { default_timeout } else { tcb.user_timeout };
+            let limit = if tcb.user_timeout == 0 {
+                default_timeout
+            } else {
+                tcb.user_timeout
+            };
             tcb.user_deadline = Deadline::at(tick.after(limit));
         }
         let at = tick.after(backed_off(tcb.rto, tcb.backoff, max_rto));
@@ -129,7 +133,8 @@ impl<R: Recorder> Active<'_, R> {
         }
         // The peer may have taken the first octets of the frame already.
         let taken = tcb.snd_una - self.pool.meta(id).tx_seq;
-        let octets = (taken + tcb.snd_wnd.clamp(1, u32::from(tcb.mss))).min(u32::from(u16::MAX)) as u16;
+        let octets =
+            (taken + tcb.snd_wnd.clamp(1, u32::from(tcb.mss))).min(u32::from(u16::MAX)) as u16;
         // A frame that is short enough is sent whole.
         self.split(index, id, octets);
         self.send_probe(index);

@@ -12,7 +12,12 @@ pub const PORT: u16 = 7;
 
 pub fn config(host: u8) -> Config {
     let mac = MacAddr([2, 0, 0, 0, 0, host]);
-    Config::new(mac, Ipv4Addr::new(10, 0, 0, host), 24, [u64::from(host), 2, 3, 4])
+    Config::new(
+        mac,
+        Ipv4Addr::new(10, 0, 0, host),
+        24,
+        [u64::from(host), 2, 3, 4],
+    )
 }
 
 /// Two stacks, the pool that they share, the cable between them, and the time.
@@ -49,11 +54,15 @@ impl Pair {
     }
 
     pub fn poll_a(&mut self) {
-        self.a.at(self.now, &mut self.pool).poll(&mut self.cable.end(Side::A));
+        self.a
+            .at(self.now, &mut self.pool)
+            .poll(&mut self.cable.end(Side::A));
     }
 
     pub fn poll_b(&mut self) {
-        self.b.at(self.now, &mut self.pool).poll(&mut self.cable.end(Side::B));
+        self.b
+            .at(self.now, &mut self.pool)
+            .poll(&mut self.cable.end(Side::B));
     }
 
     /// Polls both until nothing moves.
@@ -61,7 +70,10 @@ impl Pair {
         for _ in 0..1000 {
             self.poll_a();
             self.poll_b();
-            if self.cable.is_idle() && self.a.device_queue_len() == 0 && self.b.device_queue_len() == 0 {
+            if self.cable.is_idle()
+                && self.a.device_queue_len() == 0
+                && self.b.device_queue_len() == 0
+            {
                 return;
             }
         }
@@ -73,7 +85,13 @@ impl Pair {
         let end = self.now.as_nanos() + nanos;
         self.settle();
         for _ in 0..100_000 {
-            let next = [self.a.next_deadline(self.now), self.b.next_deadline(self.now)].into_iter().flatten().min();
+            let next = [
+                self.a.next_deadline(self.now),
+                self.b.next_deadline(self.now),
+            ]
+            .into_iter()
+            .flatten()
+            .min();
             let Some(next) = next.filter(|next| next.as_nanos() <= end) else {
                 self.now = Instant::from_nanos(end);
                 self.settle();
@@ -124,5 +142,7 @@ impl Pair {
 }
 
 pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
-    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed) ^ (i >> 8) as u8).collect()
+    (0..len)
+        .map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed) ^ (i >> 8) as u8)
+        .collect()
 }

@@ -383,7 +383,7 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-49",
         "3.9.2",
         "The TTL can be configured",
-        NotYet("the TTL is 64"),
+        Proven(&["rfc9293_interface::the_ttl_is_configured_and_in_every_segment"]),
     ),
     row(
         "MUST-50",

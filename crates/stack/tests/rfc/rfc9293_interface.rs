@@ -298,3 +298,17 @@ fn the_status_of_a_connection_can_be_asked() {
     peer.inject(ack().seq(1).ack(1001));
     assert_eq!(peer.stack().info(conn).unwrap().octets_acknowledged, 1000);
 }
+
+/// 3.9.2, MUST-49: "The TTL value used to send TCP
+/// segments MUST be configurable."
+#[test]
+fn the_ttl_is_configured_and_in_every_segment() {
+    let (mut peer, conn) = Peer::established_with(|config| config.ttl = 3);
+    peer.send(conn, 1, 10);
+    assert_eq!(peer.expect(ack().seq(1).ack(1).len(10)).ip.ttl, 3);
+    peer.stack().abort(conn).unwrap();
+    assert_eq!(peer.expect(rst_ack().seq(11).ack(1)).ip.ttl, 3);
+    let mut peer = Peer::with(|config| config.ttl = 9);
+    peer.connect();
+    assert_eq!(peer.expect(syn()).ip.ttl, 9);
+}

@@ -11,7 +11,11 @@ pub type Place = (Ipv4Addr, u16);
 
 /// An Ethernet frame around an IP packet.
 pub fn ethernet(to: MacAddr, ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
-    let header = ethernet::Header { destination: to, source: MacAddr([2, 0, 0, 0, 0, 99]), ethertype };
+    let header = ethernet::Header {
+        destination: to,
+        source: MacAddr([2, 0, 0, 0, 0, 99]),
+        ethertype,
+    };
     [&header.to_bytes(), payload].concat()
 }
 
@@ -36,7 +40,11 @@ pub fn ip(
         source: from,
         destination: to,
     };
-    ethernet(to_mac, EtherType::Ipv4, &[&header.to_bytes(), payload].concat())
+    ethernet(
+        to_mac,
+        EtherType::Ipv4,
+        &[&header.to_bytes(), payload].concat(),
+    )
 }
 
 /// A TCP segment with no options.
@@ -55,13 +63,28 @@ pub fn header(from: u16, to: u16, flags: Flags, seq: SeqNumber, ack: SeqNumber) 
 }
 
 /// A TCP segment with right checksums in a frame.
-pub fn tcp(to_mac: MacAddr, from: Ipv4Addr, to: Ipv4Addr, header: &Header, payload: &[u8]) -> Vec<u8> {
+pub fn tcp(
+    to_mac: MacAddr,
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    header: &Header,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut octets = [0; MAX_HEADER_LEN];
     let len = header.emit(&mut octets);
     let mut segment = [&octets[..len], payload].concat();
-    let sum = ipv4::pseudo_header(from, to, ipv4::protocol::TCP, segment.len() as u16) + sum_header(&segment);
+    let sum = ipv4::pseudo_header(from, to, ipv4::protocol::TCP, segment.len() as u16)
+        + sum_header(&segment);
     segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
-    ip(to_mac, from, to, ipv4::protocol::TCP, 0, ipv4::DONT_FRAGMENT, &segment)
+    ip(
+        to_mac,
+        from,
+        to,
+        ipv4::protocol::TCP,
+        0,
+        ipv4::DONT_FRAGMENT,
+        &segment,
+    )
 }
 
 /// An ICMP message with a right checksum in a frame: `head` is the header with a zero checksum.
@@ -81,5 +104,9 @@ pub fn parse_tcp(frame: &[u8]) -> Option<(ipv4::Header, Header, Vec<u8>)> {
     }
     let segment = &packet[usize::from(ip.header_len)..usize::from(ip.total_len)];
     let header = Header::parse(segment).ok()?;
-    Some((ip, header, segment[usize::from(header.header_len)..].to_vec()))
+    Some((
+        ip,
+        header,
+        segment[usize::from(header.header_len)..].to_vec(),
+    ))
 }

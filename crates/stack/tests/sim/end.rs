@@ -43,7 +43,11 @@ struct Stream {
 
 impl Stream {
     fn new(random: Random) -> Self {
-        Self { random, word: [0; 8], at: 8 }
+        Self {
+            random,
+            word: [0; 8],
+            at: 8,
+        }
     }
 
     fn next(&mut self) -> u8 {
@@ -66,7 +70,11 @@ struct Direction {
 
 impl Direction {
     fn new(stream: Stream) -> Self {
-        Self { stream, octets: 0, hash: Sha256::new() }
+        Self {
+            stream,
+            octets: 0,
+            hash: Sha256::new(),
+        }
     }
 
     fn take(&mut self, octets: &[u8]) {
@@ -85,8 +93,17 @@ pub struct Plan {
 impl Plan {
     /// Draws the plan of a connection.
     pub fn new(random: &mut Random, most: u64) -> Self {
-        let octets = [0, 1].map(|_| if random.one_in(6) { 0 } else { random.between(1, most) });
-        Self { seeds: [random.fork(), random.fork()], octets }
+        let octets = [0, 1].map(|_| {
+            if random.one_in(6) {
+                0
+            } else {
+                random.between(1, most)
+            }
+        });
+        Self {
+            seeds: [random.fork(), random.fork()],
+            octets,
+        }
     }
 }
 
@@ -175,7 +192,9 @@ impl End {
 
     /// Octets written and read, and how far the application has come otherwise: it changes when anything moves.
     pub fn progress(&self) -> u64 {
-        let steps = u64::from(self.connected) + u64::from(self.end_seen) + u64::from(self.over != Over::Open);
+        let steps = u64::from(self.connected)
+            + u64::from(self.end_seen)
+            + u64::from(self.over != Over::Open);
         self.writing.octets + self.reading.octets + steps
     }
 
@@ -186,7 +205,11 @@ impl End {
 
     /// Whether a read may be tried with a posted buffer now.
     pub fn may_post(&self, now: Instant) -> bool {
-        self.posts && self.connected && self.over == Over::Open && !self.end_seen && self.next_read <= now
+        self.posts
+            && self.connected
+            && self.over == Over::Open
+            && !self.end_seen
+            && self.next_read <= now
     }
 
     /// When the application wants to go on by itself.
@@ -225,7 +248,9 @@ impl End {
             return Ok(acted);
         }
         if self.abort_at.is_some_and(|at| at <= now) {
-            host.at().abort(self.conn).map_err(|e| format!("abort: {e}"))?;
+            host.at()
+                .abort(self.conn)
+                .map_err(|e| format!("abort: {e}"))?;
             self.over = Over::Aborted;
             return Ok(true);
         }
@@ -248,7 +273,8 @@ impl End {
                 Ok(Some(buffer)) => {
                     let octets = host.pool.payload(&buffer).to_vec();
                     self.check(&octets)?;
-                    self.held.push((now + self.random.up_to(self.behaviour.read_pause), buffer));
+                    self.held
+                        .push((now + self.random.up_to(self.behaviour.read_pause), buffer));
                     self.pause_reading(now);
                 }
                 Ok(None) => self.end(now)?,
@@ -286,7 +312,10 @@ impl End {
     /// Takes note of an error of the connection.
     pub fn failed(&mut self, host: &mut Host<'_>, error: Error) -> Result<bool, Broken> {
         let expected = self.behaviour.aborts
-            && matches!(error, Error::Reset | Error::TimedOut | Error::NotConnected | Error::Refused);
+            && matches!(
+                error,
+                Error::Reset | Error::TimedOut | Error::NotConnected | Error::Refused
+            );
         if !expected {
             return Err(format!("the connection ended with: {error}"));
         }
@@ -305,7 +334,10 @@ impl End {
         }
         self.reading.take(octets);
         if self.reading.octets > self.to_read {
-            return Err(format!("{} octets arrived of {}", self.reading.octets, self.to_read));
+            return Err(format!(
+                "{} octets arrived of {}",
+                self.reading.octets, self.to_read
+            ));
         }
         Ok(())
     }
@@ -318,7 +350,10 @@ impl End {
 
     fn end(&mut self, now: Instant) -> Result<(), Broken> {
         if self.reading.octets != self.to_read && !self.behaviour.aborts {
-            return Err(format!("the end came after {} of {}", self.reading.octets, self.to_read));
+            return Err(format!(
+                "the end came after {} of {}",
+                self.reading.octets, self.to_read
+            ));
         }
         self.end_seen = true;
         self.close_at = Some(now + self.random.up_to(Duration::from_millis(300)));
@@ -335,9 +370,16 @@ impl End {
             let len = self.random.skewed(1, self.behaviour.write).min(left);
             self.chunk = (0..len).map(|_| self.writing.stream.next()).collect();
         }
-        let info = host.at().info(self.conn).map_err(|e| format!("info: {e}"))?;
+        let info = host
+            .at()
+            .info(self.conn)
+            .map_err(|e| format!("info: {e}"))?;
         let sent = if self.random.one_in(4) {
-            let len = self.chunk.len().min(usize::from(info.mss)).min(self.limit as usize / 4);
+            let len = self
+                .chunk
+                .len()
+                .min(usize::from(info.mss))
+                .min(self.limit as usize / 4);
             match host.buffer_of(&self.chunk[..len]) {
                 None => Err(Error::WouldBlock),
                 Some(buffer) => match host.at().send_buffer(self.conn, buffer) {
@@ -367,9 +409,14 @@ impl End {
                     self.writable = false;
                 } else if host.pool.available() <= host.pool.capacity() / 8 + 8 {
                     // Nothing tells when frames come back to the pool.
-                    self.next_write = now + Duration::from_millis(2) + self.random.up_to(Duration::from_millis(50));
+                    self.next_write = now
+                        + Duration::from_millis(2)
+                        + self.random.up_to(Duration::from_millis(50));
                 } else {
-                    return Err(format!("a send was refused with {queued} octets queued and {} frames free", host.pool.available()));
+                    return Err(format!(
+                        "a send was refused with {queued} octets queued and {} frames free",
+                        host.pool.available()
+                    ));
                 }
                 Ok(true)
             }
@@ -423,7 +470,10 @@ impl End {
 
     /// What the end has done, for a failure's text.
     pub fn describe(&self, host: &mut Host<'_>) -> String {
-        let info = host.at().info(self.conn).map_or_else(|e| format!("{e}"), |info| format!("{info:?}"));
+        let info = host
+            .at()
+            .info(self.conn)
+            .map_or_else(|e| format!("{e}"), |info| format!("{info:?}"));
         format!(
             "wrote {} of {}, read {} of {}, readable {}, writable {}, shut {}, end seen {}, {:?}\n      {info}",
             self.writing.octets,
@@ -444,8 +494,13 @@ pub fn compare(ends: &[End; 2]) -> Result<u64, Broken> {
     for (from, to) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
         if from.over == Over::Closed && to.over == Over::Closed {
             let (sent, read) = (&from.writing, &to.reading);
-            if sent.octets != read.octets || sent.hash.clone().finalize() != read.hash.clone().finalize() {
-                return Err(format!("{} octets were sent, {} read, or their hashes differ", sent.octets, read.octets));
+            if sent.octets != read.octets
+                || sent.hash.clone().finalize() != read.hash.clone().finalize()
+            {
+                return Err(format!(
+                    "{} octets were sent, {} read, or their hashes differ",
+                    sent.octets, read.octets
+                ));
             }
         }
     }

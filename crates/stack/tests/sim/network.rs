@@ -21,7 +21,10 @@ impl Link for Port {
     }
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
-        self.cable.borrow_mut().end(self.side).transmit(pool, frames);
+        self.cable
+            .borrow_mut()
+            .end(self.side)
+            .transmit(pool, frames);
     }
 
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
@@ -51,7 +54,10 @@ pub fn cable(
     let cable = Rc::new(RefCell::new(Memory::with_capacity(mtu, 4096)));
     [Side::A, Side::B].map(|side| {
         let host = side as usize;
-        let port = Port { cable: Rc::clone(&cable), side };
+        let port = Port {
+            cable: Rc::clone(&cable),
+            side,
+        };
         Plug {
             fault: Fault::on_transmit(port, faults[host], seeds[host]),
             cable: Rc::clone(&cable),
@@ -95,7 +101,9 @@ impl Plug {
         self.moved += frames.len() as u64;
         if let Some(trace) = &self.trace {
             for frame in frames {
-                trace.borrow_mut().frame(self.now, self.host, way, pool.frame(frame));
+                trace
+                    .borrow_mut()
+                    .frame(self.now, self.host, way, pool.frame(frame));
             }
         }
     }

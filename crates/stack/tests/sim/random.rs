@@ -10,9 +10,11 @@ impl Random {
     /// The stream of a scenario's seed.
     pub fn new(scenario: &str, seed: u64) -> Self {
         // FNV-1a, so that the scenarios' streams differ.
-        let name = scenario.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, octet| {
-            (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let name = scenario
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, octet| {
+                (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
+            });
         Self(name ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 

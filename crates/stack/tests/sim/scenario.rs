@@ -113,7 +113,8 @@ impl Scenario {
     }
 
     fn mechanism(self, change: impl Fn(&mut Mechanisms) + 'static) -> Self {
-        self.lossy().both(move |config| change(&mut config.mechanisms))
+        self.lossy()
+            .both(move |config| change(&mut config.mechanisms))
     }
 
     fn behaviour(mut self, change: impl Fn(&mut Behaviour)) -> Self {
@@ -153,7 +154,10 @@ pub fn by_name(name: &str) -> Option<Scenario> {
 
 /// Every scenario.
 pub fn all() -> Vec<Scenario> {
-    [links(), sizes(), options(), mechanisms(), resources()].into_iter().flatten().collect()
+    [links(), sizes(), options(), mechanisms(), resources()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// What a cable can do.
@@ -175,9 +179,11 @@ pub fn links() -> Vec<Scenario> {
         loss(5.0),
         loss(20.0).with(|s| s.octets = 15_000),
         Scenario::new("loss-without-delay").faults(|f| f.drop = percent(5.0)),
-        Scenario::new("loss-one-way").faults(|f| f.delay = ms(2)).with(|s| {
-            s.faults[0].drop = percent(20.0);
-        }),
+        Scenario::new("loss-one-way")
+            .faults(|f| f.delay = ms(2))
+            .with(|s| {
+                s.faults[0].drop = percent(20.0);
+            }),
         Scenario::new("duplication").faults(|f| {
             f.duplicate = percent(30.0);
             f.delay = ms(2);
@@ -217,16 +223,22 @@ pub fn links() -> Vec<Scenario> {
             });
             f.delay = ms(10);
         }),
-        Scenario::new("outages").faults(|f| f.delay = ms(5)).with(|s| {
-            s.outage = Duration::from_secs(20);
-        }),
+        Scenario::new("outages")
+            .faults(|f| f.delay = ms(5))
+            .with(|s| {
+                s.outage = Duration::from_secs(20);
+            }),
         Scenario::new("arp").lossy().with(|s| s.arp = true),
-        Scenario::new("aborts").lossy().behaviour(|b| b.aborts = true),
+        Scenario::new("aborts")
+            .lossy()
+            .behaviour(|b| b.aborts = true),
         Scenario::new("wrap-sequence").lossy().with(|s| {
             s.wrap = Wrap::Sequence;
             s.connections = 1;
         }),
-        Scenario::new("wrap-ticks").lossy().with(|s| s.wrap = Wrap::Ticks),
+        Scenario::new("wrap-ticks")
+            .lossy()
+            .with(|s| s.wrap = Wrap::Ticks),
     ]
 }
 
@@ -237,25 +249,40 @@ pub fn sizes() -> Vec<Scenario> {
         config.send_buffer = 4096;
     };
     vec![
-        Scenario::new("tiny-windows").both(tiny_windows).faults(|f| f.delay = ms(1)),
-        Scenario::new("tiny-windows-lossy").both(tiny_windows).lossy(),
-        Scenario::new("slow-reader").lossy().both(tiny_windows).behaviour(|b| {
-            b.read = 900;
-            b.read_pause = Duration::from_secs(3);
-        }),
-        Scenario::new("huge-windows").faults(|f| f.delay = ms(50)).with(|s| s.octets = 400_000).both(
-            |config| {
+        Scenario::new("tiny-windows")
+            .both(tiny_windows)
+            .faults(|f| f.delay = ms(1)),
+        Scenario::new("tiny-windows-lossy")
+            .both(tiny_windows)
+            .lossy(),
+        Scenario::new("slow-reader")
+            .lossy()
+            .both(tiny_windows)
+            .behaviour(|b| {
+                b.read = 900;
+                b.read_pause = Duration::from_secs(3);
+            }),
+        Scenario::new("huge-windows")
+            .faults(|f| f.delay = ms(50))
+            .with(|s| s.octets = 400_000)
+            .both(|config| {
                 config.receive_buffer = 4 << 20;
                 config.send_buffer = 4 << 20;
-            },
-        ),
+            }),
         Scenario::new("mtu-68").lossy().mtu(68, 68, 3_000),
         Scenario::new("mtu-296").lossy().mtu(296, 296, 20_000),
         Scenario::new("mtu-576").lossy().mtu(576, 576, 30_000),
         Scenario::new("mtu-9000").lossy().mtu(9000, 9000, 300_000),
-        Scenario::new("mtu-9000-and-68").lossy().mtu(9000, 68, 3_000),
-        Scenario::new("mtu-9000-tiny-windows").lossy().mtu(9000, 9000, 60_000).both(tiny_windows),
-        Scenario::new("mtu-1500-and-576").lossy().mtu(1500, 576, 30_000),
+        Scenario::new("mtu-9000-and-68")
+            .lossy()
+            .mtu(9000, 68, 3_000),
+        Scenario::new("mtu-9000-tiny-windows")
+            .lossy()
+            .mtu(9000, 9000, 60_000)
+            .both(tiny_windows),
+        Scenario::new("mtu-1500-and-576")
+            .lossy()
+            .mtu(1500, 576, 30_000),
     ]
 }
 
@@ -278,10 +305,16 @@ pub fn options() -> Vec<Scenario> {
             f.reorder = percent(15.0);
             f.duplicate = percent(10.0);
         }),
-        Scenario::new("no-delay").lossy().both(|config| config.no_delay = true).behaviour(|b| {
-            b.write = 700;
-        }),
-        Scenario::new("small-writes").lossy().with(|s| s.octets = 3_000).behaviour(|b| b.write = 12),
+        Scenario::new("no-delay")
+            .lossy()
+            .both(|config| config.no_delay = true)
+            .behaviour(|b| {
+                b.write = 700;
+            }),
+        Scenario::new("small-writes")
+            .lossy()
+            .with(|s| s.octets = 3_000)
+            .behaviour(|b| b.write = 12),
         Scenario::new("small-writes-no-delay")
             .lossy()
             .with(|s| s.octets = 2_000)
@@ -297,7 +330,9 @@ pub fn mechanisms() -> Vec<Scenario> {
         new("prediction-unidirectional").mechanism(|m| m.prediction = Prediction::Unidirectional),
         new("prediction-off").mechanism(|m| m.prediction = Prediction::Off),
         new("demux-hash").mechanism(|m| m.demux = Demux::Hash),
-        new("demux-list").mechanism(|m| m.demux = Demux::List).with(|s| s.connections = 6),
+        new("demux-list")
+            .mechanism(|m| m.demux = Demux::List)
+            .with(|s| s.connections = 6),
         new("template-off").mechanism(|m| m.template = HeaderTemplate::Off),
         new("retransmit-copy").mechanism(|m| m.retransmit = RetransmitCopy::Copy),
         new("checksum-off").mechanism(|m| m.checksum = ChecksumPolicy::Off),
@@ -333,10 +368,13 @@ pub fn resources() -> Vec<Scenario> {
             s.connections = 40;
             s.octets = 6_000;
         }),
-        Scenario::new("small-pool").lossy().both(small_buffers).with(|s| {
-            s.pool = 96;
-            s.octets = 30_000;
-        }),
+        Scenario::new("small-pool")
+            .lossy()
+            .both(small_buffers)
+            .with(|s| {
+                s.pool = 96;
+                s.octets = 30_000;
+            }),
         Scenario::new("small-pool-small-writes")
             .lossy()
             .both(small_buffers)
@@ -346,15 +384,23 @@ pub fn resources() -> Vec<Scenario> {
                 s.pool = 64;
                 s.octets = 3_000;
             }),
-        Scenario::new("tiny-pool").faults(|f| f.delay = ms(2)).both(small_buffers).with(|s| {
-            s.pool = 24;
-            s.octets = 12_000;
-            s.connections = 1;
-        }),
-        Scenario::new("short-device-queue").lossy().both(|config| config.device_queue = 2),
-        Scenario::new("one-time-wait").lossy().both(|config| config.max_time_wait = 1).with(|s| {
-            s.connections = 6;
-            s.octets = 6_000;
-        }),
+        Scenario::new("tiny-pool")
+            .faults(|f| f.delay = ms(2))
+            .both(small_buffers)
+            .with(|s| {
+                s.pool = 24;
+                s.octets = 12_000;
+                s.connections = 1;
+            }),
+        Scenario::new("short-device-queue")
+            .lossy()
+            .both(|config| config.device_queue = 2),
+        Scenario::new("one-time-wait")
+            .lossy()
+            .both(|config| config.max_time_wait = 1)
+            .with(|s| {
+                s.connections = 6;
+                s.octets = 6_000;
+            }),
     ]
 }

@@ -26,7 +26,10 @@ pub struct Trace {
 impl Trace {
     /// A trace of what happens from `begin` on.
     pub fn new(begin: Instant) -> Self {
-        Self { begin, first: HashMap::new() }
+        Self {
+            begin,
+            first: HashMap::new(),
+        }
     }
 
     /// Prints a frame.
@@ -37,7 +40,10 @@ impl Trace {
             Way::Gets => " gets",
         };
         let text = self.describe(octets);
-        println!("{:>16.9} {name} {way} {text}", (now - self.begin).as_secs_f64());
+        println!(
+            "{:>16.9} {name} {way} {text}",
+            (now - self.begin).as_secs_f64()
+        );
     }
 
     fn describe(&mut self, octets: &[u8]) -> String {
@@ -56,7 +62,9 @@ impl Trace {
         let packet = &octets[ethernet::HEADER_LEN + usize::from(ip.header_len)..];
         let segment = &packet[..ip.payload_len()];
         match Header::parse(segment) {
-            Ok(header) => self.describe_tcp(&header, segment.len() - usize::from(header.header_len)),
+            Ok(header) => {
+                self.describe_tcp(&header, segment.len() - usize::from(header.header_len))
+            }
             Err(_) => format!("{} octets, malformed TCP", segment.len()),
         }
     }

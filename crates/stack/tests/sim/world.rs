@@ -103,8 +103,13 @@ fn address(host: usize) -> Ipv4Addr {
 fn time_of_wrap(config: Config, from: Instant) -> Instant {
     let mut pool = Pool::new(4, 2048);
     let mut stack = Stack::new(config, 1500, from).expect("the scenario's configuration is valid");
-    stack.at(from, &mut pool).add_neighbour(address(1), MacAddr([2, 0, 0, 0, 0, 2]));
-    stack.at(from, &mut pool).connect(SocketAddrV4::new(address(1), PORT)).expect("a connection can be opened");
+    stack
+        .at(from, &mut pool)
+        .add_neighbour(address(1), MacAddr([2, 0, 0, 0, 0, 2]));
+    stack
+        .at(from, &mut pool)
+        .connect(SocketAddrV4::new(address(1), PORT))
+        .expect("a connection can be opened");
     let mut cable = Memory::new(1500);
     stack.at(from, &mut pool).poll(&mut cable.end(Side::A));
     let mut frames = Vec::new();
@@ -123,21 +128,38 @@ impl<'a> World<'a> {
             Wrap::Ticks => (1 << 52) - random.between(0, 3_000_000_000),
             _ => (1 << 40) + random.between(0, 1 << 40),
         });
-        let begin = if scenario.wrap == Wrap::Sequence { time_of_wrap(configs[0], begin) } else { begin };
-        let mut pool = Pool::new(scenario.pool, Pool::frame_size_for(scenario.mtu[0].max(scenario.mtu[1])));
+        let begin = if scenario.wrap == Wrap::Sequence {
+            time_of_wrap(configs[0], begin)
+        } else {
+            begin
+        };
+        let mut pool = Pool::new(
+            scenario.pool,
+            Pool::frame_size_for(scenario.mtu[0].max(scenario.mtu[1])),
+        );
         let mut stacks = [0, 1].map(|host| {
-            Stack::new(configs[host], scenario.mtu[host], begin).expect("the scenario's configuration is valid")
+            Stack::new(configs[host], scenario.mtu[host], begin)
+                .expect("the scenario's configuration is valid")
         });
-        let listener = stacks[1].at(begin, &mut pool).listen(PORT, 64).expect("the port is free");
+        let listener = stacks[1]
+            .at(begin, &mut pool)
+            .listen(PORT, 64)
+            .expect("the port is free");
         let trace = trace.then(|| Rc::new(RefCell::new(Trace::new(begin))));
         let seeds = [random.next(), random.next()];
         let mtu = scenario.mtu[0].max(scenario.mtu[1]);
         let plugs = cable(mtu, scenario.faults, seeds, trace.as_ref());
         let connections = random.between(1, scenario.connections);
-        let plans: Vec<Plan> = (0..connections).map(|_| Plan::new(&mut random, scenario.octets)).collect();
+        let plans: Vec<Plan> = (0..connections)
+            .map(|_| Plan::new(&mut random, scenario.octets))
+            .collect();
         let opens = (0..connections)
             .map(|n| {
-                let later = if n == 0 { Duration::ZERO } else { random.up_to(Duration::from_millis(100)) };
+                let later = if n == 0 {
+                    Duration::ZERO
+                } else {
+                    random.up_to(Duration::from_millis(100))
+                };
                 (begin + later, None)
             })
             .collect();
@@ -173,7 +195,9 @@ impl<'a> World<'a> {
         }
         for host in [0, 1] {
             let mac = self.stacks[1 - host].config().mac;
-            self.stacks[host].at(self.now, &mut self.pool).add_neighbour(address(1 - host), mac);
+            self.stacks[host]
+                .at(self.now, &mut self.pool)
+                .add_neighbour(address(1 - host), mac);
         }
     }
 
@@ -197,7 +221,13 @@ impl<'a> World<'a> {
                 return Err("everything waits and nothing is due".to_owned());
             };
             self.now = next;
-            let progress = self.ends.iter().flatten().flatten().map(End::progress).sum();
+            let progress = self
+                .ends
+                .iter()
+                .flatten()
+                .flatten()
+                .map(End::progress)
+                .sum();
             if progress != self.progress.0 {
                 self.progress = (progress, self.now);
             } else if self.now - self.progress.1 > STALLED {
@@ -231,7 +261,10 @@ impl<'a> World<'a> {
                 acted |= self.serve(host)?;
             }
             acted_ever |= acted;
-            let waiting = self.stacks.iter().any(|stack| stack.device_queue_len() != 0);
+            let waiting = self
+                .stacks
+                .iter()
+                .any(|stack| stack.device_queue_len() != 0);
             if !acted && self.moved() == before && !waiting {
                 return Ok(acted_ever);
             }
@@ -248,7 +281,11 @@ impl<'a> World<'a> {
             let drop = if up { faults.drop } else { Probability::ALWAYS };
             plug.set_faults(Faults { drop, ..faults });
         }
-        let most = if up { Duration::from_secs(2) } else { self.scenario.outage };
+        let most = if up {
+            Duration::from_secs(2)
+        } else {
+            self.scenario.outage
+        };
         // Outages end, so that the run does.
         let ends = self.now - self.begin > Duration::from_secs(120) && up;
         self.outage = (!ends).then_some((self.now + self.random.up_to(most), !up));
@@ -271,7 +308,9 @@ impl<'a> World<'a> {
                 Err(error) => return Err(format!("connect: {error}")),
             };
             let info = stack.info(conn).map_err(|e| format!("info: {e}"))?;
-            stack.set_token(conn, n as u64).map_err(|e| format!("token: {e}"))?;
+            stack
+                .set_token(conn, n as u64)
+                .map_err(|e| format!("token: {e}"))?;
             self.opens[n].1 = Some(info.local.port());
             self.ends[0][n] = Some(self.end(0, n, conn)?);
             acted = true;
@@ -282,7 +321,15 @@ impl<'a> World<'a> {
     fn end(&mut self, host: usize, n: usize, conn: tollgate_stack::ConnId) -> Result<End, Broken> {
         let buffer = self.stacks[host].config().send_buffer;
         let random = self.random.fork();
-        let end = End::new(conn, host, &self.plans[n], random, self.scenario.behaviour, buffer, self.now);
+        let end = End::new(
+            conn,
+            host,
+            &self.plans[n],
+            random,
+            self.scenario.behaviour,
+            buffer,
+            self.now,
+        );
         if self.scenario.behaviour.aborts {
             end.watch(&mut self.host(host))?;
         }
@@ -290,20 +337,35 @@ impl<'a> World<'a> {
     }
 
     fn host(&mut self, host: usize) -> Host<'_> {
-        Host { stack: &mut self.stacks[host], pool: &mut self.pool, now: self.now }
+        Host {
+            stack: &mut self.stacks[host],
+            pool: &mut self.pool,
+            now: self.now,
+        }
     }
 
     /// Polls a host's stack, with a reader's buffer if one of its ends wants that.
     fn poll(&mut self, host: usize) -> Result<bool, Broken> {
         let now = self.now;
-        let candidates = self.ends[host].iter().flatten().filter(|end| end.may_post(now)).count() as u64;
+        let candidates = self.ends[host]
+            .iter()
+            .flatten()
+            .filter(|end| end.may_post(now))
+            .count() as u64;
         if candidates == 0 {
-            self.stacks[host].at(now, &mut self.pool).poll(&mut self.plugs[host]);
+            self.stacks[host]
+                .at(now, &mut self.pool)
+                .poll(&mut self.plugs[host]);
             return Ok(false);
         }
         let chosen = self.random.between(0, candidates - 1) as usize;
-        let mut posting = self.ends[host].iter_mut().flatten().filter(|end| end.may_post(now));
-        let Some(end) = posting.nth(chosen) else { return Ok(false) };
+        let mut posting = self.ends[host]
+            .iter_mut()
+            .flatten()
+            .filter(|end| end.may_post(now));
+        let Some(end) = posting.nth(chosen) else {
+            return Ok(false);
+        };
         let mut buffer = vec![0; end.read_size()];
         let mut stack = self.stacks[host].at(now, &mut self.pool);
         match stack.poll_receive(&mut self.plugs[host], end.conn(), &mut buffer) {
@@ -312,7 +374,11 @@ impl<'a> World<'a> {
                 Ok(received != Received::Nothing)
             }
             Err(error) => {
-                let mut host = Host { stack: &mut self.stacks[host], pool: &mut self.pool, now };
+                let mut host = Host {
+                    stack: &mut self.stacks[host],
+                    pool: &mut self.pool,
+                    now,
+                };
                 end.failed(&mut host, error)
             }
         }
@@ -337,7 +403,11 @@ impl<'a> World<'a> {
             }
         }
         for end in self.ends[host].iter_mut().flatten() {
-            let mut host = Host { stack: &mut self.stacks[host], pool: &mut self.pool, now: self.now };
+            let mut host = Host {
+                stack: &mut self.stacks[host],
+                pool: &mut self.pool,
+                now: self.now,
+            };
             acted |= end.act(&mut host)?;
         }
         Ok(acted)
@@ -348,7 +418,9 @@ impl<'a> World<'a> {
         if !self.scenario.arp || host != 0 || !closed || connected {
             return false;
         }
-        let Some(end) = self.ends[0].get_mut(n).and_then(Option::take) else { return false };
+        let Some(end) = self.ends[0].get_mut(n).and_then(Option::take) else {
+            return false;
+        };
         let mut stack = self.stacks[0].at(self.now, &mut self.pool);
         if stack.receive(end.conn(), &mut []) == Err(Error::Unreachable) {
             // The error is known.
@@ -369,11 +441,19 @@ impl<'a> World<'a> {
                 Err(Error::WouldBlock) => return Ok(acted),
                 Err(error) => return Err(format!("accept: {error}")),
             };
-            let port = stack.info(conn).map_err(|e| format!("info: {e}"))?.remote.port();
+            let port = stack
+                .info(conn)
+                .map_err(|e| format!("info: {e}"))?
+                .remote
+                .port();
             let Some(n) = self.opens.iter().position(|open| open.1 == Some(port)) else {
-                return Err(format!("a connection from port {port}, which nobody opened"));
+                return Err(format!(
+                    "a connection from port {port}, which nobody opened"
+                ));
             };
-            stack.set_token(conn, n as u64).map_err(|e| format!("token: {e}"))?;
+            stack
+                .set_token(conn, n as u64)
+                .map_err(|e| format!("token: {e}"))?;
             if self.ends[1][n].is_some() {
                 return Err(format!("a second connection from port {port}"));
             }
@@ -386,21 +466,53 @@ impl<'a> World<'a> {
         // What is due in this tick was done; a deadline that has passed is due at the next.
         let next_tick = Instant::from_nanos((self.now.as_nanos() / TICK + 1) * TICK);
         let after_now = |at: Instant| if at <= self.now { next_tick } else { at };
-        let stacks = self.stacks.iter().filter_map(|stack| stack.next_deadline(self.now)).map(after_now);
-        let plugs = self.plugs.iter().filter_map(Plug::next_event).map(after_now);
-        let ends = self.ends.iter().flatten().flatten().filter_map(|end| end.next_event(self.now));
-        let opens = self.opens.iter().filter(|open| open.1.is_none()).map(|open| after_now(open.0));
+        let stacks = self
+            .stacks
+            .iter()
+            .filter_map(|stack| stack.next_deadline(self.now))
+            .map(after_now);
+        let plugs = self
+            .plugs
+            .iter()
+            .filter_map(Plug::next_event)
+            .map(after_now);
+        let ends = self
+            .ends
+            .iter()
+            .flatten()
+            .flatten()
+            .filter_map(|end| end.next_event(self.now));
+        let opens = self
+            .opens
+            .iter()
+            .filter(|open| open.1.is_none())
+            .map(|open| after_now(open.0));
         let outage = self.outage.map(|(at, _)| after_now(at));
-        stacks.chain(plugs).chain(ends).chain(opens).chain(outage).min()
+        stacks
+            .chain(plugs)
+            .chain(ends)
+            .chain(opens)
+            .chain(outage)
+            .min()
     }
 
     fn is_over(&self) -> bool {
         let [a, b] = &self.ends;
-        let done = |ends: &Vec<Option<End>>| ends.iter().all(|end| end.as_ref().is_some_and(End::is_over));
+        let done = |ends: &Vec<Option<End>>| {
+            ends.iter()
+                .all(|end| end.as_ref().is_some_and(End::is_over))
+        };
         // With aborts a connection may end before the server's application has seen it.
         let aborts = self.scenario.behaviour.aborts;
-        let done_b = if aborts { b.iter().flatten().all(End::is_over) } else { done(b) };
-        let gone = self.stacks.iter().all(|stack| stack.connections() == 0 && stack.time_waits() == 0);
+        let done_b = if aborts {
+            b.iter().flatten().all(End::is_over)
+        } else {
+            done(b)
+        };
+        let gone = self
+            .stacks
+            .iter()
+            .all(|stack| stack.connections() == 0 && stack.time_waits() == 0);
         done(a) && done_b && gone && self.plugs.iter().all(Plug::is_idle)
     }
 
@@ -417,11 +529,16 @@ impl<'a> World<'a> {
             }
         }
         let stats = [0, 1].map(|host| *self.plugs[host].stats());
-        let sum = |of: fn(&tollgate_stack::counters::Counters) -> u64| self.stacks.iter().map(|s| of(s.counters())).sum();
+        let sum = |of: fn(&tollgate_stack::counters::Counters) -> u64| {
+            self.stacks.iter().map(|s| of(s.counters())).sum()
+        };
         Ok(Summary {
             octets,
             frames: stats.iter().map(|s| s.offered).sum(),
-            hurt: stats.iter().map(|s| s.dropped + s.corrupted + s.truncated + s.queue_full + s.starved).sum(),
+            hurt: stats
+                .iter()
+                .map(|s| s.dropped + s.corrupted + s.truncated + s.queue_full + s.starved)
+                .sum(),
             took: self.now - self.begin,
             retransmits: sum(|c| c.retransmits),
             predicted: sum(|c| c.predicted),
@@ -431,7 +548,11 @@ impl<'a> World<'a> {
 
     /// The failure, and where everybody stands.
     fn explain(&mut self, broken: &str) -> String {
-        let mut text = format!("{broken}\n  after {:?} and {} steps", self.now - self.begin, self.steps);
+        let mut text = format!(
+            "{broken}\n  after {:?} and {} steps",
+            self.now - self.begin,
+            self.steps
+        );
         for host in [0, 1] {
             let ends = std::mem::take(&mut self.ends[host]);
             for (n, end) in ends.iter().enumerate() {
@@ -453,7 +574,12 @@ impl<'a> World<'a> {
                 stack.counters()
             );
         }
-        let _ = write!(text, "\n  pool: {} of {} free", self.pool.available(), self.pool.capacity());
+        let _ = write!(
+            text,
+            "\n  pool: {} of {} free",
+            self.pool.available(),
+            self.pool.capacity()
+        );
         for (host, plug) in self.plugs.iter().enumerate() {
             let _ = write!(text, "\n  sent by {}: {:?}", ["a", "b"][host], plug.stats());
         }

@@ -4,7 +4,9 @@ use tollgate_gate::{Off, Recorder};
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;
 use tollgate_stack::port::BURST;
-use tollgate_stack::{Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State};
+use tollgate_stack::{
+    Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
+};
 
 use super::PATH;
 use crate::error::Error;
@@ -152,7 +154,9 @@ impl Hosts {
             Side::A => &mut self.near.stack,
             Side::B => &mut self.far.stack,
         };
-        stack.at(self.now, &mut self.pool).poll(&mut self.cable.end(side));
+        stack
+            .at(self.now, &mut self.pool)
+            .poll(&mut self.cable.end(side));
     }
 
     /// Delayed ACKs have come due since the last slice; sent now, before the other end looks at its timers, they prevent
@@ -248,7 +252,8 @@ impl Hosts {
             }
             drop(active);
             let mut active = rx.stack.recorded(self.now, &mut self.pool, gates.at(to));
-            let more = received(active.poll_receive(&mut self.cable.end(to), receiver, &mut into[got..]))?;
+            let more =
+                received(active.poll_receive(&mut self.cable.end(to), receiver, &mut into[got..]))?;
             drop(active);
             gates.returned(to);
             if more > 0 {
@@ -322,7 +327,9 @@ impl Hosts {
     /// Closes from the near end: FIN there, FIN and ACK back, ACK there. The near end keeps the TIME-WAIT.
     pub(super) fn close(&mut self) -> Result<(), Error> {
         let (near, far) = (self.near.conn()?, self.far.conn()?);
-        let closed = |result: Result<(), Refusal>| result.map_err(|error| Error::stack(PATH, "closing", error));
+        let closed = |result: Result<(), Refusal>| {
+            result.map_err(|error| Error::stack(PATH, "closing", error))
+        };
         closed(self.near().close(near))?;
         self.poll(Side::A);
         let mut patience = self.patience("closing");

@@ -54,7 +54,9 @@ fn a_large_mtu_carries_every_byte_too() {
         let mut session = MemorySession::open(&spec(*workload, 20_000), 9000).unwrap();
         session.run(20, &mut session.new_samples()).unwrap();
     }
-    let error = MemorySession::open(&spec(Workload::Rr, 4), 20).err().unwrap();
+    let error = MemorySession::open(&spec(Workload::Rr, 4), 20)
+        .err()
+        .unwrap();
     assert!(matches!(error, Error::Stack { .. }), "{error}");
 }
 

@@ -137,7 +137,11 @@ impl<S: Stamp, const TWIN: bool> At<'_, S, TWIN> {
     /// Takes the time when it will be asked for.
     #[inline(always)]
     fn stamp(&self, wanted: bool) -> Ticks {
-        if wanted { S::stamp(&self.clock) } else { Ticks(0) }
+        if wanted {
+            S::stamp(&self.clock)
+        } else {
+            Ticks(0)
+        }
     }
 
     #[inline(always)]

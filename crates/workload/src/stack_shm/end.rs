@@ -5,7 +5,9 @@ use std::time::Duration;
 use tollgate_link::Side;
 use tollgate_link::shm::{Segment, ShmLink, WaitOutcome};
 use tollgate_stack::port::BURST;
-use tollgate_stack::{Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State};
+use tollgate_stack::{
+    Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
+};
 
 use super::PATH;
 use crate::error::Error;
@@ -17,6 +19,8 @@ use crate::stack_host::{self, BACKLOG, POOL, PORT};
 /// Calls of the stack between two readings of the clock while busy polling: some hundred nanoseconds, against timers that
 /// count in milliseconds.
 const CALLS_PER_READING: u32 = 32;
+/// Bytes of the IP and TCP headers with the timestamp option.
+const HEADERS: usize = 20 + 20 + 12;
 /// Turns of the polling loop between two looks at the other end.
 const TURNS: u32 = 1 << 16;
 /// The longest sleep before an end looks whether the other still lives.
@@ -30,7 +34,8 @@ pub(super) struct End {
     conn: Option<ConnId>,
     waiting: Waiting,
     nagle: bool,
-    chunk: usize,
+    /// Bytes of a full segment.
+    segment: usize,
     now: Instant,
     /// Calls until the clock is read again.
     calls_left: u32,
@@ -84,7 +89,7 @@ impl End {
             conn: None,
             waiting: spec.waiting,
             nagle: stack_host::nagle(spec),
-            chunk: std::env::var("CHUNK").ok().and_then(|t| t.parse().ok()).unwrap_or(usize::MAX),
+            segment: mtu.saturating_sub(HEADERS).max(1),
             now,
             calls_left: CALLS_PER_READING,
         })
@@ -181,7 +186,10 @@ impl End {
     }
 
     /// Connects and waits until the connection is established.
-    pub(super) fn connect(&mut self, mut around: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    pub(super) fn connect(
+        &mut self,
+        mut around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         self.read_clock();
         let conn = self
             .active()
@@ -234,7 +242,7 @@ impl End {
         around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let conn = self.conn()?;
-        if message.len() > self.chunk {
+        if message.len() > self.segment {
             return self.send_chunks(conn, message, around);
         }
         match self.active().send(conn, message) {
@@ -255,13 +263,13 @@ impl End {
         around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut sent = 0;
-        for piece in message.chunks(self.chunk) {
+        for piece in message.chunks(self.segment) {
             match self.active().send(conn, piece) {
                 Ok(taken) => sent += taken,
                 Err(Refusal::WouldBlock) => {}
                 Err(error) => return Err(Error::stack(PATH, "sending", error)),
             }
-            if sent % self.chunk != 0 {
+            if sent % self.segment != 0 {
                 break;
             }
             self.tick();
@@ -348,7 +356,10 @@ impl End {
 
     /// Waits until everything that was queued has left: Nagle's algorithm and full windows hold segments back, and between
     /// slices nobody polls.
-    pub(super) fn drain(&mut self, mut around: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    pub(super) fn drain(
+        &mut self,
+        mut around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut wait = Wait::new("sending what is left");
         loop {
             self.poll();
@@ -363,7 +374,10 @@ impl End {
     }
 
     /// Waits until the other end has closed its direction.
-    pub(super) fn receive_end(&mut self, mut around: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    pub(super) fn receive_end(
+        &mut self,
+        mut around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let conn = self.conn()?;
         let mut wait = Wait::new("waiting for the end");
         loop {
@@ -373,7 +387,11 @@ impl End {
                 Ok(Received::End) => return Ok(()),
                 Ok(Received::Nothing) => self.wait(&mut wait, &mut around)?,
                 Ok(Received::Data(_)) => {
-                    return Err(Error::stack(PATH, "waiting for the end", "bytes came that nobody sent"));
+                    return Err(Error::stack(
+                        PATH,
+                        "waiting for the end",
+                        "bytes came that nobody sent",
+                    ));
                 }
                 Err(error) => return Err(Error::stack(PATH, "waiting for the end", error)),
             }
@@ -389,7 +407,10 @@ impl End {
     }
 
     /// Waits until no connection is left, TIME-WAIT apart: the other end's FIN has come and was acknowledged.
-    pub(super) fn closed(&mut self, mut around: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    pub(super) fn closed(
+        &mut self,
+        mut around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut wait = Wait::new("closing");
         loop {
             self.tick();

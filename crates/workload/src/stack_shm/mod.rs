@@ -3,6 +3,8 @@
 //! - Each process has its own stack, pool and clock; frames are copied into the link's rings and out of them.
 //! - The ends busy poll on two cores, or sleep in the link until they are woken, on two cores or on one.
 //! - The reader's buffer is posted: the copy into it is the pass that verifies the checksum.
+//! - A message of several segments is written segment by segment, each followed by a poll, so that the other end takes in
+//!   the first while this one copies the next.
 //! - Busy polling, the clock is read once in 32 calls of the stack; blocking, after each sleep as well.
 //! - `crr` and `stream` are those of `stack-memory`.
 //!
@@ -337,7 +339,11 @@ impl Far<'_> {
         Ok(())
     }
 
-    fn slice(&mut self, iterations: u64, listener: tollgate_stack::ListenerId) -> Result<(), Error> {
+    fn slice(
+        &mut self,
+        iterations: u64,
+        listener: tollgate_stack::ListenerId,
+    ) -> Result<(), Error> {
         let control = self.control;
         match self.spec.workload {
             Workload::Rr => {

@@ -1,0 +1,74 @@
+//! Counts repeat to the instruction, and what stands between two gates is counted, no more and no less.
+
+use std::path::Path;
+use tollgate_budget::Error;
+use tollgate_budget::valgrind::Program;
+
+fn program() -> Program {
+    Program::new(Path::new(env!("CARGO_BIN_EXE_tollgate-budget")), ["scenario"])
+}
+
+/// Whether Valgrind is here; if not, says that the test was left out.
+fn valgrind_is_here() -> bool {
+    let here = std::process::Command::new("valgrind").arg("--version").output().is_ok();
+    if !here {
+        eprintln!("skipped: valgrind is not on the PATH");
+    }
+    here
+}
+
+#[test]
+fn a_count_repeats_to_the_instruction() {
+    if !valgrind_is_here() {
+        return;
+    }
+    let first = program().count("rr-64", 50).unwrap();
+    let second = program().count("rr-64", 50).unwrap();
+    assert_eq!(first, second);
+    assert_eq!(first.done.operations, 50);
+    assert!(first.collected > 50 * 100, "{first:?}");
+}
+
+#[test]
+fn a_hundred_instructions_between_gates_are_counted_as_a_hundred() {
+    if !valgrind_is_here() {
+        return;
+    }
+    let pair = program().pair_cost().unwrap();
+    let ruler = program().count("ruler", 10).unwrap();
+    assert_eq!(ruler.per_operation(pair), 100.0);
+}
+
+#[test]
+fn a_profile_adds_up_to_the_count() {
+    if !valgrind_is_here() {
+        return;
+    }
+    let counted = program().count("rr-64", 20).unwrap();
+    let (done, profile) = program().profile("rr-64", 20).unwrap();
+    assert_eq!(done, counted.done);
+    assert_eq!(profile.total(), counted.collected);
+    assert!(profile.within(|name| name.contains("tollgate_stack::")) > profile.total() / 2);
+}
+
+#[test]
+fn what_the_program_says_is_passed_on() {
+    if !valgrind_is_here() {
+        return;
+    }
+    let error = program().count("no-such-scenario", 1).unwrap_err();
+    assert!(matches!(error, Error::Failed { .. }));
+    assert!(error.to_string().contains("unknown scenario `no-such-scenario`; known: empty, "), "{error}");
+}
+
+#[test]
+fn every_scenario_goes_as_it_must() {
+    for scenario in tollgate_budget::scenario::SCENARIOS {
+        // Those with a hundred thousand connections take long without optimisation.
+        if ["rr-64-among-100k", "open-last", "idle-100k"].contains(&scenario.name) {
+            continue;
+        }
+        let done = tollgate_budget::run_scenario(scenario.name, 40).unwrap();
+        assert!(done.operations >= 40, "{}: {done:?}", scenario.name);
+    }
+}

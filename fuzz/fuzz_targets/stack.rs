@@ -1,0 +1,356 @@
+//! One stack between an application and a wire that both do what the input says.
+//!
+//! Whatever they do, nothing panics, handles and tables stay within their bounds, and when the application has let go
+//! of everything, every connection ends and every frame comes back to the pool.
+#![no_main]
+
+#[path = "../../crates/stack/tests/sim/craft.rs"]
+mod craft;
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use tollgate_link::Side;
+use tollgate_link::memory::Memory;
+use tollgate_stack::config::{Demux, HeaderTemplate, Prediction, RetransmitCopy};
+use tollgate_stack::socket::KeepAlive;
+use tollgate_stack::udp::UdpId;
+use tollgate_stack::{Active, Config, ConnId, FrameId, Instant, Link, ListenerId, Pool, SocketOption, Stack};
+use tollgate_wire::SeqNumber;
+use tollgate_wire::ethernet::{EtherType, MacAddr};
+use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
+
+const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const THEM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const THEIR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const PORT: u16 = 7;
+const FRAMES: usize = 64;
+
+#[derive(Debug, Arbitrary)]
+struct Setup {
+    timestamps: bool,
+    scaling: bool,
+    no_delay: bool,
+    prediction: u8,
+    demux: u8,
+    template: bool,
+    copy: bool,
+    device_queue: u8,
+    mtu: u16,
+    small_buffers: bool,
+}
+
+#[derive(Debug, Arbitrary)]
+enum Step {
+    /// Anything on the wire.
+    Frame(Vec<u8>),
+    Ethernet(bool, Vec<u8>),
+    Ip { from: u8, protocol: u8, id: u8, flags_and_offset: u16, payload: Vec<u8> },
+    Icmp { head: [u8; 8], data: Vec<u8> },
+    Syn { port: u8, mss: Option<u16>, scale: Option<u8>, stamp: Option<u32> },
+    /// A segment that goes with the last one that the stack sent to a port.
+    Answer { to: u8, flags: u8, seq: i16, ack: i16, window: u16, stamp: Option<i8>, len: u16 },
+    Connect,
+    Accept,
+    Send(u8, u16),
+    SendBuffer(u8, u16),
+    Receive(u8, u16),
+    ReceiveBuffer(u8),
+    PollReceive(u8, u16),
+    Shutdown(u8),
+    Close(u8),
+    Abort(u8),
+    Set(u8, u8, u32),
+    Ping(u16),
+    Udp(u8, u16),
+    Take(u8),
+    GiveBack,
+    Pass(u32),
+    Events,
+}
+
+struct World {
+    stack: Stack,
+    pool: Pool,
+    cable: Memory,
+    now: Instant,
+    listener: ListenerId,
+    udp: UdpId,
+    conns: Vec<ConnId>,
+    /// The last segments that the stack sent, each to another port.
+    heard: Vec<Header>,
+    taken: Vec<FrameId>,
+}
+
+fn config(setup: &Setup) -> Config {
+    let mut config = Config::new(MAC, US, 24, [1, 2, 3, 4]);
+    config.max_connections = 8;
+    config.max_time_wait = 4;
+    config.max_neighbours = 4;
+    config.reassembly_frames = 16;
+    config.timestamps = setup.timestamps;
+    config.window_scaling = setup.scaling;
+    config.no_delay = setup.no_delay;
+    config.device_queue = usize::from(setup.device_queue) + 1;
+    config.mechanisms.prediction =
+        [Prediction::Bidirectional, Prediction::Unidirectional, Prediction::Off][usize::from(setup.prediction) % 3];
+    config.mechanisms.demux = [Demux::CacheHash, Demux::Hash, Demux::List][usize::from(setup.demux) % 3];
+    if setup.template {
+        config.mechanisms.template = HeaderTemplate::Off;
+    }
+    if setup.copy {
+        config.mechanisms.retransmit = RetransmitCopy::Copy;
+    }
+    if setup.small_buffers {
+        config.send_buffer = 4096;
+        config.receive_buffer = 4096;
+    }
+    config
+}
+
+impl World {
+    fn new(setup: &Setup) -> Self {
+        let now = Instant::from_nanos(1 << 40);
+        let mtu = 68 + usize::from(setup.mtu) % 1700;
+        let mut pool = Pool::new(FRAMES, 2048);
+        let mut stack = Stack::new(config(setup), mtu, now).expect("the configuration is valid");
+        let mut active = stack.at(now, &mut pool);
+        let listener = active.listen(PORT, 3).expect("the port is free");
+        let udp = active.udp_bind(9).expect("the port is free");
+        active.add_neighbour(THEM, THEIR_MAC);
+        let cable = Memory::new(2000);
+        let (conns, heard, taken) = (Vec::new(), Vec::new(), Vec::new());
+        Self { stack, pool, cable, now, listener, udp, conns, heard, taken }
+    }
+
+    fn at(&mut self) -> Active<'_> {
+        self.stack.at(self.now, &mut self.pool)
+    }
+
+    fn poll(&mut self) {
+        self.stack.at(self.now, &mut self.pool).poll(&mut self.cable.end(Side::B));
+        let mut frames = Vec::new();
+        self.cable.end(Side::A).receive(&mut self.pool, &mut frames);
+        for frame in frames {
+            if let Some((_, header, _)) = craft::parse_tcp(self.pool.frame(&frame)) {
+                self.heard.retain(|old| old.destination_port != header.destination_port);
+                self.heard.push(header);
+            }
+            self.pool.release(frame.id);
+        }
+    }
+
+    fn inject(&mut self, octets: &[u8]) {
+        if let Ok(frame) = self.pool.frame_from(&octets[..octets.len().min(2048)]) {
+            let mut frames = vec![frame];
+            self.cable.end(Side::A).transmit(&mut self.pool, &mut frames);
+            for frame in frames {
+                self.pool.release(frame.id);
+            }
+        }
+        self.poll();
+    }
+
+    fn conn(&self, n: u8) -> Option<ConnId> {
+        self.conns.get(usize::from(n) % self.conns.len().max(1)).copied()
+    }
+
+    fn pass(&mut self, nanos: u64) {
+        self.now = Instant::from_nanos(self.now.as_nanos() + nanos);
+        self.poll();
+    }
+
+    /// What the stack is asked for may be refused: only that it answers matters.
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Frame(octets) => self.inject(&octets),
+            Step::Ethernet(arp, octets) => {
+                let kind = if arp { EtherType::Arp } else { EtherType::Ipv4 };
+                self.inject(&craft::ethernet(MAC, kind, &octets));
+            }
+            Step::Ip { from, protocol, id, flags_and_offset, payload } => {
+                let from = Ipv4Addr::new(10, 0, 0, from);
+                let id = u16::from(id);
+                self.inject(&craft::ip(MAC, from, US, protocol % 18, id, flags_and_offset, &payload));
+            }
+            Step::Icmp { head, data } => self.inject(&craft::icmp(MAC, THEM, US, head, &data)),
+            Step::Syn { port, mss, scale, stamp } => {
+                let options = Options {
+                    mss,
+                    window_scale: scale,
+                    timestamps: stamp.map(|value| Timestamps { value, echo: 0 }),
+                    sack_permitted: false,
+                };
+                let from = 1000 + u16::from(port % 16);
+                let header = craft::header(from, PORT, Flags::SYN, SeqNumber(u32::from(port) << 24), SeqNumber(0));
+                self.inject(&craft::tcp(MAC, THEM, US, &Header { options, ..header }, &[]));
+            }
+            Step::Answer { to, flags, seq, ack, window, stamp, len } => {
+                let Some(last) = self.heard.get(usize::from(to) % self.heard.len().max(1)).copied() else { return };
+                let near = |number: SeqNumber, by: i16| {
+                    // Mostly exact.
+                    let by = if by % 4 == 0 { i32::from(by / 4) } else { i32::from(by.signum()) };
+                    SeqNumber(number.0.wrapping_add_signed(by))
+                };
+                let length = u32::from(last.flags.has(Flags::SYN)) + u32::from(last.flags.has(Flags::FIN));
+                let stamps = last.options.timestamps.and_then(|theirs| {
+                    stamp.map(|by| Timestamps {
+                        value: theirs.echo.wrapping_add_signed(i32::from(by)),
+                        echo: theirs.value,
+                    })
+                });
+                let header = Header {
+                    window,
+                    options: Options { timestamps: stamps, ..Options::default() },
+                    ..craft::header(
+                        last.destination_port,
+                        last.source_port,
+                        Flags(flags),
+                        near(last.ack, seq),
+                        near(last.seq + length, ack),
+                    )
+                };
+                self.inject(&craft::tcp(MAC, THEM, US, &header, &vec![1; usize::from(len % 1500)]));
+            }
+            Step::Connect => {
+                if let Ok(conn) = self.at().connect(SocketAddrV4::new(THEM, 80)) {
+                    self.conns.push(conn);
+                }
+            }
+            Step::Accept => {
+                let listener = self.listener;
+                self.conns.extend(self.at().accept(listener));
+            }
+            other => self.call(other),
+        }
+    }
+
+    fn call(&mut self, step: Step) {
+        let mut buffer = [0; 2048];
+        match step {
+            Step::Send(n, len) => {
+                if let Some(conn) = self.conn(n) {
+                    let _ = self.at().send(conn, &buffer[..usize::from(len) % 2048]);
+                }
+            }
+            Step::SendBuffer(n, len) => {
+                let Some(conn) = self.conn(n) else { return };
+                let Ok(buffer) = self.pool.buffer(usize::from(len) % 1800) else { return };
+                if let Err((_, buffer)) = self.at().send_buffer(conn, buffer) {
+                    self.pool.free(buffer);
+                }
+            }
+            Step::Receive(n, len) => {
+                if let Some(conn) = self.conn(n) {
+                    let _ = self.at().receive(conn, &mut buffer[..usize::from(len) % 2048]);
+                }
+            }
+            Step::ReceiveBuffer(n) => {
+                let Some(conn) = self.conn(n) else { return };
+                if let Ok(Some(buffer)) = self.at().receive_buffer(conn) {
+                    self.pool.free(buffer);
+                }
+            }
+            Step::PollReceive(n, len) => {
+                if let Some(conn) = self.conn(n) {
+                    let end = &mut self.cable.end(Side::B);
+                    let mut stack = self.stack.at(self.now, &mut self.pool);
+                    let _ = stack.poll_receive(end, conn, &mut buffer[..usize::from(len) % 2048]);
+                }
+            }
+            Step::Shutdown(n) => {
+                if let Some(conn) = self.conn(n) {
+                    let _ = self.at().shutdown(conn);
+                }
+            }
+            Step::Close(n) => {
+                if let Some(conn) = self.conn(n) {
+                    let _ = self.at().close(conn);
+                    self.conns.retain(|&other| other != conn);
+                }
+            }
+            Step::Abort(n) => {
+                if let Some(conn) = self.conn(n) {
+                    let _ = self.at().abort(conn);
+                    self.conns.retain(|&other| other != conn);
+                }
+            }
+            Step::Set(n, which, value) => {
+                let Some(conn) = self.conn(n) else { return };
+                let time = std::time::Duration::from_millis(u64::from(value));
+                let option = match which % 4 {
+                    0 => SocketOption::NoDelay(value % 2 == 0),
+                    1 => SocketOption::SendBuffer(value),
+                    2 => SocketOption::KeepAlive(Some(KeepAlive { idle: time, interval: time, count: which })),
+                    _ => SocketOption::UserTimeout(Some(time)),
+                };
+                let _ = self.at().set_option(conn, option);
+            }
+            Step::Ping(len) => {
+                let _ = self.at().ping(THEM, 1, 2, &vec![0; usize::from(len)]);
+            }
+            Step::Udp(host, len) => {
+                let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, host), 9);
+                let udp = self.udp;
+                let _ = self.at().udp_send(udp, to, &vec![0; usize::from(len)]);
+                let _ = self.at().udp_receive(udp);
+            }
+            Step::Take(frames) => {
+                for _ in 0..frames % 64 {
+                    self.taken.extend(self.pool.alloc());
+                }
+            }
+            Step::GiveBack => self.taken.drain(..).for_each(|id| self.pool.release(id)),
+            Step::Pass(micros) => self.pass(u64::from(micros) * 1000),
+            _ => while self.at().next_event().is_some() {},
+        }
+        self.poll();
+    }
+
+    fn check(&mut self) {
+        assert!(self.stack.connections() <= 8);
+        assert!(self.stack.time_waits() <= 4);
+        for &conn in &self.conns.clone() {
+            if let Ok(info) = self.at().info(conn) {
+                assert!(info.in_flight <= 1 << 30, "{info:?}");
+                assert!(info.unsent <= 1 << 31, "{info:?}");
+                assert!(info.receive_window <= 1 << 30, "{info:?}");
+            }
+        }
+    }
+
+    /// Lets go of everything and waits: nothing may be left.
+    fn end(mut self) {
+        self.taken.drain(..).for_each(|id| self.pool.release(id));
+        for conn in std::mem::take(&mut self.conns) {
+            let _ = self.at().abort(conn);
+        }
+        let listener = self.listener;
+        self.at().close_listener(listener).expect("the listener is open");
+        let end = self.now.as_nanos() + 3_600_000_000_000;
+        for _ in 0..5000 {
+            self.poll();
+            let Some(next) = self.stack.next_deadline(self.now) else { break };
+            if next.as_nanos() > end {
+                break;
+            }
+            self.now = Instant::from_nanos(next.as_nanos().max(self.now.as_nanos() + (1 << 20)));
+        }
+        self.poll();
+        assert_eq!(self.stack.connections(), 0);
+        assert_eq!(self.stack.time_waits(), 0);
+        self.cable.drain(&mut self.pool);
+        assert_eq!(self.pool.available(), FRAMES);
+    }
+}
+
+fuzz_target!(|input: (Setup, Vec<Step>)| {
+    let (setup, steps) = input;
+    let mut world = World::new(&setup);
+    for step in steps {
+        world.step(step);
+        world.check();
+    }
+    world.end();
+});

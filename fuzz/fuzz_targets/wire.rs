@@ -1,0 +1,40 @@
+//! Every parser on any octets; what a parser accepts comes back the same after it was written and parsed again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tollgate_wire::tcp::MAX_HEADER_LEN;
+use tollgate_wire::{arp, ethernet, icmp, ipv4, tcp, udp};
+
+fuzz_target!(|octets: &[u8]| {
+    if let Ok(header) = ethernet::Header::parse(octets) {
+        assert_eq!(header.to_bytes()[..], octets[..ethernet::HEADER_LEN]);
+    }
+    if let Ok(packet) = arp::Packet::parse(octets) {
+        assert_eq!(arp::Packet::parse(&packet.to_bytes()), Ok(packet));
+    }
+    if let Ok(header) = ipv4::Header::parse(octets) {
+        assert!(usize::from(header.header_len) + header.payload_len() <= octets.len());
+        // Whether it is right does not matter here, only that it can be asked.
+        let _ = ipv4::Header::checksum_is_valid(octets);
+        if header.header_len == 20 {
+            let mut packet = octets.to_vec();
+            packet[..20].copy_from_slice(&header.to_bytes());
+            assert_eq!(ipv4::Header::parse(&packet), Ok(header));
+            assert!(ipv4::Header::checksum_is_valid(&packet));
+        }
+    }
+    if let Ok(message) = icmp::Message::parse(octets) {
+        assert_eq!(icmp::Message::parse(&message.to_bytes()), Ok(message));
+    }
+    if let Ok(header) = udp::Header::parse(octets) {
+        assert!(usize::from(header.len) <= octets.len());
+    }
+    if let Ok(header) = tcp::Header::parse(octets) {
+        let mut out = [0; MAX_HEADER_LEN];
+        let len = header.emit(&mut out);
+        let again = tcp::Header::parse(&out[..len]).expect("what was written can be parsed");
+        assert_eq!(again, tcp::Header { header_len: len as u8, ..header });
+    }
+    // An error is an answer, too.
+    let _ = tcp::Options::parse(octets);
+});
