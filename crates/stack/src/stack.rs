@@ -274,7 +274,19 @@ impl<R: Recorder> Active<'_, R> {
     #[cold]
     fn not_predicted(&mut self, frame: Frame, miss: Miss) {
         self.stack.counters.miss(miss);
-        self.ethernet_input(frame);
+        match miss {
+            Miss::Short | Miss::NotTcp | Miss::NoConnection => self.ethernet_input(frame),
+            Miss::Flags
+            | Miss::Sequence
+            | Miss::Acknowledgment
+            | Miss::OptionLayout
+            | Miss::Timestamp
+            | Miss::ZeroWindow
+            | Miss::BeyondWindow
+            | Miss::Duplicate
+            | Miss::Bidirectional
+            | Miss::Checksum => self.tcp_input_found(frame),
+        }
     }
 
     /// Gives waiting frames to the link, and lets connections go on that waited for room. [`Active::poll`] begins with

@@ -14,6 +14,7 @@ use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
+use core::net::Ipv4Addr;
 use crate::tcp::congestion;
 use crate::tcp::rto::backed_off;
 use crate::time::{Tick, ticks};
@@ -90,7 +91,26 @@ enum Disposition {
 impl<R: Recorder> Active<'_, R> {
     /// Takes a TCP segment that lies in one frame, its IP payload `at` octets behind the frame's beginning.
     pub(crate) fn tcp_input(&mut self, ip: &ipv4::Header, frame: Frame, at: usize) {
-        let octets = &self.pool.frame(&frame)[at..at + ip.payload_len()];
+        self.segment_in_frame((ip.source, ip.destination), frame, at, ip.payload_len());
+    }
+
+    /// Takes a segment that was not predicted although its connection is known: what lies before TCP has been checked.
+    pub(crate) fn tcp_input_found(&mut self, frame: Frame) {
+        const AT: usize = 34;
+        let Some(ip) = self.pool.frame(&frame)[14..].first_chunk::<20>() else {
+            return self.drop_frame(frame.id, Drop::Malformed);
+        };
+        let total_len = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+        let source = Ipv4Addr::new(ip[12], ip[13], ip[14], ip[15]);
+        let destination = Ipv4Addr::new(ip[16], ip[17], ip[18], ip[19]);
+        if total_len < 20 || 14 + total_len > usize::from(frame.len) {
+            return self.drop_frame(frame.id, Drop::Malformed);
+        }
+        self.segment_in_frame((source, destination), frame, AT, total_len - 20);
+    }
+
+    fn segment_in_frame(&mut self, ends: (Ipv4Addr, Ipv4Addr), frame: Frame, at: usize, len: usize) {
+        let octets = &self.pool.frame(&frame)[at..at + len];
         let header = match Header::parse(octets) {
             Ok(header) => header,
             Err(_) => return self.drop_frame(frame.id, Drop::Malformed),
@@ -98,8 +118,7 @@ impl<R: Recorder> Active<'_, R> {
         let verify = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always
             && frame.checksum != RxChecksum::Verified;
         if verify {
-            let len = octets.len() as u16;
-            let pseudo = ipv4::pseudo_header(ip.source, ip.destination, ipv4::protocol::TCP, len);
+            let pseudo = ipv4::pseudo_header(ends.0, ends.1, ipv4::protocol::TCP, len as u16);
             if !(pseudo + self.stack.kernel.sum(octets)).is_valid() {
                 return self.drop_frame(frame.id, Drop::Checksum);
             }
@@ -109,9 +128,9 @@ impl<R: Recorder> Active<'_, R> {
             header,
             id: frame.id,
             offset: frame.offset + at as u16 + header_len,
-            len: octets.len() as u16 - header_len,
+            len: len as u16 - header_len,
         };
-        self.segment_arrives(ip, segment);
+        self.segment_arrives(ends, segment);
     }
 
     /// Takes a segment that was reassembled from fragments: its octets are put into frames of their own, each with a
@@ -150,7 +169,7 @@ impl<R: Recorder> Active<'_, R> {
                 ..header
             };
             self.segment_arrives(
-                ip,
+                (ip.source, ip.destination),
                 Segment {
                     header: part_header,
                     id,
@@ -166,11 +185,11 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    fn segment_arrives(&mut self, ip: &ipv4::Header, segment: Segment) {
+    fn segment_arrives(&mut self, (source, destination): (Ipv4Addr, Ipv4Addr), segment: Segment) {
         let header = &segment.header;
         let key = FlowKey::new(
-            (ip.source, header.source_port),
-            (ip.destination, header.destination_port),
+            (source, header.source_port),
+            (destination, header.destination_port),
         );
         let disposition = match self.slot_of(key) {
             Some(slot) if slot & SLOT_BIT != 0 => {
