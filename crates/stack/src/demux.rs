@@ -10,6 +10,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
+use core::cell::Cell;
 use core::net::Ipv4Addr;
 
 /// Both ends of a connection, as the octets lie in a packet that comes in, each word loaded in the machine's own order.
@@ -132,6 +133,7 @@ pub(crate) struct Table {
     entries: Box<[u64]>,
     len: usize,
     capacity: usize,
+    last: Cell<(FlowKey, FlowHash)>,
 }
 
 impl Table {
@@ -141,18 +143,22 @@ impl Table {
         let capacity = capacity.clamp(1, 1 << 30);
         // Never full: every search ends at a free entry.
         let entries = vec![0; (capacity * 2).next_power_of_two()].into_boxed_slice();
-        Self {
-            sip: Sip::new(key),
-            entries,
-            len: 0,
-            capacity,
-        }
+        let sip = Sip::new(key);
+        let none = FlowKey::default();
+        let last = Cell::new((none, FlowHash(sip.flow::<1, 3>(none) as u32 | FlowHash::TAKEN)));
+        Self { sip, entries, len: 0, capacity, last }
     }
 
-    /// The hash of `key`.
-    #[inline(always)]
+    /// The hash of `key`. The last one is remembered: a handshake asks for the same one several times over.
+    #[inline]
     pub(crate) fn hash(&self, key: FlowKey) -> FlowHash {
-        FlowHash(self.sip.flow::<1, 3>(key) as u32 | FlowHash::TAKEN)
+        let (last_key, last_hash) = self.last.get();
+        if key == last_key {
+            return last_hash;
+        }
+        let hash = FlowHash(self.sip.flow::<1, 3>(key) as u32 | FlowHash::TAKEN);
+        self.last.set((key, hash));
+        hash
     }
 
     /// The slot that was inserted under `hash` and for which `matches` says yes.
