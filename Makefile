@@ -34,11 +34,13 @@ budget: export RUSTFLAGS := -Ctarget-cpu=x86-64-v3
 budget: export CARGO_TARGET_DIR := $(TARGET)/budget
 budget: ## Count instructions by Callgrind and hold them against the budgets
 	@scripts/setup.sh budget
-	@cargo run --release --locked -p tollgate-budget -- check
+	@cargo build --release --locked -p tollgate-budget --no-default-features --bin tollgate-budget
+	@without=$$(crates/budget/without-gates.sh $(TARGET)/budget/without-gates); \
+	    $(TARGET)/budget/release/tollgate-budget check --without-gates "$$without"
 
 bench: ## Measure the ratios of the performance table within one run
 	@scripts/setup.sh bench
-	@cargo run --release --locked -p tollgate-budget -- bench
+	@cargo run --release --locked -p tollgate-budget --bin tollgate-bench
 
 fuzz: ## Run each fuzz target for a minute (SECONDS_EACH=N for longer)
 	@scripts/setup.sh fuzz

@@ -220,7 +220,8 @@ impl World {
             }
             Step::Accept => {
                 let listener = self.listener;
-                self.conns.extend(self.at().accept(listener));
+                let accepted = self.at().accept(listener);
+                self.conns.extend(accepted);
             }
             other => self.call(other),
         }

@@ -122,7 +122,7 @@ impl fmt::Display for BarVerdict {
         match self {
             Self::None => f.write_str("-"),
             Self::Met => f.write_str("met"),
-            Self::Missed { by_percent } => write!(f, "missed by {by_percent:.0} %"),
+            Self::Missed { by_percent } => write!(f, "missed by {by_percent:.1} %"),
         }
     }
 }

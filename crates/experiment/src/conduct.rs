@@ -16,27 +16,34 @@ pub struct Conducted {
     pub stopped: Vec<&'static str>,
 }
 
-/// Runs the experiments in order. One that fails does not keep the others from running; a raised cancel flag does.
+/// Runs the experiments, those whose time is fixed first, and shows them in their order. One that fails does not keep the
+/// others from running; a raised cancel flag does.
 pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_>) -> Conducted {
     let mut conducted = Conducted::default();
-    for (at, experiment) in experiments.iter().enumerate() {
+    let mut order: Vec<(usize, &'static dyn Experiment)> =
+        experiments.iter().copied().enumerate().collect();
+    order.sort_by_key(|(_, experiment)| experiment.weight() > 0);
+    let mut shown: Vec<(usize, run::Experiment)> = Vec::new();
+    for (turn, &(place, experiment)) in order.iter().enumerate() {
         let name = experiment.name();
         if context.cancel.is_raised() {
             conducted.stopped.push(name);
             continue;
         }
-        let weights = experiments[at..].iter().map(|one| one.weight()).sum();
+        let weights = order[turn..].iter().map(|(_, one)| one.weight()).sum();
         context.begin(experiment.title(), experiment.weight(), weights);
         let outcome = experiment.run(context);
         if context.cancel.is_raised() {
             conducted.stopped.push(name);
         }
         match outcome {
-            Ok(shown) => conducted.shown.push(shown),
+            Ok(part) => shown.push((place, part)),
             Err(Error::Stopped) => {}
             Err(error) => conducted.failed.push((name, error)),
         }
     }
+    shown.sort_by_key(|(place, _)| *place);
+    conducted.shown = shown.into_iter().map(|(_, part)| part).collect();
     conducted
 }
 

@@ -17,10 +17,11 @@ use crate::words;
 /// One round trip in so many is recorded. Often enough for many observations in little time, and seldom enough that the code
 /// without gates stays the one that runs.
 const ONE_IN: NonZeroU32 = NonZeroU32::new(16).unwrap();
-/// Round trips of a slice.
-const ROUND_TRIPS: u64 = 512;
+/// Round trips of a slice: some 256 recorded ones, so that the longest hundredth, which the trimmed means leave out, holds a
+/// moment in which the processor was taken away.
+const ROUND_TRIPS: u64 = 4_096;
 /// Turns of all sizes without a time budget.
-const TURNS: u32 = 60;
+const TURNS: u32 = 20;
 
 /// The ledger of one size.
 #[derive(Debug, Clone)]
@@ -80,11 +81,15 @@ pub(crate) fn run(
     };
     let turns = match context.options.iterations {
         // The iterations of a repetition are those of one kind of slice.
-        Some(iterations) => u32::try_from(iterations / ROUND_TRIPS)
+        Some(iterations) => u32::try_from(iterations.div_ceil(ROUND_TRIPS))
             .unwrap_or(u32::MAX)
             .clamp(1, TURNS),
         None => TURNS,
     };
+    let round_trips = context
+        .options
+        .iterations
+        .map_or(ROUND_TRIPS, |iterations| iterations.clamp(256, ROUND_TRIPS));
     let mut longest = Duration::ZERO;
     for turn in 0..turns {
         let begun = Instant::now();
@@ -99,7 +104,7 @@ pub(crate) fn run(
             }
             let left = context.remaining().unwrap_or(longest * (turns - turn));
             context.tell(&words::size(gated.size), left);
-            gated.turn(u64::from(turn));
+            gated.turn(u64::from(turn), round_trips);
         }
         longest = longest.max(begun.elapsed());
     }
@@ -115,7 +120,7 @@ pub(crate) fn run(
 
 impl Gated {
     /// One more rotation through all spans.
-    fn turn(&mut self, turn: u64) {
+    fn turn(&mut self, turn: u64, round_trips: u64) {
         if self.failure.is_some() {
             return;
         }
@@ -123,7 +128,7 @@ impl Gated {
             Spec::new(Workload::Rr, self.size).with_mode(Placement::OneCore, Waiting::BusyPoll);
         let gating = Gating {
             one_in: ONE_IN,
-            round_trips: ROUND_TRIPS,
+            round_trips,
             rounds: 1,
             seed: turn + 1,
             ..Gating::default()

@@ -1,7 +1,7 @@
 //! Runs the contenders of a comparison side by side.
 //!
 //! The order is Wolman's method made fair to a machine that drifts: a repetition goes over all sizes; at a size every
-//! contender is opened anew, and then they take turns, A B C A B C, in [`SLICES`] slices each. So what is compared was
+//! contender is opened anew (or kept open, when time is short), and then they take turns, A B C A B C, in [`SLICES`] slices each. So what is compared was
 //! measured within the same fraction of a second, and a run that is stopped early has something at every size.
 //!
 //! When there is a time budget, a short pilot measures what an iteration of each contender costs, and the slow ones run fewer
@@ -26,10 +26,10 @@ pub(crate) const SLICES: u64 = 8;
 const PILOT: u64 = 32;
 /// A pilot that took less is run once more for about this long.
 const PILOT_NS: f64 = 200_000.0;
+/// With less time than this for an experiment, sessions are kept open from the pilot to the end.
+const SHORT: Duration = Duration::from_secs(20);
 /// The fewest iterations of a contender in a repetition, however little time there is.
 const LEAST: u64 = 64;
-/// What opening and closing a session costs, at most, for planning: a process to start and to end.
-const OPENING: Duration = Duration::from_millis(3);
 
 /// A path in one of the ways in which it can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,6 +149,8 @@ pub(crate) fn run(
         context,
         outcome: Outcome::new(line_up, sizes.to_vec()),
         costs: Vec::new(),
+        openings: Vec::new(),
+        kept: None,
     };
     race.pilot();
     race.repetitions();
@@ -171,6 +173,10 @@ struct Race<'a> {
     outcome: Outcome,
     /// Nanoseconds per iteration of each contender at each size, as the pilot found them; infinite where it failed.
     costs: Vec<Vec<f64>>,
+    /// Nanoseconds that opening and closing the sessions of each size took in the pilot.
+    openings: Vec<f64>,
+    /// The sessions of each contender at each size, when they are kept from the pilot on.
+    kept: Option<Vec<Vec<Option<Box<dyn Session>>>>>,
 }
 
 impl Race<'_> {
@@ -204,7 +210,14 @@ impl Race<'_> {
     fn pilot(&mut self) {
         let contenders = self.outcome.line_up.contenders.len();
         self.costs = vec![vec![f64::INFINITY; self.outcome.sizes.len()]; contenders];
+        self.openings = vec![0.0; self.outcome.sizes.len()];
+        if self.context.remaining().is_some_and(|left| left < SHORT) {
+            let none = || self.outcome.sizes.iter().map(|_| None).collect();
+            self.kept = Some((0..contenders).map(|_| none()).collect());
+        }
         for at in 0..self.outcome.sizes.len() {
+            let begun = Instant::now();
+            let mut running = Duration::ZERO;
             for contender in 0..contenders {
                 if self.context.cancel.is_raised() {
                     return;
@@ -214,11 +227,20 @@ impl Race<'_> {
                 let Some(mut session) = self.open(contender, at) else {
                     continue;
                 };
+                let open = Instant::now();
                 match pilot(session.as_mut(), self.wanted) {
                     Ok(ns) => self.costs[contender][at] = ns,
                     Err(error) => self.fail(contender, at, &error),
                 }
+                running += open.elapsed();
                 self.outcome.measurements[contender][at].settings = session.settings();
+                if let Some(kept) = &mut self.kept {
+                    kept[contender][at] = Some(session);
+                }
+            }
+            if self.kept.is_none() {
+                let opening = begun.elapsed().saturating_sub(running);
+                self.openings[at] = opening.as_nanos() as f64;
             }
         }
     }
@@ -226,11 +248,11 @@ impl Race<'_> {
     /// The iterations of each contender at each size in one repetition.
     fn plan(&self) -> Vec<Vec<u64>> {
         let flat: Vec<f64> = self.costs.iter().flatten().copied().collect();
-        let cells = flat.iter().filter(|cost| cost.is_finite()).count() as u32;
-        let budget = self.context.remaining().map(|left| {
-            let opening = OPENING * cells;
-            (left / self.repetitions).saturating_sub(opening).as_nanos() as f64
-        });
+        let opening: f64 = self.openings.iter().sum();
+        let budget = self
+            .context
+            .remaining()
+            .map(|left| (left / self.repetitions).as_nanos() as f64 - opening);
         let shares = shares(&flat, self.wanted, budget);
         shares
             .chunks(self.outcome.sizes.len().max(1))
@@ -240,20 +262,23 @@ impl Race<'_> {
 
     fn repetitions(&mut self) {
         let plan = self.plan();
-        let expected = |plan: &[Vec<u64>], costs: &[Vec<f64>], at: usize| -> f64 {
-            plan.iter()
-                .zip(costs)
-                .map(|(plan, costs)| (plan[at], costs[at]))
-                .filter(|(_, cost)| cost.is_finite())
-                .map(|(iterations, cost)| iterations as f64 * cost + OPENING.as_nanos() as f64)
-                .sum()
+        let expected = |at: usize| -> f64 {
+            let running: f64 = plan
+                .iter()
+                .zip(&self.costs)
+                .filter(|(_, costs)| costs[at].is_finite())
+                .map(|(plan, costs)| plan[at] as f64 * costs[at])
+                .sum();
+            running + self.openings[at]
         };
-        let blocks: Vec<f64> = (0..self.outcome.sizes.len())
-            .map(|at| expected(&plan, &self.costs, at))
-            .collect();
+        let blocks: Vec<f64> = (0..self.outcome.sizes.len()).map(expected).collect();
         let one: f64 = blocks.iter().sum();
         let mut left = one * f64::from(self.repetitions);
         for repetition in 0..self.repetitions {
+            // The first is always made, so that there is something at every size.
+            if repetition > 0 && self.context.remaining() == Some(Duration::ZERO) {
+                return;
+            }
             for (at, block) in blocks.iter().enumerate() {
                 if self.context.cancel.is_raised() {
                     return;
@@ -267,6 +292,7 @@ impl Race<'_> {
                 self.block(repetition, at, &iterations, left);
                 left -= block;
             }
+            self.outcome.repetitions = repetition + 1;
         }
     }
 
@@ -276,8 +302,15 @@ impl Race<'_> {
         for contender in 0..iterations.len() {
             let failed = self.outcome.measurements[contender][at].failure.is_some();
             let runs = !failed && self.costs[contender][at].is_finite();
-            let session = if runs { self.open(contender, at) } else { None };
-            sessions.push(session);
+            let kept = self
+                .kept
+                .as_mut()
+                .and_then(|kept| kept[contender][at].take());
+            sessions.push(match kept {
+                Some(session) => Some(session),
+                None if runs => self.open(contender, at),
+                None => None,
+            });
         }
         let what = format!(
             "{} of {}, {}",
@@ -310,6 +343,11 @@ impl Race<'_> {
                 }
             }
         }
+        if let Some(kept) = &mut self.kept {
+            for (contender, session) in sessions.into_iter().enumerate() {
+                kept[contender][at] = session;
+            }
+        }
     }
 }
 
@@ -334,6 +372,7 @@ fn pilot(session: &mut dyn Session, wanted: u64) -> Result<f64, tollgate_workloa
 /// Each gets the same time, and what the quick ones leave over goes to the slow ones: the cheap run all their iterations, the
 /// dear as many as fit, and none fewer than a small number. What cannot be run has an infinite cost and gets none.
 fn shares(costs: &[f64], wanted: u64, budget: Option<f64>) -> Vec<u64> {
+    let budget = budget.map(|budget| budget.max(0.0));
     let full = |cost: f64| cost * wanted as f64;
     let finite = || costs.iter().copied().filter(|cost| cost.is_finite());
     let cap = match budget {

@@ -117,6 +117,8 @@ pub(crate) struct Outcome {
     pub(crate) sizes: Vec<usize>,
     /// By contender, then by size.
     pub(crate) measurements: Vec<Vec<Measurement>>,
+    /// Repetitions that were gone through.
+    pub(crate) repetitions: u32,
     /// The user stopped it.
     pub(crate) stopped: bool,
 }
@@ -130,6 +132,7 @@ impl Outcome {
             line_up,
             sizes,
             measurements,
+            repetitions: 0,
             stopped: false,
         }
     }

@@ -196,6 +196,12 @@ pub(crate) fn trust(
             words::whole(least),
             words::whole(most)
         ));
+        if outcome.repetitions < repetitions && !outcome.stopped {
+            text.push_str(&format!(
+                ", and to {} of {repetitions} repetitions",
+                outcome.repetitions
+            ));
+        }
     }
     lines.push(note(text));
     let batched: Vec<String> = (0..contenders)

@@ -239,30 +239,49 @@ fn clock_line(clock: &Clock) -> String {
     )
 }
 
+/// What is known beyond the head line, and at the end the names of what is not. The reasons are in the other renderers.
 fn host_facts(host: &Host) -> Vec<String> {
-    fn fact<T>(name: &str, reading: &Reading<T>, show: impl Fn(&T) -> String) -> String {
-        match reading {
-            Reading::Value { value } => format!("{name} {}", show(value)),
-            Reading::NotAvailable { reason } => format!("{name} not available: {reason}"),
-        }
+    fn fact<T>(name: &str, reading: &Reading<T>, show: impl Fn(&T) -> String) -> Option<String> {
+        Some(format!("{name} {}", show(reading.value()?)))
     }
-    vec![
-        fact("memory", &host.memory_bytes, |bytes| memory(*bytes)),
-        fact("hypervisor", &host.hypervisor, String::clone),
-        fact("governor", &host.governor, String::clone),
-        fact("frequency", &host.frequency_hz, |hz| frequency(*hz as f64)),
-        fact("mitigations", &host.mitigations, |list| {
-            let active = list
-                .iter()
-                .filter(|m| m.state.starts_with("Mitigation"))
-                .count();
-            let open = list
-                .iter()
-                .filter(|m| m.state.starts_with("Vulnerable"))
-                .count();
-            format!("{active} active, {open} vulnerable of {}", list.len())
-        }),
-    ]
+    let facts = [
+        (
+            "memory",
+            fact("memory", &host.memory_bytes, |bytes| memory(*bytes)),
+        ),
+        (
+            "hypervisor",
+            fact("hypervisor", &host.hypervisor, String::clone),
+        ),
+        ("governor", fact("governor", &host.governor, String::clone)),
+        (
+            "frequency",
+            fact("frequency", &host.frequency_hz, |hz| frequency(*hz as f64)),
+        ),
+        (
+            "mitigations",
+            fact("mitigations", &host.mitigations, |list| {
+                let count =
+                    |state: &str| list.iter().filter(|m| m.state.starts_with(state)).count();
+                format!(
+                    "{} active, {} vulnerable of {}",
+                    count("Mitigation"),
+                    count("Vulnerable"),
+                    list.len()
+                )
+            }),
+        ),
+    ];
+    let missing: Vec<&str> = facts
+        .iter()
+        .filter(|(_, fact)| fact.is_none())
+        .map(|(name, _)| *name)
+        .collect();
+    let mut known: Vec<String> = facts.into_iter().filter_map(|(_, fact)| fact).collect();
+    if !missing.is_empty() {
+        known.push(format!("not available: {}", missing.join(", ")));
+    }
+    known
 }
 
 /// Replaces control characters.

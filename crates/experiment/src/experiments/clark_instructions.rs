@@ -36,7 +36,7 @@ impl Experiment for ClarkInstructions {
     }
 
     fn weight(&self) -> u32 {
-        5
+        0
     }
 
     fn concerns(&self, options: &Options) -> bool {
@@ -44,8 +44,7 @@ impl Experiment for ClarkInstructions {
     }
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let left = context.remaining().map_or(TAKES, |left| left.min(TAKES));
-        context.tell("counting under valgrind", left);
+        context.tell("counting under valgrind", TAKES);
         let counted = match &context.counter {
             Some(program) => clark::clark(program).map_err(|error| match error {
                 tollgate_budget::Error::NoValgrind(_) => {

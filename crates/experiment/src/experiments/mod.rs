@@ -26,7 +26,8 @@ pub trait Experiment: Sync {
     /// What it measures, in one line.
     fn summary(&self) -> &'static str;
 
-    /// Its part of a run's time, relative to the others.
+    /// Its part of a run's time, relative to the others; 0 when it takes what it takes. Those come first, so that the
+    /// others share what is left.
     fn weight(&self) -> u32;
 
     /// Whether there is something to measure with these options; a report leaves out what is not concerned.
@@ -109,6 +110,18 @@ mod tests {
         };
         assert_eq!(series.iter().filter(|line| !line.published).count(), 1);
         assert_eq!(series.iter().filter(|line| line.published).count(), 2);
+    }
+
+    #[test]
+    fn with_little_time_sessions_are_kept_and_all_repetitions_run() {
+        let mut options = small(vec![PathId::PeerSmoltcp]);
+        options.repetitions = Some(2);
+        let budget = Some(Duration::from_secs(10));
+        let mut context = Context::new(options, budget, Cancel::default(), &Silent);
+        let rr: &'static dyn Experiment = find("rr-by-size").unwrap();
+        let conducted = crate::conduct::conduct(&[rr], &mut context);
+        let measured = conducted.shown[0].tables[0].rows[0].cells[0].measured();
+        assert_eq!(measured.unwrap().n, Some(32));
     }
 
     #[test]

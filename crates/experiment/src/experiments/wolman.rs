@@ -189,9 +189,9 @@ fn name(label: WolmanLabel, direction: Direction) -> &'static str {
 fn absent(label: WolmanLabel) -> &'static str {
     match label {
         WolmanLabel::Row(WolmanRow::Mcopy) => {
-            "none: retransmission keeps a reference to the buffer, nothing is copied for it"
+            "retransmission keeps a reference to the buffer, so there is no such copy"
         }
-        WolmanLabel::Row(WolmanRow::Wakeup) => "none: the reader polls, nobody is woken",
+        WolmanLabel::Row(WolmanRow::Wakeup) => "the reader polls, so nobody is woken",
         _ => "the run was stopped before it came to this",
     }
 }
@@ -342,6 +342,9 @@ impl Shown<'_> {
             rows.push(self.row(label, |at| {
                 match share(self.ns(label, at), self.ns(WolmanLabel::Total, at)) {
                     Some(value) => Cell::exact(value),
+                    None if self.ns(label, at).is_some() => Cell::NotAvailable {
+                        reason: "the sum of the spans is not above zero".to_owned(),
+                    },
                     None => self.missing(label, at),
                 }
             }));
@@ -511,6 +514,17 @@ impl Shown<'_> {
                 100.0 * then / then_whole
             ));
         }
+        let open = self
+            .ledgers
+            .ledger(at)
+            .and_then(|ledger| ledger.closure_by(STATISTIC))
+            .filter(|closure| closure.abs() > CLOSES);
+        if let Some(closure) = open {
+            text.push_str(&format!(
+                "; the ledger does not close: {:.0} % of a {size}-byte round trip is unattributed",
+                100.0 * closure
+            ));
+        }
         text.push('.');
         text
     }
@@ -607,7 +621,7 @@ impl Shown<'_> {
         if let (Some(recorded), Some((low, high))) = (recorded, ends(&probes)) {
             lines.push(shapes::note(format!(
                 "trimmed means over {recorded} recorded round trips of each size; a gate's own cost, {} to {} as measured \
-                 in place, is subtracted",
+                 in place, is subtracted, so a span shorter than a step of the clock may come out below zero",
                 words::duration(low),
                 words::duration(high)
             )));

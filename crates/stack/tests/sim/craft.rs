@@ -6,9 +6,6 @@ use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::tcp::{Flags, Header, MAX_HEADER_LEN, Options};
 use tollgate_wire::{SeqNumber, ipv4};
 
-/// An address and a port.
-pub type Place = (Ipv4Addr, u16);
-
 /// An Ethernet frame around an IP packet.
 pub fn ethernet(to: MacAddr, ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
     let header = ethernet::Header {

@@ -8,6 +8,7 @@
 
 mod end;
 mod network;
+mod police;
 mod random;
 pub mod scenario;
 mod trace;

@@ -1,5 +1,6 @@
 //! The cable: a memory link with a fault wrapper on each way out, and a trace of both ends.
 
+use super::police::Police;
 use super::trace::{Trace, Way};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -40,6 +41,7 @@ pub struct Plug {
     host: usize,
     now: Instant,
     trace: Option<Rc<RefCell<Trace>>>,
+    police: Rc<RefCell<Police>>,
     /// Frames that the host sent or got.
     pub moved: u64,
 }
@@ -52,6 +54,7 @@ pub fn cable(
     trace: Option<&Rc<RefCell<Trace>>>,
 ) -> [Plug; 2] {
     let cable = Rc::new(RefCell::new(Memory::with_capacity(mtu, 4096)));
+    let police = Rc::new(RefCell::new(Police::default()));
     [Side::A, Side::B].map(|side| {
         let host = side as usize;
         let port = Port {
@@ -64,6 +67,7 @@ pub fn cable(
             host,
             now: Instant::ZERO,
             trace: trace.cloned(),
+            police: Rc::clone(&police),
             moved: 0,
         }
     })
@@ -92,6 +96,11 @@ impl Plug {
         self.fault.set_faults(faults);
     }
 
+    /// The first thing that a host sent and must not send.
+    pub fn offence(&self) -> Option<String> {
+        self.police.borrow_mut().offence.take()
+    }
+
     /// Whether nothing is on its way from or to this host.
     pub fn is_idle(&self) -> bool {
         self.fault.held() == 0 && self.cable.borrow().is_idle()
@@ -116,6 +125,9 @@ impl Link for Plug {
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         self.log(pool, Way::Sends, frames);
+        for frame in frames.iter() {
+            self.police.borrow_mut().look(self.host, pool.frame(frame));
+        }
         self.fault.transmit(pool, frames);
     }
 

@@ -207,6 +207,9 @@ impl<'a> World<'a> {
             let before = self.moved();
             self.switch_outage();
             let acted = self.settle()?;
+            if let Some(offence) = self.plugs[0].offence() {
+                return Err(offence);
+            }
             if self.is_over() {
                 return self.sum_up();
             }

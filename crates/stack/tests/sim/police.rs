@@ -1,0 +1,103 @@
+//! What every segment on the wire must hold to, whoever sends it and whatever happened before.
+//!
+//! No octet is sent beyond the window that the peer has offered, but for the one of a probe (RFC 9293, 3.8.6.1), and no
+//! offer is ever taken back (SHLD-14). What is sent again is the same as before: the applications see to that.
+
+use std::collections::HashMap;
+use tollgate_wire::SeqNumber;
+use tollgate_wire::ethernet;
+use tollgate_wire::ipv4;
+use tollgate_wire::tcp::{Flags, Header};
+
+/// One direction of a connection: the sender's port and the receiver's, and which host sends.
+type Direction = (usize, u16, u16);
+
+/// What a host has offered to its peer.
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    /// Shift of its windows, once the peer's SYN has shown that both scale.
+    shift: Option<u8>,
+    acknowledged: SeqNumber,
+    /// The sequence number that the peer must not send.
+    edge: SeqNumber,
+}
+
+/// Watches everything that both hosts send.
+#[derive(Debug, Default)]
+pub struct Police {
+    offers: HashMap<Direction, Offer>,
+    /// The first offence.
+    pub offence: Option<String>,
+}
+
+impl Police {
+    /// Looks at a frame before anything happens to it.
+    pub fn look(&mut self, host: usize, octets: &[u8]) {
+        let Some(packet) = octets.get(ethernet::HEADER_LEN..) else { return };
+        let Ok(ip) = ipv4::Header::parse(packet) else { return };
+        if ip.protocol != ipv4::protocol::TCP || ip.is_fragment() {
+            return;
+        }
+        let segment = &packet[usize::from(ip.header_len)..usize::from(ip.total_len)];
+        let Ok(header) = Header::parse(segment) else { return };
+        let len = (segment.len() - usize::from(header.header_len)) as u32;
+        let mine = (host, header.source_port, header.destination_port);
+        let theirs = (1 - host, header.destination_port, header.source_port);
+        if let Err(what) = self.offer(mine, theirs, &header) {
+            self.note(host, &header, &what);
+        }
+        let Some(offer) = self.offers.get(&theirs) else { return };
+        let beyond = (header.seq + len).signed_distance(offer.edge);
+        if beyond > 1 && len > 1 && !header.flags.has(Flags::SYN) {
+            self.note(host, &header, &format!("{len} octets end {beyond} beyond the window"));
+        }
+    }
+
+    /// Takes note of what a segment offers.
+    fn offer(&mut self, mine: Direction, theirs: Direction, header: &Header) -> Result<(), String> {
+        if header.flags.has(Flags::RST) || !header.flags.has(Flags::ACK) {
+            if header.flags.has(Flags::SYN) {
+                let shift = header.options.window_scale;
+                self.offers.insert(mine, Offer { shift, acknowledged: SeqNumber(0), edge: SeqNumber(0) });
+            }
+            return Ok(());
+        }
+        if header.flags.has(Flags::SYN) {
+            // An answer scales only when the question did; both do, or neither.
+            let shift = header.options.window_scale;
+            if let Some(asked) = self.offers.get_mut(&theirs)
+                && shift.is_none()
+            {
+                asked.shift = None;
+            }
+            let edge = header.ack + u32::from(header.window);
+            self.offers.insert(mine, Offer { shift, acknowledged: header.ack, edge });
+            return Ok(());
+        }
+        let Some(offer) = self.offers.get_mut(&mine) else { return Ok(()) };
+        let edge = header.ack + (u32::from(header.window) << offer.shift.unwrap_or(0));
+        if offer.edge == SeqNumber(0) && offer.acknowledged == SeqNumber(0) {
+            *offer = Offer { acknowledged: header.ack, edge, ..*offer };
+            return Ok(());
+        }
+        let back = offer.edge.signed_distance(edge);
+        // The shift rounds down.
+        let rounding = 1 << offer.shift.unwrap_or(0);
+        if header.ack.before(offer.acknowledged) {
+            return Err(format!("acknowledges {} less than before", offer.acknowledged - header.ack));
+        }
+        offer.acknowledged = header.ack;
+        offer.edge = offer.edge.latest(edge);
+        if back >= rounding {
+            return Err(format!("takes {back} octets of window back"));
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, host: usize, header: &Header, what: &str) {
+        let name = ["a", "b"][host];
+        self.offence.get_or_insert_with(|| {
+            format!("{name} sends from port {} {:?} {:?}: {what}", header.source_port, header.flags, header.seq)
+        });
+    }
+}
