@@ -14,28 +14,37 @@ mkdir -p "$1"
 directory=$(cd "$1" && pwd)
 copy=$directory/source
 
-# The parts that the program is made of; cargo sees to it that only what has changed is built again, since copies keep
-# their times.
-mkdir -p "$copy"
-rm -rf "$copy/crates"
-mkdir "$copy/crates"
-cp -p "$root/Cargo.toml" "$root/Cargo.lock" "$copy/"
+# The parts that the program is made of.
+new=$directory/new
+rm -rf "$new"
+mkdir -p "$new/crates" "$copy"
+cp "$root/Cargo.toml" "$root/Cargo.lock" "$new/"
 for crate in budget checksum gate link stack wire workload; do
-    cp -Rp "$root/crates/$crate" "$copy/crates/"
+    cp -R "$root/crates/$crate" "$new/crates/"
 done
 
 # A call is a statement of its own, on one line or, as rustfmt breaks it, from the parenthesis to the one that closes it.
 while IFS= read -r file; do
     if grep -q 'rec\.pass(' "$file"; then
         sed -e '/^ *\(self\.\)\{0,1\}rec\.pass(.*);$/d' -e '/^ *\(self\.\)\{0,1\}rec\.pass($/,/^ *);$/d' "$file" >"$file.new"
-        touch -r "$file" "$file.new"
         mv "$file.new" "$file"
     fi
-done < <(find "$copy/crates/stack/src" -name '*.rs')
-if grep -rn 'rec\.pass(' "$copy/crates/stack/src" >&2; then
+done < <(find "$new/crates/stack/src" -name '*.rs')
+if grep -rn 'rec\.pass(' "$new/crates/stack/src" >&2; then
     printf 'without-gates: these calls are no statements of their own and stay\n' >&2
     exit 1
 fi
+
+# Only what differs from the last copy gets a new time, so that cargo builds what has changed and nothing else.
+while IFS= read -r file; do
+    [[ -e $new/$file ]] || rm "$copy/$file"
+done < <(cd "$copy" && find . -type f)
+while IFS= read -r file; do
+    if ! cmp -s "$new/$file" "$copy/$file"; then
+        mkdir -p "$copy/$(dirname "$file")"
+        cp "$new/$file" "$copy/$file"
+    fi
+done < <(cd "$new" && find . -type f)
 
 cd "$copy"
 CARGO_TARGET_DIR=$directory/target RUSTFLAGS="${RUSTFLAGS:-} -Awarnings" \

@@ -28,9 +28,15 @@ pub struct Effort {
 
 impl Effort {
     /// About a minute in all.
-    pub const FULL: Self = Self { pairs: 60, round_trips: 500 };
+    pub const FULL: Self = Self {
+        pairs: 60,
+        round_trips: 500,
+    };
     /// Some ten seconds.
-    pub const QUICK: Self = Self { pairs: 12, round_trips: 200 };
+    pub const QUICK: Self = Self {
+        pairs: 12,
+        round_trips: 200,
+    };
 }
 
 /// A median and its interval.
@@ -50,11 +56,19 @@ impl Estimate {
         values.sort_by(f64::total_cmp);
         let n = values.len();
         let middle = *values.get(n / 2)?;
-        let median = if n % 2 == 0 { (middle + values[n / 2 - 1]) / 2.0 } else { middle };
+        let median = if n.is_multiple_of(2) {
+            (middle + values[n / 2 - 1]) / 2.0
+        } else {
+            middle
+        };
         let reach = 0.98 * (n as f64).sqrt();
         let low = (n as f64 / 2.0 - reach).floor().max(0.0) as usize;
         let high = ((n as f64 / 2.0 + reach).ceil() as usize).min(n - 1);
-        Some(Self { median, low: values[low], high: values[high] })
+        Some(Self {
+            median,
+            low: values[low],
+            high: values[high],
+        })
     }
 }
 
@@ -101,8 +115,12 @@ impl Line {
             (Some(true), _) => "met".to_owned(),
             (Some(false), Some(bar)) => {
                 let by = (estimate.median / bar - 1.0) * 100.0;
-                let surely = if estimate.low <= bar { ", not surely" } else { "" };
-                format!("missed by {by:.0} %{surely}")
+                let surely = if estimate.low <= bar {
+                    ", not surely"
+                } else {
+                    ""
+                };
+                format!("missed by {by:.1} %{surely}")
             }
             _ => "-".to_owned(),
         }
@@ -117,29 +135,62 @@ pub fn run(effort: Effort) -> Vec<Line> {
     let mut lines = Vec::new();
     for (len, bar) in [(1400, 1.5), (8000, 1.5), (64 << 10, 1.1), (1 << 20, 1.1)] {
         let what = format!("copy with checksum over memcpy, {} B", number(len as f64));
-        lines.push(row(what, RATIO, Some(bar), || Ok(copy_over_memcpy(len, effort))));
+        lines.push(row(what, RATIO, Some(bar), || {
+            Ok(copy_over_memcpy(len, effort))
+        }));
     }
-    lines.push(row("checksum of a 40-byte header", "ns", Some(6.0), || Ok(header_checksum(effort))));
+    lines.push(row("checksum of a 40-byte header", "ns", Some(6.0), || {
+        Ok(header_checksum(effort))
+    }));
     for (ours, other, placement, bar) in [
-        (PathId::StackMemory, PathId::PeerSmoltcp, Placement::OneCore, 0.45),
+        (
+            PathId::StackMemory,
+            PathId::PeerSmoltcp,
+            Placement::OneCore,
+            0.45,
+        ),
         (PathId::StackShm, PathId::BareShm, Placement::TwoCores, 2.5),
     ] {
         for size in SIZES {
             let what = format!("round trip, {ours} over {other}, {} B", number(size as f64));
-            lines.push(row(what, RATIO, Some(bar), || path_over_path(ours, other, placement, size, effort)));
+            lines.push(row(what, RATIO, Some(bar), || {
+                path_over_path(ours, other, placement, size, effort)
+            }));
         }
     }
-    for (path, bar) in [(PathId::StackMemory, Some(0.15)), (PathId::PeerSmoltcp, None)] {
+    for (path, bar) in [
+        (PathId::StackMemory, Some(0.15)),
+        (PathId::PeerSmoltcp, None),
+    ] {
         let what = format!("stream of 16 KiB writes, {path}");
-        lines.push(row(what, "ns per byte", bar, || stream_per_byte(path, effort)));
+        lines.push(row(what, "ns per byte", bar, || {
+            stream_per_byte(path, effort)
+        }));
     }
     for (what, open, used, bar) in [
-        ("round trip, 64 B, among 100,000 connections over alone", 100_001, 1, 1.02),
-        ("  going round 10,000 connections over alone", 10_000, 10_000, 1.30),
+        (
+            "round trip, 64 B, among 100,000 connections over alone",
+            100_001,
+            1,
+            1.02,
+        ),
+        (
+            "  going round 10,000 connections over alone",
+            10_000,
+            10_000,
+            1.30,
+        ),
     ] {
-        lines.push(row(what, RATIO, Some(bar), || many_over_one(open, used, effort)));
+        lines.push(row(what, RATIO, Some(bar), || {
+            many_over_one(open, used, effort)
+        }));
     }
-    lines.push(row("round trip, 64 B, gates on 1 packet in 64 over off", RATIO, Some(1.01), || gates_over_off(effort)));
+    lines.push(row(
+        "round trip, 64 B, gates on 1 packet in 64 over off",
+        RATIO,
+        Some(1.01),
+        || gates_over_off(effort),
+    ));
     lines
 }
 
@@ -157,7 +208,13 @@ fn row(
         Ok((None, note)) => (Outcome::Unavailable("too few slices".to_owned()), note),
         Err(error) => (Outcome::Unavailable(error.to_string()), String::new()),
     };
-    Line { what: what.into(), unit, bar, outcome, note }
+    Line {
+        what: what.into(),
+        unit,
+        bar,
+        outcome,
+        note,
+    }
 }
 
 /// Lets `a` and `b` take turns, each first as often as the other; returns the estimate of a / b and the medians of both.
@@ -167,10 +224,11 @@ fn interleaved(
     mut b: impl FnMut() -> Result<f64, Failure>,
 ) -> Result<Option<(Estimate, f64, f64)>, Failure> {
     // One turn of each that is not counted.
-    (a()?, b()?);
+    a()?;
+    b()?;
     let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
     for n in 0..pairs {
-        if n % 2 == 0 {
+        if n.is_multiple_of(2) {
             of_a.push(a()?);
             of_b.push(b()?);
         } else {
@@ -180,7 +238,9 @@ fn interleaved(
     }
     let ratios = of_a.iter().zip(&of_b).map(|(a, b)| a / b).collect();
     let medians = Estimate::of(of_a).zip(Estimate::of(of_b));
-    Ok(Estimate::of(ratios).zip(medians).map(|(ratio, (a, b))| (ratio, a.median, b.median)))
+    Ok(Estimate::of(ratios)
+        .zip(medians)
+        .map(|(ratio, (a, b))| (ratio, a.median, b.median)))
 }
 
 /// The parts of [`interleaved`]'s answer, both medians in nanoseconds.
@@ -213,7 +273,11 @@ fn copy_over_memcpy(len: usize, effort: Effort) -> Measured {
                 black_box(kernel.copy_and_sum(black_box(&mut target), black_box(&source)));
             }))
         },
-        || Ok(timed(calls, || black_box(&mut other).copy_from_slice(black_box(&source)))),
+        || {
+            Ok(timed(calls, || {
+                black_box(&mut other).copy_from_slice(black_box(&source))
+            }))
+        },
     );
     let (estimate, times) = with_times(answer.ok().flatten());
     (estimate, format!("{times}, {}", kernel.name()))
@@ -228,12 +292,16 @@ fn header_checksum(effort: Effort) -> Measured {
             })
         })
         .collect();
-    (Estimate::of(values), "one after the other, the loop included".to_owned())
+    (
+        Estimate::of(values),
+        "one after the other, the loop included".to_owned(),
+    )
 }
 
 /// A session of round trips or writes.
 fn session(path: PathId, spec: &Spec) -> Result<Box<dyn Session>, Failure> {
-    let path = find(path).ok_or_else(|| format!("the path {path} cannot be opened in this build"))?;
+    let path =
+        find(path).ok_or_else(|| format!("the path {path} cannot be opened in this build"))?;
     Ok(path.open(spec)?)
 }
 
@@ -252,11 +320,16 @@ fn path_over_path(
         session.run(effort.round_trips, &mut samples)?;
         Ok(samples.quantile_ns(0.5).ok_or("nothing was timed")? as f64)
     };
-    Ok(with_times(interleaved(effort.pairs, || slice(a), || slice(b))?))
+    Ok(with_times(interleaved(
+        effort.pairs,
+        || slice(a),
+        || slice(b),
+    )?))
 }
 
 fn stream_per_byte(path: PathId, effort: Effort) -> Result<Measured, Failure> {
-    let spec = Spec::new(Workload::Stream, 16 << 10).with_mode(Placement::OneCore, Waiting::BusyPoll);
+    let spec =
+        Spec::new(Workload::Stream, 16 << 10).with_mode(Placement::OneCore, Waiting::BusyPoll);
     let mut session = session(path, &spec)?;
     let mut values = Vec::new();
     for turn in 0..=effort.pairs {
@@ -266,7 +339,11 @@ fn stream_per_byte(path: PathId, effort: Effort) -> Result<Measured, Failure> {
             values.push(samples.elapsed_ns() as f64 / samples.bytes() as f64);
         }
     }
-    let settings = session.settings().iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>();
+    let settings = session
+        .settings()
+        .iter()
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect::<Vec<_>>();
     Ok((Estimate::of(values), settings.join(", ")))
 }
 
@@ -281,7 +358,11 @@ impl Many {
     fn new(open: usize, used: usize) -> Result<Self, Failure> {
         let mut hosts = Hosts::new(open, MTU, |config| config.no_delay = true)?;
         let ends = hosts.connect_many(open)?.split_off(open - used);
-        let mut many = Self { hosts, ends, next: 0 };
+        let mut many = Self {
+            hosts,
+            ends,
+            next: 0,
+        };
         many.round_trips(2 * used as u64);
         Ok(many)
     }
@@ -291,8 +372,13 @@ impl Many {
         let mut buffer = [0; 64];
         let start = Instant::now();
         for _ in 0..count {
-            self.hosts.round_trip(self.ends[self.next], &[7; 64], &mut buffer);
-            self.next = if self.next + 1 == self.ends.len() { 0 } else { self.next + 1 };
+            self.hosts
+                .round_trip(self.ends[self.next], &[7; 64], &mut buffer);
+            self.next = if self.next + 1 == self.ends.len() {
+                0
+            } else {
+                self.next + 1
+            };
         }
         start.elapsed().as_nanos() as f64 / count as f64
     }
@@ -302,7 +388,11 @@ fn many_over_one(open: usize, used: usize, effort: Effort) -> Result<Measured, F
     let (mut many, mut one) = (Many::new(open, used)?, Many::new(1, 1)?);
     // Whole rounds, so that every slice visits the same connections.
     let count = effort.round_trips.max(used as u64);
-    let answer = interleaved(effort.pairs, || Ok(many.round_trips(count)), || Ok(one.round_trips(count)))?;
+    let answer = interleaved(
+        effort.pairs,
+        || Ok(many.round_trips(count)),
+        || Ok(one.round_trips(count)),
+    )?;
     Ok(with_times(answer))
 }
 
@@ -314,9 +404,16 @@ fn gates_over_off(effort: Effort) -> Result<Measured, Failure> {
         ..Gating::default()
     };
     let cost = sampling_cost(&spec, &gating)?;
-    let ratios = cost.with_ns.iter().zip(&cost.without_ns).map(|(with, without)| with / without).collect();
+    let ratios = cost
+        .with_ns
+        .iter()
+        .zip(&cost.without_ns)
+        .map(|(with, without)| with / without)
+        .collect();
     let times = Estimate::of(cost.with_ns.clone()).zip(Estimate::of(cost.without_ns.clone()));
-    let note = times.map_or(String::new(), |(a, b)| format!("{} over {} ns", number(a.median), number(b.median)));
+    let note = times.map_or(String::new(), |(a, b)| {
+        format!("{} over {} ns", number(a.median), number(b.median))
+    });
     Ok((Estimate::of(ratios), note))
 }
 
@@ -344,7 +441,15 @@ pub fn table(lines: &[Line]) -> String {
                 Outcome::Unavailable(why) => ("-".to_owned(), "-".to_owned(), why.clone()),
             };
             let bar = line.bar.map_or("-".to_owned(), |bar| format!("{bar}"));
-            vec![line.what.clone(), bar, value, interval, line.unit.to_owned(), line.result(), note]
+            vec![
+                line.what.clone(),
+                bar,
+                value,
+                interval,
+                line.unit.to_owned(),
+                line.result(),
+                note,
+            ]
         })
         .collect();
     aligned(&columns, &rows)
@@ -354,8 +459,15 @@ pub fn table(lines: &[Line]) -> String {
 pub fn verdict(lines: &[Line]) -> String {
     let with_bar = lines.iter().filter(|line| line.bar.is_some()).count();
     let met = lines.iter().filter(|line| line.met() == Some(true)).count();
-    let unmeasured = lines.iter().filter(|line| matches!(line.outcome, Outcome::Unavailable(_))).count();
-    let unmeasured = if unmeasured == 0 { String::new() } else { format!("; {unmeasured} not measured") };
+    let unmeasured = lines
+        .iter()
+        .filter(|line| matches!(line.outcome, Outcome::Unavailable(_)))
+        .count();
+    let unmeasured = if unmeasured == 0 {
+        String::new()
+    } else {
+        format!("; {unmeasured} not measured")
+    };
     format!("bench: {met} of {with_bar} bars met{unmeasured}")
 }
 
@@ -364,7 +476,13 @@ mod tests {
     use super::*;
 
     fn line(bar: f64, outcome: Outcome) -> Line {
-        Line { what: "a over b".to_owned(), unit: RATIO, bar: Some(bar), outcome, note: "7 over 8 ns".to_owned() }
+        Line {
+            what: "a over b".to_owned(),
+            unit: RATIO,
+            bar: Some(bar),
+            outcome,
+            note: "7 over 8 ns".to_owned(),
+        }
     }
 
     fn measured(low: f64, median: f64, high: f64) -> Outcome {
@@ -375,8 +493,22 @@ mod tests {
     fn the_interval_is_that_of_the_sign_test() {
         // n = 16: n/2 ± 0.98 * 4 gives the positions 4 and 12 of 0 to 15.
         let estimate = Estimate::of((0..16).map(f64::from).collect()).unwrap();
-        assert_eq!(estimate, Estimate { median: 7.5, low: 4.0, high: 12.0 });
-        assert_eq!(Estimate::of(vec![3.0]).unwrap(), Estimate { median: 3.0, low: 3.0, high: 3.0 });
+        assert_eq!(
+            estimate,
+            Estimate {
+                median: 7.5,
+                low: 4.0,
+                high: 12.0
+            }
+        );
+        assert_eq!(
+            Estimate::of(vec![3.0]).unwrap(),
+            Estimate {
+                median: 3.0,
+                low: 3.0,
+                high: 3.0
+            }
+        );
         assert_eq!(Estimate::of(Vec::new()), None);
     }
 
@@ -387,7 +519,9 @@ mod tests {
             turns.borrow_mut().push(who);
             Ok(time)
         };
-        let (ratio, a, b) = interleaved(3, || turn('a', 6.0), || turn('b', 3.0)).unwrap().unwrap();
+        let (ratio, a, b) = interleaved(3, || turn('a', 6.0), || turn('b', 3.0))
+            .unwrap()
+            .unwrap();
         assert_eq!(turns.into_inner(), "ababbaab");
         assert_eq!((ratio.median, a, b), (2.0, 6.0, 3.0));
     }
@@ -396,7 +530,7 @@ mod tests {
     fn a_failure_stands_in_its_row() {
         let failed = row("a", RATIO, Some(1.0), || Err("the path is closed".into()));
         assert_eq!(failed.met(), None);
-        assert!(table(&[failed.clone()]).contains("the path is closed"));
+        assert!(table(std::slice::from_ref(&failed)).contains("the path is closed"));
         assert_eq!(verdict(&[failed]), "bench: 0 of 1 bars met; 1 not measured");
     }
 

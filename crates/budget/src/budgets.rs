@@ -31,7 +31,10 @@ const HEAD: &str = "# Instruction budgets, written by `tollgate-budget record` (
 
 impl Default for Budgets {
     fn default() -> Self {
-        Self { tolerance_percent: 1.0, budgets: BTreeMap::new() }
+        Self {
+            tolerance_percent: 1.0,
+            budgets: BTreeMap::new(),
+        }
     }
 }
 
@@ -43,9 +46,16 @@ impl Budgets {
     pub fn parse(text: &str) -> Result<Self, String> {
         let budgets: Self = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         if !(0.0..=100.0).contains(&budgets.tolerance_percent) {
-            return Err(format!("tolerance_percent is {}, not 0 to 100", budgets.tolerance_percent));
+            return Err(format!(
+                "tolerance_percent is {}, not 0 to 100",
+                budgets.tolerance_percent
+            ));
         }
-        match budgets.budgets.iter().find(|(_, value)| !value.is_finite() || **value < 0.0) {
+        match budgets
+            .budgets
+            .iter()
+            .find(|(_, value)| !value.is_finite() || **value < 0.0)
+        {
             Some((row, value)) => Err(format!("the budget of {row} is {value}")),
             None => Ok(budgets),
         }
@@ -56,13 +66,22 @@ impl Budgets {
     /// # Errors
     /// [`Error::File`], [`Error::Budgets`].
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
-        Self::parse(&text).map_err(|what| Error::Budgets { path: path.to_owned(), what })
+        let text = std::fs::read_to_string(path).map_err(|source| Error::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text).map_err(|what| Error::Budgets {
+            path: path.to_owned(),
+            what,
+        })
     }
 
     /// The file's text.
     pub fn to_text(&self) -> String {
-        let mut text = format!("{HEAD}tolerance_percent = {:?}\n\n[budgets]\n", self.tolerance_percent);
+        let mut text = format!(
+            "{HEAD}tolerance_percent = {:?}\n\n[budgets]\n",
+            self.tolerance_percent
+        );
         for (row, value) in &self.budgets {
             text.push_str(&format!("{row} = {value:?}\n"));
         }
@@ -74,12 +93,18 @@ impl Budgets {
     /// # Errors
     /// [`Error::File`].
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        std::fs::write(path, self.to_text()).map_err(|source| Error::File { path: path.to_owned(), source })
+        std::fs::write(path, self.to_text()).map_err(|source| Error::File {
+            path: path.to_owned(),
+            source,
+        })
     }
 
     /// Takes new values over, rounded to hundredths; the tolerance stays.
     pub fn record<'a>(&mut self, values: impl IntoIterator<Item = (&'a str, f64)>) {
-        self.budgets = values.into_iter().map(|(row, value)| (row.to_owned(), (value * 100.0).round() / 100.0)).collect();
+        self.budgets = values
+            .into_iter()
+            .map(|(row, value)| (row.to_owned(), (value * 100.0).round() / 100.0))
+            .collect();
     }
 }
 
@@ -90,9 +115,17 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert!(Budgets::parse("tolerance_percent = 1.0\n").unwrap_err().contains("budgets"));
+        assert!(
+            Budgets::parse("tolerance_percent = 1.0\n")
+                .unwrap_err()
+                .contains("budgets")
+        );
         assert!(Budgets::parse("tolerance_percent = 1.0\n[budgets]\na = \"b\"\n").is_err());
-        assert!(Budgets::parse("tolerance_percent = 1.0\nmore = 2\n[budgets]\n").unwrap_err().contains("more"));
+        assert!(
+            Budgets::parse("tolerance_percent = 1.0\nmore = 2\n[budgets]\n")
+                .unwrap_err()
+                .contains("more")
+        );
         assert_eq!(
             Budgets::parse("tolerance_percent = 1.0\n[budgets]\nrr-64 = -1.0\n").unwrap_err(),
             "the budget of rr-64 is -1"
@@ -102,7 +135,9 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = Budgets::read(Path::new("/nonexistent/budgets.toml")).unwrap_err().to_string();
+        let error = Budgets::read(Path::new("/nonexistent/budgets.toml"))
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("/nonexistent/budgets.toml: "), "{error}");
     }
 

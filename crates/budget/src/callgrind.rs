@@ -123,6 +123,11 @@ pub fn hundred_instructions() {
     // SAFETY: an instruction that does nothing has no effect.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     unsafe {
-        core::arch::asm!(".rept 100", "nop", ".endr", options(nomem, nostack, preserves_flags));
+        core::arch::asm!(
+            ".rept 100",
+            "nop",
+            ".endr",
+            options(nomem, nostack, preserves_flags)
+        );
     }
 }

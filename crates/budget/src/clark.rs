@@ -34,7 +34,13 @@ struct Part {
 }
 
 const fn part(id: &'static str, label: &'static str, row: &'static str) -> Part {
-    Part { id, label, row, scenario: row, of_which: "" }
+    Part {
+        id,
+        label,
+        row,
+        scenario: row,
+        of_which: "",
+    }
 }
 
 const POOL: &str = "; of this the buffer pool's instructions, inlined ones included";
@@ -43,32 +49,86 @@ const DEADLINE: &str = "; of this the instructions whose source lines set, clear
 const WHEEL: &str = "; of this the timing wheel's instructions, inlined ones included";
 
 const PARTS: &[Part] = &[
-    part("tcp-input-receiver", "TCP input, receiver of data", "tcp-input-receiver"),
-    part("tcp-input-sender", "TCP input, sender of data", "tcp-input-sender"),
+    part(
+        "tcp-input-receiver",
+        "TCP input, receiver of data",
+        "tcp-input-receiver",
+    ),
+    part(
+        "tcp-input-sender",
+        "TCP input, sender of data",
+        "tcp-input-sender",
+    ),
     Part {
         of_which: "; without the copy",
         ..part("tcp-output", "TCP output, either end", "tcp-output")
     },
     part("ip-input", "IP, packet receipt", "ip-in"),
     part("ip-output", "IP, sending a packet", "ip-out"),
-    Part { scenario: "send-data", of_which: POOL, ..part("buffer-send", "Buffers, sending a data packet", "buffer-send") },
+    Part {
+        scenario: "send-data",
+        of_which: POOL,
+        ..part(
+            "buffer-send",
+            "Buffers, sending a data packet",
+            "buffer-send",
+        )
+    },
     Part {
         scenario: "receive-data",
         of_which: POOL,
-        ..part("buffer-receive", "Buffers, receiving a data packet", "buffer-receive")
+        ..part(
+            "buffer-receive",
+            "Buffers, receiving a data packet",
+            "buffer-receive",
+        )
     },
     Part {
         scenario: "receive-ack",
         of_which: POOL,
-        ..part("buffer-ack", "Buffers, receiving an acknowledgment", "buffer-ack")
+        ..part(
+            "buffer-ack",
+            "Buffers, receiving an acknowledgment",
+            "buffer-ack",
+        )
     },
-    Part { scenario: "rr-64", of_which: DEADLINE, ..part("timer-set", "Set a timer", "deadline") },
-    Part { scenario: "rr-64", of_which: DEADLINE, ..part("timer-clear", "Clear a timer", "deadline") },
-    Part { scenario: "rr-64", of_which: DEADLINE, ..part("timer-reset", "Reset a timer", "deadline") },
-    Part { of_which: WHEEL, ..part("wheel-insert", "Put a timer into the wheel", "wheel-insert") },
-    Part { scenario: "wheel-insert", of_which: WHEEL, ..part("wheel-move", "Move a timer in the wheel", "wheel-move") },
-    Part { of_which: WHEEL, ..part("wheel-cancel", "Take a timer out of the wheel", "wheel-cancel") },
-    part("tcb-lookup", "TCB lookup, connection of the last segment", "lookup-cached"),
+    Part {
+        scenario: "rr-64",
+        of_which: DEADLINE,
+        ..part("timer-set", "Set a timer", "deadline")
+    },
+    Part {
+        scenario: "rr-64",
+        of_which: DEADLINE,
+        ..part("timer-clear", "Clear a timer", "deadline")
+    },
+    Part {
+        scenario: "rr-64",
+        of_which: DEADLINE,
+        ..part("timer-reset", "Reset a timer", "deadline")
+    },
+    Part {
+        of_which: WHEEL,
+        ..part("wheel-insert", "Put a timer into the wheel", "wheel-insert")
+    },
+    Part {
+        scenario: "wheel-insert",
+        of_which: WHEEL,
+        ..part("wheel-move", "Move a timer in the wheel", "wheel-move")
+    },
+    Part {
+        of_which: WHEEL,
+        ..part(
+            "wheel-cancel",
+            "Take a timer out of the wheel",
+            "wheel-cancel",
+        )
+    },
+    part(
+        "tcb-lookup",
+        "TCB lookup, connection of the last segment",
+        "lookup-cached",
+    ),
     part("tcb-lookup-hash", "TCB lookup by the hash", "lookup-hashed"),
 ];
 
@@ -77,7 +137,11 @@ const PARTS: &[Part] = &[
 /// # Errors
 /// As [`Program::count`].
 pub fn clark(program: &Program) -> Result<Vec<ClarkRow>, Error> {
-    let wanted: Vec<Row> = rows::ROWS.iter().filter(|row| PARTS.iter().any(|part| part.row == row.id)).copied().collect();
+    let wanted: Vec<Row> = rows::ROWS
+        .iter()
+        .filter(|row| PARTS.iter().any(|part| part.row == row.id))
+        .copied()
+        .collect();
     let values = rows::measure_all(program, &wanted)?;
     PARTS
         .iter()
@@ -101,7 +165,11 @@ mod tests {
     fn every_part_has_its_row_and_its_scenario() {
         for part in PARTS {
             assert!(rows::find(part.row).is_some(), "{} is no row", part.row);
-            assert!(scenario::find(part.scenario).is_ok(), "{} is no scenario", part.scenario);
+            assert!(
+                scenario::find(part.scenario).is_ok(),
+                "{} is no scenario",
+                part.scenario
+            );
         }
     }
 }

@@ -28,7 +28,9 @@ pub enum Error {
         what: String,
     },
     /// Valgrind is not there.
-    #[error("valgrind was looked for on the PATH and not found: {0}; install it (Debian: apt-get install valgrind)")]
+    #[error(
+        "valgrind was looked for on the PATH and not found: {0}; install it (Debian: apt-get install valgrind)"
+    )]
     NoValgrind(std::io::Error),
     /// The program under Valgrind ended with an error.
     #[error("{scenario} under valgrind failed ({status}): {stderr}")]

@@ -42,11 +42,16 @@ impl Hosts {
     ///
     /// # Errors
     /// What the stack says to the configuration.
-    pub fn new(connections: usize, mtu: usize, adjust: impl Fn(&mut Config)) -> Result<Self, Error> {
+    pub fn new(
+        connections: usize,
+        mtu: usize,
+        adjust: impl Fn(&mut Config),
+    ) -> Result<Self, Error> {
         let now = Instant::from_nanos(1 << 40);
         let host = |n: u8| {
             let mac = MacAddr([2, 0, 0, 0, 0, n]);
-            let mut config = Config::new(mac, Ipv4Addr::new(10, 0, 0, n), 24, [u64::from(n), 2, 3, 4]);
+            let mut config =
+                Config::new(mac, Ipv4Addr::new(10, 0, 0, n), 24, [u64::from(n), 2, 3, 4]);
             config.max_connections = connections + 16;
             config.max_neighbours = 16;
             adjust(&mut config);
@@ -57,9 +62,18 @@ impl Hosts {
         let mut pool = Pool::new(frames, Pool::frame_size_for(mtu));
         let (client, mut server) = (host(1)?, host(2)?);
         let ports = connections.div_ceil(PER_PORT).max(1) as u16;
-        let listeners: Result<_, _> =
-            (0..ports).map(|n| server.at(now, &mut pool).listen(PORT + n, 1024)).collect();
-        Ok(Self { pool, client, server, cable: Memory::new(mtu), now, listeners: listeners?, opened: 0 })
+        let listeners: Result<_, _> = (0..ports)
+            .map(|n| server.at(now, &mut pool).listen(PORT + n, 1024))
+            .collect();
+        Ok(Self {
+            pool,
+            client,
+            server,
+            cable: Memory::new(mtu),
+            now,
+            listeners: listeners?,
+            opened: 0,
+        })
     }
 
     /// Lets time pass.
@@ -71,13 +85,17 @@ impl Hosts {
     /// One turn of the client.
     #[inline(always)]
     pub fn poll_client(&mut self) {
-        self.client.at(self.now, &mut self.pool).poll(&mut self.cable.end(Side::A));
+        self.client
+            .at(self.now, &mut self.pool)
+            .poll(&mut self.cable.end(Side::A));
     }
 
     /// One turn of the server.
     #[inline(always)]
     pub fn poll_server(&mut self) {
-        self.server.at(self.now, &mut self.pool).poll(&mut self.cable.end(Side::B));
+        self.server
+            .at(self.now, &mut self.pool)
+            .poll(&mut self.cable.end(Side::B));
     }
 
     /// Polls both until nothing moves.
@@ -122,7 +140,10 @@ impl Hosts {
         let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), PORT + which as u16);
         let client = self.client.at(self.now, &mut self.pool).connect(to)?;
         self.settle();
-        let server = self.server.at(self.now, &mut self.pool).accept(self.listeners[which])?;
+        let server = self
+            .server
+            .at(self.now, &mut self.pool)
+            .accept(self.listeners[which])?;
         Ok((client, server))
     }
 
@@ -161,7 +182,8 @@ impl Hosts {
         self.receive_server(server, message.len(), buffer, &recorder);
         self.tick(HALF_ROUND_TRIP);
         let b = &mut self.server.recorded(self.now, &mut self.pool, recorder());
-        b.send(server, &buffer[..message.len()]).expect("there is room");
+        b.send(server, &buffer[..message.len()])
+            .expect("there is room");
         b.poll(&mut self.cable.end(Side::B));
         self.receive_client(client, message.len(), buffer, &recorder);
         self.tick(HALF_ROUND_TRIP);

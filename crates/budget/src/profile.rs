@@ -48,23 +48,38 @@ impl Profile {
     /// What is wrong with the file, or with the debug information.
     pub fn parse(text: &str, exe: &Path) -> Result<Self, String> {
         let counts = parse(text)?;
-        let loader = addr2line::Loader::new(exe).map_err(|error| format!("debug information of {}: {error}", exe.display()))?;
+        let loader = addr2line::Loader::new(exe)
+            .map_err(|error| format!("debug information of {}: {error}", exe.display()))?;
         let exe = exe.to_string_lossy();
         let mut instructions = Vec::new();
         for (place, count) in counts {
             let mut frames = Vec::new();
             if place.object == exe {
-                let mut found = loader.find_frames(place.address).map_err(|error| error.to_string())?;
+                let mut found = loader
+                    .find_frames(place.address)
+                    .map_err(|error| error.to_string())?;
                 while let Some(frame) = found.next().map_err(|error| error.to_string())? {
-                    let function = frame.function.as_ref().and_then(|name| name.demangle().ok());
+                    let function = frame
+                        .function
+                        .as_ref()
+                        .and_then(|name| name.demangle().ok());
                     frames.push(Frame {
-                        function: function.map_or_else(|| place.symbol.clone(), |name| name.into_owned()),
-                        line: frame.location.and_then(|at| Some(Line { file: at.file?.to_owned(), number: at.line? })),
+                        function: function
+                            .map_or_else(|| place.symbol.clone(), |name| name.into_owned()),
+                        line: frame.location.and_then(|at| {
+                            Some(Line {
+                                file: at.file?.to_owned(),
+                                number: at.line?,
+                            })
+                        }),
                     });
                 }
             }
             if frames.is_empty() {
-                frames.push(Frame { function: place.symbol, line: None });
+                frames.push(Frame {
+                    function: place.symbol,
+                    line: None,
+                });
             }
             instructions.push(Instruction { count, frames });
         }
@@ -88,7 +103,11 @@ impl Profile {
 
     /// Instructions for which `is_it` says yes.
     pub fn count(&self, is_it: impl Fn(&Instruction) -> bool) -> u64 {
-        self.instructions.iter().filter(|one| is_it(one)).map(|one| one.count).sum()
+        self.instructions
+            .iter()
+            .filter(|one| is_it(one))
+            .map(|one| one.count)
+            .sum()
     }
 
     /// Instructions by the function that was called, and by the innermost function, most first.
@@ -96,9 +115,14 @@ impl Profile {
         let by = |key: fn(&[Frame]) -> Option<&Frame>| {
             let mut sums: HashMap<&str, u64> = HashMap::new();
             for one in &self.instructions {
-                *sums.entry(key(&one.frames).map_or("", |frame| &frame.function)).or_default() += one.count;
+                *sums
+                    .entry(key(&one.frames).map_or("", |frame| &frame.function))
+                    .or_default() += one.count;
             }
-            let mut sums: Vec<_> = sums.into_iter().map(|(name, sum)| (name.to_owned(), sum)).collect();
+            let mut sums: Vec<_> = sums
+                .into_iter()
+                .map(|(name, sum)| (name.to_owned(), sum))
+                .collect();
             sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
             sums
         };
@@ -119,10 +143,15 @@ impl Sources {
     /// A file that cannot be read, as on a machine where the program was not built.
     pub fn read(profile: &Profile, wanted: impl Fn(&str) -> bool) -> Result<Self, String> {
         let mut files = HashMap::new();
-        let lines = profile.instructions.iter().flat_map(|one| &one.frames).filter_map(|frame| frame.line.as_ref());
+        let lines = profile
+            .instructions
+            .iter()
+            .flat_map(|one| &one.frames)
+            .filter_map(|frame| frame.line.as_ref());
         for line in lines.filter(|line| wanted(&line.file)) {
             if !files.contains_key(&line.file) {
-                let text = std::fs::read_to_string(&line.file).map_err(|error| format!("{}: {error}", line.file))?;
+                let text = std::fs::read_to_string(&line.file)
+                    .map_err(|error| format!("{}: {error}", line.file))?;
                 files.insert(line.file.clone(), text.lines().map(str::to_owned).collect());
             }
         }
@@ -132,7 +161,11 @@ impl Sources {
     /// The text of a line, empty when its file was not read.
     pub fn text(&self, line: &Line) -> &str {
         let index = (line.number as usize).checked_sub(1);
-        self.files.get(&line.file).zip(index).and_then(|(lines, index)| lines.get(index)).map_or("", String::as_str)
+        self.files
+            .get(&line.file)
+            .zip(index)
+            .and_then(|(lines, index)| lines.get(index))
+            .map_or("", String::as_str)
     }
 }
 
@@ -160,7 +193,10 @@ fn parse(text: &str) -> Result<Vec<(Place, u64)>, String> {
             }
         } else if line.starts_with("calls=") {
             is_call = true;
-        } else if let Some((key, value)) = line.split_once('=').filter(|(key, _)| matches!(*key, "ob" | "fn" | "cob" | "cfn")) {
+        } else if let Some((key, value)) = line
+            .split_once('=')
+            .filter(|(key, _)| matches!(*key, "ob" | "fn" | "cob" | "cfn"))
+        {
             let kind = if key.ends_with("ob") { "ob" } else { "fn" };
             let name = full_name(&mut names, kind, value)?;
             match key {
@@ -175,26 +211,49 @@ fn parse(text: &str) -> Result<Vec<(Place, u64)>, String> {
             let cost = words.nth(1).unwrap_or("0");
             let cost: u64 = cost.parse().map_err(|_| format!("`{line}` has no cost"))?;
             if !std::mem::take(&mut is_call) {
-                *counts.entry((object.clone(), address, symbol.clone())).or_default() += cost;
+                *counts
+                    .entry((object.clone(), address, symbol.clone()))
+                    .or_default() += cost;
             }
         }
     }
     let mut counts: Vec<_> = counts
         .into_iter()
-        .map(|((object, address, symbol), count)| (Place { object, address, symbol }, count))
+        .map(|((object, address, symbol), count)| {
+            (
+                Place {
+                    object,
+                    address,
+                    symbol,
+                },
+                count,
+            )
+        })
         .collect();
-    counts.sort_by(|a, b| (&a.0.object, a.0.address, &a.0.symbol).cmp(&(&b.0.object, b.0.address, &b.0.symbol)));
+    counts.sort_by(|a, b| {
+        (&a.0.object, a.0.address, &a.0.symbol).cmp(&(&b.0.object, b.0.address, &b.0.symbol))
+    });
     Ok(counts)
 }
 
 /// The name in `(id) name`, which is remembered, or that of `(id)`.
-fn full_name<'a>(names: &mut HashMap<(&'a str, String), String>, kind: &'a str, value: &str) -> Result<String, String> {
-    let Some((id, name)) = value.strip_prefix('(').and_then(|rest| rest.split_once(')')) else {
+fn full_name<'a>(
+    names: &mut HashMap<(&'a str, String), String>,
+    kind: &'a str,
+    value: &str,
+) -> Result<String, String> {
+    let Some((id, name)) = value
+        .strip_prefix('(')
+        .and_then(|rest| rest.split_once(')'))
+    else {
         return Ok(value.to_owned());
     };
     let name = name.trim();
     if name.is_empty() {
-        return names.get(&(kind, id.to_owned())).cloned().ok_or_else(|| format!("no name was given for {kind} {id}"));
+        return names
+            .get(&(kind, id.to_owned()))
+            .cloned()
+            .ok_or_else(|| format!("no name was given for {kind} {id}"));
     }
     names.insert((kind, id.to_owned()), name.to_owned());
     Ok(name.to_owned())
@@ -225,10 +284,25 @@ mod tests {
     #[test]
     fn calls_are_not_the_callers_own() {
         let counts = parse(FILE).unwrap();
-        let plain: Vec<_> =
-            counts.iter().map(|(place, count)| (place.address, place.symbol.as_str(), *count)).collect();
-        assert_eq!(plain, [(0x100, "one", 3), (0x104, "one", 5), (0x106, "one", 1), (0x1f0, "two", 4), (0x200, "two", 9)]);
-        assert!(counts.iter().all(|(place, _)| place.object == "/bin/program"));
+        let plain: Vec<_> = counts
+            .iter()
+            .map(|(place, count)| (place.address, place.symbol.as_str(), *count))
+            .collect();
+        assert_eq!(
+            plain,
+            [
+                (0x100, "one", 3),
+                (0x104, "one", 5),
+                (0x106, "one", 1),
+                (0x1f0, "two", 4),
+                (0x200, "two", 9)
+            ]
+        );
+        assert!(
+            counts
+                .iter()
+                .all(|(place, _)| place.object == "/bin/program")
+        );
     }
 
     #[test]
@@ -241,15 +315,37 @@ mod tests {
     fn what_is_inlined_belongs_to_both() {
         let one = |count, functions: &[&str]| Instruction {
             count,
-            frames: functions.iter().map(|&name| Frame { function: name.to_owned(), line: None }).collect(),
+            frames: functions
+                .iter()
+                .map(|&name| Frame {
+                    function: name.to_owned(),
+                    line: None,
+                })
+                .collect(),
         };
-        let profile = Profile { instructions: vec![one(2, &["alloc", "send"]), one(3, &["send"]), one(4, &["memcpy"])] };
+        let profile = Profile {
+            instructions: vec![
+                one(2, &["alloc", "send"]),
+                one(3, &["send"]),
+                one(4, &["memcpy"]),
+            ],
+        };
         assert_eq!(profile.total(), 9);
         assert_eq!(profile.within(|name| name == "send"), 5);
-        assert_eq!(profile.within(|name| name == "alloc" || name == "memcpy"), 6);
+        assert_eq!(
+            profile.within(|name| name == "alloc" || name == "memcpy"),
+            6
+        );
         let [called, innermost] = profile.by_function();
         assert_eq!(called, [("send".to_owned(), 5), ("memcpy".to_owned(), 4)]);
-        assert_eq!(innermost, [("memcpy".to_owned(), 4), ("send".to_owned(), 3), ("alloc".to_owned(), 2)]);
+        assert_eq!(
+            innermost,
+            [
+                ("memcpy".to_owned(), 4),
+                ("send".to_owned(), 3),
+                ("alloc".to_owned(), 2)
+            ]
+        );
     }
 
     proptest! {

@@ -57,22 +57,37 @@ const INSTRUCTIONS: &str = "instructions";
 const BYTES: &str = "bytes";
 
 const fn row(id: &'static str, what: &'static str, bar: Bar, others: &'static str) -> Row {
-    Row { id, what, unit: INSTRUCTIONS, bar, others, source: Source::Count(id) }
+    Row {
+        id,
+        what,
+        unit: INSTRUCTIONS,
+        bar,
+        others,
+        source: Source::Count(id),
+    }
 }
 
 /// Whether an instruction is the pool's.
 fn is_pool(one: &Instruction) -> bool {
-    one.frames.iter().any(|frame| frame.function.contains("tollgate_stack::buffer::Pool"))
+    one.frames
+        .iter()
+        .any(|frame| frame.function.contains("tollgate_stack::buffer::Pool"))
 }
 
 /// Whether an instruction is the wheel's.
 fn is_wheel(one: &Instruction) -> bool {
-    one.frames.iter().any(|frame| frame.function.contains("tollgate_stack::timer::"))
+    one.frames
+        .iter()
+        .any(|frame| frame.function.contains("tollgate_stack::timer::"))
 }
 
 /// Whether an instruction is the wheel's and puts a timer in its place, not takes it out of another.
 fn is_wheel_insertion(one: &Instruction) -> bool {
-    is_wheel(one) && one.frames.iter().all(|frame| !frame.function.ends_with("Wheel::unlink"))
+    is_wheel(one)
+        && one
+            .frames
+            .iter()
+            .all(|frame| !frame.function.ends_with("Wheel::unlink"))
 }
 
 /// Whether a symbol copies memory.
@@ -89,32 +104,107 @@ const RESIDENT_CONNECTIONS: usize = 100_000;
 
 /// Every row, in the order of the table.
 pub const ROWS: &[Row] = &[
-    row("rr-64", "round trip, 64 B, everything", Bar::AtMost(1_150.0), "smoltcp 4,600; lwIP 5,000; Clark ~1,400"),
-    row("rr-64-unsummed", "  checksums off", Bar::AtMost(1_000.0), ""),
-    row("rr-1400", "round trip, 1,400 B", Bar::AtMost(2_000.0), "smoltcp 6,700; lwIP 7,600"),
-    row("rr-64-among-100k", "  64 B among 100,000 connections", Bar::Times(1.02, "rr-64"), "smoltcp 700 times; Linux 1.3"),
-    row("rr-64-around-10k", "  64 B going round 10,000", Bar::Times(1.30, "rr-64"), "lwIP 50 times"),
-    row("receive-path", "receive path without checksum", Bar::AtMost(190.0), "Clark 335"),
+    row(
+        "rr-64",
+        "round trip, 64 B, everything",
+        Bar::AtMost(1_150.0),
+        "smoltcp 4,600; lwIP 5,000; Clark ~1,400",
+    ),
+    row(
+        "rr-64-unsummed",
+        "  checksums off",
+        Bar::AtMost(1_000.0),
+        "",
+    ),
+    row(
+        "rr-1400",
+        "round trip, 1,400 B",
+        Bar::AtMost(2_000.0),
+        "smoltcp 6,700; lwIP 7,600",
+    ),
+    row(
+        "rr-64-among-100k",
+        "  64 B among 100,000 connections",
+        Bar::Times(1.02, "rr-64"),
+        "smoltcp 700 times; Linux 1.3",
+    ),
+    row(
+        "rr-64-around-10k",
+        "  64 B going round 10,000",
+        Bar::Times(1.30, "rr-64"),
+        "lwIP 50 times",
+    ),
+    row(
+        "receive-path",
+        "receive path without checksum",
+        Bar::AtMost(190.0),
+        "Clark 335",
+    ),
     Row {
         source: Source::CountWithoutCopy("send-path"),
-        ..row("send-path", "send path without copy, checksum", Bar::AtMost(190.0), "Clark ~370")
+        ..row(
+            "send-path",
+            "send path without copy, checksum",
+            Bar::AtMost(190.0),
+            "Clark ~370",
+        )
     },
-    row("idle-0", "idle poll, no socket", Bar::AtMost(60.0), "lwIP 62"),
-    row("idle-1", "  1 connection", Bar::AtMost(60.0), "smoltcp 154 per socket"),
+    row(
+        "idle-0",
+        "idle poll, no socket",
+        Bar::AtMost(60.0),
+        "lwIP 62",
+    ),
+    row(
+        "idle-1",
+        "  1 connection",
+        Bar::AtMost(60.0),
+        "smoltcp 154 per socket",
+    ),
     row("idle-1k", "  1,000 connections", Bar::AtMost(60.0), ""),
     row("idle-100k", "  100,000 connections", Bar::AtMost(60.0), ""),
-    row("stream-16k", "stream per 1,448 B, 16 KiB writes", Bar::AtMost(1_350.0), "smoltcp 4,570; lwIP 5,260"),
-    row("stream-64", "  64 B writes, Nagle on", Bar::AtMost(3_000.0), "smoltcp 7,900; lwIP 17,600"),
-    row("open-close", "connect, 1 B each way, close", Bar::AtMost(6_000.0), "smoltcp 14,800; lwIP 19,000"),
+    row(
+        "stream-16k",
+        "stream per 1,448 B, 16 KiB writes",
+        Bar::AtMost(1_350.0),
+        "smoltcp 4,570; lwIP 5,260",
+    ),
+    row(
+        "stream-64",
+        "  64 B writes, Nagle on",
+        Bar::AtMost(3_000.0),
+        "smoltcp 7,900; lwIP 17,600",
+    ),
+    row(
+        "open-close",
+        "connect, 1 B each way, close",
+        Bar::AtMost(6_000.0),
+        "smoltcp 14,800; lwIP 19,000",
+    ),
     row("open-first", "open, first 1,000", Bar::None, ""),
-    row("open-last", "open, last 1,000 of 100,000", Bar::Times(1.10, "open-first"), ""),
+    row(
+        "open-last",
+        "open, last 1,000 of 100,000",
+        Bar::Times(1.10, "open-first"),
+        "",
+    ),
     Row {
         source: Source::DeadlineWrites,
-        ..row("deadline", "timer set or clear, data path", Bar::AtMost(6.0), "Clark 35 and 17")
+        ..row(
+            "deadline",
+            "timer set or clear, data path",
+            Bar::AtMost(6.0),
+            "Clark 35 and 17",
+        )
     },
     Row {
         source: Source::Part("wheel-insert", is_wheel_insertion),
-        ..row("wheel-insert", "wheel insert", Bar::AtMost(40.0), "Clark 35")
+        ..row(
+            "wheel-insert",
+            "wheel insert",
+            Bar::AtMost(40.0),
+            "Clark 35",
+        )
     },
     Row {
         source: Source::Part("wheel-cancel", is_wheel),
@@ -122,23 +212,53 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         source: Source::Part("wheel-insert", is_wheel),
-        ..row("wheel-move", "  move, insert and cancel together", Bar::None, "Clark 41")
+        ..row(
+            "wheel-move",
+            "  move, insert and cancel together",
+            Bar::None,
+            "Clark 41",
+        )
     },
     Row {
         unit: BYTES,
         source: Source::ConnectionOctets,
-        ..row("connection-octets", "idle connection, by its parts", Bar::AtMost(384.0), "lwIP 240; smoltcp 408; Linux 3,900")
+        ..row(
+            "connection-octets",
+            "idle connection, by its parts",
+            Bar::AtMost(384.0),
+            "lwIP 240; smoltcp 408; Linux 3,900",
+        )
     },
     Row {
         unit: BYTES,
         source: Source::ConnectionResident,
-        ..row("connection-resident", "  resident, of 100,000", Bar::AtMost(384.0), "gVisor 5,500")
+        ..row(
+            "connection-resident",
+            "  resident, of 100,000",
+            Bar::AtMost(384.0),
+            "gVisor 5,500",
+        )
     },
-    row("tcp-input-receiver", "TCP input, data at its receiver", Bar::None, "Clark 186"),
-    row("tcp-input-sender", "TCP input, ACK at the sender", Bar::None, "Clark 191 to 213"),
+    row(
+        "tcp-input-receiver",
+        "TCP input, data at its receiver",
+        Bar::None,
+        "Clark 186",
+    ),
+    row(
+        "tcp-input-sender",
+        "TCP input, ACK at the sender",
+        Bar::None,
+        "Clark 191 to 213",
+    ),
     Row {
         source: Source::CountWithoutCopy("tcp-output"),
-        ..row("tcp-output", "TCP output with send()", Bar::None, "Clark 235")
+        ..row(
+            "tcp-output",
+            "TCP output with send()",
+            Bar::None,
+            "Clark 235",
+        )
     },
     row("ip-in", "IP in", Bar::None, "Clark 57"),
     row("ip-out", "IP out", Bar::None, "Clark 61"),
@@ -146,7 +266,12 @@ pub const ROWS: &[Row] = &[
     row("lookup-hashed", "  by hash", Bar::None, ""),
     Row {
         source: Source::Part("send-data", is_pool),
-        ..row("buffer-send", "buffers, sending data", Bar::None, "Clark 40")
+        ..row(
+            "buffer-send",
+            "buffers, sending data",
+            Bar::None,
+            "Clark 40",
+        )
     },
     Row {
         source: Source::Part("receive-data", is_pool),
@@ -170,11 +295,13 @@ impl Row {
     /// What went wrong with the count.
     pub fn measure(&self, program: &Program, pair: u64) -> Result<f64, Error> {
         match self.source {
-            Source::Count(name) => {
-                Ok(program.count(name, scenario::find(name)?.count)?.per_operation(pair))
-            }
+            Source::Count(name) => Ok(program
+                .count(name, scenario::find(name)?.count)?
+                .per_operation(pair)),
             Source::CountWithoutCopy(name) => {
-                let whole = program.count(name, scenario::find(name)?.count)?.per_operation(pair);
+                let whole = program
+                    .count(name, scenario::find(name)?.count)?
+                    .per_operation(pair);
                 let (done, profile) = profile(program, name)?;
                 let copy = profile.within(is_copy) as f64 / done as f64;
                 Ok(whole - copy)
@@ -185,8 +312,10 @@ impl Row {
             }
             Source::DeadlineWrites => {
                 let (done, profile) = profile(program, "rr-64")?;
-                let count = deadline_writes(&profile)
-                    .map_err(|what| Error::Unreadable { scenario: "rr-64".to_owned(), what })?;
+                let count = deadline_writes(&profile).map_err(|what| Error::Unreadable {
+                    scenario: "rr-64".to_owned(),
+                    what,
+                })?;
                 Ok(count as f64 / (done * DEADLINES_IN_A_ROUND_TRIP) as f64)
             }
             Source::ConnectionOctets => Ok(Stack::octets_per_connection() as f64),
@@ -219,7 +348,11 @@ fn deadline_writes(profile: &Profile) -> Result<u64, String> {
                 })
         })
     });
-    if count == 0 { Err("no instruction of a deadline was found".to_owned()) } else { Ok(count) }
+    if count == 0 {
+        Err("no instruction of a deadline was found".to_owned())
+    } else {
+        Ok(count)
+    }
 }
 
 /// Finds the values of `rows`, two at a time.
@@ -229,8 +362,9 @@ fn deadline_writes(profile: &Profile) -> Result<u64, String> {
 pub fn measure_all(program: &Program, rows: &[Row]) -> Result<BTreeMap<&'static str, f64>, Error> {
     let mut values = BTreeMap::new();
     // Resident memory first: what is freed later would be used again and not be seen to grow.
-    let (first, rest): (Vec<Row>, Vec<Row>) =
-        rows.iter().partition(|row| matches!(row.source, Source::ConnectionResident));
+    let (first, rest): (Vec<Row>, Vec<Row>) = rows
+        .iter()
+        .partition(|row| matches!(row.source, Source::ConnectionResident));
     for row in first {
         values.insert(row.id, row.measure(program, 0)?);
     }
@@ -239,7 +373,10 @@ pub fn measure_all(program: &Program, rows: &[Row]) -> Result<BTreeMap<&'static 
     let work = || {
         let mut values = Vec::new();
         loop {
-            let next = queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next();
+            let next = queue
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .next();
             let Some(row) = next else {
                 return Ok(values);
             };
@@ -248,7 +385,13 @@ pub fn measure_all(program: &Program, rows: &[Row]) -> Result<BTreeMap<&'static 
     };
     let results: Vec<Result<_, Error>> = thread::scope(|scope| {
         let handles = [scope.spawn(work), scope.spawn(work)];
-        handles.map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).into()
+        handles
+            .map(|handle| {
+                handle
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .into()
     });
     for result in results {
         values.extend(result?);
@@ -263,8 +406,14 @@ mod tests {
     #[test]
     fn every_row_has_its_own_key_and_its_scenario() {
         for (n, row) in ROWS.iter().enumerate() {
-            assert!(ROWS[..n].iter().all(|other| other.id != row.id), "{} is there twice", row.id);
-            if let Source::Count(name) | Source::CountWithoutCopy(name) | Source::Part(name, _) = row.source {
+            assert!(
+                ROWS[..n].iter().all(|other| other.id != row.id),
+                "{} is there twice",
+                row.id
+            );
+            if let Source::Count(name) | Source::CountWithoutCopy(name) | Source::Part(name, _) =
+                row.source
+            {
                 assert!(scenario::find(name).is_ok(), "{name} is no scenario");
             }
             if let Bar::Times(_, other) = row.bar {

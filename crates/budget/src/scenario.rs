@@ -47,8 +47,18 @@ pub struct Scenario {
 
 /// Every scenario.
 pub const SCENARIOS: &[Scenario] = &[
-    Scenario { name: "empty", about: "counting switched on and off again", count: 1_000, run: empty },
-    Scenario { name: "ruler", about: "100 instructions that do nothing, between two gates", count: 1_000, run: ruler },
+    Scenario {
+        name: "empty",
+        about: "counting switched on and off again",
+        count: 1_000,
+        run: empty,
+    },
+    Scenario {
+        name: "ruler",
+        about: "100 instructions that do nothing, between two gates",
+        count: 1_000,
+        run: ruler,
+    },
     round_trip::RR_64,
     round_trip::RR_64_UNSUMMED,
     round_trip::RR_1400,
@@ -84,10 +94,17 @@ pub const SCENARIOS: &[Scenario] = &[
 /// # Errors
 /// [`Error::UnknownScenario`], with the names that there are.
 pub fn find(name: &str) -> Result<&'static Scenario, Error> {
-    SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| Error::UnknownScenario {
-        given: name.to_owned(),
-        known: SCENARIOS.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", "),
-    })
+    SCENARIOS
+        .iter()
+        .find(|scenario| scenario.name == name)
+        .ok_or_else(|| Error::UnknownScenario {
+            given: name.to_owned(),
+            known: SCENARIOS
+                .iter()
+                .map(|scenario| scenario.name)
+                .collect::<Vec<_>>()
+                .join(", "),
+        })
 }
 
 /// Runs the scenario `name` with `count` operations. Under Callgrind they are counted; without it nothing is measured.
@@ -108,12 +125,18 @@ fn hosts(connections: usize, policy: ChecksumPolicy) -> Result<Hosts, Error> {
 
 /// An octet pattern that no field repeats.
 fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8).collect()
+    (0..len)
+        .map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8)
+        .collect()
 }
 
 /// An error unless `holds`.
 fn require(name: &'static str, holds: bool, what: impl FnOnce() -> String) -> Result<(), Error> {
-    if holds { Ok(()) } else { Err(Error::Derailed { name, what: what() }) }
+    if holds {
+        Ok(())
+    } else {
+        Err(Error::Derailed { name, what: what() })
+    }
 }
 
 const RULER: u32 = bits(&[Gate::IpInBegin, Gate::SocketQueued]);
@@ -126,7 +149,10 @@ fn empty(count: u64) -> Result<Done, Error> {
             recorder.pass(Gate::SocketQueued, PacketId(0));
         }
     });
-    Ok(Done { operations: count, pairs: count * toggle::pairs(RULER) })
+    Ok(Done {
+        operations: count,
+        pairs: count * toggle::pairs(RULER),
+    })
 }
 
 fn ruler(count: u64) -> Result<Done, Error> {
@@ -138,7 +164,10 @@ fn ruler(count: u64) -> Result<Done, Error> {
             recorder.pass(Gate::SocketQueued, PacketId(0));
         }
     });
-    Ok(Done { operations: count, pairs: count * toggle::pairs(RULER) })
+    Ok(Done {
+        operations: count,
+        pairs: count * toggle::pairs(RULER),
+    })
 }
 
 /// Octets by which the resident memory of this process grows when `connections` connections are opened between two
@@ -161,7 +190,10 @@ pub fn resident_octets(connections: usize) -> Result<u64, Error> {
 /// Octets of resident memory, from `/proc/self/smaps_rollup`.
 fn resident() -> Result<u64, Error> {
     let path = std::path::Path::new("/proc/self/smaps_rollup");
-    let wrong = |source| Error::File { path: path.to_owned(), source };
+    let wrong = |source| Error::File {
+        path: path.to_owned(),
+        source,
+    };
     let text = std::fs::read_to_string(path).map_err(wrong)?;
     let kib = text
         .lines()

@@ -91,7 +91,9 @@ pub fn check(rows: &[Row], values: &BTreeMap<&str, f64>, budgets: &Budgets) -> C
         })
     };
     let lines: Vec<Line> = rows.iter().filter_map(line).collect();
-    let passed = lines.iter().all(|line| line.budget_verdict == BudgetVerdict::Within);
+    let passed = lines
+        .iter()
+        .all(|line| line.budget_verdict == BudgetVerdict::Within);
     Check { lines, passed }
 }
 
@@ -99,7 +101,9 @@ fn bar_verdict(value: f64, bar: Option<f64>) -> BarVerdict {
     match bar {
         None => BarVerdict::None,
         Some(bar) if value <= bar => BarVerdict::Met,
-        Some(bar) => BarVerdict::Missed { by_percent: excess(value, bar) },
+        Some(bar) => BarVerdict::Missed {
+            by_percent: excess(value, bar),
+        },
     }
 }
 
@@ -107,8 +111,12 @@ fn budget_verdict(value: f64, budget: Option<f64>, tolerance_percent: f64) -> Bu
     match budget {
         None => BudgetVerdict::Unrecorded,
         // A budget is written down in hundredths.
-        Some(budget) if value <= budget * (1.0 + tolerance_percent / 100.0) + 0.005 => BudgetVerdict::Within,
-        Some(budget) => BudgetVerdict::Exceeded { by_percent: excess(value, budget) },
+        Some(budget) if value <= budget * (1.0 + tolerance_percent / 100.0) + 0.005 => {
+            BudgetVerdict::Within
+        }
+        Some(budget) => BudgetVerdict::Exceeded {
+            by_percent: excess(value, budget),
+        },
     }
 }
 
@@ -139,7 +147,11 @@ impl fmt::Display for BudgetVerdict {
 
 /// A number with a thousands separator; below 10,000 with a decimal when it is not whole.
 pub fn number(value: f64) -> String {
-    let tenths = if value < 10_000.0 { (value * 10.0).round() as u64 } else { value.round() as u64 * 10 };
+    let tenths = if value < 10_000.0 {
+        (value * 10.0).round() as u64
+    } else {
+        value.round() as u64 * 10
+    };
     let digits = (tenths / 10).to_string();
     let mut text = String::new();
     for (n, digit) in digits.chars().enumerate() {
@@ -165,9 +177,18 @@ pub enum Align {
 
 /// Rows of cells under headings, two spaces between columns.
 pub fn aligned(columns: &[(&str, Align)], rows: &[Vec<String>]) -> String {
-    let heading: Vec<String> = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    let heading: Vec<String> = columns
+        .iter()
+        .map(|(heading, _)| (*heading).to_owned())
+        .collect();
     let lines = || std::iter::once(&heading).chain(rows);
-    let width = |n: usize| lines().filter_map(|row| row.get(n)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |n: usize| {
+        lines()
+            .filter_map(|row| row.get(n))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let mut text = String::new();
     for row in lines() {
@@ -226,8 +247,16 @@ impl Check {
             .filter(|line| line.budget_verdict != BudgetVerdict::Within)
             .map(|line| line.id)
             .collect();
-        let with_bar = self.lines.iter().filter(|line| line.bar_verdict != BarVerdict::None).count();
-        let met = self.lines.iter().filter(|line| line.bar_verdict == BarVerdict::Met).count();
+        let with_bar = self
+            .lines
+            .iter()
+            .filter(|line| line.bar_verdict != BarVerdict::None)
+            .count();
+        let met = self
+            .lines
+            .iter()
+            .filter(|line| line.bar_verdict == BarVerdict::Met)
+            .count();
         let bars = format!("{met} of {with_bar} bars met");
         if failed.is_empty() {
             format!("budget: all {} within budget; {bars}", self.lines.len())
@@ -278,15 +307,30 @@ mod tests {
         budgets.record([("rr-64", 2_300.0)]);
         let result = check(ROWS, &values, &budgets);
         assert!(result.passed);
-        assert_eq!(result.lines[0].bar_verdict, BarVerdict::Missed { by_percent: 100.0 });
-        assert_eq!(result.verdict(), "budget: all 1 within budget; 0 of 1 bars met");
+        assert_eq!(
+            result.lines[0].bar_verdict,
+            BarVerdict::Missed { by_percent: 100.0 }
+        );
+        assert_eq!(
+            result.verdict(),
+            "budget: all 1 within budget; 0 of 1 bars met"
+        );
     }
 
     #[test]
     fn the_tolerance_is_a_limit() {
-        assert_eq!(budget_verdict(101.0, Some(100.0), 1.0), BudgetVerdict::Within);
-        assert!(matches!(budget_verdict(101.1, Some(100.0), 1.0), BudgetVerdict::Exceeded { .. }));
-        assert_eq!(budget_verdict(50.0, Some(100.0), 1.0), BudgetVerdict::Within);
+        assert_eq!(
+            budget_verdict(101.0, Some(100.0), 1.0),
+            BudgetVerdict::Within
+        );
+        assert!(matches!(
+            budget_verdict(101.1, Some(100.0), 1.0),
+            BudgetVerdict::Exceeded { .. }
+        ));
+        assert_eq!(
+            budget_verdict(50.0, Some(100.0), 1.0),
+            BudgetVerdict::Within
+        );
         assert_eq!(budget_verdict(1.0, None, 1.0), BudgetVerdict::Unrecorded);
     }
 
@@ -300,7 +344,10 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let rows = [vec!["a".to_owned(), "1,000".to_owned()], vec!["long".to_owned(), "7".to_owned()]];
+        let rows = [
+            vec!["a".to_owned(), "1,000".to_owned()],
+            vec!["long".to_owned(), "7".to_owned()],
+        ];
         assert_eq!(
             aligned(&[("what", Align::Left), ("n", Align::Right)], &rows),
             "what      n\na     1,000\nlong      7\n"
@@ -309,7 +356,13 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        let text: Vec<String> = [0.0, 4.5, 999.96, 1_736.18, 12_345.67, 1_234_567.0].into_iter().map(number).collect();
-        assert_eq!(text, ["0", "4.5", "1,000", "1,736.2", "12,346", "1,234,567"]);
+        let text: Vec<String> = [0.0, 4.5, 999.96, 1_736.18, 12_345.67, 1_234_567.0]
+            .into_iter()
+            .map(number)
+            .collect();
+        assert_eq!(
+            text,
+            ["0", "4.5", "1,000", "1,736.2", "12,346", "1,234,567"]
+        );
     }
 }

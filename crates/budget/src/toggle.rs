@@ -40,9 +40,17 @@ pub const fn pairs(gates: u32) -> u64 {
 
 /// The gates of `bits`, in words.
 pub fn describe(gates: u32) -> String {
-    let set: GateSet = Gate::ALL.iter().copied().filter(|gate| gates & 1 << *gate as u8 != 0).collect();
+    let set: GateSet = Gate::ALL
+        .iter()
+        .copied()
+        .filter(|gate| gates & 1 << *gate as u8 != 0)
+        .collect();
     let gates: Vec<&str> = set.iter().map(Gate::name).collect();
-    gates.chunks(2).map(|pair| pair.join(" to ")).collect::<Vec<_>>().join(", ")
+    gates
+        .chunks(2)
+        .map(|pair| pair.join(" to "))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -51,7 +59,12 @@ mod tests {
 
     #[test]
     fn sets_are_described_pair_by_pair() {
-        let set = bits(&[Gate::IpInBegin, Gate::ChecksumInBegin, Gate::ChecksumInEnd, Gate::SocketQueued]);
+        let set = bits(&[
+            Gate::IpInBegin,
+            Gate::ChecksumInBegin,
+            Gate::ChecksumInEnd,
+            Gate::SocketQueued,
+        ]);
         assert_eq!(pairs(set), 2);
         assert_eq!(
             describe(set),

@@ -40,7 +40,10 @@ impl Counts {
 /// As [`scenario::run_scenario`].
 pub fn scenario_output(name: &str, count: u64) -> Result<String, Error> {
     let done = scenario::run_scenario(name, count)?;
-    Ok(format!("{{\"operations\":{},\"pairs\":{}}}", done.operations, done.pairs))
+    Ok(format!(
+        "{{\"operations\":{},\"pairs\":{}}}",
+        done.operations, done.pairs
+    ))
 }
 
 /// Counts `scenario` with `count` operations in the program `exe`, called with the hidden subcommand `__scenario`.
@@ -54,7 +57,10 @@ pub fn count(exe: &Path, scenario: &str, count: u64) -> Result<Counts, Error> {
 impl Program {
     /// The program `exe`, called with `leading` and then the scenario's name and the count.
     pub fn new<A: Into<OsString>>(exe: &Path, leading: impl IntoIterator<Item = A>) -> Self {
-        Self { exe: exe.to_owned(), leading: leading.into_iter().map(Into::into).collect() }
+        Self {
+            exe: exe.to_owned(),
+            leading: leading.into_iter().map(Into::into).collect(),
+        }
     }
 
     /// The program that is running, called with `leading`.
@@ -62,8 +68,10 @@ impl Program {
     /// # Errors
     /// [`Error::File`] when the system does not say which file it runs.
     pub fn this<A: Into<OsString>>(leading: impl IntoIterator<Item = A>) -> Result<Self, Error> {
-        let exe = std::env::current_exe()
-            .map_err(|source| Error::File { path: PathBuf::from("/proc/self/exe"), source })?;
+        let exe = std::env::current_exe().map_err(|source| Error::File {
+            path: PathBuf::from("/proc/self/exe"),
+            source,
+        })?;
         Ok(Self::new(&exe, leading))
     }
 
@@ -78,7 +86,10 @@ impl Program {
     /// [`Error::NoValgrind`]; [`Error::Failed`] with what the program said; [`Error::Unreadable`].
     pub fn count(&self, scenario: &str, count: u64) -> Result<Counts, Error> {
         let (done, text) = self.run(scenario, count, &[])?;
-        let unreadable = |what: &str| Error::Unreadable { scenario: scenario.to_owned(), what: what.to_owned() };
+        let unreadable = |what: &str| Error::Unreadable {
+            scenario: scenario.to_owned(),
+            what: what.to_owned(),
+        };
         let collected = text
             .lines()
             .find_map(|line| line.strip_prefix("totals:"))
@@ -96,8 +107,10 @@ impl Program {
     /// As [`Program::count`], and when the program's debug information cannot be read.
     pub fn profile(&self, scenario: &str, count: u64) -> Result<(Done, Profile), Error> {
         let (done, text) = self.run(scenario, count, &["--dump-instr=yes"])?;
-        let profile = Profile::parse(&text, &self.exe)
-            .map_err(|what| Error::Unreadable { scenario: scenario.to_owned(), what })?;
+        let profile = Profile::parse(&text, &self.exe).map_err(|what| Error::Unreadable {
+            scenario: scenario.to_owned(),
+            what,
+        })?;
         Ok((done, profile))
     }
 
@@ -108,8 +121,14 @@ impl Program {
     pub fn pair_cost(&self) -> Result<u64, Error> {
         let empty = self.count("empty", 1_000)?;
         if empty.collected % empty.done.pairs != 0 {
-            let what = format!("{} empty pairs took {} instructions", empty.done.pairs, empty.collected);
-            return Err(Error::Unreadable { scenario: "empty".to_owned(), what });
+            let what = format!(
+                "{} empty pairs took {} instructions",
+                empty.done.pairs, empty.collected
+            );
+            return Err(Error::Unreadable {
+                scenario: "empty".to_owned(),
+                what,
+            });
         }
         Ok(empty.collected / empty.done.pairs)
     }
@@ -120,7 +139,12 @@ impl Program {
         let mut file = OsString::from("--callgrind-out-file=");
         file.push(out.path());
         let output = Command::new("valgrind")
-            .args(["--tool=callgrind", "--quiet", "--collect-atstart=no", "--instr-atstart=no"])
+            .args([
+                "--tool=callgrind",
+                "--quiet",
+                "--collect-atstart=no",
+                "--instr-atstart=no",
+            ])
             .args(options)
             .arg(file)
             .arg(&self.exe)
@@ -141,8 +165,10 @@ impl Program {
             scenario: scenario.to_owned(),
             what: format!("the scenario printed `{}`: {error}", stdout.trim()),
         })?;
-        let text = std::fs::read_to_string(out.path())
-            .map_err(|source| Error::File { path: out.path().to_owned(), source })?;
+        let text = std::fs::read_to_string(out.path()).map_err(|source| Error::File {
+            path: out.path().to_owned(),
+            source,
+        })?;
         Ok((done, text))
     }
 }

@@ -5,12 +5,18 @@ use tollgate_budget::Error;
 use tollgate_budget::valgrind::Program;
 
 fn program() -> Program {
-    Program::new(Path::new(env!("CARGO_BIN_EXE_tollgate-budget")), ["scenario"])
+    Program::new(
+        Path::new(env!("CARGO_BIN_EXE_tollgate-budget")),
+        ["scenario"],
+    )
 }
 
 /// Whether Valgrind is here; if not, says that the test was left out.
 fn valgrind_is_here() -> bool {
-    let here = std::process::Command::new("valgrind").arg("--version").output().is_ok();
+    let here = std::process::Command::new("valgrind")
+        .arg("--version")
+        .output()
+        .is_ok();
     if !here {
         eprintln!("skipped: valgrind is not on the PATH");
     }
@@ -59,7 +65,12 @@ fn what_the_program_says_is_passed_on() {
     }
     let error = program().count("no-such-scenario", 1).unwrap_err();
     assert!(matches!(error, Error::Failed { .. }));
-    assert!(error.to_string().contains("unknown scenario `no-such-scenario`; known: empty, "), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("unknown scenario `no-such-scenario`; known: empty, "),
+        "{error}"
+    );
 }
 
 #[test]

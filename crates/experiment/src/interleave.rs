@@ -165,6 +165,9 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
+/// A session for each size; none where it failed, or is in use.
+type Places = Vec<Option<Box<dyn Session>>>;
+
 /// A run of a line-up under way.
 struct Race<'a> {
     context: &'a Context<'a>,
@@ -176,7 +179,7 @@ struct Race<'a> {
     /// Nanoseconds that opening and closing the sessions of each size took in the pilot.
     openings: Vec<f64>,
     /// The sessions of each contender at each size, when they are kept from the pilot on.
-    kept: Option<Vec<Vec<Option<Box<dyn Session>>>>>,
+    kept: Option<Vec<Places>>,
 }
 
 impl Race<'_> {
@@ -298,7 +301,7 @@ impl Race<'_> {
 
     /// One size of one repetition.
     fn block(&mut self, repetition: u32, at: usize, iterations: &[u64], left: f64) {
-        let mut sessions: Vec<Option<Box<dyn Session>>> = Vec::new();
+        let mut sessions = Places::new();
         for contender in 0..iterations.len() {
             let failed = self.outcome.measurements[contender][at].failure.is_some();
             let runs = !failed && self.costs[contender][at].is_finite();

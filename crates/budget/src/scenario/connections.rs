@@ -81,9 +81,16 @@ fn open_close(count: u64) -> Result<Done, Error> {
     });
     outcome?;
     let left = hosts.client.connections() + hosts.server.connections();
-    require("open-close", left == open, || format!("{left} connections are left over"))?;
-    require("open-close", hosts.client.time_waits() > 0, || "no connection is in TIME-WAIT".to_owned())?;
-    Ok(Done { operations: count, pairs: 1 })
+    require("open-close", left == open, || {
+        format!("{left} connections are left over")
+    })?;
+    require("open-close", hosts.client.time_waits() > 0, || {
+        "no connection is in TIME-WAIT".to_owned()
+    })?;
+    Ok(Done {
+        operations: count,
+        pairs: 1,
+    })
 }
 
 /// Connect, one byte each way, close at both ends: the calls that an application makes, and its events.
@@ -93,7 +100,10 @@ fn open_and_close(hosts: &mut Hosts) -> Result<(), Error> {
     let mut octet = [0];
     hosts.round_trip(ends, &[7], &mut octet);
     hosts.client.at(hosts.now, &mut hosts.pool).close(ends.0)?;
-    hosts.client.at(hosts.now, &mut hosts.pool).poll(&mut hosts.cable.end(Side::A));
+    hosts
+        .client
+        .at(hosts.now, &mut hosts.pool)
+        .poll(&mut hosts.cable.end(Side::A));
     hosts.poll_server();
     while hosts.server_event().is_some() {}
     hosts.server.at(hosts.now, &mut hosts.pool).close(ends.1)?;
@@ -111,8 +121,13 @@ fn open(name: &'static str, before: usize, count: u64) -> Result<Done, Error> {
     let mut outcome = Ok(Vec::new());
     counted(|| outcome = hosts.connect_many(count as usize));
     let opened = outcome?.len() as u64;
-    require(name, opened == count, || format!("{opened} connections were opened"))?;
-    Ok(Done { operations: count, pairs: 1 })
+    require(name, opened == count, || {
+        format!("{opened} connections were opened")
+    })?;
+    Ok(Done {
+        operations: count,
+        pairs: 1,
+    })
 }
 
 fn idle(connections: usize, count: u64) -> Result<Done, Error> {
@@ -125,7 +140,10 @@ fn idle(connections: usize, count: u64) -> Result<Done, Error> {
     }
     hosts.drain_events();
     counted(|| polls(&mut hosts, count));
-    Ok(Done { operations: count, pairs: 1 })
+    Ok(Done {
+        operations: count,
+        pairs: 1,
+    })
 }
 
 /// Polls with the time standing still, as in a loop that spins.

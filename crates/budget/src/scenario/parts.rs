@@ -15,7 +15,12 @@ use tollgate_stack::config::{ChecksumPolicy, Demux};
 use tollgate_stack::socket::{KeepAlive, SocketOption};
 
 /// Received by IP, up to the socket queue, the checksum left out.
-const RECEIVE: u32 = bits(&[Gate::IpInBegin, Gate::ChecksumInBegin, Gate::ChecksumInEnd, Gate::SocketQueued]);
+const RECEIVE: u32 = bits(&[
+    Gate::IpInBegin,
+    Gate::ChecksumInBegin,
+    Gate::ChecksumInEnd,
+    Gate::SocketQueued,
+]);
 /// From `send()` to the device queue.
 const SEND: u32 = bits(&[Gate::SocketOutBegin, Gate::DeviceQueueIn]);
 /// TCP input up to its end, the checksum left out. Counting is switched off by hand when `poll` returns.
@@ -135,7 +140,12 @@ pub(super) const WHEEL_CANCEL: Scenario = Scenario {
 
 /// Round trips of 64 bytes of which the server's receipt is counted by `GATES`; into the socket queue, not into a posted
 /// buffer.
-fn receive<const GATES: u32>(name: &'static str, demux: Demux, connections: usize, count: u64) -> Result<Done, Error> {
+fn receive<const GATES: u32>(
+    name: &'static str,
+    demux: Demux,
+    connections: usize,
+    count: u64,
+) -> Result<Done, Error> {
     let mut hosts = Hosts::new(connections, super::MTU, |config| {
         config.no_delay = true;
         config.mechanisms.demux = demux;
@@ -151,27 +161,48 @@ fn receive<const GATES: u32>(name: &'static str, demux: Demux, connections: usiz
             queued_round_trip::<GATES>(&mut hosts, ends, &mut buffer);
         }
     });
-    let (missed, hits) = (hosts.misses() - missed, hosts.server.counters().cache_hits() - hits);
-    require(name, missed == 0, || format!("{missed} segments were not predicted"))?;
+    let (missed, hits) = (
+        hosts.misses() - missed,
+        hosts.server.counters().cache_hits() - hits,
+    );
+    require(name, missed == 0, || {
+        format!("{missed} segments were not predicted")
+    })?;
     let expected = if connections == 1 { count } else { 0 };
-    require(name, hits == expected, || format!("{hits} lookups of {count} hit the cache"))?;
-    Ok(Done { operations: count, pairs: count * pairs(GATES) })
+    require(name, hits == expected, || {
+        format!("{hits} lookups of {count} hit the cache")
+    })?;
+    Ok(Done {
+        operations: count,
+        pairs: count * pairs(GATES),
+    })
 }
 
 /// A round trip whose request goes through the server's socket queue.
 #[inline(never)]
-fn queued_round_trip<const GATES: u32>(hosts: &mut Hosts, (client, server): Ends, buffer: &mut [u8; 64]) {
+fn queued_round_trip<const GATES: u32>(
+    hosts: &mut Hosts,
+    (client, server): Ends,
+    buffer: &mut [u8; 64],
+) {
     let a = &mut hosts.client.at(hosts.now, &mut hosts.pool);
     a.send(client, &[7; 64]).expect("there is room");
     a.poll(&mut hosts.cable.end(Side::A));
-    hosts.server.recorded(hosts.now, &mut hosts.pool, GateToggle::<GATES>).poll(&mut hosts.cable.end(Side::B));
+    hosts
+        .server
+        .recorded(hosts.now, &mut hosts.pool, GateToggle::<GATES>)
+        .poll(&mut hosts.cable.end(Side::B));
     hosts.tick(100);
     let b = &mut hosts.server.at(hosts.now, &mut hosts.pool);
     b.receive(server, buffer).expect("the connection is open");
     b.send(server, buffer).expect("there is room");
     b.poll(&mut hosts.cable.end(Side::B));
     hosts.poll_client();
-    hosts.client.at(hosts.now, &mut hosts.pool).receive(client, buffer).expect("the connection is open");
+    hosts
+        .client
+        .at(hosts.now, &mut hosts.pool)
+        .receive(client, buffer)
+        .expect("the connection is open");
     hosts.tick(100);
     while hosts.server_event().is_some() {}
     while hosts.client_event().is_some() {}
@@ -192,14 +223,20 @@ fn send<const GATES: u32>(count: u64) -> Result<Done, Error> {
             hosts.poll_client();
             hosts.poll_server();
             let b = &mut hosts.server.at(hosts.now, &mut hosts.pool);
-            b.receive(ends.1, &mut octet).expect("the connection is open");
+            b.receive(ends.1, &mut octet)
+                .expect("the connection is open");
             hosts.tick(100);
             b_answers(&mut hosts, ends, &mut octet);
         }
     });
     let missed = hosts.misses() - missed;
-    require("send-path", missed == 0, || format!("{missed} segments were not predicted"))?;
-    Ok(Done { operations: count, pairs: count * pairs(GATES) })
+    require("send-path", missed == 0, || {
+        format!("{missed} segments were not predicted")
+    })?;
+    Ok(Done {
+        operations: count,
+        pairs: count * pairs(GATES),
+    })
 }
 
 #[inline(never)]
@@ -218,7 +255,11 @@ fn b_answers(hosts: &mut Hosts, ends: Ends, octet: &mut [u8; 1]) {
     b.send(ends.1, octet).expect("there is room");
     b.poll(&mut hosts.cable.end(Side::B));
     hosts.poll_client();
-    hosts.client.at(hosts.now, &mut hosts.pool).receive(ends.0, octet).expect("the connection is open");
+    hosts
+        .client
+        .at(hosts.now, &mut hosts.pool)
+        .receive(ends.0, octet)
+        .expect("the connection is open");
     hosts.tick(100);
     hosts.drain_events();
 }
@@ -266,19 +307,34 @@ fn one_way(name: &'static str, what: Counted, count: u64) -> Result<Done, Error>
         }
     });
     let missed = hosts.misses() - missed;
-    require(name, missed == 0, || format!("{missed} segments were not predicted"))?;
-    require(name, drawn == count as usize, || format!("{drawn} acknowledgments were drawn by {count} pairs"))?;
-    require(name, buffer == segment, || "the octets differ from those that were sent".to_owned())?;
+    require(name, missed == 0, || {
+        format!("{missed} segments were not predicted")
+    })?;
+    require(name, drawn == count as usize, || {
+        format!("{drawn} acknowledgments were drawn by {count} pairs")
+    })?;
+    require(name, buffer == segment, || {
+        "the octets differ from those that were sent".to_owned()
+    })?;
     let per_operation = match what {
         Counted::InputOfData | Counted::InputOfAcknowledgment => 2,
         Counted::Sending | Counted::Receiving | Counted::Acknowledged => 1,
     };
-    Ok(Done { operations: count, pairs: count * per_operation })
+    Ok(Done {
+        operations: count,
+        pairs: count * per_operation,
+    })
 }
 
 /// Sends two segments, one after the other; returns how many acknowledgments the second has drawn.
 #[inline(never)]
-fn two_segments(hosts: &mut Hosts, ends: Ends, segment: &[u8], buffer: &mut [u8], what: Option<Counted>) -> usize {
+fn two_segments(
+    hosts: &mut Hosts,
+    ends: Ends,
+    segment: &[u8],
+    buffer: &mut [u8],
+    what: Option<Counted>,
+) -> usize {
     match what {
         Some(Counted::Sending) => {
             toggle_collect();
@@ -331,7 +387,11 @@ fn send_segment(hosts: &mut Hosts, ends: Ends, segment: &[u8]) {
 
 #[inline(never)]
 fn read_segment(hosts: &mut Hosts, ends: Ends, buffer: &mut [u8]) {
-    hosts.server.at(hosts.now, &mut hosts.pool).receive(ends.1, buffer).expect("the connection is open");
+    hosts
+        .server
+        .at(hosts.now, &mut hosts.pool)
+        .receive(ends.1, buffer)
+        .expect("the connection is open");
 }
 
 /// A turn of one end with TCP input counted.
@@ -341,7 +401,9 @@ fn input(hosts: &mut Hosts, side: Side) {
         Side::A => &mut hosts.client,
         Side::B => &mut hosts.server,
     };
-    stack.recorded(hosts.now, &mut hosts.pool, GateToggle::<TCP_INPUT>).poll(&mut hosts.cable.end(side));
+    stack
+        .recorded(hosts.now, &mut hosts.pool, GateToggle::<TCP_INPUT>)
+        .poll(&mut hosts.cable.end(side));
     toggle_collect();
 }
 
@@ -359,11 +421,18 @@ fn wheel_insert(count: u64) -> Result<Done, Error> {
         for (n, ends) in (0..count).zip(all.iter().cycle()) {
             // Days, then minutes: each round of the connections sets them to an earlier time.
             let idle = Duration::from_secs(3_600 - 600 * (n / connections as u64) - n % 60);
-            let keep = KeepAlive { idle, interval: Duration::from_secs(1), count: 3 };
+            let keep = KeepAlive {
+                idle,
+                interval: Duration::from_secs(1),
+                count: 3,
+            };
             set_keepalive(&mut hosts, ends.0, keep);
         }
     });
-    Ok(Done { operations: count, pairs: count })
+    Ok(Done {
+        operations: count,
+        pairs: count,
+    })
 }
 
 #[inline(never)]
@@ -386,7 +455,10 @@ fn wheel_cancel(count: u64) -> Result<Done, Error> {
             hosts.drain_events();
         }
     });
-    Ok(Done { operations: count, pairs: count })
+    Ok(Done {
+        operations: count,
+        pairs: count,
+    })
 }
 
 #[inline(never)]

@@ -42,7 +42,12 @@ pub(super) const RR_64_AROUND_10K: Scenario = Scenario {
 };
 
 /// Round trips on the only connection.
-fn alone(name: &'static str, size: usize, policy: ChecksumPolicy, count: u64) -> Result<Done, Error> {
+fn alone(
+    name: &'static str,
+    size: usize,
+    policy: ChecksumPolicy,
+    count: u64,
+) -> Result<Done, Error> {
     let mut hosts = hosts(16, policy)?;
     let ends = vec![hosts.connect()?];
     trips(name, &mut hosts, &ends, size, count)
@@ -56,7 +61,13 @@ fn around(name: &'static str, open: usize, used: usize, count: u64) -> Result<Do
 }
 
 /// Warm-up, then `count` counted round trips in turn over `ends`.
-fn trips(name: &'static str, hosts: &mut Hosts, ends: &[Ends], size: usize, count: u64) -> Result<Done, Error> {
+fn trips(
+    name: &'static str,
+    hosts: &mut Hosts,
+    ends: &[Ends],
+    size: usize,
+    count: u64,
+) -> Result<Done, Error> {
     let message = pattern(size);
     let mut buffer = vec![0; size];
     for &pair in ends {
@@ -71,10 +82,17 @@ fn trips(name: &'static str, hosts: &mut Hosts, ends: &[Ends], size: usize, coun
     } else {
         counted(|| on_many(hosts, ends, count, &message, &mut buffer));
     }
-    require(name, buffer == message, || "the response differs from the request".to_owned())?;
+    require(name, buffer == message, || {
+        "the response differs from the request".to_owned()
+    })?;
     let missed = hosts.misses() - missed;
-    require(name, missed == 0, || format!("{missed} segments were not predicted"))?;
-    Ok(Done { operations: count, pairs: 1 })
+    require(name, missed == 0, || {
+        format!("{missed} segments were not predicted")
+    })?;
+    Ok(Done {
+        operations: count,
+        pairs: 1,
+    })
 }
 
 #[inline(never)]

@@ -37,15 +37,36 @@ fn stream(name: &'static str, size: usize, writes: usize, segments: u64) -> Resu
     send(&mut hosts, ends, 4 << 20, &message, writes, &mut buffer);
     let missed = hosts.misses();
     let mut octets = 0;
-    counted(|| octets = send(&mut hosts, ends, segments * SEGMENT as u64, &message, writes, &mut buffer));
+    counted(|| {
+        octets = send(
+            &mut hosts,
+            ends,
+            segments * SEGMENT as u64,
+            &message,
+            writes,
+            &mut buffer,
+        )
+    });
     let missed = hosts.misses() - missed;
-    require(name, missed == 0, || format!("{missed} segments were not predicted"))?;
-    Ok(Done { operations: octets / SEGMENT as u64, pairs: 1 })
+    require(name, missed == 0, || {
+        format!("{missed} segments were not predicted")
+    })?;
+    Ok(Done {
+        operations: octets / SEGMENT as u64,
+        pairs: 1,
+    })
 }
 
 /// Sends and receives at least `total` octets; returns how many were received.
 #[inline(never)]
-fn send(hosts: &mut Hosts, ends: Ends, total: u64, message: &[u8], writes: usize, buffer: &mut [u8]) -> u64 {
+fn send(
+    hosts: &mut Hosts,
+    ends: Ends,
+    total: u64,
+    message: &[u8],
+    writes: usize,
+    buffer: &mut [u8],
+) -> u64 {
     let mut received = 0;
     let mut at = 0;
     while received < total {
@@ -61,7 +82,9 @@ fn send(hosts: &mut Hosts, ends: Ends, total: u64, message: &[u8], writes: usize
         client.poll(&mut hosts.cable.end(Side::A));
         hosts.tick(TURN);
         let server = &mut hosts.server.at(hosts.now, &mut hosts.pool);
-        while let Ok(Received::Data(octets)) = server.poll_receive(&mut hosts.cable.end(Side::B), ends.1, buffer) {
+        while let Ok(Received::Data(octets)) =
+            server.poll_receive(&mut hosts.cable.end(Side::B), ends.1, buffer)
+        {
             received += octets as u64;
         }
         hosts.poll_client();

@@ -598,12 +598,13 @@ impl<R: Recorder> Active<'_, R> {
             // RFC 9293, MUST-37: a peer that answers probes keeps the connection open.
             self.progress(index);
         }
-        if self.stack.tcbs[index].snd_una.before(ack) {
+        let advances = self.stack.tcbs[index].snd_una.before(ack);
+        if advances {
             self.new_acknowledgment(index, ack);
         } else {
             self.maybe_duplicate(index, segment);
         }
-        self.window_update(index, header);
+        self.window_update(index, header, advances);
         self.acknowledged_fin(index);
         true
     }
@@ -691,16 +692,18 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// "the send window should be updated" (3.10.7.4), never by an old segment.
-    fn window_update(&mut self, index: usize, header: &Header) {
+    fn window_update(&mut self, index: usize, header: &Header, advances: bool) {
         let tcb = &mut self.stack.tcbs[index];
         let newer = tcb.snd_wl1.before(header.seq)
             || (tcb.snd_wl1 == header.seq && tcb.snd_wl2.at_or_before(header.ack));
         // Predicted segments move rcv_nxt without writing snd_wl1: what begins before rcv_nxt is older than they.
         let current = tcb.rcv_nxt.at_or_before(header.seq);
-        if header.ack.before(tcb.snd_una) || !newer || !current {
+        // Who acknowledges more than ever before speaks last, also in a probe, whose sequence number goes back.
+        let latest = advances || (newer && current);
+        if header.ack.before(tcb.snd_una) || !latest {
             return;
         }
-        tcb.snd_wl1 = header.seq;
+        tcb.snd_wl1 = tcb.snd_wl1.latest(header.seq);
         tcb.snd_wl2 = header.ack;
         tcb.snd_wnd = u32::from(header.window) << tcb.snd_shift;
         tcb.max_snd_wnd = tcb.max_snd_wnd.max(tcb.snd_wnd);
