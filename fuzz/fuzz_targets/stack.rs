@@ -15,7 +15,9 @@ use tollgate_link::memory::Memory;
 use tollgate_stack::config::{Demux, HeaderTemplate, Prediction, RetransmitCopy};
 use tollgate_stack::socket::KeepAlive;
 use tollgate_stack::udp::UdpId;
-use tollgate_stack::{Active, Config, ConnId, FrameId, Instant, Link, ListenerId, Pool, SocketOption, Stack};
+use tollgate_stack::{
+    Active, Config, ConnId, FrameId, Instant, Link, ListenerId, Pool, SocketOption, Stack,
+};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::ethernet::{EtherType, MacAddr};
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
@@ -46,11 +48,33 @@ enum Step {
     /// Anything on the wire.
     Frame(Vec<u8>),
     Ethernet(bool, Vec<u8>),
-    Ip { from: u8, protocol: u8, id: u8, flags_and_offset: u16, payload: Vec<u8> },
-    Icmp { head: [u8; 8], data: Vec<u8> },
-    Syn { port: u8, mss: Option<u16>, scale: Option<u8>, stamp: Option<u32> },
+    Ip {
+        from: u8,
+        protocol: u8,
+        id: u8,
+        flags_and_offset: u16,
+        payload: Vec<u8>,
+    },
+    Icmp {
+        head: [u8; 8],
+        data: Vec<u8>,
+    },
+    Syn {
+        port: u8,
+        mss: Option<u16>,
+        scale: Option<u8>,
+        stamp: Option<u32>,
+    },
     /// A segment that goes with the last one that the stack sent to a port.
-    Answer { to: u8, flags: u8, seq: i16, ack: i16, window: u16, stamp: Option<i8>, len: u16 },
+    Answer {
+        to: u8,
+        flags: u8,
+        seq: i16,
+        ack: i16,
+        window: u16,
+        stamp: Option<i8>,
+        len: u16,
+    },
     Connect,
     Accept,
     Send(u8, u16),
@@ -93,9 +117,13 @@ fn config(setup: &Setup) -> Config {
     config.window_scaling = setup.scaling;
     config.no_delay = setup.no_delay;
     config.device_queue = usize::from(setup.device_queue) + 1;
-    config.mechanisms.prediction =
-        [Prediction::Bidirectional, Prediction::Unidirectional, Prediction::Off][usize::from(setup.prediction) % 3];
-    config.mechanisms.demux = [Demux::CacheHash, Demux::Hash, Demux::List][usize::from(setup.demux) % 3];
+    config.mechanisms.prediction = [
+        Prediction::Bidirectional,
+        Prediction::Unidirectional,
+        Prediction::Off,
+    ][usize::from(setup.prediction) % 3];
+    config.mechanisms.demux =
+        [Demux::CacheHash, Demux::Hash, Demux::List][usize::from(setup.demux) % 3];
     if setup.template {
         config.mechanisms.template = HeaderTemplate::Off;
     }
@@ -121,7 +149,17 @@ impl World {
         active.add_neighbour(THEM, THEIR_MAC);
         let cable = Memory::new(2000);
         let (conns, heard, taken) = (Vec::new(), Vec::new(), Vec::new());
-        Self { stack, pool, cable, now, listener, udp, conns, heard, taken }
+        Self {
+            stack,
+            pool,
+            cable,
+            now,
+            listener,
+            udp,
+            conns,
+            heard,
+            taken,
+        }
     }
 
     fn at(&mut self) -> Active<'_> {
@@ -129,12 +167,15 @@ impl World {
     }
 
     fn poll(&mut self) {
-        self.stack.at(self.now, &mut self.pool).poll(&mut self.cable.end(Side::B));
+        self.stack
+            .at(self.now, &mut self.pool)
+            .poll(&mut self.cable.end(Side::B));
         let mut frames = Vec::new();
         self.cable.end(Side::A).receive(&mut self.pool, &mut frames);
         for frame in frames {
             if let Some((_, header, _)) = craft::parse_tcp(self.pool.frame(&frame)) {
-                self.heard.retain(|old| old.destination_port != header.destination_port);
+                self.heard
+                    .retain(|old| old.destination_port != header.destination_port);
                 self.heard.push(header);
             }
             self.pool.release(frame.id);
@@ -144,7 +185,9 @@ impl World {
     fn inject(&mut self, octets: &[u8]) {
         if let Ok(frame) = self.pool.frame_from(&octets[..octets.len().min(2048)]) {
             let mut frames = vec![frame];
-            self.cable.end(Side::A).transmit(&mut self.pool, &mut frames);
+            self.cable
+                .end(Side::A)
+                .transmit(&mut self.pool, &mut frames);
             for frame in frames {
                 self.pool.release(frame.id);
             }
@@ -153,7 +196,9 @@ impl World {
     }
 
     fn conn(&self, n: u8) -> Option<ConnId> {
-        self.conns.get(usize::from(n) % self.conns.len().max(1)).copied()
+        self.conns
+            .get(usize::from(n) % self.conns.len().max(1))
+            .copied()
     }
 
     fn pass(&mut self, nanos: u64) {
@@ -169,13 +214,32 @@ impl World {
                 let kind = if arp { EtherType::Arp } else { EtherType::Ipv4 };
                 self.inject(&craft::ethernet(MAC, kind, &octets));
             }
-            Step::Ip { from, protocol, id, flags_and_offset, payload } => {
+            Step::Ip {
+                from,
+                protocol,
+                id,
+                flags_and_offset,
+                payload,
+            } => {
                 let from = Ipv4Addr::new(10, 0, 0, from);
                 let id = u16::from(id);
-                self.inject(&craft::ip(MAC, from, US, protocol % 18, id, flags_and_offset, &payload));
+                self.inject(&craft::ip(
+                    MAC,
+                    from,
+                    US,
+                    protocol % 18,
+                    id,
+                    flags_and_offset,
+                    &payload,
+                ));
             }
             Step::Icmp { head, data } => self.inject(&craft::icmp(MAC, THEM, US, head, &data)),
-            Step::Syn { port, mss, scale, stamp } => {
+            Step::Syn {
+                port,
+                mss,
+                scale,
+                stamp,
+            } => {
                 let options = Options {
                     mss,
                     window_scale: scale,
@@ -183,17 +247,48 @@ impl World {
                     sack_permitted: false,
                 };
                 let from = 1000 + u16::from(port % 16);
-                let header = craft::header(from, PORT, Flags::SYN, SeqNumber(u32::from(port) << 24), SeqNumber(0));
-                self.inject(&craft::tcp(MAC, THEM, US, &Header { options, ..header }, &[]));
+                let header = craft::header(
+                    from,
+                    PORT,
+                    Flags::SYN,
+                    SeqNumber(u32::from(port) << 24),
+                    SeqNumber(0),
+                );
+                self.inject(&craft::tcp(
+                    MAC,
+                    THEM,
+                    US,
+                    &Header { options, ..header },
+                    &[],
+                ));
             }
-            Step::Answer { to, flags, seq, ack, window, stamp, len } => {
-                let Some(last) = self.heard.get(usize::from(to) % self.heard.len().max(1)).copied() else { return };
+            Step::Answer {
+                to,
+                flags,
+                seq,
+                ack,
+                window,
+                stamp,
+                len,
+            } => {
+                let Some(last) = self
+                    .heard
+                    .get(usize::from(to) % self.heard.len().max(1))
+                    .copied()
+                else {
+                    return;
+                };
                 let near = |number: SeqNumber, by: i16| {
                     // Mostly exact.
-                    let by = if by % 4 == 0 { i32::from(by / 4) } else { i32::from(by.signum()) };
+                    let by = if by % 4 == 0 {
+                        i32::from(by / 4)
+                    } else {
+                        i32::from(by.signum())
+                    };
                     SeqNumber(number.0.wrapping_add_signed(by))
                 };
-                let length = u32::from(last.flags.has(Flags::SYN)) + u32::from(last.flags.has(Flags::FIN));
+                let length =
+                    u32::from(last.flags.has(Flags::SYN)) + u32::from(last.flags.has(Flags::FIN));
                 let stamps = last.options.timestamps.and_then(|theirs| {
                     stamp.map(|by| Timestamps {
                         value: theirs.echo.wrapping_add_signed(i32::from(by)),
@@ -202,7 +297,10 @@ impl World {
                 });
                 let header = Header {
                     window,
-                    options: Options { timestamps: stamps, ..Options::default() },
+                    options: Options {
+                        timestamps: stamps,
+                        ..Options::default()
+                    },
                     ..craft::header(
                         last.destination_port,
                         last.source_port,
@@ -211,7 +309,13 @@ impl World {
                         near(last.seq + length, ack),
                     )
                 };
-                self.inject(&craft::tcp(MAC, THEM, US, &header, &vec![1; usize::from(len % 1500)]));
+                self.inject(&craft::tcp(
+                    MAC,
+                    THEM,
+                    US,
+                    &header,
+                    &vec![1; usize::from(len % 1500)],
+                ));
             }
             Step::Connect => {
                 if let Ok(conn) = self.at().connect(SocketAddrV4::new(THEM, 80)) {
@@ -237,14 +341,18 @@ impl World {
             }
             Step::SendBuffer(n, len) => {
                 let Some(conn) = self.conn(n) else { return };
-                let Ok(buffer) = self.pool.buffer(usize::from(len) % 1800) else { return };
+                let Ok(buffer) = self.pool.buffer(usize::from(len) % 1800) else {
+                    return;
+                };
                 if let Err((_, buffer)) = self.at().send_buffer(conn, buffer) {
                     self.pool.free(buffer);
                 }
             }
             Step::Receive(n, len) => {
                 if let Some(conn) = self.conn(n) {
-                    let _ = self.at().receive(conn, &mut buffer[..usize::from(len) % 2048]);
+                    let _ = self
+                        .at()
+                        .receive(conn, &mut buffer[..usize::from(len) % 2048]);
                 }
             }
             Step::ReceiveBuffer(n) => {
@@ -279,11 +387,16 @@ impl World {
             }
             Step::Set(n, which, value) => {
                 let Some(conn) = self.conn(n) else { return };
-                let time = std::time::Duration::from_millis(u64::from(value));
+                // A connection may wait as long as its user said: at most twenty minutes.
+                let time = std::time::Duration::from_millis(u64::from(value) % 1_200_000);
                 let option = match which % 4 {
                     0 => SocketOption::NoDelay(value % 2 == 0),
                     1 => SocketOption::SendBuffer(value),
-                    2 => SocketOption::KeepAlive(Some(KeepAlive { idle: time, interval: time, count: which })),
+                    2 => SocketOption::KeepAlive(Some(KeepAlive {
+                        idle: time,
+                        interval: time,
+                        count: which,
+                    })),
                     _ => SocketOption::UserTimeout(Some(time)),
                 };
                 let _ = self.at().set_option(conn, option);
@@ -328,11 +441,15 @@ impl World {
             let _ = self.at().abort(conn);
         }
         let listener = self.listener;
-        self.at().close_listener(listener).expect("the listener is open");
+        self.at()
+            .close_listener(listener)
+            .expect("the listener is open");
         let end = self.now.as_nanos() + 3_600_000_000_000;
         for _ in 0..5000 {
             self.poll();
-            let Some(next) = self.stack.next_deadline(self.now) else { break };
+            let Some(next) = self.stack.next_deadline(self.now) else {
+                break;
+            };
             if next.as_nanos() > end {
                 break;
             }

@@ -33,7 +33,13 @@ fuzz_target!(|octets: &[u8]| {
         let mut out = [0; MAX_HEADER_LEN];
         let len = header.emit(&mut out);
         let again = tcp::Header::parse(&out[..len]).expect("what was written can be parsed");
-        assert_eq!(again, tcp::Header { header_len: len as u8, ..header });
+        assert_eq!(
+            again,
+            tcp::Header {
+                header_len: len as u8,
+                ..header
+            }
+        );
     }
     // An error is an answer, too.
     let _ = tcp::Options::parse(octets);

@@ -1,57 +1,55 @@
-//! Ledgers of `stack-memory` by message size: run once, shown by several experiments.
+//! The way of a message over `stack-memory`, gate by gate, by message size: run once, shown by several experiments.
 //!
-//! Sizes take turns in short runs whose ledgers are merged, so that all sizes see the same machine and a run that is stopped
-//! early has something at every size.
+//! Sizes take turns in short runs that are merged, so that all sizes see the same machine and a run that is stopped early
+//! has something at every size.
 
-use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use tollgate_gate::Ledger;
-use tollgate_workload::stack_memory::gated::{Gating, gated};
+use tollgate_workload::stack_memory::gated::{Chain, Gating, chained};
 use tollgate_workload::{Placement, Spec, Waiting, Workload};
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::words;
 
-/// One round trip in so many is recorded. Often enough for many observations in little time, and seldom enough that the code
-/// without gates stays the one that runs.
-const ONE_IN: NonZeroU32 = NonZeroU32::new(16).unwrap();
-/// Round trips of a slice: some 256 recorded ones, so that the longest hundredth, which the trimmed means leave out, holds a
-/// moment in which the processor was taken away.
-const ROUND_TRIPS: u64 = 4_096;
+/// Round trips of a slice: few, so that the recorded events stay small beside the processor's first cache.
+const ROUND_TRIPS: u64 = 256;
+/// The fewest round trips of a slice: enough that the trimmed mean has a longest hundredth to leave out.
+const LEAST_ROUND_TRIPS: u64 = 128;
+/// Round trips before each slice: joining the events of the slice before has filled the caches.
+const WARM_UP: u32 = 64;
+/// Times that a turn goes through the gates, forth and back.
+const ROUNDS: u32 = 4;
 /// Turns of all sizes without a time budget.
-const TURNS: u32 = 20;
+const TURNS: u32 = 40;
+/// Bytes of the largest packet where the usual one does not hold the message: every message is timed as one segment.
+pub(crate) const JUMBO_MTU: usize = 9_000;
 
-/// The ledger of one size.
+/// The messages of one size.
 #[derive(Debug, Clone)]
 pub(crate) struct Gated {
     /// Bytes of a message.
     pub(crate) size: usize,
+    /// Bytes of the largest packet.
+    pub(crate) mtu: usize,
     /// All turns together; none when none was run.
-    pub(crate) ledger: Option<Ledger>,
-    /// Round trips that were recorded.
-    pub(crate) recorded: u64,
-    /// What a passage cost in place, in nanoseconds, each time it was measured.
-    pub(crate) probe_ns: Vec<f64>,
+    pub(crate) chain: Option<Chain>,
     /// Why it failed.
     pub(crate) failure: Option<String>,
 }
 
-/// The ledgers of all sizes.
+/// The messages of all sizes.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledgers {
     pub(crate) sizes: Vec<Gated>,
     /// The user stopped it.
     pub(crate) stopped: bool,
-    /// Round trips recorded in how many.
-    pub(crate) one_in: u32,
 }
 
 impl Ledgers {
-    /// The ledger at this place, if there is one.
-    pub(crate) fn ledger(&self, at: usize) -> Option<&Ledger> {
-        self.sizes.get(at)?.ledger.as_ref()
+    /// The messages of the size at this place, if any were measured.
+    pub(crate) fn chain(&self, at: usize) -> Option<&Chain> {
+        self.sizes.get(at)?.chain.as_ref()
     }
 }
 
@@ -66,22 +64,12 @@ pub(crate) fn run(
     context: &Context<'_>,
 ) -> Result<Ledgers, Error> {
     let mut ledgers = Ledgers {
-        sizes: sizes
-            .iter()
-            .map(|&size| Gated {
-                size,
-                ledger: None,
-                recorded: 0,
-                probe_ns: Vec::new(),
-                failure: None,
-            })
-            .collect(),
+        sizes: sizes.iter().map(|&size| Gated::new(size)).collect(),
         stopped: false,
-        one_in: ONE_IN.get(),
     };
     let turns = match context.options.iterations {
-        // The iterations of a repetition are those of one kind of slice.
-        Some(iterations) => u32::try_from(iterations.div_ceil(ROUND_TRIPS))
+        // The iterations of a repetition are those of one gate.
+        Some(iterations) => u32::try_from(iterations.div_ceil(ROUND_TRIPS * u64::from(ROUNDS)))
             .unwrap_or(u32::MAX)
             .clamp(1, TURNS),
         None => TURNS,
@@ -89,7 +77,9 @@ pub(crate) fn run(
     let round_trips = context
         .options
         .iterations
-        .map_or(ROUND_TRIPS, |iterations| iterations.clamp(256, ROUND_TRIPS));
+        .map_or(ROUND_TRIPS, |iterations| {
+            iterations.clamp(LEAST_ROUND_TRIPS, ROUND_TRIPS)
+        });
     let mut longest = Duration::ZERO;
     for turn in 0..turns {
         let begun = Instant::now();
@@ -108,7 +98,7 @@ pub(crate) fn run(
         }
         longest = longest.max(begun.elapsed());
     }
-    if ledgers.sizes.iter().all(|gated| gated.ledger.is_none()) {
+    if ledgers.sizes.iter().all(|gated| gated.chain.is_none()) {
         let reason = ledgers.sizes.iter().find_map(|gated| gated.failure.clone());
         return Err(match reason {
             Some(reason) => Error::NothingMeasured { experiment, reason },
@@ -119,34 +109,73 @@ pub(crate) fn run(
 }
 
 impl Gated {
-    /// One more rotation through all spans.
+    fn new(size: usize) -> Self {
+        let usual = Gating::default();
+        Self {
+            size,
+            mtu: if size <= usual.one_segment() {
+                usual.mtu
+            } else {
+                JUMBO_MTU
+            },
+            chain: None,
+            failure: None,
+        }
+    }
+
+    /// One more turn through the gates.
     fn turn(&mut self, turn: u64, round_trips: u64) {
         if self.failure.is_some() {
             return;
         }
-        let spec =
-            Spec::new(Workload::Rr, self.size).with_mode(Placement::OneCore, Waiting::BusyPoll);
-        let gating = Gating {
-            one_in: ONE_IN,
-            round_trips,
-            rounds: 1,
-            seed: turn + 1,
-            ..Gating::default()
+        let spec = Spec {
+            warmup: WARM_UP,
+            ..Spec::new(Workload::Rr, self.size).with_mode(Placement::OneCore, Waiting::BusyPoll)
         };
-        match gated(&spec, &gating) {
-            Ok(run) => {
-                self.recorded += run.recorded;
-                self.probe_ns.extend(run.probe_ns);
-                match &mut self.ledger {
-                    None => self.ledger = Some(run.ledger),
-                    Some(ledger) => {
-                        if let Err(error) = ledger.merge(&run.ledger) {
-                            self.failure = Some(error.to_string());
-                        }
-                    }
-                }
-            }
+        let gating = Gating {
+            round_trips,
+            rounds: ROUNDS,
+            seed: turn + 1,
+            mtu: self.mtu,
+            ..Gating::default().of_every_round_trip()
+        };
+        match chained(&spec, &gating) {
+            Ok(more) => match &mut self.chain {
+                None => self.chain = Some(more),
+                Some(chain) => chain.merge(&more),
+            },
             Err(error) => self.failure = Some(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_segment_with_the_usual_mtu_where_that_holds_it() {
+        assert_eq!(Gated::new(1_448).mtu, 1_500);
+        assert_eq!(Gated::new(1_449).mtu, JUMBO_MTU);
+    }
+
+    #[test]
+    fn large_messages_are_timed_too_and_turns_add_up() {
+        let mut gated = Gated::new(8_000);
+        gated.turn(0, 16);
+        let once = gated.chain.as_ref().map(Chain::least_messages);
+        assert_eq!(once, Some(2 * 16 * u64::from(ROUNDS)));
+        gated.turn(1, 16);
+        assert_eq!(gated.failure, None);
+        let twice = gated.chain.as_ref().map(Chain::least_messages);
+        assert_eq!(twice, once.map(|messages| 2 * messages));
+    }
+
+    #[test]
+    fn what_fits_no_packet_is_said() {
+        let mut gated = Gated::new(20_000);
+        gated.turn(0, 16);
+        assert!(gated.chain.is_none());
+        assert!(gated.failure.unwrap().contains("one segment"));
     }
 }

@@ -1,12 +1,12 @@
-//! Prints the ledger of a round trip over `stack-memory`, and what sampling costs, to try gates by hand.
+//! Prints the way of a message over `stack-memory`, and what sampling costs, to try gates by hand.
 //!
 //! `cargo run --release -p tollgate-workload --example gates -- [size] [one in] [rounds] [1 for ordered readings] [mtu]`
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 
-use tollgate_gate::Statistic;
-use tollgate_workload::stack_memory::gated::{Gating, Reading, chained, gated, sampling_cost};
+use tollgate_gate::STACK;
+use tollgate_workload::stack_memory::gated::{Gating, Reading, chained, sampling_cost};
 use tollgate_workload::{Error, Placement, Spec, Waiting, Workload};
 
 fn main() -> ExitCode {
@@ -39,62 +39,36 @@ fn main() -> ExitCode {
 }
 
 fn print(spec: &Spec, gating: &Gating) -> Result<(), Error> {
-    let run = gated(spec, gating)?;
-    let statistic = Statistic::TrimmedMean;
+    let chain = chained(spec, gating)?;
     println!(
         "{} bytes, one round trip in {} recorded: {} of them",
-        spec.size, gating.one_in, run.recorded
+        spec.size,
+        gating.one_in,
+        chain.recorded()
     );
-    println!(
-        "{:<10} {:<14} {:>9} {:>9} {:>9} {:>9}",
-        "", "span", "n", "own ns", "raw ns", "unmatched"
-    );
-    for (index, row) in run.ledger.rows().iter().enumerate() {
+    let of = |value: Option<f64>| value.unwrap_or(f64::NAN);
+    for (index, span) in STACK.spans().iter().enumerate() {
         println!(
-            "{:<10} {:<14} {:>9} {:>9.1} {:>9.1} {:>9}",
-            row.span.direction.name(),
-            row.span.name,
-            row.raw.map_or(0, |raw| raw.n),
-            run.ledger
-                .own_per_unit_ns(index, statistic)
-                .unwrap_or(f64::NAN),
-            row.raw.map_or(f64::NAN, |raw| raw.mean_ns),
-            row.unmatched,
+            "{:<10} {:<14} {:>9.1} ns per message",
+            span.direction.name(),
+            span.name,
+            of(chain.own_ns(index))
         );
     }
-    let of = |value: Option<f64>| value.unwrap_or(f64::NAN);
-    println!("sum {:.1} ns", of(run.ledger.sum_ns(statistic)));
     println!(
-        "ungated mean {:.1} p50 {:.1} ns; unattributed {:.1} ns = {:.1} %",
-        of(run.ledger.ungated().map(|total| total.mean_ns)),
-        of(run.ledger.ungated().map(|total| total.p50_ns)),
-        of(run.ledger.unattributed_ns(statistic)),
-        100.0 * of(run.ledger.closure_by(statistic))
+        "two messages of {:.1} ns; ungated {:.1} ns, unattributed {:.1} ns = {:.1} %",
+        of(chain.message_ns()),
+        of(chain.ungated_ns()),
+        of(chain.unattributed_ns()),
+        100.0 * of(chain.closure())
     );
     println!(
         "perturbation {:.1} %; lost {}; joined {:.2} %; probe {:.1} ns",
-        100.0 * of(run.ledger.perturbation(statistic)),
-        run.ledger.lost_events(),
-        100.0 * of(run.ledger.join_rate()),
-        run.probe_ns.iter().sum::<f64>() / run.probe_ns.len() as f64
+        100.0 * of(chain.perturbation()),
+        chain.join_stats().lost,
+        100.0 * of(chain.join_stats().join_rate()),
+        chain.probe_ns()
     );
-    if spec.size + 52 <= gating.mtu {
-        let chain = chained(spec, gating)?;
-        for span in run.ledger.table().spans() {
-            println!(
-                "{:<10} {:<14} {:>9.1} ns per message",
-                span.direction.name(),
-                span.name,
-                of(chain.span_ns(span))
-            );
-        }
-        println!(
-            "gate by gate: two messages of {:.1} ns; ungated {:.1} ns, unattributed {:.1} ns",
-            of(chain.message_ns()),
-            of(chain.ungated_ns()),
-            of(chain.unattributed_ns())
-        );
-    }
     let cost = sampling_cost(spec, gating)?;
     if let Some(ratio) = cost.ratio() {
         println!(

@@ -1,16 +1,19 @@
 //! `wolman-transmit` and `wolman-receive`: where a message's time goes in Tollgate's own stack, in the rows of Wolman,
 //! Voelker and Thekkath 1994, Tables 2 and 3, beside the paper's numbers.
 //!
-//! The times come from the gates of `stack-memory`, a few round trips at a time and two gates at a time; all are trimmed means.
-//! What the rows hold differs from the paper in places, which the notes under the tables say.
+//! Each gate is timed from the first one, with no other gate active, and a span is the difference of the means at its two gates.
+//! So the spans sum to the whole message, whatever the processor overlaps. What the rows hold differs from the paper in
+//! places, which the notes under the tables say.
 
-use tollgate_gate::ledger::{Statistic, WolmanLabel, WolmanLine};
+use tollgate_gate::ledger::WolmanLabel;
+use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, STACK, WolmanRow};
+use tollgate_workload::stack_memory::gated::Chain;
 
 use super::Experiment;
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
-use crate::gated::Ledgers;
+use crate::gated::{JUMBO_MTU, Ledgers};
 use crate::published;
 use crate::run::{
     self, Bar, Cell, Figure, Layer, Measured, Row, RowKind, Segment, SegmentKind, Source, Table,
@@ -19,8 +22,8 @@ use crate::run::{
 use crate::shapes;
 use crate::words;
 
-/// What stands for a distribution: nearly unmoved by a processor that was taken away now and then.
-const STATISTIC: Statistic = Statistic::TrimmedMean;
+/// Messages of a round trip.
+const MESSAGES: f64 = 2.0;
 /// A ledger closes when its sum lies within this share of the total.
 const CLOSES: f64 = 0.05;
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
@@ -102,18 +105,10 @@ impl Experiment for Wolman {
         let sizes = context.options.sizes_or(&SIZES);
         let ledgers = context.ledgers(self.name(), &sizes)?;
         let command = shapes::command(self.name(), &context.options);
-        let lines: Vec<Vec<WolmanLine>> = (0..sizes.len())
-            .map(|at| {
-                ledgers.ledger(at).map_or_else(Vec::new, |ledger| {
-                    ledger.wolman_rows(self.direction, STATISTIC)
-                })
-            })
-            .collect();
         let shown = Shown {
             wolman: self,
             sizes: &sizes,
             ledgers: &ledgers,
-            lines: &lines,
         };
         let mut figures = vec![shown.by_span(&command)];
         if self.direction == Direction::Tx {
@@ -137,7 +132,7 @@ impl Experiment for Wolman {
     }
 }
 
-/// The labels of one direction, as [`tollgate_gate::Ledger::wolman_rows`] orders them.
+/// The labels of one direction in the order of the paper, its sum below the rows of TCP.
 fn labels(direction: Direction) -> Vec<WolmanLabel> {
     let mut labels = Vec::new();
     let rows = WolmanRow::of(direction);
@@ -253,13 +248,11 @@ struct Shown<'a> {
     wolman: &'a Wolman,
     sizes: &'a [usize],
     ledgers: &'a Ledgers,
-    /// By size, in the order of [`labels`]; empty where nothing was measured.
-    lines: &'a [Vec<WolmanLine>],
 }
 
 impl Shown<'_> {
     fn ns(&self, label: WolmanLabel, at: usize) -> Option<f64> {
-        self.lines[at].iter().find(|line| line.label == label)?.ns
+        line_ns(self.ledgers.chain(at)?, self.wolman.direction, label)
     }
 
     /// The paper's number in nanoseconds.
@@ -292,7 +285,7 @@ impl Shown<'_> {
         let cell = |label, at: usize| match self.ns(label, at) {
             Some(value) => Cell::Value(Measured {
                 value,
-                n: Some(self.ledgers.sizes[at].recorded),
+                n: self.ledgers.chain(at).map(Chain::least_messages),
                 ..Measured::default()
             }),
             None => self.missing(label, at),
@@ -303,10 +296,29 @@ impl Shown<'_> {
         });
         Table {
             id: "today".to_owned(),
-            title: format!("Today, stack-memory, {}, per message", self.wolman.way()),
+            title: format!(
+                "Today, stack-memory, {}, per message{}",
+                self.wolman.way(),
+                self.large_packets()
+                    .map_or_else(String::new, |sizes| format!(
+                        "; {sizes} in one segment, MTU {JUMBO_MTU}"
+                    ))
+            ),
             columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
             rows: rows.collect(),
         }
+    }
+
+    /// The sizes that have packets of a larger MTU than the usual one.
+    fn large_packets(&self) -> Option<String> {
+        let sizes: Vec<String> = self
+            .ledgers
+            .sizes
+            .iter()
+            .filter(|gated| gated.mtu == JUMBO_MTU)
+            .map(|gated| words::size(gated.size))
+            .collect();
+        (!sizes.is_empty()).then(|| words::list(&sizes))
     }
 
     fn published(&self) -> Table {
@@ -378,20 +390,17 @@ impl Shown<'_> {
 
     /// The sum of both directions against the round trip without gates.
     fn closure(&self) -> Table {
-        let cells = |number: &dyn Fn(&tollgate_gate::Ledger) -> Option<f64>| -> Vec<Cell> {
-            (0..self.sizes.len())
-                .map(|at| match self.ledgers.ledger(at).and_then(number) {
-                    Some(value) => Cell::exact(value),
-                    None => self.missing(WolmanLabel::Total, at),
-                })
-                .collect()
-        };
-        let row = |label: &str, kind, cells| Row {
+        let row = |label: &str, kind, number: &dyn Fn(&Chain) -> Option<Cell>| Row {
             kind,
-            ..shapes::plain_row(label, cells)
-        };
-        let total = |ledger: &tollgate_gate::Ledger| {
-            Some(ledger.sum_ns(STATISTIC)? + ledger.unattributed_ns(STATISTIC)?)
+            ..shapes::plain_row(
+                label,
+                (0..self.sizes.len())
+                    .map(|at| {
+                        let cell = self.ledgers.chain(at).and_then(number);
+                        cell.unwrap_or_else(|| self.missing(WolmanLabel::Total, at))
+                    })
+                    .collect(),
+            )
         };
         Table {
             id: "closure".to_owned(),
@@ -399,17 +408,20 @@ impl Shown<'_> {
                 .to_owned(),
             columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
             rows: vec![
-                row(
-                    "sum of the spans",
-                    RowKind::Plain,
-                    cells(&|ledger| ledger.sum_ns(STATISTIC)),
-                ),
-                row(
-                    "unattributed",
-                    RowKind::Unattributed,
-                    cells(&|ledger| ledger.unattributed_ns(STATISTIC)),
-                ),
-                row("round trip", RowKind::Total, cells(&total)),
+                row("sum of the spans, two messages", RowKind::Plain, &|chain| {
+                    Some(Cell::exact(MESSAGES * chain.sum_ns()?))
+                }),
+                row("unattributed", RowKind::Unattributed, &|chain| {
+                    Some(Cell::exact(chain.unattributed_ns()?))
+                }),
+                row("round trip without gates", RowKind::Total, &|chain| {
+                    Some(Cell::exact(chain.ungated_ns()?))
+                }),
+                row("unattributed share of it", RowKind::Plain, &|chain| {
+                    Some(Cell::Text {
+                        text: percent(chain.closure()?),
+                    })
+                }),
             ],
         }
     }
@@ -418,9 +430,7 @@ impl Shown<'_> {
     fn by_span(&self, command: &str) -> Figure {
         let bars = (0..self.sizes.len())
             .filter_map(|at| {
-                let ledger = self.ledgers.ledger(at)?;
-                let messages = f64::from(ledger.scope().messages());
-                let segments = segments(ledger, messages, |direction| {
+                let segments = segments(self.ledgers.chain(at)?, 1.0, |direction| {
                     direction == self.wolman.direction
                 });
                 Some(Bar {
@@ -442,12 +452,11 @@ impl Shown<'_> {
     fn round_trips(&self, command: &str) -> Figure {
         let bars = (0..self.sizes.len())
             .filter_map(|at| {
-                let ledger = self.ledgers.ledger(at)?;
-                let total = ledger.sum_ns(STATISTIC)? + ledger.unattributed_ns(STATISTIC)?;
+                let chain = self.ledgers.chain(at)?;
                 Some(Bar {
                     label: words::size(self.sizes[at]),
-                    total_measured: Some(total),
-                    segments: segments(ledger, 1.0, |_| true),
+                    total_measured: chain.ungated_ns(),
+                    segments: segments(chain, MESSAGES, |_| true),
                 })
             })
             .collect();
@@ -516,8 +525,8 @@ impl Shown<'_> {
         }
         let open = self
             .ledgers
-            .ledger(at)
-            .and_then(|ledger| ledger.closure_by(STATISTIC))
+            .chain(at)
+            .and_then(Chain::closure)
             .filter(|closure| closure.abs() > CLOSES);
         if let Some(closure) = open {
             text.push_str(&format!(
@@ -529,111 +538,17 @@ impl Shown<'_> {
         text
     }
 
+    /// The least and the most of what a number is over the sizes.
+    fn over_sizes(&self, number: impl Fn(&Chain) -> Option<f64>) -> Option<(f64, f64)> {
+        let values: Vec<f64> = (0..self.sizes.len())
+            .filter_map(|at| number(self.ledgers.chain(at)?))
+            .collect();
+        ends(&values)
+    }
+
     fn trust(&self) -> Vec<TrustLine> {
-        let ledgers: Vec<&tollgate_gate::Ledger> = (0..self.sizes.len())
-            .filter_map(|at| self.ledgers.ledger(at))
-            .collect();
-        let mut lines = Vec::new();
-        let closures: Vec<f64> = ledgers
-            .iter()
-            .filter_map(|ledger| ledger.closure_by(STATISTIC))
-            .collect();
-        if let Some((low, high)) = ends(&closures) {
-            let worst = low.abs().max(high.abs());
-            let holds = worst <= CLOSES;
-            lines.push(TrustLine {
-                kind: TrustKind::Closure,
-                value: Some(100.0 * worst),
-                unit: Unit::Percent,
-                holds,
-                text: format!(
-                    "{} on the round trip without gates: {} of it is unattributed, over the sizes",
-                    if holds { "closes" } else { "does not close" },
-                    span_of_percent(low, high)
-                ),
-            });
-        }
-        let residuals: Vec<f64> = ledgers
-            .iter()
-            .filter_map(|ledger| ledger.unattributed_ns(STATISTIC))
-            .collect();
-        if let Some((low, high)) = ends(&residuals) {
-            lines.push(TrustLine {
-                kind: TrustKind::Residual,
-                value: Some(if high.abs() > low.abs() { high } else { low }),
-                unit: Unit::Nanoseconds,
-                holds: true,
-                text: format!(
-                    "the unattributed time is {} to {} of a round trip",
-                    words::duration(low),
-                    words::duration(high)
-                ),
-            });
-        }
-        let perturbations: Vec<f64> = ledgers
-            .iter()
-            .filter_map(|ledger| ledger.perturbation(STATISTIC))
-            .collect();
-        if let Some((low, high)) = ends(&perturbations) {
-            lines.push(TrustLine {
-                kind: TrustKind::Perturbation,
-                value: Some(100.0 * high),
-                unit: Unit::Percent,
-                holds: true,
-                text: format!(
-                    "slices in which one round trip in {} is recorded, two gates at a time, take {} longer",
-                    self.ledgers.one_in,
-                    span_of_percent(low, high)
-                ),
-            });
-        }
-        let lost: u64 = ledgers.iter().map(|ledger| ledger.lost_events()).sum();
-        lines.push(TrustLine {
-            kind: TrustKind::EventsLost,
-            value: Some(lost as f64),
-            unit: Unit::Count,
-            holds: lost == 0,
-            text: format!("{} events lost", words::whole(lost)),
-        });
-        let joined: Vec<f64> = ledgers
-            .iter()
-            .filter_map(|ledger| ledger.join_rate())
-            .collect();
-        if let Some((low, _)) = ends(&joined) {
-            lines.push(TrustLine {
-                kind: TrustKind::JoinRate,
-                value: Some(100.0 * low),
-                unit: Unit::Percent,
-                holds: low >= 0.98,
-                text: format!(
-                    "at least {:.2} % of the passages joined from gate to gate",
-                    100.0 * low
-                ),
-            });
-        }
-        let recorded = words::range(self.ledgers.sizes.iter().map(|gated| gated.recorded));
-        let probes: Vec<f64> = self
-            .ledgers
-            .sizes
-            .iter()
-            .flat_map(|gated| gated.probe_ns.iter().copied())
-            .collect();
-        if let (Some(recorded), Some((low, high))) = (recorded, ends(&probes)) {
-            lines.push(shapes::note(format!(
-                "trimmed means over {recorded} recorded round trips of each size; a gate's own cost, {} to {} as measured \
-                 in place, is subtracted, so a span shorter than a step of the clock may come out below zero",
-                words::duration(low),
-                words::duration(high)
-            )));
-        }
-        lines.push(shapes::note(match self.wolman.direction {
-            Direction::Tx => {
-                "the payload is summed while send() copies it, so that pass is in User; TCP checksum only folds the sum in"
-            }
-            Direction::Rx => {
-                "the payload is summed while it is copied into the reader's buffer, so TCP checksum holds that copy, too"
-            }
-        }));
+        let mut lines = self.figures_of_trust();
+        lines.extend(self.how_it_was_measured().into_iter().map(shapes::note));
         for gated in &self.ledgers.sizes {
             if let Some(reason) = &gated.failure {
                 lines.push(shapes::warning(format!(
@@ -649,31 +564,181 @@ impl Shown<'_> {
         }
         lines
     }
+
+    /// Closure, residual, perturbation, events lost, join rate.
+    fn figures_of_trust(&self) -> Vec<TrustLine> {
+        let mut lines = Vec::new();
+        if let Some((low, high)) = self.over_sizes(Chain::closure) {
+            let worst = low.abs().max(high.abs());
+            let holds = worst <= CLOSES;
+            lines.push(TrustLine {
+                kind: TrustKind::Closure,
+                value: Some(100.0 * worst),
+                unit: Unit::Percent,
+                holds,
+                text: format!(
+                    "{} on the round trip without gates: {} of it is unattributed, over the sizes",
+                    if holds { "closes" } else { "does not close" },
+                    between_percents(low, high)
+                ),
+            });
+        }
+        if let Some((low, high)) = self.over_sizes(Chain::unattributed_ns) {
+            lines.push(TrustLine {
+                kind: TrustKind::Residual,
+                value: Some(if high.abs() > low.abs() { high } else { low }),
+                unit: Unit::Nanoseconds,
+                holds: true,
+                text: format!(
+                    "the unattributed time is {} to {} of a round trip: the applications' own part, and what the gates \
+                     disturb",
+                    words::duration(low),
+                    words::duration(high)
+                ),
+            });
+        }
+        if let Some((low, high)) = self.over_sizes(Chain::perturbation) {
+            lines.push(TrustLine {
+                kind: TrustKind::Perturbation,
+                value: Some(100.0 * if high.abs() > low.abs() { high } else { low }),
+                unit: Unit::Percent,
+                holds: true,
+                text: format!(
+                    "slices in which every round trip is recorded, two gates at a time, take {} longer",
+                    between_percents(low, high)
+                ),
+            });
+        }
+        let lost: u64 = (0..self.sizes.len())
+            .filter_map(|at| Some(self.ledgers.chain(at)?.join_stats().lost))
+            .sum();
+        lines.push(TrustLine {
+            kind: TrustKind::EventsLost,
+            value: Some(lost as f64),
+            unit: Unit::Count,
+            holds: lost == 0,
+            text: format!("{} events lost", words::whole(lost)),
+        });
+        if let Some((low, _)) = self.over_sizes(|chain| chain.join_stats().join_rate()) {
+            lines.push(TrustLine {
+                kind: TrustKind::JoinRate,
+                value: Some(100.0 * low),
+                unit: Unit::Percent,
+                holds: low >= 0.98,
+                text: format!(
+                    "at least {:.2} % of the messages joined from the first gate to the other",
+                    100.0 * low
+                ),
+            });
+        }
+        lines
+    }
+
+    /// What the numbers are, and where they differ from the paper's.
+    fn how_it_was_measured(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let chains = || (0..self.sizes.len()).filter_map(|at| self.ledgers.chain(at));
+        let messages = words::range(chains().map(Chain::least_messages));
+        let probes = self.over_sizes(|chain| Some(chain.probe_ns()));
+        if let (Some(messages), Some((low, high))) = (messages, probes) {
+            notes.push(format!(
+                "each gate is timed from the first one, over {messages} messages of each size; a span is the difference \
+                 of the means at its two gates, so the spans sum to the message; means are those of the middle half of \
+                 the slices; a passage costs {} to {} as \
+                 measured in place, which is subtracted",
+                words::duration(low),
+                words::duration(high)
+            ));
+        }
+        if let Some(chain) = chains().next() {
+            notes.push(format!(
+                "the clock's step is {}; means of many are known better than that, but a span shorter than the step is \
+                 printed as it came out, with its sign (figures take what is below zero off its neighbours)",
+                words::duration(chain.clock().resolution_ns())
+            ));
+        }
+        if let Some(sizes) = self.large_packets() {
+            notes.push(format!(
+                "messages of {sizes} are timed with MTU {JUMBO_MTU}, since gate by gate a message must be one segment; the \
+                 default MTU of 1500 would cut them into several (in 1994, 8,000 bytes went in two)"
+            ));
+        }
+        notes.push(
+            match self.wolman.direction {
+                Direction::Tx => {
+                    "the payload is summed while send() copies it, so that pass is in User; TCP checksum is the writing of \
+                     the headers from their template with that sum folded in"
+                }
+                Direction::Rx => {
+                    "the payload is summed while it is copied into the reader's buffer, so TCP checksum holds that copy, \
+                     too"
+                }
+            }
+            .to_owned(),
+        );
+        notes
+    }
 }
 
-/// The own times of the spans as segments. A span shorter than its probe has no length.
-fn segments(
-    ledger: &tollgate_gate::Ledger,
-    messages: f64,
-    wanted: impl Fn(Direction) -> bool,
-) -> Vec<Segment> {
-    STACK
+/// A line of the paper's table in nanoseconds per message; none when it has no span, or one that was not measured.
+fn line_ns(chain: &Chain, direction: Direction, label: WolmanLabel) -> Option<f64> {
+    let counts = |row: Option<WolmanRow>| match label {
+        WolmanLabel::Row(wanted) => row == Some(wanted),
+        WolmanLabel::TcpTotal => row.is_some_and(WolmanRow::is_tcp),
+        WolmanLabel::NotInPaper => row.is_none(),
+        WolmanLabel::Total => true,
+    };
+    let mut sum = None;
+    for (at, span) in STACK.spans().iter().enumerate() {
+        if span.direction != direction || !counts(span.wolman) {
+            continue;
+        }
+        match chain.own_ns(at) {
+            Some(ns) => sum = Some(sum.unwrap_or(0.0) + ns),
+            // Its time, if any, is in the span around it.
+            None if span.place == Place::Inside => {}
+            None => return None,
+        }
+    }
+    sum
+}
+
+/// The own times of the spans of so many messages, as segments that sum to the messages' time.
+fn segments(chain: &Chain, messages: f64, wanted: impl Fn(Direction) -> bool) -> Vec<Segment> {
+    let (spans, own): (Vec<_>, Vec<f64>) = STACK
         .spans()
         .iter()
         .enumerate()
         .filter(|(_, span)| wanted(span.direction))
-        .filter_map(|(at, span)| {
-            Some(Segment {
-                label: span.name.to_owned(),
-                layer: Some(layer(span.layer)),
-                kind: match span.kind {
-                    tollgate_gate::Kind::Processing => SegmentKind::Processing,
-                    tollgate_gate::Kind::Queueing => SegmentKind::Queueing,
-                },
-                value: (ledger.own_per_unit_ns(at, STATISTIC)? / messages).max(0.0),
-            })
+        .filter_map(|(at, span)| Some((span, messages * chain.own_ns(at)?)))
+        .unzip();
+    spans
+        .into_iter()
+        .zip(lengths(own))
+        .map(|(span, value)| Segment {
+            label: span.name.to_owned(),
+            layer: Some(layer(span.layer)),
+            kind: match span.kind {
+                tollgate_gate::Kind::Processing => SegmentKind::Processing,
+                tollgate_gate::Kind::Queueing => SegmentKind::Queueing,
+            },
+            value,
         })
         .collect()
+}
+
+/// The times as lengths: one below zero gets none, and what it lacks is taken off those after it, then off those before it.
+/// So the sum stays, unless it is below zero itself.
+fn lengths(mut times: Vec<f64>) -> Vec<f64> {
+    let mut owed = 0.0;
+    let mut take = |time: &mut f64| {
+        let left = *time + owed;
+        owed = left.min(0.0);
+        *time = left.max(0.0);
+    };
+    times.iter_mut().for_each(&mut take);
+    times.iter_mut().rev().for_each(&mut take);
+    times
 }
 
 /// The least and the most.
@@ -683,7 +748,43 @@ fn ends(values: &[f64]) -> Option<(f64, f64)> {
     Some((low, high))
 }
 
+/// `-1.2 %`.
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
 /// `-1.2 % to 3.4 %`.
-fn span_of_percent(low: f64, high: f64) -> String {
-    format!("{:.1} % to {:.1} %", 100.0 * low, 100.0 * high)
+fn between_percents(low: f64, high: f64) -> String {
+    format!("{} to {}", percent(low), percent(high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_not_negative_and_keep_the_sum() {
+        assert_eq!(lengths(vec![5.0, -2.0, 3.0]), [5.0, 0.0, 1.0]);
+        assert_eq!(lengths(vec![5.0, -2.0, 1.0, -1.5]), [2.5, 0.0, 0.0, 0.0]);
+        assert_eq!(lengths(vec![-1.0, -1.0, 4.0]), [0.0, 0.0, 2.0]);
+        assert_eq!(lengths(vec![-1.0]), [0.0]);
+        assert!(lengths(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn every_row_of_the_paper_has_its_line() {
+        for wolman in [&TRANSMIT, &RECEIVE] {
+            let labels = labels(wolman.direction);
+            for row in WolmanRow::of(wolman.direction) {
+                let label = WolmanLabel::Row(*row);
+                assert_eq!(labels.iter().filter(|one| **one == label).count(), 1);
+            }
+            let table = published::table(wolman.table_id()).unwrap();
+            for label in labels {
+                if let Some(id) = published_id(label) {
+                    assert!(table.cell(id, "4").is_some(), "{id}");
+                }
+            }
+        }
+    }
 }

@@ -33,23 +33,35 @@ pub struct Police {
 impl Police {
     /// Looks at a frame before anything happens to it.
     pub fn look(&mut self, host: usize, octets: &[u8]) {
-        let Some(packet) = octets.get(ethernet::HEADER_LEN..) else { return };
-        let Ok(ip) = ipv4::Header::parse(packet) else { return };
+        let Some(packet) = octets.get(ethernet::HEADER_LEN..) else {
+            return;
+        };
+        let Ok(ip) = ipv4::Header::parse(packet) else {
+            return;
+        };
         if ip.protocol != ipv4::protocol::TCP || ip.is_fragment() {
             return;
         }
         let segment = &packet[usize::from(ip.header_len)..usize::from(ip.total_len)];
-        let Ok(header) = Header::parse(segment) else { return };
+        let Ok(header) = Header::parse(segment) else {
+            return;
+        };
         let len = (segment.len() - usize::from(header.header_len)) as u32;
         let mine = (host, header.source_port, header.destination_port);
         let theirs = (1 - host, header.destination_port, header.source_port);
         if let Err(what) = self.offer(mine, theirs, &header) {
             self.note(host, &header, &what);
         }
-        let Some(offer) = self.offers.get(&theirs) else { return };
+        let Some(offer) = self.offers.get(&theirs) else {
+            return;
+        };
         let beyond = (header.seq + len).signed_distance(offer.edge);
         if beyond > 1 && len > 1 && !header.flags.has(Flags::SYN) {
-            self.note(host, &header, &format!("{len} octets end {beyond} beyond the window"));
+            self.note(
+                host,
+                &header,
+                &format!("{len} octets end {beyond} beyond the window"),
+            );
         }
     }
 
@@ -58,7 +70,14 @@ impl Police {
         if header.flags.has(Flags::RST) || !header.flags.has(Flags::ACK) {
             if header.flags.has(Flags::SYN) {
                 let shift = header.options.window_scale;
-                self.offers.insert(mine, Offer { shift, acknowledged: SeqNumber(0), edge: SeqNumber(0) });
+                self.offers.insert(
+                    mine,
+                    Offer {
+                        shift,
+                        acknowledged: SeqNumber(0),
+                        edge: SeqNumber(0),
+                    },
+                );
             }
             return Ok(());
         }
@@ -71,20 +90,36 @@ impl Police {
                 asked.shift = None;
             }
             let edge = header.ack + u32::from(header.window);
-            self.offers.insert(mine, Offer { shift, acknowledged: header.ack, edge });
+            self.offers.insert(
+                mine,
+                Offer {
+                    shift,
+                    acknowledged: header.ack,
+                    edge,
+                },
+            );
             return Ok(());
         }
-        let Some(offer) = self.offers.get_mut(&mine) else { return Ok(()) };
+        let Some(offer) = self.offers.get_mut(&mine) else {
+            return Ok(());
+        };
         let edge = header.ack + (u32::from(header.window) << offer.shift.unwrap_or(0));
         if offer.edge == SeqNumber(0) && offer.acknowledged == SeqNumber(0) {
-            *offer = Offer { acknowledged: header.ack, edge, ..*offer };
+            *offer = Offer {
+                acknowledged: header.ack,
+                edge,
+                ..*offer
+            };
             return Ok(());
         }
         let back = offer.edge.signed_distance(edge);
         // The shift rounds down.
         let rounding = 1 << offer.shift.unwrap_or(0);
         if header.ack.before(offer.acknowledged) {
-            return Err(format!("acknowledges {} less than before", offer.acknowledged - header.ack));
+            return Err(format!(
+                "acknowledges {} less than before",
+                offer.acknowledged - header.ack
+            ));
         }
         offer.acknowledged = header.ack;
         offer.edge = offer.edge.latest(edge);
@@ -97,7 +132,10 @@ impl Police {
     fn note(&mut self, host: usize, header: &Header, what: &str) {
         let name = ["a", "b"][host];
         self.offence.get_or_insert_with(|| {
-            format!("{name} sends from port {} {:?} {:?}: {what}", header.source_port, header.flags, header.seq)
+            format!(
+                "{name} sends from port {} {:?} {:?}: {what}",
+                header.source_port, header.flags, header.seq
+            )
         });
     }
 }

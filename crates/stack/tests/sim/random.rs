@@ -42,7 +42,7 @@ impl Random {
 
     /// True once in `n` times.
     pub fn one_in(&mut self, n: u64) -> bool {
-        self.next() % n == 0
+        self.next().is_multiple_of(n)
     }
 
     /// A time up to `most`.

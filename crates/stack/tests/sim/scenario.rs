@@ -35,6 +35,9 @@ pub struct Behaviour {
     pub aborts: bool,
 }
 
+/// Sets the configuration of a host up.
+type Configure = Box<dyn Fn(&mut Config, usize)>;
+
 /// A scenario.
 pub struct Scenario {
     /// What it is called on the command line.
@@ -57,7 +60,7 @@ pub struct Scenario {
     pub arp: bool,
     /// What is about to wrap.
     pub wrap: Wrap,
-    configure: Box<dyn Fn(&mut Config, usize)>,
+    configure: Configure,
 }
 
 impl Scenario {

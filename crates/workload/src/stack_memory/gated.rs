@@ -1,16 +1,16 @@
-//! Round trips over `stack-memory` with gates: a ledger that closes on slices without any, and what sampling costs.
+//! Round trips over `stack-memory` with gates: the way of a message gate by gate, beside the round trip without any, and what
+//! sampling costs.
 //!
 //! One decision of a [`Sampler`] stands for a whole round trip: the packets of both ends are recorded, or both ends run the
-//! copy of the code that was compiled without a recorder. The two gates of one span are active at a time; slices with them
-//! take turns with slices without gates and with slices that pass each gate twice, which measure what a passage costs.
+//! copy of the code that was compiled without a recorder. Two gates are active at a time; slices with them take turns with
+//! slices without gates and with slices that pass a gate twice, which measure what a passage costs.
 
 use std::num::NonZeroU32;
 
 use tollgate_gate::distribution::Distribution;
 use tollgate_gate::record::{Ordered, Plain, Stamp, twin_cost};
-use tollgate_gate::{
-    Clock, Gate, GateSet, JoinPlan, Ledger, STACK, Sampler, Scope, Slice, Span, join,
-};
+use tollgate_gate::span::Place;
+use tollgate_gate::{Clock, Gate, GateSet, JoinPlan, JoinStats, STACK, Sampler, Span, join};
 
 use super::hosts::Ungated;
 use super::tracing::Tracing;
@@ -28,6 +28,8 @@ const BATCH: u64 = 16;
 const HEADERS: usize = 20 + 20 + 12;
 /// Events that a slice has room for; those beyond are counted as lost.
 const CAPACITY: usize = 1 << 16;
+/// Where the time of a message begins.
+const FIRST: Gate = Gate::SocketOutBegin;
 
 /// How round trips are gated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +44,8 @@ pub struct Gating {
     pub seed: u64,
     /// How gates read the clock.
     pub reading: Reading,
-    /// Bytes of the largest IP packet. With 9,000 every message of Wolman's sizes is one segment, as on his ATM network.
+    /// Bytes of the largest IP packet. With 9,000 every message of Wolman's sizes is one segment; on his ATM network 8,000
+    /// bytes were two.
     pub mtu: usize,
 }
 
@@ -79,28 +82,14 @@ impl Gating {
         self
     }
 
-    /// The largest message of one segment.
-    const fn one_segment(&self) -> usize {
+    /// Bytes of the largest message of one segment.
+    pub const fn one_segment(&self) -> usize {
         self.mtu.saturating_sub(HEADERS)
     }
 
     fn batches(&self) -> u64 {
         self.round_trips.div_ceil(BATCH).max(1)
     }
-}
-
-/// What a gated run measured.
-#[derive(Debug, Clone)]
-pub struct GatedRun {
-    /// The spans of a round trip. It holds the totals of batches with and without gates, and counts what was lost or did
-    /// not join.
-    pub ledger: Ledger,
-    /// Round trips that were recorded.
-    pub recorded: u64,
-    /// What a passage cost in place, in nanoseconds, one figure for each twin slice.
-    pub probe_ns: Vec<f64>,
-    /// The clock that took all times.
-    pub clock: Clock,
 }
 
 /// What sampling costs: nanoseconds per round trip, slice by slice, those at one index measured next to each other.
@@ -162,26 +151,91 @@ fn median(sorted: &[f64]) -> Option<f64> {
     })
 }
 
+/// What a time was in each of many slices: the mean of the slice without its longest hundredth.
+#[derive(Debug, Clone, Default)]
+struct Slices {
+    means_ns: Vec<f64>,
+    /// Times behind them.
+    n: u64,
+}
+
+impl Slices {
+    fn add(&mut self, times: &Distribution) {
+        self.means_ns.extend(times.trimmed_mean_ns());
+        self.n += times.n();
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.means_ns.extend_from_slice(&other.means_ns);
+        self.n += other.n;
+    }
+
+    /// The mean of the middle half of the slices in nanoseconds; none without a slice.
+    fn middle_ns(&self) -> Option<f64> {
+        let mut means = self.means_ns.clone();
+        means.sort_by(f64::total_cmp);
+        let beside = means.len() / 4;
+        let middle = &means[beside..means.len() - beside];
+        (!middle.is_empty()).then(|| middle.iter().sum::<f64>() / middle.len() as f64)
+    }
+}
+
 /// The way of a message, gate by gate: how long after `send()` was called it came to each.
 ///
 /// The spans follow as differences, so they sum to the time from the first gate to the last whatever the processor overlaps;
 /// what a reading hides or adds is the same at every gate and falls out.
+///
+/// Every time is the mean of the middle half of the slices, so neither slices in which others took the processor or its caches
+/// away move it, nor the few long times within a slice.
 #[derive(Debug, Clone)]
 pub struct Chain {
-    reached: Vec<(Gate, Distribution)>,
-    ungated: Distribution,
-    probe_ns: f64,
+    /// By gate, how long after the first it was passed.
+    reached: Vec<(Gate, Slices)>,
+    /// A round trip without gates.
+    ungated: Slices,
+    /// A round trip with two.
+    gated: Slices,
+    /// A passage of a gate.
+    probes: Slices,
+    stats: JoinStats,
+    recorded: u64,
+    clock: Clock,
 }
 
 impl Chain {
-    /// The mean time from the first gate to `gate` in nanoseconds, the longest hundredth left out and the cost of a passage
-    /// subtracted; 0 at the first gate, none at a gate that no message passed.
+    fn new(clock: Clock) -> Self {
+        let gates = Gate::ALL.iter().copied().filter(|&gate| gate != FIRST);
+        Self {
+            reached: gates.map(|gate| (gate, Slices::default())).collect(),
+            ungated: Slices::default(),
+            gated: Slices::default(),
+            probes: Slices::default(),
+            stats: JoinStats::default(),
+            recorded: 0,
+            clock,
+        }
+    }
+
+    /// Adds all that another run of the same spec saw.
+    pub fn merge(&mut self, other: &Self) {
+        // Both list the same gates in the same order.
+        for ((_, times), (_, more)) in self.reached.iter_mut().zip(&other.reached) {
+            times.merge(more);
+        }
+        self.ungated.merge(&other.ungated);
+        self.gated.merge(&other.gated);
+        self.probes.merge(&other.probes);
+        self.stats.merge(&other.stats);
+        self.recorded += other.recorded;
+    }
+
+    /// The mean time from the first gate to `gate` in nanoseconds, the cost of a passage subtracted; 0 at the first gate, none at a gate that no message passed.
     pub fn reached_ns(&self, gate: Gate) -> Option<f64> {
-        if gate == Gate::SocketOutBegin {
+        if gate == FIRST {
             return Some(0.0);
         }
         let (_, times) = self.reached.iter().find(|(other, _)| *other == gate)?;
-        Some(times.trimmed_mean_ns()? - self.probe_ns)
+        Some(times.middle_ns()? - self.probe_ns())
     }
 
     /// The time of a span of one message, in nanoseconds. It may come out a little below zero.
@@ -189,14 +243,37 @@ impl Chain {
         Some(self.reached_ns(span.to)? - self.reached_ns(span.from)?)
     }
 
+    /// The time of the span of [`STACK`] at `index` less the spans inside it: what it adds to [`Self::message_ns`]. A span
+    /// inside that no message passed takes nothing.
+    pub fn own_ns(&self, index: usize) -> Option<f64> {
+        let spans = STACK.spans();
+        let whole = self.span_ns(spans.get(index)?)?;
+        let inside = STACK.inner(index);
+        let inside: f64 = inside
+            .filter_map(|inner| self.span_ns(spans.get(inner)?))
+            .sum();
+        Some(whole - inside)
+    }
+
+    /// The sum of all spans on the way, in nanoseconds; none when one of them was not measured. It is
+    /// [`Self::message_ns`], added up from its parts.
+    pub fn sum_ns(&self) -> Option<f64> {
+        STACK
+            .spans()
+            .iter()
+            .filter(|span| span.place == Place::OnTheWay)
+            .map(|span| self.span_ns(span))
+            .sum()
+    }
+
     /// The time of a whole message, from `send()` to the return of the read, in nanoseconds.
     pub fn message_ns(&self) -> Option<f64> {
         self.reached_ns(Gate::SocketInEnd)
     }
 
-    /// The time of a round trip in slices without gates, in nanoseconds, the longest hundredth left out.
+    /// The time of a round trip in slices without gates, in nanoseconds.
     pub fn ungated_ns(&self) -> Option<f64> {
-        self.ungated.trimmed_mean_ns()
+        self.ungated.middle_ns()
     }
 
     /// What two messages leave of the ungated round trip, signed, in nanoseconds: the applications' part, and what gates
@@ -204,13 +281,56 @@ impl Chain {
     pub fn unattributed_ns(&self) -> Option<f64> {
         Some(self.ungated_ns()? - 2.0 * self.message_ns()?)
     }
+
+    /// The unattributed share of the ungated round trip, signed; none without a round trip longer than nothing.
+    pub fn closure(&self) -> Option<f64> {
+        let total = self.ungated_ns().filter(|&total| total > 0.0)?;
+        Some(self.unattributed_ns()? / total)
+    }
+
+    /// What two active gates and the recording cost: the gated round trip over the ungated one, less 1.
+    pub fn perturbation(&self) -> Option<f64> {
+        let total = self.ungated_ns().filter(|&total| total > 0.0)?;
+        Some(self.gated.middle_ns()? / total - 1.0)
+    }
+
+    /// What a passage of a gate costs in place, in nanoseconds.
+    pub fn probe_ns(&self) -> f64 {
+        let measured = self.probes.middle_ns();
+        measured.unwrap_or(self.clock.cost_ns().plain_ns)
+    }
+
+    /// What became of the events: lost ones, the join rate.
+    pub const fn join_stats(&self) -> JoinStats {
+        self.stats
+    }
+
+    /// The messages that were timed to the gate that fewest were timed to; 0 when a gate was not passed.
+    pub fn least_messages(&self) -> u64 {
+        self.reached
+            .iter()
+            .map(|(_, times)| times.n)
+            .min()
+            .unwrap_or(0)
+    }
+
+    /// The round trips that were recorded.
+    pub const fn recorded(&self) -> u64 {
+        self.recorded
+    }
+
+    /// The clock that took all times.
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
+    }
 }
 
-/// Runs round trips as [`gated`] does, with the first gate and one other active at a time, each in turn.
+/// Runs round trips of the spec's size with gates and without, in turn. The first gate and one other are active at a time, each
+/// in turn.
 ///
 /// # Errors
-/// As [`gated`]; [`Error::Unsupported`] for a message of more than one segment, whose spans do not follow each other gate by
-/// gate.
+/// [`Error::Unsupported`] for another workload than rr, for a mode that the path has not, and for a message of more than one
+/// segment, whose spans do not follow each other gate by gate; else what went wrong on the path.
 pub fn chained(spec: &Spec, gating: &Gating) -> Result<Chain, Error> {
     match gating.reading {
         Reading::Plain => chained_by::<Plain>(spec, gating),
@@ -229,90 +349,51 @@ fn chained_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<Chain, Error> {
     }
     let mut bench = Bench::open(spec, gating)?;
     let clock = bench.clock;
-    let first = Gate::SocketOutBegin;
-    let gates = Gate::ALL.iter().copied().filter(|&gate| gate != first);
-    let mut chain = Chain {
-        reached: gates.map(|gate| (gate, Distribution::new())).collect(),
-        ungated: Distribution::new(),
-        probe_ns: 0.0,
-    };
+    let mut chain = Chain::new(clock);
     let mut tracing = Tracing::<S, false>::new(clock, CAPACITY);
     let mut twin = Tracing::<S, true>::new(clock, CAPACITY);
-    let mut probes = Distribution::new();
-    for _ in 0..gating.rounds {
-        twin.start(GateSet::of(&[first]));
+    for round in 0..gating.rounds {
+        twin.start(GateSet::of(&[FIRST]));
         bench.sampled(&mut twin, |_| ())?;
-        if let Some(cost) = twin_cost(twin.stop().events, clock.scale()) {
-            probes.record_ns(cost.trimmed_mean_ns);
+        let cost = twin_cost(twin.stop().events, clock.scale());
+        if let Some(cost) = cost {
+            chain.probes.means_ns.push(cost.trimmed_mean_ns);
+            chain.probes.n += cost.n as u64;
         }
-        for (gate, times) in &mut chain.reached {
-            bench.ungated(|ns| chain.ungated.record_ns(ns))?;
-            let active = GateSet::of(&[first, *gate]);
+        // Forth and back in turn, so that what drifts over a round falls on all gates alike.
+        for step in 0..chain.reached.len() {
+            let at = if round % 2 == 0 {
+                step
+            } else {
+                chain.reached.len() - 1 - step
+            };
+            let (gate, reached) = &mut chain.reached[at];
+            let mut whole = Distribution::new();
+            bench.ungated(|ns| whole.record_ns(ns))?;
+            chain.ungated.add(&whole);
+            let active = GateSet::of(&[FIRST, *gate]);
             tracing.start(active);
-            bench.sampled(&mut tracing, |_| ())?;
-            for passage in join([tracing.stop()], JoinPlan::new(active, clock.scale())).passages {
-                if let (Some(from), Some(to)) = (passage.at(first), passage.at(*gate)) {
+            let mut whole = Distribution::new();
+            chain.recorded += bench.sampled(&mut tracing, |ns| whole.record_ns(ns))?;
+            chain.gated.add(&whole);
+            let joined = join([tracing.stop()], JoinPlan::new(active, clock.scale()));
+            let mut times = Distribution::new();
+            for passage in &joined.passages {
+                if let (Some(from), Some(to)) = (passage.at(FIRST), passage.at(*gate)) {
                     times.record_ns(clock.ns_between(from, to));
                 }
             }
+            reached.add(&times);
+            chain.stats.merge(&joined.stats);
         }
     }
-    chain.probe_ns = probes.quantile_ns(0.5).unwrap_or(clock.cost_ns().plain_ns);
     Ok(chain)
-}
-
-/// Runs round trips of the spec's size with gates and without, in turn, and gives their ledger.
-///
-/// # Errors
-/// [`Error::Unsupported`] for another workload than rr or a mode that the path has not; else what went wrong on the path.
-pub fn gated(spec: &Spec, gating: &Gating) -> Result<GatedRun, Error> {
-    match gating.reading {
-        Reading::Plain => gated_by::<Plain>(spec, gating),
-        Reading::Ordered => gated_by::<Ordered>(spec, gating),
-    }
-}
-
-fn gated_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<GatedRun, Error> {
-    let mut bench = Bench::open(spec, gating)?;
-    let clock = bench.clock;
-    let mut run = GatedRun {
-        ledger: Ledger::new(STACK, Scope::RoundTrip),
-        recorded: 0,
-        probe_ns: Vec::new(),
-        clock,
-    };
-    let mut tracing = Tracing::<S, false>::new(clock, CAPACITY);
-    let mut twin = Tracing::<S, true>::new(clock, CAPACITY);
-    for _ in 0..gating.rounds {
-        for active in STACK.rotation() {
-            bench.ungated(|ns| run.ledger.add_ungated_ns(ns))?;
-
-            twin.start(twin_gate(active));
-            bench.sampled(&mut twin, |_| ())?;
-            let cost = twin_cost(twin.stop().events, clock.scale());
-            let probe_ns = cost.map_or(clock.cost_ns().plain_ns, |cost| cost.trimmed_mean_ns);
-            run.probe_ns.extend(cost.map(|cost| cost.trimmed_mean_ns));
-
-            tracing.start(active);
-            let units = bench.sampled(&mut tracing, |ns| run.ledger.add_gated_ns(ns))?;
-            let joined = join([tracing.stop()], JoinPlan::new(active, clock.scale()));
-            let slice = Slice {
-                active,
-                units,
-                probe_ns,
-                scale: clock.scale(),
-            };
-            run.ledger.add_slice(&slice, &joined);
-            run.recorded += units;
-        }
-    }
-    Ok(run)
 }
 
 /// Measures what sampling costs: `gating.rounds` rotations of slices with the sampler, each beside one without.
 ///
 /// # Errors
-/// As [`gated`].
+/// [`Error::Unsupported`] for another workload than rr or a mode that the path has not; else what went wrong on the path.
 pub fn sampling_cost(spec: &Spec, gating: &Gating) -> Result<SamplingCost, Error> {
     match gating.reading {
         Reading::Plain => sampling_cost_by::<Plain>(spec, gating),
@@ -346,17 +427,6 @@ fn sampling_cost_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<SamplingCo
         }
     }
     Ok(cost)
-}
-
-/// The gate whose passage stands for the cost of both: the first of the pair, unless its moment is only kept.
-fn twin_gate(active: GateSet) -> GateSet {
-    let kept = [
-        Gate::DriverInBegin,
-        Gate::DeviceQueueIn,
-        Gate::SocketInBegin,
-    ];
-    let gate = active.iter().find(|gate| !kept.contains(gate)).into_iter();
-    gate.collect()
 }
 
 /// The ends, and how slices of them are timed.
@@ -456,7 +526,6 @@ fn recorded_round_trip<S: Stamp, const TWIN: bool>(
 mod tests {
     use super::*;
     use crate::spec::{Placement, Waiting};
-    use tollgate_gate::span::Place;
 
     fn spec(size: usize) -> Spec {
         Spec::new(Workload::Rr, size)
@@ -476,40 +545,37 @@ mod tests {
     }
 
     #[test]
-    fn every_span_of_every_round_trip_is_seen_once_each_way() {
-        let run = gated(&spec(80), &few(1)).unwrap();
-        let spans = STACK.spans().len() as u64;
-        assert_eq!(run.recorded, 64 * spans);
-        assert_eq!(run.ledger.lost_events(), 0);
-        assert!(run.ledger.missing().is_empty());
+    fn every_gate_sees_every_message_once() {
+        let gates = Gate::ALL.len() as u64 - 1;
+        let mut chain = chained(&spec(80), &few(1)).unwrap();
+        assert_eq!(chain.recorded(), 64 * gates);
+        assert_eq!(chain.join_stats().lost, 0);
         // A delayed ACK that falls due in between is a passage of its own, on a machine that stalls.
-        for row in run.ledger.rows() {
-            let n = row.raw.expect("seen").n;
-            assert!((128..=132).contains(&n), "{}: {n}", row.span.name);
-            assert!(row.unmatched <= 4, "{}: {}", row.span.name, row.unmatched);
+        for (gate, times) in &chain.reached {
+            assert_eq!(times.n, 128, "{}", gate.name());
         }
-        assert_eq!(run.ledger.ungated().unwrap().n, 4 * spans);
-        assert_eq!(run.ledger.gated().unwrap().n, 4 * spans);
-        assert_eq!(run.probe_ns.len() as u64, spans);
+        assert!(chain.join_stats().unmatched() <= 4 * gates);
+        assert_eq!(chain.least_messages(), 128);
+        assert_eq!(chain.ungated.n, 4 * gates);
+        assert_eq!(chain.gated.n, 4 * gates);
+        assert_eq!(chain.probes.means_ns.len(), 1);
+
+        let other = chain.clone();
+        chain.merge(&other);
+        assert_eq!(chain.recorded(), 128 * gates);
+        assert_eq!(chain.least_messages(), 256);
+        assert_eq!(chain.probe_ns(), other.probe_ns());
+        assert_eq!(chain.join_stats().passages, 2 * other.join_stats().passages);
     }
 
     #[test]
-    fn segments_of_one_message_do_not_overlap() {
-        let run = gated(&spec(8000), &few(1)).unwrap();
-        // Six segments a message.
-        for row in run.ledger.rows() {
-            let n = row.raw.expect("seen").n;
-            let once = matches!(
-                (row.span.name, row.span.direction as u8),
-                ("socket" | "device.queue" | "driver" | "ip.queue", _)
-            );
-            if once {
-                assert!((128..6 * 128).contains(&n), "{} {n}", row.span.name);
-            } else {
-                assert!(n >= 6 * 128, "{} {n}", row.span.name);
-            }
-            assert!(row.span.place == Place::Inside || row.per_unit_ns.is_some());
-        }
+    fn the_middle_half_of_the_slices_counts() {
+        let mut slices = Slices::default();
+        assert_eq!(slices.middle_ns(), None);
+        slices.means_ns = vec![10.0, 900.0, 12.0, 1.0, 11.0, 13.0, 2.0, 800.0];
+        assert_eq!(slices.middle_ns(), Some(11.5));
+        slices.means_ns.truncate(3);
+        assert!((slices.middle_ns().unwrap() - 922.0 / 3.0).abs() < 1e-9);
     }
 
     #[test]
@@ -518,14 +584,14 @@ mod tests {
             round_trips: 512,
             ..few(8)
         };
-        let run = gated(&spec(4), &gating).unwrap();
-        let all = 512 * STACK.spans().len() as u64;
+        let chain = chained(&spec(4), &gating).unwrap();
+        let all = 512 * (Gate::ALL.len() as u64 - 1);
         assert!(
-            run.recorded > all / 16 && run.recorded < all / 4,
+            chain.recorded() > all / 16 && chain.recorded() < all / 4,
             "{}",
-            run.recorded
+            chain.recorded()
         );
-        let rate = run.ledger.join_rate().unwrap();
+        let rate = chain.join_stats().join_rate().unwrap();
         assert!(rate > 0.98, "{rate}");
     }
 
@@ -566,7 +632,14 @@ mod tests {
             .filter(|span| span.place == Place::OnTheWay);
         let sum: f64 = on_the_way.filter_map(|span| chain.span_ns(span)).sum();
         assert!((sum - chain.message_ns().unwrap()).abs() < 1e-6);
-        assert!(chain.unattributed_ns().is_some());
+        assert_eq!(chain.sum_ns(), Some(sum));
+        let own = (0..STACK.spans().len()).filter_map(|at| chain.own_ns(at));
+        assert!((own.sum::<f64>() - sum).abs() < 1e-6);
+        let left = chain.unattributed_ns().unwrap();
+        let ungated = chain.ungated_ns().unwrap();
+        assert!((left + 2.0 * sum - ungated).abs() < 1e-6);
+        assert_eq!(chain.closure(), Some(left / ungated));
+        assert!(chain.perturbation().is_some());
         assert!(matches!(
             chained(&spec(1449), &few(1)),
             Err(Error::Unsupported { .. })
@@ -585,7 +658,7 @@ mod tests {
             workload: Workload::Stream,
             ..spec(4)
         };
-        let error = gated(&spec, &few(1)).unwrap_err();
+        let error = chained(&spec, &few(1)).unwrap_err();
         assert_eq!(
             error.to_string(),
             "stack-memory does not run stream with gates; it has: rr"
