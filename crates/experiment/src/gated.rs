@@ -19,9 +19,9 @@ const LEAST_ROUND_TRIPS: u64 = 128;
 /// Round trips before each slice: joining the events of the slice before has filled the caches.
 const WARM_UP: u32 = 64;
 /// Times that a turn goes through the gates, forth and back.
-const ROUNDS: u32 = 4;
+const ROUNDS: u32 = 2;
 /// Turns of all sizes without a time budget.
-const TURNS: u32 = 40;
+const TURNS: u32 = 80;
 /// Bytes of the largest packet where the usual one does not hold the message: every message is timed as one segment.
 pub(crate) const JUMBO_MTU: usize = 9_000;
 

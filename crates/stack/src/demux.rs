@@ -145,8 +145,17 @@ impl Table {
         let entries = vec![0; (capacity * 2).next_power_of_two()].into_boxed_slice();
         let sip = Sip::new(key);
         let none = FlowKey::default();
-        let last = Cell::new((none, FlowHash(sip.flow::<1, 3>(none) as u32 | FlowHash::TAKEN)));
-        Self { sip, entries, len: 0, capacity, last }
+        let last = Cell::new((
+            none,
+            FlowHash(sip.flow::<1, 3>(none) as u32 | FlowHash::TAKEN),
+        ));
+        Self {
+            sip,
+            entries,
+            len: 0,
+            capacity,
+            last,
+        }
     }
 
     /// The hash of `key`. The last one is remembered: a handshake asks for the same one several times over.

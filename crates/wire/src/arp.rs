@@ -46,7 +46,8 @@ impl Packet {
             octets.copy_from_slice(&packet[at..at + 6]);
             MacAddr(octets)
         };
-        let ip = |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
+        let ip =
+            |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
         Ok(Self {
             operation: match be16(packet, 6) {
                 1 => Operation::Request,

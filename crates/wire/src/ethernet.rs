@@ -119,7 +119,10 @@ mod tests {
             ethertype: EtherType::Arp,
         };
         assert_eq!(Header::parse(&header.to_bytes()), Ok(header));
-        assert_eq!(Header::parse(&header.to_bytes()[..13]), Err(Malformed::Truncated));
+        assert_eq!(
+            Header::parse(&header.to_bytes()[..13]),
+            Err(Malformed::Truncated)
+        );
     }
 
     #[test]

@@ -60,14 +60,22 @@ impl Message {
         };
         let (identifier, sequence) = (be16(head, 4), be16(head, 6));
         Ok(match (head[0], head[1]) {
-            (0, 0) => Message::EchoReply { identifier, sequence },
-            (8, 0) => Message::EchoRequest { identifier, sequence },
+            (0, 0) => Message::EchoReply {
+                identifier,
+                sequence,
+            },
+            (8, 0) => Message::EchoRequest {
+                identifier,
+                sequence,
+            },
             (3, code) => Message::DestinationUnreachable(match code {
                 0 => Unreachable::Network,
                 1 => Unreachable::Host,
                 2 => Unreachable::Protocol,
                 3 => Unreachable::Port,
-                4 => Unreachable::FragmentationNeeded { next_hop_mtu: sequence },
+                4 => Unreachable::FragmentationNeeded {
+                    next_hop_mtu: sequence,
+                },
                 other => Unreachable::Other(other),
             }),
             (11, code) => Message::TimeExceeded(code),
@@ -79,8 +87,14 @@ impl Message {
     /// The header's octets with a zero checksum field.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let (kind, code, low, high) = match *self {
-            Message::EchoReply { identifier, sequence } => (0, 0, identifier, sequence),
-            Message::EchoRequest { identifier, sequence } => (8, 0, identifier, sequence),
+            Message::EchoReply {
+                identifier,
+                sequence,
+            } => (0, 0, identifier, sequence),
+            Message::EchoRequest {
+                identifier,
+                sequence,
+            } => (8, 0, identifier, sequence),
             Message::DestinationUnreachable(reason) => match reason {
                 Unreachable::Network => (3, 0, 0, 0),
                 Unreachable::Host => (3, 1, 0, 0),
@@ -107,10 +121,18 @@ mod tests {
     #[test]
     fn messages_survive_the_way_out_and_in() {
         for message in [
-            Message::EchoRequest { identifier: 7, sequence: 9 },
-            Message::EchoReply { identifier: 7, sequence: 9 },
+            Message::EchoRequest {
+                identifier: 7,
+                sequence: 9,
+            },
+            Message::EchoReply {
+                identifier: 7,
+                sequence: 9,
+            },
             Message::DestinationUnreachable(Unreachable::Port),
-            Message::DestinationUnreachable(Unreachable::FragmentationNeeded { next_hop_mtu: 1400 }),
+            Message::DestinationUnreachable(Unreachable::FragmentationNeeded {
+                next_hop_mtu: 1400,
+            }),
             Message::TimeExceeded(1),
             Message::ParameterProblem(0),
             Message::Other(13, 0),

@@ -118,7 +118,10 @@ impl Options {
         let mut options = Self::default();
         // What every segment of most connections carries and nothing else.
         if bytes.len() == TIMESTAMP_OPTION_LEN && bytes[..4] == TIMESTAMP_LAYOUT {
-            options.timestamps = Some(Timestamps { value: be32(bytes, 4), echo: be32(bytes, 8) });
+            options.timestamps = Some(Timestamps {
+                value: be32(bytes, 4),
+                echo: be32(bytes, 8),
+            });
             return Ok(options);
         }
         while let Some((&kind, rest)) = bytes.split_first() {
@@ -144,7 +147,10 @@ impl Options {
                 (3, 3) => options.window_scale = Some(option[2]),
                 (4, 2) => options.sack_permitted = true,
                 (8, 10) => {
-                    options.timestamps = Some(Timestamps { value: be32(option, 2), echo: be32(option, 6) });
+                    options.timestamps = Some(Timestamps {
+                        value: be32(option, 2),
+                        echo: be32(option, 6),
+                    });
                 }
                 (2 | 3 | 4 | 8, _) => return Err(Malformed::Option),
                 _ => {}
@@ -286,7 +292,10 @@ mod tests {
         assert_eq!(Options::parse(&[2, 0]), Err(Malformed::Option));
         assert_eq!(Options::parse(&[2, 1, 0, 0]), Err(Malformed::Option));
         assert_eq!(Options::parse(&[2, 5, 1, 1]), Err(Malformed::Option));
-        assert_eq!(Options::parse(&[8, 9, 0, 0, 0, 0, 0, 0, 0]), Err(Malformed::Option));
+        assert_eq!(
+            Options::parse(&[8, 9, 0, 0, 0, 0, 0, 0, 0]),
+            Err(Malformed::Option)
+        );
     }
 
     #[test]

@@ -55,7 +55,12 @@ mod tests {
 
     #[test]
     fn header_survives_the_way_out_and_in() {
-        let header = Header { source_port: 53, destination_port: 4096, len: 12, no_checksum: true };
+        let header = Header {
+            source_port: 53,
+            destination_port: 4096,
+            len: 12,
+            no_checksum: true,
+        };
         let mut datagram = [0u8; 12];
         datagram[..8].copy_from_slice(&header.to_bytes());
         assert_eq!(Header::parse(&datagram), Ok(header));

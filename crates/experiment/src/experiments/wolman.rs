@@ -7,7 +7,7 @@
 
 use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::span::Place;
-use tollgate_gate::{Direction, STACK, WolmanRow};
+use tollgate_gate::{Direction, STACK, Span, WolmanRow};
 use tollgate_workload::stack_memory::gated::Chain;
 
 use super::Experiment;
@@ -92,7 +92,7 @@ impl Experiment for Wolman {
     /// Whichever comes first measures for both.
     fn weight(&self) -> u32 {
         match self.direction {
-            Direction::Tx => 5,
+            Direction::Tx => 8,
             Direction::Rx => 1,
         }
     }
@@ -705,7 +705,7 @@ fn line_ns(chain: &Chain, direction: Direction, label: WolmanLabel) -> Option<f6
 
 /// The own times of the spans of so many messages, as segments that sum to the messages' time.
 fn segments(chain: &Chain, messages: f64, wanted: impl Fn(Direction) -> bool) -> Vec<Segment> {
-    let (spans, own): (Vec<_>, Vec<f64>) = STACK
+    let (spans, own): (Vec<&Span>, Vec<f64>) = STACK
         .spans()
         .iter()
         .enumerate()

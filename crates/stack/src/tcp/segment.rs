@@ -14,10 +14,10 @@ use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
-use core::net::Ipv4Addr;
 use crate::tcp::congestion;
 use crate::tcp::rto::backed_off;
 use crate::time::{Tick, ticks};
+use core::net::Ipv4Addr;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
 use tollgate_wire::{SeqNumber, ipv4};
@@ -109,7 +109,13 @@ impl<R: Recorder> Active<'_, R> {
         self.segment_in_frame((source, destination), frame, AT, total_len - 20);
     }
 
-    fn segment_in_frame(&mut self, ends: (Ipv4Addr, Ipv4Addr), frame: Frame, at: usize, len: usize) {
+    fn segment_in_frame(
+        &mut self,
+        ends: (Ipv4Addr, Ipv4Addr),
+        frame: Frame,
+        at: usize,
+        len: usize,
+    ) {
         let octets = &self.pool.frame(&frame)[at..at + len];
         let header = match Header::parse(octets) {
             Ok(header) => header,

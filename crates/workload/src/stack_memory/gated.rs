@@ -151,7 +151,8 @@ fn median(sorted: &[f64]) -> Option<f64> {
     })
 }
 
-/// What a time was in each of many slices: the mean of the slice without its longest hundredth.
+/// What a time was in each of many slices: the mean of the slice. Nothing is left out of a slice, because the times of messages
+/// and those of batches of round trips would not lose alike.
 #[derive(Debug, Clone, Default)]
 struct Slices {
     means_ns: Vec<f64>,
@@ -161,7 +162,7 @@ struct Slices {
 
 impl Slices {
     fn add(&mut self, times: &Distribution) {
-        self.means_ns.extend(times.trimmed_mean_ns());
+        self.means_ns.extend(times.mean_ns());
         self.n += times.n();
     }
 
@@ -185,8 +186,7 @@ impl Slices {
 /// The spans follow as differences, so they sum to the time from the first gate to the last whatever the processor overlaps;
 /// what a reading hides or adds is the same at every gate and falls out.
 ///
-/// Every time is the mean of the middle half of the slices, so neither slices in which others took the processor or its caches
-/// away move it, nor the few long times within a slice.
+/// Every time is the mean of the middle half of the slices, so slices in which others took the processor away do not move it.
 #[derive(Debug, Clone)]
 pub struct Chain {
     /// By gate, how long after the first it was passed.
