@@ -1,10 +1,10 @@
-//! How connections come to be and go: open, listen, accept, the SYN's options, and the way of a TCB from and to the free
-//! list (RFC 9293, 3.5, 3.10.1).
+//! How connections come to be: open, listen, accept, the SYN and its options (RFC 9293, 3.5, 3.10.1). How they go is
+//! [`super::lifecycle`].
 
 use super::cookie;
 use super::listener::Listener;
 use super::tcb::{Deadline, State, Tcb, flag, rare};
-use super::time_wait::{SLOT_BIT, TimeWait};
+use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::Prediction;
 use crate::counters::Drop;
@@ -12,7 +12,6 @@ use crate::demux::FlowKey;
 use crate::socket::{ConnId, Error, ListenerId, readiness};
 use crate::stack::Active;
 use crate::tcp::congestion;
-use crate::tcp::reassembly::release_chain;
 use crate::tcp::rto::Rtt;
 use crate::time::ticks;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -648,174 +647,6 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.counters.syn_cookies_accepted += 1;
         self.established(index);
         Some(index)
-    }
-
-    /// Takes the connection out of the table: no segment finds it any more.
-    pub(crate) fn detach(&mut self, index: usize) {
-        let key = self.stack.tcbs[index].key;
-        let hash = self.stack.table.hash(key);
-        self.stack.table.remove(hash, index as u32);
-        self.forget_cached(index);
-    }
-
-    pub(crate) fn forget_cached(&mut self, index: usize) {
-        if self.stack.cached == index {
-            self.stack.cached = usize::MAX;
-        }
-    }
-
-    /// Releases everything that the send side holds.
-    pub(crate) fn release_send_queue(&mut self, index: usize) {
-        let tcb = &mut self.stack.tcbs[index];
-        let mut id = tcb.tx_head;
-        tcb.tx_head = FrameId::NONE;
-        tcb.unsent = FrameId::NONE;
-        tcb.tx_tail = FrameId::NONE;
-        while id.is_some() {
-            let next = self.pool.meta(id).tx_next;
-            self.pool.release(id);
-            id = next;
-        }
-    }
-
-    /// Releases everything that the receive side holds.
-    pub(crate) fn release_receive_queues(&mut self, index: usize) {
-        let tcb = &mut self.stack.tcbs[index];
-        let queued = core::mem::replace(&mut tcb.rx_head, FrameId::NONE);
-        let out_of_order = core::mem::replace(&mut tcb.ooo_head, FrameId::NONE);
-        release_chain(self.pool, queued);
-        release_chain(self.pool, out_of_order);
-    }
-
-    /// Puts the connection on the free list. Every handle on it is stale from now on.
-    pub(crate) fn free_connection(&mut self, index: usize) {
-        self.release_send_queue(index);
-        self.release_receive_queues(index);
-        let tcb = &self.stack.tcbs[index];
-        if !matches!(tcb.state, State::Closed | State::TimeWait) {
-            self.leave_listener(index);
-            self.detach(index);
-        }
-        self.forget_cached(index);
-        self.stack.wheel.cancel(index as u32);
-        let tcb = &mut self.stack.tcbs[index];
-        // Marks in the lists of events and of waiting output stay, so that no index stands there twice.
-        let listed = tcb.flags & (flag::LISTED | flag::OUTPUT_LISTED);
-        let generation = tcb.generation.wrapping_add(1);
-        *tcb = Tcb {
-            generation,
-            flags: listed,
-            next_free: self.stack.first_free,
-            ..Tcb::FREE
-        };
-        self.stack.first_free = index as u32;
-        self.stack.open_connections -= 1;
-    }
-
-    /// A connection that nobody accepted leaves its listener's count or queue.
-    fn leave_listener(&mut self, index: usize) {
-        let tcb = &self.stack.tcbs[index];
-        if !tcb.is_rare(rare::UNACCEPTED) {
-            return;
-        }
-        let half_open = tcb.state == State::SynReceived;
-        if let Some(Some(l)) = self.stack.listeners.get_mut(tcb.listener as usize) {
-            if half_open {
-                l.half_open = l.half_open.saturating_sub(1);
-            } else {
-                l.queue.retain(|&queued| queued != index as u32);
-            }
-        }
-    }
-
-    /// Ends a connection with an error. The application, if there is one, learns of it and gives the handle back.
-    pub(crate) fn kill(&mut self, index: usize, error: Error) {
-        let tcb = &self.stack.tcbs[index];
-        if tcb.is_rare(rare::ORPHAN) || tcb.is_rare(rare::UNACCEPTED) {
-            self.free_connection(index);
-            return;
-        }
-        self.release_send_queue(index);
-        self.release_receive_queues(index);
-        if self.stack.tcbs[index].state != State::TimeWait {
-            self.detach(index);
-        }
-        self.stack.wheel.cancel(index as u32);
-        let tcb = &mut self.stack.tcbs[index];
-        tcb.state = State::Closed;
-        tcb.error = error.code();
-        tcb.predict();
-        for deadline in [
-            &mut tcb.rtx_deadline,
-            &mut tcb.ack_deadline,
-            &mut tcb.keep_deadline,
-            &mut tcb.user_deadline,
-        ] {
-            *deadline = Deadline::NONE;
-        }
-        self.notify(
-            index,
-            readiness::CLOSED | readiness::READABLE | readiness::WRITABLE,
-        );
-    }
-
-    /// The connection is over on both sides and only TIME-WAIT remains (RFC 9293, 3.6.1).
-    pub(crate) fn enter_time_wait(&mut self, index: usize) {
-        let tick = self.now.tick();
-        let until = tick.after(ticks(self.stack.config.msl) * 2);
-        if let Some(oldest) = self.stack.time_wait.must_go() {
-            self.forget_time_wait(oldest);
-        }
-        let tcb = &self.stack.tcbs[index];
-        let mut entry = TimeWait::new(tcb.key, tcb.snd_nxt, tcb.rcv_nxt, tick, until);
-        entry.ts_recent = tcb.ts_recent;
-        entry.ts_offset = tcb.ts_offset;
-        entry.window = ((tcb.rcv_edge - tcb.rcv_nxt) >> tcb.rcv_shift).min(0xffff) as u16;
-        entry.timestamps = tcb.is(flag::TIMESTAMPS);
-        let key = tcb.key;
-        let waiting = self.stack.time_wait.insert(entry);
-        let hash = self.stack.table.hash(key);
-        self.stack
-            .table
-            .replace(hash, index as u32, waiting | SLOT_BIT);
-        self.forget_cached(index);
-        self.release_send_queue(index);
-        let tcb = &mut self.stack.tcbs[index];
-        tcb.state = State::TimeWait;
-        tcb.predict();
-        for deadline in [
-            &mut tcb.rtx_deadline,
-            &mut tcb.ack_deadline,
-            &mut tcb.keep_deadline,
-            &mut tcb.user_deadline,
-        ] {
-            *deadline = Deadline::NONE;
-        }
-        if tcb.is_rare(rare::ORPHAN) {
-            self.free_connection(index);
-        } else {
-            self.notify(index, readiness::CLOSED);
-        }
-    }
-
-    /// Lets a connection in TIME-WAIT go.
-    pub(crate) fn forget_time_wait(&mut self, index: u32) {
-        let Some(entry) = self.stack.time_wait.get(index) else {
-            return;
-        };
-        let hash = self.stack.table.hash(entry.key);
-        self.stack.table.remove(hash, index | SLOT_BIT);
-        self.stack.time_wait.remove(index);
-    }
-
-    /// In FIN-WAIT-2 without an application the peer's FIN is not waited for forever.
-    pub(crate) fn start_fin_wait_2(&mut self, index: usize) {
-        let at = self
-            .now
-            .tick()
-            .after(ticks(self.stack.config.fin_wait_2_timeout));
-        self.stack.tcbs[index].user_deadline = Deadline::at(at);
-        self.arm(index, at);
     }
 }
 

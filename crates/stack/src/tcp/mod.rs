@@ -3,12 +3,14 @@
 //! The way of a segment in: [`predicted`] takes what header prediction expects, everything else goes to [`segment`],
 //! which carries out RFC 9293, 3.10.7 step by step. The way out: [`predicted_send`] sends what fits into one segment that
 //! may go at once, [`output`] decides for everything else, and [`template`] writes the headers. [`timers`] does what is due; [`congestion`], [`rto`], [`reassembly`], [`handshake`],
-//! [`cookie`], [`time_wait`] and [`listener`] hold what their names say.
+//! [`cookie`], [`lifecycle`], [`time_wait`] and [`listener`] hold what their names say.
 
+mod acknowledgment;
 pub(crate) mod congestion;
 pub(crate) mod cookie;
 pub(crate) mod handshake;
 pub(crate) mod isn;
+mod lifecycle;
 pub(crate) mod listener;
 pub(crate) mod output;
 pub(crate) mod predicted;

@@ -3,7 +3,6 @@
 //! The steps and their order are the RFC's. Where RFC 5961 replaces one (RST, SYN, the range of acceptable
 //! acknowledgments) and where RFC 7323 adds one (PAWS), the comment says so.
 
-use super::handshake::set_mss;
 use super::listener::local_port;
 use super::reassembly::{self, Piece};
 use super::tcb::{Deadline, State, flag, rare};
@@ -14,16 +13,11 @@ use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
-use crate::tcp::congestion;
-use crate::tcp::rto::backed_off;
 use crate::time::{Tick, ticks};
 use core::net::Ipv4Addr;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
 use tollgate_wire::{SeqNumber, ipv4};
-
-/// Duplicate acknowledgments that mean a loss (RFC 5681, 3.2).
-const DUPLICATES: u8 = 3;
 
 /// Limits answers to segments that an attacker can make up (RFC 5961, 7).
 #[derive(Clone, Copy, Debug)]
@@ -465,7 +459,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// What is left to do after a segment: send what it made room for, and the acknowledgment if that did not.
-    fn finish(&mut self, index: usize, acknowledge: bool) {
+    pub(super) fn finish(&mut self, index: usize, acknowledge: bool) {
         if acknowledge {
             let tcb = &mut self.stack.tcbs[index];
             tcb.unacked = tcb.unacked.max(1);
@@ -574,7 +568,7 @@ impl<R: Recorder> Active<'_, R> {
         Disposition::Done
     }
 
-    fn challenge(&mut self, index: usize) {
+    pub(super) fn challenge(&mut self, index: usize) {
         if self.stack.challenge.allow(self.now.tick()) {
             self.stack.counters.challenge_acks += 1;
             self.acknowledge(index);
@@ -583,174 +577,8 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// "Fifth, check the ACK field", for synchronized states. False: the segment is dropped.
-    fn acknowledgment_arrives(&mut self, index: usize, segment: &Segment) -> bool {
-        let header = &segment.header;
-        let ack = header.ack;
-        let tcb = &mut self.stack.tcbs[index];
-        // After a timeout snd_nxt went back, but what was sent before may still be acknowledged.
-        let sent = if tcb.is_rare(rare::LOSS) {
-            tcb.snd_nxt.latest(tcb.recover)
-        } else {
-            tcb.snd_nxt
-        };
-        // RFC 5961, 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
-        let oldest = tcb.snd_una - tcb.max_snd_wnd.max(u32::from(u16::MAX));
-        if !ack.within(oldest, sent) {
-            self.challenge(index);
-            return false;
-        }
-        if tcb.is_rare(rare::PERSIST) {
-            // RFC 9293, MUST-37: a peer that answers probes keeps the connection open.
-            self.progress(index);
-        }
-        let advances = self.stack.tcbs[index].snd_una.before(ack);
-        if advances {
-            self.new_acknowledgment(index, ack);
-        } else {
-            self.maybe_duplicate(index, segment);
-        }
-        self.window_update(index, header, advances);
-        self.acknowledged_fin(index);
-        true
-    }
-
-    fn new_acknowledgment(&mut self, index: usize, ack: SeqNumber) {
-        let tcb = &mut self.stack.tcbs[index];
-        while tcb.unsent.is_some() && self.pool.meta(tcb.unsent).tx_end.at_or_before(ack) {
-            tcb.unsent = self.pool.meta(tcb.unsent).tx_next;
-        }
-        tcb.snd_nxt = tcb.snd_nxt.latest(ack);
-        let acked = ack - tcb.snd_una;
-        let limited = tcb.is(flag::CWND_LIMITED) || tcb.is_rare(rare::LOSS);
-        let recovering = tcb.is_rare(rare::RECOVERY);
-        // The window is opened below, by the rules of the phase.
-        tcb.flags &= !flag::CWND_LIMITED;
-        tcb.dup_acks = 0;
-        // Karn (RFC 6298, 5): the timeout stays backed off until a segment that was sent once is acknowledged. Window
-        // probes say nothing of the path.
-        let backoff = core::mem::take(&mut tcb.backoff);
-        if !tcb.is_rare(rare::PERSIST) {
-            tcb.rto = backed_off(tcb.rto, backoff, self.stack.max_rto);
-        }
-        self.acknowledged(index, ack);
-        self.progress(index);
-        let tcb = &mut self.stack.tcbs[index];
-        if recovering {
-            if tcb.recover.at_or_before(ack) {
-                tcb.rare &= !rare::RECOVERY;
-                congestion::on_recovered(tcb);
-            } else {
-                // RFC 6582, 3.2, step 3: a partial acknowledgment names the next hole.
-                congestion::on_partial_ack(tcb, acked);
-                self.retransmit_first(index);
-            }
-        } else if limited {
-            congestion::on_ack(tcb, acked);
-        }
-        let tcb = &mut self.stack.tcbs[index];
-        if tcb.is_rare(rare::LOSS) && tcb.recover.at_or_before(ack) {
-            tcb.rare &= !rare::LOSS;
-        }
-        tcb.predict();
-    }
-
-    /// RFC 5681, 2: a duplicate acknowledgment has no data, the same window, and finds something outstanding.
-    fn maybe_duplicate(&mut self, index: usize, segment: &Segment) {
-        let header = &segment.header;
-        let tcb = &mut self.stack.tcbs[index];
-        let window = u32::from(header.window) << tcb.snd_shift;
-        let duplicate = segment.len == 0
-            && !header.flags.any(Flags::SYN | Flags::FIN)
-            && header.ack == tcb.snd_una
-            && window == tcb.snd_wnd
-            && tcb.in_flight() != 0
-            && !tcb.is_rare(rare::PERSIST);
-        tcb.keep_probes_sent = 0;
-        if !duplicate {
-            return;
-        }
-        if tcb.is_rare(rare::RECOVERY) {
-            congestion::on_duplicate_in_recovery(tcb);
-            return;
-        }
-        tcb.dup_acks = tcb.dup_acks.saturating_add(1);
-        tcb.predict();
-        if tcb.dup_acks < DUPLICATES {
-            // RFC 3042: limited transmit, outside of the congestion window and without changing it.
-            let window = tcb.cwnd;
-            tcb.cwnd += u32::from(tcb.dup_acks) * u32::from(tcb.mss);
-            self.output(index);
-            self.stack.tcbs[index].cwnd = window;
-        } else if tcb.dup_acks == DUPLICATES && tcb.recover.before(tcb.snd_una) {
-            // RFC 6582, 3.2, step 2: only when nothing sent before the last recovery is still out.
-            if tcb.is_rare(rare::LOSS) {
-                return;
-            }
-            tcb.recover = tcb.snd_nxt;
-            tcb.rare |= rare::RECOVERY;
-            tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
-            congestion::on_fast_retransmit(tcb);
-            tcb.predict();
-            self.stack.counters.fast_retransmits += 1;
-            self.retransmit_first(index);
-        }
-    }
-
-    /// "the send window should be updated" (3.10.7.4), never by an old segment.
-    fn window_update(&mut self, index: usize, header: &Header, advances: bool) {
-        let tcb = &mut self.stack.tcbs[index];
-        let newer = tcb.snd_wl1.before(header.seq)
-            || (tcb.snd_wl1 == header.seq && tcb.snd_wl2.at_or_before(header.ack));
-        // Predicted segments move rcv_nxt without writing snd_wl1: what begins before rcv_nxt is older than they.
-        let current = tcb.rcv_nxt.at_or_before(header.seq);
-        // Who acknowledges more than ever before speaks last, also in a probe, whose sequence number goes back.
-        let latest = advances || (newer && current);
-        if header.ack.before(tcb.snd_una) || !latest {
-            return;
-        }
-        tcb.snd_wl1 = tcb.snd_wl1.latest(header.seq);
-        tcb.snd_wl2 = header.ack;
-        tcb.snd_wnd = u32::from(header.window) << tcb.snd_shift;
-        tcb.max_snd_wnd = tcb.max_snd_wnd.max(tcb.snd_wnd);
-        if tcb.snd_wnd != 0 && tcb.is_rare(rare::PERSIST) {
-            tcb.rare &= !rare::PERSIST;
-            tcb.backoff = 0;
-            tcb.rtx_deadline = Deadline::NONE;
-            // The probe may have been thrown away for want of room: it goes again with what follows it.
-            tcb.recover = tcb.snd_nxt;
-            if tcb.snd_nxt != tcb.snd_una {
-                tcb.rare |= rare::LOSS;
-            }
-            tcb.unsent = tcb.tx_head;
-            tcb.snd_nxt = tcb.snd_una;
-        }
-        tcb.predict();
-    }
-
-    /// The transitions of a FIN of ours that is acknowledged.
-    fn acknowledged_fin(&mut self, index: usize) {
-        let tcb = &self.stack.tcbs[index];
-        let fin_acknowledged =
-            tcb.is(flag::FIN_QUEUED) && tcb.tx_head.is_none() && !tcb.is_rare(rare::FIN_PENDING);
-        if !fin_acknowledged {
-            return;
-        }
-        match tcb.state {
-            State::FinWait1 => {
-                self.stack.tcbs[index].state = State::FinWait2;
-                if self.stack.tcbs[index].is_rare(rare::ORPHAN) {
-                    self.start_fin_wait_2(index);
-                }
-            }
-            State::Closing => self.enter_time_wait(index),
-            State::LastAck => self.closed(index),
-            _ => {}
-        }
-    }
-
     /// Both directions are closed and the peer knows it.
-    fn closed(&mut self, index: usize) {
+    pub(super) fn closed(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
         if tcb.is_rare(rare::ORPHAN) || tcb.is_rare(rare::UNACCEPTED) {
             self.free_connection(index);
@@ -926,27 +754,6 @@ impl<R: Recorder> Active<'_, R> {
         };
         self.stack.counters.resets_sent += 1;
         self.send_unconnected(key, &answer);
-    }
-
-    /// The path takes only packets of `mtu` octets (RFC 1191): segments become smaller, and what is queued is cut.
-    pub(crate) fn path_mtu(&mut self, index: usize, mtu: u16) {
-        let tcb = &mut self.stack.tcbs[index];
-        let before = tcb.mss;
-        set_mss(tcb, mtu);
-        if tcb.mss >= before {
-            tcb.mss = before;
-            return;
-        }
-        let mss = tcb.mss;
-        let mut id = tcb.tx_head;
-        while id.is_some() {
-            if self.pool.meta(id).tx_len > mss && !self.split(index, id, mss) {
-                // Without a frame for the rest the segment stays too long and is tried again after a timeout.
-                break;
-            }
-            id = self.pool.meta(id).tx_next;
-        }
-        self.retransmit_first(index);
     }
 }
 

@@ -1,0 +1,440 @@
+use super::*;
+use proptest::prelude::*;
+
+const HEADERS: usize = 34;
+const FRAMES: usize = 400;
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+fn header(source: u32, identification: u16, offset: usize, len: usize, more: bool) -> Header {
+    let more = if more { MORE_FRAGMENTS } else { 0 };
+    Header {
+        header_len: 20,
+        tos: 0,
+        total_len: 20 + len as u16,
+        identification,
+        flags_and_offset: more | (offset / 8) as u16,
+        ttl: 64,
+        protocol: 17,
+        source: Ipv4Addr::from_bits(0x0a00_0000 + source),
+        destination: Ipv4Addr::new(10, 9, 9, 9),
+    }
+}
+
+/// A reassembler and the pool of its frames.
+struct Bench {
+    reassembler: Reassembler,
+    pool: Pool,
+}
+
+impl Bench {
+    fn new(limits: Limits) -> Self {
+        Self {
+            reassembler: Reassembler::new(limits),
+            pool: Pool::new(FRAMES, 2048),
+        }
+    }
+
+    fn push_as(&mut self, header: Header, payload: &[u8], now: Instant) -> Outcome {
+        let mut octets = alloc::vec![0; HEADERS];
+        octets.extend_from_slice(payload);
+        let frame = self.pool.frame_from(&octets).unwrap();
+        let pool = &mut self.pool;
+        let outcome = self
+            .reassembler
+            .push(&header, frame, HEADERS as u16, now, &mut |frame| {
+                pool.release(frame.id)
+            });
+        if !matches!(outcome, Outcome::Complete(_)) {
+            self.check_bounds();
+        }
+        outcome
+    }
+
+    /// Pushes `data[offset..][..len]` of datagram 1 of source 1.
+    fn push(&mut self, data: &[u8], offset: usize, len: usize) -> Outcome {
+        let more = offset + len < data.len();
+        self.push_as(
+            header(1, 1, offset, len, more),
+            &data[offset..offset + len],
+            at(0),
+        )
+    }
+
+    /// Every frame is free or held, and what is held is within the limits.
+    fn check_bounds(&self) {
+        let Reassembler {
+            limits,
+            partials,
+            frames,
+        } = &self.reassembler;
+        let held: usize = partials.iter().map(|partial| partial.fragments.len()).sum();
+        assert_eq!((*frames, self.pool.available()), (held, FRAMES - held));
+        assert!(partials.len() <= limits.datagrams && held <= limits.frames);
+        for partial in partials {
+            let own = || {
+                partials
+                    .iter()
+                    .filter(|other| other.key.source == partial.key.source)
+            };
+            assert!(own().count() <= limits.datagrams / 2);
+            assert!(own().map(|own| own.fragments.len()).sum::<usize>() <= limits.frames / 2);
+        }
+    }
+
+    /// The payload of a complete datagram, whose frames are released.
+    fn gather(&mut self, outcome: Outcome) -> Vec<u8> {
+        let Outcome::Complete(datagram) = outcome else {
+            panic!("{outcome:?}")
+        };
+        let mut out = alloc::vec![0; datagram.len()];
+        assert_eq!(datagram.copy_into(&self.pool, &mut out), out.len());
+        assert_eq!(datagram.header().payload_len(), out.len());
+        assert!(!datagram.header().is_fragment());
+        datagram
+            .into_frames()
+            .for_each(|frame| self.pool.release(frame.id));
+        self.check_bounds();
+        out
+    }
+
+    /// Gives up what is overdue; the number of datagrams, and the payloads of first fragments.
+    fn poll(&mut self, now: Instant) -> (usize, Vec<Vec<u8>>) {
+        let (mut count, mut firsts) = (0, Vec::new());
+        let pool = &mut self.pool;
+        self.reassembler.poll(now, &mut |expired| {
+            count += 1;
+            if let Some((header, first)) = expired.first() {
+                assert_eq!(header.fragment_offset(), 0);
+                firsts.push(pool.frame(&first.frame)[usize::from(first.payload_at)..].to_vec());
+            }
+            expired
+                .into_frames()
+                .for_each(|frame| pool.release(frame.id));
+        });
+        self.check_bounds();
+        (count, firsts)
+    }
+}
+
+fn reason(outcome: Outcome) -> Reason {
+    match outcome {
+        Outcome::Dropped(reason) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn data(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + i / 256) as u8).collect()
+}
+
+#[test]
+fn fragments_in_reverse_order_make_the_datagram() {
+    let (mut bench, data) = (Bench::new(Limits::default()), data(100));
+    assert!(matches!(bench.push(&data, 64, 36), Outcome::Held));
+    assert!(matches!(bench.push(&data, 32, 32), Outcome::Held));
+    assert_eq!(bench.reassembler.next(), Some(at(60)));
+    let outcome = bench.push(&data, 0, 32);
+    assert_eq!(bench.gather(outcome), data);
+    assert_eq!(
+        (bench.reassembler.frames(), bench.reassembler.next()),
+        (0, None)
+    );
+}
+
+#[test]
+fn a_packet_that_is_no_fragment_is_whole() {
+    let mut bench = Bench::new(Limits::default());
+    let outcome = bench.push(b"hello", 0, 5);
+    assert_eq!(bench.gather(outcome), b"hello");
+    let outcome = bench.push(b"", 0, 0);
+    assert_eq!(bench.gather(outcome), b"");
+}
+
+#[test]
+fn gathering_stops_where_the_room_ends() {
+    let (mut bench, data) = (Bench::new(Limits::default()), data(40));
+    assert!(matches!(bench.push(&data, 0, 16), Outcome::Held));
+    let Outcome::Complete(datagram) = bench.push(&data, 16, 24) else {
+        panic!("all fragments came")
+    };
+    let mut out = [0; 20];
+    assert_eq!(datagram.copy_into(&bench.pool, &mut out), 20);
+    assert_eq!(out, data[..20]);
+    assert_eq!(datagram.fragments().len(), 2);
+}
+
+#[test]
+fn fragments_that_cannot_be_right_are_dropped() {
+    let mut bench = Bench::new(Limits::default());
+    assert_eq!(
+        reason(bench.push_as(header(1, 1, 0, 0, true), &[], at(0))),
+        Reason::Empty
+    );
+    assert_eq!(
+        reason(bench.push_as(header(1, 1, 8, 0, false), &[], at(0))),
+        Reason::Empty
+    );
+    assert_eq!(
+        reason(bench.push_as(header(1, 1, 0, 9, true), &[0; 9], at(0))),
+        Reason::Misaligned
+    );
+    assert_eq!(
+        reason(bench.push_as(header(1, 1, 65_528, 8, false), &[0; 8], at(0))),
+        Reason::TooLong
+    );
+    assert_eq!(
+        reason(bench.push_as(header(1, 1, 65_504, 12, false), &[0; 12], at(0))),
+        Reason::TooLong
+    );
+    assert_eq!(
+        reason(bench.push_as(header(1, 1, 0, 16, true), &[0; 15], at(0))),
+        Reason::Truncated
+    );
+    assert!(bench.reassembler.partials.is_empty());
+    assert!(matches!(
+        bench.push_as(header(1, 1, 65_504, 11, false), &[0; 11], at(0)),
+        Outcome::Held
+    ));
+}
+
+#[test]
+fn a_long_first_header_cannot_make_the_datagram_too_long() {
+    let mut bench = Bench::new(Limits {
+        datagrams: 4,
+        frames: 200,
+    });
+    let mut offset = 1600;
+    while offset < 65_504 {
+        let len = 1600.min(65_504 - offset);
+        assert!(matches!(
+            bench.push_as(header(1, 1, offset, len, true), &data(len), at(0)),
+            Outcome::Held
+        ));
+        offset += len;
+    }
+    assert!(matches!(
+        bench.push_as(header(1, 1, 65_504, 8, false), &[0; 8], at(0)),
+        Outcome::Held
+    ));
+    let first = Header {
+        header_len: 60,
+        total_len: 1660,
+        ..header(1, 1, 0, 1600, true)
+    };
+    assert_eq!(
+        reason(bench.push_as(first, &data(1600), at(0))),
+        Reason::TooLong
+    );
+    assert!(bench.reassembler.partials.is_empty());
+}
+
+#[test]
+fn the_first_of_two_equal_ranges_counts() {
+    let (mut bench, data) = (Bench::new(Limits::default()), data(48));
+    assert!(matches!(bench.push(&data, 16, 32), Outcome::Held));
+    assert_eq!(
+        reason(bench.push_as(header(1, 1, 16, 32, false), &[0xff; 32], at(0))),
+        Reason::Duplicate
+    );
+    let outcome = bench.push(&data, 0, 16);
+    assert_eq!(bench.gather(outcome), data);
+}
+
+#[test]
+fn contradictions_drop_the_datagram_and_what_still_comes() {
+    // Each list ends with the fragment that contradicts: offset, octets, and whether more follow.
+    let cases: [&[(usize, usize, bool)]; 9] = [
+        &[(0, 32, true), (24, 16, true)],
+        &[(24, 16, true), (0, 32, true)],
+        &[(16, 16, true), (0, 64, true)],
+        &[(0, 64, true), (16, 16, true)],
+        &[(0, 32, true), (0, 24, true)],
+        &[(32, 16, false), (48, 8, true)],
+        &[(32, 16, true), (16, 8, false)],
+        &[(32, 16, false), (48, 16, false)],
+        &[(32, 16, false), (32, 16, true)],
+    ];
+    for case in cases {
+        let mut bench = Bench::new(Limits::default());
+        let (last, others) = case.split_last().unwrap();
+        for &(offset, len, more) in others {
+            assert!(matches!(
+                bench.push_as(header(1, 1, offset, len, more), &data(len), at(0)),
+                Outcome::Held
+            ));
+        }
+        let (offset, len, more) = *last;
+        let outcome = bench.push_as(header(1, 1, offset, len, more), &data(len), at(1));
+        assert_eq!(reason(outcome), Reason::Overlap, "{case:?}");
+        assert_eq!(bench.reassembler.frames(), 0);
+        assert_eq!(
+            reason(bench.push_as(header(1, 1, 128, 8, true), &[0; 8], at(2))),
+            Reason::Discarded
+        );
+        // An identification can be used again when the time is up, and another one at once.
+        assert!(matches!(
+            bench.push_as(header(1, 2, 0, 8, true), &[0; 8], at(3)),
+            Outcome::Held
+        ));
+        assert_eq!(bench.poll(at(60)), (1, Vec::new()));
+        assert!(matches!(
+            bench.push_as(header(1, 1, 0, 8, true), &[0; 8], at(60)),
+            Outcome::Held
+        ));
+    }
+}
+
+/// RFC 1122, 3.3.2: "If this timeout expires, the partially-reassembled datagram MUST be discarded and an ICMP Time
+/// Exceeded message sent to the source host (if fragment zero has been received)."
+#[test]
+fn time_runs_from_the_first_arrival_and_the_first_fragment_is_handed_over() {
+    let (mut bench, data) = (Bench::new(Limits::default()), data(64));
+    assert!(matches!(
+        bench.push_as(header(1, 1, 8, 8, true), &data[8..16], at(0)),
+        Outcome::Held
+    ));
+    assert!(matches!(
+        bench.push_as(header(1, 1, 0, 8, true), &data[..8], at(50)),
+        Outcome::Held
+    ));
+    assert!(matches!(
+        bench.push_as(header(1, 2, 8, 8, true), &data[8..16], at(10)),
+        Outcome::Held
+    ));
+    assert_eq!(bench.poll(at(59)), (0, Vec::new()));
+    assert_eq!(bench.poll(at(60)), (1, alloc::vec![data[..8].to_vec()]));
+    assert_eq!(bench.reassembler.next(), Some(at(70)));
+    assert_eq!(bench.poll(at(70)), (1, Vec::new()));
+    assert_eq!(bench.reassembler.next(), None);
+}
+
+#[test]
+fn one_source_cannot_drive_out_the_others_datagrams() {
+    let mut bench = Bench::new(Limits {
+        datagrams: 8,
+        frames: 64,
+    });
+    for source in 2..6 {
+        assert!(matches!(
+            bench.push_as(header(source, 7, 0, 8, true), &[1; 8], at(0)),
+            Outcome::Held
+        ));
+    }
+    for identification in 0..1000 {
+        assert!(matches!(
+            bench.push_as(header(1, identification, 0, 8, true), &[2; 8], at(1)),
+            Outcome::Held
+        ));
+    }
+    for source in 2..6 {
+        let outcome = bench.push_as(header(source, 7, 8, 8, false), &[1; 8], at(2));
+        assert_eq!(bench.gather(outcome), [1; 16]);
+    }
+    assert_eq!(bench.reassembler.partials.len(), 4);
+}
+
+#[test]
+fn one_source_gets_half_of_the_frames() {
+    let mut bench = Bench::new(Limits {
+        datagrams: 8,
+        frames: 64,
+    });
+    assert!(matches!(
+        bench.push_as(header(2, 7, 0, 8, true), &[1; 8], at(0)),
+        Outcome::Held
+    ));
+    for part in 0..32 {
+        assert!(matches!(
+            bench.push_as(header(1, 1, part * 8, 8, true), &[2; 8], at(1)),
+            Outcome::Held
+        ));
+    }
+    assert_eq!(bench.reassembler.frames(), 33);
+    assert_eq!(
+        reason(bench.push_as(header(1, 1, 256, 8, true), &[2; 8], at(1))),
+        Reason::Evicted
+    );
+    assert_eq!(bench.reassembler.frames(), 1);
+    let outcome = bench.push_as(header(2, 7, 8, 8, false), &[1; 8], at(2));
+    assert_eq!(bench.gather(outcome), [1; 16]);
+}
+
+#[test]
+fn a_flood_from_everywhere_stays_within_the_bounds() {
+    let mut bench = Bench::new(Limits {
+        datagrams: 8,
+        frames: 20,
+    });
+    for i in 0..2000u32 {
+        let header = header(i % 37, (i % 5) as u16, (i as usize * 8) % 640, 8, true);
+        _ = bench.push_as(header, &[0; 8], at(u64::from(i) / 100));
+    }
+    assert!(bench.reassembler.frames() > 0);
+    let (count, _) = bench.poll(at(100));
+    assert!((1..=8).contains(&count));
+    assert_eq!(
+        (bench.pool.available(), bench.reassembler.frames()),
+        (FRAMES, 0)
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_split_in_any_order_with_duplicates_makes_the_datagram(
+        cuts in prop::collection::btree_set(1usize..200, 1..40),
+        tail in 1usize..=8,
+        order in prop::collection::vec(any::<prop::sample::Index>(), 0..120),
+    ) {
+        let mut bounds: Vec<usize> = core::iter::once(0).chain(cuts.iter().map(|cut| cut * 8)).collect();
+        let data = data(bounds[bounds.len() - 1] + tail);
+        bounds.push(data.len());
+        let parts: Vec<(usize, usize)> = bounds.windows(2).map(|pair| (pair[0], pair[1] - pair[0])).collect();
+        // A random walk over the parts, repeats and all, and then those that it left out.
+        let mut walk: Vec<usize> = order.iter().map(|index| index.index(parts.len())).collect();
+        walk.extend((0..parts.len()).rev());
+        let mut bench = Bench::new(Limits::default());
+        let mut seen = alloc::vec![false; parts.len()];
+        for part in walk {
+            let (offset, len) = parts[part];
+            let outcome = bench.push(&data, offset, len);
+            let duplicate = core::mem::replace(&mut seen[part], true);
+            if duplicate {
+                prop_assert_eq!(reason(outcome), Reason::Duplicate);
+            } else if seen.iter().all(|seen| *seen) {
+                prop_assert_eq!(bench.gather(outcome), data);
+                break;
+            } else {
+                prop_assert!(matches!(outcome, Outcome::Held), "{:?}", outcome);
+            }
+        }
+        prop_assert_eq!(bench.pool.available(), FRAMES);
+    }
+
+    /// Fragments at random: a datagram is only ever made of octets that were sent at their offset, and no frame is
+    /// lost.
+    #[test]
+    fn nonsense_keeps_the_bounds_and_loses_no_frame(
+        packets in prop::collection::vec((0u32..3, 0u16..3, 0usize..6, 0usize..34, any::<bool>(), 0u64..4), 1..200),
+        datagrams in 2usize..6,
+        frames in 2usize..12,
+    ) {
+        let (mut bench, data) = (Bench::new(Limits { datagrams, frames }), data(100));
+        let mut now = 0;
+        for (source, identification, offset, len, more, wait) in packets {
+            now += wait * wait;
+            bench.poll(at(now));
+            let header = header(source, identification, offset * 8, len, more);
+            let outcome = bench.push_as(header, &data[offset * 8..offset * 8 + len], at(now));
+            if let Outcome::Complete(_) = outcome {
+                let payload = bench.gather(outcome);
+                let start = if header.is_fragment() { 0 } else { offset * 8 };
+                prop_assert_eq!(&payload[..], &data[start..start + payload.len()]);
+            }
+        }
+        bench.poll(at(now + 60));
+        prop_assert_eq!(bench.pool.available(), FRAMES);
+    }
+}
