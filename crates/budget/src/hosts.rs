@@ -161,7 +161,7 @@ impl Hosts {
         Ok(ends)
     }
 
-    /// A request and its response, both applications' calls included: `send`, `poll` and a `poll_receive` at each end.
+    /// A request and its response, both applications' calls included: `send`, `flush` and a `poll_receive` at each end.
     #[inline(always)]
     pub fn round_trip(&mut self, ends: Ends, message: &[u8], buffer: &mut [u8]) {
         self.recorded_round_trip(ends, message, buffer, || Off);
@@ -178,13 +178,13 @@ impl Hosts {
     ) {
         let a = &mut self.client.recorded(self.now, &mut self.pool, recorder());
         a.send(client, message).expect("there is room");
-        a.poll(&mut self.cable.end(Side::A));
+        a.flush(&mut self.cable.end(Side::A));
         self.receive_server(server, message.len(), buffer, &recorder);
         self.tick(HALF_ROUND_TRIP);
         let b = &mut self.server.recorded(self.now, &mut self.pool, recorder());
         b.send(server, &buffer[..message.len()])
             .expect("there is room");
-        b.poll(&mut self.cable.end(Side::B));
+        b.flush(&mut self.cable.end(Side::B));
         self.receive_client(client, message.len(), buffer, &recorder);
         self.tick(HALF_ROUND_TRIP);
     }

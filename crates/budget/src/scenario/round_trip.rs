@@ -8,7 +8,7 @@ use tollgate_stack::config::ChecksumPolicy;
 
 pub(super) const RR_64: Scenario = Scenario {
     name: "rr-64",
-    about: "a round trip of 64 bytes: send, poll and poll_receive at each end, both stacks, the link, checksums, timestamps",
+    about: "a round trip of 64 bytes: send, flush and poll_receive at each end, both stacks, the link, checksums, timestamps",
     count: 20_000,
     run: |count| alone("rr-64", 64, ChecksumPolicy::Always, count),
 };

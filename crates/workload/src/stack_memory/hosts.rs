@@ -211,7 +211,7 @@ impl Hosts {
         let (sender, receiver) = (tx.conn()?, rx.conn()?);
         let mut active = tx.stack.recorded(self.now, &mut self.pool, gates.at(from));
         let sent = taken(active.send(sender, message))?;
-        active.poll(&mut self.cable.end(from));
+        active.flush(&mut self.cable.end(from));
         drop(active);
         let mut active = rx.stack.recorded(self.now, &mut self.pool, gates.at(to));
         let got = received(active.poll_receive(&mut self.cable.end(to), receiver, into))?;
