@@ -5,6 +5,45 @@
 //! polled. What it spends on a packet can be counted on its own, gate by gate, and each mechanism that saves something can
 //! be switched off ([`config::Mechanisms`]).
 //!
+//! ```
+//! use std::net::Ipv4Addr;
+//! use tollgate_link::{Side, memory::Memory};
+//! use tollgate_stack::{Config, Instant, Pool, Received, Stack};
+//! use tollgate_wire::ethernet::MacAddr;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let now = Instant::from_nanos(1);
+//! let mut pool = Pool::new(64, Pool::frame_size_for(1500));
+//! let mut cable = Memory::new(1500);
+//! let host = |n| Config::new(MacAddr([2, 0, 0, 0, 0, n]), Ipv4Addr::new(10, 0, 0, n), 24, [n.into(); 4]);
+//! let (mut a, mut b) = (Stack::new(host(1), 1500, now)?, Stack::new(host(2), 1500, now)?);
+//!
+//! let listener = b.at(now, &mut pool).listen(7, 16)?;
+//! let client = a.at(now, &mut pool).connect("10.0.0.2:7".parse()?)?;
+//! let mut greeting = [0; 5];
+//! let mut server = None;
+//! loop {
+//!     let mut host = a.at(now, &mut pool);
+//!     host.poll(&mut cable.end(Side::A)); // one turn: send, receive, timers
+//!     while let Some(event) = host.next_event() {
+//!         if event.ready.connected() {
+//!             host.send(client, b"hello")?;
+//!         }
+//!     }
+//!     let mut host = b.at(now, &mut pool);
+//!     host.poll(&mut cable.end(Side::B));
+//!     server = server.or_else(|| host.accept(listener).ok());
+//!     if let Some(server) = server
+//!         && host.receive(server, &mut greeting)? == Received::Data(5)
+//!     {
+//!         break;
+//!     }
+//! }
+//! assert_eq!(&greeting, b"hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! TCP is RFC 9293 with RFC 5681, 5961, 6298, 6528, 6582 and 7323; IPv4 with fragments, ARP, ICMP and UDP are beside it.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -500,7 +500,8 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Polls with the reader's buffer posted: octets that arrive in order for `conn` are copied straight from their
-    /// frame into `buffer`, in the pass that verifies their checksum.
+    /// frame into `buffer`, in the pass that verifies their checksum. What lies in `buffer` behind the octets that are
+    /// reported is undefined: a segment that turned out damaged or out of place may have been copied there.
     ///
     /// # Errors
     /// As [`Active::receive`].

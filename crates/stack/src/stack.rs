@@ -141,8 +141,8 @@ impl Stack {
         })
     }
 
-    /// Joins the stack with the pool that its frames live in and with the time. Time never goes backwards: an earlier
-    /// `now` than the last counts as that.
+    /// Joins the stack with the pool that its frames live in and with the time, which must not go backwards: no timer fires
+    /// while it does, and a round trip that spans the step is measured as a very long one.
     #[inline(always)]
     pub fn at<'a>(&'a mut self, now: Instant, pool: &'a mut Pool) -> Active<'a, Off> {
         Active {
