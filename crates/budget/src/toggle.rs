@@ -13,6 +13,12 @@ pub struct GateToggle<const GATES: u32>;
 
 impl<const GATES: u32> Recorder for GateToggle<GATES> {
     const ON: bool = true;
+    type Lent<'a> = Self;
+
+    #[inline(always)]
+    fn lend(&mut self) -> Self {
+        *self
+    }
 
     #[inline(always)]
     fn pass(&mut self, gate: Gate, _packet: PacketId) {

@@ -41,7 +41,7 @@ mod unrolled;
 use core::{fmt, ptr};
 
 use detect::Features;
-pub use partial::{Checksum, Partial};
+pub use partial::{Checksum, Partial, Wide};
 
 /// Sums a header of 20 to 60 bytes (any length is correct) without a call or a choice of kernel.
 ///

@@ -128,6 +128,112 @@ impl Partial {
     }
 }
 
+/// A ones-complement sum in 64 bits, modulo 2⁶⁴ − 1, which is a multiple of 0xFFFF as well: what is added up before it
+/// is folded.
+///
+/// ```
+/// use tollgate_checksum::{Kernel, Wide};
+///
+/// let header: [u8; 20] = [0x45, 0, 0, 0x3c, 0x1c, 0x46, 0x40, 0, 0x40, 6, 0xb1, 0xe6, 172, 16, 10, 99, 172, 16, 10, 12];
+/// assert!(Wide::of(&header).is_valid());
+/// assert_eq!(Wide::of(&header).narrow(), Kernel::UNROLLED.sum(&header));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Wide(u64);
+
+impl Wide {
+    /// The sum of as many bytes as the compiler knows, from an even offset: one add-with-carry for every eight of them.
+    #[inline(always)]
+    #[must_use]
+    pub fn of<const N: usize>(bytes: &[u8; N]) -> Self {
+        Self(0).then(bytes)
+    }
+
+    /// The sum of two parts, each of which starts at an even offset.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of_parts(one: Partial, other: Partial) -> Self {
+        Self(one.0 as u64 + other.0 as u64)
+    }
+
+    /// The sum of `self` and of `bytes`, both from an even offset.
+    #[inline(always)]
+    #[must_use]
+    pub fn then<const N: usize>(self, bytes: &[u8; N]) -> Self {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let (halves, rest) = rest.as_chunks::<4>();
+        let mut last = [0; 4];
+        last[..rest.len()].copy_from_slice(rest);
+        let (mut sum, mut carry) = (self.0, false);
+        for word in words {
+            (sum, carry) = sum.carrying_add(u64::from_ne_bytes(*word), carry);
+        }
+        for half in halves {
+            (sum, carry) = sum.carrying_add(u64::from(u32::from_ne_bytes(*half)), carry);
+        }
+        if !rest.is_empty() {
+            (sum, carry) = sum.carrying_add(u64::from(u32::from_ne_bytes(last)), carry);
+        }
+        // With a carry the sum is at most 2^64 - 2, so this does not overflow.
+        Self(sum.wrapping_add(u64::from(carry)))
+    }
+
+    /// The sum of header fields whose values are given in host order and that were added up without a carry out.
+    #[inline(always)]
+    #[must_use]
+    pub const fn from_be_sum(sum: u64) -> Self {
+        // Reversing eight bytes swaps the bytes of each word, and the order of words does not matter.
+        Self(sum.to_be())
+    }
+
+    /// The sum of both, each of which starts at an even offset.
+    #[inline(always)]
+    #[must_use]
+    #[allow(clippy::should_implement_trait)] // this one is const
+    pub const fn add(self, other: Self) -> Self {
+        let (sum, carry) = self.0.overflowing_add(other.0);
+        Self(sum.wrapping_add(carry as u64))
+    }
+
+    /// As [`Wide::add`] for a part in 32 bits.
+    #[inline(always)]
+    #[must_use]
+    pub const fn add_partial(self, other: Partial) -> Self {
+        self.add(Self(other.0 as u64))
+    }
+
+    /// As [`Partial::finish`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn finish(self) -> Checksum {
+        self.narrow().finish()
+    }
+
+    /// The same sum in 32 bits.
+    #[inline(always)]
+    #[must_use]
+    pub const fn narrow(self) -> Partial {
+        Partial::from_ne_u64(self.0)
+    }
+
+    /// As [`Partial::is_valid`], without folding: the sum is a multiple of 0xFFFF and not that of zeros alone.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_valid(self) -> bool {
+        // The multiples of an odd number are those that its inverse modulo 2^64 makes small.
+        const INVERSE: u64 = 0xFFFE_FFFE_FFFE_FFFF;
+        const _: () = assert!(INVERSE.wrapping_mul(0xFFFF) == 1);
+        self.0.wrapping_mul(INVERSE).wrapping_sub(1) < u64::MAX / 0xFFFF
+    }
+}
+
+impl From<Partial> for Wide {
+    #[inline(always)]
+    fn from(sum: Partial) -> Self {
+        Self(u64::from(sum.0))
+    }
+}
+
 impl Add for Partial {
     type Output = Self;
     #[inline]
@@ -186,6 +292,14 @@ impl fmt::Debug for Partial {
 pub struct Checksum(u16);
 
 impl Checksum {
+    /// The checksum of two parts, each of which starts at an even offset, by their folded sums ([`Partial::fold`]).
+    #[inline(always)]
+    #[must_use]
+    pub const fn of_folded(one: u16, other: u16) -> Self {
+        let sum = one as u32 + other as u32;
+        Self(!(sum + (sum >> 16)) as u16)
+    }
+
     /// The two bytes as they go on the wire.
     #[inline]
     #[must_use]

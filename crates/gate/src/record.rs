@@ -143,6 +143,15 @@ impl<S> Trace<S> {
 
 impl<S: Stamp> Recorder for Trace<S> {
     const ON: bool = true;
+    type Lent<'a>
+        = &'a mut Self
+    where
+        Self: 'a;
+
+    #[inline(always)]
+    fn lend(&mut self) -> &mut Self {
+        self
+    }
 
     #[inline(always)]
     fn pass(&mut self, gate: Gate, packet: PacketId) {
@@ -165,6 +174,15 @@ pub struct Twin<R>(pub R);
 
 impl<R: Recorder> Recorder for Twin<R> {
     const ON: bool = R::ON;
+    type Lent<'a>
+        = &'a mut Self
+    where
+        Self: 'a;
+
+    #[inline(always)]
+    fn lend(&mut self) -> &mut Self {
+        self
+    }
 
     #[inline(always)]
     fn pass(&mut self, gate: Gate, packet: PacketId) {

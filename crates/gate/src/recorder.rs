@@ -17,6 +17,14 @@ pub trait Recorder {
     /// Whether passages are recorded at all. Work that serves only the recorder is done only when this is true.
     const ON: bool;
 
+    /// The recorder as it is handed down by value: nothing at all for [`Off`], so that no register is spent on it.
+    type Lent<'a>: Recorder
+    where
+        Self: 'a;
+
+    /// Lends the recorder to a part of the path.
+    fn lend(&mut self) -> Self::Lent<'_>;
+
     /// `packet` passes `gate` now.
     fn pass(&mut self, gate: Gate, packet: PacketId);
 }
@@ -27,6 +35,12 @@ pub struct Off;
 
 impl Recorder for Off {
     const ON: bool = false;
+    type Lent<'a> = Off;
+
+    #[inline(always)]
+    fn lend(&mut self) -> Off {
+        Off
+    }
 
     #[inline(always)]
     fn pass(&mut self, _gate: Gate, _packet: PacketId) {}
@@ -34,6 +48,15 @@ impl Recorder for Off {
 
 impl<R: Recorder> Recorder for &mut R {
     const ON: bool = R::ON;
+    type Lent<'b>
+        = R::Lent<'b>
+    where
+        Self: 'b;
+
+    #[inline(always)]
+    fn lend(&mut self) -> R::Lent<'_> {
+        (**self).lend()
+    }
 
     #[inline(always)]
     fn pass(&mut self, gate: Gate, packet: PacketId) {

@@ -122,7 +122,7 @@ impl Link for End<'_> {
             return;
         }
         if frames.is_empty() {
-            mem::swap(self.inbound, frames);
+            *frames = mem::replace(self.inbound, mem::take(frames));
         } else {
             append(frames, self.inbound, usize::MAX);
         }

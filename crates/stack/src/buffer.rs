@@ -10,6 +10,8 @@
 
 use crate::time::Instant;
 use alloc::vec::Vec;
+use core::hint::cold_path;
+use core::num::NonZeroU64;
 use tollgate_checksum::Partial;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
@@ -135,6 +137,16 @@ impl Meta {
         rx_len: 0,
         rx_flags: 0,
     };
+
+    /// When the frame was sent, unless it was sent again (Karn's algorithm).
+    #[inline(always)]
+    pub(crate) fn sent_once_at(&self) -> Option<NonZeroU64> {
+        if self.transmissions == 1 {
+            NonZeroU64::new(self.sent_at.as_nanos())
+        } else {
+            None
+        }
+    }
 }
 
 /// A buffer that the application holds: payload received without a copy, or payload to be sent without one.
@@ -280,6 +292,12 @@ impl Pool {
         &self.meta[id.index()]
     }
 
+    /// The frame's record, or nothing for [`FrameId::NONE`].
+    #[inline(always)]
+    pub(crate) fn meta_if(&self, id: FrameId) -> Option<&Meta> {
+        self.meta.get(id.index())
+    }
+
     #[inline(always)]
     pub(crate) fn meta_mut(&mut self, id: FrameId) -> &mut Meta {
         &mut self.meta[id.index()]
@@ -336,7 +354,10 @@ impl Pool {
         let start = self.start(frame.id) + usize::from(frame.offset);
         match self.region.get(start..start + usize::from(frame.len)) {
             Some(octets) => octets,
-            None => &[],
+            None => {
+                cold_path();
+                &[]
+            }
         }
     }
 

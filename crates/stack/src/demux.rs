@@ -26,6 +26,23 @@ pub(crate) struct FlowKey {
 }
 
 impl FlowKey {
+    /// Equality in two compares, which `==` is not compiled to.
+    #[inline(always)]
+    pub(crate) const fn is(self, other: Self) -> bool {
+        self.addresses() == other.addresses() && self.ports == other.ports
+    }
+
+    /// Both addresses in one word, in the order of memory.
+    #[inline(always)]
+    const fn addresses(self) -> u64 {
+        let (first, second) = (self.remote as u64, self.local as u64);
+        if cfg!(target_endian = "little") {
+            first | second << 32
+        } else {
+            first << 32 | second
+        }
+    }
+
     /// The key of the packets that come from `remote` to `local`, each an address and a port.
     #[inline]
     pub(crate) fn new(remote: (Ipv4Addr, u16), local: (Ipv4Addr, u16)) -> Self {

@@ -319,7 +319,7 @@ impl<R: Recorder> Active<'_, R> {
         );
         let predicted = if self.stack.tcbs[index].unsent.is_none() {
             self.stack
-                .send_predicted(self.pool, self.now, &mut self.rec, index, data)
+                .send_predicted(self.pool, self.now, self.rec.lend(), index, data)
         } else {
             self.stack.append_predicted(self.pool, index, data)
         };

@@ -5,7 +5,7 @@
 //! whole network of stacks runs in one thread, in virtual time.
 
 use crate::buffer::{CACHE_LINE, Frame, FrameId, Pool};
-use crate::config::{Config, InvalidConfig, Prediction};
+use crate::config::{ChecksumPolicy, Config, InvalidConfig, Prediction};
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
 use crate::icmp::Echo;
@@ -39,6 +39,8 @@ pub struct Stack {
     pub(crate) mac_word: u64,
     pub(crate) kernel: Kernel,
     pub(crate) send_predictable: bool,
+    /// Whether checksums are made and verified at all.
+    pub(crate) sums: bool,
     pub(crate) unidirectional: bool,
     pub(crate) delayed_ack: u32,
     pub(crate) min_rto: u32,
@@ -103,6 +105,7 @@ impl Stack {
             kernel: config.kernel,
             unidirectional: config.mechanisms.prediction == Prediction::Unidirectional,
             send_predictable: config.mechanisms.send_predictable(),
+            sums: config.mechanisms.checksum == ChecksumPolicy::Always,
             delayed_ack: ticks(config.delayed_ack),
             min_rto: ticks(config.min_rto),
             template: Common::new(&config),
@@ -258,13 +261,12 @@ impl<R: Recorder> Active<'_, R> {
         let arrived = self.stack.incoming.len();
         self.stack.counters.frames_in += arrived as u64;
         for n in 0..arrived {
-            let frame = self.stack.incoming[n].hand_over();
             if let Err(miss) =
                 self.stack
-                    .predicted(self.pool, self.now, &mut self.rec, &frame, posted)
+                    .predicted(self.pool, self.now, self.rec.lend(), n, posted)
             {
                 cold_path();
-                self.not_predicted(frame, miss);
+                self.not_predicted(n, miss);
             }
         }
         // Every frame was handed over; what is left are husks.
@@ -272,7 +274,10 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     #[cold]
-    fn not_predicted(&mut self, frame: Frame, miss: Miss) {
+    fn not_predicted(&mut self, n: usize, miss: Miss) {
+        let Some(frame) = self.stack.incoming.get(n).map(Frame::hand_over) else {
+            return;
+        };
         self.stack.counters.miss(miss);
         match miss {
             Miss::Short | Miss::NotTcp | Miss::NoConnection => self.ethernet_input(frame),

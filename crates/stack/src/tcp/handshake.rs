@@ -678,8 +678,9 @@ pub(crate) fn make_template(tcb: &mut Tcb, ttl: u8) {
         + Partial::from_ne_u32(tcb.key.ports)
         + Partial::from_be_word(u16::from(ipv4::protocol::TCP))
         + stamps;
-    tcb.ip_sum = addresses
+    let ip = addresses
         + Partial::from_be_word(0x4500)
         + Partial::from_be_word(ipv4::DONT_FRAGMENT)
         + Partial::from_be_word(u16::from(ttl) << 8 | u16::from(ipv4::protocol::TCP));
+    tcb.ip_sum = ip.fold();
 }

@@ -9,30 +9,32 @@
 use super::congestion;
 use super::tcb::{Deadline, Tcb, flag};
 use crate::buffer::{Frame, FrameId, Pool, RxChecksum, SUMMED_FROM};
-use crate::config::{ChecksumPolicy, Demux};
+use crate::config::Demux;
 use crate::counters::Miss;
 use crate::demux::FlowKey;
-use crate::likely::unlikely;
+use crate::likely::{likely, unlikely};
 use crate::socket::{Posted, readiness};
 use crate::stack::{Active, Stack};
 use crate::time::Instant;
 use core::hint::cold_path;
 use core::num::NonZeroU64;
-use tollgate_checksum::{Kernel, Partial, sum_header};
+use tollgate_checksum::{Kernel, Partial, Wide, sum_header};
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::{SeqNumber, ipv4};
 
 /// Ethernet, IPv4 and TCP headers without options.
-const HEADERS: usize = 14 + 20 + 20;
+const PLAIN: usize = 14 + 20 + 20;
 /// The same with the aligned timestamp option.
-const STAMPED: usize = HEADERS + 12;
+const STAMPED: usize = PLAIN + 12;
+/// Data offset and flags of the two layouts, PSH set: what is predicted is told apart by it.
+const PLAIN_OFFSET: u8 = 0x50;
 /// PSH in the word of data offset and flags.
 const PSH: u16 = 8;
 /// NOP, NOP, kind 8, length 10.
 const TIMESTAMP_LAYOUT: u32 = 0x0101_080a;
 
 #[inline(always)]
-fn be16(head: &[u8; HEADERS], at: usize) -> u16 {
+fn be16<const N: usize>(head: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([head[at], head[at + 1]])
 }
 
@@ -42,27 +44,28 @@ fn be32<const N: usize>(head: &[u8; N], at: usize) -> u32 {
 }
 
 #[inline(always)]
-fn ne32(head: &[u8; HEADERS], at: usize) -> u32 {
-    u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+fn ne32<const N: usize>(head: &[u8; N], at: usize) -> u32 {
+    // A chunk and not its octets one by one, so that a mask leaves it one load.
+    u32::from_ne_bytes(head[at..].first_chunk().copied().unwrap_or_default())
 }
 
 #[inline(always)]
-fn seq_of(head: &[u8; HEADERS]) -> SeqNumber {
+fn seq_of<const N: usize>(head: &[u8; N]) -> SeqNumber {
     SeqNumber(be32(head, 38))
 }
 
 #[inline(always)]
-fn ack_of(head: &[u8; HEADERS]) -> SeqNumber {
+fn ack_of<const N: usize>(head: &[u8; N]) -> SeqNumber {
     SeqNumber(be32(head, 42))
 }
 
 #[inline(always)]
-fn window_of(head: &[u8; HEADERS], tcb: &Tcb) -> u32 {
-    u32::from(be16(head, 48)) << (tcb.snd_shift & 15)
+fn window_of<const N: usize>(head: &[u8; N], tcb: &Tcb) -> u32 {
+    u32::from(be16(head, 48)).wrapping_shl(u32::from(tcb.snd_shift))
 }
 
 #[inline(always)]
-fn key_of(head: &[u8; HEADERS]) -> FlowKey {
+fn key_of<const N: usize>(head: &[u8; N]) -> FlowKey {
     FlowKey {
         remote: ne32(head, 26),
         local: ne32(head, 30),
@@ -70,23 +73,33 @@ fn key_of(head: &[u8; HEADERS]) -> FlowKey {
     }
 }
 
+/// The timestamp's value, when the layout has one.
+#[inline(always)]
+fn stamp_of<const N: usize>(head: &[u8; N]) -> Option<u32> {
+    (N == STAMPED).then(|| be32(head, N - 8))
+}
+
 /// Whether a frame is addressed to us and carries an unfragmented TCP segment behind an IPv4 header without options.
 #[inline(always)]
-fn is_tcp(head: &[u8; HEADERS], mac_word: u64) -> bool {
+fn is_tcp<const N: usize>(head: &[u8; N], mac_word: u64) -> bool {
+    const TYPE_AND_VERSION: u32 = u32::from_ne_bytes([0x08, 0x00, 0x45, 0]);
+    const NOT_THE_SERVICE: u32 = u32::from_ne_bytes([0xff, 0xff, 0xff, 0]);
+    const TCP: u32 = u32::from_ne_bytes([0, 0, 0, ipv4::protocol::TCP]);
+    // More fragments, fragment offset, reserved bit apart; protocol.
+    const FRAGMENT_AND_PROTOCOL: u32 = u32::from_ne_bytes([0x3f, 0xff, 0, 0xff]);
     let to = u64::from_ne_bytes([
         head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7],
     ])
     .to_le()
         << 16;
     to == mac_word
-        && be32(head, 12) ^ 0x0800_4500 <= 0xff
-        && be16(head, 20) & 0x3fff == 0
-        && head[23] == ipv4::protocol::TCP
+        && ne32(head, 12) & NOT_THE_SERVICE == TYPE_AND_VERSION
+        && ne32(head, 20) & FRAGMENT_AND_PROTOCOL == TCP
 }
 
 /// The prediction: what the segment must say, given the connection. Its flags and lengths have been checked.
 #[inline(always)]
-fn expect(head: &[u8; HEADERS], tcb: &Tcb, len: u32, stamp: Option<&[u8; 12]>) -> Result<(), Miss> {
+fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<(), Miss> {
     if unlikely(seq_of(head) != tcb.rcv_nxt) {
         return Err(Miss::Sequence);
     }
@@ -94,11 +107,11 @@ fn expect(head: &[u8; HEADERS], tcb: &Tcb, len: u32, stamp: Option<&[u8; 12]>) -
     if unlikely(acked > tcb.in_flight()) {
         return Err(Miss::Acknowledgment);
     }
-    if let Some(stamp) = stamp {
-        if unlikely(be32(stamp, 0) != TIMESTAMP_LAYOUT) {
+    if let Some(stamp) = stamp_of(head) {
+        if unlikely(be32(head, PLAIN) != TIMESTAMP_LAYOUT) {
             return Err(Miss::OptionLayout);
         }
-        if unlikely((be32(stamp, 4).wrapping_sub(tcb.ts_recent) as i32) < 0) {
+        if unlikely((stamp.wrapping_sub(tcb.ts_recent) as i32) < 0) {
             return Err(Miss::Timestamp);
         }
     }
@@ -115,46 +128,55 @@ fn expect(head: &[u8; HEADERS], tcb: &Tcb, len: u32, stamp: Option<&[u8; 12]>) -
     Ok(())
 }
 
-/// A segment's parts behind its fixed headers.
-#[derive(Clone, Copy)]
-struct Parts<'a> {
-    /// The timestamp option, when the connection has it.
-    stamp: Option<&'a [u8; 12]>,
-    payload: &'a [u8],
-}
-
-/// Cuts a frame into its parts. The IP length decides where the payload ends, not the frame's, which may be padded.
-#[inline(always)]
-fn parts<'a>(bytes: &'a [u8], head: &[u8; HEADERS], stamped: bool) -> Option<Parts<'a>> {
-    let end = 14 + usize::from(be16(head, 16));
-    let segment = bytes.get(HEADERS..end)?;
-    if stamped {
-        let (stamp, payload) = segment.split_first_chunk::<12>()?;
-        Some(Parts {
-            stamp: Some(stamp),
-            payload,
-        })
-    } else {
-        Some(Parts {
-            stamp: None,
-            payload: segment,
-        })
-    }
-}
-
 impl Stack {
-    /// Takes `frame` when it is predicted; otherwise has changed nothing and says why.
+    /// Takes the `n`th incoming frame when it is predicted; otherwise has changed nothing and says why.
     #[inline(never)]
     pub(crate) fn predicted<R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
-        rec: &mut R,
+        rec: R,
+        n: usize,
+        posted: &mut Posted<'_>,
+    ) -> Result<(), Miss> {
+        let Some(frame) = self.incoming.get(n) else {
+            cold_path();
+            return Err(Miss::Short);
+        };
+        let frame = frame.hand_over();
+        match pool.frame(&frame).first_chunk::<STAMPED>() {
+            Some(head) if head[46] != PLAIN_OFFSET => {
+                self.predicted_as::<STAMPED, R>(pool, now, rec, &frame, posted)
+            }
+            _ => self.predicted_without_stamp(pool, now, rec, frame, posted),
+        }
+    }
+
+    /// The same for segments without the timestamp option.
+    #[inline(never)]
+    fn predicted_without_stamp<R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: R,
+        frame: Frame,
+        posted: &mut Posted<'_>,
+    ) -> Result<(), Miss> {
+        self.predicted_as::<PLAIN, R>(pool, now, rec, &frame, posted)
+    }
+
+    /// The path for headers of `N` octets, [`PLAIN`] or [`STAMPED`].
+    #[inline(always)]
+    fn predicted_as<const N: usize, R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        mut rec: R,
         frame: &Frame,
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
         let bytes = pool.frame(frame);
-        let Some(head) = bytes.first_chunk::<HEADERS>() else {
+        let Some(head) = bytes.first_chunk::<N>() else {
             cold_path();
             return Err(Miss::Short);
         };
@@ -167,29 +189,27 @@ impl Stack {
         if unlikely(!is_tcp(head, self.mac_word)) {
             return Err(Miss::NotTcp);
         }
-        if unlikely(!self.ip_header_is_intact(head)) {
+        if unlikely(self.sums && !ip_header_is_intact(head)) {
             return Err(Miss::NotTcp);
         }
         rec.pass(Gate::DemuxBegin, packet);
         let mut index = self.cached;
-        if unlikely(
-            !self
-                .tcbs
-                .get(index)
-                .is_some_and(|tcb| tcb.key == key_of(head)),
-        ) {
-            index = self.look_up(head).ok_or(Miss::NoConnection)?;
-        }
-        rec.pass(Gate::TcpInBegin, packet);
-        let Some(tcb) = self.tcbs.get_mut(index) else {
-            cold_path();
-            return Err(Miss::NoConnection);
+        let tcb = match self.tcbs.get_mut(index) {
+            Some(tcb) if tcb.key.is(key_of(head)) => tcb,
+            _ => {
+                cold_path();
+                index = self.look_up(key_of(head)).ok_or(Miss::NoConnection)?;
+                self.tcbs.get_mut(index).ok_or(Miss::NoConnection)?
+            }
         };
+        rec.pass(Gate::TcpInBegin, packet);
         // Data offset and flags, PSH set either way. This also stands for the state.
         if unlikely(be16(head, 46) | PSH != tcb.predicted) {
             return Err(Miss::Flags);
         }
-        let Some(Parts { stamp, payload }) = parts(bytes, head, tcb.is(flag::TIMESTAMPS)) else {
+        // The IP length decides where the payload ends, not the frame's, which may be padded.
+        let total_len = be16(head, 16);
+        let Some(payload) = bytes.get(N..14 + usize::from(total_len)) else {
             cold_path();
             return Err(Miss::Short);
         };
@@ -198,34 +218,30 @@ impl Stack {
         // wanted after all lies beyond what the reader is told of.
         rec.pass(Gate::ChecksumInBegin, packet);
         let len = payload.len();
+        let verify = self.sums && frame.checksum != RxChecksum::Verified;
         let room = if tcb.rx_head.is_none() {
             posted.room(index, len)
         } else {
             None
         };
         let direct = room.is_some();
-        if self.config.mechanisms.checksum == ChecksumPolicy::Always
-            && frame.checksum != RxChecksum::Verified
-        {
-            // Addresses, TCP header and option lie next to each other: octets 26 to the payload.
-            let transport = match bytes.first_chunk::<STAMPED>() {
-                Some(head) if stamp.is_some() => sum_header(&head[26..]),
-                _ => sum_header(&head[26..]),
-            };
-            let front = u64::from(transport.to_ne_u32())
-                + u64::from((be16(head, 16) - 20 + u16::from(ipv4::protocol::TCP)).to_be());
-            let octets = match room {
-                Some(room) => self.kernel.copy_and_sum(room, payload),
-                None => sum_in_place(self.kernel, frame, bytes, payload),
-            };
-            if unlikely(!Partial::from_ne_u64(front + u64::from(octets.to_ne_u32())).is_valid()) {
-                return Err(Miss::Checksum);
+        let intact = match room {
+            Some(room) if verify => {
+                segment_is_intact(head, total_len, self.kernel.copy_and_sum(room, payload))
             }
-        } else if let Some(room) = room {
-            room.copy_from_slice(payload);
+            Some(room) => {
+                room.copy_from_slice(payload);
+                true
+            }
+            None => {
+                !verify || segment_is_intact(head, total_len, sum_in_place(self.kernel, frame, bytes, payload))
+            }
+        };
+        if unlikely(!intact) {
+            return Err(Miss::Checksum);
         }
         rec.pass(Gate::ChecksumInEnd, packet);
-        expect(head, tcb, len as u32, stamp)?;
+        expect(head, tcb, len as u32)?;
         if unlikely(self.unidirectional && bidirectional(head, tcb, len)) {
             return Err(Miss::Bidirectional);
         }
@@ -235,7 +251,7 @@ impl Stack {
         let says = Says {
             ack: ack_of(head),
             window: window_of(head, tcb),
-            ts_value: stamp.map_or(tcb.ts_recent, |stamp| be32(stamp, 4)),
+            ts_value: stamp_of(head).unwrap_or(tcb.ts_recent),
         };
         let mut ready = accept(tcb, pool, now, says, self.min_rto);
         if len != 0 {
@@ -247,8 +263,7 @@ impl Stack {
                 self.wheel.insert(index as u32, at);
             }
             if !direct {
-                let offset = frame.offset + frame_offset(tcb);
-                queue_payload(tcb, pool, frame.id, offset, len as u16);
+                queue_payload(tcb, pool, frame.id, frame.offset + N as u16, len as u16);
                 ready |= readiness::READABLE;
             }
             advance(tcb, len as u32);
@@ -272,9 +287,8 @@ impl Stack {
 
     /// The connection by the table (or the list), remembered for the next segment.
     #[inline(never)]
-    fn look_up(&mut self, head: &[u8; HEADERS]) -> Option<usize> {
+    fn look_up(&mut self, key: FlowKey) -> Option<usize> {
         self.counters.cache_misses += 1;
-        let key = key_of(head);
         let tcbs = &self.tcbs;
         let index = match self.config.mechanisms.demux {
             Demux::CacheHash | Demux::Hash => {
@@ -290,23 +304,33 @@ impl Stack {
         }
         Some(index)
     }
-
-    #[inline(always)]
-    fn ip_header_is_intact(&self, head: &[u8; HEADERS]) -> bool {
-        self.config.mechanisms.checksum != ChecksumPolicy::Always
-            || sum_header(&head[14..34]).is_valid()
-    }
 }
 
-/// Where the payload of a predicted segment begins in its frame.
 #[inline(always)]
-fn frame_offset(tcb: &Tcb) -> u16 {
-    34 + tcb.header_len() as u16
+fn ip_header_is_intact<const N: usize>(head: &[u8; N]) -> bool {
+    head[14..34]
+        .first_chunk::<20>()
+        .is_some_and(|header| Wide::of(header).is_valid())
+}
+
+/// Whether pseudo-header, TCP header with its option, and payload are intact. Addresses and TCP header lie next to each
+/// other.
+#[inline(always)]
+fn segment_is_intact<const N: usize>(head: &[u8; N], total_len: u16, payload: Partial) -> bool {
+    let length_and_protocol =
+        Partial::from_be_word(total_len - 20 + u16::from(ipv4::protocol::TCP));
+    let sum = Wide::of_parts(payload, length_and_protocol);
+    match head[26..].first_chunk::<{ STAMPED - 26 }>() {
+        Some(stamped) => sum.then(stamped).is_valid(),
+        None => head[26..]
+            .first_chunk::<{ PLAIN - 26 }>()
+            .is_some_and(|plain| sum.then(plain).is_valid()),
+    }
 }
 
 /// Data with a new acknowledgment, which unidirectional prediction does not know.
 #[inline(always)]
-fn bidirectional(head: &[u8; HEADERS], tcb: &Tcb, len: usize) -> bool {
+fn bidirectional<const N: usize>(head: &[u8; N], tcb: &Tcb, len: usize) -> bool {
     ack_of(head) != tcb.snd_una && len != 0
 }
 
@@ -398,24 +422,16 @@ fn take_acknowledgment(
     min_rto: u32,
 ) -> u8 {
     // Karn: only what was sent once is timed, here by the last frame that is acknowledged.
-    let mut timed = None;
-    let mut head = tcb.tx_head;
-    let unsent = tcb.unsent;
-    while head != unsent {
-        let meta = pool.meta_mut(head);
-        if !meta.tx_end.at_or_before(ack) {
-            break;
+    let head = tcb.tx_head;
+    let timed = match pool.meta_if(head) {
+        Some(meta) if meta.tx_end == ack && head != tcb.unsent => {
+            tcb.tx_head = meta.tx_next;
+            let timed = meta.sent_once_at();
+            pool.release(head);
+            timed
         }
-        timed = if meta.transmissions == 1 {
-            NonZeroU64::new(meta.sent_at.as_nanos())
-        } else {
-            None
-        };
-        let next = meta.tx_next;
-        pool.release(head);
-        head = next;
-    }
-    tcb.tx_head = head;
+        _ => release_acknowledged(tcb, pool, ack),
+    };
     let acked = ack - tcb.snd_una;
     if unlikely(ack.0 < acked) {
         tcb.wraps[0] = tcb.wraps[0].wrapping_add(1);
@@ -426,7 +442,7 @@ fn take_acknowledgment(
         tcb.rto = tcb.rtt.rto(min_rto);
     }
     // RFC 6298, 5.2 and 5.3.
-    tcb.rtx_deadline = if ack == tcb.snd_nxt {
+    tcb.rtx_deadline = if likely(ack == tcb.snd_nxt) {
         Deadline::NONE
     } else {
         Deadline::at(now.tick().after(tcb.rto))
@@ -440,6 +456,25 @@ fn take_acknowledgment(
         return readiness::WRITABLE;
     }
     0
+}
+
+/// Frees every frame that `ack` covers; returns when the last of them was sent, if it was sent once.
+#[inline(never)]
+fn release_acknowledged(tcb: &mut Tcb, pool: &mut Pool, ack: SeqNumber) -> Option<NonZeroU64> {
+    let mut timed = None;
+    let mut head = tcb.tx_head;
+    while head != tcb.unsent {
+        let meta = pool.meta_mut(head);
+        if !meta.tx_end.at_or_before(ack) {
+            break;
+        }
+        timed = meta.sent_once_at();
+        let next = meta.tx_next;
+        pool.release(head);
+        head = next;
+    }
+    tcb.tx_head = head;
+    timed
 }
 
 /// Appends a frame's payload to the receive queue.

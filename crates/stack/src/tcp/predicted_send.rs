@@ -38,7 +38,7 @@ impl Stack {
         &mut self,
         pool: &mut Pool,
         now: Instant,
-        rec: &mut R,
+        mut rec: R,
         index: usize,
         data: &[u8],
     ) -> bool {

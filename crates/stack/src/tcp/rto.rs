@@ -1,5 +1,6 @@
 //! The retransmission timeout (RFC 6298), from round trips measured in nanoseconds.
 
+use crate::likely::unlikely;
 use crate::time::Tick;
 
 /// Smoothed round trip time and its variation, nanoseconds, at most 4.29 s; longer round trips count as that and leave
@@ -31,8 +32,11 @@ impl Rtt {
     #[inline(always)]
     pub(crate) fn update(&mut self, measured_ns: u64) {
         // A measurement is at least 1 ns, so that "measured" and "unknown" differ.
-        let measured = measured_ns.min(u32::MAX as u64 / 2) as u32 | 1;
-        if self.smoothed == 0 {
+        let mut measured = measured_ns as u32 | 1;
+        if unlikely(measured_ns > u64::from(u32::MAX / 2)) {
+            measured = u32::MAX / 2;
+        }
+        if unlikely(self.smoothed == 0) {
             *self = Self {
                 smoothed: measured,
                 variation: measured / 2,

@@ -208,8 +208,8 @@ pub(crate) struct Tcb {
     pub(crate) window_step: u16,
     /// Header template: the constant part of the TCP checksum.
     pub(crate) tcp_sum: Partial,
-    /// Header template: the constant part of the IP checksum.
-    pub(crate) ip_sum: Partial,
+    /// Header template: the constant part of the IP checksum, folded.
+    pub(crate) ip_sum: u16,
     pub(crate) rtx_deadline: Deadline,
     pub(crate) ack_deadline: Deadline,
     /// Retransmission timeout, ticks.
@@ -316,7 +316,7 @@ impl Tcb {
         link: [0; 6],
         window_step: 0,
         tcp_sum: Partial::ZERO,
-        ip_sum: Partial::ZERO,
+        ip_sum: 0,
         rtx_deadline: Deadline::NONE,
         ack_deadline: Deadline::NONE,
         rto: 0,

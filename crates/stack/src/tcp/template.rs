@@ -7,7 +7,7 @@
 use super::tcb::{Tcb, flag};
 use crate::buffer::PAYLOAD_OFFSET;
 use crate::config::Config;
-use tollgate_checksum::{Partial, sum_header};
+use tollgate_checksum::{Checksum, Partial, Wide, sum_header};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::ipv4;
@@ -107,12 +107,11 @@ pub(crate) fn write<const N: usize>(
     let mut transport = [0; 2];
     let mut ip = [0; 2];
     if checksum {
-        ip = (tcb.ip_sum + Partial::from_be_word(total_len as u16))
+        ip = Checksum::of_folded(tcb.ip_sum, (total_len as u16).to_be()).to_ne_bytes();
+        transport = Wide::from_be_sum(sum)
+            .add(Wide::of_parts(tcb.tcp_sum, v.sum))
             .finish()
             .to_ne_bytes();
-        let constant = u64::from(tcb.tcp_sum.to_ne_u32()) + u64::from(v.sum.to_ne_u32());
-        let all = u64::from(Partial::from_be_sum(sum).to_ne_u32()) + constant;
-        transport = Partial::from_ne_u64(all).finish().to_ne_bytes();
     }
     head[24..26].copy_from_slice(&ip);
     // The urgent pointer is zero.

@@ -157,6 +157,15 @@ impl<S: Stamp, const TWIN: bool> At<'_, S, TWIN> {
 
 impl<S: Stamp, const TWIN: bool> Recorder for At<'_, S, TWIN> {
     const ON: bool = true;
+    type Lent<'b>
+        = &'b mut Self
+    where
+        Self: 'b;
+
+    #[inline(always)]
+    fn lend(&mut self) -> &mut Self {
+        self
+    }
 
     #[inline(always)]
     fn pass(&mut self, gate: Gate, packet: PacketId) {
