@@ -122,7 +122,7 @@ impl Link for End<'_> {
             return;
         }
         if frames.is_empty() {
-            *frames = mem::replace(self.inbound, mem::take(frames));
+            mem::swap(self.inbound, frames);
         } else {
             append(frames, self.inbound, usize::MAX);
         }

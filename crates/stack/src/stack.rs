@@ -256,7 +256,7 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn take_in(&mut self, posted: &mut Posted<'_>) {
         let arrived = self.stack.incoming.len();
         self.stack.counters.frames_in += arrived as u64;

@@ -130,7 +130,7 @@ fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<(), Mis
 
 impl Stack {
     /// Takes the `n`th incoming frame when it is predicted; otherwise has changed nothing and says why.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn predicted<R: Recorder>(
         &mut self,
         pool: &mut Pool,
