@@ -261,9 +261,9 @@ impl<R: Recorder> Active<'_, R> {
         let arrived = self.stack.incoming.len();
         self.stack.counters.frames_in += arrived as u64;
         for n in 0..arrived {
-            if let Err(miss) =
-                self.stack
-                    .predicted(self.pool, self.now, self.rec.lend(), n, posted)
+            if let Err(miss) = self
+                .stack
+                .predicted(self.pool, self.now, self.rec.lend(), n, posted)
             {
                 cold_path();
                 self.not_predicted(n, miss);

@@ -1,6 +1,6 @@
 //! Prints the way of a message over `stack-memory`, and what sampling costs, to try gates by hand.
 //!
-//! `cargo run --release -p tollgate-workload --example gates -- [size] [one in] [rounds] [1 for ordered readings] [mtu]`
+//! `cargo run --release -p tollgate-workload --example gates -- [size] [one in] [rounds] [1 for ordered readings] [mtu] [run]`
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -19,6 +19,7 @@ fn main() -> ExitCode {
     let gating = Gating {
         mtu,
         one_in: NonZeroU32::new(number(1, 64)).unwrap_or(NonZeroU32::MIN),
+        run: NonZeroU32::new(number(5, 32)).unwrap_or(NonZeroU32::MIN),
         rounds: number(2, 20),
         reading: if number(3, 0) == 1 {
             Reading::Ordered

@@ -234,7 +234,12 @@ impl Stack {
                 true
             }
             None => {
-                !verify || segment_is_intact(head, total_len, sum_in_place(self.kernel, frame, bytes, payload))
+                !verify
+                    || segment_is_intact(
+                        head,
+                        total_len,
+                        sum_in_place(self.kernel, frame, bytes, payload),
+                    )
             }
         };
         if unlikely(!intact) {

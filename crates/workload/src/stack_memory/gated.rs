@@ -36,6 +36,8 @@ const FIRST: Gate = Gate::SocketOutBegin;
 pub struct Gating {
     /// One round trip in so many is recorded, on average.
     pub one_in: NonZeroU32,
+    /// So many at a time, one after the other: the first warms the code that records for the others.
+    pub run: NonZeroU32,
     /// Round trips in a slice; rounded up to whole batches of 16, at least one.
     pub round_trips: u64,
     /// Times that the rotation through all spans is gone through.
@@ -60,10 +62,11 @@ pub enum Reading {
 }
 
 impl Default for Gating {
-    /// One in 64, 1,024 round trips a slice, 10 rounds, plain readings, MTU 1500.
+    /// One in 64 in runs of 32, 1,024 round trips a slice, 10 rounds, plain readings, MTU 1500.
     fn default() -> Self {
         Self {
             one_in: NonZeroU32::new(64).unwrap_or(NonZeroU32::MIN),
+            run: NonZeroU32::new(32).unwrap_or(NonZeroU32::MIN),
             round_trips: 1024,
             rounds: 10,
             seed: 1,
@@ -456,7 +459,7 @@ impl Bench {
         ends.hosts.catch_up();
         Ok(Self {
             ends,
-            sampler: Sampler::new(gating.one_in, gating.seed),
+            sampler: Sampler::in_runs(gating.one_in, gating.run, gating.seed),
             clock: gate_clock(),
             warmup: spec.warmup,
             batches: gating.batches(),
@@ -535,6 +538,7 @@ mod tests {
 
     fn few(one_in: u32) -> Gating {
         Gating {
+            run: NonZeroU32::MIN,
             one_in: NonZeroU32::new(one_in).unwrap(),
             round_trips: 64,
             rounds: 1,
