@@ -6,3 +6,5 @@
 //!
 //! It owns all that is attached to the kernel and gives it back on every way out. It must never decide what is measured (that is
 //! the experiment's part), never print, and never leave out an event in silence.
+
+pub mod sampling;

@@ -1,0 +1,164 @@
+//! Call paths, each kept once, and profiles that count them.
+//!
+//! A [`Book`] gives every call path a number; a [`Profile`] holds the weight of each for one piece of a measurement, so that
+//! hundreds of profiles cost little. Neither knows what a function is for.
+
+use std::collections::HashMap;
+
+use super::symbols::{FunctionId, Symbols};
+
+/// On whose behalf a processor ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// The process that is measured.
+    Workload,
+    /// The idle task.
+    Idle,
+    /// Another process, or a thread of the kernel.
+    Other,
+}
+
+/// In which mode a processor ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// In the kernel.
+    Kernel,
+    /// In a program.
+    User,
+}
+
+/// The number of a call path in its [`Book`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PathNumber(pub(super) u32);
+
+/// What a sample is counted under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Key {
+    pub(super) path: PathNumber,
+    pub(super) owner: Owner,
+    pub(super) mode: Mode,
+    pub(super) cpu: u32,
+}
+
+/// Samples and their weight.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// How many samples.
+    pub samples: u64,
+    /// Their weight: ns, or cycles.
+    pub weight: u64,
+}
+
+impl Count {
+    pub(super) fn add(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.weight += other.weight;
+    }
+}
+
+/// All call paths that were seen, by function.
+#[derive(Debug)]
+pub struct Book {
+    symbols: Symbols,
+    numbers: HashMap<Box<[FunctionId]>, PathNumber>,
+    paths: Vec<Box<[FunctionId]>>,
+    scratch: Vec<FunctionId>,
+}
+
+impl Book {
+    /// An empty book that names functions by these symbols.
+    #[must_use]
+    pub fn new(symbols: Symbols) -> Self {
+        Self {
+            symbols,
+            numbers: HashMap::new(),
+            paths: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The names.
+    #[must_use]
+    pub fn symbols(&self) -> &Symbols {
+        &self.symbols
+    }
+
+    /// The number of the call path of these addresses, innermost first.
+    pub(super) fn enter(&mut self, addresses: &[u64]) -> PathNumber {
+        self.scratch.clear();
+        let symbols = &self.symbols;
+        // What a caller's address names is where it goes on, which may lie just behind the function that called.
+        self.scratch
+            .extend(addresses.iter().enumerate().map(|(at, &address)| {
+                symbols.function(if at == 0 {
+                    address
+                } else {
+                    address.saturating_sub(1)
+                })
+            }));
+        if let Some(&number) = self.numbers.get(self.scratch.as_slice()) {
+            return number;
+        }
+        let number = PathNumber(self.paths.len() as u32);
+        let path: Box<[FunctionId]> = self.scratch.as_slice().into();
+        self.paths.push(path.clone());
+        self.numbers.insert(path, number);
+        number
+    }
+
+    /// The functions of a call path, innermost first.
+    pub(super) fn path(&self, number: PathNumber) -> &[FunctionId] {
+        self.paths
+            .get(number.0 as usize)
+            .map_or(&[], |path| &path[..])
+    }
+}
+
+/// What processors did during one piece of a measurement.
+#[derive(Debug, Clone, Default)]
+pub struct Profile {
+    pub(super) counts: HashMap<Key, Count>,
+    /// Samples for which the ring had no room.
+    pub lost: u64,
+    /// How often the kernel held the sampling back.
+    pub throttled: u64,
+    /// Records that were not of the form that they should have.
+    pub malformed: u64,
+}
+
+impl Profile {
+    pub(super) fn add(&mut self, key: Key, weight: u64) {
+        self.counts
+            .entry(key)
+            .or_default()
+            .add(Count { samples: 1, weight });
+    }
+
+    /// Adds all that `other`, of the same book, holds.
+    pub fn merge(&mut self, other: &Self) {
+        for (&key, &count) in &other.counts {
+            self.counts.entry(key).or_default().add(count);
+        }
+        self.lost += other.lost;
+        self.throttled += other.throttled;
+        self.malformed += other.malformed;
+    }
+
+    /// The samples of this owner in this mode.
+    #[must_use]
+    pub fn count(&self, owner: Owner, mode: Mode) -> Count {
+        let mut sum = Count::default();
+        for (key, &count) in &self.counts {
+            if key.owner == owner && key.mode == mode {
+                sum.add(count);
+            }
+        }
+        sum
+    }
+
+    /// All samples.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.counts.values().map(|count| count.samples).sum()
+    }
+}

@@ -1,0 +1,234 @@
+//! Names of the kernel's functions, from `/proc/kallsyms`.
+//!
+//! A name is given without what the compiler appends (`.constprop.0`, `.isra.0`, `.part.0`, `.cold`), so that a rule for a
+//! function holds for its clones. It never guesses: an address outside of all functions has no name.
+
+use std::path::{Path, PathBuf};
+
+/// Why functions have no names.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SymbolsError {
+    /// The file cannot be read.
+    #[error("{} cannot be read: {source}; mount /proc, or run as root", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The kernel shows zeros instead of addresses.
+    #[error(
+        "the kernel hides the addresses of its functions (kernel.kptr_restrict is {restrict}); run as root, or have root run: \
+         sysctl kernel.kptr_restrict=0"
+    )]
+    Hidden {
+        /// The value of `kernel.kptr_restrict`, or `unknown`.
+        restrict: String,
+    },
+    /// The file has no function at all.
+    #[error("{} names no function; the kernel was built without CONFIG_KALLSYMS", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// A function's number in [`Symbols`]; 0 stands for an address that has no name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FunctionId(pub(super) u32);
+
+/// The functions of the running kernel.
+#[derive(Debug, Clone)]
+pub struct Symbols {
+    /// Where each begins, ascending.
+    starts: Vec<u64>,
+    /// The number in `names` of each.
+    ids: Vec<u32>,
+    names: Vec<String>,
+}
+
+/// The name of addresses that have none.
+const UNKNOWN: &str = "[unknown]";
+
+impl Symbols {
+    /// The functions of this kernel.
+    ///
+    /// # Errors
+    /// [`SymbolsError`], which says what would show them.
+    pub fn read() -> Result<Self, SymbolsError> {
+        Self::read_in(Path::new("/"))
+    }
+
+    /// The functions of the kernel whose `proc` lies under `root`.
+    ///
+    /// # Errors
+    /// As [`Symbols::read`].
+    pub fn read_in(root: &Path) -> Result<Self, SymbolsError> {
+        let path = root.join("proc/kallsyms");
+        let text = std::fs::read_to_string(&path).map_err(|source| SymbolsError::Read {
+            path: path.clone(),
+            source,
+        })?;
+        let mut found: Vec<(u64, &str)> = Vec::new();
+        let mut hidden = false;
+        for line in text.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(address), Some(kind), Some(name)) =
+                (words.next(), words.next(), words.next())
+            else {
+                continue;
+            };
+            // Functions only: text, and weak text.
+            if !matches!(kind, "t" | "T" | "w" | "W") || is_padding(name) {
+                continue;
+            }
+            match u64::from_str_radix(address, 16) {
+                Ok(0) => hidden = true,
+                Ok(address) => found.push((address, plain(name))),
+                Err(_) => {}
+            }
+        }
+        if found.is_empty() {
+            return Err(if hidden {
+                let setting = root.join("proc/sys/kernel/kptr_restrict");
+                let restrict = std::fs::read_to_string(setting)
+                    .map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
+                SymbolsError::Hidden { restrict }
+            } else {
+                SymbolsError::Empty { path }
+            });
+        }
+        Ok(Self::of(found))
+    }
+
+    fn of(mut found: Vec<(u64, &str)>) -> Self {
+        // Of several names for one place, the one with the fewest underscores in front, which callers use.
+        found.sort_by_key(|&(address, name)| (address, underscores(name), name.len()));
+        found.dedup_by_key(|&mut (address, _)| address);
+        let mut symbols = Self {
+            starts: Vec::with_capacity(found.len()),
+            ids: Vec::with_capacity(found.len()),
+            names: vec![UNKNOWN.to_owned()],
+        };
+        let mut known = std::collections::HashMap::new();
+        for (address, name) in found {
+            let id = *known.entry(name).or_insert_with(|| {
+                symbols.names.push(name.to_owned());
+                (symbols.names.len() - 1) as u32
+            });
+            symbols.starts.push(address);
+            symbols.ids.push(id);
+        }
+        symbols
+    }
+
+    /// The function in which this address lies.
+    #[must_use]
+    pub fn function(&self, address: u64) -> FunctionId {
+        match self.starts.partition_point(|&start| start <= address) {
+            0 => FunctionId(0),
+            after => FunctionId(self.ids[after - 1]),
+        }
+    }
+
+    /// A function's name.
+    #[must_use]
+    pub fn name(&self, function: FunctionId) -> &str {
+        self.names
+            .get(function.0 as usize)
+            .map_or(UNKNOWN, String::as_str)
+    }
+
+    /// How many different names there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.names.len() - 1
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a function of this name exists.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+}
+
+/// Room in front of functions, for hooks, that has names of its own.
+fn is_padding(name: &str) -> bool {
+    name.starts_with("__pfx_") || name.starts_with("__cfi_")
+}
+
+/// The name as it stands in the source.
+fn plain(name: &str) -> &str {
+    match name.find('.') {
+        Some(at) if at > 0 => &name[..at],
+        _ => name,
+    }
+}
+
+fn underscores(name: &str) -> usize {
+    name.bytes().take_while(|&byte| byte == b'_').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(kallsyms: &str, restrict: Option<&str>) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/sys/kernel")).unwrap();
+        std::fs::write(root.path().join("proc/kallsyms"), kallsyms).unwrap();
+        if let Some(value) = restrict {
+            std::fs::write(root.path().join("proc/sys/kernel/kptr_restrict"), value).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn addresses_are_named_by_the_function_that_begins_below() {
+        let root = machine(
+            "ffffffff81000000 T tcp_ack\nffffffff81000100 t tcp_v4_rcv.part.0\nffffffff81000200 D jiffies\n\
+             ffffffff81000300 t __pfx_x\nffffffff81000310 t x\t[veth]\nffffffff81000320 t __memcpy\n\
+             ffffffff81000320 T memcpy\n",
+            None,
+        );
+        let symbols = Symbols::read_in(root.path()).unwrap();
+        let name = |address| symbols.name(symbols.function(address)).to_owned();
+        assert_eq!(name(0xffff_ffff_8100_0000), "tcp_ack");
+        assert_eq!(name(0xffff_ffff_8100_00ff), "tcp_ack");
+        // Data is no function, so this lies in the last function before it.
+        assert_eq!(name(0xffff_ffff_8100_0201), "tcp_v4_rcv");
+        assert_eq!(name(0xffff_ffff_8100_0318), "x");
+        assert_eq!(name(0xffff_ffff_8100_0320), "memcpy");
+        assert_eq!(name(0xffff_ffff_8000_0000), "[unknown]");
+        assert_eq!(symbols.len(), 4);
+    }
+
+    #[test]
+    fn hidden_addresses_are_told_with_what_shows_them() {
+        let root = machine("0000000000000000 T tcp_ack\n", Some("2\n"));
+        let error = Symbols::read_in(root.path()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the kernel hides the addresses of its functions (kernel.kptr_restrict is 2); run as root, or have root run: \
+             sysctl kernel.kptr_restrict=0"
+        );
+    }
+
+    #[test]
+    fn a_kernel_without_names_is_told() {
+        let root = machine("", None);
+        let error = Symbols::read_in(root.path()).unwrap_err();
+        assert!(error.to_string().contains("CONFIG_KALLSYMS"), "{error}");
+        let empty = tempfile::tempdir().unwrap();
+        let error = Symbols::read_in(empty.path()).unwrap_err();
+        assert!(matches!(error, SymbolsError::Read { .. }));
+    }
+}
