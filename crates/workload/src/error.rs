@@ -37,6 +37,14 @@ pub enum Error {
         /// The largest size, in bytes.
         max: usize,
     },
+    /// A message is too large for one datagram.
+    #[error("size {size} is out of range; a datagram has 1 to {max} bytes")]
+    Datagram {
+        /// The size that was asked for, in bytes.
+        size: usize,
+        /// The largest size, in bytes.
+        max: usize,
+    },
     /// The timing asked for cannot be carried out.
     #[error("a batch of 0 operations was asked for; use at least 1")]
     EmptyBatch,

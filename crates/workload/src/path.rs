@@ -42,6 +42,14 @@ pub struct Mode {
     pub waiting: Waiting,
 }
 
+impl PathId {
+    /// Whether the path runs over sockets of the kernel.
+    #[must_use]
+    pub const fn is_kernel(self) -> bool {
+        matches!(self, Self::KernelLoopback)
+    }
+}
+
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.placement, self.waiting)
@@ -95,7 +103,7 @@ impl Capabilities {
                 has: join(self.modes),
             });
         }
-        Ok(())
+        spec.sockets.check(path, spec)
     }
 }
 

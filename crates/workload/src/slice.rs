@@ -17,7 +17,7 @@ use crate::path::PathId;
 /// How long an end waits for the other before it gives up. Generous, since machines under load stall for seconds.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a waiting end looks whether the other still lives.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The longest failure message that crosses, in bytes.
 const REASON: usize = 1000;
 
@@ -222,7 +222,7 @@ impl<'a> Server<'a> {
 }
 
 /// Sleeps while `word` is `seen`, at most for `limit`. May wake early.
-fn sleep_on(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
+pub(crate) fn sleep_on(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
     let limit = limit.map(|limit| futex::Timespec {
         tv_sec: limit.as_secs() as i64,
         tv_nsec: i64::from(limit.subsec_nanos()),
@@ -234,7 +234,7 @@ fn sleep_on(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
     }
 }
 
-fn wake(word: &AtomicU32) {
+pub(crate) fn wake(word: &AtomicU32) {
     // It can only fail for an address that is not mapped, and a reference is.
     let _ = futex::wake(word, Flags::empty(), i32::MAX as u32);
 }

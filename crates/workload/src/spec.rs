@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::samples::Timing;
+use crate::sockets::Sockets;
 
 /// The largest message or write, in bytes (1 MiB).
 pub const MAX_SIZE: usize = 1 << 20;
@@ -103,6 +104,8 @@ pub struct Spec {
     /// Whether each message carries other bytes and the receiver compares every one. It costs time, so it is for tests
     /// and for doubts, not for measurements.
     pub verify: bool,
+    /// How kernel sockets carry it; [`Sockets::PLAIN`] on every other path.
+    pub sockets: Sockets,
 }
 
 impl Spec {
@@ -118,6 +121,7 @@ impl Spec {
             nagle: None,
             timing: None,
             verify: false,
+            sockets: Sockets::PLAIN,
         }
     }
 
@@ -133,6 +137,13 @@ impl Spec {
     #[must_use]
     pub const fn verified(mut self) -> Self {
         self.verify = true;
+        self
+    }
+
+    /// The same spec over kernel sockets used in this way.
+    #[must_use]
+    pub const fn over(mut self, sockets: Sockets) -> Self {
+        self.sockets = sockets;
         self
     }
 

@@ -25,10 +25,12 @@
 //! Nothing hangs: blocking calls have timeouts (the client of `crr` relies on the server's, which closes the connection),
 //! polling loops look at a deadline. Dropping a session wakes its thread, joins it and closes every socket.
 
+mod bulk;
 mod server;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod zero_copy;
 
 use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
@@ -44,6 +46,7 @@ use crate::path::{Capabilities, Mode, Path, PathId, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::samples::{Laps, Samples, Timing};
 use crate::slice::Control;
+use crate::sockets::{Sockets, Transport};
 use crate::spec::{Placement, Spec, Waiting, Workload};
 
 use server::{Job, serve};
@@ -93,6 +96,10 @@ impl Path for KernelLoopback {
     }
 
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
+        self.capabilities().check(PATH, spec)?;
+        if spec.workload == Workload::Stream && spec.sockets != Sockets::PLAIN {
+            return Ok(Box::new(bulk::BulkSession::open(spec)?));
+        }
         Ok(Box::new(KernelSession::open(spec)?))
     }
 }
@@ -105,6 +112,8 @@ struct KernelSession {
     congestion: String,
     control: Arc<Control>,
     near: Near,
+    /// The other end's UDP socket, which does not learn from this one that the session is over.
+    far: Option<End>,
     listeners: Arc<Vec<OwnedFd>>,
     thread: Option<JoinHandle<()>>,
     out: Vec<u8>,
@@ -133,7 +142,18 @@ impl KernelSession {
             waiting: spec.waiting,
         };
         let control = Arc::new(Control::new());
+        let mut wakes = None;
         let (near, job, listeners, congestion) = match spec.workload {
+            Workload::Rr if spec.sockets.transport == Transport::Udp => {
+                let (near, far) = socket::datagram_pair(&options)?;
+                wakes = Some(far.again()?);
+                (
+                    Near::Connection(near),
+                    Job::Connection(far),
+                    Vec::new(),
+                    "none (udp)".to_owned(),
+                )
+            }
             Workload::Rr | Workload::Stream => {
                 let (near, far) = socket::pair(&options)?;
                 let congestion = near.congestion()?;
@@ -177,6 +197,7 @@ impl KernelSession {
             congestion,
             control,
             near,
+            far: wakes,
             listeners,
             thread: Some(thread),
             out: vec![0; spec.size],
@@ -336,6 +357,9 @@ impl Drop for KernelSession {
         // The other end may sleep in recv or accept; both return when their socket is shut down. A socket that is no
         // longer connected refuses, and then nobody sleeps on it.
         if let Near::Connection(end) = &self.near {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+        if let Some(end) = &self.far {
             let _ = end.shutdown(Shutdown::Both);
         }
         for listener in self.listeners.iter() {

@@ -1,7 +1,7 @@
 //! Kernel TCP sockets on 127.0.0.1: made, connected, and read and written in full, sleeping or polling.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -108,6 +108,35 @@ pub(super) fn pair(options: &Options) -> Result<(End, End), Error> {
     Ok((near, far))
 }
 
+/// Two UDP sockets on 127.0.0.1 that are connected to each other. A message is a datagram, so it is sent and received whole.
+pub(super) fn datagram_pair(options: &Options) -> Result<(End, End), Error> {
+    let make = || -> Result<(OwnedFd, SocketAddrV4), Error> {
+        let fd = socket_with(
+            AddressFamily::INET,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|error| Error::system(PATH, "making a UDP socket", error))?;
+        set_timeouts(&fd)?;
+        bind(&fd, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
+            .map_err(|error| Error::system(PATH, "binding to a free UDP port", error))?;
+        let address = getsockname(&fd)
+            .and_then(SocketAddrV4::try_from)
+            .map_err(|error| Error::system(PATH, "reading a UDP port", error))?;
+        Ok((fd, address))
+    };
+    let ((near, near_at), (far, far_at)) = (make()?, make()?);
+    for (fd, peer) in [(&near, far_at), (&far, near_at)] {
+        connect(fd, &peer).map_err(|error| Error::system(PATH, "connecting UDP", error))?;
+    }
+    let end = |fd| End {
+        fd,
+        waiting: options.waiting,
+    };
+    Ok((end(near), end(far)))
+}
+
 /// One end of a connection.
 #[derive(Debug)]
 pub(super) struct End {
@@ -138,6 +167,23 @@ impl End {
     /// The congestion control that this end really has.
     pub(super) fn congestion(&self) -> Result<String, Error> {
         congestion_of(&self.fd)
+    }
+
+    /// The same end once more, for whoever must wake a thread that sleeps on it.
+    pub(super) fn again(&self) -> Result<Self, Error> {
+        let fd = self
+            .fd
+            .try_clone()
+            .map_err(|error| Error::system(PATH, "duplicating a socket", error))?;
+        Ok(Self {
+            fd,
+            waiting: self.waiting,
+        })
+    }
+
+    /// The socket, for calls of a kind of its own.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// Sends all of `data`.

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::sockets::{Reading, Sending};
 
 fn modes() -> Vec<(Placement, Waiting)> {
     KernelLoopback
@@ -255,4 +256,102 @@ fn crr_goes_on_past_the_first_destination() {
     let mut samples = session.new_samples();
     session.run(CONNECTIONS_EACH + 10, &mut samples).unwrap();
     assert_eq!(samples.operations(), CONNECTIONS_EACH + 10);
+}
+
+#[test]
+fn udp_carries_every_byte_both_ways() {
+    for mode in modes() {
+        for size in [1, 1400, 8192, crate::sockets::MAX_DATAGRAM] {
+            let spec = spec(Workload::Rr, size, mode).over(Sockets {
+                transport: Transport::Udp,
+                ..Sockets::PLAIN
+            });
+            let Some(mut session) = open_where_possible(&spec) else {
+                continue;
+            };
+            let mut samples = session.new_samples();
+            session.run(20, &mut samples).unwrap();
+            session.run(3, &mut samples).unwrap();
+            assert_eq!(samples.bytes(), 23 * 2 * size as u64);
+        }
+    }
+}
+
+/// Streams of every kind on one core, where all of them run.
+fn bulk(sending: Sending, reading: Reading, size: usize, memory: usize) -> Box<dyn Session> {
+    let spec = spec(
+        Workload::Stream,
+        size,
+        (Placement::OneCore, Waiting::Blocking),
+    )
+    .over(Sockets {
+        sending,
+        reading,
+        memory,
+        ..Sockets::PLAIN
+    });
+    KernelLoopback.open(&spec).unwrap()
+}
+
+#[test]
+fn every_way_of_sending_and_reading_carries_every_byte() {
+    for &sending in Sending::ALL {
+        for &reading in Reading::ALL {
+            for (size, memory) in [(64, 0), (4_096, 64_000), (200_000, 1)] {
+                if (sending, reading) == (Sending::Copy, Reading::Free) && memory == 0 {
+                    continue;
+                }
+                let mut session = bulk(sending, reading, size, memory);
+                let mut samples = session.new_samples();
+                for writes in [40, 1, 0, 12] {
+                    session
+                        .run(writes, &mut samples)
+                        .unwrap_or_else(|error| panic!("{sending} {reading} {size}: {error}"));
+                }
+                assert_eq!(samples.bytes(), 53 * size as u64, "{sending} {reading}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_send_without_a_copy_says_whether_the_kernel_copied() {
+    let mut session = bulk(Sending::ZeroCopy, Reading::Free, 32_000, 0);
+    session.run(50, &mut session.new_samples()).unwrap();
+    let settings = session.settings();
+    let told = settings
+        .iter()
+        .find(|(name, _)| *name == "copied after all");
+    // Loopback always copies what it hands to a reader on the same machine.
+    assert_eq!(told.unwrap().1, "100 % of the sends");
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let refuse = |spec: &Spec| KernelLoopback.open(spec).err().unwrap().to_string();
+    let udp = Sockets {
+        transport: Transport::Udp,
+        ..Sockets::PLAIN
+    };
+    assert_eq!(
+        refuse(&Spec::new(Workload::Stream, 4).over(udp)),
+        "kernel-loopback does not run stream over udp; it has: rr over udp"
+    );
+    assert_eq!(
+        refuse(&Spec::new(Workload::Rr, 65_508).over(udp)),
+        "size 65508 is out of range; a datagram has 1 to 65507 bytes"
+    );
+    let late = Sockets {
+        reading: Reading::Late,
+        ..Sockets::PLAIN
+    };
+    assert!(
+        refuse(&Spec::new(Workload::Stream, 4).over(late)).contains("late reader on two cores")
+    );
+    assert!(refuse(&Spec::new(Workload::Rr, 4).over(late)).contains("rr with a way of sending"));
+    let spec = Spec::new(Workload::Rr, 4).with_mode(Placement::OneCore, Waiting::BusyPoll);
+    let refused = crate::find(PathId::StackMemory)
+        .unwrap()
+        .open(&spec.over(udp));
+    assert!(refused.is_err_and(|error| error.to_string().contains("its own sockets")));
 }

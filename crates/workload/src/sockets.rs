@@ -1,0 +1,139 @@
+//! How kernel sockets carry a workload: the transport, how bytes are handed over, how the reader waits.
+//!
+//! The default is what every path does. What differs from it runs on kernel paths only; [`Sockets::check`] refuses what does
+//! not go together.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::path::PathId;
+use crate::spec::{Placement, Spec, Waiting, Workload, names};
+
+/// The largest UDP payload over IPv4 (RFC 768, RFC 791): 65,535 less both headers.
+pub const MAX_DATAGRAM: usize = 65_507;
+
+/// The transport protocol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// UDP: a message is a datagram. Request-response only.
+    Udp,
+}
+
+/// How a stream's bytes are handed to the kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sending {
+    /// send(2): they are copied.
+    #[default]
+    Copy,
+    /// sendfile(2) from a file in memory.
+    Sendfile,
+    /// splice(2) from a file in memory into a pipe and from there into the socket.
+    Splice,
+    /// send(2) with MSG_ZEROCOPY; a slice ends when all completions are read.
+    ZeroCopy,
+}
+
+/// How a stream's reader meets the data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reading {
+    /// As it comes: the writer does not wait for the reader.
+    #[default]
+    Free,
+    /// The reader waits in recv(2) with its buffer before each write; the writer goes on when it has read.
+    Posted,
+    /// The data of each write lie in the socket before the reader asks for them.
+    Late,
+}
+
+names!(Transport, "transport", Tcp => "tcp", Udp => "udp");
+names!(Sending, "way of sending", Copy => "copy", Sendfile => "sendfile", Splice => "splice", ZeroCopy => "zero-copy");
+names!(Reading, "way of reading", Free => "free", Posted => "posted", Late => "late");
+
+/// How kernel sockets carry a workload.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Sockets {
+    /// The transport protocol.
+    pub transport: Transport,
+    /// How a stream's bytes are handed over.
+    pub sending: Sending,
+    /// How a stream's reader meets them.
+    pub reading: Reading,
+    /// Bytes of memory through which a stream's writes, and reads of the same size, walk before they come back to the
+    /// first. 0 is the default: writes repeat one buffer, and the reader takes what it finds, up to 64 KiB at once.
+    pub memory: usize,
+}
+
+impl Sockets {
+    /// The default.
+    pub const PLAIN: Self = Self {
+        transport: Transport::Tcp,
+        sending: Sending::Copy,
+        reading: Reading::Free,
+        memory: 0,
+    };
+
+    /// Refuses what the path, or the workload, cannot do with this.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], which names what there is, and [`Error::Datagram`].
+    pub(crate) fn check(&self, path: PathId, spec: &Spec) -> Result<(), Error> {
+        if *self == Self::PLAIN {
+            return Ok(());
+        }
+        let refused = |asked: String, has: &str| Error::Unsupported {
+            path,
+            asked,
+            has: has.to_owned(),
+        };
+        if !path.is_kernel() {
+            return Err(refused(
+                "kernel sockets in another way than plain TCP".to_owned(),
+                "its own sockets",
+            ));
+        }
+        if self.transport == Transport::Udp {
+            if spec.workload != Workload::Rr {
+                return Err(refused(
+                    format!("{} over udp", spec.workload),
+                    "rr over udp",
+                ));
+            }
+            if spec.size > MAX_DATAGRAM {
+                return Err(Error::Datagram {
+                    size: spec.size,
+                    max: MAX_DATAGRAM,
+                });
+            }
+        }
+        let bulk =
+            self.sending != Sending::Copy || self.reading != Reading::Free || self.memory > 0;
+        if bulk && spec.workload != Workload::Stream {
+            return Err(refused(
+                format!(
+                    "{} with a way of sending or reading of its own",
+                    spec.workload
+                ),
+                "stream with one",
+            ));
+        }
+        if bulk && spec.waiting == Waiting::BusyPoll {
+            return Err(refused(
+                "a polling stream of this kind".to_owned(),
+                "blocking",
+            ));
+        }
+        if self.reading == Reading::Late && spec.placement != Placement::OneCore {
+            return Err(refused("a late reader on two cores".to_owned(), "one core"));
+        }
+        Ok(())
+    }
+}
