@@ -80,8 +80,14 @@ gates! {
     ChecksumInEnd = "tcp.in.checksum.end",
     /// The payload is in the socket queue or in the reader's posted buffer.
     SocketQueued = "socket.queue.in",
+    /// The reader, which slept, runs again.
+    ReaderRuns = "reader.runs",
     /// A reader takes the payload out of the socket queue.
     SocketInBegin = "socket.in.begin",
     /// `recv()` returns to the application.
     SocketInEnd = "socket.in.end",
+    /// The application calls `send()` for its answer: the gate that the answer begins with, seen from the message before it.
+    ApplicationEnd = "application.end",
+    /// `send()` returns to the application. By then the message may have reached its reader.
+    SocketOutEnd = "socket.out.end",
 }

@@ -300,7 +300,7 @@ impl Ledger {
     /// [`Self::sum_ns`].
     pub fn kind_ns(&self, kind: Kind, statistic: Statistic) -> Option<f64> {
         self.sum_of(
-            |span| span.kind == kind,
+            |span| span.kind == kind && span.place != Place::Beside,
             |index| {
                 let outer = self.table.outer(index);
                 // Without its outer span an inner one is not part of the sum.

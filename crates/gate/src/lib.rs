@@ -40,5 +40,5 @@ pub use record::{Event, Trace, Twin, probe_cost};
 pub use recorder::{Off, PacketId, Recorder};
 pub use sampler::Sampler;
 pub use set::{GateSet, rotation};
-pub use span::{Category, Direction, STACK, Span, SpanTable, WolmanRow};
+pub use span::{Category, Direction, KERNEL, STACK, Span, SpanTable, WolmanRow};
 pub use ticks::{TickScale, Ticks};

@@ -13,13 +13,21 @@
 use crate::id::{Gate, Kind, Layer};
 use crate::set::GateSet;
 
-/// Whether a span lies with the sender or with the receiver.
+#[cfg(feature = "std")]
+mod joined;
+mod kernel;
+
+pub use kernel::KERNEL;
+
+/// Whether a span lies with the sender, with the receiver, or between a message and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// From `send()` to the link.
     Tx,
     /// From the link to the return of `recv()`.
     Rx,
+    /// From the return of `recv()` to the `send()` of the answer.
+    Between,
 }
 
 impl Direction {
@@ -28,6 +36,7 @@ impl Direction {
         match self {
             Self::Tx => "transmit",
             Self::Rx => "receive",
+            Self::Between => "between",
         }
     }
 }
@@ -84,6 +93,7 @@ impl WolmanRow {
                 Self::Ip,
                 Self::Atm,
             ],
+            Direction::Between => &[],
             Direction::Rx => &[
                 Self::Atm,
                 Self::Ipq,
@@ -153,6 +163,8 @@ pub enum Place {
     OnTheWay,
     /// It lies between the gates of the nearest span on the way above it in the table.
     Inside,
+    /// It runs beside the way, while the message goes on elsewhere: shown, and in no sum.
+    Beside,
 }
 
 /// The way between two gates.
@@ -227,7 +239,7 @@ impl SpanTable {
     ///
     /// When the spans leave a gap, run backwards, or an inner one does not lie in its outer one.
     pub const fn new(spans: &'static [Span]) -> Result<Self, SpanTableError> {
-        if spans.is_empty() || matches!(spans[0].place, Place::Inside) {
+        if spans.is_empty() || !matches!(spans[0].place, Place::OnTheWay) {
             return Err(SpanTableError::NoBeginning);
         }
         let mut outer = &spans[0];
@@ -258,6 +270,7 @@ impl SpanTable {
                     }
                     inner_end = span.to;
                 }
+                Place::Beside => {}
             }
             at += 1;
         }
@@ -271,21 +284,26 @@ impl SpanTable {
 
     /// The spans of one direction; none when the table has no such span.
     pub fn only(self, direction: Direction) -> Option<Self> {
-        let border = self
+        let on_the_way = |span: &&Span| span.place != Place::Beside;
+        let begin = self
             .spans
-            .partition_point(|span| span.direction == Direction::Tx);
-        let (tx, rx) = self.spans.split_at(border);
-        let spans = match direction {
-            Direction::Tx => tx,
-            Direction::Rx => rx,
-        };
-        (!spans.is_empty()).then_some(Self { spans })
+            .iter()
+            .take_while(on_the_way)
+            .position(|span| span.direction == direction)?;
+        let length = self.spans[begin..]
+            .iter()
+            .take_while(on_the_way)
+            .take_while(|span| span.direction == direction)
+            .count();
+        Some(Self {
+            spans: &self.spans[begin..begin + length],
+        })
     }
 
     /// The index of the span that `index` lies inside; none for a span on the way.
     pub fn outer(self, index: usize) -> Option<usize> {
         match self.spans.get(index)?.place {
-            Place::OnTheWay => None,
+            Place::OnTheWay | Place::Beside => None,
             Place::Inside => self.spans[..index]
                 .iter()
                 .rposition(|span| span.place == Place::OnTheWay),
@@ -513,9 +531,11 @@ mod tests {
         assert_eq!(STACK.spans()[0].from, Gate::ALL[0]);
         assert_eq!(
             STACK.spans().last().map(|span| span.to),
-            Gate::ALL.last().copied()
+            Some(Gate::SocketInEnd)
         );
-        assert_eq!(STACK.gates(), GateSet::ALL);
+        // Nobody who polls is woken, and the application's gates are those of the caller.
+        let elsewhere = GateSet::of(&[Gate::ReaderRuns, Gate::ApplicationEnd, Gate::SocketOutEnd]);
+        assert_eq!(STACK.gates().union(elsewhere), GateSet::ALL);
     }
 
     #[test]

@@ -47,14 +47,14 @@ impl Wolman {
     fn table_id(&self) -> &'static str {
         match self.direction {
             Direction::Tx => "wolman-1994/table-2",
-            Direction::Rx => "wolman-1994/table-3",
+            Direction::Rx | Direction::Between => "wolman-1994/table-3",
         }
     }
 
     fn way(&self) -> &'static str {
         match self.direction {
             Direction::Tx => "from send() to the link",
-            Direction::Rx => "from the link to the return of recv()",
+            Direction::Rx | Direction::Between => "from the link to the return of recv()",
         }
     }
 }
@@ -63,14 +63,14 @@ impl Experiment for Wolman {
     fn name(&self) -> &'static str {
         match self.direction {
             Direction::Tx => "wolman-transmit",
-            Direction::Rx => "wolman-receive",
+            Direction::Rx | Direction::Between => "wolman-receive",
         }
     }
 
     fn title(&self) -> &'static str {
         match self.direction {
             Direction::Tx => "Where the time goes: transmit",
-            Direction::Rx => "Where the time goes: receive",
+            Direction::Rx | Direction::Between => "Where the time goes: receive",
         }
     }
 
@@ -83,7 +83,7 @@ impl Experiment for Wolman {
             Direction::Tx => {
                 "the layers of stack-memory on the way out, by size, beside the DECstation's of 1994"
             }
-            Direction::Rx => {
+            Direction::Rx | Direction::Between => {
                 "the layers of stack-memory on the way in, by size, beside the DECstation's of 1994"
             }
         }
@@ -93,7 +93,7 @@ impl Experiment for Wolman {
     fn weight(&self) -> u32 {
         match self.direction {
             Direction::Tx => 8,
-            Direction::Rx => 1,
+            Direction::Rx | Direction::Between => 1,
         }
     }
 
@@ -174,7 +174,7 @@ fn name(label: WolmanLabel, direction: Direction) -> &'static str {
         WolmanLabel::Row(WolmanRow::Atm) => "ATM (driver)",
         WolmanLabel::NotInPaper => match direction {
             Direction::Tx => "device queue",
-            Direction::Rx => "socket queue",
+            Direction::Rx | Direction::Between => "socket queue",
         },
         WolmanLabel::Row(_) | WolmanLabel::TcpTotal | WolmanLabel::Total => label.name(),
     }
@@ -206,7 +206,7 @@ fn manner(label: WolmanLabel, direction: Direction) -> (RowKind, Option<Layer>, 
         WolmanLabel::NotInPaper => {
             let layer = match direction {
                 Direction::Tx => Layer::Device,
-                Direction::Rx => Layer::Socket,
+                Direction::Rx | Direction::Between => Layer::Socket,
             };
             (RowKind::Queueing, Some(layer), 0)
         }
@@ -669,7 +669,7 @@ impl Shown<'_> {
                     "the payload is summed while send() copies it, so that pass is in User; TCP checksum is the writing of \
                      the headers from their template with that sum folded in"
                 }
-                Direction::Rx => {
+                Direction::Rx | Direction::Between => {
                     "the payload is summed while it is copied into the reader's buffer, so TCP checksum holds that copy, \
                      too"
                 }

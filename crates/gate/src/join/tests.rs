@@ -3,6 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::span::STACK;
+
+/// The gates of the stack, which are on one way.
+static WAY: std::sync::LazyLock<Vec<Gate>> =
+    std::sync::LazyLock::new(|| STACK.gates().iter().collect());
 
 fn event(ticks: u64, gate: Gate, packet: u32) -> Event {
     Event {
@@ -39,7 +44,7 @@ fn ticks(passage: &Passage, gate: Gate) -> Option<u64> {
 
 #[test]
 fn two_recorders_join_to_whole_passages() {
-    let (out, arrival) = Gate::ALL.split_at(8);
+    let (out, arrival) = WAY.split_at(8);
     let mut sender = way(0, 1, out);
     sender.extend(way(500, 2, out));
     let mut receiver = way(80, 1, arrival);
@@ -55,14 +60,14 @@ fn two_recorders_join_to_whole_passages() {
                 lost: 1,
             },
         ],
-        plan(GateSet::ALL),
+        plan(STACK.gates()),
     );
     assert_eq!(joined.passages.len(), 2);
     for (passage, start) in joined.passages.iter().zip([0, 500]) {
-        for (i, &gate) in Gate::ALL.iter().enumerate() {
+        for (i, &gate) in WAY.iter().enumerate() {
             assert_eq!(ticks(passage, gate), Some(start + 10 * i as u64));
         }
-        assert_eq!(passage.gates(), GateSet::ALL);
+        assert_eq!(passage.gates(), STACK.gates());
         assert_eq!(passage.seen_between(Gate::TcpOutBegin, Gate::IpOutBegin), 2);
         assert_eq!(passage.seen_between(Gate::IpOutBegin, Gate::TcpOutBegin), 0);
     }
@@ -81,11 +86,11 @@ fn two_recorders_join_to_whole_passages() {
 
 #[test]
 fn packets_seen_on_one_side_are_counted_as_such() {
-    let (out, arrival) = Gate::ALL.split_at(8);
+    let (out, arrival) = WAY.split_at(8);
     let mut events = way(0, 1, out);
     events.extend(way(1_000, 2, arrival));
-    events.extend(way(2_000, 3, Gate::ALL));
-    let stats = join_all(&events, GateSet::ALL).stats;
+    events.extend(way(2_000, 3, &WAY));
+    let stats = join_all(&events, STACK.gates()).stats;
     assert_eq!(
         (stats.passages, stats.complete, stats.unmatched()),
         (3, 1, 2)
@@ -103,9 +108,9 @@ fn gates_of_one_side_alone_are_not_called_one_sided() {
 
 #[test]
 fn a_lost_segment_keeps_its_first_departure_and_gets_its_only_arrival() {
-    let mut events = way(0, 7, &Gate::ALL[..8]);
-    events.extend(way(50_000, 7, &Gate::ALL[1..]));
-    let joined = join_all(&events, GateSet::ALL);
+    let mut events = way(0, 7, &WAY[..8]);
+    events.extend(way(50_000, 7, &WAY[1..]));
+    let joined = join_all(&events, STACK.gates());
     assert_eq!(joined.passages.len(), 1);
     let passage = &joined.passages[0];
     assert_eq!(ticks(passage, Gate::TcpOutBegin), Some(10));
@@ -117,10 +122,10 @@ fn a_lost_segment_keeps_its_first_departure_and_gets_its_only_arrival() {
 
 #[test]
 fn a_damaged_arrival_does_not_lend_its_times() {
-    let mut events = way(0, 7, &Gate::ALL[..13]);
+    let mut events = way(0, 7, &WAY[..13]);
     // The retransmission passes the same gates and reaches the reader.
-    events.extend(way(50_000, 7, &Gate::ALL[1..]));
-    let joined = join_all(&events, GateSet::ALL);
+    events.extend(way(50_000, 7, &WAY[1..]));
+    let joined = join_all(&events, STACK.gates());
     let passage = &joined.passages[0];
     assert_eq!(ticks(passage, Gate::DriverInBegin), Some(50_070));
     assert_eq!(ticks(passage, Gate::ChecksumInBegin), Some(50_110));
@@ -132,7 +137,7 @@ fn of_tries_that_came_equally_far_the_last_counts() {
     let gates = [Gate::IpInBegin, Gate::DemuxBegin];
     let mut events = way(0, 7, &gates);
     events.extend(way(500, 7, &gates));
-    let joined = join_all(&events, GateSet::ALL);
+    let joined = join_all(&events, STACK.gates());
     assert_eq!(joined.passages.len(), 1);
     assert_eq!(ticks(&joined.passages[0], Gate::IpInBegin), Some(500));
     assert_eq!(ticks(&joined.passages[0], Gate::DemuxBegin), Some(510));
@@ -142,20 +147,20 @@ fn of_tries_that_came_equally_far_the_last_counts() {
 fn times_of_two_tries_do_not_mix() {
     let mut events = way(0, 7, &[Gate::IpInBegin, Gate::DemuxBegin]);
     events.push(event(500, Gate::DemuxBegin, 7));
-    let joined = join_all(&events, GateSet::ALL);
+    let joined = join_all(&events, STACK.gates());
     assert_eq!(ticks(&joined.passages[0], Gate::IpInBegin), None);
     assert_eq!(ticks(&joined.passages[0], Gate::DemuxBegin), Some(500));
 }
 
 #[test]
 fn a_duplicate_that_tcp_drops_changes_nothing() {
-    let mut events = way(0, 7, &Gate::ALL[..15]);
+    let mut events = way(0, 7, &WAY[..15]);
     // A duplicate arrives before the reader comes, and is dropped after its checksum.
-    events.extend(way(1_000, 7, &Gate::ALL[8..14]));
-    events.extend(way(2_000, 7, &Gate::ALL[15..]));
+    events.extend(way(1_000, 7, &WAY[8..14]));
+    events.extend(way(2_000, 7, &WAY[15..]));
     // Another comes after the reader has gone.
-    events.extend(way(3_000, 7, &Gate::ALL[8..14]));
-    let joined = join_all(&events, GateSet::ALL);
+    events.extend(way(3_000, 7, &WAY[8..14]));
+    let joined = join_all(&events, STACK.gates());
     assert_eq!(joined.passages.len(), 1);
     let passage = &joined.passages[0];
     assert_eq!(ticks(passage, Gate::TcpInBegin), Some(110));
@@ -167,9 +172,9 @@ fn a_duplicate_that_tcp_drops_changes_nothing() {
 #[test]
 fn an_id_that_is_sent_anew_begins_anew() {
     // An ACK has the id of the data that follows.
-    let mut events = way(0, 9, &Gate::ALL[1..12]);
-    events.extend(way(500, 9, Gate::ALL));
-    let joined = join_all(&events, GateSet::ALL);
+    let mut events = way(0, 9, &WAY[1..12]);
+    events.extend(way(500, 9, &WAY));
+    let joined = join_all(&events, STACK.gates());
     assert_eq!(joined.passages.len(), 2);
     assert_eq!(ticks(&joined.passages[0], Gate::SocketOutBegin), None);
     assert_eq!(ticks(&joined.passages[1], Gate::SocketOutBegin), Some(500));
@@ -227,11 +232,11 @@ fn ends_of_a_handover_noted_in_the_wrong_order_still_join() {
 #[test]
 fn gates_that_are_not_active_are_left_aside() {
     let active = GateSet::of(&[Gate::IpInBegin, Gate::DemuxBegin]);
-    let joined = join_all(&way(0, 1, Gate::ALL), active);
+    let joined = join_all(&way(0, 1, &WAY), active);
     assert_eq!(joined.stats.events, 2);
     assert_eq!(joined.passages[0].gates(), active);
     assert_eq!(
-        join_all(&way(0, 1, Gate::ALL), GateSet::EMPTY).stats,
+        join_all(&way(0, 1, &WAY), GateSet::EMPTY).stats,
         JoinStats::default()
     );
     assert_eq!(JoinStats::default().join_rate(), None);
@@ -239,7 +244,7 @@ fn gates_that_are_not_active_are_left_aside() {
 
 #[test]
 fn the_plan_counts_in_the_clocks_ticks() {
-    let plan = JoinPlan::new(GateSet::ALL, TickScale::from_hz(2_000_000_000).unwrap());
+    let plan = JoinPlan::new(STACK.gates(), TickScale::from_hz(2_000_000_000).unwrap());
     assert_eq!((plan.max_age, plan.slack), (2_000_000_000, 200_000));
 }
 
@@ -274,9 +279,9 @@ proptest! {
     fn interleaved_packets_join_completely(starts in proptest::collection::vec(0u64..5_000, 1..40)) {
         let mut events = Vec::new();
         for (packet, &start) in starts.iter().enumerate() {
-            events.extend(way(start, packet as u32, Gate::ALL));
+            events.extend(way(start, packet as u32, &WAY));
         }
-        let joined = join_all(&events, GateSet::ALL);
+        let joined = join_all(&events, STACK.gates());
         prop_assert_eq!(joined.stats.complete, starts.len() as u64);
         prop_assert_eq!(joined.stats.repeated, 0);
         for passage in &joined.passages {

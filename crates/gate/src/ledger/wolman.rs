@@ -1,6 +1,6 @@
 //! The ledger in the rows of Wolman, Voelker and Thekkath 1994, Tables 2 and 3.
 
-use crate::span::{Direction, WolmanRow};
+use crate::span::{Direction, Place, WolmanRow};
 
 use super::{Ledger, Statistic};
 
@@ -50,6 +50,7 @@ impl Ledger {
                 .spans()
                 .iter()
                 .enumerate()
+                .filter(|(_, span)| span.place != Place::Beside)
                 .filter(|(_, span)| span.direction == direction && counts(span.wolman))
                 .filter_map(|(index, _)| self.own_per_unit_ns(index, statistic))
                 .fold(None, |sum, ns| Some(sum.unwrap_or(0.0) + ns / messages))

@@ -207,9 +207,9 @@ pub struct Chain {
 
 impl Chain {
     fn new(clock: Clock) -> Self {
-        let gates = Gate::ALL.iter().copied().filter(|&gate| gate != FIRST);
+        let gates = STACK.gates().without(FIRST);
         Self {
-            reached: gates.map(|gate| (gate, Slices::default())).collect(),
+            reached: gates.iter().map(|gate| (gate, Slices::default())).collect(),
             ungated: Slices::default(),
             gated: Slices::default(),
             probes: Slices::default(),
@@ -550,7 +550,7 @@ mod tests {
 
     #[test]
     fn every_gate_sees_every_message_once() {
-        let gates = Gate::ALL.len() as u64 - 1;
+        let gates = STACK.gates().len() as u64 - 1;
         let mut chain = chained(&spec(80), &few(1)).unwrap();
         assert_eq!(chain.recorded(), 64 * gates);
         assert_eq!(chain.join_stats().lost, 0);
@@ -589,7 +589,7 @@ mod tests {
             ..few(8)
         };
         let chain = chained(&spec(4), &gating).unwrap();
-        let all = 512 * (Gate::ALL.len() as u64 - 1);
+        let all = 512 * (STACK.gates().len() as u64 - 1);
         assert!(
             chain.recorded() > all / 16 && chain.recorded() < all / 4,
             "{}",
@@ -627,7 +627,7 @@ mod tests {
     #[test]
     fn a_chain_reaches_every_gate_and_its_spans_sum_to_the_message() {
         let chain = chained(&spec(80), &few(1)).unwrap();
-        for &gate in Gate::ALL {
+        for gate in STACK.gates().iter() {
             assert!(chain.reached_ns(gate).is_some(), "{}", gate.name());
         }
         let on_the_way = STACK

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0
+/*
+ * The gates of the Linux kernel.
+ *
+ * A program reads the clock first, then asks whether the packet, the socket or the thread is one that is watched, and only then
+ * writes an event of 40 bytes into the memory of its processor. What follows the reading is the cost of a gate; the same
+ * program a second time on the same hook (its twin) measures it in place.
+ *
+ * Nothing here decides anything about a packet: netfilter programs accept, the others cannot do otherwise.
+ */
+#include "kernel.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* Processors that have a cursor; the loader refuses machines with more. */
+#define CPUS 1024
+/* Events that nested interrupts may write between the check for room and the taking of a slot. */
+#define NESTED 8
+
+/* The gates' numbers are those of `tollgate_gate::Gate`; crates/kernel/src/event.rs proves it. */
+enum gate {
+	SOCKET_OUT_BEGIN = 0,
+	TCP_OUT_BEGIN = 1,
+	IP_OUT_BEGIN = 4,
+	DEVICE_QUEUE_IN = 5,
+	DRIVER_OUT_BEGIN = 6,
+	DRIVER_OUT_END = 7,
+	DRIVER_IN_BEGIN = 8,
+	IP_IN_BEGIN = 9,
+	DEMUX_BEGIN = 10,
+	TCP_IN_BEGIN = 11,
+	SOCKET_QUEUED = 14,
+	READER_RUNS = 15,
+	SOCKET_IN_BEGIN = 16,
+	SOCKET_IN_END = 17,
+	SOCKET_OUT_END = 19,
+};
+
+enum flags {
+	/* The second of two programs on one hook. */
+	TWIN = 1,
+	/* `seq` is the end of all that has passed so far, not the beginning of this piece. */
+	UP_TO = 2,
+	/* A thread passed: there are neither ports nor a sequence number. */
+	THREAD = 4,
+};
+
+struct event {
+	__u64 ktime;
+	/* The skb or, where there is none, the socket. */
+	__u64 object;
+	/* Source port above destination port, as on the wire. */
+	__u32 ports;
+	/* Both addresses, mixed. */
+	__u32 addresses;
+	__u32 seq;
+	__u32 len;
+	__u32 thread;
+	__u16 cpu;
+	__u8 gate;
+	__u8 flags;
+};
+
+struct cursor {
+	__u64 head;
+	__u64 tail;
+	__u64 lost;
+	__u64 pad[5];
+};
+
+struct settings {
+	/* A bit for each port whose connections are watched. */
+	__u64 ports[1024];
+	/* Threads whose calls and wakeups are watched; 0 is nobody. */
+	__u32 threads[4];
+	/* The numbers of the system calls that send and receive. */
+	__u32 send_calls[4];
+	__u32 receive_calls[4];
+};
+
+struct cursor cursors[CPUS] SEC(".bss.cursors");
+struct settings settings SEC(".bss.settings");
+
+/* Events for each processor, a power of two. */
+const volatile __u32 room SEC(".rodata.limits") = 1;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct event);
+} events SEC(".maps");
+
+static __always_inline void record(const struct event *from)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	if (cpu >= CPUS)
+		return;
+	struct cursor *cursor = &cursors[cpu];
+	__u64 tail = *(volatile __u64 *)&cursor->tail;
+	if (*(volatile __u64 *)&cursor->head - tail + NESTED > room) {
+		__sync_fetch_and_add(&cursor->lost, 1);
+		return;
+	}
+	__u64 slot = __sync_fetch_and_add(&cursor->head, 1);
+	__u32 index = cpu * room + ((__u32)slot & (room - 1));
+	struct event *to = bpf_map_lookup_elem(&events, &index);
+	if (!to)
+		return;
+	to->object = from->object;
+	to->ports = from->ports;
+	to->addresses = from->addresses;
+	to->seq = from->seq;
+	to->len = from->len;
+	to->thread = from->thread;
+	to->cpu = cpu;
+	to->gate = from->gate;
+	to->flags = from->flags;
+	/* Last: a slot without a time is not finished. */
+	*(volatile __u64 *)&to->ktime = from->ktime;
+}
+
+static __always_inline bool watched_port(__u16 port)
+{
+	return settings.ports[(port >> 6) & 1023] >> (port & 63) & 1;
+}
+
+static __always_inline bool watched_thread(__u32 thread)
+{
+	return thread && (thread == settings.threads[0] || thread == settings.threads[1] ||
+			  thread == settings.threads[2] || thread == settings.threads[3]);
+}
+
+static __always_inline __u32 mix(__u32 source, __u32 destination)
+{
+	return source ^ (destination << 16 | destination >> 16);
+}
+
+static __always_inline __u32 fold(const __be32 *words)
+{
+	return words[0] ^ words[1] ^ words[2] ^ words[3];
+}
+
+/* An skb passes; its IP header begins at `network`. Pure acknowledgments are not recorded. */
+static __always_inline void pass_packet(__u64 ktime, const struct sk_buff *skb, const unsigned char *network, __u8 gate,
+					__u8 flags)
+{
+	struct {
+		struct ipv4_header ip;
+		struct tcp_header tcp;
+	} v4;
+	struct event event = {.ktime = ktime, .object = (__u64)skb, .gate = gate, .flags = flags};
+	const struct tcp_header *tcp = &v4.tcp;
+	struct {
+		struct ipv6_header ip;
+		struct tcp_header tcp;
+	} v6;
+	__u32 header;
+
+	if (bpf_probe_read_kernel(&v4, sizeof(v4), network))
+		return;
+	if (v4.ip.version_length >> 4 == 4) {
+		if (v4.ip.protocol != IPPROTO_TCP)
+			return;
+		header = (v4.ip.version_length & 15) * 4;
+		if (header != sizeof(v4.ip) &&
+		    bpf_probe_read_kernel(&v4.tcp, sizeof(v4.tcp), network + header))
+			return;
+		event.addresses = mix(v4.ip.source, v4.ip.destination);
+	} else if (v4.ip.version_length >> 4 == 6) {
+		if (bpf_probe_read_kernel(&v6, sizeof(v6), network) || v6.ip.next != IPPROTO_TCP)
+			return;
+		header = sizeof(v6.ip);
+		event.addresses = mix(fold(v6.ip.source), fold(v6.ip.destination));
+		tcp = &v6.tcp;
+	} else {
+		return;
+	}
+	__u16 source = bpf_ntohs(tcp->source), destination = bpf_ntohs(tcp->destination);
+	if (!watched_port(source) && !watched_port(destination))
+		return;
+	/* What of the skb lies before the IP header is not counted, whatever has been pulled. */
+	__u32 length = skb->len - (__u32)(network - skb->data);
+	__u32 headers = header + (tcp->offset >> 4) * 4;
+	if (length <= headers)
+		return;
+	event.ports = (__u32)source << 16 | destination;
+	event.seq = bpf_ntohl(tcp->seq);
+	event.len = length - headers;
+	record(&event);
+}
+
+static __always_inline const unsigned char *network_header(const struct sk_buff *skb)
+{
+	return skb->head + skb->network_header;
+}
+
+/* The connection of a socket, in the direction of what it sends or of what it receives. */
+static __always_inline bool watched_socket(const struct sock *sk, bool sends, struct event *event)
+{
+	const struct sock_common *common = &sk->__sk_common;
+	__u16 near = common->skc_num, far = bpf_ntohs(common->skc_dport);
+	__u32 near_address, far_address;
+
+	if (!watched_port(near) && !watched_port(far))
+		return 0;
+	if (common->skc_family == AF_INET6) {
+		const struct in6_addr *ours = &common->skc_v6_rcv_saddr, *theirs = &common->skc_v6_daddr;
+		near_address = ours->in6_u.u6_addr32[0] ^ ours->in6_u.u6_addr32[1] ^ ours->in6_u.u6_addr32[2] ^
+			       ours->in6_u.u6_addr32[3];
+		far_address = theirs->in6_u.u6_addr32[0] ^ theirs->in6_u.u6_addr32[1] ^ theirs->in6_u.u6_addr32[2] ^
+			      theirs->in6_u.u6_addr32[3];
+	} else {
+		near_address = common->skc_rcv_saddr;
+		far_address = common->skc_daddr;
+	}
+	event->object = (__u64)sk;
+	event->ports = sends ? (__u32)near << 16 | far : (__u32)far << 16 | near;
+	event->addresses = sends ? mix(near_address, far_address) : mix(far_address, near_address);
+	return 1;
+}
+
+static __always_inline void pass_thread(__u64 ktime, __u32 thread, __u8 gate, __u8 flags)
+{
+	struct event event = {.ktime = ktime, .thread = thread, .gate = gate, .flags = flags | THREAD};
+
+	if (watched_thread(thread))
+		record(&event);
+}
+
+/* A thread calls or returns. */
+static __always_inline void pass_call(__u64 ktime, const __u32 *calls, __u64 call, __u8 gate, __u8 flags)
+{
+	__u32 thread = (__u32)bpf_get_current_pid_tgid();
+
+	if (call != calls[0] && call != calls[1] && call != calls[2] && call != calls[3])
+		return;
+	pass_thread(ktime, thread, gate, flags);
+}
+
+static __always_inline void pass_sender(__u64 ktime, struct sock *sk, __u8 flags)
+{
+	struct event event = {.ktime = ktime, .gate = TCP_OUT_BEGIN, .flags = flags};
+
+	if (!watched_socket(sk, 1, &event))
+		return;
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	event.seq = BPF_CORE_READ(tp, write_seq);
+	event.thread = (__u32)bpf_get_current_pid_tgid();
+	record(&event);
+}
+
+/* The receiving socket passes with all that lies before `end`. */
+static __always_inline void pass_receiver(__u64 ktime, struct sock *sk, bool queued, __u8 gate, __u8 flags)
+{
+	struct event event = {.ktime = ktime, .gate = gate, .flags = flags | UP_TO};
+
+	if (!watched_socket(sk, 0, &event))
+		return;
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	event.seq = queued ? BPF_CORE_READ(tp, rcv_nxt) : BPF_CORE_READ(tp, copied_seq);
+	event.thread = (__u32)bpf_get_current_pid_tgid();
+	record(&event);
+}
+
+static __always_inline void pass_copy(__u64 ktime, const struct sk_buff *skb, int len, __u8 flags)
+{
+	struct event event = {.ktime = ktime, .gate = SOCKET_IN_BEGIN, .flags = flags};
+	struct sock *sk = skb->sk;
+
+	if (!sk || !watched_socket(sk, 0, &event))
+		return;
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	event.object = (__u64)skb;
+	event.seq = BPF_CORE_READ(tp, copied_seq);
+	event.len = len;
+	event.thread = (__u32)bpf_get_current_pid_tgid();
+	record(&event);
+}
+
+/* A hook's program and its twin. The body sees `now` and `flags`. */
+#define GATE(section, name, ...) GATE_(section, name, __VA_ARGS__)
+#define GATE_(section, name, body, ...)                                                                              \
+	SEC(section) int BPF_PROG(name, ##__VA_ARGS__)                                                                \
+	{                                                                                                             \
+		const __u64 now = bpf_ktime_get_ns();                                                                 \
+		const __u8 flags = 0;                                                                                 \
+		body;                                                                                                 \
+		return 0;                                                                                             \
+	}                                                                                                             \
+	SEC(section) int BPF_PROG(name##_twin, ##__VA_ARGS__)                                                         \
+	{                                                                                                             \
+		const __u64 now = bpf_ktime_get_ns();                                                                 \
+		const __u8 flags = TWIN;                                                                              \
+		body;                                                                                                 \
+		return 0;                                                                                             \
+	}
+
+GATE("tp_btf/sys_enter", sys_enter_send, pass_call(now, settings.send_calls, call, SOCKET_OUT_BEGIN, flags),
+     struct pt_regs *regs, long call)
+GATE("tp_btf/sys_exit", sys_exit_send, pass_call(now, settings.send_calls, SYSCALL_NUMBER(regs), SOCKET_OUT_END, flags),
+     struct pt_regs *regs, long result)
+GATE("tp_btf/sys_exit", sys_exit_receive,
+     if (result > 0) pass_call(now, settings.receive_calls, SYSCALL_NUMBER(regs), SOCKET_IN_END, flags),
+     struct pt_regs *regs, long result)
+GATE("tp_btf/tcp_sendmsg_locked", tcp_sendmsg_locked, pass_sender(now, sk, flags), struct sock *sk)
+GATE("tp_btf/net_dev_queue", net_dev_queue, pass_packet(now, skb, network_header(skb), DEVICE_QUEUE_IN, flags),
+     struct sk_buff *skb)
+GATE("tp_btf/net_dev_start_xmit", net_dev_start_xmit,
+     pass_packet(now, skb, network_header(skb), DRIVER_OUT_BEGIN, flags), struct sk_buff *skb)
+GATE("tp_btf/netif_rx_entry", netif_rx_entry, pass_packet(now, skb, skb->data, DRIVER_OUT_END, flags),
+     struct sk_buff *skb)
+GATE("tp_btf/netif_receive_skb", netif_receive_skb, pass_packet(now, skb, skb->data, IP_IN_BEGIN, flags),
+     struct sk_buff *skb)
+GATE("tp_btf/tcp_probe", tcp_probe, pass_packet(now, skb, network_header(skb), TCP_IN_BEGIN, flags), struct sock *sk,
+     struct sk_buff *skb)
+GATE("tp_btf/sk_data_ready", sk_data_ready, pass_receiver(now, sk, 1, SOCKET_QUEUED, flags), struct sock *sk)
+GATE("tp_btf/sched_switch", sched_switch,
+     pass_thread(now, next->pid, READER_RUNS, flags),
+     bool preempted, struct task_struct *previous, struct task_struct *next)
+GATE("tp_btf/skb_copy_datagram_iovec", skb_copy_datagram_iovec, pass_copy(now, skb, len, flags), struct sk_buff *skb,
+     int len)
+GATE("tp_btf/sock_recv_length", sock_recv_length,
+     if (result > 0) pass_receiver(now, sk, 0, SOCKET_IN_END, flags), struct sock *sk, int result)
+
+/* The same boundaries where the tracepoints or the netfilter links are not there. */
+GATE("fentry/tcp_sendmsg_locked", fentry_tcp_sendmsg_locked, pass_sender(now, sk, flags), struct sock *sk)
+GATE("fentry/__ip_local_out", fentry_ip_local_out, pass_packet(now, skb, network_header(skb), IP_OUT_BEGIN, flags),
+     struct net *net, struct sock *sk, struct sk_buff *skb)
+GATE("fentry/ip_local_deliver", fentry_ip_local_deliver, pass_packet(now, skb, network_header(skb), DEMUX_BEGIN, flags),
+     struct sk_buff *skb)
+GATE("fentry/sock_def_readable", fentry_sock_def_readable, pass_receiver(now, sk, 1, SOCKET_QUEUED, flags),
+     struct sock *sk)
+
+/* Netfilter programs get a context instead of arguments. */
+#define FILTER(name, gate)                                                                                            \
+	SEC("netfilter") int name(struct bpf_nf_ctx *ctx)                                                             \
+	{                                                                                                             \
+		pass_packet(bpf_ktime_get_ns(), ctx->skb, network_header(ctx->skb), gate, 0);                         \
+		return NF_ACCEPT;                                                                                     \
+	}                                                                                                             \
+	SEC("netfilter") int name##_twin(struct bpf_nf_ctx *ctx)                                                      \
+	{                                                                                                             \
+		pass_packet(bpf_ktime_get_ns(), ctx->skb, network_header(ctx->skb), gate, TWIN);                      \
+		return NF_ACCEPT;                                                                                     \
+	}
+
+FILTER(nf_local_out, IP_OUT_BEGIN)
+FILTER(nf_local_in, DEMUX_BEGIN)

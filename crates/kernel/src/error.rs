@@ -1,0 +1,80 @@
+//! What can go wrong with the kernel's gates: what was tried, what went wrong, what to do.
+
+use std::io;
+
+use tollgate_gate::Gate;
+
+/// The failure of a gate, or of all of them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// This program was built without the feature `bpf`.
+    #[error(
+        "this build has no BPF programs; build it where clang, libelf and zlib are installed (scripts/setup.sh report)"
+    )]
+    NotBuilt,
+    /// A step of loading failed for all programs.
+    #[error("{doing}: {reason}")]
+    Load {
+        /// What was being done.
+        doing: &'static str,
+        /// What libbpf or the kernel said.
+        reason: String,
+    },
+    /// A program that was loaded could not be attached.
+    #[error("the gate {} could not be attached to {hook}: {reason}", gate.name())]
+    Attach {
+        /// The gate.
+        gate: Gate,
+        /// Its hook.
+        hook: &'static str,
+        /// What the kernel said.
+        reason: String,
+    },
+    /// The plan has no hook for this gate.
+    #[error("this kernel has no hook for the gate {}", .0.name())]
+    NoHook(Gate),
+    /// A system call failed.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The machine has more processors than the programs have memory for.
+    #[error("{found} processors are more than the {most} that the gates' programs have room for")]
+    Processors {
+        /// Those of the machine.
+        found: usize,
+        /// Those that there is room for.
+        most: usize,
+    },
+    /// More threads were to be watched than the programs look for.
+    #[error("{found} threads are more than the {most} that can be watched")]
+    Threads {
+        /// Those that were asked for.
+        found: usize,
+        /// Those that can be.
+        most: usize,
+    },
+}
+
+impl Error {
+    #[cfg(feature = "bpf")]
+    pub(crate) fn system(doing: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::System {
+            doing,
+            source: source.into(),
+        }
+    }
+
+    #[cfg(feature = "bpf")]
+    pub(crate) fn load(doing: &'static str, reason: impl std::fmt::Display) -> Self {
+        Self::Load {
+            doing,
+            reason: format!("{reason:#}"),
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! The BPF programs: loaded once, attached a few at a time, read without a system call.
+//!
+//! Programs and maps belong to this process: when it ends, in whatever way, the kernel takes everything away again. Nothing is
+//! pinned.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, ProgramMut};
+use tollgate_gate::{Gate, GateSet};
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::hook::{Hook, Need};
+use crate::plan::Plan;
+
+mod system;
+
+use system::Mapped;
+
+/// The compiled programs. The loader reads them as ELF, which wants alignment.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/gates.bpf.o")));
+
+/// Processors that have a cursor, `CPUS` of the programs.
+const PROCESSORS: usize = 1024;
+/// Threads that can be watched.
+pub const THREADS: usize = 4;
+/// Events for each processor unless told otherwise.
+pub const ROOM: u32 = 1 << 14;
+/// Protocols that netfilter links are made for.
+const FAMILIES: [i32; 2] = [libbpf_rs::NFPROTO_IPV4, libbpf_rs::NFPROTO_IPV6];
+
+/// A processor's cursor in the memory that it shares with the programs.
+#[repr(C)]
+struct Cursor {
+    head: AtomicU64,
+    tail: AtomicU64,
+    lost: AtomicU64,
+    pad: [u64; 5],
+}
+
+/// Whose packets, calls and wakeups are recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watch {
+    /// Connections with one of these ports at either end.
+    pub ports: Vec<u16>,
+    /// Threads, by their id; at most [`THREADS`].
+    pub threads: Vec<u32>,
+}
+
+/// The settings in the memory that the programs read.
+#[repr(C)]
+struct Settings {
+    ports: [u64; 1024],
+    threads: [u32; THREADS],
+    send_calls: [u32; 4],
+    receive_calls: [u32; 4],
+}
+
+/// The system calls that send: sendto, sendmsg, write, writev.
+#[cfg(target_arch = "x86_64")]
+const SEND_CALLS: [u32; 4] = [44, 46, 1, 20];
+/// The system calls that receive: recvfrom, recvmsg, read, readv.
+#[cfg(target_arch = "x86_64")]
+const RECEIVE_CALLS: [u32; 4] = [45, 47, 0, 19];
+#[cfg(target_arch = "aarch64")]
+const SEND_CALLS: [u32; 4] = [206, 211, 64, 66];
+#[cfg(target_arch = "aarch64")]
+const RECEIVE_CALLS: [u32; 4] = [207, 212, 63, 65];
+
+/// What the programs recorded since the last time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// The events, in the order of each processor, one processor after the other.
+    pub events: Vec<Event>,
+    /// Events that found no room, or whose program was already running on the processor.
+    pub lost: u64,
+}
+
+/// Programs that are loaded.
+pub struct Gates {
+    // The links of `Attached` hold their programs by themselves.
+    object: Object,
+    plan: Plan,
+    room: u32,
+    processors: usize,
+    cursors: Mapped,
+    settings: Mapped,
+    events: Mapped,
+    /// Runs that the kernel left out because the program was running already, as last seen.
+    missed: std::cell::Cell<u64>,
+}
+
+/// Gates that are attached; they are detached when this is dropped.
+pub struct Attached {
+    gates: GateSet,
+    // Only held.
+    _links: Vec<OneLink>,
+}
+
+/// What keeps a program attached while it is open.
+enum OneLink {
+    OfLibrary(#[expect(dead_code, reason = "only held")] Link),
+    Own(#[expect(dead_code, reason = "only held")] OwnedFd),
+}
+
+impl Attached {
+    /// The gates.
+    pub const fn gates(&self) -> GateSet {
+        self.gates
+    }
+}
+
+/// A network namespace in which gates are attached.
+#[derive(Clone, Copy, Debug)]
+pub enum Namespace<'a> {
+    /// That of the calling thread.
+    Own,
+    /// The one behind this descriptor (`/proc/PID/ns/net`, `/run/netns/NAME`).
+    Of(BorrowedFd<'a>),
+}
+
+impl Gates {
+    /// Loads the programs of a plan, with room for `room` events (rounded up to a power of two) on each processor.
+    ///
+    /// # Errors
+    /// [`Error::Load`] with what the kernel said, [`Error::Processors`].
+    pub fn load(plan: &Plan, room: u32) -> Result<Self, Error> {
+        let processors = libbpf_rs::num_possible_cpus()
+            .map_err(|error| Error::load("counting processors", error))?;
+        if processors > PROCESSORS {
+            return Err(Error::Processors {
+                found: processors,
+                most: PROCESSORS,
+            });
+        }
+        let room = room.clamp(64, 1 << 20).next_power_of_two();
+        let wanted: Vec<&str> = plan
+            .boundaries()
+            .iter()
+            .filter_map(|boundary| Some(boundary.hook?.program))
+            .collect();
+        let mut open = open()?;
+        for mut program in open.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let name = name.strip_suffix("_twin").unwrap_or(&name);
+            program.set_autoload(wanted.contains(&name));
+        }
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            let outcome = match name.as_str() {
+                "events" => map.set_max_entries(room * processors as u32),
+                ".rodata.limits" => map.set_initial_value(&room.to_ne_bytes()),
+                _ => Ok(()),
+            };
+            outcome.map_err(|error| Error::load("sizing the maps", error))?;
+        }
+        let object = open
+            .load()
+            .map_err(|error| Error::load("loading the BPF programs", error))?;
+        let map = |name: &str, length: usize| {
+            let map = object
+                .maps()
+                .find(|map| map.name().to_string_lossy() == name)
+                .ok_or_else(|| Error::load("looking for a map", name))?;
+            Mapped::new(map.as_fd(), length)
+        };
+        let cursors = map(".bss.cursors", PROCESSORS * size_of::<Cursor>())?;
+        let settings = map(".bss.settings", size_of::<Settings>())?;
+        let events = map("events", room as usize * processors * size_of::<Event>())?;
+        let gates = Self {
+            object,
+            plan: plan.clone(),
+            room,
+            processors,
+            cursors,
+            settings,
+            events,
+            missed: std::cell::Cell::new(0),
+        };
+        gates.watch(&Watch::default())?;
+        Ok(gates)
+    }
+
+    /// The plan whose programs these are.
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Changes whose packets, calls and wakeups are recorded, at once.
+    ///
+    /// # Errors
+    /// [`Error::Threads`] when there are more than [`THREADS`]; nothing is changed then.
+    pub fn watch(&self, watch: &Watch) -> Result<(), Error> {
+        if watch.threads.len() > THREADS {
+            return Err(Error::Threads {
+                found: watch.threads.len(),
+                most: THREADS,
+            });
+        }
+        let mut settings = Settings {
+            ports: [0; 1024],
+            threads: [0; THREADS],
+            send_calls: SEND_CALLS,
+            receive_calls: RECEIVE_CALLS,
+        };
+        for &port in &watch.ports {
+            settings.ports[usize::from(port) / 64] |= 1 << (port % 64);
+        }
+        settings.threads[..watch.threads.len()].copy_from_slice(&watch.threads);
+        self.settings.write(settings);
+        Ok(())
+    }
+
+    /// Attaches the gates in the namespace.
+    ///
+    /// # Errors
+    /// [`Error::NoHook`] for a gate that the plan does not take, [`Error::Attach`]; nothing stays attached then.
+    pub fn attach(&self, gates: GateSet, namespaces: &[Namespace<'_>]) -> Result<Attached, Error> {
+        self.attach_programs(gates, GateSet::EMPTY, namespaces)
+    }
+
+    /// Attaches one gate and its twin behind it, so that the time between the two events of a passage is what a passage costs.
+    ///
+    /// # Errors
+    /// As [`Self::attach`].
+    pub fn attach_twins(
+        &self,
+        gate: Gate,
+        namespaces: &[Namespace<'_>],
+    ) -> Result<Attached, Error> {
+        let gate = GateSet::of(&[gate]);
+        self.attach_programs(gate, gate, namespaces)
+    }
+
+    fn attach_programs(
+        &self,
+        gates: GateSet,
+        twins: GateSet,
+        namespaces: &[Namespace<'_>],
+    ) -> Result<Attached, Error> {
+        let mut links = Vec::new();
+        for gate in gates.iter() {
+            // The answer's first gate stands for it.
+            if gate == Gate::ApplicationEnd {
+                continue;
+            }
+            let hook = self.plan.hook(gate).ok_or(Error::NoHook(gate))?;
+            self.attach_hook(hook, false, namespaces, &mut links)?;
+            if twins.contains(gate) {
+                self.attach_hook(hook, true, namespaces, &mut links)?;
+            }
+        }
+        Ok(Attached {
+            gates,
+            _links: links,
+        })
+    }
+
+    fn attach_hook(
+        &self,
+        hook: &'static Hook,
+        twin: bool,
+        namespaces: &[Namespace<'_>],
+        links: &mut Vec<OneLink>,
+    ) -> Result<(), Error> {
+        let name = format!("{}{}", hook.program, if twin { "_twin" } else { "" });
+        let refused = |reason: String| Error::Attach {
+            gate: hook.gate,
+            hook: hook.name,
+            reason,
+        };
+        let program = find(&self.object, &name)
+            .ok_or_else(|| refused("its program was not loaded".to_owned()))?;
+        let Need::Netfilter(at) = hook.need else {
+            let link = program.attach();
+            links.push(OneLink::OfLibrary(
+                link.map_err(|error| refused(format!("{error:#}")))?,
+            ));
+            return Ok(());
+        };
+        let fd = program.as_fd();
+        for namespace in namespaces {
+            for family in FAMILIES {
+                let link = within(*namespace, || system::link_netfilter(fd, family, at, twin));
+                links.push(OneLink::Own(link.map_err(refused)?));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what was recorded since the last time. Programs may go on writing meanwhile.
+    pub fn take(&self) -> Taken {
+        let mut taken = Taken::default();
+        for processor in 0..self.processors {
+            let cursor: &Cursor = self.cursors.at(processor);
+            let (mut at, head) = (
+                cursor.tail.load(Ordering::Relaxed),
+                cursor.head.load(Ordering::Acquire),
+            );
+            while at < head {
+                let slot =
+                    processor * self.room as usize + (at & u64::from(self.room - 1)) as usize;
+                let Some(event) = self.events.take_event(slot) else {
+                    // Its program is still writing.
+                    break;
+                };
+                taken.events.push(event);
+                at += 1;
+            }
+            cursor.tail.store(at, Ordering::Release);
+            taken.lost += cursor.lost.swap(0, Ordering::Relaxed);
+        }
+        let missed = self.missed();
+        taken.lost += missed - self.missed.replace(missed);
+        taken
+    }
+
+    /// Runs that the kernel has left out so far because the program was running already on that processor.
+    fn missed(&self) -> u64 {
+        self.object
+            .progs()
+            .map(|program| system::missed_runs(program.as_fd()))
+            .sum()
+    }
+}
+
+fn open() -> Result<OpenObject, Error> {
+    quiet();
+    ObjectBuilder::default()
+        .name("tollgate")
+        .and_then(|builder| builder.open_memory(&OBJECT.0))
+        .map_err(|error| Error::load("opening the BPF programs", error))
+}
+
+/// libbpf prints by itself unless told not to. What goes wrong comes back as an error; the verifier's own words are kept for
+/// those who look for them with `TOLLGATE_BPF_LOG`.
+fn quiet() {
+    let say = std::env::var_os("TOLLGATE_BPF_LOG").is_some();
+    libbpf_rs::set_print(say.then_some((libbpf_rs::PrintLevel::Info, |_, text| {
+        eprint!("{text}");
+    })));
+}
+
+fn find<'a>(object: &'a Object, name: &str) -> Option<ProgramMut<'a>> {
+    object
+        .progs_mut()
+        .find(|program| program.name().to_string_lossy() == name)
+}
+
+/// Runs `attach` in the namespace, on a thread of its own: a thread that has changed its namespace may not be able to come back.
+fn within<T: Send>(
+    namespace: Namespace<'_>,
+    attach: impl FnOnce() -> Result<T, String> + Send,
+) -> Result<T, String> {
+    let Namespace::Of(fd) = namespace else {
+        return attach();
+    };
+    std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                rustix::thread::move_into_link_name_space(
+                    fd,
+                    Some(rustix::thread::LinkNameSpaceType::Network),
+                )
+                .map_err(|error| format!("entering the network namespace: {error}"))?;
+                attach()
+            })
+            .join()
+            .unwrap_or_else(|_| Err("the thread that attaches has panicked".to_owned()))
+    })
+}
+
+/// Loads one program alone and attaches it, to see whether this kernel allows that.
+pub(crate) fn attempt(name: &str) -> Result<(), String> {
+    let mut open = open().map_err(|error| error.to_string())?;
+    for mut program in open.progs_mut() {
+        let wanted = program.name().to_string_lossy() == name;
+        program.set_autoload(wanted);
+    }
+    let object = open.load().map_err(|error| format!("{error:#}"))?;
+    let program = find(&object, name).ok_or_else(|| format!("there is no program {name}"))?;
+    let hook = crate::hook::HOOKS.iter().find(|hook| hook.program == name);
+    match hook.map(|hook| hook.need) {
+        Some(Need::Netfilter(at)) => {
+            system::link_netfilter(program.as_fd(), FAMILIES[0], at, false).map(drop)
+        }
+        _ => program
+            .attach()
+            .map(drop)
+            .map_err(|error| format!("{error:#}")),
+    }
+}

@@ -1,0 +1,155 @@
+//! The system calls of the gates: the memory that the programs share with us, links, and what the kernel counts.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::hook::Netfilter;
+
+/// A map of the programs, mapped into this process.
+pub(super) struct Mapped {
+    start: NonNull<c_void>,
+    length: usize,
+}
+
+// SAFETY: the memory is shared with the kernel anyway and is only touched through atomics or volatile copies.
+unsafe impl Send for Mapped {}
+
+impl Mapped {
+    pub(super) fn new(fd: BorrowedFd<'_>, length: usize) -> Result<Self, Error> {
+        let page = rustix::param::page_size();
+        let length = length.div_ceil(page) * page;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let start = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                fd,
+                0,
+            )
+        };
+        let start = start.map_err(|error| Error::system("mapping the programs' memory", error))?;
+        let start = NonNull::new(start)
+            .ok_or_else(|| Error::load("mapping the programs' memory", "it lies at address 0"))?;
+        Ok(Self { start, length })
+    }
+
+    fn slot<T>(&self, index: usize) -> NonNull<T> {
+        assert!((index + 1) * size_of::<T>() <= self.length);
+        // SAFETY: the slot lies within the mapping, as was just checked.
+        unsafe { self.start.cast::<T>().add(index) }
+    }
+
+    /// The atomics at this place.
+    pub(super) fn at(&self, index: usize) -> &super::Cursor {
+        let slot = self.slot::<super::Cursor>(index);
+        // SAFETY: a cursor has atomics and padding only, for which every bit pattern is valid; a mapping begins at a page and
+        // lives as long as the reference.
+        unsafe { slot.as_ref() }
+    }
+
+    /// Overwrites what the memory begins with.
+    pub(super) fn write<T>(&self, value: T) {
+        let slot = self.slot::<T>(0);
+        // SAFETY: the slot is aligned (a page begins there) and within the mapping. The programs may read half of the old and
+        // half of the new value; they do not depend on more than a word.
+        unsafe { slot.write_volatile(value) };
+    }
+
+    /// Takes the event out of a slot and leaves it empty; none when its program is still writing it.
+    pub(super) fn take_event(&self, index: usize) -> Option<Event> {
+        let slot = self.slot::<Event>(index);
+        // SAFETY: the time is the first field, aligned to 8 in an array of 40 bytes each, and every bit pattern is valid.
+        let ktime = unsafe { AtomicU64::from_ptr(slot.cast::<u64>().as_ptr()) };
+        let at = ktime.load(Ordering::Acquire);
+        if at == 0 {
+            return None;
+        }
+        // SAFETY: the program has finished with the slot, since it writes the time last, and takes it again only after the tail
+        // has moved past it.
+        let mut event = unsafe { slot.read_volatile() };
+        event.ktime = at;
+        ktime.store(0, Ordering::Release);
+        Some(event)
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no reference into it outlives `self`.
+        let unmapped = unsafe { munmap(self.start.as_ptr(), self.length) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// Among netfilter's hooks ours come where nobody has changed the packet yet (out) or will any more (in).
+/// No two of a hook may have the same priority; a twin comes right behind its gate.
+const fn priority(hook: Netfilter, twin: bool) -> i32 {
+    let first = match hook {
+        Netfilter::LocalOut => i32::MIN + 1,
+        Netfilter::LocalIn => i32::MAX - 2,
+    };
+    first + twin as i32
+}
+
+/// Attaches a netfilter program in the calling thread's namespace; it is detached when the result is closed. By hand, since
+/// libbpf's program cannot be lent to the thread that is in the other namespace.
+pub(super) fn link_netfilter(
+    program: BorrowedFd<'_>,
+    family: i32,
+    hook: Netfilter,
+    twin: bool,
+) -> Result<OwnedFd, String> {
+    let mut options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as u64,
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.netfilter =
+        libbpf_sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_5 {
+            pf: family as u32,
+            hooknum: hook.number() as u32,
+            priority: priority(hook, twin),
+            flags: 0,
+        };
+    // SAFETY: the options are a whole value that says its own size, and live longer than the call.
+    let link = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            0,
+            libbpf_sys::BPF_NETFILTER,
+            &raw const options,
+        )
+    };
+    if link < 0 {
+        return Err(io::Error::from_raw_os_error(-link).to_string());
+    }
+    // SAFETY: the descriptor is new and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}
+
+/// How often the kernel has left out a program because it was running already on that processor; 0 when it does not tell.
+pub(super) fn missed_runs(program: BorrowedFd<'_>) -> u64 {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;
+    // SAFETY: the kernel writes at most `length` bytes into `info`, whose fields are integers.
+    let outcome = unsafe {
+        libbpf_sys::bpf_obj_get_info_by_fd(
+            program.as_raw_fd(),
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    if outcome == 0 {
+        info.recursion_misses
+    } else {
+        0
+    }
+}

@@ -1,0 +1,1 @@
+//! Synthetic slices with known answers.

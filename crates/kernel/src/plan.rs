@@ -1,0 +1,169 @@
+//! The hook plan: which boundary is taken by which hook, and what stays unresolved.
+//!
+//! A pure function of what a kernel allows ([`Abilities`]), so that it can be tested for kernels that are not running.
+
+use std::collections::BTreeSet;
+
+use tollgate_gate::{Gate, GateSet, KERNEL, SpanTable};
+
+use crate::hook::{Hook, Need};
+
+/// Whether a kind of hook works here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// It was tried and works.
+    Works,
+    /// It was tried and refused, or cannot be tried; why.
+    Refused(String),
+}
+
+impl Ability {
+    /// Whether it works.
+    pub const fn works(&self) -> bool {
+        matches!(self, Self::Works)
+    }
+
+    /// Why it does not.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Works => None,
+            Self::Refused(reason) => Some(reason),
+        }
+    }
+}
+
+/// What a kernel allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// The kernel's types (BTF), without which no program finds its fields.
+    pub types: Ability,
+    /// BPF programs on tracepoints with types (tp_btf).
+    pub tracepoints: Ability,
+    /// BPF netfilter links (Linux 6.4).
+    pub netfilter: Ability,
+    /// BPF programs at the entry of functions (fentry).
+    pub functions: Ability,
+    /// The tracepoints that the kernel's types name, of those that hooks need.
+    pub tracepoint_names: BTreeSet<String>,
+    /// The functions that the kernel's types name, of those that hooks need.
+    pub function_names: BTreeSet<String>,
+}
+
+impl Abilities {
+    /// A kernel that allows nothing, for this reason.
+    pub fn none(reason: &str) -> Self {
+        let refused = || Ability::Refused(reason.to_owned());
+        Self {
+            types: refused(),
+            tracepoints: refused(),
+            netfilter: refused(),
+            functions: refused(),
+            tracepoint_names: BTreeSet::new(),
+            function_names: BTreeSet::new(),
+        }
+    }
+
+    /// Why this kernel does not have what a hook needs; none when it has.
+    fn lacks(&self, need: Need) -> Option<String> {
+        let refused = |ability: &Ability| ability.reason().map(str::to_owned);
+        match need {
+            Need::Tracepoint(name) => refused(&self.tracepoints).or_else(|| {
+                (!self.tracepoint_names.contains(name))
+                    .then(|| format!("this kernel has no tracepoint {name}"))
+            }),
+            Need::Netfilter(_) => refused(&self.netfilter),
+            Need::Function(name) => refused(&self.functions).or_else(|| {
+                (!self.function_names.contains(name))
+                    .then(|| format!("this kernel's types name no function {name}"))
+            }),
+        }
+    }
+}
+
+/// How a gate is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Boundary {
+    /// The gate.
+    pub gate: Gate,
+    /// Its hook; none when it stays unresolved.
+    pub hook: Option<&'static Hook>,
+    /// Finer hooks that could not be had, and why.
+    pub missed: Vec<(&'static Hook, String)>,
+}
+
+/// Which boundary is taken by which hook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    boundaries: Vec<Boundary>,
+}
+
+impl Plan {
+    /// The finest set of hooks that these abilities allow.
+    pub fn choose(abilities: &Abilities) -> Self {
+        let boundaries = KERNEL
+            .gates()
+            .iter()
+            .filter(|&gate| gate != Gate::ApplicationEnd)
+            .map(|gate| {
+                let mut missed = Vec::new();
+                let mut chosen = None;
+                for hook in Hook::of(gate) {
+                    match abilities.lacks(hook.need) {
+                        None => {
+                            chosen = Some(hook);
+                            break;
+                        }
+                        Some(reason) => missed.push((hook, reason)),
+                    }
+                }
+                Boundary {
+                    gate,
+                    hook: chosen,
+                    missed,
+                }
+            })
+            .collect();
+        Self { boundaries }
+    }
+
+    /// Every gate of the kernel's way and how it is taken, in the order of the way.
+    pub fn boundaries(&self) -> &[Boundary] {
+        &self.boundaries
+    }
+
+    /// The hook of a gate; none when it stays unresolved.
+    pub fn hook(&self, gate: Gate) -> Option<&'static Hook> {
+        self.boundaries
+            .iter()
+            .find(|boundary| boundary.gate == gate)?
+            .hook
+    }
+
+    /// The gates that are taken. The application's end is that of the answer's first gate.
+    pub fn gates(&self) -> GateSet {
+        let mut gates: GateSet = self
+            .boundaries
+            .iter()
+            .filter(|boundary| boundary.hook.is_some())
+            .map(|boundary| boundary.gate)
+            .collect();
+        if gates.contains(Gate::SocketOutBegin) {
+            gates = gates.with(Gate::ApplicationEnd);
+        }
+        gates
+    }
+
+    /// The spans between the gates that are taken, without those in `except`; rows whose boundary is missing are joined. None
+    /// when fewer than two gates are taken.
+    pub fn table(&self, except: GateSet) -> Option<SpanTable> {
+        KERNEL.joined(
+            self.gates()
+                .iter()
+                .filter(|&gate| !except.contains(gate))
+                .collect(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Plans for kernels that are not running.
