@@ -1,0 +1,14 @@
+//! What runs outside of the machine: the kernel's package, the initial file system, QEMU, and what the counts mean.
+
+pub mod counts;
+pub mod error;
+pub mod initrd;
+pub mod kernel;
+pub mod layers;
+pub mod machine;
+pub mod measure;
+pub mod profile;
+pub mod symbols;
+pub mod table;
+
+pub use error::Error;

@@ -1,0 +1,72 @@
+//! Which function an address of the kernel belongs to.
+
+/// The kernel's functions by address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Symbols {
+    /// Start and name, in the order of the starts, each start once.
+    functions: Vec<(u64, String)>,
+}
+
+impl Symbols {
+    /// The functions with these starts and names. Of several names of one start, the shortest is taken, and of those the
+    /// first in the alphabet.
+    #[must_use]
+    pub fn new(functions: impl IntoIterator<Item = (u64, String)>) -> Self {
+        let mut functions: Vec<_> = functions.into_iter().collect();
+        functions.sort_by(|(a, a_name), (b, b_name)| {
+            (a, a_name.len(), a_name).cmp(&(b, b_name.len(), b_name))
+        });
+        functions.dedup_by_key(|(start, _)| *start);
+        Self { functions }
+    }
+
+    /// How many functions there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// The function that an address lies in, without what the compiler appends to a name (`.isra.0`, `.part.0`,
+    /// `.constprop.0`, `.cold`); `?` in front of all functions.
+    #[must_use]
+    pub fn function(&self, address: u64) -> &str {
+        let index = self.functions.partition_point(|(start, _)| *start <= address);
+        let Some((_, name)) = index.checked_sub(1).and_then(|index| self.functions.get(index)) else {
+            return "?";
+        };
+        match name.split_once('.') {
+            Some((plain, _)) if !plain.is_empty() => plain,
+            _ => name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_lies_in_the_function_that_starts_before_it() {
+        let function = |start, name: &str| (start, name.to_owned());
+        let symbols = Symbols::new([
+            function(0x200, "tcp_small_queue_check.isra.0"),
+            function(0x100, "__x64_sys_sendto"),
+            function(0x100, "__se_sys_sendto"),
+            function(0x100, "sys_sendto"),
+            function(0x300, ".hidden"),
+        ]);
+        assert_eq!(symbols.len(), 3);
+        assert_eq!(symbols.function(0xff), "?");
+        assert_eq!(symbols.function(0x100), "sys_sendto");
+        assert_eq!(symbols.function(0x1ff), "sys_sendto");
+        assert_eq!(symbols.function(0x250), "tcp_small_queue_check");
+        assert_eq!(symbols.function(0x300), ".hidden");
+        assert!(Symbols::default().is_empty());
+    }
+}

@@ -1,0 +1,1 @@
+//! The counts as plain text, for the command `tollgate-qemu`: layers down, sizes across.

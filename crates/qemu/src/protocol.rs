@@ -1,0 +1,222 @@
+//! What the guest, the plugin and the host have agreed upon: the markers in the guest's code, the port on which the guest
+//! speaks, and what it says there.
+//!
+//! The guest writes lines of text to QEMU's debug console, one `out` instruction for each byte: no driver of the guest
+//! is involved, so the channel works from the first process on and its text is never mixed with the kernel's messages.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The port of QEMU's debug console (`isa-debugcon`).
+pub const PORT: u16 = 0xe9;
+
+/// The bytes before a marker's number: `nopl disp32(%rax)`, which does nothing on any processor.
+pub const MARKER_PREFIX: [u8; 3] = [0x0f, 0x1f, 0x80];
+
+/// A point in the guest's own code that the plugin recognises: an instruction that does nothing, with one of these numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Marker {
+    /// The plugin may begin to follow calls; before, it does not look at what is executed.
+    Arm = 0x7467_0001,
+    /// A region begins: what is executed from here on is counted. Regions are numbered from 0 in the order of their begins.
+    Begin = 0x7467_0002,
+    /// The region ends.
+    End = 0x7467_0003,
+}
+
+impl Marker {
+    /// The marker that an instruction is, when it is one.
+    #[must_use]
+    pub fn from_instruction(bytes: &[u8]) -> Option<Self> {
+        let number = bytes.strip_prefix(&MARKER_PREFIX)?;
+        let number = u32::from_le_bytes(number.try_into().ok()?);
+        [Self::Arm, Self::Begin, Self::End]
+            .into_iter()
+            .find(|marker| *marker as u32 == number)
+    }
+}
+
+/// What the two ends say to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "host", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "host", serde(rename_all = "kebab-case"))]
+pub enum Workload {
+    /// A request, and a response of the same size, both ends blocking.
+    RequestResponse,
+    /// A message in one direction that the other end reads and acknowledges, and an idle moment before the next one:
+    /// the common path of Clark et al. 1989, where one end only receives data and the other only acknowledgments.
+    OneWay,
+}
+
+impl Workload {
+    /// The name in the plan and in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RequestResponse => "request-response",
+            Self::OneWay => "one-way",
+        }
+    }
+}
+
+/// Precedes each task on the kernel's command line. What the kernel itself does not understand reaches the first process, too.
+pub const TASK_PREFIX: &str = "task:";
+
+/// What the guest is to do, as it stands on the kernel's command line behind [`TASK_PREFIX`]: `WORKLOAD:SIZE:COUNT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    /// What the ends say.
+    pub workload: Workload,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Round trips or messages that are counted; a tenth as many go before, uncounted.
+    pub count: u32,
+}
+
+/// What the guest says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// Something to know about the machine: its name and its value.
+    Fact(String, String),
+    /// A region was counted: the task, and by how much the guest's own clock (the TSC) moved.
+    Region(Task, u64),
+    /// A function of the kernel: its address and its name.
+    Symbol(u64, String),
+    /// The guest could not go on.
+    Failed(String),
+    /// The guest is done.
+    Done,
+}
+
+/// A text that is none of what it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable(pub String);
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} cannot be read", self.0)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Workload {
+    type Err = Unreadable;
+
+    fn from_str(text: &str) -> Result<Self, Unreadable> {
+        [Self::RequestResponse, Self::OneWay]
+            .into_iter()
+            .find(|workload| workload.name() == text)
+            .ok_or_else(|| Unreadable(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.workload, self.size, self.count)
+    }
+}
+
+impl FromStr for Task {
+    type Err = Unreadable;
+
+    fn from_str(text: &str) -> Result<Self, Unreadable> {
+        let unreadable = || Unreadable(text.to_owned());
+        let mut parts = text.split(':');
+        let mut next = || parts.next().ok_or_else(unreadable);
+        let task = Self {
+            workload: next()?.parse()?,
+            size: next()?.parse().map_err(|_| unreadable())?,
+            count: next()?.parse().map_err(|_| unreadable())?,
+        };
+        match parts.next() {
+            None => Ok(task),
+            Some(_) => Err(unreadable()),
+        }
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fact(name, value) => write!(f, "fact {name} {value}"),
+            Self::Region(task, clock) => write!(f, "region {task} {clock}"),
+            Self::Symbol(address, name) => write!(f, "symbol {address:x} {name}"),
+            Self::Failed(reason) => write!(f, "failed {reason}"),
+            Self::Done => f.write_str("done"),
+        }
+    }
+}
+
+impl FromStr for Message {
+    type Err = Unreadable;
+
+    fn from_str(line: &str) -> Result<Self, Unreadable> {
+        let unreadable = || Unreadable(line.to_owned());
+        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let two = || rest.split_once(' ').ok_or_else(unreadable);
+        Ok(match kind {
+            "fact" => {
+                let (name, value) = two()?;
+                Self::Fact(name.to_owned(), value.to_owned())
+            }
+            "region" => {
+                let (task, clock) = two()?;
+                Self::Region(task.parse()?, clock.parse().map_err(|_| unreadable())?)
+            }
+            "symbol" => {
+                let (address, name) = two()?;
+                let address = u64::from_str_radix(address, 16).map_err(|_| unreadable())?;
+                Self::Symbol(address, name.to_owned())
+            }
+            "failed" => Self::Failed(rest.to_owned()),
+            "done" if rest.is_empty() => Self::Done,
+            _ => return Err(unreadable()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_the_wire() {
+        let task = Task {
+            workload: Workload::OneWay,
+            size: 1_400,
+            count: 300,
+        };
+        for message in [
+            Message::Fact("mitigation".to_owned(), "spectre_v2: Retpolines, STIBP".to_owned()),
+            Message::Region(task, 17),
+            Message::Symbol(0xffff_ffff_8100_0000, "_stext".to_owned()),
+            Message::Failed("no loopback".to_owned()),
+            Message::Done,
+        ] {
+            assert_eq!(message.to_string().parse(), Ok(message));
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_told() {
+        for line in ["", "done now", "region one-way:4 1", "region one-way:4:5:6 1", "symbol xyz f", "fact"] {
+            assert_eq!(line.parse::<Message>().is_err(), true, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_marker_is_an_instruction_of_seven_bytes() {
+        assert_eq!(Marker::from_instruction(&[0x0f, 0x1f, 0x80, 2, 0, 0x67, 0x74]), Some(Marker::Begin));
+        assert_eq!(Marker::from_instruction(&[0x0f, 0x1f, 0x80, 9, 0, 0x67, 0x74]), None);
+        assert_eq!(Marker::from_instruction(&[0x0f, 0x1f, 0x80, 2, 0, 0x67]), None);
+        assert_eq!(Marker::from_instruction(&[0x90]), None);
+    }
+}
