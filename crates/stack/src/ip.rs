@@ -9,7 +9,7 @@ use crate::counters::Drop;
 use crate::neighbour::{Action, Heard, Resolution};
 use crate::reassembly::{Expired, Outcome};
 use crate::stack::Active;
-use crate::tcp::tcb::{State, flag};
+use crate::tcp::tcb::State;
 use alloc::vec::Vec;
 use core::mem;
 use core::net::Ipv4Addr;
@@ -393,7 +393,7 @@ impl<R: Recorder> Active<'_, R> {
     fn next_hop_failed(&mut self, ip: Ipv4Addr) {
         for index in 0..self.stack.tcbs.len() {
             let tcb = &self.stack.tcbs[index];
-            if tcb.next_hop == ip && tcb.state == State::SynSent && tcb.is(flag::UNRESOLVED) {
+            if tcb.next_hop == ip && tcb.state == State::SynSent && tcb.known_link().is_none() {
                 self.kill(index, crate::socket::Error::Unreachable);
             }
         }

@@ -123,6 +123,7 @@ pub(crate) mod readiness {
     pub(crate) const CONNECTED: u8 = 4;
     pub(crate) const END: u8 = 8;
     pub(crate) const CLOSED: u8 = 16;
+    pub(crate) const URGENT: u8 = 32;
     /// Not an event: the application was refused and waits for room.
     pub(crate) const WANT_WRITE: u8 = 128;
 }
@@ -151,6 +152,11 @@ impl Readiness {
     /// The connection is over: [`Active::close`] tells why and gives the handle back.
     pub const fn closed(self) -> bool {
         self.0 & readiness::CLOSED != 0
+    }
+
+    /// The peer has sent urgent data, or more of it: [`Info::urgent`] tells how much.
+    pub const fn urgent(self) -> bool {
+        self.0 & readiness::URGENT != 0
     }
 }
 
@@ -238,6 +244,9 @@ pub struct Info {
     pub out_of_order: u32,
     /// Segments that arrived again.
     pub duplicates: u32,
+    /// Octets that are left to be read up to the end of the peer's urgent data, arrived or not (RFC 9293, MUST-33); 0 when
+    /// nothing is urgent.
+    pub urgent: u32,
 }
 
 /// A reader's buffer for the time of one poll.
@@ -331,6 +340,14 @@ impl<R: Recorder> Active<'_, R> {
 
     #[inline(never)]
     fn send_in_general(&mut self, index: usize, data: &[u8]) -> Result<usize, Error> {
+        let taken = self.queue(index, data)?;
+        self.output(index);
+        Ok(taken)
+    }
+
+    /// Queues octets for sending; returns how many.
+    #[inline(always)]
+    pub(crate) fn queue(&mut self, index: usize, data: &[u8]) -> Result<usize, Error> {
         let tcb = &self.stack.tcbs[index];
         if !tcb.state.may_send() || tcb.is(flag::FIN_QUEUED) {
             return Err(self.cannot_send(index));
@@ -344,7 +361,6 @@ impl<R: Recorder> Active<'_, R> {
                 return Err(Error::WouldBlock);
             }
         }
-        self.output(index);
         Ok(taken)
     }
 
@@ -414,7 +430,7 @@ impl<R: Recorder> Active<'_, R> {
         Ok(())
     }
 
-    /// Reads octets that have arrived.
+    /// Reads octets that have arrived. A read ends where urgent data ends ([`Info::urgent`]).
     ///
     /// # Errors
     /// The reason when the connection is over and nothing is left to read.
@@ -445,7 +461,11 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Copies from the receive queue and opens the window by it.
-    fn drain_queue(&mut self, index: usize, buffer: &mut [u8]) -> usize {
+    fn drain_queue(&mut self, index: usize, mut buffer: &mut [u8]) -> usize {
+        if unlikely(self.stack.tcbs[index].is_rare(rare::URGENT)) {
+            let readable = self.stack.up_to_mark(index, buffer.len());
+            buffer = &mut buffer[..readable];
+        }
         let tcb = &mut self.stack.tcbs[index];
         let mut filled = 0;
         let first = self.pool.meta(tcb.rx_head).rx_seq;
@@ -479,7 +499,7 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::WouldBlock`] when there is nothing yet; `Ok(None)` is the end; the reason when the connection is over.
     pub fn receive_buffer(&mut self, conn: ConnId) -> Result<Option<Buffer>, Error> {
         let index = self.stack.index(conn)?;
-        let tcb = &mut self.stack.tcbs[index];
+        let tcb = &self.stack.tcbs[index];
         let id = tcb.rx_head;
         if id.is_none() {
             return match self.nothing_to_read(index)? {
@@ -487,13 +507,28 @@ impl<R: Recorder> Active<'_, R> {
                 Received::Nothing | Received::Data(_) => Err(Error::WouldBlock),
             };
         }
-        let meta = self.pool.meta(id);
-        let buffer = Buffer {
-            id,
-            offset: meta.rx_offset,
-            len: meta.rx_len,
+        let (mut buffer, next) = {
+            let meta = self.pool.meta(id);
+            let buffer = Buffer {
+                id,
+                offset: meta.rx_offset,
+                len: meta.rx_len,
+            };
+            (buffer, meta.rx_next)
         };
-        tcb.rx_head = meta.rx_next;
+        if tcb.is_rare(rare::URGENT) {
+            buffer.len = self.stack.up_to_mark(index, buffer.len()) as u16;
+        }
+        let tcb = &mut self.stack.tcbs[index];
+        let meta = self.pool.meta_mut(id);
+        if buffer.len < meta.rx_len {
+            // The rest of the frame lies behind the urgent data and stays in the queue.
+            meta.rx_offset += buffer.len;
+            meta.rx_len -= buffer.len;
+            self.pool.retain(id);
+        } else {
+            tcb.rx_head = next;
+        }
         tcb.rx_free += u32::from(buffer.len);
         self.window_may_open(index);
         Ok(Some(buffer))
@@ -701,7 +736,8 @@ impl<R: Recorder> Active<'_, R> {
     /// # Errors
     /// [`Error::NotConnected`] when the handle is stale.
     pub fn info(&self, conn: ConnId) -> Result<Info, Error> {
-        let tcb = &self.stack.tcbs[self.stack.index(conn)?];
+        let index = self.stack.index(conn)?;
+        let tcb = &self.stack.tcbs[index];
         let below = |wraps: u16, now: u32, first: u32| {
             (u64::from(wraps) << 32 | u64::from(now)).saturating_sub(u64::from(first) + 1)
         };
@@ -735,6 +771,7 @@ impl<R: Recorder> Active<'_, R> {
             fast_retransmits: tcb.fast_retransmits,
             out_of_order: tcb.out_of_order,
             duplicates: tcb.duplicates,
+            urgent: self.stack.urgent_left(index),
         })
     }
 

@@ -21,10 +21,11 @@ use crate::tcp::segment::ChallengeLimit;
 use crate::tcp::tcb::Tcb;
 use crate::tcp::template::Common;
 use crate::tcp::time_wait::TimeWaitTable;
+use crate::tcp::unusual::Unusual;
 use crate::time::{Instant, Tick, ticks};
 use crate::timer::Wheel;
 use crate::udp::UdpSocket;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::hint::cold_path;
 use tollgate_checksum::Kernel;
@@ -60,6 +61,8 @@ pub struct Stack {
     pub(crate) listeners: Vec<Option<Listener>>,
     pub(crate) listener_generation: u16,
     pub(crate) time_wait: TimeWaitTable,
+    /// By index of the connection, of those that have it.
+    pub(crate) unusual: BTreeMap<u32, Unusual>,
     pub(crate) neighbours: neighbour::Cache,
     pub(crate) reassembler: Reassembler,
     pub(crate) udp: Vec<Option<UdpSocket>>,
@@ -125,6 +128,7 @@ impl Stack {
             listeners: Vec::new(),
             listener_generation: 0,
             time_wait: TimeWaitTable::new(config.max_time_wait),
+            unusual: BTreeMap::new(),
             neighbours: neighbour::Cache::new(config.max_neighbours),
             reassembler: Reassembler::new(Limits {
                 frames: config.reassembly_frames,

@@ -286,14 +286,14 @@ impl<R: Recorder> Active<'_, R> {
         let next_hop = self.stack.tcbs[index].next_hop;
         match self.stack.neighbours.lookup(next_hop, self.now) {
             crate::neighbour::Lookup::Found(mac) => self.set_link_address(index, mac),
-            crate::neighbour::Lookup::Wait => self.stack.tcbs[index].flags |= flag::UNRESOLVED,
+            crate::neighbour::Lookup::Wait => self.set_link_address(index, MacAddr::default()),
         }
     }
 
     pub(crate) fn set_link_address(&mut self, index: usize, mac: MacAddr) {
         let tcb = &mut self.stack.tcbs[index];
         tcb.link = mac.0;
-        tcb.flags &= !flag::UNRESOLVED;
+        tcb.choose_way();
     }
 
     /// Sets the send side to its beginning and puts the SYN into the queue, sent but for its emission.
@@ -468,14 +468,14 @@ impl<R: Recorder> Active<'_, R> {
                 sack_permitted: false,
             },
         };
-        let (remote, next_hop, link) = (tcb.remote_ip(), tcb.next_hop, tcb.link);
-        let resolved = !tcb.is(flag::UNRESOLVED);
+        let (remote, next_hop) = (tcb.remote_ip(), tcb.next_hop);
+        let link = tcb.known_link();
         if answer {
             let tcb = &mut self.stack.tcbs[index];
             tcb.unacked = 0;
             tcb.ack_deadline = Deadline::NONE;
         }
-        self.send_header(remote, next_hop, resolved.then_some(link), &header);
+        self.send_header(remote, next_hop, link, &header);
     }
 
     /// The MSS that we offer: what fits into a packet without options (RFC 9293, 3.7.1; RFC 6691).

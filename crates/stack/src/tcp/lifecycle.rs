@@ -57,6 +57,7 @@ impl<R: Recorder> Active<'_, R> {
             self.detach(index);
         }
         self.forget_cached(index);
+        self.stack.forget_unusual(index);
         self.stack.wheel.cancel(index as u32);
         let tcb = &mut self.stack.tcbs[index];
         // Marks in the lists of events and of waiting output stay, so that no index stands there twice.

@@ -3,7 +3,8 @@
 //! The way of a segment in: [`predicted`] takes what header prediction expects, everything else goes to [`segment`],
 //! which carries out RFC 9293, 3.10.7 step by step. The way out: [`predicted_send`] sends what fits into one segment that
 //! may go at once, [`output`] decides for everything else, and [`template`] writes the headers. [`timers`] does what is due; [`congestion`], [`rto`], [`reassembly`], [`handshake`],
-//! [`cookie`], [`lifecycle`], [`time_wait`] and [`listener`] hold what their names say.
+//! [`cookie`], [`lifecycle`], [`time_wait`], [`listener`] and [`urgent`] hold what their names say, and [`unusual`] what few connections
+//! have.
 
 mod acknowledgment;
 pub(crate) mod congestion;
@@ -22,3 +23,5 @@ pub(crate) mod tcb;
 pub(crate) mod template;
 pub(crate) mod time_wait;
 pub(crate) mod timers;
+pub(crate) mod unusual;
+mod urgent;

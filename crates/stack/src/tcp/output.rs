@@ -290,10 +290,8 @@ impl<R: Recorder> Active<'_, R> {
             checksum: RxChecksum::Unknown,
         };
         self.rec.pass(Gate::IpOutBegin, PacketId(seq.0));
-        let tcb = &self.stack.tcbs[index];
-        if tcb.is(flag::UNRESOLVED) {
-            let next_hop = tcb.next_hop;
-            self.link_output(next_hop, frame);
+        if self.stack.tcbs[index].is(flag::DETOUR) {
+            self.detour(index, frame);
         } else {
             self.stack.device.push(frame);
         }

@@ -49,7 +49,7 @@ impl Stack {
         let len = data.len() as u32;
         let flight = tcb.in_flight();
         let usual = tcb.predicted != UNPREDICTABLE
-            && tcb.flags & (flag::UNRESOLVED | flag::TIMESTAMPS) == flag::TIMESTAMPS
+            && tcb.flags & (flag::DETOUR | flag::TIMESTAMPS) == flag::TIMESTAMPS
             && tcb.unsent.is_none()
             && self.send_predictable;
         if unlikely(

@@ -341,6 +341,9 @@ impl<R: Recorder> Active<'_, R> {
         self.acknowledged(index, header.ack);
         self.established(index);
         self.stack.tcbs[index].unacked = 1;
+        if flags.has(Flags::URG) {
+            self.urgent_arrives(index, header);
+        }
         let disposition = self.take_text(index, segment, segment.len);
         self.finish(index, true);
         disposition
@@ -442,7 +445,9 @@ impl<R: Recorder> Active<'_, R> {
             return Disposition::Done;
         }
 
-        // "Sixth, check the URG bit": the octets are data like others (RFC 9293, 3.8.5; RFC 6093).
+        if flags.has(Flags::URG) {
+            self.urgent_arrives(index, header);
+        }
         // "Seventh, process the segment text." "Eighth, check the FIN bit."
         let before = self.stack.tcbs[index].rcv_nxt;
         let had_gap = self.stack.tcbs[index].ooo_head.is_some();
@@ -493,7 +498,7 @@ impl<R: Recorder> Active<'_, R> {
         {
             return self.syn_again(index, segment);
         }
-        // With a zero window, valid acknowledgments are still taken (RFC 9293, MUST-66). While the peer's own probe, an
+        // With a zero window, valid acknowledgments and urgent pointers are still taken (RFC 9293, MUST-66). While the peer's own probe, an
         // octet and perhaps a FIN, has found no room here, its acknowledgments come from behind that.
         let zero_window = tcb.rcv_edge == tcb.rcv_nxt;
         let in_place = header.seq.within(tcb.rcv_nxt, tcb.rcv_nxt + 2);
@@ -504,6 +509,9 @@ impl<R: Recorder> Active<'_, R> {
                 State::Closed | State::TimeWait
             ) {
                 return Disposition::Done;
+            }
+            if header.flags.has(Flags::URG) {
+                self.urgent_arrives(index, header);
             }
             self.output(index);
             if segment.seq_len() == 0 {

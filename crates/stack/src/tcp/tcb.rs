@@ -105,8 +105,9 @@ pub(crate) mod flag {
     pub(crate) const NO_DELAY: u8 = 1 << 1;
     /// The congestion window, not the application, limits the sender, so it may grow (RFC 9293, 3.7.2; RFC 7661).
     pub(crate) const CWND_LIMITED: u8 = 1 << 2;
-    /// The next hop's link address is not known: frames go by way of the neighbour cache.
-    pub(crate) const UNRESOLVED: u8 = 1 << 3;
+    /// Frames do not go straight to the device queue when the template is written: the next hop's link address is not
+    /// known, or the headers are to be amended ([`super::rare::AMENDED`]).
+    pub(crate) const DETOUR: u8 = 1 << 3;
     /// The connection is in the list of those with events.
     pub(crate) const LISTED: u8 = 1 << 4;
     /// The connection is in the list of those whose output waits for room in the device queue.
@@ -120,21 +121,27 @@ pub(crate) mod flag {
 /// Bits of [`Tcb::rare`].
 pub(crate) mod rare {
     /// Loss recovery is under way until `recover` is acknowledged (RFC 6582).
-    pub(crate) const RECOVERY: u8 = 1;
+    pub(crate) const RECOVERY: u16 = 1;
     /// The application holds no handle any more.
-    pub(crate) const ORPHAN: u8 = 1 << 1;
+    pub(crate) const ORPHAN: u16 = 1 << 1;
     /// The connection sits in its listener's accept queue or on the way to it.
-    pub(crate) const UNACCEPTED: u8 = 1 << 2;
+    pub(crate) const UNACCEPTED: u16 = 1 << 2;
     /// The last thing that stopped the sender was a zero (or too small) window: probes are due (RFC 9293, 3.8.6.1).
-    pub(crate) const PERSIST: u8 = 1 << 3;
+    pub(crate) const PERSIST: u16 = 1 << 3;
     /// The FIN is owed: there was no frame for it.
-    pub(crate) const FIN_PENDING: u8 = 1 << 4;
+    pub(crate) const FIN_PENDING: u16 = 1 << 4;
     /// The peer's FIN was seen; `fin_seq` says where.
-    pub(crate) const FIN_SEEN: u8 = 1 << 6;
+    pub(crate) const FIN_SEEN: u16 = 1 << 6;
     /// Header prediction is switched off.
-    pub(crate) const UNPREDICTED: u8 = 1 << 7;
+    pub(crate) const UNPREDICTED: u16 = 1 << 7;
     /// A retransmission timeout is being recovered from (go-back-N from `snd_una`).
-    pub(crate) const LOSS: u8 = 1 << 5;
+    pub(crate) const LOSS: u16 = 1 << 5;
+    /// The stack keeps a [`super::super::unusual::Unusual`] for the connection.
+    pub(crate) const UNUSUAL: u16 = 1 << 8;
+    /// Urgent data has not been read to its end: reads stop there (RFC 9293, 3.8.5).
+    pub(crate) const URGENT: u16 = 1 << 9;
+    /// What the template writes is not all: urgent pointer, Diffserv field.
+    pub(crate) const AMENDED: u16 = 1 << 10;
 }
 
 /// `Tcb::predicted` when no segment may be predicted: the data offset 15 with all flags never matches.
@@ -231,8 +238,7 @@ pub(crate) struct Tcb {
     pub(crate) recover: SeqNumber,
     pub(crate) dup_acks: u8,
     pub(crate) backoff: u8,
-    pub(crate) rare: u8,
-    pub(crate) keep_probes_sent: u8,
+    pub(crate) rare: u16,
     pub(crate) ooo_head: FrameId,
     pub(crate) rcv_limit: u32,
     /// Where the peer's FIN lies, valid once `FIN_RECEIVED` or queued out of order.
@@ -259,6 +265,7 @@ pub(crate) struct Tcb {
     pub(crate) duplicates: u32,
     /// Next free connection when this one is free.
     pub(crate) next_free: u32,
+    pub(crate) keep_probes_sent: u8,
     /// What the application wants to know the connection by.
     pub(crate) token: u64,
 }
@@ -331,7 +338,6 @@ impl Tcb {
         dup_acks: 0,
         backoff: 0,
         rare: 0,
-        keep_probes_sent: 0,
         ooo_head: FrameId::NONE,
         rcv_limit: 0,
         fin_seq: SeqNumber(0),
@@ -352,6 +358,7 @@ impl Tcb {
         out_of_order: 0,
         duplicates: 0,
         next_free: u32::MAX,
+        keep_probes_sent: 0,
         token: 0,
     };
 
@@ -376,8 +383,28 @@ impl Tcb {
         self.flags & flag != 0
     }
 
-    pub(crate) const fn is_rare(&self, bit: u8) -> bool {
+    pub(crate) const fn is_rare(&self, bit: u16) -> bool {
         self.rare & bit != 0
+    }
+
+    /// The sequence number of the first octet that the application has not read.
+    pub(crate) fn consumed(&self) -> SeqNumber {
+        let fin = u32::from(self.is(flag::FIN_RECEIVED));
+        self.rcv_nxt - fin - (self.rcv_limit - self.rx_free)
+    }
+
+    /// The next hop's link address, if it is known.
+    pub(crate) fn known_link(&self) -> Option<[u8; 6]> {
+        (self.link != [0; 6]).then_some(self.link)
+    }
+
+    /// Sets [`flag::DETOUR`] to what it stands for. Called whenever something of that changes.
+    pub(crate) fn choose_way(&mut self) {
+        if self.is_rare(rare::AMENDED) || self.known_link().is_none() {
+            self.flags |= flag::DETOUR;
+        } else {
+            self.flags &= !flag::DETOUR;
+        }
     }
 
     /// The peer's address.
@@ -415,7 +442,9 @@ impl Tcb {
     /// Sets `predicted` to what the state allows. Called whenever something that it stands for changes.
     pub(crate) fn predict(&mut self) {
         let clean = self.state == State::Established
-            && self.rare & (rare::RECOVERY | rare::LOSS | rare::PERSIST | rare::UNPREDICTED) == 0
+            && self.rare
+                & (rare::RECOVERY | rare::LOSS | rare::PERSIST | rare::UNPREDICTED | rare::URGENT)
+                == 0
             && self.dup_acks == 0
             && self.ooo_head.is_none()
             && self.snd_wnd != 0;

@@ -252,30 +252,31 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-30",
         "3.8.5",
         "The urgent mechanism is supported",
-        Partly(
-            &[
-                "rfc9293_segment_arrives::urgent_data_is_delivered_in_line_whatever_the_pointer_says",
-            ],
-            "urgent data is taken as data like other; it cannot be sent as urgent",
-        ),
+        Proven(&[
+            "rfc9293_urgent::urgent_data_is_delivered_in_line_whatever_the_pointer_says",
+            "rfc9293_urgent::the_pointer_that_is_sent_points_behind_the_urgent_data",
+        ]),
     ),
     row(
         "MUST-31",
         "3.8.5",
         "Urgent data may be of any length",
-        NotYet("urgent data is not told apart"),
+        Proven(&["rfc9293_urgent::urgent_data_may_be_of_any_length"]),
     ),
     row(
         "MUST-32",
         "3.8.5",
         "The application is told of urgent data",
-        NotYet("urgent data is not told apart"),
+        Proven(&[
+            "rfc9293_urgent::the_application_is_told_of_urgent_data_and_how_much_is_left",
+            "rfc9293_urgent::urgent_data_is_announced_before_it_arrives",
+        ]),
     ),
     row(
         "MUST-33",
         "3.8.5",
         "The application can learn how much urgent data is left",
-        NotYet("urgent data is not told apart"),
+        Proven(&["rfc9293_urgent::the_application_is_told_of_urgent_data_and_how_much_is_left"]),
     ),
     row(
         "MUST-34",
@@ -471,7 +472,7 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-62",
         "3.8.5",
         "The urgent pointer points behind the urgent data",
-        NotYet("no urgent data is sent, and the pointer is not read"),
+        Proven(&["rfc9293_urgent::the_pointer_that_is_sent_points_behind_the_urgent_data"]),
     ),
     row(
         "MUST-63",
@@ -495,10 +496,10 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-66",
         "3.4",
         "RST and URG are processed with a zero window",
-        Partly(
-            &["rfc9293_segment_arrives::a_reset_is_taken_while_the_window_is_closed"],
-            "urgent data is not told apart",
-        ),
+        Proven(&[
+            "rfc9293_segment_arrives::a_reset_is_taken_while_the_window_is_closed",
+            "rfc9293_urgent::urgent_data_is_announced_while_the_window_is_closed",
+        ]),
     ),
     row(
         "MUST-67",

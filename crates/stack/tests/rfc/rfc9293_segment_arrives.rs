@@ -261,20 +261,6 @@ fn an_old_segment_does_not_change_the_send_window() {
     assert_eq!(peer.stack().info(conn).unwrap().send_window, 6000);
 }
 
-/// "Sixth, check the URG bit"; 3.8.5, MUST-30: "TCP implementations MUST still include support for the urgent mechanism"; "a
-/// TCP receiver should be robust to invalid urgent pointer values". Urgent octets are
-/// delivered in line, as RFC 6093 recommends to applications.
-#[test]
-fn urgent_data_is_delivered_in_line_whatever_the_pointer_says() {
-    for pointer in [0, 1, 5, 10, 11, 0xffff] {
-        let (mut peer, conn) = Peer::established();
-        peer.inject(ack().seq(1).ack(1).urgent(pointer).len(10));
-        peer.inject(ack().seq(11).ack(1).len(10));
-        peer.expect(ack().seq(1).ack(21));
-        assert_eq!(peer.read(conn, 100), stream(1, 20), "pointer {pointer}");
-    }
-}
-
 /// 3.10.7.4: the FIN of a segment out of order counts when everything before it is there.
 #[test]
 fn a_fin_out_of_order_waits_for_the_octets_before_it() {

@@ -1,0 +1,120 @@
+//! What few connections have: urgent data on its way.
+//!
+//! It lies beside the TCBs, so that the others do not carry it. What it asks for in headers is written after the template,
+//! in frames that leave by [`Active::detour`]; nothing of it is looked at on the predicted paths.
+
+use super::tcb::rare;
+use crate::buffer::Frame;
+use crate::config::ChecksumPolicy;
+use crate::stack::{Active, Stack};
+use tollgate_checksum::Checksum;
+use tollgate_gate::Recorder;
+use tollgate_wire::SeqNumber;
+use tollgate_wire::tcp::Flags;
+
+/// Where the TCP header lies in a frame whose IP header has no options.
+const TCP: usize = 34;
+
+/// What few connections have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unusual {
+    /// SND.UP: the octet behind the urgent data that was sent (RFC 9293, 3.3.1), until that is acknowledged.
+    pub(crate) snd_up: Option<SeqNumber>,
+    /// RCV.UP: the octet behind the urgent data that the peer sent, until that is read.
+    pub(crate) rcv_up: Option<SeqNumber>,
+}
+
+impl Unusual {
+    /// Whether the headers of segments say more than the template.
+    fn amends(&self) -> bool {
+        self.snd_up.is_some()
+    }
+}
+
+impl Stack {
+    /// What is unusual about a connection, if anything is.
+    pub(crate) fn unusual(&self, index: usize) -> Option<&Unusual> {
+        if self.tcbs[index].is_rare(rare::UNUSUAL) {
+            self.unusual.get(&(index as u32))
+        } else {
+            None
+        }
+    }
+
+    /// Changes what is unusual about a connection.
+    pub(crate) fn change_unusual(&mut self, index: usize, change: impl FnOnce(&mut Unusual)) {
+        let unusual = self.unusual.entry(index as u32).or_default();
+        change(unusual);
+        let tcb = &mut self.tcbs[index];
+        tcb.rare |= rare::UNUSUAL;
+        if unusual.amends() {
+            tcb.rare |= rare::AMENDED;
+        } else {
+            tcb.rare &= !rare::AMENDED;
+        }
+        tcb.choose_way();
+    }
+
+    /// A connection that is freed leaves nothing behind.
+    pub(crate) fn forget_unusual(&mut self, index: usize) {
+        if self.tcbs[index].is_rare(rare::UNUSUAL) {
+            self.unusual.remove(&(index as u32));
+        }
+    }
+}
+
+impl<R: Recorder> Active<'_, R> {
+    /// Sends a frame whose headers come from the template and that does not go straight to the device queue.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn detour(&mut self, index: usize, frame: Frame) {
+        self.amend(index, &frame);
+        let tcb = &self.stack.tcbs[index];
+        if tcb.known_link().is_some() {
+            self.stack.device.push(frame);
+        } else {
+            let next_hop = tcb.next_hop;
+            self.link_output(next_hop, frame);
+        }
+    }
+
+    /// Writes into a segment's headers what the template does not know.
+    fn amend(&mut self, index: usize, frame: &Frame) {
+        let Some(&unusual) = self.stack.unusual(index) else {
+            return;
+        };
+        if let Some(up) = unusual.snd_up {
+            if up.at_or_before(self.stack.tcbs[index].snd_una) {
+                self.stack
+                    .change_unusual(index, |unusual| unusual.snd_up = None);
+            } else {
+                self.point_to(up, frame);
+            }
+        }
+    }
+
+    /// Puts the urgent pointer into a segment in front of `up`. Where that lies beyond what the field can say, it says as
+    /// much as it can and is moved on by later segments, so urgent data may be of any length (RFC 9293, MUST-31).
+    fn point_to(&mut self, up: SeqNumber, frame: &Frame) {
+        let verified = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always;
+        let at = usize::from(frame.offset) + TCP;
+        let Some(tcp) = self.pool.octets_mut(frame.id)[at..].first_chunk_mut::<20>() else {
+            return;
+        };
+        let seq = SeqNumber(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]));
+        if !seq.before(up) {
+            return;
+        }
+        let pointer = (up - seq).min(u32::from(u16::MAX)) as u16;
+        let word = u16::from_be_bytes([tcp[12], tcp[13]]);
+        let urgent = word | u16::from(Flags::URG.0);
+        tcp[12..14].copy_from_slice(&urgent.to_be_bytes());
+        tcp[18..20].copy_from_slice(&pointer.to_be_bytes());
+        if verified {
+            let checksum = Checksum::from_ne_bytes([tcp[16], tcp[17]])
+                .update(word, urgent)
+                .update(0, pointer);
+            tcp[16..18].copy_from_slice(&checksum.to_ne_bytes());
+        }
+    }
+}
