@@ -7,6 +7,7 @@ use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::socket::Error;
 use crate::stack::Active;
+use crate::tcp::report::SoftError;
 use crate::tcp::tcb::State;
 use crate::tcp::time_wait::SLOT_BIT;
 use alloc::vec::Vec;
@@ -200,7 +201,11 @@ impl<R: Recorder> Active<'_, R> {
                 self.kill(index, Error::Refused);
             }
             // Soft errors: the connection goes on trying (RFC 1122, 4.2.3.9, MUST-56).
-            _ => {}
+            _ => {
+                if let Some(error) = SoftError::from_icmp(message) {
+                    self.report(index, error);
+                }
+            }
         }
     }
 }

@@ -255,7 +255,14 @@ impl<R: Recorder> Active<'_, R> {
         }
         match self.stack.neighbours.resolve(next_hop, frame, self.now) {
             Resolution::Send(mac, frame) => self.device_output(mac, frame),
-            Resolution::Queued { ask, dropped } => {
+            Resolution::Queued {
+                ask,
+                dropped,
+                evicted,
+            } => {
+                if let Some(gone) = evicted {
+                    self.set_link_addresses(gone, MacAddr::default());
+                }
                 for frame in dropped {
                     self.drop_frame(frame.id, Drop::Unresolved);
                 }
@@ -263,6 +270,14 @@ impl<R: Recorder> Active<'_, R> {
                     self.ask_for(next_hop);
                 }
             }
+        }
+    }
+
+    /// Queues a frame for a next hop whose link address stands in a template, or for one that is looked up.
+    pub(crate) fn to_link(&mut self, next_hop: Ipv4Addr, link: Option<[u8; 6]>, frame: Frame) {
+        match link {
+            Some(link) => self.device_output(MacAddr(link), frame),
+            None => self.link_output(next_hop, frame),
         }
     }
 
@@ -343,7 +358,7 @@ impl<R: Recorder> Active<'_, R> {
                 self.device_output(mac, frame);
             }
             if waited {
-                self.neighbour_changed(packet.sender_ip, mac);
+                self.set_link_addresses(packet.sender_ip, mac);
             }
         }
         self.answer_arp(&packet);
@@ -363,8 +378,8 @@ impl<R: Recorder> Active<'_, R> {
         self.send_arp(packet.sender_mac, &answer);
     }
 
-    /// Templates of connections by way of a neighbour learn its link address.
-    fn neighbour_changed(&mut self, next_hop: Ipv4Addr, mac: MacAddr) {
+    /// Templates of connections by way of a neighbour learn its link address, or forget it when it is all zeros.
+    fn set_link_addresses(&mut self, next_hop: Ipv4Addr, mac: MacAddr) {
         for index in 0..self.stack.tcbs.len() {
             let tcb = &self.stack.tcbs[index];
             if tcb.next_hop == next_hop && !matches!(tcb.state, State::Closed | State::TimeWait) {
@@ -381,12 +396,25 @@ impl<R: Recorder> Active<'_, R> {
         for action in actions {
             match action {
                 Action::Ask(ip) => self.ask_for(ip),
+                Action::Stale(ip) if self.is_next_hop(ip) => {
+                    self.stack.neighbours.doubt(ip, self.now);
+                }
+                Action::Stale(_) => {}
+                Action::Gone(ip) => self.set_link_addresses(ip, MacAddr::default()),
                 Action::Fail(ip, frame) => {
                     self.drop_frame(frame.id, Drop::Unresolved);
                     self.next_hop_failed(ip);
                 }
             }
         }
+    }
+
+    /// Whether a connection has this neighbour's link address in its template, by which the cache does not see it used.
+    fn is_next_hop(&self, ip: Ipv4Addr) -> bool {
+        self.stack
+            .tcbs
+            .iter()
+            .any(|tcb| tcb.next_hop == ip && !matches!(tcb.state, State::Closed | State::TimeWait))
     }
 
     /// A neighbour did not answer: connections that were being opened by way of it fail (RFC 1122, 2.3.2.2).
@@ -410,6 +438,6 @@ impl<R: Recorder> Active<'_, R> {
                 self.device_output(mac, frame);
             }
         }
-        self.neighbour_changed(ip, mac);
+        self.set_link_addresses(ip, mac);
     }
 }

@@ -72,5 +72,6 @@ pub use config::Config;
 pub use port::Link;
 pub use socket::{ConnId, Error, Event, Info, ListenerId, Received, SocketOption};
 pub use stack::{Active, Stack};
+pub use tcp::report::SoftError;
 pub use tcp::tcb::State;
 pub use time::Instant;

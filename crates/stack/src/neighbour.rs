@@ -9,6 +9,9 @@
 //! - *stale* for one more minute. It is still used, but its first use asks again in the same way, and three questions
 //!   without an answer remove it (RFC 1122, 2.3.2.1, mechanism 2). After 20 minutes without a sign it goes in any case.
 //!
+//! Header templates hold link addresses, too, and are not seen using them. So it is told when an entry becomes stale, that
+//! whoever has its address may [doubt](Cache::doubt) it, and when it goes, that nobody uses it any longer.
+//!
 //! # Floods of lies
 //!
 //! ARP proves nothing, so who is on the link can lie about a neighbour that the cache knows. What is bounded is the harm
@@ -62,6 +65,8 @@ pub(crate) enum Resolution {
         /// Frames that had to make room, to be released: the oldest one for the same address, or all those of another
         /// address whose entry was given up.
         dropped: Frames,
+        /// Whose known link address had to make room: no template may hold it any longer.
+        evicted: Option<Ipv4Addr>,
     },
 }
 
@@ -92,6 +97,10 @@ pub(crate) struct Update {
 pub(crate) enum Action {
     /// Broadcast a request for the address.
     Ask(Ipv4Addr),
+    /// The neighbour was not heard for long: who holds its link address may doubt it.
+    Stale(Ipv4Addr),
+    /// The neighbour's link address is not known any more: no template may hold it any longer.
+    Gone(Ipv4Addr),
     /// The address did not answer. The frame waited for it and is the caller's again: to be released, after its
     /// sender was told that the host is unreachable.
     Fail(Ipv4Addr, Frame),
@@ -152,6 +161,8 @@ enum State {
     Known {
         mac: MacAddr,
         stale_at: Instant,
+        /// Whether [`Action::Stale`] was told.
+        told: bool,
         questions: Option<Questions>,
     },
 }
@@ -170,10 +181,11 @@ impl Entry {
             State::Incomplete { questions, .. } => questions.next,
             State::Known {
                 stale_at,
+                told,
                 questions,
                 ..
             } => {
-                let end = *stale_at + STALE;
+                let end = if *told { *stale_at + STALE } else { *stale_at };
                 questions.map_or(end, |questions| questions.next.min(end))
             }
         }
@@ -213,6 +225,7 @@ impl Cache {
                     mac,
                     stale_at,
                     questions,
+                    ..
                 },
             used,
         }) = self.entries.get_mut(&ip)
@@ -234,6 +247,23 @@ impl Cache {
         Lookup::Found(*mac)
     }
 
+    /// Asks whether a known neighbour is still there, in the same way as for a stale one that is used: traffic by way of
+    /// it makes no progress, or its link address is used where the cache does not see it.
+    pub(crate) fn doubt(&mut self, ip: Ipv4Addr, now: Instant) {
+        if let Some(Entry {
+            state: State::Known { questions, .. },
+            ..
+        }) = self.entries.get_mut(&ip)
+            && questions.is_none()
+        {
+            *questions = Some(Questions {
+                asked: 0,
+                next: now,
+            });
+            self.wake = self.wake.min(now);
+        }
+    }
+
     /// Says where to send `frame`, whose next hop is `ip`, or keeps it until that is known.
     pub(crate) fn resolve(&mut self, ip: Ipv4Addr, frame: Frame, now: Instant) -> Resolution {
         if let Lookup::Found(mac) = self.lookup(ip, now) {
@@ -249,12 +279,13 @@ impl Cache {
             return Resolution::Queued {
                 ask: false,
                 dropped,
+                evicted: None,
             };
         }
         // A known entry whose time is up makes room for its successor.
         self.entries.remove(&ip);
-        let dropped = if self.entries.len() < self.capacity {
-            Frames::default()
+        let (dropped, evicted) = if self.entries.len() < self.capacity {
+            (Frames::default(), None)
         } else {
             self.evict()
         };
@@ -271,7 +302,11 @@ impl Cache {
                 used: Some(now),
             },
         );
-        Resolution::Queued { ask: true, dropped }
+        Resolution::Queued {
+            ask: true,
+            dropped,
+            evicted,
+        }
     }
 
     /// Takes note that `ip` was heard to be at `mac`, as the sender of an ARP packet. Nothing comes back, and nothing
@@ -290,6 +325,7 @@ impl Cache {
         let known = State::Known {
             mac,
             stale_at: now + REACHABLE,
+            told: false,
             questions: None,
         };
         if let Some(entry) = self.entries.get_mut(&ip) {
@@ -306,7 +342,7 @@ impl Cache {
         if heard != Heard::Request || !self.room_for_unused() {
             return None;
         }
-        self.wake = self.wake.min(now + REACHABLE + STALE);
+        self.wake = self.wake.min(now + REACHABLE);
         self.entries.insert(
             ip,
             Entry {
@@ -342,8 +378,8 @@ impl Cache {
         (self.wake != NEVER).then_some(self.wake)
     }
 
-    /// Gives the first entry by [`Entry::eviction_rank`] up, and with it the frames that waited there.
-    fn evict(&mut self) -> Frames {
+    /// Gives the first entry by [`Entry::eviction_rank`] up: the frames that waited there, or whose link address was known.
+    fn evict(&mut self) -> (Frames, Option<Ipv4Addr>) {
         let victim = self
             .entries
             .iter()
@@ -353,8 +389,8 @@ impl Cache {
             Some(Entry {
                 state: State::Incomplete { pending, .. },
                 ..
-            }) => pending,
-            _ => Frames::default(),
+            }) => (pending, None),
+            _ => (Frames::default(), victim),
         }
     }
 
@@ -391,13 +427,21 @@ fn poll_entry(ip: Ipv4Addr, entry: &mut Entry, now: Instant, act: &mut dyn FnMut
         }
         State::Known {
             stale_at,
+            told,
             questions,
             ..
         } => {
-            now < *stale_at + STALE
+            let goes_on = now < *stale_at + STALE
                 && questions
                     .as_mut()
-                    .is_none_or(|questions| ask(ip, questions, now, act))
+                    .is_none_or(|questions| ask(ip, questions, now, act));
+            if !goes_on {
+                act(Action::Gone(ip));
+            } else if now >= *stale_at && !*told {
+                *told = true;
+                act(Action::Stale(ip));
+            }
+            goes_on
         }
     }
 }
@@ -469,7 +513,7 @@ mod tests {
     ) -> (bool, Vec<u8>) {
         let frame = frame(pool, mark);
         match cache.resolve(ip, frame, now) {
-            Resolution::Queued { ask, dropped } => (ask, marks(pool, dropped)),
+            Resolution::Queued { ask, dropped, .. } => (ask, marks(pool, dropped)),
             Resolution::Send(..) => panic!("{ip} is known"),
         }
     }
@@ -540,7 +584,7 @@ mod tests {
         assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
         let stale = 19 * 60;
         assert_eq!(cache.lookup(A, at(stale - 1)), Lookup::Found(MAC));
-        assert_eq!(poll(&mut cache, at(stale)), []);
+        assert_eq!(poll(&mut cache, at(stale)), [Action::Stale(A)]);
         assert_eq!(cache.lookup(A, at(stale)), Lookup::Found(MAC));
         assert_eq!(cache.next(), Some(at(stale)));
         assert_eq!(poll(&mut cache, at(stale)), [Action::Ask(A)]);
@@ -549,22 +593,48 @@ mod tests {
         assert_eq!(cache.lookup(A, at(2 * stale)), Lookup::Found(MAC));
         // Nobody answers this time.
         assert_eq!(cache.lookup(A, at(2 * stale + 1)), Lookup::Found(MAC));
-        for second in 1..=3 {
+        assert_eq!(
+            poll(&mut cache, at(2 * stale + 1)),
+            [Action::Ask(A), Action::Stale(A)]
+        );
+        for second in 2..=3 {
             assert_eq!(poll(&mut cache, at(2 * stale + second)), [Action::Ask(A)]);
         }
-        assert_eq!(poll(&mut cache, at(2 * stale + 4)), []);
+        assert_eq!(poll(&mut cache, at(2 * stale + 4)), [Action::Gone(A)]);
         assert_eq!(cache.lookup(A, at(2 * stale + 4)), Lookup::Wait);
+    }
+
+    #[test]
+    fn a_neighbour_that_is_doubted_is_asked_for_at_once() {
+        let mut cache = Cache::new(8);
+        cache.doubt(A, at(0));
+        assert_eq!(poll(&mut cache, at(0)), []);
+        assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+        cache.doubt(A, at(5));
+        assert_eq!(poll(&mut cache, at(5)), [Action::Ask(A)]);
+        // Again and again does not ask more often.
+        cache.doubt(A, at(5));
+        assert_eq!(poll(&mut cache, at(5)), []);
+        assert!(cache.heard(A, MAC, Heard::Other, at(6)).is_some());
+        assert_eq!(poll(&mut cache, at(7)), []);
+        cache.doubt(A, at(8));
+        for second in 8..=10 {
+            assert_eq!(poll(&mut cache, at(second)), [Action::Ask(A)]);
+        }
+        assert_eq!(poll(&mut cache, at(11)), [Action::Gone(A)]);
     }
 
     #[test]
     fn an_entry_without_use_ends_after_twenty_minutes() {
         let (mut cache, mut pool) = (Cache::new(8), Pool::new(8, 2048));
         assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+        assert_eq!(cache.next(), Some(at(1140)));
+        assert_eq!(poll(&mut cache, at(1140)), [Action::Stale(A)]);
         assert_eq!(cache.next(), Some(at(1200)));
         assert_eq!(cache.lookup(A, at(1200)), Lookup::Wait);
         assert!(queue(&mut cache, &mut pool, A, 1, at(1200)).0);
         assert!(cache.heard(B, MAC, Heard::Request, at(0)).is_some());
-        assert_eq!(poll(&mut cache, at(1200)), []);
+        assert_eq!(poll(&mut cache, at(1200)), [Action::Gone(B)]);
         assert!(cache.heard(B, MAC, Heard::Other, at(1200)).is_none());
     }
 
@@ -711,7 +781,8 @@ mod tests {
                         let frame = frame(&mut pool, host);
                         match cache.resolve(ip, frame, now) {
                             Resolution::Send(_, frame) => pool.release(frame.id),
-                            Resolution::Queued { ask, dropped } => {
+                            Resolution::Queued { ask, dropped, evicted } => {
+                                prop_assert!(evicted.is_none_or(|ip| !cache.entries.contains_key(&ip)));
                                 dropped.for_each(|frame| pool.release(frame.id));
                                 asked.retain(|(ip, _)| cache.entries.contains_key(ip));
                                 if ask {
@@ -733,6 +804,8 @@ mod tests {
                         for action in poll(&mut cache, now) {
                             match action {
                                 Action::Fail(_, frame) => pool.release(frame.id),
+                                Action::Stale(ip) => prop_assert!(cache.entries.contains_key(&ip)),
+                                Action::Gone(ip) => prop_assert!(!cache.entries.contains_key(&ip)),
                                 Action::Ask(ip) => {
                                     let earlier = asked.iter().rfind(|(other, _)| *other == ip);
                                     prop_assert!(earlier.is_none_or(|(_, then)| now - *then >= ASK_INTERVAL));

@@ -60,6 +60,8 @@ pub enum Error {
     TooLong,
     /// The address is not one that can be connected to or listened on.
     BadAddress,
+    /// The value of an option is out of its range.
+    BadOption,
 }
 
 impl Error {
@@ -96,6 +98,7 @@ impl fmt::Display for Error {
             Error::NoFrame => "the buffer pool is empty; make it larger",
             Error::TooLong => "the message is longer than can be sent at once",
             Error::BadAddress => "the address cannot be used",
+            Error::BadOption => "the option has no such value",
         })
     }
 }
@@ -124,6 +127,7 @@ pub(crate) mod readiness {
     pub(crate) const END: u8 = 8;
     pub(crate) const CLOSED: u8 = 16;
     pub(crate) const URGENT: u8 = 32;
+    pub(crate) const SOFT_ERROR: u8 = 64;
     /// Not an event: the application was refused and waits for room.
     pub(crate) const WANT_WRITE: u8 = 128;
 }
@@ -154,6 +158,11 @@ impl Readiness {
         self.0 & readiness::CLOSED != 0
     }
 
+    /// There is trouble that has not ended the connection: [`Active::soft_error`] tells which.
+    pub const fn soft_error(self) -> bool {
+        self.0 & readiness::SOFT_ERROR != 0
+    }
+
     /// The peer has sent urgent data, or more of it: [`Info::urgent`] tells how much.
     pub const fn urgent(self) -> bool {
         self.0 & readiness::URGENT != 0
@@ -182,7 +191,15 @@ pub enum SocketOption {
     KeepAlive(Option<KeepAlive>),
     /// Give up after so long without progress (RFC 9293, 3.9.1); `None` is the stack's default.
     UserTimeout(Option<Duration>),
+    /// The Diffserv codepoint (RFC 2474) of every segment from now on, 0 to 63; 0 by default (RFC 9293, 3.9.1.9). With
+    /// another one segments leave by the general path of output.
+    Diffserv(u8),
+    /// Tell of soft errors by an event (RFC 9293, 3.9.1.8, SHLD-20); on by default.
+    Reports(bool),
 }
+
+/// The largest Diffserv codepoint (RFC 2474, 3: six bits).
+pub(crate) const MAX_DIFFSERV: u8 = 63;
 
 /// Keepalive probing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,6 +264,8 @@ pub struct Info {
     /// Octets that are left to be read up to the end of the peer's urgent data, arrived or not (RFC 9293, MUST-33); 0 when
     /// nothing is urgent.
     pub urgent: u32,
+    /// Diffserv codepoint of the segments that we send.
+    pub diffserv: u8,
 }
 
 /// A reader's buffer for the time of one poll.
@@ -695,7 +714,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Sets an option.
     ///
     /// # Errors
-    /// [`Error::NotConnected`] when the handle is stale.
+    /// [`Error::NotConnected`] when the handle is stale, [`Error::BadOption`] for a Diffserv codepoint above 63.
     pub fn set_option(&mut self, conn: ConnId, option: SocketOption) -> Result<(), Error> {
         let index = self.stack.index(conn)?;
         let tick = self.now.tick();
@@ -727,6 +746,15 @@ impl<R: Recorder> Active<'_, R> {
             SocketOption::UserTimeout(timeout) => {
                 tcb.user_timeout = timeout.map_or(0, |t| ticks(t).max(1))
             }
+            SocketOption::Diffserv(codepoint) if codepoint > MAX_DIFFSERV => {
+                return Err(Error::BadOption);
+            }
+            SocketOption::Diffserv(codepoint) => self
+                .stack
+                .change_unusual(index, |unusual| unusual.diffserv = codepoint << 2),
+            SocketOption::Reports(on) => self
+                .stack
+                .change_unusual(index, |unusual| unusual.no_reports = !on),
         }
         Ok(())
     }
@@ -772,6 +800,7 @@ impl<R: Recorder> Active<'_, R> {
             out_of_order: tcb.out_of_order,
             duplicates: tcb.duplicates,
             urgent: self.stack.urgent_left(index),
+            diffserv: self.stack.unusual(index).map_or(0, |u| u.diffserv >> 2),
         })
     }
 

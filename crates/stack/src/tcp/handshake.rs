@@ -33,6 +33,17 @@ const AFTER_SYN_LOSS_RTO: Duration = Duration::from_secs(3);
 /// The largest shift (RFC 7323, 2.3).
 const MAX_SHIFT: u8 = 14;
 
+/// How a segment without a template goes to its receiver.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    local: Ipv4Addr,
+    remote: Ipv4Addr,
+    next_hop: Ipv4Addr,
+    /// The next hop's link address, when it need not be looked up.
+    link: Option<[u8; 6]>,
+    diffserv: u8,
+}
+
 impl<R: Recorder> Active<'_, R> {
     /// Opens a connection to `remote`. The [`crate::socket::Readiness::connected`] event tells when it stands.
     ///
@@ -468,14 +479,13 @@ impl<R: Recorder> Active<'_, R> {
                 sack_permitted: false,
             },
         };
-        let (remote, next_hop) = (tcb.remote_ip(), tcb.next_hop);
-        let link = tcb.known_link();
+        let way = self.way_of(index);
         if answer {
             let tcb = &mut self.stack.tcbs[index];
             tcb.unacked = 0;
             tcb.ack_deadline = Deadline::NONE;
         }
-        self.send_header(remote, next_hop, link, &header);
+        self.send_header(way, &header);
     }
 
     /// The MSS that we offer: what fits into a packet without options (RFC 9293, 3.7.1; RFC 6691).
@@ -483,14 +493,8 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.mtu - 40
     }
 
-    /// Sends a segment without payload that is no established connection's.
-    pub(crate) fn send_header(
-        &mut self,
-        remote: Ipv4Addr,
-        next_hop: Ipv4Addr,
-        link: Option<[u8; 6]>,
-        header: &Header,
-    ) {
+    /// Sends a segment without payload that the template does not serve.
+    pub(crate) fn send_header(&mut self, way: Way, header: &Header) {
         if !self.device_has_room() {
             self.stack.counters.dropped(Drop::DeviceQueueFull);
             return;
@@ -499,7 +503,13 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::NoFrame);
             return;
         };
-        let local = self.stack.config.ip;
+        let Way {
+            local,
+            remote,
+            next_hop,
+            link,
+            diffserv,
+        } = way;
         let mut segment = [0; tcp::MAX_HEADER_LEN];
         let len = header.emit(&mut segment);
         let sum = ipv4::pseudo_header(local, remote, ipv4::protocol::TCP, len as u16)
@@ -507,7 +517,7 @@ impl<R: Recorder> Active<'_, R> {
         segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
         let ip = ipv4::Header {
             header_len: 20,
-            tos: 0,
+            tos: diffserv,
             total_len: 20 + len as u16,
             identification: 0,
             flags_and_offset: ipv4::DONT_FRAGMENT,
@@ -589,8 +599,26 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a segment without payload to where `key`'s packets come from.
     pub(crate) fn send_unconnected(&mut self, key: FlowKey, header: &Header) {
         let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
-        let next_hop = self.next_hop(remote);
-        self.send_header(remote, next_hop, None, header);
+        let way = Way {
+            local: Ipv4Addr::from(key.local.to_ne_bytes()),
+            remote,
+            next_hop: self.next_hop(remote),
+            link: None,
+            diffserv: 0,
+        };
+        self.send_header(way, header);
+    }
+
+    /// The way of a connection's segments.
+    pub(crate) fn way_of(&self, index: usize) -> Way {
+        let tcb = &self.stack.tcbs[index];
+        Way {
+            local: tcb.local_ip(),
+            remote: tcb.remote_ip(),
+            next_hop: tcb.next_hop,
+            link: tcb.known_link(),
+            diffserv: self.stack.unusual(index).map_or(0, |u| u.diffserv),
+        }
     }
 
     /// Makes a connection of an acknowledgment that returns one of our cookies; returns its index.

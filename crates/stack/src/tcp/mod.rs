@@ -3,7 +3,7 @@
 //! The way of a segment in: [`predicted`] takes what header prediction expects, everything else goes to [`segment`],
 //! which carries out RFC 9293, 3.10.7 step by step. The way out: [`predicted_send`] sends what fits into one segment that
 //! may go at once, [`output`] decides for everything else, and [`template`] writes the headers. [`timers`] does what is due; [`congestion`], [`rto`], [`reassembly`], [`handshake`],
-//! [`cookie`], [`lifecycle`], [`time_wait`], [`listener`] and [`urgent`] hold what their names say, and [`unusual`] what few connections
+//! [`cookie`], [`lifecycle`], [`time_wait`], [`listener`], [`urgent`] and [`report`] hold what their names say, and [`unusual`] what few connections
 //! have.
 
 mod acknowledgment;
@@ -17,6 +17,7 @@ pub(crate) mod output;
 pub(crate) mod predicted;
 pub(crate) mod predicted_send;
 pub(crate) mod reassembly;
+pub(crate) mod report;
 pub(crate) mod rto;
 pub(crate) mod segment;
 pub(crate) mod tcb;

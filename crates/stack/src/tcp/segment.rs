@@ -729,9 +729,9 @@ impl<R: Recorder> Active<'_, R> {
             urgent: 0,
             options: Options::default(),
         };
-        let key = tcb.key;
         self.stack.counters.resets_sent += 1;
-        self.send_unconnected(key, &header);
+        let way = self.way_of(index);
+        self.send_header(way, &header);
     }
 
     /// Answers a segment that no connection takes with a RST (3.10.7.1), never a RST with a RST.

@@ -94,7 +94,9 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         tcb.timeouts = tcb.timeouts.saturating_add(1);
+        let times = tcb.backoff;
         self.stack.counters.timeouts += 1;
+        self.sent_again(index, times);
         let tcb = &mut self.stack.tcbs[index];
         if matches!(tcb.state, State::SynSent | State::SynReceived) {
             self.retransmit_first(index);

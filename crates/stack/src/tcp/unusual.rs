@@ -1,8 +1,9 @@
-//! What few connections have: urgent data on its way.
+//! What few connections have: urgent data on its way, a Diffserv field (RFC 9293, 3.9.1.9), a soft error to be told.
 //!
 //! It lies beside the TCBs, so that the others do not carry it. What it asks for in headers is written after the template,
 //! in frames that leave by [`Active::detour`]; nothing of it is looked at on the predicted paths.
 
+use super::report::SoftError;
 use super::tcb::rare;
 use crate::buffer::Frame;
 use crate::config::ChecksumPolicy;
@@ -12,6 +13,8 @@ use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
 
+/// Where the IP header lies in a frame.
+const ETHERNET: usize = 14;
 /// Where the TCP header lies in a frame whose IP header has no options.
 const TCP: usize = 34;
 
@@ -22,12 +25,18 @@ pub(crate) struct Unusual {
     pub(crate) snd_up: Option<SeqNumber>,
     /// RCV.UP: the octet behind the urgent data that the peer sent, until that is read.
     pub(crate) rcv_up: Option<SeqNumber>,
+    /// The Diffserv field of every segment, as it lies in the IP header.
+    pub(crate) diffserv: u8,
+    /// The last soft error, until the application takes it.
+    pub(crate) soft_error: Option<SoftError>,
+    /// The application does not want to be told of soft errors.
+    pub(crate) no_reports: bool,
 }
 
 impl Unusual {
     /// Whether the headers of segments say more than the template.
     fn amends(&self) -> bool {
-        self.snd_up.is_some()
+        self.snd_up.is_some() || self.diffserv != 0
     }
 }
 
@@ -69,17 +78,19 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(never)]
     pub(crate) fn detour(&mut self, index: usize, frame: Frame) {
         self.amend(index, &frame);
-        let tcb = &self.stack.tcbs[index];
-        if tcb.known_link().is_some() {
-            self.stack.device.push(frame);
-        } else {
-            let next_hop = tcb.next_hop;
-            self.link_output(next_hop, frame);
+        if self.stack.tcbs[index].known_link().is_none() {
+            self.fill_link_address(index);
         }
+        let tcb = &self.stack.tcbs[index];
+        let (next_hop, link) = (tcb.next_hop, tcb.known_link());
+        self.to_link(next_hop, link, frame);
     }
 
     /// Writes into a segment's headers what the template does not know.
-    fn amend(&mut self, index: usize, frame: &Frame) {
+    pub(crate) fn amend(&mut self, index: usize, frame: &Frame) {
+        if !self.stack.tcbs[index].is_rare(rare::AMENDED) {
+            return;
+        }
         let Some(&unusual) = self.stack.unusual(index) else {
             return;
         };
@@ -91,18 +102,38 @@ impl<R: Recorder> Active<'_, R> {
                 self.point_to(up, frame);
             }
         }
+        if unusual.diffserv != 0 {
+            self.mark_diffserv(unusual.diffserv, frame);
+        }
+    }
+
+    /// Puts the Diffserv field into a packet's IP header.
+    fn mark_diffserv(&mut self, diffserv: u8, frame: &Frame) {
+        let summed = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always;
+        let at = usize::from(frame.offset) + ETHERNET;
+        let Some(ip) = self.pool.octets_mut(frame.id)[at..].first_chunk_mut::<20>() else {
+            return;
+        };
+        let word = u16::from_be_bytes([ip[0], ip[1]]);
+        ip[1] = diffserv;
+        if summed {
+            let checksum = Checksum::from_ne_bytes([ip[10], ip[11]])
+                .update(word, u16::from_be_bytes([ip[0], diffserv]));
+            ip[10..12].copy_from_slice(&checksum.to_ne_bytes());
+        }
     }
 
     /// Puts the urgent pointer into a segment in front of `up`. Where that lies beyond what the field can say, it says as
     /// much as it can and is moved on by later segments, so urgent data may be of any length (RFC 9293, MUST-31).
     fn point_to(&mut self, up: SeqNumber, frame: &Frame) {
-        let verified = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always;
+        let summed = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always;
         let at = usize::from(frame.offset) + TCP;
         let Some(tcp) = self.pool.octets_mut(frame.id)[at..].first_chunk_mut::<20>() else {
             return;
         };
         let seq = SeqNumber(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]));
-        if !seq.before(up) {
+        let flags = Flags(tcp[13]);
+        if !seq.before(up) || flags.any(Flags::SYN | Flags::RST) {
             return;
         }
         let pointer = (up - seq).min(u32::from(u16::MAX)) as u16;
@@ -110,7 +141,7 @@ impl<R: Recorder> Active<'_, R> {
         let urgent = word | u16::from(Flags::URG.0);
         tcp[12..14].copy_from_slice(&urgent.to_be_bytes());
         tcp[18..20].copy_from_slice(&pointer.to_be_bytes());
-        if verified {
+        if summed {
             let checksum = Checksum::from_ne_bytes([tcp[16], tcp[17]])
                 .update(word, urgent)
                 .update(0, pointer);

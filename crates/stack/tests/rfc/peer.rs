@@ -9,7 +9,7 @@ use tollgate_stack::{
 };
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::tcp::{self, Flags, Header, Options, Timestamps};
-use tollgate_wire::{SeqNumber, ipv4};
+use tollgate_wire::{SeqNumber, arp, ipv4};
 
 /// The stack's address.
 pub const STACK: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -177,6 +177,35 @@ struct Wire {
     to_stack: VecDeque<Vec<u8>>,
     from_stack: VecDeque<Vec<u8>>,
     mtu: usize,
+    /// Questions for the peer's link address are left for the script.
+    no_answers: bool,
+}
+
+/// The peer's answer to `frame`, when that asks for its link address.
+fn arp_answer(frame: &[u8]) -> Option<Vec<u8>> {
+    let link = ethernet::Header::parse(frame).ok()?;
+    let question = arp::Packet::parse(frame.get(ethernet::HEADER_LEN..)?).ok()?;
+    let asked = link.ethertype == EtherType::Arp
+        && question.operation == arp::Operation::Request
+        && question.target_ip == PEER;
+    asked.then(|| arp_reply(PEER_MAC))
+}
+
+/// The peer says that its link address is `mac`.
+pub fn arp_reply(mac: MacAddr) -> Vec<u8> {
+    let link = ethernet::Header {
+        destination: STACK_MAC,
+        source: mac,
+        ethertype: EtherType::Arp,
+    };
+    let packet = arp::Packet {
+        operation: arp::Operation::Reply,
+        sender_mac: mac,
+        sender_ip: PEER,
+        target_mac: STACK_MAC,
+        target_ip: STACK,
+    };
+    [&link.to_bytes()[..], &packet.to_bytes()].concat()
 }
 
 impl Link for Wire {
@@ -186,8 +215,12 @@ impl Link for Wire {
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         for frame in frames.drain(..) {
-            self.from_stack.push_back(pool.frame(&frame).to_vec());
+            let octets = pool.frame(&frame).to_vec();
             pool.release(frame.id);
+            match arp_answer(&octets) {
+                Some(answer) if !self.no_answers => self.to_stack.push_back(answer),
+                _ => self.from_stack.push_back(octets),
+            }
         }
     }
 
@@ -263,6 +296,11 @@ impl Peer {
         };
         peer.stack().add_neighbour(PEER, PEER_MAC);
         peer
+    }
+
+    /// The peer does not answer questions for its link address any more: the script sees them.
+    pub fn stop_answering_arp(&mut self) {
+        self.wire.no_answers = true;
     }
 
     /// The stack, ready for a call.

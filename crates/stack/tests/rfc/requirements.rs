@@ -189,10 +189,10 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-20",
         "3.8.3",
         "Excessive retransmission: advice to IP at R1, the connection is closed at R2",
-        Partly(
-            &["rfc9293_sending::a_silent_peer_is_given_up_after_r2"],
-            "the neighbour is not asked anew at R1",
-        ),
+        Proven(&[
+            "rfc9293_sending::a_silent_peer_is_given_up_after_r2",
+            "rfc9293_interface::excessive_retransmission_is_reported_and_the_next_hop_is_asked_for",
+        ]),
     ),
     row(
         "MUST-21",
@@ -372,13 +372,17 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-47",
         "3.9.1.8",
         "Soft errors can be reported to the application",
-        NotYet("soft errors are acted on and not reported; the error that ends a connection is"),
+        Proven(&[
+            "rfc9293_interface::soft_icmp_errors_are_reported",
+            "rfc9293_interface::excessive_retransmission_is_reported_and_the_next_hop_is_asked_for",
+            "rfc9293_urgent::the_application_is_told_of_urgent_data_and_how_much_is_left",
+        ]),
     ),
     row(
         "MUST-48",
         "3.9.1.9",
         "The application can specify the Diffserv field",
-        NotYet("the field is zero"),
+        Proven(&["rfc9293_interface::the_diffserv_field_can_be_specified_and_changed"]),
     ),
     row(
         "MUST-49",
@@ -578,13 +582,17 @@ pub const SHOULD: [Requirement; SHOULDS] = [
         "SHLD-9",
         "3.8.3",
         "The application is told of trouble between R1 and R2",
-        NotYet("it is told at R2; the count of retransmissions can be asked for"),
+        Proven(&[
+            "rfc9293_interface::excessive_retransmission_is_reported_and_the_next_hop_is_asked_for",
+        ]),
     ),
     row(
         "SHLD-10",
         "3.8.3",
         "R1 is at least 3 retransmissions",
-        NotYet("there is no R1"),
+        Proven(&[
+            "rfc9293_interface::excessive_retransmission_is_reported_and_the_next_hop_is_asked_for",
+        ]),
     ),
     row(
         "SHLD-11",
@@ -647,19 +655,19 @@ pub const SHOULD: [Requirement; SHOULDS] = [
         "SHLD-20",
         "3.9.1.8",
         "Reports of soft errors can be disabled",
-        NotApplicable("there are none (MUST-47)"),
+        Proven(&["rfc9293_interface::reports_can_be_disabled"]),
     ),
     row(
         "SHLD-21",
         "3.9.1.9",
         "The Diffserv field can be changed during a connection",
-        NotYet("as MUST-48"),
+        Proven(&["rfc9293_interface::the_diffserv_field_can_be_specified_and_changed"]),
     ),
     row(
         "SHLD-22",
         "3.9.1.9",
         "The Diffserv field is passed to IP unchanged",
-        NotYet("as MUST-48"),
+        Proven(&["rfc9293_interface::the_diffserv_field_can_be_specified_and_changed"]),
     ),
     row(
         "SHLD-23",
@@ -677,7 +685,7 @@ pub const SHOULD: [Requirement; SHOULDS] = [
         "SHLD-25",
         "3.9.2.2",
         "Soft ICMP errors are made known to the application",
-        NotYet("as MUST-47"),
+        Proven(&["rfc9293_interface::soft_icmp_errors_are_reported"]),
     ),
     row(
         "SHLD-26",

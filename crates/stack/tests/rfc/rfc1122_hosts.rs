@@ -532,3 +532,55 @@ fn other_networks_are_reached_by_the_gateway() {
     let frame = peer.next_frame().unwrap();
     assert_eq!(frame[..6], PEER_MAC.0);
 }
+
+/// RFC 1122, 2.3.2.1: "An implementation of the Address Resolution Protocol (ARP) MUST provide a mechanism to flush
+/// out-of-date cache entries.": the entry of a neighbour that connections use is confirmed before it ends. When nobody
+/// confirms it, it goes from their header templates, too, and the next segment asks anew.
+#[test]
+fn a_link_address_that_is_out_of_date_is_not_used_by_connections() {
+    let (mut peer, conn) = Peer::established();
+    // For as long as the peer confirms it, the address stays.
+    peer.advance(s(60 * 60));
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.inject(ack().seq(1).ack(11));
+    peer.stop_answering_arp();
+    let start = peer.now;
+    for _ in 0..3 {
+        let waited = peer.wait(s(20 * 60));
+        assert!(waited <= s(19 * 60) + SLACK);
+        let (_, question) = next_arp(&mut peer).expect("a question");
+        assert_eq!(question.target_ip, PEER);
+    }
+    assert!(peer.now - start <= s(20 * 60));
+    peer.advance(s(2));
+    peer.send(conn, 11, 10);
+    let (link, question) = next_arp(&mut peer).expect("a question");
+    assert_eq!(link.destination, MacAddr::BROADCAST);
+    assert_eq!(question.target_ip, PEER);
+    assert!(peer.next_frame().is_none());
+    // It is somewhere else now.
+    let elsewhere = MacAddr([2, 0, 0, 0, 0, 0x22]);
+    peer.inject_frame(arp_reply(elsewhere));
+    assert_eq!(peer.next_frame().expect("the segment")[..6], elsewhere.0);
+    peer.inject(ack().seq(1).ack(21));
+    peer.send(conn, 21, 10);
+    assert_eq!(peer.next_frame().expect("the next")[..6], elsewhere.0);
+    peer.inject(ack().seq(1).ack(31));
+}
+
+/// The same when the cache is full and an address has to make room.
+#[test]
+fn a_link_address_that_made_room_is_not_used_by_connections() {
+    let (mut peer, conn) = Peer::established_with(|config| config.max_neighbours = 1);
+    peer.stop_answering_arp();
+    let socket = peer.stack().udp_bind(1000).unwrap();
+    let stranger = SocketAddrV4::new(STRANGER, 9);
+    peer.stack().udp_send(socket, stranger, b"x").unwrap();
+    assert_eq!(next_arp(&mut peer).unwrap().1.target_ip, STRANGER);
+    peer.send(conn, 1, 10);
+    assert_eq!(next_arp(&mut peer).unwrap().1.target_ip, PEER);
+    peer.inject_frame(arp_reply(PEER_MAC));
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.inject(ack().seq(1).ack(11));
+}

@@ -2,7 +2,7 @@
 
 use crate::peer::*;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use tollgate_stack::{Error, State};
+use tollgate_stack::{ConnId, Error, SocketOption, SoftError, State};
 use tollgate_wire::ethernet::MacAddr;
 use tollgate_wire::icmp::{Message, Unreachable};
 use tollgate_wire::{ethernet, ipv4};
@@ -108,7 +108,7 @@ fn ip_options_are_ignored() {
 }
 
 /// The first data segment of a connection, unacknowledged.
-fn in_flight() -> (Peer, tollgate_stack::ConnId, Sent) {
+fn in_flight() -> (Peer, ConnId, Sent) {
     let (mut peer, conn) = Peer::established();
     peer.send(conn, 1, 1000);
     let sent = peer.expect(ack().seq(1).ack(1).len(1000));
@@ -311,4 +311,149 @@ fn the_ttl_is_configured_and_in_every_segment() {
     let mut peer = Peer::with(|config| config.ttl = 9);
     peer.connect();
     assert_eq!(peer.expect(syn()).ip.ttl, 9);
+}
+
+/// Whether the application has been told of a soft error since it was last asked.
+fn told_of_trouble(peer: &mut Peer, conn: ConnId) -> bool {
+    std::iter::from_fn(|| peer.stack().next_event())
+        .any(|event| event.conn == conn && event.ready.soft_error())
+}
+
+/// 3.9.1.8, MUST-47: "There MUST be a mechanism for reporting soft TCP error conditions to the application."; "the conditions
+/// that are reported asynchronously to the application MUST include: ICMP error message arrived"; 3.9.2.2, SHLD-25: "it
+/// SHOULD make the information available to the application".
+#[test]
+fn soft_icmp_errors_are_reported() {
+    for (message, error) in [
+        (
+            Message::DestinationUnreachable(Unreachable::Network),
+            SoftError::Unreachable(Unreachable::Network),
+        ),
+        (
+            Message::DestinationUnreachable(Unreachable::Port),
+            SoftError::Unreachable(Unreachable::Port),
+        ),
+        (
+            Message::DestinationUnreachable(Unreachable::Other(5)),
+            SoftError::Unreachable(Unreachable::Other(5)),
+        ),
+        (Message::TimeExceeded(0), SoftError::TimeExceeded(0)),
+        (Message::ParameterProblem(0), SoftError::ParameterProblem(0)),
+    ] {
+        let (mut peer, conn, sent) = in_flight();
+        assert_eq!(peer.stack().soft_error(conn), Ok(None));
+        peer.inject_icmp(message, &sent);
+        assert!(told_of_trouble(&mut peer, conn), "{message:?}");
+        assert_eq!(peer.stack().soft_error(conn), Ok(Some(error)));
+        assert_eq!(peer.stack().soft_error(conn), Ok(None));
+        assert_eq!(peer.state(conn), State::Established);
+    }
+    // A smaller path MTU is acted on, Source Quench is discarded: neither is reported.
+    let (mut peer, conn, sent) = in_flight();
+    peer.inject_icmp(Message::Other(4, 0), &sent);
+    peer.inject_icmp(
+        Message::DestinationUnreachable(Unreachable::FragmentationNeeded { next_hop_mtu: 1400 }),
+        &sent,
+    );
+    peer.ignore();
+    assert!(!told_of_trouble(&mut peer, conn));
+    assert_eq!(peer.stack().soft_error(conn), Ok(None));
+}
+
+/// 3.9.1.8, MUST-47: "Excessive retransmissions"; 3.8.3, MUST-20 (b): "When the number of transmissions of the same segment
+/// reaches or exceeds threshold R1, pass negative advice (see Section 3.3.1.4 of [19]) to the IP layer"; SHLD-9: "SHOULD
+/// inform the application of the delivery problem [...] when R1 is reached and before R2"; SHLD-10: "The value of R1 SHOULD
+/// correspond to at least 3 retransmissions". IP has one next hop for each destination, and asks whether it is still there.
+#[test]
+fn excessive_retransmission_is_reported_and_the_next_hop_is_asked_for() {
+    let (mut peer, conn, _) = in_flight();
+    peer.stop_answering_arp();
+    for times in 1..=2 {
+        peer.wait(s(60));
+        peer.expect(ack().seq(1).ack(1).len(1000));
+        assert!(!told_of_trouble(&mut peer, conn), "after {times}");
+    }
+    peer.wait(s(60));
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    assert!(told_of_trouble(&mut peer, conn));
+    assert_eq!(
+        peer.stack().soft_error(conn),
+        Ok(Some(SoftError::Retransmissions))
+    );
+    peer.wait(s(1));
+    let question = peer.next_frame().expect("a question");
+    assert_eq!(question[12..14], [0x08, 0x06]);
+    assert_eq!(question[38..42], PEER.octets());
+    // It has moved: what is sent again goes to where it is.
+    let elsewhere = MacAddr([2, 0, 0, 0, 0, 0x22]);
+    peer.inject_frame(arp_reply(elsewhere));
+    peer.wait(s(60));
+    assert_eq!(peer.next_frame().expect("a segment")[..6], elsewhere.0);
+    // Told once, until there is progress.
+    assert!(!told_of_trouble(&mut peer, conn));
+    peer.inject(ack().seq(1).ack(1001));
+    peer.ignore();
+    // An attempt to open a connection is not different (MUST-22).
+    let mut peer = Peer::new();
+    let conn = peer.connect();
+    for _ in 0..4 {
+        assert_eq!(peer.stack().soft_error(conn), Ok(None));
+        peer.wait(s(60));
+        peer.expect(syn());
+    }
+    assert!(told_of_trouble(&mut peer, conn));
+}
+
+/// 3.9.1.8, SHLD-20: "an application program that does not want to receive such ERROR_REPORT calls SHOULD be able to
+/// effectively disable these calls"
+#[test]
+fn reports_can_be_disabled() {
+    let (mut peer, conn, sent) = in_flight();
+    peer.stack()
+        .set_option(conn, SocketOption::Reports(false))
+        .unwrap();
+    peer.inject_icmp(Message::TimeExceeded(0), &sent);
+    assert!(!told_of_trouble(&mut peer, conn));
+    peer.stack()
+        .set_option(conn, SocketOption::Reports(true))
+        .unwrap();
+    peer.inject_icmp(Message::TimeExceeded(0), &sent);
+    assert!(told_of_trouble(&mut peer, conn));
+}
+
+/// 3.9.1.9, MUST-48: "The application layer MUST be able to specify the Differentiated Services field for segments that are
+/// sent on a connection"; SHLD-21: "SHOULD be able to change the Differentiated Services field during the connection
+/// lifetime"; SHLD-22: "SHOULD pass the current Differentiated Services field value without change to the IP layer".
+#[test]
+fn the_diffserv_field_can_be_specified_and_changed() {
+    let (mut peer, conn) = Peer::established();
+    let set = |peer: &mut Peer, codepoint| {
+        peer.stack()
+            .set_option(conn, SocketOption::Diffserv(codepoint))
+    };
+    peer.send(conn, 1, 10);
+    assert_eq!(peer.expect(ack().seq(1).ack(1).len(10)).ip.tos, 0);
+    peer.inject(ack().seq(1).ack(11));
+    assert_eq!(set(&mut peer, 64), Err(Error::BadOption));
+    assert_eq!(set(&mut peer, 46), Ok(()));
+    assert_eq!(peer.stack().info(conn).unwrap().diffserv, 46);
+    peer.send(conn, 11, 10);
+    assert_eq!(peer.expect(ack().seq(11).ack(1).len(10)).ip.tos, 46 << 2);
+    // Acknowledgments and what is sent again are no different; "the receiver application will specify the Differentiated
+    // Services field used for ACK segments".
+    peer.wait(s(3));
+    assert_eq!(peer.expect(ack().seq(11).ack(1).len(10)).ip.tos, 46 << 2);
+    peer.inject(ack().seq(1).ack(21).len(10));
+    peer.inject(ack().seq(11).ack(21).len(10));
+    assert_eq!(peer.expect(ack().seq(21).ack(21)).ip.tos, 46 << 2);
+    assert_eq!(set(&mut peer, 10), Ok(()));
+    peer.send(conn, 21, 10);
+    assert_eq!(peer.expect(ack().seq(21).ack(21).len(10)).ip.tos, 10 << 2);
+    assert_eq!(set(&mut peer, 0), Ok(()));
+    peer.inject(ack().seq(21).ack(31));
+    peer.send(conn, 31, 10);
+    assert_eq!(peer.expect(ack().seq(31).ack(21).len(10)).ip.tos, 0);
+    assert_eq!(set(&mut peer, 63), Ok(()));
+    peer.stack().abort(conn).unwrap();
+    assert_eq!(peer.expect(rst_ack().seq(41).ack(21)).ip.tos, 63 << 2);
 }
