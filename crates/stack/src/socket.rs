@@ -375,12 +375,38 @@ impl<R: Recorder> Active<'_, R> {
         let room = tcb.snd_limit.saturating_sub(queued) as usize;
         let taken = self.append(index, data, room);
         if taken < data.len() {
-            self.stack.tcbs[index].events |= readiness::WANT_WRITE;
+            self.want_room(index, taken < room);
             if taken == 0 {
                 return Err(Error::WouldBlock);
             }
         }
         Ok(taken)
+    }
+
+    /// The application was refused: it will be told when there is room in the send buffer, or, when it is for want of
+    /// frames, when there are some.
+    fn want_room(&mut self, index: usize, for_frames: bool) {
+        self.stack.tcbs[index].events |= readiness::WANT_WRITE;
+        if for_frames {
+            self.stack.want_frames.insert(index as u32);
+        }
+    }
+
+    /// Tells those who were refused for want of frames that there are some.
+    #[cold]
+    pub(crate) fn frames_are_there(&mut self) {
+        if self.pool.is_low() {
+            return;
+        }
+        while let Some(index) = self.stack.want_frames.pop_first() {
+            let index = index as usize;
+            let tcb = &mut self.stack.tcbs[index];
+            // Others have taken the place of some.
+            if tcb.events & readiness::WANT_WRITE != 0 {
+                tcb.events &= !readiness::WANT_WRITE;
+                self.notify(index, readiness::WRITABLE);
+            }
+        }
     }
 
     #[cold]
@@ -413,7 +439,7 @@ impl<R: Recorder> Active<'_, R> {
             return Err((Error::TooLong, buffer));
         }
         if tcb.snd_limit.saturating_sub(tcb.snd_end - tcb.snd_una) < u32::from(buffer.len) {
-            self.stack.tcbs[index].events |= readiness::WANT_WRITE;
+            self.want_room(index, false);
             return Err((Error::WouldBlock, buffer));
         }
         if buffer.is_empty() {
@@ -422,7 +448,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         if self.pool.is_low() {
             // The buffer itself is a frame; what it would keep from others is the reserve.
-            self.stack.tcbs[index].events |= readiness::WANT_WRITE;
+            self.want_room(index, true);
             return Err((Error::WouldBlock, buffer));
         }
         // Headers are written in front of the payload: that takes headroom, and a frame that nobody else holds.
@@ -432,7 +458,10 @@ impl<R: Recorder> Active<'_, R> {
         } else {
             let mut copy = match self.pool.buffer(buffer.len()) {
                 Ok(copy) => copy,
-                Err(_) => return Err((Error::WouldBlock, buffer)),
+                Err(_) => {
+                    self.want_room(index, true);
+                    return Err((Error::WouldBlock, buffer));
+                }
             };
             let mut octets = mem::take(&mut self.stack.scratch);
             octets.clear();

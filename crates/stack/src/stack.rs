@@ -25,7 +25,7 @@ use crate::tcp::unusual::Unusual;
 use crate::time::{Instant, Tick, ticks};
 use crate::timer::Wheel;
 use crate::udp::UdpSocket;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::hint::cold_path;
 use tollgate_checksum::Kernel;
@@ -61,6 +61,8 @@ pub struct Stack {
     pub(crate) listeners: Vec<Option<Listener>>,
     pub(crate) listener_generation: u16,
     pub(crate) time_wait: TimeWaitTable,
+    /// Connections whose application was refused for want of frames.
+    pub(crate) want_frames: BTreeSet<u32>,
     /// By index of the connection, of those that have it.
     pub(crate) unusual: BTreeMap<u32, Unusual>,
     pub(crate) neighbours: neighbour::Cache,
@@ -128,6 +130,7 @@ impl Stack {
             listeners: Vec::new(),
             listener_generation: 0,
             time_wait: TimeWaitTable::new(config.max_time_wait),
+            want_frames: BTreeSet::new(),
             unusual: BTreeMap::new(),
             neighbours: neighbour::Cache::new(config.max_neighbours),
             reassembler: Reassembler::new(Limits {
@@ -218,11 +221,13 @@ impl Stack {
             return Some(now);
         }
         let ticks = [self.wheel.next(), self.time_wait.next()];
+        // Frames come free without a sign: it is looked at tick by tick.
+        let frames = (!self.want_frames.is_empty()).then(|| now.tick().after(1).to_instant(now));
         let of_ticks = ticks.into_iter().flatten().map(|tick| tick.to_instant(now));
         let others = [self.neighbours.next(), self.reassembler.next()]
             .into_iter()
             .flatten();
-        of_ticks.chain(others).min()
+        of_ticks.chain(others).chain(frames).min()
     }
 }
 
@@ -340,6 +345,9 @@ impl<R: Recorder> Active<'_, R> {
         self.tcp_timers(tick);
         self.neighbour_timers();
         self.reassembly_timers();
+        if !self.stack.want_frames.is_empty() {
+            self.frames_are_there();
+        }
     }
 
     /// Whether another frame may join the device queue.

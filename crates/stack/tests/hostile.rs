@@ -293,6 +293,56 @@ fn a_full_pool_refuses_and_loses_nothing() {
     scene.ends_well();
 }
 
+/// Who was refused for want of frames is told when there are some, although nothing of its own is on its way.
+#[test]
+fn a_refusal_by_a_full_pool_is_followed_by_an_event() {
+    let mut scene = Scene::new(config(2), 64);
+    let client = scene.client;
+    scene.stream(3000);
+    let writable = |scene: &mut Scene| {
+        std::iter::from_fn(|| scene.pair.a().next_event())
+            .any(|event| event.conn == client && event.ready.writable())
+    };
+    let refused: [fn(&mut Scene) -> Error; 2] = [
+        |scene| scene.pair.a().send(scene.client, b"x").unwrap_err(),
+        |scene| {
+            // A buffer is a frame already, but it would keep it from others.
+            let buffer = scene.pair.pool.buffer(10).unwrap();
+            let (error, buffer) = scene
+                .pair
+                .a()
+                .send_buffer(scene.client, buffer)
+                .unwrap_err();
+            scene.pair.pool.free(buffer);
+            error
+        },
+    ];
+    scene.pair.pass(1_000_000_000);
+    writable(&mut scene);
+    for send in refused {
+        let mut held: Vec<_> = std::iter::from_fn(|| scene.pair.pool.alloc()).collect();
+        for _ in 0..2 {
+            scene.pair.pool.release(held.pop().unwrap());
+        }
+        assert_eq!(send(&mut scene), Error::WouldBlock);
+        scene.pair.pass(1_000_000_000);
+        assert!(!writable(&mut scene));
+        for id in held {
+            scene.pair.pool.release(id);
+        }
+        // It need not be looked for in between.
+        let deadline = scene.pair.a.next_deadline(scene.pair.now).unwrap();
+        assert!(deadline.nanos_since(scene.pair.now) <= 2 << 20);
+        scene.pair.now = deadline;
+        scene.pair.settle();
+        assert!(writable(&mut scene));
+        scene.pair.pass(1_000_000);
+        assert!(!writable(&mut scene));
+    }
+    scene.stream(1000);
+    scene.ends_well();
+}
+
 #[test]
 fn spoofed_errors_are_not_believed() {
     let mut scene = Scene::new(victim(), 4096);

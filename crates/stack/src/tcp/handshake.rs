@@ -3,7 +3,7 @@
 
 use super::cookie;
 use super::listener::Listener;
-use super::tcb::{Deadline, State, Tcb, flag, rare};
+use super::tcb::{Deadline, LOOK, State, Tcb, flag, rare};
 use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::Prediction;
@@ -24,8 +24,6 @@ use tollgate_wire::{SeqNumber, ipv4};
 
 /// Ports that connections are opened from (RFC 6335, 6: dynamic ports).
 const EPHEMERAL: core::ops::RangeInclusive<u16> = 32_768..=60_999;
-/// Where an idle connection's wheel entry lies: it only looks round and moves on.
-const FAR: u32 = 1 << 29;
 /// RFC 6298, 2.1: the timeout before any round trip is measured.
 const INITIAL_RTO: Duration = Duration::from_secs(1);
 /// RFC 6298, 5.7: the timeout with which data begins when the SYN's timer expired.
@@ -283,11 +281,12 @@ impl<R: Recorder> Active<'_, R> {
             rx_free: config.receive_buffer,
             rcv_limit: config.receive_buffer,
             snd_limit: config.send_buffer,
-            armed: tick.after(FAR),
+            armed: tick.after(LOOK),
+            ts_seen_at: tick,
             next_hop,
             ..Tcb::FREE
         };
-        self.stack.wheel.insert(index as u32, tick.after(FAR));
+        self.stack.wheel.insert(index as u32, tick.after(LOOK));
         self.fill_link_address(index);
         Ok(index)
     }

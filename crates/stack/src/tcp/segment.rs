@@ -359,7 +359,10 @@ impl<R: Recorder> Active<'_, R> {
         // RFC 7323, 5.3, R1: PAWS, before the sequence number.
         if tcb.is(flag::TIMESTAMPS) && !flags.has(Flags::RST) {
             match header.options.timestamps {
-                Some(stamps) if (stamps.value.wrapping_sub(tcb.ts_recent) as i32) < 0 => {
+                Some(stamps)
+                    if (stamps.value.wrapping_sub(tcb.ts_recent) as i32) < 0
+                        && !tcb.is_rare(rare::OUTDATED) =>
+                {
                     if self.stack.challenge.allow(tick) {
                         self.acknowledge(index);
                     }
@@ -402,7 +405,7 @@ impl<R: Recorder> Active<'_, R> {
             && start.at_or_before(tcb.rcv_nxt)
             && tcb.unacked == 0
         {
-            tcb.ts_recent = stamps.value;
+            tcb.take_timestamp(stamps.value, tick);
         }
 
         // "Second, check the RST bit" (RFC 5961, 3.2).

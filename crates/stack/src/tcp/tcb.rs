@@ -140,6 +140,8 @@ pub(crate) mod rare {
     pub(crate) const UNUSUAL: u16 = 1 << 8;
     /// Urgent data has not been read to its end: reads stop there (RFC 9293, 3.8.5).
     pub(crate) const URGENT: u16 = 1 << 9;
+    /// TS.Recent has become too old to judge by (RFC 7323, 5.5).
+    pub(crate) const OUTDATED: u16 = 1 << 11;
     /// What the template writes is not all: urgent pointer, Diffserv field.
     pub(crate) const AMENDED: u16 = 1 << 10;
 }
@@ -152,6 +154,11 @@ pub(crate) const UNPREDICTABLE: u16 = 0xffff;
 pub(crate) const PREDICTED_WITH_TIMESTAMPS: u16 = 0x8018;
 /// The header word of a predicted segment without options: 5 words, ACK, and PSH.
 pub(crate) const PREDICTED_WITHOUT_OPTIONS: u16 = 0x5018;
+
+/// How often a connection is looked at that has nothing due: 9.8 hours.
+pub(crate) const LOOK: u32 = 1 << 25;
+/// Ticks in 24 days: a clock of 1 ms has gone half round after 24.8, and so has the tick after 26.
+const OUTDATED_AFTER: u32 = ((24 * 86_400 * 1_000_000_000u64) >> Tick::SHIFT) as u32;
 
 /// A connection.
 #[derive(Clone, Debug)]
@@ -266,6 +273,9 @@ pub(crate) struct Tcb {
     /// Next free connection when this one is free.
     pub(crate) next_free: u32,
     pub(crate) keep_probes_sent: u8,
+    /// TS.Recent when it was last looked at, and since when it has been that.
+    pub(crate) ts_seen: u32,
+    pub(crate) ts_seen_at: Tick,
     /// What the application wants to know the connection by.
     pub(crate) token: u64,
 }
@@ -359,6 +369,8 @@ impl Tcb {
         duplicates: 0,
         next_free: u32::MAX,
         keep_probes_sent: 0,
+        ts_seen: 0,
+        ts_seen_at: Tick(0),
         token: 0,
     };
 
@@ -443,7 +455,12 @@ impl Tcb {
     pub(crate) fn predict(&mut self) {
         let clean = self.state == State::Established
             && self.rare
-                & (rare::RECOVERY | rare::LOSS | rare::PERSIST | rare::UNPREDICTED | rare::URGENT)
+                & (rare::RECOVERY
+                    | rare::LOSS
+                    | rare::PERSIST
+                    | rare::UNPREDICTED
+                    | rare::URGENT
+                    | rare::OUTDATED)
                 == 0
             && self.dup_acks == 0
             && self.ooo_head.is_none()
@@ -453,6 +470,29 @@ impl Tcb {
             (true, true) => PREDICTED_WITH_TIMESTAMPS,
             (true, false) => PREDICTED_WITHOUT_OPTIONS,
         };
+    }
+
+    /// Looks whether TS.Recent has moved since the last look, which is at most [`LOOK`] ago. Where it has stood still for
+    /// 24 days it is invalidated: the peer's clock may soon have gone half round, and everything that it sends would be
+    /// taken for old (RFC 7323, 5.5).
+    pub(crate) fn look_at_ts_recent(&mut self, now: Tick) {
+        if self.ts_recent != self.ts_seen {
+            self.ts_seen = self.ts_recent;
+            self.ts_seen_at = now;
+        } else if self.is(flag::TIMESTAMPS) && now.since(self.ts_seen_at) >= OUTDATED_AFTER {
+            self.rare |= rare::OUTDATED;
+            self.predict();
+        }
+    }
+
+    /// A segment that is acceptable has brought a timestamp.
+    pub(crate) fn take_timestamp(&mut self, value: u32, now: Tick) {
+        self.ts_recent = value;
+        if self.is_rare(rare::OUTDATED) {
+            self.rare &= !rare::OUTDATED;
+            self.ts_seen_at = now;
+            self.predict();
+        }
     }
 
     /// The earliest tick at which anything is due.

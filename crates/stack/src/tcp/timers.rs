@@ -3,16 +3,13 @@
 
 use super::congestion;
 use super::rto::backed_off;
-use super::tcb::{Deadline, State, rare};
+use super::tcb::{Deadline, LOOK, State, rare};
 use crate::socket::Error;
 use crate::stack::Active;
 use crate::time::{Tick, ticks};
 use tollgate_checksum::Partial;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::Flags;
-
-/// Where the wheel entry of a connection goes that has nothing due.
-const FAR: u32 = 1 << 29;
 
 impl<R: Recorder> Active<'_, R> {
     pub(crate) fn tcp_timers(&mut self, tick: Tick) {
@@ -30,7 +27,8 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         let generation = tcb.generation;
         // An entry that is set while this runs must be earlier than this to count.
-        tcb.armed = tick.after(FAR);
+        tcb.armed = tick.after(LOOK);
+        tcb.look_at_ts_recent(tick);
         if tcb.ack_deadline.reached(tick) {
             tcb.ack_deadline = Deadline::NONE;
             if tcb.is_rare(rare::FIN_PENDING) {
@@ -55,8 +53,8 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         let next = match tcb.earliest_deadline() {
-            Some(at) if at.before(tick.after(FAR)) => at,
-            _ => tick.after(FAR),
+            Some(at) if at.before(tick.after(LOOK)) => at,
+            _ => tick.after(LOOK),
         };
         tcb.armed = next;
         self.stack.wheel.insert(index as u32, next);

@@ -617,8 +617,11 @@ pub const SHOULD: [Requirement; SHOULDS] = [
         "3.8.6",
         "The receiver does not shrink its window",
         Partly(
-            &["rfc9293_windows::the_right_edge_never_moves_left"],
-            "with window scaling the edge that a peer sees is rounded down, by less than 2 to the power of the shift",
+            &[
+                "rfc9293_windows::the_right_edge_never_moves_left",
+                "rfc7323_timestamps::what_a_rounded_window_once_offered_is_taken",
+            ],
+            "with window scaling the edge that a peer sees is rounded down, by less than 2 to the power of the shift; what was once offered is taken all the same (RFC 7323, 2.4)",
         ),
     ),
     row(

@@ -356,3 +356,103 @@ fn a_cookie_keeps_the_options_when_there_are_timestamps() {
     // The largest MSS that a cookie can name and the peer takes, less the option.
     assert!(info.mss <= 1400 - 12 && info.mss >= 1300, "{}", info.mss);
 }
+
+/// 5.5: "If a connection remains idle long enough for the timestamp clock of the other TCP to wrap its sign bit, then the
+/// value saved in TS.Recent will become too old"; "We therefore require that an implementation of PAWS include a mechanism to
+/// 'invalidate' the TS.Recent value when a connection is idle for more than 24 days."
+#[test]
+fn a_connection_comes_to_life_after_24_days() {
+    const DAY: u64 = 86_400;
+    for (days, outdated) in [(23, false), (25, true), (40, true), (60, true)] {
+        let (mut peer, conn, ours) = stamped();
+        peer.advance(s(days * DAY));
+        peer.ignore();
+        // A clock of 1 ms that has gone half round, and a little, would look like an old one.
+        let stamp = 1000u32.wrapping_add(1 << 31).wrapping_add(5);
+        peer.inject(ack().seq(1).ack(11).stamps(stamp, ours).len(10));
+        let sent = peer.wait(s(1)) < s(1);
+        assert!(sent, "after {days} days nothing was sent");
+        let sent = peer.next().unwrap();
+        let echo = sent.header.options.timestamps.unwrap().echo;
+        let taken = peer.read(conn, 100).len();
+        assert_eq!(
+            (sent.ack, echo, taken),
+            if outdated {
+                (11, stamp, 10)
+            } else {
+                (1, 1000, 0)
+            },
+            "after {days} days"
+        );
+        // From then on it counts again.
+        if outdated {
+            peer.inject(ack().seq(11).ack(11).stamps(stamp - 1, ours).len(10));
+            peer.expect(ack().seq(11).ack(11));
+            assert!(peer.read(conn, 100).is_empty());
+            peer.inject(ack().seq(11).ack(11).stamps(stamp + 1, ours).len(10));
+            assert_eq!(peer.read(conn, 100), stream(11, 10));
+            peer.advance(ms(50));
+            peer.ignore();
+        }
+    }
+    // A connection on which something arrives all the time does not forget.
+    let (mut peer, conn, ours) = stamped();
+    let mut stamp = 1000;
+    for day in 0..30 {
+        peer.advance(s(DAY));
+        stamp += 86_400_000;
+        peer.inject(ack().seq(1 + day).ack(11).stamps(stamp, ours).len(1));
+        assert_eq!(peer.read(conn, 100).len(), 1);
+        peer.advance(ms(50));
+        peer.ignore();
+    }
+    peer.inject(ack().seq(31).ack(11).stamps(stamp - 1, ours).len(1));
+    peer.expect(ack().seq(11).ack(31));
+    assert!(peer.read(conn, 100).is_empty());
+}
+
+/// 2.4: "The receiver MUST honor, as in window, any segment that would have been in window for any <ACK> sent by the
+/// receiver." and "SHOULD track the actual maximum window sequence number": what the peer sees of the right edge is rounded
+/// down to the shift's granularity and so moves left by less than that, as RFC 7323, appendix F, describes. It cannot be
+/// otherwise: an edge that names only every 2^shift-th octet from RCV.NXT on could only move right with each octet. What was
+/// once offered is taken.
+#[test]
+fn what_a_rounded_window_once_offered_is_taken() {
+    let mut peer = Peer::with(|config| {
+        both(config);
+        config.receive_buffer = 1 << 20;
+    });
+    let listener = peer.listen();
+    peer.inject(syn().seq(0).mss(MSS).scale(7).stamps(1000, 0));
+    let answer = peer.expect(syn_ack().seq(0).ack(1));
+    let shift = answer.header.options.window_scale.unwrap();
+    assert!(shift > 0);
+    let ours = answer.header.options.timestamps.unwrap().value;
+    peer.inject(ack().seq(1).ack(1).stamps(1000, ours));
+    let conn = peer.stack().accept(listener).unwrap();
+    let (mut seq, mut furthest, mut edge) = (1, 0, 0);
+    let mut went_left = false;
+    // The reader does not read, so that the edge stands; the sizes are no multiples of the granularity.
+    while edge == 0 || seq + 2000 < furthest {
+        peer.inject(ack().seq(seq).ack(1).stamps(1000, ours).len(997));
+        seq += 997;
+        peer.advance(ms(50));
+        for sent in peer.drain() {
+            let now = sent.ack + (u32::from(sent.header.window) << shift);
+            assert!(now + (1 << shift) > edge, "from {edge} to {now}");
+            went_left |= now < edge;
+            edge = now;
+            furthest = furthest.max(now);
+        }
+    }
+    assert!(went_left && edge < furthest, "nothing was rounded");
+    while seq < furthest {
+        let len = (furthest - seq).min(997);
+        peer.inject(ack().seq(seq).ack(1).stamps(1000, ours).len(len as usize));
+        seq += len;
+    }
+    peer.advance(ms(50));
+    assert_eq!(peer.drain().last().map(|sent| sent.ack), Some(furthest));
+    assert_eq!(peer.read(conn, 1 << 21).len() as u32, furthest - 1);
+    peer.ignore();
+}
