@@ -50,7 +50,7 @@ impl<R: Recorder> Active<'_, R> {
                 sequence,
             } if unicast => {
                 self.icmp_output(
-                    ip.source,
+                    (ip.destination, ip.source),
                     Message::EchoReply {
                         identifier,
                         sequence,
@@ -100,7 +100,7 @@ impl<R: Recorder> Active<'_, R> {
             return Err(Error::TooLong);
         }
         let sent = self.icmp_output(
-            to,
+            (self.stack.config.ip, to),
             Message::EchoRequest {
                 identifier,
                 sequence,
@@ -115,11 +115,11 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.echoes.pop_front()
     }
 
-    fn icmp_output(&mut self, to: Ipv4Addr, message: Message, data: &[u8]) -> bool {
+    fn icmp_output(&mut self, ends: (Ipv4Addr, Ipv4Addr), message: Message, data: &[u8]) -> bool {
         let mut header = message.to_bytes();
         let sum = sum_header(&header) + self.stack.kernel.sum(data);
         header[2..4].copy_from_slice(&sum.finish().to_ne_bytes());
-        self.ip_output(ipv4::protocol::ICMP, to, [&header, data])
+        self.ip_output(ipv4::protocol::ICMP, ends, [&header, data])
     }
 
     /// Tells the sender of `ip` what is wrong with it, quoting its header and its first octets.
@@ -137,7 +137,13 @@ impl<R: Recorder> Active<'_, R> {
         quoted[..20].copy_from_slice(&ip.to_bytes());
         let octets = payload.len().min(8);
         quoted[20..20 + octets].copy_from_slice(&payload[..octets]);
-        self.icmp_output(ip.source, message, &quoted[..20 + octets]);
+        // RFC 1122, 3.2.2: from the address that it was sent to, unless that is others' as well.
+        let from = if self.stack.is_ours(ip.destination) {
+            ip.destination
+        } else {
+            self.stack.config.ip
+        };
+        self.icmp_output((from, ip.source), message, &quoted[..20 + octets]);
     }
 
     /// An error about something that we sent.
@@ -156,7 +162,7 @@ impl<R: Recorder> Active<'_, R> {
         let destination = Ipv4Addr::new(head[16], head[17], head[18], head[19]);
         let local = u16::from_be_bytes([ports[0], ports[1]]);
         let remote = u16::from_be_bytes([ports[2], ports[3]]);
-        if source != self.stack.config.ip {
+        if !self.stack.is_ours(source) {
             self.stack.counters.dropped(Drop::IcmpImplausible);
             return;
         }

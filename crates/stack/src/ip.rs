@@ -8,7 +8,8 @@ use crate::config::ChecksumPolicy;
 use crate::counters::Drop;
 use crate::neighbour::{Action, Heard, Resolution};
 use crate::reassembly::{Expired, Outcome};
-use crate::stack::Active;
+use crate::socket::Error;
+use crate::stack::{Active, Stack};
 use crate::tcp::tcb::State;
 use alloc::vec::Vec;
 use core::mem;
@@ -17,6 +18,33 @@ use tollgate_gate::Recorder;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::icmp::{Message, Unreachable};
 use tollgate_wire::{arp, ipv4};
+
+impl Stack {
+    /// Whether `ip` is an address of this host.
+    pub(crate) fn is_ours(&self, ip: Ipv4Addr) -> bool {
+        ip == self.config.ip || self.addresses.contains(&ip)
+    }
+
+    /// Gives the host another address, on the same link. Connections can be opened from it and to it; datagrams, echo
+    /// requests and questions for link addresses come from the first.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`] for an address that is no unicast host's, [`Error::InUse`] for one that the host has.
+    pub fn add_address(&mut self, ip: Ipv4Addr) -> Result<(), Error> {
+        if ip.is_unspecified()
+            || ip.is_multicast()
+            || ip.is_loopback()
+            || self.config.is_broadcast(ip)
+        {
+            return Err(Error::BadAddress);
+        }
+        if self.is_ours(ip) {
+            return Err(Error::InUse);
+        }
+        self.addresses.push(ip);
+        Ok(())
+    }
+}
 
 impl<R: Recorder> Active<'_, R> {
     /// Takes a frame that was not predicted.
@@ -52,9 +80,9 @@ impl<R: Recorder> Active<'_, R> {
             || header.source.is_unspecified()
             || header.source.is_loopback()
             || self.stack.config.is_broadcast(header.source)
-            || header.source == self.stack.config.ip;
+            || self.stack.is_ours(header.source);
         let broadcast = self.stack.config.is_broadcast(header.destination);
-        if bad_source || (header.destination != self.stack.config.ip && !broadcast) {
+        if bad_source || (!self.stack.is_ours(header.destination) && !broadcast) {
             return self.drop_frame(frame.id, Drop::NotForUs);
         }
         let at = ethernet::HEADER_LEN + usize::from(header.header_len);
@@ -181,7 +209,7 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn ip_output(
         &mut self,
         protocol: u8,
-        destination: Ipv4Addr,
+        (source, destination): (Ipv4Addr, Ipv4Addr),
         parts: [&[u8]; 2],
     ) -> bool {
         let len = parts[0].len() + parts[1].len();
@@ -214,7 +242,7 @@ impl<R: Recorder> Active<'_, R> {
                 flags_and_offset: (offset / 8) as u16 | if last { 0 } else { ipv4::MORE_FRAGMENTS },
                 ttl: self.stack.config.ttl,
                 protocol,
-                source: self.stack.config.ip,
+                source,
                 destination,
             };
             let start = PAYLOAD_OFFSET - 34;
@@ -332,7 +360,7 @@ impl<R: Recorder> Active<'_, R> {
             && !packet.sender_ip.is_unspecified()
             && !packet.sender_ip.is_multicast()
             && !self.stack.config.is_broadcast(packet.sender_ip)
-            && packet.sender_ip != self.stack.config.ip;
+            && !self.stack.is_ours(packet.sender_ip);
         if !sender_is_host {
             // A probe for an address has no sender yet (RFC 5227); it is still answered.
             if packet.sender_ip.is_unspecified() {
@@ -340,7 +368,7 @@ impl<R: Recorder> Active<'_, R> {
             }
             return;
         }
-        let for_us = packet.target_ip == self.stack.config.ip;
+        let for_us = self.stack.is_ours(packet.target_ip);
         let heard = if for_us && packet.operation == arp::Operation::Request {
             Heard::Request
         } else {
@@ -365,13 +393,13 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     fn answer_arp(&mut self, packet: &arp::Packet) {
-        if packet.operation != arp::Operation::Request || packet.target_ip != self.stack.config.ip {
+        if packet.operation != arp::Operation::Request || !self.stack.is_ours(packet.target_ip) {
             return;
         }
         let answer = arp::Packet {
             operation: arp::Operation::Reply,
             sender_mac: self.stack.config.mac,
-            sender_ip: self.stack.config.ip,
+            sender_ip: packet.target_ip,
             target_mac: packet.sender_mac,
             target_ip: packet.sender_ip,
         };
@@ -422,7 +450,7 @@ impl<R: Recorder> Active<'_, R> {
         for index in 0..self.stack.tcbs.len() {
             let tcb = &self.stack.tcbs[index];
             if tcb.next_hop == ip && tcb.state == State::SynSent && tcb.known_link().is_none() {
-                self.kill(index, crate::socket::Error::Unreachable);
+                self.kill(index, Error::Unreachable);
             }
         }
     }

@@ -4,14 +4,12 @@
 
 use crate::buffer::{Buffer, PAYLOAD_OFFSET};
 use crate::likely::{likely, unlikely};
+pub use crate::options::{Info, KeepAlive, Open, SocketOption};
 use crate::stack::{Active, Stack};
 use crate::tcp::tcb::{State, Tcb, flag, rare};
-use crate::time::ticks;
 use core::fmt;
 use core::hint::cold_path;
 use core::mem;
-use core::net::SocketAddrV4;
-use core::time::Duration;
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::tcp::Flags;
 
@@ -178,94 +176,6 @@ pub struct Event {
     pub ready: Readiness,
     /// The connection's token ([`Active::set_token`]).
     pub token: u64,
-}
-
-/// A socket option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SocketOption {
-    /// Nagle's algorithm off (RFC 9293, 3.7.4, MUST-17).
-    NoDelay(bool),
-    /// Octets queued for sending, 4,096 to 2^30.
-    SendBuffer(u32),
-    /// Keepalive probes after `idle`, every `interval`, given up after `count` (RFC 9293, 3.8.4; off by default).
-    KeepAlive(Option<KeepAlive>),
-    /// Give up after so long without progress (RFC 9293, 3.9.1); `None` is the stack's default.
-    UserTimeout(Option<Duration>),
-    /// The Diffserv codepoint (RFC 2474) of every segment from now on, 0 to 63; 0 by default (RFC 9293, 3.9.1.9). With
-    /// another one segments leave by the general path of output.
-    Diffserv(u8),
-    /// Tell of soft errors by an event (RFC 9293, 3.9.1.8, SHLD-20); on by default.
-    Reports(bool),
-}
-
-/// The largest Diffserv codepoint (RFC 2474, 3: six bits).
-pub(crate) const MAX_DIFFSERV: u8 = 63;
-
-/// Keepalive probing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeepAlive {
-    /// Silence before the first probe (RFC 9293, MUST-28: the default is at least two hours; here it has no default).
-    pub idle: Duration,
-    /// Silence between probes.
-    pub interval: Duration,
-    /// Probes without an answer before the connection is given up.
-    pub count: u8,
-}
-
-/// What is known of a connection, like Linux's TCP_INFO.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Info {
-    /// State.
-    pub state: State,
-    /// Our address and port.
-    pub local: SocketAddrV4,
-    /// The peer's address and port.
-    pub remote: SocketAddrV4,
-    /// Whether the timestamp option is on.
-    pub timestamps: bool,
-    /// Shift of the windows that the peer sends.
-    pub send_window_shift: u8,
-    /// Shift of the windows that we send.
-    pub receive_window_shift: u8,
-    /// Octets of payload in a full segment that we send.
-    pub mss: u16,
-    /// Smoothed round trip time; zero when none was measured.
-    pub rtt: Duration,
-    /// Its variation.
-    pub rtt_variation: Duration,
-    /// Retransmission timeout, rounded up to the timer's tick.
-    pub rto: Duration,
-    /// Congestion window, octets.
-    pub congestion_window: u32,
-    /// Slow start threshold, octets; `u32::MAX` when there was no loss.
-    pub slow_start_threshold: u32,
-    /// Octets that the peer lets be outstanding.
-    pub send_window: u32,
-    /// Octets that we let be outstanding.
-    pub receive_window: u32,
-    /// Octets sent and not acknowledged.
-    pub in_flight: u32,
-    /// Octets queued and not sent.
-    pub unsent: u32,
-    /// Octets acknowledged by the peer, the SYN's and FIN's apart.
-    pub octets_acknowledged: u64,
-    /// Octets received in order.
-    pub octets_received: u64,
-    /// Segments retransmitted.
-    pub retransmits: u32,
-    /// Retransmission timeouts.
-    pub timeouts: u16,
-    /// Fast retransmissions.
-    pub fast_retransmits: u16,
-    /// Segments that arrived out of order.
-    pub out_of_order: u32,
-    /// Segments that arrived again.
-    pub duplicates: u32,
-    /// Octets that are left to be read up to the end of the peer's urgent data, arrived or not (RFC 9293, MUST-33); 0 when
-    /// nothing is urgent.
-    pub urgent: u32,
-    /// Diffserv codepoint of the segments that we send.
-    pub diffserv: u8,
 }
 
 /// A reader's buffer for the time of one poll.
@@ -728,109 +638,6 @@ impl<R: Recorder> Active<'_, R> {
             tcb.flags |= flag::LISTED;
             self.stack.ready.push_back(index as u32);
         }
-    }
-
-    /// Sets the number that the connection's events carry.
-    ///
-    /// # Errors
-    /// [`Error::NotConnected`] when the handle is stale.
-    pub fn set_token(&mut self, conn: ConnId, token: u64) -> Result<(), Error> {
-        let index = self.stack.index(conn)?;
-        self.stack.tcbs[index].token = token;
-        Ok(())
-    }
-
-    /// Sets an option.
-    ///
-    /// # Errors
-    /// [`Error::NotConnected`] when the handle is stale, [`Error::BadOption`] for a Diffserv codepoint above 63.
-    pub fn set_option(&mut self, conn: ConnId, option: SocketOption) -> Result<(), Error> {
-        let index = self.stack.index(conn)?;
-        let tick = self.now.tick();
-        let tcb = &mut self.stack.tcbs[index];
-        match option {
-            SocketOption::NoDelay(on) => {
-                tcb.flags = if on {
-                    tcb.flags | flag::NO_DELAY
-                } else {
-                    tcb.flags & !flag::NO_DELAY
-                };
-                self.output(index);
-            }
-            SocketOption::SendBuffer(octets) => tcb.snd_limit = octets.clamp(4096, 1 << 30),
-            SocketOption::KeepAlive(None) => {
-                tcb.keep_idle = 0;
-                tcb.keep_deadline = crate::tcp::tcb::Deadline::NONE;
-            }
-            SocketOption::KeepAlive(Some(keep)) => {
-                tcb.keep_idle = ticks(keep.idle).max(1);
-                tcb.keep_interval = ticks(keep.interval).max(1);
-                tcb.keep_count = keep.count.max(1);
-                tcb.keep_probes_sent = 0;
-                tcb.keep_seen = (tcb.rcv_nxt, tcb.snd_una);
-                let at = tick.after(tcb.keep_idle);
-                tcb.keep_deadline = crate::tcp::tcb::Deadline::at(at);
-                self.arm(index, at);
-            }
-            SocketOption::UserTimeout(timeout) => {
-                tcb.user_timeout = timeout.map_or(0, |t| ticks(t).max(1))
-            }
-            SocketOption::Diffserv(codepoint) if codepoint > MAX_DIFFSERV => {
-                return Err(Error::BadOption);
-            }
-            SocketOption::Diffserv(codepoint) => self
-                .stack
-                .change_unusual(index, |unusual| unusual.diffserv = codepoint << 2),
-            SocketOption::Reports(on) => self
-                .stack
-                .change_unusual(index, |unusual| unusual.no_reports = !on),
-        }
-        Ok(())
-    }
-
-    /// What is known of the connection.
-    ///
-    /// # Errors
-    /// [`Error::NotConnected`] when the handle is stale.
-    pub fn info(&self, conn: ConnId) -> Result<Info, Error> {
-        let index = self.stack.index(conn)?;
-        let tcb = &self.stack.tcbs[index];
-        let below = |wraps: u16, now: u32, first: u32| {
-            (u64::from(wraps) << 32 | u64::from(now)).saturating_sub(u64::from(first) + 1)
-        };
-        let fin_acknowledged = tcb.is(flag::FIN_QUEUED)
-            && tcb.snd_una == tcb.snd_end
-            && tcb.tx_head.is_none()
-            && !tcb.is_rare(rare::FIN_PENDING);
-        Ok(Info {
-            state: tcb.state,
-            local: SocketAddrV4::new(tcb.local_ip(), tcb.local_port()),
-            remote: SocketAddrV4::new(tcb.remote_ip(), tcb.remote_port()),
-            timestamps: tcb.is(flag::TIMESTAMPS),
-            send_window_shift: tcb.snd_shift,
-            receive_window_shift: tcb.rcv_shift,
-            mss: tcb.mss,
-            rtt: Duration::from_nanos(u64::from(tcb.rtt.smoothed_ns())),
-            rtt_variation: Duration::from_nanos(u64::from(tcb.rtt.variation_ns())),
-            rto: Duration::from_nanos(u64::from(tcb.rto) << crate::time::Tick::SHIFT),
-            congestion_window: tcb.cwnd,
-            slow_start_threshold: tcb.ssthresh,
-            send_window: tcb.snd_wnd,
-            receive_window: tcb.rcv_edge - tcb.rcv_nxt,
-            in_flight: tcb.in_flight(),
-            unsent: tcb.snd_end - tcb.snd_nxt,
-            octets_acknowledged: below(tcb.wraps[0], tcb.snd_una.0, tcb.iss.0)
-                .saturating_sub(u64::from(fin_acknowledged)),
-            octets_received: below(tcb.wraps[1], tcb.rcv_nxt.0, tcb.irs.0)
-                .saturating_sub(u64::from(tcb.is(flag::FIN_RECEIVED))),
-            retransmits: tcb.retransmits,
-            timeouts: tcb.timeouts,
-            fast_retransmits: tcb.fast_retransmits,
-            out_of_order: tcb.out_of_order,
-            duplicates: tcb.duplicates,
-            urgent: self.stack.urgent_left(index),
-            diffserv: self.stack.unusual(index).map_or(0, |u| u.diffserv >> 2),
-        })
     }
 
     /// The connection's state; [`State::Closed`] when the handle is stale.

@@ -28,6 +28,7 @@ use crate::udp::UdpSocket;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::hint::cold_path;
+use core::net::Ipv4Addr;
 use tollgate_checksum::Kernel;
 use tollgate_gate::{Gate, Off, PacketId, Recorder};
 
@@ -61,6 +62,8 @@ pub struct Stack {
     pub(crate) listeners: Vec<Option<Listener>>,
     pub(crate) listener_generation: u16,
     pub(crate) time_wait: TimeWaitTable,
+    /// Ours, beside the first.
+    pub(crate) addresses: Vec<Ipv4Addr>,
     /// Connections whose application was refused for want of frames.
     pub(crate) want_frames: BTreeSet<u32>,
     /// By index of the connection, of those that have it.
@@ -130,6 +133,7 @@ impl Stack {
             listeners: Vec::new(),
             listener_generation: 0,
             time_wait: TimeWaitTable::new(config.max_time_wait),
+            addresses: Vec::new(),
             want_frames: BTreeSet::new(),
             unusual: BTreeMap::new(),
             neighbours: neighbour::Cache::new(config.max_neighbours),

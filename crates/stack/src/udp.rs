@@ -122,7 +122,8 @@ impl<R: Recorder> Active<'_, R> {
             no_checksum: false,
         }
         .to_bytes();
-        let sum = ipv4::pseudo_header(self.stack.config.ip, *to.ip(), ipv4::protocol::UDP, len)
+        let ends = (self.stack.config.ip, *to.ip());
+        let sum = ipv4::pseudo_header(ends.0, ends.1, ipv4::protocol::UDP, len)
             + sum_header(&header)
             + self.stack.kernel.sum(payload);
         // A checksum of zero is sent as all ones: zero says that there is none.
@@ -131,7 +132,7 @@ impl<R: Recorder> Active<'_, R> {
             octets => octets,
         };
         header[6..8].copy_from_slice(&checksum);
-        let sent = self.ip_output(ipv4::protocol::UDP, *to.ip(), [&header, payload]);
+        let sent = self.ip_output(ipv4::protocol::UDP, ends, [&header, payload]);
         if sent { Ok(()) } else { Err(Error::NoFrame) }
     }
 

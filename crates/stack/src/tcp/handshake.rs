@@ -2,13 +2,14 @@
 //! [`super::lifecycle`].
 
 use super::cookie;
-use super::listener::Listener;
+use super::listener::{Listener, local_end};
 use super::tcb::{Deadline, LOOK, State, Tcb, flag, rare};
 use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::Prediction;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
+use crate::options::{MAX_DIFFSERV, Open};
 use crate::socket::{ConnId, Error, ListenerId, readiness};
 use crate::stack::Active;
 use crate::tcp::congestion;
@@ -49,6 +50,16 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::BadAddress`] for an address that is no unicast host's or a zero port, [`Error::NoPort`] when every port
     /// is taken for this peer, [`Error::TableFull`], [`Error::NoFrame`].
     pub fn connect(&mut self, remote: SocketAddrV4) -> Result<ConnId, Error> {
+        self.connect_with(remote, &Open::default())
+    }
+
+    /// As [`Active::connect`], in a particular way.
+    ///
+    /// # Errors
+    /// As [`Active::connect`], [`Error::BadAddress`] also for a local address that is not the stack's, and
+    /// [`Error::BadOption`] for a Diffserv codepoint above 63.
+    pub fn connect_with(&mut self, remote: SocketAddrV4, open: &Open<'_>) -> Result<ConnId, Error> {
+        let local = self.local_for(open)?;
         let address = *remote.ip();
         if address.is_unspecified()
             || address.is_multicast()
@@ -57,8 +68,9 @@ impl<R: Recorder> Active<'_, R> {
         {
             return Err(Error::BadAddress);
         }
-        let key = self.free_local_port(remote)?;
+        let key = self.free_local_port(local.unwrap_or(self.stack.config.ip), remote)?;
         let index = self.open(key)?;
+        self.specify(index, open.diffserv << 2);
         let now = self.now;
         let iss = self.stack.secrets.isn(key, now);
         let timestamps = self.stack.config.timestamps;
@@ -79,10 +91,28 @@ impl<R: Recorder> Active<'_, R> {
         Ok(self.stack.conn_id(index))
     }
 
-    /// A key for a connection to `remote` whose port is free, or stands in TIME-WAIT and may be used again: its last
+    /// The local address that an open call asks for, its parameters checked.
+    fn local_for(&self, open: &Open<'_>) -> Result<Option<Ipv4Addr>, Error> {
+        if open.diffserv > MAX_DIFFSERV {
+            return Err(Error::BadOption);
+        }
+        match open.local {
+            Some(local) if !self.stack.is_ours(local) => Err(Error::BadAddress),
+            local => Ok(local),
+        }
+    }
+
+    /// What a connection is opened with that few have.
+    fn specify(&mut self, index: usize, diffserv: u8) {
+        if diffserv != 0 {
+            self.stack
+                .change_unusual(index, |unusual| unusual.diffserv = diffserv);
+        }
+    }
+
+    /// A key for a connection from `local` to `remote` whose port is free, or stands in TIME-WAIT and may be used again: its last
     /// segment is older than our clock's tick, so that the peer can tell the new SYN from old ones (RFC 6191).
-    fn free_local_port(&mut self, remote: SocketAddrV4) -> Result<FlowKey, Error> {
-        let local = self.stack.config.ip;
+    fn free_local_port(&mut self, local: Ipv4Addr, remote: SocketAddrV4) -> Result<FlowKey, Error> {
         let key_for = |port| FlowKey::new((*remote.ip(), remote.port()), (local, port));
         let count = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
         let first = self.stack.secrets.next_port_offset(key_for(0));
@@ -139,16 +169,34 @@ impl<R: Recorder> Active<'_, R> {
     /// # Errors
     /// [`Error::BadAddress`] for port 0, [`Error::InUse`].
     pub fn listen(&mut self, port: u16, backlog: u16) -> Result<ListenerId, Error> {
+        self.listen_with(port, backlog, &Open::default())
+    }
+
+    /// As [`Active::listen`], in a particular way. A port may be listened on at several addresses by several listeners.
+    ///
+    /// # Errors
+    /// As [`Active::listen`], [`Error::BadAddress`] also for a local address that is not the stack's, and
+    /// [`Error::BadOption`] for a Diffserv codepoint above 63.
+    pub fn listen_with(
+        &mut self,
+        port: u16,
+        backlog: u16,
+        open: &Open<'_>,
+    ) -> Result<ListenerId, Error> {
+        let address = self.local_for(open)?;
         if port == 0 {
             return Err(Error::BadAddress);
         }
-        if self.listener_on(port).is_some() {
+        let mut others = self.stack.listeners.iter().flatten();
+        if others.any(|l| l.collides(address, port)) {
             return Err(Error::InUse);
         }
         self.stack.listener_generation = self.stack.listener_generation.wrapping_add(1);
         let generation = self.stack.listener_generation;
         let listener = Listener {
+            address,
             port,
+            diffserv: open.diffserv << 2,
             generation,
             backlog: backlog.max(1),
             half_open: 0,
@@ -170,11 +218,13 @@ impl<R: Recorder> Active<'_, R> {
         })
     }
 
-    pub(crate) fn listener_on(&self, port: u16) -> Option<u32> {
+    /// The listener that takes connections with this key.
+    pub(crate) fn listener_for(&self, key: FlowKey) -> Option<u32> {
+        let (address, port) = local_end(key);
         self.stack
             .listeners
             .iter()
-            .position(|l| l.as_ref().is_some_and(|l| l.port == port))
+            .position(|l| l.as_ref().is_some_and(|l| l.takes(address, port)))
             .map(|i| i as u32)
     }
 
@@ -339,9 +389,9 @@ impl<R: Recorder> Active<'_, R> {
         header: &Header,
         last: Option<SeqNumber>,
     ) {
-        let room = self.stack.listeners[listener as usize]
+        let (room, diffserv) = self.stack.listeners[listener as usize]
             .as_ref()
-            .is_some_and(Listener::has_room);
+            .map_or((false, 0), |l| (l.has_room(), l.diffserv));
         if !room {
             self.send_cookie(key, header);
             return;
@@ -350,6 +400,7 @@ impl<R: Recorder> Active<'_, R> {
             self.send_cookie(key, header);
             return;
         };
+        self.specify(index, diffserv);
         let iss = match (self.stack.secrets.isn(key, self.now), last) {
             (iss, Some(last)) if iss.at_or_before(last) => last + 1,
             (iss, _) => iss,
@@ -634,14 +685,15 @@ impl<R: Recorder> Active<'_, R> {
             header.ack - 1,
             self.now.tick(),
         )?;
-        if !self.stack.listeners[listener as usize]
+        let Some(diffserv) = self.stack.listeners[listener as usize]
             .as_ref()
-            .is_some_and(Listener::may_queue)
-        {
+            .and_then(|l| l.may_queue().then_some(l.diffserv))
+        else {
             self.stack.counters.dropped(Drop::SynBacklog);
             return None;
-        }
+        };
         let index = self.open(key).ok()?;
+        self.specify(index, diffserv);
         let ts_offset = self.stack.tcbs[index].ts_offset;
         let stamps = header.options.timestamps;
         let shift = stamps.and_then(|t| cookie::shift_in(t.echo.wrapping_sub(ts_offset)));

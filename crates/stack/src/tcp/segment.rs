@@ -3,7 +3,6 @@
 //! The steps and their order are the RFC's. Where RFC 5961 replaces one (RST, SYN, the range of acceptable
 //! acknowledgments) and where RFC 7323 adds one (PAWS), the comment says so.
 
-use super::listener::local_port;
 use super::reassembly::{self, Piece};
 use super::tcb::{Deadline, State, flag, rare};
 use super::time_wait::SLOT_BIT;
@@ -214,7 +213,7 @@ impl<R: Recorder> Active<'_, R> {
         last: Option<SeqNumber>,
     ) -> Disposition {
         let header = &segment.header;
-        let Some(listener) = self.listener_on(local_port(key)) else {
+        let Some(listener) = self.listener_for(key) else {
             self.reset_in_answer(key, segment);
             return Disposition::Dropped(Drop::NoSocket);
         };

@@ -344,7 +344,10 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-43",
         "3.9.1.1",
         "An open call can name the local address",
-        NotYet("a stack has one address, and the calls have no parameter for it"),
+        Proven(&[
+            "rfc9293_interface::an_active_open_can_name_its_local_address",
+            "rfc9293_interface::a_passive_open_can_name_its_local_address",
+        ]),
     ),
     row(
         "MUST-44",
@@ -382,7 +385,10 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-48",
         "3.9.1.9",
         "The application can specify the Diffserv field",
-        Proven(&["rfc9293_interface::the_diffserv_field_can_be_specified_and_changed"]),
+        Proven(&[
+            "rfc9293_interface::the_diffserv_field_can_be_specified_and_changed",
+            "rfc9293_interface::a_connection_can_be_opened_with_a_diffserv_field",
+        ]),
     ),
     row(
         "MUST-49",

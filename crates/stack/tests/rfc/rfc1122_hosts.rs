@@ -584,3 +584,28 @@ fn a_link_address_that_made_room_is_not_used_by_connections() {
     peer.expect(ack().seq(1).ack(1).len(10));
     peer.inject(ack().seq(1).ack(11));
 }
+
+/// RFC 1122, 3.3.4.2 and 3.2.2.6: a host may have several addresses; each is answered for by ARP, and "the IP source address in
+/// an ICMP Echo Reply MUST be the same as the specific-destination address".
+#[test]
+fn every_address_of_the_host_answers() {
+    let second = Ipv4Addr::new(10, 0, 0, 7);
+    let echo = Message::EchoRequest {
+        identifier: 1,
+        sequence: 2,
+    };
+    let mut octets = echo.to_bytes().to_vec();
+    let sum = Kernel::HALFWORD.sum(&octets).finish().to_ne_bytes();
+    octets[2..4].copy_from_slice(&sum);
+    let request = ip_packet(ipv4::protocol::ICMP, PEER, second, &octets);
+    let mut peer = Peer::new();
+    peer.inject_frame(arp_frame(Operation::Request, second));
+    peer.inject_packet(&request);
+    assert!(peer.next_frame().is_none());
+    peer.stack.add_address(second).unwrap();
+    peer.inject_frame(arp_frame(Operation::Request, second));
+    let (_, answer) = next_arp(&mut peer).unwrap();
+    assert_eq!((answer.sender_ip, answer.sender_mac), (second, STACK_MAC));
+    peer.inject_packet(&request);
+    assert_eq!(peer.next_packet().unwrap().0.source, second);
+}

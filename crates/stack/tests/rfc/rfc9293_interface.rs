@@ -2,9 +2,11 @@
 
 use crate::peer::*;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use tollgate_stack::{ConnId, Error, SocketOption, SoftError, State};
+use tollgate_checksum::Kernel;
+use tollgate_stack::{ConnId, Error, Open, SocketOption, SoftError, State};
 use tollgate_wire::ethernet::MacAddr;
 use tollgate_wire::icmp::{Message, Unreachable};
+use tollgate_wire::tcp::{Flags, Header};
 use tollgate_wire::{ethernet, ipv4};
 
 /// 3.9.1.1, MUST-41: "Every passive OPEN call either creates a new connection record in LISTEN state, or it returns an
@@ -456,4 +458,159 @@ fn the_diffserv_field_can_be_specified_and_changed() {
     assert_eq!(set(&mut peer, 63), Ok(()));
     peer.stack().abort(conn).unwrap();
     assert_eq!(peer.expect(rst_ack().seq(41).ack(21)).ip.tos, 63 << 2);
+}
+
+/// The stack's second address.
+const SECOND: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
+
+/// A SYN or what follows it, from the peer to `to`; the numbers are the peer's own.
+fn packet_to(peer: &Peer, to: Ipv4Addr, seg: &Seg) -> Vec<u8> {
+    let mut segment = peer.segment(seg);
+    fill_checksum(&mut segment, PEER, to);
+    ip_packet(ipv4::protocol::TCP, PEER, to, &segment)
+}
+
+/// The source of the next packet that is sent, and its TCP header, its checksum right for these addresses.
+#[track_caller]
+fn next_from(peer: &mut Peer) -> (Ipv4Addr, Header) {
+    let (ip, octets) = peer.next_packet().expect("a packet");
+    let pseudo = ipv4::pseudo_header(ip.source, PEER, ipv4::protocol::TCP, octets.len() as u16);
+    assert!((pseudo + Kernel::HALFWORD.sum(&octets)).is_valid());
+    (ip.source, Header::parse(&octets).expect("a segment"))
+}
+
+/// 3.9.1.1, MUST-43: "The optional 'local IP address' parameter MUST be supported to allow the specification of the local IP
+/// address."; "For an active OPEN call, a specified 'local IP address' parameter will be used for opening the connection."
+/// MUST-45: "MUST use the same local address that was used in those previous segments".
+#[test]
+fn an_active_open_can_name_its_local_address() {
+    let mut peer = Peer::new();
+    peer.stack.add_address(SECOND).unwrap();
+    assert_eq!(peer.stack.add_address(SECOND), Err(Error::InUse));
+    for no_host in [
+        [0, 0, 0, 0],
+        [224, 0, 0, 1],
+        [10, 0, 0, 255],
+        [127, 0, 0, 1],
+    ] {
+        assert_eq!(
+            peer.stack.add_address(no_host.into()),
+            Err(Error::BadAddress)
+        );
+    }
+    let from = |local| Open {
+        local: Some(local),
+        ..Open::default()
+    };
+    let to = SocketAddrV4::new(PEER, 80);
+    assert_eq!(
+        peer.stack().connect_with(to, &from(PEER)),
+        Err(Error::BadAddress)
+    );
+    let conn = peer.stack().connect_with(to, &from(SECOND)).unwrap();
+    let local = peer.stack().info(conn).unwrap().local;
+    assert_eq!(*local.ip(), SECOND);
+    let (source, first) = next_from(&mut peer);
+    assert_eq!((source, first.source_port), (SECOND, local.port()));
+    (peer.port, peer.local, peer.iss) = (80, local.port(), first.seq.0);
+    let answer = packet_to(&peer, SECOND, &syn_ack().seq(0).ack(1).mss(MSS));
+    peer.inject_packet(&answer);
+    assert_eq!(peer.state(conn), State::Established);
+    assert_eq!(next_from(&mut peer).0, SECOND);
+    peer.send(conn, 1, 10);
+    assert_eq!(next_from(&mut peer).0, SECOND);
+    peer.stack().abort(conn).unwrap();
+    assert_eq!(next_from(&mut peer).0, SECOND);
+    // Unspecified, it is the first.
+    let conn = peer.connect();
+    peer.expect(syn());
+    assert_eq!(*peer.stack().info(conn).unwrap().local.ip(), STACK);
+}
+
+/// 3.9.1.1, MUST-43: "A passive OPEN call with a specified 'local IP address' parameter will await an incoming connection
+/// request to that address. If the parameter is unspecified, a passive OPEN will await an incoming connection request to any
+/// local IP address and then bind the local IP address of the connection to the particular address that is used."
+#[test]
+fn a_passive_open_can_name_its_local_address() {
+    let mut peer = Peer::new();
+    peer.stack.add_address(SECOND).unwrap();
+    let at = |local| Open {
+        local: Some(local),
+        ..Open::default()
+    };
+    assert_eq!(
+        peer.stack().listen_with(PORT, 4, &at(PEER)),
+        Err(Error::BadAddress)
+    );
+    let listener = peer.stack().listen_with(PORT, 4, &at(SECOND)).unwrap();
+    // To the other address nobody listens.
+    peer.inject(syn().seq(0));
+    peer.expect(rst_ack().seq(0u32.wrapping_sub(peer.iss)).ack(1));
+    let request = packet_to(&peer, SECOND, &syn().seq(0));
+    peer.inject_packet(&request);
+    let (source, answer) = next_from(&mut peer);
+    assert_eq!(source, SECOND);
+    assert!(answer.flags.has(Flags::SYN | Flags::ACK));
+    peer.iss = answer.seq.0;
+    let last = packet_to(&peer, SECOND, &ack().seq(1).ack(1));
+    peer.inject_packet(&last);
+    let conn = peer.stack().accept(listener).unwrap();
+    assert_eq!(*peer.stack().info(conn).unwrap().local.ip(), SECOND);
+    // Another may listen at the other address, but not at any.
+    assert_eq!(peer.stack().listen(PORT, 4), Err(Error::InUse));
+    assert_eq!(
+        peer.stack().listen_with(PORT, 4, &at(SECOND)),
+        Err(Error::InUse)
+    );
+    let first = peer.stack().listen_with(PORT, 4, &at(STACK)).unwrap();
+    peer.inject(syn().seq(0));
+    peer.expect(syn_ack().seq(0).ack(1));
+    peer.stack().close_listener(first).unwrap();
+    peer.expect(rst_ack().seq(1).ack(1));
+    peer.stack().close_listener(listener).unwrap();
+    // Unspecified, it is the one that is used.
+    let any = peer.stack().listen(PORT, 4).unwrap();
+    peer.port += 1;
+    let request = packet_to(&peer, SECOND, &syn().seq(0));
+    peer.inject_packet(&request);
+    let (source, answer) = next_from(&mut peer);
+    assert_eq!(source, SECOND);
+    peer.iss = answer.seq.0;
+    let last = packet_to(&peer, SECOND, &ack().seq(1).ack(1));
+    peer.inject_packet(&last);
+    let conn = peer.stack().accept(any).unwrap();
+    assert_eq!(*peer.stack().info(conn).unwrap().local.ip(), SECOND);
+}
+
+/// 3.9.1.9, MUST-48, from the first segment on: "OPEN ([...] [, Diffserv field])" (3.9.1.1).
+#[test]
+fn a_connection_can_be_opened_with_a_diffserv_field() {
+    let open = Open {
+        diffserv: 46,
+        ..Open::default()
+    };
+    let too_large = Open {
+        diffserv: 64,
+        ..Open::default()
+    };
+    let mut peer = Peer::new();
+    let to = SocketAddrV4::new(PEER, 80);
+    assert_eq!(
+        peer.stack().connect_with(to, &too_large),
+        Err(Error::BadOption)
+    );
+    peer.stack().connect_with(to, &open).unwrap();
+    assert_eq!(peer.next_packet().unwrap().0.tos, 46 << 2);
+    let mut peer = Peer::new();
+    assert_eq!(
+        peer.stack().listen_with(PORT, 4, &too_large),
+        Err(Error::BadOption)
+    );
+    let listener = peer.stack().listen_with(PORT, 4, &open).unwrap();
+    peer.inject(syn().seq(0));
+    assert_eq!(peer.expect(syn_ack().seq(0).ack(1)).ip.tos, 46 << 2);
+    peer.inject(ack().seq(1).ack(1));
+    let conn = peer.stack().accept(listener).unwrap();
+    peer.send(conn, 1, 10);
+    assert_eq!(peer.expect(ack().seq(1).ack(1).len(10)).ip.tos, 46 << 2);
 }
