@@ -108,6 +108,10 @@ pub struct Config {
     pub max_rto: Duration,
     /// Hops that our packets may take (RFC 9293, 3.9.2, MUST-49), at least 1.
     pub ttl: u8,
+    /// Take packets with a completed source route, and answer connection requests by the way that they came (RFC 9293,
+    /// 3.9.2.1, MUST-53). Off by default, and then they are dropped, unless they are a connection's that was opened with a
+    /// route: who names the way back can speak for any address (RFC 7126, 4.3).
+    pub source_routes: bool,
     /// How long an acknowledgment waits for company (RFC 9293, 3.8.6.3: less than 0.5 s).
     pub delayed_ack: Duration,
     /// Maximum segment lifetime; TIME-WAIT lasts twice as long.
@@ -150,6 +154,7 @@ impl Config {
             max_rto: Duration::from_secs(60),
             // The recommended value (IANA, IP option numbers).
             ttl: 64,
+            source_routes: false,
             delayed_ack: Duration::from_millis(40),
             msl: Duration::from_secs(30),
             user_timeout: Duration::from_secs(15 * 60),

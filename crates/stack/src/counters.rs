@@ -108,11 +108,13 @@ pub enum Drop {
     TableFull,
     /// An ICMP error that does not belong to a connection, or an implausible one (RFC 5927).
     IcmpImplausible,
+    /// It came by a source route, which the configuration does not take.
+    SourceRoute,
 }
 
 impl Drop {
     /// How many reasons there are.
-    pub const COUNT: usize = 15;
+    pub const COUNT: usize = 16;
 
     /// Every reason.
     pub const ALL: [Drop; Self::COUNT] = [
@@ -131,6 +133,7 @@ impl Drop {
         Drop::SynBacklog,
         Drop::TableFull,
         Drop::IcmpImplausible,
+        Drop::SourceRoute,
     ];
 
     /// The reason in words.
@@ -151,6 +154,7 @@ impl Drop {
             Drop::SynBacklog => "SYN backlog",
             Drop::TableFull => "connection table full",
             Drop::IcmpImplausible => "implausible ICMP error",
+            Drop::SourceRoute => "source route",
         }
     }
 }

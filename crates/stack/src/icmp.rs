@@ -15,6 +15,7 @@ use core::net::Ipv4Addr;
 use tollgate_checksum::sum_header;
 use tollgate_gate::Recorder;
 use tollgate_wire::icmp::{HEADER_LEN, Message, Unreachable};
+use tollgate_wire::source_route::SourceRoute;
 use tollgate_wire::{SeqNumber, ipv4};
 
 /// Echo replies that wait to be read.
@@ -159,7 +160,9 @@ impl<R: Recorder> Active<'_, R> {
             return;
         };
         let source = Ipv4Addr::new(head[12], head[13], head[14], head[15]);
-        let destination = Ipv4Addr::new(head[16], head[17], head[18], head[19]);
+        // A packet that was on its way by a source route is addressed to a host on it.
+        let addressed = Ipv4Addr::new(head[16], head[17], head[18], head[19]);
+        let destination = SourceRoute::destination(&payload[..options]).unwrap_or(addressed);
         let local = u16::from_be_bytes([ports[0], ports[1]]);
         let remote = u16::from_be_bytes([ports[2], ports[3]]);
         if !self.stack.is_ours(source) {

@@ -6,17 +6,20 @@
 use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::ChecksumPolicy;
 use crate::counters::Drop;
+use crate::demux::FlowKey;
 use crate::neighbour::{Action, Heard, Resolution};
 use crate::reassembly::{Expired, Outcome};
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
 use crate::tcp::tcb::State;
+use crate::tcp::time_wait::SLOT_BIT;
 use alloc::vec::Vec;
 use core::mem;
 use core::net::Ipv4Addr;
 use tollgate_gate::Recorder;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::icmp::{Message, Unreachable};
+use tollgate_wire::source_route::{Received, SourceRoute};
 use tollgate_wire::{arp, ipv4};
 
 impl Stack {
@@ -86,11 +89,44 @@ impl<R: Recorder> Active<'_, R> {
             return self.drop_frame(frame.id, Drop::NotForUs);
         }
         let at = ethernet::HEADER_LEN + usize::from(header.header_len);
+        if usize::from(header.header_len) > ipv4::HEADER_LEN {
+            let options = &packet[ipv4::HEADER_LEN..usize::from(header.header_len)];
+            match SourceRoute::received(options, header.source) {
+                Received::None => {}
+                Received::Completed(route) if self.stack.config.source_routes => {
+                    self.stack.return_route = route;
+                }
+                Received::Completed(_) if self.is_routed(&header, packet) => {}
+                Received::Completed(_) => return self.drop_frame(frame.id, Drop::SourceRoute),
+                // We are no router (RFC 1122, 3.3.5).
+                Received::Elsewhere => return self.drop_frame(frame.id, Drop::NotForUs),
+            }
+        }
         if header.is_fragment() {
             self.fragment_input(header, frame, at, link_unicast && !broadcast);
         } else {
             self.datagram_input(&header, frame, at, link_unicast && !broadcast);
         }
+        self.stack.return_route = None;
+    }
+
+    /// Whether a packet is of a connection whose application has named a source route.
+    fn is_routed(&self, header: &ipv4::Header, packet: &[u8]) -> bool {
+        let Some([a, b, c, d]) = packet[usize::from(header.header_len)..].first_chunk::<4>() else {
+            return false;
+        };
+        let key = FlowKey::new(
+            (header.source, u16::from_be_bytes([*a, *b])),
+            (header.destination, u16::from_be_bytes([*c, *d])),
+        );
+        header.protocol == ipv4::protocol::TCP
+            && self.slot_of(key).is_some_and(|slot| {
+                slot & SLOT_BIT == 0
+                    && self
+                        .stack
+                        .unusual(slot as usize)
+                        .is_some_and(|unusual| unusual.route.is_some())
+            })
     }
 
     /// A whole datagram in one frame.

@@ -31,6 +31,7 @@ use core::hint::cold_path;
 use core::net::Ipv4Addr;
 use tollgate_checksum::Kernel;
 use tollgate_gate::{Gate, Off, PacketId, Recorder};
+use tollgate_wire::source_route::SourceRoute;
 
 /// A TCP/IP stack for one interface and one core.
 #[derive(Debug)]
@@ -62,6 +63,8 @@ pub struct Stack {
     pub(crate) listeners: Vec<Option<Listener>>,
     pub(crate) listener_generation: u16,
     pub(crate) time_wait: TimeWaitTable,
+    /// The way back of the packet that is being taken in.
+    pub(crate) return_route: Option<SourceRoute>,
     /// Ours, beside the first.
     pub(crate) addresses: Vec<Ipv4Addr>,
     /// Connections whose application was refused for want of frames.
@@ -133,6 +136,7 @@ impl Stack {
             listeners: Vec::new(),
             listener_generation: 0,
             time_wait: TimeWaitTable::new(config.max_time_wait),
+            return_route: None,
             addresses: Vec::new(),
             want_frames: BTreeSet::new(),
             unusual: BTreeMap::new(),

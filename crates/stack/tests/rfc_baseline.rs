@@ -27,6 +27,8 @@ mod rfc9293_open;
 mod rfc9293_segment_arrives;
 #[path = "rfc/rfc9293_sending.rs"]
 mod rfc9293_sending;
+#[path = "rfc/rfc9293_source_routes.rs"]
+mod rfc9293_source_routes;
 #[path = "rfc/rfc9293_urgent.rs"]
 mod rfc9293_urgent;
 #[path = "rfc/rfc9293_windows.rs"]

@@ -14,6 +14,7 @@ pub mod ethernet;
 pub mod icmp;
 pub mod ipv4;
 mod seq;
+pub mod source_route;
 pub mod tcp;
 pub mod udp;
 

@@ -20,6 +20,7 @@ use core::time::Duration;
 use tollgate_checksum::{Partial, sum_header};
 use tollgate_gate::Recorder;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
+use tollgate_wire::source_route::SourceRoute;
 use tollgate_wire::tcp::{self, Flags, Header, Options, Timestamps};
 use tollgate_wire::{SeqNumber, ipv4};
 
@@ -41,6 +42,7 @@ pub(crate) struct Way {
     /// The next hop's link address, when it need not be looked up.
     link: Option<[u8; 6]>,
     diffserv: u8,
+    route: Option<SourceRoute>,
 }
 
 impl<R: Recorder> Active<'_, R> {
@@ -57,9 +59,13 @@ impl<R: Recorder> Active<'_, R> {
     ///
     /// # Errors
     /// As [`Active::connect`], [`Error::BadAddress`] also for a local address that is not the stack's, and
-    /// [`Error::BadOption`] for a Diffserv codepoint above 63.
+    /// [`Error::BadOption`] for a Diffserv codepoint above 63 or a source route that has too many hops or leaves no room.
     pub fn connect_with(&mut self, remote: SocketAddrV4, open: &Open<'_>) -> Result<ConnId, Error> {
         let local = self.local_for(open)?;
+        let route = match open.source_route {
+            [] => None,
+            hops => Some(SourceRoute::loose(hops).ok_or(Error::BadOption)?),
+        };
         let address = *remote.ip();
         if address.is_unspecified()
             || address.is_multicast()
@@ -70,7 +76,6 @@ impl<R: Recorder> Active<'_, R> {
         }
         let key = self.free_local_port(local.unwrap_or(self.stack.config.ip), remote)?;
         let index = self.open(key)?;
-        self.specify(index, open.diffserv << 2);
         let now = self.now;
         let iss = self.stack.secrets.isn(key, now);
         let timestamps = self.stack.config.timestamps;
@@ -81,6 +86,10 @@ impl<R: Recorder> Active<'_, R> {
             tcb.flags |= flag::TIMESTAMPS;
         }
         tcb.user_deadline = Deadline::at(give_up);
+        if !self.specify(index, open.diffserv << 2, route) {
+            self.free_connection(index);
+            return Err(Error::BadOption);
+        }
         self.begin(index, iss);
         self.arm(index, give_up);
         if self.stack.tcbs[index].tx_head.is_none() {
@@ -102,12 +111,13 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// What a connection is opened with that few have.
-    fn specify(&mut self, index: usize, diffserv: u8) {
+    /// What a connection is opened with that few have; says whether a segment has room for the route.
+    fn specify(&mut self, index: usize, diffserv: u8, route: Option<SourceRoute>) -> bool {
         if diffserv != 0 {
             self.stack
                 .change_unusual(index, |unusual| unusual.diffserv = diffserv);
         }
+        route.is_none_or(|route| self.go_by(index, route))
     }
 
     /// A key for a connection from `local` to `remote` whose port is free, or stands in TIME-WAIT and may be used again: its last
@@ -176,7 +186,7 @@ impl<R: Recorder> Active<'_, R> {
     ///
     /// # Errors
     /// As [`Active::listen`], [`Error::BadAddress`] also for a local address that is not the stack's, and
-    /// [`Error::BadOption`] for a Diffserv codepoint above 63.
+    /// [`Error::BadOption`] for a Diffserv codepoint above 63 or a source route.
     pub fn listen_with(
         &mut self,
         port: u16,
@@ -184,6 +194,9 @@ impl<R: Recorder> Active<'_, R> {
         open: &Open<'_>,
     ) -> Result<ListenerId, Error> {
         let address = self.local_for(open)?;
+        if !open.source_route.is_empty() {
+            return Err(Error::BadOption);
+        }
         if port == 0 {
             return Err(Error::BadAddress);
         }
@@ -400,7 +413,8 @@ impl<R: Recorder> Active<'_, R> {
             self.send_cookie(key, header);
             return;
         };
-        self.specify(index, diffserv);
+        // Where a segment has no room for the way back, the answer goes straight.
+        self.specify(index, diffserv, self.stack.return_route);
         let iss = match (self.stack.secrets.isn(key, self.now), last) {
             (iss, Some(last)) if iss.at_or_before(last) => last + 1,
             (iss, _) => iss,
@@ -559,6 +573,7 @@ impl<R: Recorder> Active<'_, R> {
             next_hop,
             link,
             diffserv,
+            route,
         } = way;
         let mut segment = [0; tcp::MAX_HEADER_LEN];
         let len = header.emit(&mut segment);
@@ -596,6 +611,10 @@ impl<R: Recorder> Active<'_, R> {
             offset: start as u16,
             len: 34 + len as u16,
             checksum: RxChecksum::Unknown,
+        };
+        let frame = match route {
+            Some(route) => self.set_out(&route, frame),
+            None => frame,
         };
         if link.is_some() {
             self.stack.device.push(frame);
@@ -649,12 +668,14 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a segment without payload to where `key`'s packets come from.
     pub(crate) fn send_unconnected(&mut self, key: FlowKey, header: &Header) {
         let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
+        let route = self.stack.return_route;
         let way = Way {
             local: Ipv4Addr::from(key.local.to_ne_bytes()),
             remote,
-            next_hop: self.next_hop(remote),
+            next_hop: self.next_hop(route.map_or(remote, |route| route.first())),
             link: None,
             diffserv: 0,
+            route,
         };
         self.send_header(way, header);
     }
@@ -662,12 +683,14 @@ impl<R: Recorder> Active<'_, R> {
     /// The way of a connection's segments.
     pub(crate) fn way_of(&self, index: usize) -> Way {
         let tcb = &self.stack.tcbs[index];
+        let unusual = self.stack.unusual(index);
         Way {
             local: tcb.local_ip(),
             remote: tcb.remote_ip(),
             next_hop: tcb.next_hop,
             link: tcb.known_link(),
-            diffserv: self.stack.unusual(index).map_or(0, |u| u.diffserv),
+            diffserv: unusual.map_or(0, |u| u.diffserv),
+            route: unusual.and_then(|u| u.route),
         }
     }
 
@@ -693,7 +716,7 @@ impl<R: Recorder> Active<'_, R> {
             return None;
         };
         let index = self.open(key).ok()?;
-        self.specify(index, diffserv);
+        self.specify(index, diffserv, self.stack.return_route);
         let ts_offset = self.stack.tcbs[index].ts_offset;
         let stamps = header.options.timestamps;
         let shift = stamps.and_then(|t| cookie::shift_in(t.echo.wrapping_sub(ts_offset)));
@@ -741,7 +764,9 @@ fn shift_for(buffer: u32) -> u8 {
 /// The payload of a full segment: the smaller of both ends' MSS, less the options of every segment (RFC 6691).
 pub(crate) fn set_mss(tcb: &mut Tcb, mtu: u16) {
     let options = (tcb.header_len() - tcp::HEADER_LEN) as u16;
+    // RFC 9293, 3.7.1: Eff.snd.MSS = min(SendMSS+20, MMS_S) - TCPhdrsize - IPoptionsize.
     tcb.mss = tcb.peer_mss.min(mtu - 40) - options;
+    tcb.mss = tcb.mss.saturating_sub(u16::from(tcb.ip_options)).max(8);
     tcb.window_step = (tcb.rcv_limit / 2).min(u32::from(tcb.mss)) as u16;
 }
 

@@ -273,6 +273,8 @@ pub(crate) struct Tcb {
     /// Next free connection when this one is free.
     pub(crate) next_free: u32,
     pub(crate) keep_probes_sent: u8,
+    /// Octets of IP options in every segment.
+    pub(crate) ip_options: u8,
     /// TS.Recent when it was last looked at, and since when it has been that.
     pub(crate) ts_seen: u32,
     pub(crate) ts_seen_at: Tick,
@@ -369,6 +371,7 @@ impl Tcb {
         duplicates: 0,
         next_free: u32::MAX,
         keep_probes_sent: 0,
+        ip_options: 0,
         ts_seen: 0,
         ts_seen_at: Tick(0),
         token: 0,

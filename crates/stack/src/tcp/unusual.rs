@@ -1,4 +1,5 @@
-//! What few connections have: urgent data on its way, a Diffserv field (RFC 9293, 3.9.1.9), a soft error to be told.
+//! What few connections have: urgent data on its way, a Diffserv field (RFC 9293, 3.9.1.9), a source route (3.9.2.1), a soft
+//! error to be told.
 //!
 //! It lies beside the TCBs, so that the others do not carry it. What it asks for in headers is written after the template,
 //! in frames that leave by [`Active::detour`]; nothing of it is looked at on the predicted paths.
@@ -8,10 +9,12 @@ use super::tcb::rare;
 use crate::buffer::Frame;
 use crate::config::ChecksumPolicy;
 use crate::stack::{Active, Stack};
-use tollgate_checksum::Checksum;
+use core::net::Ipv4Addr;
+use tollgate_checksum::{Checksum, sum_header};
 use tollgate_gate::Recorder;
-use tollgate_wire::SeqNumber;
+use tollgate_wire::source_route::{self, SourceRoute};
 use tollgate_wire::tcp::Flags;
+use tollgate_wire::{SeqNumber, ipv4};
 
 /// Where the IP header lies in a frame.
 const ETHERNET: usize = 14;
@@ -27,6 +30,8 @@ pub(crate) struct Unusual {
     pub(crate) rcv_up: Option<SeqNumber>,
     /// The Diffserv field of every segment, as it lies in the IP header.
     pub(crate) diffserv: u8,
+    /// The way of every segment (RFC 9293, 3.9.2.1).
+    pub(crate) route: Option<SourceRoute>,
     /// The last soft error, until the application takes it.
     pub(crate) soft_error: Option<SoftError>,
     /// The application does not want to be told of soft errors.
@@ -36,7 +41,7 @@ pub(crate) struct Unusual {
 impl Unusual {
     /// Whether the headers of segments say more than the template.
     fn amends(&self) -> bool {
-        self.snd_up.is_some() || self.diffserv != 0
+        self.snd_up.is_some() || self.diffserv != 0 || self.route.is_some()
     }
 }
 
@@ -77,7 +82,7 @@ impl<R: Recorder> Active<'_, R> {
     #[cold]
     #[inline(never)]
     pub(crate) fn detour(&mut self, index: usize, frame: Frame) {
-        self.amend(index, &frame);
+        let frame = self.amend(index, frame);
         if self.stack.tcbs[index].known_link().is_none() {
             self.fill_link_address(index);
         }
@@ -87,24 +92,73 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Writes into a segment's headers what the template does not know.
-    pub(crate) fn amend(&mut self, index: usize, frame: &Frame) {
+    #[must_use]
+    fn amend(&mut self, index: usize, frame: Frame) -> Frame {
         if !self.stack.tcbs[index].is_rare(rare::AMENDED) {
-            return;
+            return frame;
         }
         let Some(&unusual) = self.stack.unusual(index) else {
-            return;
+            return frame;
         };
         if let Some(up) = unusual.snd_up {
             if up.at_or_before(self.stack.tcbs[index].snd_una) {
                 self.stack
                     .change_unusual(index, |unusual| unusual.snd_up = None);
             } else {
-                self.point_to(up, frame);
+                self.point_to(up, &frame);
             }
         }
         if unusual.diffserv != 0 {
-            self.mark_diffserv(unusual.diffserv, frame);
+            self.mark_diffserv(unusual.diffserv, &frame);
         }
+        match unusual.route {
+            Some(route) => self.set_out(&route, frame),
+            None => frame,
+        }
+    }
+
+    /// Puts a source route into a packet's IP header, in front of which there is room. Its destination becomes the first
+    /// hop; the TCP checksum stays that of the last (RFC 9293, 3.9.2.1).
+    #[must_use]
+    pub(crate) fn set_out(&mut self, route: &SourceRoute, frame: Frame) -> Frame {
+        let (at, len) = (usize::from(frame.offset), route.option_len());
+        let start = at - len;
+        let octets = self.pool.octets_mut(frame.id);
+        octets.copy_within(at..at + TCP, start);
+        let ip = &mut octets[start + ETHERNET..start + TCP + len];
+        let (fixed, options) = ip.split_at_mut(ipv4::HEADER_LEN);
+        let destination = Ipv4Addr::new(fixed[16], fixed[17], fixed[18], fixed[19]);
+        let mut option = [0; source_route::MAX_LEN];
+        route.emit(destination, &mut option);
+        options.copy_from_slice(&option[..len]);
+        let total_len = u16::from_be_bytes([fixed[2], fixed[3]]) + len as u16;
+        fixed[0] += (len / 4) as u8;
+        fixed[2..4].copy_from_slice(&total_len.to_be_bytes());
+        fixed[10..12].copy_from_slice(&[0, 0]);
+        fixed[16..20].copy_from_slice(&route.first().octets());
+        let sum = sum_header(ip).finish();
+        ip[10..12].copy_from_slice(&sum.to_ne_bytes());
+        Frame {
+            offset: start as u16,
+            len: frame.len + len as u16,
+            ..frame
+        }
+    }
+
+    /// Lets every segment of a connection go by way of `route`, from the first on; says whether a segment has room for it.
+    pub(crate) fn go_by(&mut self, index: usize, route: SourceRoute) -> bool {
+        // What is left holds TCP's options and as much payload as the smallest MSS.
+        if usize::from(self.stack.mtu) < 40 + 12 + 64 + route.option_len() {
+            return false;
+        }
+        self.stack
+            .change_unusual(index, |unusual| unusual.route = Some(route));
+        let next_hop = self.next_hop(route.first());
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.next_hop = next_hop;
+        tcb.ip_options = route.option_len() as u8;
+        self.fill_link_address(index);
+        true
     }
 
     /// Puts the Diffserv field into a packet's IP header.

@@ -18,6 +18,7 @@ mod rfc9293_interface;
 mod rfc9293_open;
 mod rfc9293_segment_arrives;
 mod rfc9293_sending;
+mod rfc9293_source_routes;
 mod rfc9293_urgent;
 mod rfc9293_windows;
 

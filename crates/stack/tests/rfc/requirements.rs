@@ -144,11 +144,8 @@ pub const MUST: [Requirement; MUSTS] = [
     row(
         "MUST-15",
         "3.7.1",
-        "Without the option the send MSS is 536 (IPv4)",
-        Partly(
-            &["rfc9293_header::without_the_option_the_send_mss_is_536"],
-            "1,220 for IPv6 comes with IPv6",
-        ),
+        "Without the option the send MSS is 536 over IPv4, which is the only IP here (1,220 over IPv6)",
+        Proven(&["rfc9293_header::without_the_option_the_send_mss_is_536"]),
     ),
     row(
         "MUST-16",
@@ -406,21 +403,22 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-51",
         "3.9.2.1",
         "The application can specify a source route",
-        NotYet(
-            "source routing is obsolete in practice (RFC 7126, 4.3: packets with it are dropped)",
-        ),
+        Proven(&["rfc9293_source_routes::an_active_open_can_specify_a_source_route"]),
     ),
     row(
         "MUST-52",
         "3.9.2.1",
         "It takes precedence over a received one",
-        NotYet("as MUST-51"),
+        Proven(&["rfc9293_source_routes::an_active_open_can_specify_a_source_route"]),
     ),
     row(
         "MUST-53",
         "3.9.2.1",
-        "The return route of a received source route is used",
-        NotYet("as MUST-51"),
+        "The return route of a received source route is used, where `Config::source_routes` takes such packets",
+        Proven(&[
+            "rfc9293_source_routes::the_return_route_of_a_connection_request_is_used",
+            "rfc9293_source_routes::a_cookie_goes_by_the_return_route",
+        ]),
     ),
     row(
         "MUST-54",
@@ -688,7 +686,9 @@ pub const SHOULD: [Requirement; SHOULDS] = [
         "SHLD-24",
         "3.9.2.1",
         "A later source route overrides an earlier one",
-        NotYet("as MUST-51"),
+        NotYet(
+            "the route of the first packet stays: a later one proves nothing, and anybody who hits the window could turn the connection round",
+        ),
     ),
     row(
         "SHLD-25",
