@@ -338,7 +338,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Queues a frame for a next hop whose link address stands in a template, or for one that is looked up.
-    pub(crate) fn to_link(&mut self, next_hop: Ipv4Addr, link: Option<[u8; 6]>, frame: Frame) {
+    pub(crate) fn hand_to_link(&mut self, next_hop: Ipv4Addr, link: Option<[u8; 6]>, frame: Frame) {
         match link {
             Some(link) => self.device_output(MacAddr(link), frame),
             None => self.link_output(next_hop, frame),

@@ -41,8 +41,18 @@ pub(crate) struct Way {
     next_hop: Ipv4Addr,
     /// The next hop's link address, when it need not be looked up.
     link: Option<[u8; 6]>,
-    diffserv: u8,
-    route: Option<SourceRoute>,
+    by: By,
+}
+
+/// By which way, and with what in its headers that few have.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    /// As most.
+    Straight,
+    /// The way back of the packet that is being answered, if it names one.
+    Return,
+    /// As this connection's segments, which are amended.
+    Own(usize),
 }
 
 impl<R: Recorder> Active<'_, R> {
@@ -86,7 +96,7 @@ impl<R: Recorder> Active<'_, R> {
             tcb.flags |= flag::TIMESTAMPS;
         }
         tcb.user_deadline = Deadline::at(give_up);
-        if !self.specify(index, open.diffserv << 2, route) {
+        if !self.specify(index, open.diffserv << 2, &route) {
             self.free_connection(index);
             return Err(Error::BadOption);
         }
@@ -112,12 +122,25 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// What a connection is opened with that few have; says whether a segment has room for the route.
-    fn specify(&mut self, index: usize, diffserv: u8, route: Option<SourceRoute>) -> bool {
+    #[inline(always)]
+    fn specify(&mut self, index: usize, diffserv: u8, route: &Option<SourceRoute>) -> bool {
         if diffserv != 0 {
             self.stack
                 .change_unusual(index, |unusual| unusual.diffserv = diffserv);
         }
-        route.is_none_or(|route| self.go_by(index, route))
+        match route {
+            Some(route) => self.go_by(index, *route),
+            None => true,
+        }
+    }
+
+    /// The same for a connection that is opened to: a listener's Diffserv field, and the way back. Where a segment has no
+    /// room for that, the answer goes straight.
+    fn specify_passive(&mut self, index: usize, diffserv: u8) {
+        if diffserv != 0 || self.stack.return_route.is_some() {
+            let route = self.stack.return_route;
+            self.specify(index, diffserv, &route);
+        }
     }
 
     /// A key for a connection from `local` to `remote` whose port is free, or stands in TIME-WAIT and may be used again: its last
@@ -413,8 +436,7 @@ impl<R: Recorder> Active<'_, R> {
             self.send_cookie(key, header);
             return;
         };
-        // Where a segment has no room for the way back, the answer goes straight.
-        self.specify(index, diffserv, self.stack.return_route);
+        self.specify_passive(index, diffserv);
         let iss = match (self.stack.secrets.isn(key, self.now), last) {
             (iss, Some(last)) if iss.at_or_before(last) => last + 1,
             (iss, _) => iss,
@@ -572,8 +594,7 @@ impl<R: Recorder> Active<'_, R> {
             remote,
             next_hop,
             link,
-            diffserv,
-            route,
+            by,
         } = way;
         let mut segment = [0; tcp::MAX_HEADER_LEN];
         let len = header.emit(&mut segment);
@@ -582,7 +603,7 @@ impl<R: Recorder> Active<'_, R> {
         segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
         let ip = ipv4::Header {
             header_len: 20,
-            tos: diffserv,
+            tos: 0,
             total_len: 20 + len as u16,
             identification: 0,
             flags_and_offset: ipv4::DONT_FRAGMENT,
@@ -612,9 +633,13 @@ impl<R: Recorder> Active<'_, R> {
             len: 34 + len as u16,
             checksum: RxChecksum::Unknown,
         };
-        let frame = match route {
-            Some(route) => self.set_out(&route, frame),
-            None => frame,
+        let frame = match (by, &self.stack.return_route) {
+            (By::Own(index), _) => self.amend(index, frame),
+            (By::Return, Some(route)) => {
+                let route = *route;
+                self.set_out(&route, frame)
+            }
+            (By::Straight, _) | (By::Return, None) => frame,
         };
         if link.is_some() {
             self.stack.device.push(frame);
@@ -668,14 +693,13 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a segment without payload to where `key`'s packets come from.
     pub(crate) fn send_unconnected(&mut self, key: FlowKey, header: &Header) {
         let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
-        let route = self.stack.return_route;
+        let first = self.stack.return_route.as_ref().map(SourceRoute::first);
         let way = Way {
             local: Ipv4Addr::from(key.local.to_ne_bytes()),
             remote,
-            next_hop: self.next_hop(route.map_or(remote, |route| route.first())),
+            next_hop: self.next_hop(first.unwrap_or(remote)),
             link: None,
-            diffserv: 0,
-            route,
+            by: By::Return,
         };
         self.send_header(way, header);
     }
@@ -683,14 +707,17 @@ impl<R: Recorder> Active<'_, R> {
     /// The way of a connection's segments.
     pub(crate) fn way_of(&self, index: usize) -> Way {
         let tcb = &self.stack.tcbs[index];
-        let unusual = self.stack.unusual(index);
+        let by = if tcb.is_rare(rare::AMENDED) {
+            By::Own(index)
+        } else {
+            By::Straight
+        };
         Way {
             local: tcb.local_ip(),
             remote: tcb.remote_ip(),
             next_hop: tcb.next_hop,
             link: tcb.known_link(),
-            diffserv: unusual.map_or(0, |u| u.diffserv),
-            route: unusual.and_then(|u| u.route),
+            by,
         }
     }
 
@@ -716,7 +743,7 @@ impl<R: Recorder> Active<'_, R> {
             return None;
         };
         let index = self.open(key).ok()?;
-        self.specify(index, diffserv, self.stack.return_route);
+        self.specify_passive(index, diffserv);
         let ts_offset = self.stack.tcbs[index].ts_offset;
         let stamps = header.options.timestamps;
         let shift = stamps.and_then(|t| cookie::shift_in(t.echo.wrapping_sub(ts_offset)));

@@ -88,12 +88,12 @@ impl<R: Recorder> Active<'_, R> {
         }
         let tcb = &self.stack.tcbs[index];
         let (next_hop, link) = (tcb.next_hop, tcb.known_link());
-        self.to_link(next_hop, link, frame);
+        self.hand_to_link(next_hop, link, frame);
     }
 
     /// Writes into a segment's headers what the template does not know.
-    #[must_use]
-    fn amend(&mut self, index: usize, frame: Frame) -> Frame {
+    #[cold]
+    pub(crate) fn amend(&mut self, index: usize, frame: Frame) -> Frame {
         if !self.stack.tcbs[index].is_rare(rare::AMENDED) {
             return frame;
         }
@@ -119,7 +119,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Puts a source route into a packet's IP header, in front of which there is room. Its destination becomes the first
     /// hop; the TCP checksum stays that of the last (RFC 9293, 3.9.2.1).
-    #[must_use]
+    #[cold]
     pub(crate) fn set_out(&mut self, route: &SourceRoute, frame: Frame) -> Frame {
         let (at, len) = (usize::from(frame.offset), route.option_len());
         let start = at - len;
