@@ -248,13 +248,20 @@ impl Cache {
     }
 
     /// Asks whether a known neighbour is still there, in the same way as for a stale one that is used: traffic by way of
-    /// it makes no progress, or its link address is used where the cache does not see it.
+    /// it makes no progress, or its link address is used where the cache does not see it. A neighbour that was heard in the
+    /// last second is not asked again.
     pub(crate) fn doubt(&mut self, ip: Ipv4Addr, now: Instant) {
         if let Some(Entry {
-            state: State::Known { questions, .. },
+            state:
+                State::Known {
+                    stale_at,
+                    questions,
+                    ..
+                },
             ..
         }) = self.entries.get_mut(&ip)
             && questions.is_none()
+            && now + REACHABLE >= *stale_at + ASK_INTERVAL
         {
             *questions = Some(Questions {
                 asked: 0,
@@ -610,6 +617,8 @@ mod tests {
         cache.doubt(A, at(0));
         assert_eq!(poll(&mut cache, at(0)), []);
         assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+        cache.doubt(A, at(0));
+        assert_eq!(poll(&mut cache, at(0)), []);
         cache.doubt(A, at(5));
         assert_eq!(poll(&mut cache, at(5)), [Action::Ask(A)]);
         // Again and again does not ask more often.

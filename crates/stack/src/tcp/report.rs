@@ -3,6 +3,7 @@
 //! ICMP errors that are only soft (3.9.2.2), and retransmission beyond R1 (3.8.3), which also makes IP doubt the next hop.
 //! The third thing that is to be reported, an advance of the urgent pointer, is [`super::urgent`]'s.
 
+use super::tcb::rare;
 use crate::socket::{ConnId, Error, readiness};
 use crate::stack::Active;
 use core::fmt;
@@ -100,9 +101,13 @@ impl<R: Recorder> Active<'_, R> {
         if times < R1 {
             return;
         }
-        let next_hop = self.stack.tcbs[index].next_hop;
+        let tcb = &self.stack.tcbs[index];
+        let (next_hop, has_user) = (
+            tcb.next_hop,
+            tcb.rare & (rare::UNACCEPTED | rare::ORPHAN) == 0,
+        );
         self.stack.neighbours.doubt(next_hop, self.now);
-        if times == R1 {
+        if times == R1 && has_user {
             self.report(index, SoftError::Retransmissions);
         }
     }

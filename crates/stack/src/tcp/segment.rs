@@ -162,6 +162,10 @@ impl<R: Recorder> Active<'_, R> {
             if !rest.is_empty() {
                 flags.0 &= !Flags::FIN.0;
             }
+            if seq != header.seq {
+                // The pointer counts from where the segment begins.
+                flags.0 &= !Flags::URG.0;
+            }
             let part_header = Header {
                 seq,
                 flags,

@@ -2,6 +2,7 @@
 
 use crate::peer::*;
 use tollgate_stack::{ConnId, Received, SocketOption, State};
+use tollgate_wire::ipv4;
 use tollgate_wire::tcp::Flags;
 
 /// How often the application has been told of urgent data since it was last asked.
@@ -185,6 +186,28 @@ fn the_pointer_that_is_sent_points_behind_the_urgent_data() {
     let last = peer.expect(ack().seq(1531).ack(21).len(10));
     assert_eq!(last.header.urgent, 0);
     peer.inject(ack().seq(21).ack(1541));
+}
+
+/// The pointer counts from where the segment begins, although what was put together from fragments is taken in parts.
+#[test]
+fn the_pointer_of_a_segment_in_fragments_is_its_own() {
+    let (mut peer, conn) = Peer::established();
+    let packet = peer.packet(&ack().seq(1).ack(1).urgent(100).len(4000));
+    let header = ipv4::Header::parse(&packet).unwrap();
+    for (n, part) in packet[20..].chunks(2000).enumerate() {
+        let more = if n < 2 { ipv4::MORE_FRAGMENTS } else { 0 };
+        let header = ipv4::Header {
+            total_len: 20 + part.len() as u16,
+            flags_and_offset: more | (n * 250) as u16,
+            ..header
+        };
+        peer.inject_packet(&[&header.to_bytes(), part].concat());
+    }
+    assert_eq!(left(&mut peer, conn), 100);
+    assert_eq!(peer.read(conn, 5000), stream(1, 100));
+    assert_eq!(peer.read(conn, 5000), stream(101, 3900));
+    peer.advance(ms(50));
+    peer.ignore();
 }
 
 /// MUST-66: "A TCP receiver MUST process the RST and URG fields of all incoming segments, even when the receive window is
