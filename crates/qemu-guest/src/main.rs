@@ -83,7 +83,9 @@ fn say_all<'a>(messages: impl IntoIterator<Item = &'a Message>) -> io::Result<()
 
 fn out(byte: u8) {
     // SAFETY: only called between the two calls of `allow_port`; QEMU's debug console takes any byte.
-    unsafe { asm!("out dx, al", in("dx") PORT, in("al") byte, options(nomem, nostack, preserves_flags)) }
+    unsafe {
+        asm!("out dx, al", in("dx") PORT, in("al") byte, options(nomem, nostack, preserves_flags))
+    }
 }
 
 fn loopback_up() -> io::Result<()> {
@@ -109,13 +111,24 @@ fn facts() -> io::Result<()> {
         ("kernel".to_owned(), "/proc/sys/kernel/osrelease".to_owned()),
         ("version".to_owned(), "/proc/sys/kernel/version".to_owned()),
         ("clocksource".to_owned(), clock.to_owned()),
-        ("congestion".to_owned(), "/proc/sys/net/ipv4/tcp_congestion_control".to_owned()),
+        (
+            "congestion".to_owned(),
+            "/proc/sys/net/ipv4/tcp_congestion_control".to_owned(),
+        ),
     ];
     let mut names: Vec<String> = fs::read_dir(faults)
-        .map(|entries| entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
+        .map(|entries| {
+            entries
+                .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+                .collect()
+        })
         .unwrap_or_default();
     names.sort();
-    places.extend(names.iter().map(|name| (format!("mitigation/{name}"), format!("{faults}/{name}"))));
+    places.extend(
+        names
+            .iter()
+            .map(|name| (format!("mitigation/{name}"), format!("{faults}/{name}"))),
+    );
     for (name, path) in places {
         if let Ok(text) = fs::read_to_string(path) {
             say(&Message::Fact(name, text.trim().to_owned()))?;

@@ -110,7 +110,11 @@ pub unsafe extern "C" fn qemu_plugin_install(
         let argument = unsafe { *argv.add(index) };
         // SAFETY: each is a string of C that outlives this call.
         let argument = unsafe { CStr::from_ptr(argument) };
-        if let Some(value) = argument.to_str().ok().and_then(|text| text.strip_prefix("out=")) {
+        if let Some(value) = argument
+            .to_str()
+            .ok()
+            .and_then(|text| text.strip_prefix("out="))
+        {
             out = Some(value.to_owned());
         }
     }
@@ -210,7 +214,13 @@ extern "C" fn translated(_id: Id, block: *mut QemuBlock) {
         if follows && !translated.is_user() {
             // SAFETY: the instruction belongs to the block that is translated.
             unsafe {
-                qemu_plugin_register_vcpu_mem_cb(end_instruction, accessed, NO_REGISTERS, READ_AND_WRITE, data(number));
+                qemu_plugin_register_vcpu_mem_cb(
+                    end_instruction,
+                    accessed,
+                    NO_REGISTERS,
+                    READ_AND_WRITE,
+                    data(number),
+                );
             }
         }
         for (marker, instruction) in markers {

@@ -13,7 +13,10 @@ use tollgate_qemu::protocol::{Task, Workload};
 use tollgate_qemu::{Error, kernel};
 
 #[derive(Parser)]
-#[command(name = "tollgate-qemu", about = "Counts the instructions of a stock Linux kernel's TCP in QEMU, layer by layer")]
+#[command(
+    name = "tollgate-qemu",
+    about = "Counts the instructions of a stock Linux kernel's TCP in QEMU, layer by layer"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -100,10 +103,14 @@ fn run(arguments: &Count) -> Result<bool, Error> {
     }
     let rules = match &arguments.layers {
         None => Rules::built_in()?,
-        Some(path) => Rules::parse(&std::fs::read_to_string(path).map_err(|source| Error::File {
-            path: path.clone(),
-            source,
-        })?)?,
+        Some(path) => {
+            Rules::parse(
+                &std::fs::read_to_string(path).map_err(|source| Error::File {
+                    path: path.clone(),
+                    source,
+                })?,
+            )?
+        }
     };
     let kernel = match &arguments.kernel_deb {
         None => kernel::fetch(&arguments.cache)?,
@@ -130,7 +137,11 @@ fn run(arguments: &Count) -> Result<bool, Error> {
     let boot = |which: &str| -> Result<Counted, Error> {
         let begun = Instant::now();
         let counted = setup.count(&stop)?;
-        eprintln!("tollgate-qemu: {which} run of {}: {:.0} s", kernel.package, begun.elapsed().as_secs_f64());
+        eprintln!(
+            "tollgate-qemu: {which} run of {}: {:.0} s",
+            kernel.package,
+            begun.elapsed().as_secs_f64()
+        );
         Ok(counted)
     };
     let mut first = boot("first")?;
@@ -145,10 +156,27 @@ fn run(arguments: &Count) -> Result<bool, Error> {
         source,
     })?;
     for region in &first.counts.regions {
-        println!("{} {}: {:.1}, differs {:?}, uncovered {:.2} %", region.workload, region.size, region.each(region.total), region.clock_differs_by(), 100.0 * region.share_uncovered());
-        for layer in &region.layers { println!("   {:40} {:10.1}", layer.label, region.each(layer.count)); }
-        for other in region.others.iter().take(arguments.others) { println!("   - {:40} {:10.1}", other.function, region.each(other.count)); }
-        for op in &region.operations { println!("   + {:40} {:10.1} x{}", op.id, op.each(), op.times); }
+        println!(
+            "{} {}: {:.1}, differs {:?}, uncovered {:.2} %",
+            region.workload,
+            region.size,
+            region.each(region.total),
+            region.clock_differs_by(),
+            100.0 * region.share_uncovered()
+        );
+        for layer in &region.layers {
+            println!("   {:40} {:10.1}", layer.label, region.each(layer.count));
+        }
+        for other in region.others.iter().take(arguments.others) {
+            println!(
+                "   - {:40} {:10.1}",
+                other.function,
+                region.each(other.count)
+            );
+        }
+        for op in &region.operations {
+            println!("   + {:40} {:10.1} x{}", op.id, op.each(), op.times);
+        }
     }
     Ok(true)
 }

@@ -195,7 +195,10 @@ mod tests {
             count: 300,
         };
         for message in [
-            Message::Fact("mitigation".to_owned(), "spectre_v2: Retpolines, STIBP".to_owned()),
+            Message::Fact(
+                "mitigation".to_owned(),
+                "spectre_v2: Retpolines, STIBP".to_owned(),
+            ),
             Message::Region(task, 17),
             Message::Symbol(0xffff_ffff_8100_0000, "_stext".to_owned()),
             Message::Failed("no loopback".to_owned()),
@@ -207,16 +210,32 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_told() {
-        for line in ["", "done now", "region one-way:4 1", "region one-way:4:5:6 1", "symbol xyz f", "fact"] {
+        for line in [
+            "",
+            "done now",
+            "region one-way:4 1",
+            "region one-way:4:5:6 1",
+            "symbol xyz f",
+            "fact",
+        ] {
             assert_eq!(line.parse::<Message>().is_err(), true, "{line:?}");
         }
     }
 
     #[test]
     fn a_marker_is_an_instruction_of_seven_bytes() {
-        assert_eq!(Marker::from_instruction(&[0x0f, 0x1f, 0x80, 2, 0, 0x67, 0x74]), Some(Marker::Begin));
-        assert_eq!(Marker::from_instruction(&[0x0f, 0x1f, 0x80, 9, 0, 0x67, 0x74]), None);
-        assert_eq!(Marker::from_instruction(&[0x0f, 0x1f, 0x80, 2, 0, 0x67]), None);
+        assert_eq!(
+            Marker::from_instruction(&[0x0f, 0x1f, 0x80, 2, 0, 0x67, 0x74]),
+            Some(Marker::Begin)
+        );
+        assert_eq!(
+            Marker::from_instruction(&[0x0f, 0x1f, 0x80, 9, 0, 0x67, 0x74]),
+            None
+        );
+        assert_eq!(
+            Marker::from_instruction(&[0x0f, 0x1f, 0x80, 2, 0, 0x67]),
+            None
+        );
         assert_eq!(Marker::from_instruction(&[0x90]), None);
     }
 }

@@ -97,8 +97,14 @@ struct Region {
 #[derive(Debug, Clone, Copy)]
 enum Pending {
     Nothing,
-    Called { site: u64, slot: u64, returns_to: u64 },
-    Returned { from: Frame },
+    Called {
+        site: u64,
+        slot: u64,
+        returns_to: u64,
+    },
+    Returned {
+        from: Frame,
+    },
 }
 
 /// The block that is executed.
@@ -294,7 +300,10 @@ impl Tally {
 
     /// A retpoline has jumped to `pc`: the call that led into it was a call of that function.
     fn retarget(&mut self, slot: u64, pc: u64) {
-        let top = self.stacks.get(&(slot >> STACK_SHIFT)).and_then(|stack| stack.last());
+        let top = self
+            .stacks
+            .get(&(slot >> STACK_SHIFT))
+            .and_then(|stack| stack.last());
         let Some(&frame) = top.filter(|frame| frame.node == self.current) else {
             return;
         };
@@ -337,14 +346,20 @@ impl Tally {
                 site,
                 entry,
             } = call;
-            line(&mut text, format_args!("path {node} {parent} {site:x} {entry:x}"));
+            line(
+                &mut text,
+                format_args!("path {node} {parent} {site:x} {entry:x}"),
+            );
         }
         for region in &self.regions {
             let Count {
                 instructions,
                 repetitions,
             } = region.user;
-            line(&mut text, format_args!("region {instructions} {repetitions}"));
+            line(
+                &mut text,
+                format_args!("region {instructions} {repetitions}"),
+            );
             let mut counts: Vec<_> = region.counts.iter().collect();
             counts.sort_unstable_by_key(|(place, _)| **place);
             for ((node, pc), count) in counts {
@@ -352,9 +367,16 @@ impl Tally {
                     instructions,
                     repetitions,
                 } = count;
-                line(&mut text, format_args!("count {node} {pc:x} {instructions} {repetitions}"));
+                line(
+                    &mut text,
+                    format_args!("count {node} {pc:x} {instructions} {repetitions}"),
+                );
             }
-            let mut calls: Vec<_> = region.calls.iter().filter(|(_, times)| **times > 0).collect();
+            let mut calls: Vec<_> = region
+                .calls
+                .iter()
+                .filter(|(_, times)| **times > 0)
+                .collect();
             calls.sort_unstable();
             for (node, times) in calls {
                 line(&mut text, format_args!("calls {node} {times}"));

@@ -7,6 +7,7 @@ use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::ChecksumPolicy;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
+use crate::likely::unlikely;
 use crate::neighbour::{Action, Heard, Resolution};
 use crate::reassembly::{Expired, Outcome};
 use crate::socket::Error;
@@ -24,8 +25,14 @@ use tollgate_wire::{arp, ipv4};
 
 impl Stack {
     /// Whether `ip` is an address of this host.
+    #[inline(always)]
     pub(crate) fn is_ours(&self, ip: Ipv4Addr) -> bool {
-        ip == self.config.ip || self.addresses.contains(&ip)
+        ip == self.config.ip || (unlikely(!self.addresses.is_empty()) && self.is_another(ip))
+    }
+
+    #[cold]
+    fn is_another(&self, ip: Ipv4Addr) -> bool {
+        self.addresses.contains(&ip)
     }
 
     /// Gives the host another address, on the same link. Connections can be opened from it and to it; datagrams, echo
@@ -90,16 +97,10 @@ impl<R: Recorder> Active<'_, R> {
         }
         let at = ethernet::HEADER_LEN + usize::from(header.header_len);
         if usize::from(header.header_len) > ipv4::HEADER_LEN {
-            let options = &packet[ipv4::HEADER_LEN..usize::from(header.header_len)];
-            match SourceRoute::received(options, header.source) {
-                Received::None => {}
-                Received::Completed(route) if self.stack.config.source_routes => {
-                    self.stack.return_route = route;
-                }
-                Received::Completed(_) if self.is_routed(&header, packet) => {}
-                Received::Completed(_) => return self.drop_frame(frame.id, Drop::SourceRoute),
-                // We are no router (RFC 1122, 3.3.5).
-                Received::Elsewhere => return self.drop_frame(frame.id, Drop::NotForUs),
+            let packet = &self.pool.frame(&frame)[ethernet::HEADER_LEN..];
+            match self.return_route_of(&header, packet) {
+                Ok(route) => self.stack.return_route = route,
+                Err(reason) => return self.drop_frame(frame.id, reason),
             }
         }
         if header.is_fragment() {
@@ -108,6 +109,24 @@ impl<R: Recorder> Active<'_, R> {
             self.datagram_input(&header, frame, at, link_unicast && !broadcast);
         }
         self.stack.return_route = None;
+    }
+
+    /// The way back that a packet with options names, if it does and that is taken.
+    #[cold]
+    fn return_route_of(
+        &self,
+        header: &ipv4::Header,
+        packet: &[u8],
+    ) -> Result<Option<SourceRoute>, Drop> {
+        let options = &packet[ipv4::HEADER_LEN..usize::from(header.header_len)];
+        match SourceRoute::received(options, header.source) {
+            Received::None => Ok(None),
+            Received::Completed(route) if self.stack.config.source_routes => Ok(route),
+            Received::Completed(_) if self.is_routed(header, packet) => Ok(None),
+            Received::Completed(_) => Err(Drop::SourceRoute),
+            // We are no router (RFC 1122, 3.3.5).
+            Received::Elsewhere => Err(Drop::NotForUs),
+        }
     }
 
     /// Whether a packet is of a connection whose application has named a source route.

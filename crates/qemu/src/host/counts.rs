@@ -125,7 +125,10 @@ impl RegionCounts {
     /// The share of the kernel's instructions that no rule covers, from 0 to 1.
     #[must_use]
     pub fn share_uncovered(&self) -> f64 {
-        let user = self.layers.first().map_or(0, |layer| layer.count.instructions);
+        let user = self
+            .layers
+            .first()
+            .map_or(0, |layer| layer.count.instructions);
         let kernel = self.total.instructions.saturating_sub(user);
         self.other().instructions as f64 / kernel.max(1) as f64
     }
@@ -134,7 +137,8 @@ impl RegionCounts {
     /// which its clock jumps.
     #[must_use]
     pub fn clock_differs_by(&self) -> Option<u64> {
-        (self.workload == Workload::RequestResponse).then(|| self.clock.abs_diff(self.total.steps()))
+        (self.workload == Workload::RequestResponse)
+            .then(|| self.clock.abs_diff(self.total.steps()))
     }
 }
 
@@ -151,7 +155,10 @@ impl Counts {
         };
         let counts: Self = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         if counts.version != VERSION {
-            return Err(wrong(format!("it has version {}, and {VERSION} is read", counts.version)));
+            return Err(wrong(format!(
+                "it has version {}, and {VERSION} is read",
+                counts.version
+            )));
         }
         Ok(counts)
     }
@@ -175,7 +182,11 @@ impl Counts {
     /// The regions of a workload, in the order of their sizes.
     #[must_use]
     pub fn of(&self, workload: Workload) -> Vec<&RegionCounts> {
-        let mut regions: Vec<_> = self.regions.iter().filter(|region| region.workload == workload).collect();
+        let mut regions: Vec<_> = self
+            .regions
+            .iter()
+            .filter(|region| region.workload == workload)
+            .collect();
         regions.sort_by_key(|region| region.size);
         regions
     }

@@ -33,7 +33,9 @@ pub enum Error {
         series: &'static str,
     },
     /// A downloaded package is not the one that the index describes.
-    #[error("{path} has the SHA-256 {found}, and the index of apt says {expected}; remove it and try again")]
+    #[error(
+        "{path} has the SHA-256 {found}, and the index of apt says {expected}; remove it and try again"
+    )]
     Checksum {
         /// The file.
         path: PathBuf,

@@ -63,7 +63,9 @@ fn write_entry(out: &mut impl Write, number: u32, entry: &Entry<'_>) -> io::Resu
     let size = u32::try_from(content.len()).map_err(io::Error::other)?;
     let name_size = u32::try_from(path.len() + 1).map_err(io::Error::other)?;
     // Number, mode, user, group, links, time, size, device, the device that it is, length of the name, checksum.
-    let fields = [number, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0];
+    let fields = [
+        number, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0,
+    ];
     out.write_all(b"070701")?;
     for field in fields {
         write!(out, "{field:08x}")?;
@@ -100,10 +102,13 @@ mod tests {
         }]);
         let text = String::from_utf8(bytes).unwrap();
         let header = concat!(
-            "070701", "00000001", "000081ed", "00000000", "00000000", "00000001", "00000000", "00000005", "00000000",
-            "00000000", "00000000", "00000000", "00000005", "00000000"
+            "070701", "00000001", "000081ed", "00000000", "00000000", "00000001", "00000000",
+            "00000005", "00000000", "00000000", "00000000", "00000000", "00000005", "00000000"
         );
-        assert!(text.starts_with(&format!("{header}init\0\0hello\0\0\0070701")), "{text:?}");
+        assert!(
+            text.starts_with(&format!("{header}init\0\0hello\0\0\0070701")),
+            "{text:?}"
+        );
         assert!(text.ends_with("TRAILER!!!\0\0\0\0"), "{text:?}");
         assert_eq!(text.len() % 4, 0);
     }
@@ -135,10 +140,19 @@ mod tests {
         cpio.stdin.take().unwrap().write_all(&bytes).unwrap();
         let output = cpio.wait_with_output().unwrap();
         let listing = String::from_utf8(output.stdout).unwrap();
-        let lines: Vec<Vec<&str>> = listing.lines().map(|line| line.split_whitespace().collect()).collect();
+        let lines: Vec<Vec<&str>> = listing
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
         assert_eq!(lines.len(), 3, "{listing}");
         assert_eq!((lines[0][0], lines[0].last()), ("drwxr-xr-x", Some(&"dev")));
-        assert_eq!((lines[1][0], lines[1][4], lines[1][5]), ("crw-------", "5,", "1"));
-        assert_eq!((lines[2][0], lines[2][4], lines[2].last()), ("-rwxr-xr-x", "1001", Some(&"init")));
+        assert_eq!(
+            (lines[1][0], lines[1][4], lines[1][5]),
+            ("crw-------", "5,", "1")
+        );
+        assert_eq!(
+            (lines[2][0], lines[2][4], lines[2].last()),
+            ("-rwxr-xr-x", "1001", Some(&"init"))
+        );
     }
 }

@@ -38,9 +38,19 @@ struct Record {
 /// When apt or dpkg are missing or fail, when no index knows such a kernel, or when a checksum does not hold.
 pub fn fetch(directory: &Path) -> Result<Kernel, Error> {
     fs::create_dir_all(directory).map_err(Error::file(directory))?;
-    let names = run("apt-cache", "apt", &["pkgnames", &format!("linux-image-{SERIES}.0-")], directory)?;
+    let names = run(
+        "apt-cache",
+        "apt",
+        &["pkgnames", &format!("linux-image-{SERIES}.0-")],
+        directory,
+    )?;
     let package = newest(&names).ok_or(Error::NoKernel { series: SERIES })?;
-    let shown = run("apt-cache", "apt", &["show", "--no-all-versions", package], directory)?;
+    let shown = run(
+        "apt-cache",
+        "apt",
+        &["show", "--no-all-versions", package],
+        directory,
+    )?;
     let record = record(&shown).ok_or(Error::NoKernel { series: SERIES })?;
     let deb = directory.join(format!("{package}_{}_amd64.deb", record.version));
     if !deb.exists() {
@@ -118,11 +128,14 @@ fn checksum(path: &Path) -> Result<String, Error> {
             length => digest.update(&buffer[..length]),
         }
     }
-    Ok(digest.finalize().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Ok(digest
+        .finalize()
+        .iter()
+        .fold(String::new(), |mut text, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        }))
 }
 
 /// Takes the image out of the package, unless that was done since the package came.
@@ -133,10 +146,21 @@ fn unpack(deb: &Path, directory: &Path) -> Result<PathBuf, Error> {
         return Ok(image);
     }
     let fresh = tempfile::tempdir_in(directory).map_err(Error::file(directory))?;
-    let mut files = spawn(Command::new("dpkg-deb").arg("--fsys-tarfile").arg(deb).stdout(Stdio::piped()), "dpkg-deb", "dpkg")?;
+    let mut files = spawn(
+        Command::new("dpkg-deb")
+            .arg("--fsys-tarfile")
+            .arg(deb)
+            .stdout(Stdio::piped()),
+        "dpkg-deb",
+        "dpkg",
+    )?;
     let from = files.stdout.take().map_or_else(Stdio::null, Stdio::from);
     let mut tar = Command::new("tar");
-    tar.arg("--extract").arg("--directory").arg(fresh.path()).args(["--wildcards", "./boot/vmlinuz-*"]).stdin(from);
+    tar.arg("--extract")
+        .arg("--directory")
+        .arg(fresh.path())
+        .args(["--wildcards", "./boot/vmlinuz-*"])
+        .stdin(from);
     let unpacked = output(&mut tar, "tar", "tar")?;
     let listed = files.wait_with_output().map_err(Error::file(deb))?;
     let failed = |program: &str, output: &Output| Error::Program {
@@ -165,15 +189,27 @@ fn image_in(directory: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(directory.join("boot")).ok()?;
     let mut images: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-")))
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-"))
+        })
         .collect();
     images.sort();
     images.pop()
 }
 
-fn run(program: &'static str, package: &'static str, arguments: &[&str], directory: &Path) -> Result<String, Error> {
+fn run(
+    program: &'static str,
+    package: &'static str,
+    arguments: &[&str],
+    directory: &Path,
+) -> Result<String, Error> {
     let output = output(
-        Command::new(program).args(arguments).current_dir(directory).env("LC_ALL", "C").stdin(Stdio::null()),
+        Command::new(program)
+            .args(arguments)
+            .current_dir(directory)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null()),
         program,
         package,
     )?;
@@ -186,13 +222,25 @@ fn run(program: &'static str, package: &'static str, arguments: &[&str], directo
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn output(command: &mut Command, program: &'static str, package: &'static str) -> Result<Output, Error> {
-    spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()), program, package)?
-        .wait_with_output()
-        .map_err(Error::file(Path::new(program)))
+fn output(
+    command: &mut Command,
+    program: &'static str,
+    package: &'static str,
+) -> Result<Output, Error> {
+    spawn(
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()),
+        program,
+        package,
+    )?
+    .wait_with_output()
+    .map_err(Error::file(Path::new(program)))
 }
 
-fn spawn(command: &mut Command, program: &'static str, package: &'static str) -> Result<std::process::Child, Error> {
+fn spawn(
+    command: &mut Command,
+    program: &'static str,
+    package: &'static str,
+) -> Result<std::process::Child, Error> {
     command.spawn().map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => Error::NoProgram { program, package },
         _ => Error::File {
@@ -249,14 +297,25 @@ mod tests {
             let tree = directory.path().join(name);
             fs::create_dir_all(tree.join("DEBIAN")).unwrap();
             fs::create_dir_all(tree.join("boot")).unwrap();
-            let control = format!("Package: {name}\nVersion: 1-2\nArchitecture: amd64\nMaintainer: nobody\nDescription: test\n");
+            let control = format!(
+                "Package: {name}\nVersion: 1-2\nArchitecture: amd64\nMaintainer: nobody\nDescription: test\n"
+            );
             fs::write(tree.join("DEBIAN/control"), control).unwrap();
             fs::write(tree.join("boot").join(file), "image").unwrap();
             let deb = directory.path().join(format!("{name}.deb"));
-            let built = Command::new("dpkg-deb").arg("--build").arg(&tree).arg(&deb).output();
-            built.is_ok_and(|output| output.status.success()).then_some(deb)
+            let built = Command::new("dpkg-deb")
+                .arg("--build")
+                .arg(&tree)
+                .arg(&deb)
+                .output();
+            built
+                .is_ok_and(|output| output.status.success())
+                .then_some(deb)
         };
-        let (Some(good), Some(bad)) = (deb("kernel", "vmlinuz-6.1.0-1-amd64"), deb("other", "config-6.1")) else {
+        let (Some(good), Some(bad)) = (
+            deb("kernel", "vmlinuz-6.1.0-1-amd64"),
+            deb("other", "config-6.1"),
+        ) else {
             println!("left out: dpkg-deb is not installed");
             return;
         };
@@ -267,7 +326,10 @@ mod tests {
             assert_eq!(fs::read_to_string(kernel.image).unwrap(), "image");
         }
         assert!(matches!(from_deb(&bad, &into), Err(Error::NoImage { .. })));
-        assert!(matches!(from_deb(&into.join("missing.deb"), &into), Err(Error::File { .. })));
+        assert!(matches!(
+            from_deb(&into.join("missing.deb"), &into),
+            Err(Error::File { .. })
+        ));
         let left: Vec<_> = fs::read_dir(&into).unwrap().collect();
         assert_eq!(left.len(), 1, "{left:?}");
     }

@@ -116,7 +116,10 @@ impl<T: Copy> Names<T> {
         if let Some(value) = self.exact.get(name) {
             return Some((usize::MAX, *value));
         }
-        let fits = self.prefixes.iter().find(|(prefix, _)| name.starts_with(prefix.as_str()));
+        let fits = self
+            .prefixes
+            .iter()
+            .find(|(prefix, _)| name.starts_with(prefix.as_str()));
         fits.map(|(prefix, value)| (prefix.len(), *value))
     }
 }
@@ -152,13 +155,21 @@ impl Rules {
             let unknown = |id: &&String| !rules.layers.iter().any(|layer| layer.id == **id);
             if let Some(id) = operation.layers.iter().find(unknown) {
                 return Err(Error::Rules {
-                    what: format!("operation {:?} names the layer {id:?}, which there is not", operation.id),
+                    what: format!(
+                        "operation {:?} names the layer {id:?}, which there is not",
+                        operation.id
+                    ),
                 });
             }
-            let by_layers = !operation.layers.is_empty() && operation.under.is_some() && operation.per.is_some();
+            let by_layers = !operation.layers.is_empty()
+                && operation.under.is_some()
+                && operation.per.is_some();
             if by_layers == operation.function.is_some() {
                 return Err(Error::Rules {
-                    what: format!("operation {:?} must have either layers, under and per, or function", operation.id),
+                    what: format!(
+                        "operation {:?} must have either layers, under and per, or function",
+                        operation.id
+                    ),
                 });
             }
         }
@@ -182,7 +193,9 @@ impl Rules {
         for name in way.iter().rev() {
             match (self.functions.get(name), self.inherit.get(name)) {
                 // The rule that says more about the name holds.
-                (Some((letters, layer)), helper) if helper.is_none_or(|(less, ())| less <= letters) => {
+                (Some((letters, layer)), helper)
+                    if helper.is_none_or(|(less, ())| less <= letters) =>
+                {
                     return Some(layer);
                 }
                 (_, Some(_)) => {}
@@ -211,12 +224,16 @@ impl Rules {
             layer: "socket".to_owned(),
             count: region.user,
         };
-        let kernel = self.layers.iter().zip(counts).map(|(layer, count)| LayerCount {
-            id: layer.id.clone(),
-            label: layer.label.clone(),
-            layer: layer.layer.clone(),
-            count,
-        });
+        let kernel = self
+            .layers
+            .iter()
+            .zip(counts)
+            .map(|(layer, count)| LayerCount {
+                id: layer.id.clone(),
+                label: layer.label.clone(),
+                layer: layer.layer.clone(),
+                count,
+            });
         let layers = [user].into_iter().chain(kernel).collect();
         let mut others: Vec<OtherCount> = others
             .into_iter()
@@ -225,19 +242,27 @@ impl Rules {
                 count,
             })
             .collect();
-        others.sort_by(|a, b| (b.count.instructions, &a.function).cmp(&(a.count.instructions, &b.function)));
+        others.sort_by(|a, b| {
+            (b.count.instructions, &a.function).cmp(&(a.count.instructions, &b.function))
+        });
         (layers, others)
     }
 
     /// The operations of a workload that took place in a region.
     #[must_use]
     pub fn operations(&self, workload: Workload, region: &Region) -> Vec<Operation> {
-        let mine = self.operations.iter().filter(|operation| operation.workload == workload);
-        mine.filter_map(|rule| self.operation(rule, region)).collect()
+        let mine = self
+            .operations
+            .iter()
+            .filter(|operation| operation.workload == workload);
+        mine.filter_map(|rule| self.operation(rule, region))
+            .collect()
     }
 
     fn operation(&self, rule: &OperationRule, region: &Region) -> Option<Operation> {
-        let has = |way: &[String], name: &Option<String>| name.as_ref().is_none_or(|name| way.contains(name));
+        let has = |way: &[String], name: &Option<String>| {
+            name.as_ref().is_none_or(|name| way.contains(name))
+        };
         let wanted = |way: &[String]| {
             has(way, &rule.under)
                 && has(way, &rule.within)
@@ -245,12 +270,18 @@ impl Rules {
                 && rule.except.as_ref().is_none_or(|name| !way.contains(name))
         };
         let per = rule.function.as_ref().or(rule.per.as_ref())?;
-        let times = region.calls.iter().filter(|(way, _)| way.last() == Some(per) && wanted(way));
+        let times = region
+            .calls
+            .iter()
+            .filter(|(way, _)| way.last() == Some(per) && wanted(way));
         let times: u64 = times.map(|(_, times)| times).sum();
         let mut count = Count::default();
         for place in region.places.iter().filter(|place| wanted(&place.way)) {
-            let layer = self.layer(&place.way).and_then(|layer| self.layers.get(layer));
-            if rule.layers.is_empty() || layer.is_some_and(|layer| rule.layers.contains(&layer.id)) {
+            let layer = self
+                .layer(&place.way)
+                .and_then(|layer| self.layers.get(layer));
+            if rule.layers.is_empty() || layer.is_some_and(|layer| rule.layers.contains(&layer.id))
+            {
                 count += place.count;
             }
         }

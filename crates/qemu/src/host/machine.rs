@@ -50,16 +50,29 @@ pub struct Outcome {
 /// # Errors
 /// [`Error::NoProgram`]; [`Error::Version`] when it cannot load the plugin.
 pub fn version() -> Result<String, Error> {
-    let output = Command::new(QEMU).arg("--version").stdin(Stdio::null()).output().map_err(missing)?;
+    let output = Command::new(QEMU)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(missing)?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().next().unwrap_or_default().to_owned();
-    if speaks_version_1(&line) { Ok(line) } else { Err(Error::Version { found: line }) }
+    if speaks_version_1(&line) {
+        Ok(line)
+    } else {
+        Err(Error::Version { found: line })
+    }
 }
 
 /// Whether a QEMU that says this of itself loads plugins of version 1.
 fn speaks_version_1(line: &str) -> bool {
-    let numbers = line.split_whitespace().find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
-    let mut numbers = numbers.unwrap_or_default().split('.').map_while(|number| number.parse::<u32>().ok());
+    let numbers = line
+        .split_whitespace()
+        .find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
+    let mut numbers = numbers
+        .unwrap_or_default()
+        .split('.')
+        .map_while(|number| number.parse::<u32>().ok());
     let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else {
         return false;
     };
@@ -98,7 +111,12 @@ impl Machine<'_> {
     pub fn run(&self, stop: &AtomicBool) -> Result<Outcome, Error> {
         let temporary = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
         let place = |name: &str| temporary.path().join(name);
-        let (said, console, tally, errors) = (place("said"), place("console"), place("tally"), place("errors"));
+        let (said, console, tally, errors) = (
+            place("said"),
+            place("console"),
+            place("tally"),
+            place("errors"),
+        );
         let stderr = fs::File::create(&errors).map_err(Error::file(&errors))?;
         let child = Command::new(QEMU)
             .args(self.arguments(&said, &console, &tally))
@@ -134,7 +152,11 @@ impl Machine<'_> {
             reason,
             console: last_words(&console),
         })?;
-        let tally = if self.plugin.is_some() { read(&tally) } else { String::new() };
+        let tally = if self.plugin.is_some() {
+            read(&tally)
+        } else {
+            String::new()
+        };
         Ok(Outcome { messages, tally })
     }
 
@@ -163,11 +185,17 @@ impl Machine<'_> {
             file.push(joined(",out=", tally));
             arguments.extend(["-plugin".into(), file]);
         }
-        let mut line = String::from("console=ttyS0 quiet panic=-1 nokaslr norandmaps random.trust_cpu=off --");
+        let mut line =
+            String::from("console=ttyS0 quiet panic=-1 nokaslr norandmaps random.trust_cpu=off --");
         for task in self.tasks {
             line.push_str(&format!(" {TASK_PREFIX}{task}"));
         }
-        arguments.extend(["-kernel".into(), self.image.into(), "-initrd".into(), self.initrd.into()]);
+        arguments.extend([
+            "-kernel".into(),
+            self.image.into(),
+            "-initrd".into(),
+            self.initrd.into(),
+        ]);
         arguments.extend(["-append".into(), line.into()]);
         arguments
     }
@@ -201,7 +229,10 @@ fn read(path: &Path) -> String {
 /// The end of a text for people, on one line.
 fn last_words(path: &Path) -> String {
     let text = read(path);
-    let readable: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let readable: String = text
+        .chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect();
     let words: Vec<&str> = readable.split_whitespace().collect();
     let line = words.join(" ");
     match line.char_indices().rev().nth(LAST_WORDS) {
@@ -218,17 +249,33 @@ mod tests {
 
     #[test]
     fn a_guest_that_did_not_come_to_its_end_is_told() {
-        assert_eq!(messages("fact kernel 6.1\ndone\n").map(|all| all.len()), Ok(1));
+        assert_eq!(
+            messages("fact kernel 6.1\ndone\n").map(|all| all.len()),
+            Ok(1)
+        );
         assert_eq!(messages("").unwrap_err(), "it said nothing");
-        assert_eq!(messages("fact kernel 6.1\n").unwrap_err(), "it fell silent before its end");
-        assert_eq!(messages("failed no loopback\ndone\n").unwrap_err(), "no loopback");
-        assert!(messages("fact kernel 6.1\nregi").unwrap_err().contains("regi"));
+        assert_eq!(
+            messages("fact kernel 6.1\n").unwrap_err(),
+            "it fell silent before its end"
+        );
+        assert_eq!(
+            messages("failed no loopback\ndone\n").unwrap_err(),
+            "no loopback"
+        );
+        assert!(
+            messages("fact kernel 6.1\nregi")
+                .unwrap_err()
+                .contains("regi")
+        );
     }
 
     #[test]
     fn plugins_of_version_1_are_loaded_by_some_versions() {
         for (line, expected) in [
-            ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)", true),
+            (
+                "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)",
+                true,
+            ),
             ("QEMU emulator version 4.2.0", true),
             ("QEMU emulator version 8.2.10", true),
             ("QEMU emulator version 9.0.0", false),
@@ -253,8 +300,12 @@ mod tests {
             }],
             limit: Duration::from_secs(1),
         };
-        let arguments = machine.arguments(Path::new("said"), Path::new("console"), Path::new("tally"));
-        let arguments: Vec<_> = arguments.iter().map(|text| text.to_string_lossy()).collect();
+        let arguments =
+            machine.arguments(Path::new("said"), Path::new("console"), Path::new("tally"));
+        let arguments: Vec<_> = arguments
+            .iter()
+            .map(|text| text.to_string_lossy())
+            .collect();
         let line = arguments.join(" ");
         for part in [
             "-icount shift=0,sleep=off",
@@ -275,8 +326,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("console");
         assert_eq!(last_words(&path), "none");
-        fs::write(&path, format!("\x1b[2J\r\n{}\nKernel panic\n", "x ".repeat(600))).unwrap();
+        fs::write(
+            &path,
+            format!("\x1b[2J\r\n{}\nKernel panic\n", "x ".repeat(600)),
+        )
+        .unwrap();
         let words = last_words(&path);
-        assert!(words.starts_with("...") && words.ends_with("x Kernel panic") && words.len() < 420, "{words}");
+        assert!(
+            words.starts_with("...") && words.ends_with("x Kernel panic") && words.len() < 420,
+            "{words}"
+        );
     }
 }

@@ -76,7 +76,8 @@ impl Setup<'_> {
 
     fn run(&self, plugin: Option<&Path>, stop: &AtomicBool) -> Result<Outcome, Error> {
         let program = fs::read(self.guest).map_err(Error::file(self.guest))?;
-        let mut archive = tempfile::NamedTempFile::new().map_err(Error::file(&std::env::temp_dir()))?;
+        let mut archive =
+            tempfile::NamedTempFile::new().map_err(Error::file(&std::env::temp_dir()))?;
         let entries = [
             Entry::Directory { path: "dev" },
             Entry::Directory { path: "proc" },
@@ -178,10 +179,15 @@ impl Counted {
             }
         };
         let regions = self.counts.regions.iter().zip(&other.counts.regions);
-        for ((a, b), (a_profile, b_profile)) in regions.zip(self.profiles.iter().zip(&other.profiles)) {
+        for ((a, b), (a_profile, b_profile)) in
+            regions.zip(self.profiles.iter().zip(&other.profiles))
+        {
             let name = format!("{} {}", a.workload, a.size);
             if a.clock != b.clock {
-                tell(format!("{name}: the guest's clock moved by {} and by {}", a.clock, b.clock));
+                tell(format!(
+                    "{name}: the guest's clock moved by {} and by {}",
+                    a.clock, b.clock
+                ));
             }
             let (a, b) = (by_way(a_profile), by_way(b_profile));
             let ways: std::collections::BTreeSet<_> = a.keys().chain(b.keys()).collect();

@@ -119,7 +119,11 @@ pub fn read(text: &str, symbols: &Symbols) -> Result<Vec<Region>, Error> {
         let number = |word: &str| word.parse::<u64>().map_err(|_| wrong(line));
         let node = |word: &str, below: usize| {
             let node = word.parse::<usize>().map_err(|_| wrong(line))?;
-            if node < below { Ok(node) } else { Err(wrong(line)) }
+            if node < below {
+                Ok(node)
+            } else {
+                Err(wrong(line))
+            }
         };
         match (kind, words.as_slice()) {
             ("path", [own, parent, site, entry]) => {
@@ -206,7 +210,12 @@ mod tests {
     use super::*;
 
     fn symbols() -> Symbols {
-        let names = [(0x1000, "entry"), (0x2000, "tcp_v4_rcv"), (0x3000, "tcp_ack"), (0x4000, "memcpy")];
+        let names = [
+            (0x1000, "entry"),
+            (0x2000, "tcp_v4_rcv"),
+            (0x3000, "tcp_ack"),
+            (0x4000, "memcpy"),
+        ];
         Symbols::new(names.map(|(start, name)| (start, name.to_owned())))
     }
 
@@ -216,16 +225,41 @@ mod tests {
 
     #[test]
     fn counts_get_the_names_of_the_functions_on_their_way() {
-        let text = text("region 7 1\ncount 1 2004 5 0\ncount 1 3004 6 0\ncount 2 4000 3 9\ncount 3 4000 3 9\ncalls 1 2\ncalls 2 4\ncalls 3 4\nend\n");
+        let text = text(
+            "region 7 1\ncount 1 2004 5 0\ncount 1 3004 6 0\ncount 2 4000 3 9\ncount 3 4000 3 9\ncalls 1 2\ncalls 2 4\ncalls 3 4\nend\n",
+        );
         let regions = read(&text, &symbols()).unwrap();
         let [region] = regions.as_slice() else {
             panic!("{regions:?}")
         };
-        let ways: Vec<String> = region.places.iter().map(|place| place.way.join(" ")).collect();
+        let ways: Vec<String> = region
+            .places
+            .iter()
+            .map(|place| place.way.join(" "))
+            .collect();
         // The function at 3020 was jumped to from tcp_v4_rcv, and calls memcpy at two places.
-        assert_eq!(ways, ["entry tcp_v4_rcv", "entry tcp_v4_rcv tcp_ack", "entry tcp_v4_rcv tcp_ack memcpy"]);
-        assert_eq!(region.places[2].count, Count { instructions: 6, repetitions: 18 });
-        assert_eq!(region.total(), Count { instructions: 24, repetitions: 19 });
+        assert_eq!(
+            ways,
+            [
+                "entry tcp_v4_rcv",
+                "entry tcp_v4_rcv tcp_ack",
+                "entry tcp_v4_rcv tcp_ack memcpy"
+            ]
+        );
+        assert_eq!(
+            region.places[2].count,
+            Count {
+                instructions: 6,
+                repetitions: 18
+            }
+        );
+        assert_eq!(
+            region.total(),
+            Count {
+                instructions: 24,
+                repetitions: 19
+            }
+        );
         assert_eq!(region.total().steps(), 43);
         assert_eq!(region.calls_of("memcpy"), 8);
         assert_eq!(region.calls_of("tcp_v4_rcv"), 2);
@@ -244,9 +278,15 @@ mod tests {
             "region one 0\nend\n",
             "nonsense\nend\n",
         ] {
-            assert!(matches!(read(&text(rest), &symbols()), Err(Error::Tally { .. })), "{rest:?}");
+            assert!(
+                matches!(read(&text(rest), &symbols()), Err(Error::Tally { .. })),
+                "{rest:?}"
+            );
         }
-        assert!(matches!(read("tollgate-tally 2\nend\n", &symbols()), Err(Error::Tally { .. })));
+        assert!(matches!(
+            read("tollgate-tally 2\nend\n", &symbols()),
+            Err(Error::Tally { .. })
+        ));
         assert_eq!(read(&text("end\n"), &symbols()).unwrap(), []);
     }
 }

@@ -36,8 +36,13 @@ impl Symbols {
     /// `.constprop.0`, `.cold`); `?` in front of all functions.
     #[must_use]
     pub fn function(&self, address: u64) -> &str {
-        let index = self.functions.partition_point(|(start, _)| *start <= address);
-        let Some((_, name)) = index.checked_sub(1).and_then(|index| self.functions.get(index)) else {
+        let index = self
+            .functions
+            .partition_point(|(start, _)| *start <= address);
+        let Some((_, name)) = index
+            .checked_sub(1)
+            .and_then(|index| self.functions.get(index))
+        else {
             return "?";
         };
         match name.split_once('.') {

@@ -56,12 +56,17 @@ fn region(places: &[(&str, u64)], calls: &[(&str, u64)]) -> Region {
             repetitions: 0,
         },
         places: places.iter().map(place).collect(),
-        calls: calls.iter().map(|(text, times)| (way(text), *times)).collect(),
+        calls: calls
+            .iter()
+            .map(|(text, times)| (way(text), *times))
+            .collect(),
     }
 }
 
 fn id<'a>(rules: &'a Rules, text: &str) -> Option<&'a str> {
-    rules.layer(&way(text)).map(|layer| rules.layers[layer].id.as_str())
+    rules
+        .layer(&way(text))
+        .map(|layer| rules.layers[layer].id.as_str())
 }
 
 #[test]
@@ -91,21 +96,43 @@ fn the_rules_hold_in_their_order() {
 fn every_instruction_is_in_one_row() {
     let rules = Rules::parse(RULES).unwrap();
     let region = region(
-        &[("a", 5), ("a tcp_ack", 30), ("a tcp_ack memcpy", 4), ("a ip_rcv", 20), ("b", 7), ("c b", 1)],
+        &[
+            ("a", 5),
+            ("a tcp_ack", 30),
+            ("a tcp_ack memcpy", 4),
+            ("a ip_rcv", 20),
+            ("b", 7),
+            ("c b", 1),
+        ],
         &[],
     );
     let (layers, others) = rules.layers(&region);
     let rows: Vec<(&str, u64, u64)> = layers
         .iter()
-        .map(|row| (row.id.as_str(), row.count.instructions, row.count.repetitions))
+        .map(|row| {
+            (
+                row.id.as_str(),
+                row.count.instructions,
+                row.count.repetitions,
+            )
+        })
         .collect();
-    assert_eq!(rows, [("user", 9, 0), ("tick", 0, 0), ("tcp", 34, 2), ("ip", 20, 1)]);
+    assert_eq!(
+        rows,
+        [
+            ("user", 9, 0),
+            ("tick", 0, 0),
+            ("tcp", 34, 2),
+            ("ip", 20, 1)
+        ]
+    );
     let others: Vec<(&str, u64)> = others
         .iter()
         .map(|row| (row.function.as_str(), row.count.instructions))
         .collect();
     assert_eq!(others, [("b", 8), ("a", 5)]);
-    let sum = rows.iter().map(|row| row.1).sum::<u64>() + others.iter().map(|row| row.1).sum::<u64>();
+    let sum =
+        rows.iter().map(|row| row.1).sum::<u64>() + others.iter().map(|row| row.1).sum::<u64>();
     assert_eq!(sum, region.total().instructions);
 }
 
@@ -147,7 +174,10 @@ fn rules_that_contradict_themselves_are_refused() {
     ] {
         let text = RULES.replacen(from, to, 1);
         assert_ne!(text, RULES, "{from}");
-        assert!(matches!(Rules::parse(&text), Err(Error::Rules { .. })), "{to}");
+        assert!(
+            matches!(Rules::parse(&text), Err(Error::Rules { .. })),
+            "{to}"
+        );
     }
 }
 
@@ -155,14 +185,38 @@ fn rules_that_contradict_themselves_are_refused() {
 fn the_rules_that_come_along_can_be_read() {
     let rules = Rules::built_in().unwrap();
     for (text, expected) in [
-        ("do_syscall_64 __sys_sendto tcp_sendmsg tcp_sendmsg_locked _copy_from_iter copy_user_enhanced_fast_string", "copy"),
-        ("tcp_sendmsg_locked tcp_stream_alloc_skb __alloc_skb kmem_cache_alloc_node memset", "buffer"),
-        ("tcp_write_xmit __tcp_transmit_skb __x86_indirect_thunk_rax", "tcp-output"),
-        ("tcp_rcv_established tcp_ack tcp_rearm_rto sk_reset_timer mod_timer __mod_timer", "timer"),
-        ("tcp_rcv_established sock_def_readable __wake_up_sync_key try_to_wake_up update_curr", "wakeup"),
-        ("sk_wait_data schedule_timeout schedule __schedule psi_task_switch", "schedule"),
-        ("tcp_ack asm_sysvec_apic_timer_interrupt sysvec_apic_timer_interrupt tick_sched_timer", "interrupt"),
-        ("ip_local_deliver_finish tcp_v4_rcv __inet_lookup_established inet_ehashfn", "lookup"),
+        (
+            "do_syscall_64 __sys_sendto tcp_sendmsg tcp_sendmsg_locked _copy_from_iter copy_user_enhanced_fast_string",
+            "copy",
+        ),
+        (
+            "tcp_sendmsg_locked tcp_stream_alloc_skb __alloc_skb kmem_cache_alloc_node memset",
+            "buffer",
+        ),
+        (
+            "tcp_write_xmit __tcp_transmit_skb __x86_indirect_thunk_rax",
+            "tcp-output",
+        ),
+        (
+            "tcp_rcv_established tcp_ack tcp_rearm_rto sk_reset_timer mod_timer __mod_timer",
+            "timer",
+        ),
+        (
+            "tcp_rcv_established sock_def_readable __wake_up_sync_key try_to_wake_up update_curr",
+            "wakeup",
+        ),
+        (
+            "sk_wait_data schedule_timeout schedule __schedule psi_task_switch",
+            "schedule",
+        ),
+        (
+            "tcp_ack asm_sysvec_apic_timer_interrupt sysvec_apic_timer_interrupt tick_sched_timer",
+            "interrupt",
+        ),
+        (
+            "ip_local_deliver_finish tcp_v4_rcv __inet_lookup_established inet_ehashfn",
+            "lookup",
+        ),
         ("ip_output nf_hook_slow apparmor_ip_postroute", "netfilter"),
     ] {
         assert_eq!(id(&rules, text), Some(expected), "{text}");
