@@ -103,6 +103,9 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
+/// Ticks between looks for frames at most: 0.27 s.
+const RAREST_LOOK: u32 = 256;
+
 /// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
@@ -298,14 +301,24 @@ impl<R: Recorder> Active<'_, R> {
     fn want_room(&mut self, index: usize, for_frames: bool) {
         self.stack.tcbs[index].events |= readiness::WANT_WRITE;
         if for_frames {
+            if self.stack.want_frames.is_empty() {
+                self.stack.frames_look = (self.now.tick().after(1), 1);
+            }
             self.stack.want_frames.insert(index as u32);
         }
     }
 
-    /// Tells those who were refused for want of frames that there are some.
+    /// Tells those who were refused for want of frames that there are some. Every poll of another tick looks; where nothing
+    /// else asks for a poll, looks become rarer, so that a pool that stays empty keeps nobody busy.
     #[cold]
-    pub(crate) fn frames_are_there(&mut self) {
+    pub(crate) fn look_for_frames(&mut self) {
         if self.pool.is_low() {
+            let (at, interval) = self.stack.frames_look;
+            let now = self.now.tick();
+            if at.reached(now) {
+                let interval = (2 * interval).min(RAREST_LOOK);
+                self.stack.frames_look = (now.after(interval), interval);
+            }
             return;
         }
         while let Some(index) = self.stack.want_frames.pop_first() {

@@ -69,6 +69,8 @@ pub struct Stack {
     pub(crate) addresses: Vec<Ipv4Addr>,
     /// Connections whose application was refused for want of frames.
     pub(crate) want_frames: BTreeSet<u32>,
+    /// When it is looked for frames for them at the latest, and how many ticks after the look before.
+    pub(crate) frames_look: (Tick, u32),
     /// By index of the connection, of those that have it.
     pub(crate) unusual: BTreeMap<u32, Unusual>,
     pub(crate) neighbours: neighbour::Cache,
@@ -139,6 +141,7 @@ impl Stack {
             return_route: None,
             addresses: Vec::new(),
             want_frames: BTreeSet::new(),
+            frames_look: (now.tick(), 1),
             unusual: BTreeMap::new(),
             neighbours: neighbour::Cache::new(config.max_neighbours),
             reassembler: Reassembler::new(Limits {
@@ -229,8 +232,8 @@ impl Stack {
             return Some(now);
         }
         let ticks = [self.wheel.next(), self.time_wait.next()];
-        // Frames come free without a sign: it is looked at tick by tick.
-        let frames = (!self.want_frames.is_empty()).then(|| now.tick().after(1).to_instant(now));
+        // Frames come free without a sign.
+        let frames = (!self.want_frames.is_empty()).then(|| self.frames_look.0.to_instant(now));
         let of_ticks = ticks.into_iter().flatten().map(|tick| tick.to_instant(now));
         let others = [self.neighbours.next(), self.reassembler.next()]
             .into_iter()
@@ -354,7 +357,7 @@ impl<R: Recorder> Active<'_, R> {
         self.neighbour_timers();
         self.reassembly_timers();
         if !self.stack.want_frames.is_empty() {
-            self.frames_are_there();
+            self.look_for_frames();
         }
     }
 
