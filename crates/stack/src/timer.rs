@@ -17,6 +17,7 @@
 
 use crate::time::Tick;
 use alloc::vec::Vec;
+use core::hint::cold_path;
 
 /// Bits of the time that one level tells apart.
 const DIGIT: u32 = 6;
@@ -31,8 +32,10 @@ const TOP_SLOTS: u64 = 0b1111;
 const DUE: u32 = TOP * SLOTS + 4;
 /// The list of timers that have expired and that nobody has taken yet.
 const EXPIRED: u32 = DUE + 1;
-/// Lists in all.
-const LISTS: usize = EXPIRED as usize + 1;
+/// Room for all lists: a power of two, so that a list's number cut to it needs no further check.
+const LISTS: usize = (EXPIRED as usize + 1).next_power_of_two();
+/// Words with a bit for each.
+const WORDS: usize = LISTS / SLOTS as usize;
 /// In place of a list: the timer is in none. In place of a timer: there is none.
 const NONE: u32 = u32::MAX;
 /// An advance by more ticks than this is a clock that was set back (by at most 18 minutes).
@@ -71,7 +74,7 @@ pub(crate) struct Wheel {
     now: Tick,
     nodes: Vec<Node>,
     /// A bit for each list that is not empty.
-    occupied: [u64; TOP as usize + 1],
+    occupied: [u64; WORDS],
     /// The first timer of each list.
     heads: [u32; LISTS],
 }
@@ -84,7 +87,7 @@ impl Wheel {
         Self {
             now,
             nodes,
-            occupied: [0; TOP as usize + 1],
+            occupied: [0; WORDS],
             heads: [NONE; LISTS],
         }
     }
@@ -113,7 +116,7 @@ impl Wheel {
         timer.at = at;
         let list = list_for(at, self.now);
         if timer.list != NONE {
-            return self.relink(index, list);
+            self.unlink(index);
         }
         self.link(index, list);
     }
@@ -176,15 +179,6 @@ impl Wheel {
         self.insert(index, at);
     }
 
-    /// Moves an armed timer to `list`.
-    #[inline(never)]
-    fn relink(&mut self, index: u32, list: u32) {
-        if self.nodes[index as usize].list != list {
-            self.unlink(index);
-            self.link(index, list);
-        }
-    }
-
     /// [`Wheel::advance`], when there may be something to do.
     #[inline(never)]
     fn go_to(&mut self, now: Tick) {
@@ -245,8 +239,8 @@ impl Wheel {
 
     /// Moves every timer of `from` to the list that `to` names for its time, which must not be `from`.
     fn move_all(&mut self, from: u32, to: impl Fn(Tick) -> u32) {
-        let mut index = core::mem::replace(&mut self.heads[from as usize], NONE);
-        self.occupied[(from / SLOTS) as usize] &= !bit(from);
+        let mut index = core::mem::replace(self.head(from), NONE);
+        *self.word(from) &= !bit(from);
         while index != NONE {
             let Node { next, at, .. } = self.nodes[index as usize];
             self.link(index, to(at));
@@ -257,35 +251,53 @@ impl Wheel {
     /// Puts a timer that is in no list in front of `list`.
     #[inline(always)]
     fn link(&mut self, index: u32, list: u32) {
-        let next = core::mem::replace(&mut self.heads[list as usize], index);
-        let timer = &mut self.nodes[index as usize];
+        let next = core::mem::replace(self.head(list), index);
+        let Some(timer) = self.nodes.get_mut(index as usize) else {
+            return;
+        };
         timer.next = next;
         timer.prev = NONE;
         timer.list = list;
-        if next == NONE {
-            self.occupied[(list / SLOTS) as usize] |= bit(list);
-        } else {
-            self.nodes[next as usize].prev = index;
+        // There is no node at NONE.
+        match self.nodes.get_mut(next as usize) {
+            Some(next) => next.prev = index,
+            None => *self.word(list) |= bit(list),
         }
     }
 
     /// Takes a timer out of its list.
     #[inline(always)]
     fn unlink(&mut self, index: u32) {
-        let Node {
+        let Some(&Node {
             next, prev, list, ..
-        } = self.nodes[index as usize];
-        if next != NONE {
-            self.nodes[next as usize].prev = prev;
+        }) = self.nodes.get(index as usize)
+        else {
+            return;
+        };
+        if let Some(next) = self.nodes.get_mut(next as usize) {
+            next.prev = prev;
         }
-        if prev != NONE {
-            self.nodes[prev as usize].next = next;
-        } else {
-            self.heads[list as usize] = next;
-            if next == NONE {
-                self.occupied[(list / SLOTS) as usize] &= !bit(list);
+        match self.nodes.get_mut(prev as usize) {
+            Some(prev) => prev.next = next,
+            None => {
+                *self.head(list) = next;
+                if next == NONE {
+                    *self.word(list) &= !bit(list);
+                }
             }
         }
+    }
+
+    /// The first timer of `list`.
+    #[inline(always)]
+    fn head(&mut self, list: u32) -> &mut u32 {
+        &mut self.heads[list as usize % LISTS]
+    }
+
+    /// The word of [`Wheel::occupied`] with the bit of `list`.
+    #[inline(always)]
+    fn word(&mut self, list: u32) -> &mut u64 {
+        &mut self.occupied[(list / SLOTS) as usize % WORDS]
     }
 }
 
@@ -293,6 +305,7 @@ impl Wheel {
 #[inline(always)]
 fn list_for(at: Tick, now: Tick) -> u32 {
     if at.reached(now) {
+        cold_path();
         return DUE;
     }
     let place = PLACES[(at.0 ^ now.0).leading_zeros() as usize];
