@@ -37,6 +37,7 @@ mod neon;
 mod partial;
 mod scalar;
 mod unrolled;
+mod unsummed;
 
 use core::{fmt, ptr};
 
@@ -61,7 +62,7 @@ pub fn sum_header(bytes: &[u8]) -> Partial {
     })
 }
 
-/// One way to sum bytes, with or without copying them; every kernel gives the same sums.
+/// One way to sum bytes, with or without copying them; every kernel but [`UNSUMMED`](Kernel::UNSUMMED) gives the same sums.
 ///
 /// A value exists only for a kernel that this processor can run.
 #[derive(Clone, Copy)]
@@ -69,6 +70,8 @@ pub struct Kernel {
     name: &'static str,
     /// Sums `len` bytes. To be called only with a pointer valid for reading them.
     sum: unsafe fn(src: *const u8, len: usize) -> Partial,
+    /// Fewer bytes than this are left to [`scalar::short`]: 128 at most, 0 for a kernel that has its own way with them.
+    few: usize,
     /// Copies and sums `len` bytes. To be called only with pointers valid for that, which do
     /// not overlap.
     copy_and_sum: unsafe fn(dst: *mut u8, src: *const u8, len: usize) -> Partial,
@@ -79,13 +82,23 @@ impl Kernel {
     pub const HALFWORD: Self = Self {
         name: "halfword",
         sum: halfword::sum,
+        few: 0,
         copy_and_sum: halfword::copy_and_sum,
+    };
+
+    /// No checksum: copies, and says zero of every sum. Not among [`all`](Self::all), since its sums are not the others'.
+    pub const UNSUMMED: Self = Self {
+        name: "unsummed",
+        sum: unsummed::sum,
+        few: 0,
+        copy_and_sum: unsummed::copy_and_sum,
     };
 
     /// 64-bit words in four chains; the best without vector instructions.
     pub const UNROLLED: Self = Self {
         name: "unrolled",
         sum: unrolled::sum,
+        few: 128,
         copy_and_sum: unrolled::copy_and_sum,
     };
 
@@ -93,6 +106,7 @@ impl Kernel {
     const AVX2: Self = Self {
         name: "avx2",
         sum: avx2::sum,
+        few: 128,
         copy_and_sum: avx2::copy_and_sum,
     };
 
@@ -100,6 +114,7 @@ impl Kernel {
     const AVX512: Self = Self {
         name: "avx512",
         sum: avx512::sum,
+        few: 128,
         copy_and_sum: avx512::copy_and_sum,
     };
 
@@ -107,6 +122,7 @@ impl Kernel {
     const NEON: Self = Self {
         name: "neon",
         sum: neon::sum,
+        few: 128,
         copy_and_sum: neon::copy_and_sum,
     };
 
@@ -141,7 +157,7 @@ impl Kernel {
         Self::all().find(|kernel| kernel.name == name)
     }
 
-    /// The kernel's name: `halfword`, `unrolled`, `avx2`, `avx512` or `neon`.
+    /// The kernel's name: `halfword`, `unrolled`, `avx2`, `avx512` or `neon`, or `unsummed`.
     #[inline]
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -167,6 +183,21 @@ impl Kernel {
         let len = dst.len().min(src.len());
         // SAFETY: both slices have at least `len` bytes; a `&mut` overlaps with nothing.
         unsafe { (self.copy_and_sum)(dst.as_mut_ptr(), src.as_ptr(), len) }
+    }
+
+    /// As [`copy_and_sum`](Self::copy_and_sum), for a caller whose data is mostly short: what the kernel does with fewer
+    /// than 128 bytes stands in the caller's place, which is larger for it and saves the call.
+    #[inline(always)]
+    #[must_use]
+    pub fn copy_and_sum_few(&self, dst: &mut [u8], src: &[u8]) -> Wide {
+        debug_assert_eq!(dst.len(), src.len());
+        let len = dst.len().min(src.len());
+        if len < self.few {
+            // SAFETY: both slices have at least `len` bytes, which are fewer than 128; a `&mut` overlaps with nothing.
+            return Wide(unsafe { scalar::short::<true>(0, dst.as_mut_ptr(), src.as_ptr(), len) });
+        }
+        core::hint::cold_path();
+        self.copy_and_sum(dst, src).into()
     }
 }
 

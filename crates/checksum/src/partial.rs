@@ -139,7 +139,12 @@ impl Partial {
 /// assert_eq!(Wide::of(&header).narrow(), Kernel::UNROLLED.sum(&header));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Wide(u64);
+pub struct Wide(pub(crate) u64);
+
+impl Wide {
+    /// The sum of no data.
+    pub const ZERO: Self = Self(0);
+}
 
 impl Wide {
     /// The sum of as many bytes as the compiler knows, from an even offset: one add-with-carry for every eight of them.
@@ -193,6 +198,14 @@ impl Wide {
     pub const fn add(self, other: Self) -> Self {
         let (sum, carry) = self.0.overflowing_add(other.0);
         Self(sum.wrapping_add(carry as u64))
+    }
+
+    /// The sum of `self`, made over `len_so_far` bytes, followed by the bytes of `next`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn append(self, len_so_far: usize, next: Self) -> Self {
+        // As in `Partial::append`, modulo 2^64 - 1.
+        self.add(Self(next.0.rotate_left(8 * (len_so_far as u32 & 1))))
     }
 
     /// As [`Wide::add`] for a part in 32 bits.

@@ -40,6 +40,37 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
 
 /// Checks one kernel on `src`, summing it and copying it to `offset` bytes into a guarded buffer.
 fn check(kernel: Kernel, src: &[u8], expected: u16, buffer: &mut Vec<u8>, offset: usize) {
+    assert_eq!(
+        kernel.sum(src).fold(),
+        expected,
+        "sum: {} of {} bytes",
+        kernel.name(),
+        src.len()
+    );
+    check_copy(kernel, Kernel::copy_and_sum, src, expected, buffer, offset);
+    check_copy(
+        kernel,
+        Kernel::copy_and_sum_few,
+        src,
+        expected,
+        buffer,
+        offset,
+    );
+}
+
+fn few(kernel: &Kernel, dst: &mut [u8], src: &[u8]) -> Partial {
+    kernel.copy_and_sum_few(dst, src).narrow()
+}
+
+/// Checks one of a kernel's two ways to copy and sum.
+fn check_copy(
+    kernel: Kernel,
+    copy: fn(&Kernel, &mut [u8], &[u8]) -> Partial,
+    src: &[u8],
+    expected: u16,
+    buffer: &mut Vec<u8>,
+    offset: usize,
+) {
     let what = || {
         format!(
             "{} of {} bytes, copied to offset {offset}",
@@ -47,12 +78,11 @@ fn check(kernel: Kernel, src: &[u8], expected: u16, buffer: &mut Vec<u8>, offset
             src.len()
         )
     };
-    assert_eq!(kernel.sum(src).fold(), expected, "sum: {}", what());
     let end = offset + src.len();
     buffer.clear();
     buffer.resize(end + 64, GUARD);
-    let copied = kernel.copy_and_sum(&mut buffer[offset..end], src).fold();
-    assert_eq!(copied, expected, "copy_and_sum: {}", what());
+    let copied = copy(&kernel, &mut buffer[offset..end], src).fold();
+    assert_eq!(copied, expected, "copied and summed: {}", what());
     assert!(&buffer[offset..end] == src, "the copy differs: {}", what());
     assert!(
         buffer[..offset] == [GUARD; 64][..offset],
@@ -323,4 +353,18 @@ proptest! {
         bytes[bit / 8] ^= 1 << (bit % 8);
         prop_assert!(!Kernel::best().sum(&bytes).is_valid());
     }
+}
+
+/// With checksums off everything is copied and nothing summed.
+#[test]
+fn unsummed_copies_and_says_zero() {
+    let kernel = Kernel::UNSUMMED;
+    let mut buffer = Vec::new();
+    for len in [0, 1, 63, 64, 127, 128, 1448] {
+        let src = noise(len, len as u64);
+        assert_eq!(kernel.sum(&src).fold(), 0);
+        check_copy(kernel, Kernel::copy_and_sum, &src, 0, &mut buffer, 3);
+        check_copy(kernel, few, &src, 0, &mut buffer, 3);
+    }
+    assert!(Kernel::all().all(|one| one.name() != kernel.name()));
 }

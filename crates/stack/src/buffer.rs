@@ -8,11 +8,12 @@
 //!
 //! The pool must never allocate after it is made, and never know what the octets mean.
 
+use crate::likely::unlikely;
 use crate::time::Instant;
 use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::num::NonZeroU64;
-use tollgate_checksum::Partial;
+use tollgate_checksum::{Partial, Wide};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
 
@@ -107,10 +108,13 @@ pub(crate) struct Meta {
     pub(crate) tx_seq: SeqNumber,
     /// Sequence number after the last octet, SYN and FIN counted.
     pub(crate) tx_end: SeqNumber,
-    pub(crate) tx_sum: Partial,
+    pub(crate) tx_sum: Wide,
     pub(crate) sent_at: Instant,
     pub(crate) tx_flags: Flags,
     pub(crate) transmissions: u8,
+    /// While the frame is the last of its queue and waits: fewer octets than this may be in it after a small write, with
+    /// nothing else looked at (see [`crate::tcp::held`]). Otherwise zero.
+    pub(crate) tx_limit: u16,
     pub(crate) rx_offset: u16,
     pub(crate) rx_next: FrameId,
     pub(crate) rx_seq: SeqNumber,
@@ -127,10 +131,11 @@ impl Meta {
         tx_next: FrameId::NONE,
         tx_seq: SeqNumber(0),
         tx_end: SeqNumber(0),
-        tx_sum: Partial::ZERO,
+        tx_sum: Wide::ZERO,
         sent_at: Instant::ZERO,
         tx_flags: Flags(0),
         transmissions: 0,
+        tx_limit: 0,
         rx_offset: 0,
         rx_next: FrameId::NONE,
         rx_seq: SeqNumber(0),
@@ -298,20 +303,50 @@ impl Pool {
         self.meta.get(id.index())
     }
 
+    /// As [`Pool::meta_if`], to be written.
+    #[inline(always)]
+    pub(crate) fn meta_mut_if(&mut self, id: FrameId) -> Option<&mut Meta> {
+        self.meta.get_mut(id.index())
+    }
+
+    /// The `N` octets in front of a frame's payload; always there, as long as `N` is at most [`PAYLOAD_OFFSET`].
+    #[inline(always)]
+    pub(crate) fn front<const N: usize>(&mut self, id: FrameId) -> Option<&mut [u8; N]> {
+        const { assert!(N <= PAYLOAD_OFFSET) };
+        let end = self.start(id) + PAYLOAD_OFFSET;
+        self.region.get_mut(end - N..end)?.first_chunk_mut()
+    }
+
     #[inline(always)]
     pub(crate) fn meta_mut(&mut self, id: FrameId) -> &mut Meta {
         &mut self.meta[id.index()]
     }
 
-    /// A frame's record and its payload from [`PAYLOAD_OFFSET`] on.
+    /// Octets of payload that a frame has room for.
     #[inline(always)]
-    pub(crate) fn tail(&mut self, id: FrameId) -> Option<(&mut Meta, &mut [u8])> {
+    pub(crate) const fn payload_room(&self) -> usize {
+        self.frame_size() - PAYLOAD_OFFSET
+    }
+
+    /// A frame's record and `len` octets behind its payload.
+    #[inline(always)]
+    pub(crate) fn behind(&mut self, id: FrameId, len: usize) -> Option<(&mut Meta, &mut [u8])> {
         let start = self.start(id) + PAYLOAD_OFFSET;
-        let end = self.start(id) + (1 << (self.frame_shift & 31));
-        Some((
-            self.meta.get_mut(id.index())?,
-            self.region.get_mut(start..end)?,
-        ))
+        let meta = self.meta.get_mut(id.index())?;
+        let start = start + usize::from(meta.tx_len);
+        Some((meta, self.region.get_mut(start..start + len)?))
+    }
+
+    /// A frame's record and `len` octets behind its payload, when [`Meta::tx_limit`] allows for them.
+    #[inline(always)]
+    pub(crate) fn held(&mut self, id: FrameId, len: usize) -> Option<(&mut Meta, &mut [u8])> {
+        let start = self.start(id) + PAYLOAD_OFFSET;
+        let meta = self.meta.get_mut(id.index())?;
+        let used = usize::from(meta.tx_len);
+        if unlikely(used + len >= usize::from(meta.tx_limit)) {
+            return None;
+        }
+        Some((meta, self.region.get_mut(start + used..start + used + len)?))
     }
 
     /// All octets of a frame.

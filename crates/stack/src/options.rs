@@ -138,7 +138,10 @@ impl<R: Recorder> Active<'_, R> {
                 };
                 self.output(index);
             }
-            SocketOption::SendBuffer(octets) => tcb.snd_limit = octets.clamp(4096, 1 << 30),
+            SocketOption::SendBuffer(octets) => {
+                tcb.snd_limit = octets.clamp(4096, 1 << 30);
+                self.stack.open_held(self.pool, index);
+            }
             SocketOption::KeepAlive(None) => {
                 tcb.keep_idle = 0;
                 tcb.keep_deadline = Deadline::NONE;

@@ -262,7 +262,7 @@ impl<R: Recorder> Active<'_, R> {
             self.stack
                 .send_predicted(self.pool, self.now, self.rec.lend(), index, data)
         } else {
-            self.stack.append_predicted(self.pool, index, data)
+            self.stack.append_held(self.pool, index, data)
         };
         if likely(predicted) {
             return Ok(data.len());

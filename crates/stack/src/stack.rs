@@ -41,6 +41,8 @@ pub struct Stack {
     pub(crate) tcbs: Vec<Tcb>,
     pub(crate) mac_word: u64,
     pub(crate) kernel: Kernel,
+    /// What payload is copied by on its way out; it sums nothing when checksums are off.
+    pub(crate) copier: Kernel,
     pub(crate) send_predictable: bool,
     /// Whether checksums are made and verified at all.
     pub(crate) sums: bool,
@@ -116,6 +118,10 @@ impl Stack {
             tcbs: Vec::with_capacity(config.max_connections),
             mac_word: u64::from_le_bytes([0, 0, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]]),
             kernel: config.kernel,
+            copier: match config.mechanisms.checksum {
+                ChecksumPolicy::Always => config.kernel,
+                ChecksumPolicy::Off => Kernel::UNSUMMED,
+            },
             unidirectional: config.mechanisms.prediction == Prediction::Unidirectional,
             send_predictable: config.mechanisms.send_predictable(),
             sums: config.mechanisms.checksum == ChecksumPolicy::Always,

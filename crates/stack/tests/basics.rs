@@ -4,8 +4,11 @@ mod common;
 
 use common::{PORT, Pair, pattern};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use tollgate_checksum::Kernel;
 use tollgate_link::Side;
-use tollgate_stack::{Error, Received, State};
+use tollgate_stack::config::ChecksumPolicy;
+use tollgate_stack::counters::Miss;
+use tollgate_stack::{Error, Received, SocketOption, State};
 
 #[test]
 fn a_connection_opens_carries_data_both_ways_and_closes() {
@@ -70,6 +73,74 @@ fn request_response_is_predicted_whole() {
     assert_eq!(b.predicted - before.1.predicted, 1000, "{b:?}");
     assert_eq!(a.misses, before.0.misses);
     assert_eq!(b.misses, before.1.misses);
+}
+
+/// Writes of every size go behind a segment that Nagle's algorithm holds, with each kernel and without checksums.
+#[test]
+fn small_writes_fill_the_segment_that_waits() {
+    let kernels = Kernel::all().map(|kernel| (kernel, ChecksumPolicy::Always));
+    for (kernel, policy) in kernels.chain([(Kernel::best(), ChecksumPolicy::Off)]) {
+        let adjusted = |host| {
+            let mut config = common::config(host);
+            config.kernel = kernel;
+            config.mechanisms.checksum = policy;
+            config
+        };
+        let mut pair = Pair::with(adjusted(1), adjusted(2), common::MTU);
+        let (client, server) = pair.connect();
+        let mut sent = Vec::new();
+        for (n, len) in [1, 64, 3, 0, 200, 63, 127, 128, 1, 1447, 1448, 64]
+            .into_iter()
+            .cycle()
+            .take(120)
+            .enumerate()
+        {
+            let message = pattern(len, n as u8);
+            assert_eq!(pair.a().send(client, &message), Ok(len));
+            sent.extend_from_slice(&message);
+        }
+        pair.pass(1_000_000_000);
+        assert!(pair.read_b(server) == sent, "{kernel:?}, {policy:?}");
+        let counters = pair.b.counters();
+        assert_eq!(counters.misses[Miss::Checksum as usize], 0, "{kernel:?}");
+    }
+}
+
+/// A segment that waits takes no more than the send buffer does, also when that has become smaller meanwhile.
+#[test]
+fn small_writes_stop_at_the_end_of_the_send_buffer() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connect();
+    pair.a()
+        .set_option(client, SocketOption::SendBuffer(8192))
+        .unwrap();
+    let mut taken = 0;
+    while let Ok(octets) = pair.a().send(client, &[7; 64]) {
+        taken += octets;
+        if taken == 4096 + 640 {
+            pair.a()
+                .set_option(client, SocketOption::SendBuffer(5000))
+                .unwrap();
+        }
+    }
+    assert_eq!(taken, 5000);
+    pair.pass(1_000_000_000);
+    assert_eq!(pair.read_b(server).len(), 5000);
+    assert_eq!(pair.pool.available(), pair.pool.capacity());
+}
+
+/// What waits behind a FIN is refused, and the FIN stays behind what was written before.
+#[test]
+fn nothing_is_written_behind_a_fin_that_waits() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connect();
+    assert_eq!(pair.a().send(client, &[1; 10]), Ok(10));
+    assert_eq!(pair.a().send(client, &[2; 10]), Ok(10));
+    pair.a().shutdown(client).unwrap();
+    assert_eq!(pair.a().send(client, &[3; 10]), Err(Error::Shutdown));
+    pair.pass(1_000_000_000);
+    assert_eq!(pair.read_b(server).len(), 20);
+    assert_eq!(pair.b().receive(server, &mut [0; 8]), Ok(Received::End));
 }
 
 #[test]

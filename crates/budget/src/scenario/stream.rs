@@ -5,7 +5,7 @@ use crate::Error;
 use crate::callgrind::counted;
 use crate::hosts::{Ends, Hosts};
 use tollgate_link::Side;
-use tollgate_stack::Received;
+use tollgate_stack::{ConnId, Received};
 
 pub(super) const WRITES_16K: Scenario = Scenario {
     name: "stream-16k",
@@ -70,16 +70,8 @@ fn send(
     let mut received = 0;
     let mut at = 0;
     while received < total {
-        let client = &mut hosts.client.at(hosts.now, &mut hosts.pool);
-        for _ in 0..writes {
-            // What was not taken is offered again, as an application does.
-            match client.send(ends.0, &message[at..]) {
-                Ok(taken) if at + taken == message.len() => at = 0,
-                Ok(taken) => at += taken,
-                Err(_) => break,
-            }
-        }
-        client.poll(&mut hosts.cable.end(Side::A));
+        at = write(hosts, ends.0, message, writes, at);
+        hosts.poll_client();
         hosts.tick(TURN);
         let server = &mut hosts.server.at(hosts.now, &mut hosts.pool);
         while let Ok(Received::Data(octets)) =
@@ -90,4 +82,19 @@ fn send(
         hosts.poll_client();
     }
     received
+}
+
+/// The application's writes, of which the first begins at `at` of the message; returns where the next would.
+#[inline(never)]
+fn write(hosts: &mut Hosts, conn: ConnId, message: &[u8], writes: usize, mut at: usize) -> usize {
+    let client = &mut hosts.client.at(hosts.now, &mut hosts.pool);
+    for _ in 0..writes {
+        // What was not taken is offered again, as an application does.
+        match client.send(conn, &message[at..]) {
+            Ok(taken) if at + taken == message.len() => at = 0,
+            Ok(taken) => at += taken,
+            Err(_) => break,
+        }
+    }
+    at
 }

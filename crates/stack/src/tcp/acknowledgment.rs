@@ -202,6 +202,7 @@ impl<R: Recorder> Active<'_, R> {
             }
             id = self.pool.meta(id).tx_next;
         }
+        self.stack.open_held(self.pool, index);
         self.retransmit_first(index);
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! The way of a segment in: [`predicted`] takes what header prediction expects, everything else goes to [`segment`],
 //! which carries out RFC 9293, 3.10.7 step by step. The way out: [`predicted_send`] sends what fits into one segment that
-//! may go at once, [`output`] decides for everything else, and [`template`] writes the headers. [`timers`] does what is due; [`congestion`], [`rto`], [`reassembly`], [`handshake`],
-//! [`cookie`], [`lifecycle`], [`time_wait`], [`listener`], [`urgent`] and [`report`] hold what their names say, and [`unusual`] what few connections
-//! have.
+//! may go at once, [`held`] puts a small write behind a segment that waits, [`output`] decides for everything else, and
+//! [`template`] writes the headers. [`timers`] does what is due; [`congestion`], [`rto`], [`reassembly`], [`handshake`],
+//! [`cookie`], [`lifecycle`], [`time_wait`], [`listener`], [`urgent`] and [`report`] hold what their names say, and [`unusual`]
+//! what few connections have.
 
 mod acknowledgment;
 pub(crate) mod congestion;
 pub(crate) mod cookie;
 pub(crate) mod handshake;
+pub(crate) mod held;
 pub(crate) mod isn;
 mod lifecycle;
 pub(crate) mod listener;

@@ -4,99 +4,229 @@
 //! application's call; sending writes headers in front of it from the connection's template (Clark et al. 1989) and
 //! gives the link a reference. Decisions follow RFC 9293, 3.7.4 (Nagle), 3.8.6.2.1 (silly windows) and RFC 5681.
 
-use super::tcb::{Deadline, flag, rare};
-use super::template::{self, PLAIN, STAMPED, Varying};
-use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum};
+use super::held;
+use super::tcb::{Deadline, Tcb, flag, rare};
+use super::template::{self, Common, PLAIN, STAMPED, Varying};
+use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum};
 use crate::config::{ChecksumPolicy, HeaderTemplate, RetransmitCopy};
 use crate::counters::Drop;
+use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
-use tollgate_checksum::Partial;
+use crate::time::Instant;
+use tollgate_checksum::{Kernel, Partial, Wide};
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
+
+/// Puts octets behind those of an unsent last frame, as far as a segment holds; returns the rest.
+#[inline(always)]
+fn fill_tail<'d>(tcb: &mut Tcb, pool: &mut Pool, copier: &Kernel, data: &'d [u8]) -> &'d [u8] {
+    let meta = pool.meta(tcb.tx_tail);
+    if meta.tx_flags != Flags(0) || meta.refs > 1 {
+        return data;
+    }
+    let before = meta.tx_len;
+    let (chunk, rest) = data.split_at(data.len().min(usize::from(tcb.mss.saturating_sub(before))));
+    let Some((meta, room)) = pool.behind(tcb.tx_tail, chunk.len()) else {
+        return data;
+    };
+    let sum = copier.copy_and_sum_few(room, chunk);
+    meta.tx_sum = meta.tx_sum.append(usize::from(before), sum);
+    meta.tx_len += chunk.len() as u16;
+    meta.tx_limit = 0;
+    tcb.snd_end += chunk.len() as u32;
+    meta.tx_end = tcb.snd_end;
+    rest
+}
+
+/// Puts a frame with `len` octets of payload behind the send queue.
+#[inline(always)]
+fn queue_frame(tcb: &mut Tcb, pool: &mut Pool, id: FrameId, len: u16, sum: Wide) {
+    let meta = pool.meta_mut(id);
+    meta.tx_len = len;
+    meta.tx_seq = tcb.snd_end;
+    meta.tx_end = tcb.snd_end + u32::from(len);
+    meta.tx_sum = sum;
+    meta.tx_flags = Flags(0);
+    meta.transmissions = 0;
+    meta.tx_limit = 0;
+    meta.tx_next = FrameId::NONE;
+    tcb.snd_end = meta.tx_end;
+    if tcb.tx_head.is_none() {
+        tcb.tx_head = id;
+    } else {
+        pool.meta_mut(tcb.tx_tail).tx_next = id;
+    }
+    if tcb.unsent.is_none() {
+        tcb.unsent = id;
+    }
+    tcb.tx_tail = id;
+}
+
+/// Notes that a frame is sent for the first time; returns the flags that it is sent with.
+#[inline(always)]
+fn mark_sent(tcb: &mut Tcb, meta: &mut Meta, now: Instant) -> Flags {
+    meta.sent_at = now;
+    meta.transmissions = 1;
+    meta.tx_limit = 0;
+    tcb.unsent = meta.tx_next;
+    tcb.snd_nxt = meta.tx_end;
+    let push = if meta.tx_next.is_none() && meta.tx_len != 0 {
+        Flags::PSH
+    } else {
+        Flags(0)
+    };
+    meta.tx_flags | push | Flags::ACK
+}
+
+/// Why output stops.
+enum Stop {
+    /// Nothing is unsent.
+    Nothing,
+    /// The next segment is partial, and Nagle's algorithm holds it.
+    Partial,
+    /// The next segment does not fit into the window.
+    Window,
+    /// The device queue is full.
+    Device,
+    /// The next segment is not sent as usual: it was sent before, or a mechanism or the connection asks for another way.
+    Unusual(FrameId),
+}
+
+impl Stack {
+    /// Whether all that is unsent is the segment that small writes go behind, and Nagle's algorithm holds it as before.
+    #[inline(always)]
+    fn still_waits(&self, pool: &Pool, index: usize) -> bool {
+        let tcb = &self.tcbs[index];
+        tcb.in_flight() != 0
+            && tcb.unsent == tcb.tx_tail
+            && tcb.snd_end - tcb.snd_una <= tcb.snd_wnd.min(tcb.cwnd)
+            && !tcb.is(flag::NO_DELAY)
+            && pool
+                .meta_if(tcb.unsent)
+                .is_some_and(|meta| meta.tx_limit != 0)
+    }
+
+    /// Sends the unsent frames that may be sent and are sent as usual, up to the first that is not.
+    #[inline(always)]
+    fn send_unsent<R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: &mut R,
+        index: usize,
+    ) -> Stop {
+        let tcb = &mut self.tcbs[index];
+        let usual = self.send_predictable
+            && tcb.flags & (flag::DETOUR | flag::TIMESTAMPS) == flag::TIMESTAMPS;
+        let segment = pool.payload_room();
+        loop {
+            let id = tcb.unsent;
+            let Some(meta) = pool.meta_mut_if(id) else {
+                return Stop::Nothing;
+            };
+            let len = u32::from(meta.tx_len);
+            // Counted from the frame's end: after a timeout a part of it may be acknowledged already.
+            if (meta.tx_seq + len) - tcb.snd_una > tcb.snd_wnd.min(tcb.cwnd) {
+                return Stop::Window;
+            }
+            // RFC 9293, 3.7.4: a partial segment waits while anything is unacknowledged.
+            if len < u32::from(tcb.mss)
+                && tcb.in_flight() != 0
+                && !tcb.is(flag::NO_DELAY)
+                && meta.tx_next.is_none()
+                && meta.tx_flags == Flags(0)
+            {
+                meta.tx_limit = held::limit(tcb, meta, segment);
+                return Stop::Partial;
+            }
+            if unlikely(self.device.len() >= self.config.device_queue) {
+                return Stop::Device;
+            }
+            if unlikely(!usual || meta.transmissions != 0) {
+                return Stop::Unusual(id);
+            }
+            let varying = Varying {
+                seq: meta.tx_seq,
+                flags: mark_sent(tcb, meta, now),
+                tick: now.tick().0,
+                len: meta.tx_len,
+                sum: meta.tx_sum.narrow(),
+            };
+            // The link's count.
+            meta.refs += 1;
+            // RFC 6298, 5.1.
+            if !tcb.rtx_deadline.is_set() {
+                let at = now.tick().after(tcb.rto);
+                tcb.rtx_deadline = Deadline::at(at);
+                if unlikely(at.before(tcb.armed)) {
+                    tcb.armed = at;
+                    self.wheel.insert(index as u32, at);
+                }
+            }
+            let checksum = self.config.mechanisms.checksum == ChecksumPolicy::Always;
+            let frame = emit_stamped(tcb, pool, rec, &self.template, id, varying, checksum);
+            self.device.push(frame);
+            rec.pass(Gate::DeviceQueueIn, PacketId(varying.seq.0));
+        }
+    }
+}
+
+/// Writes headers with the timestamp option in front of a frame's payload, up to the device queue.
+#[inline(always)]
+fn emit_stamped<R: Recorder>(
+    tcb: &mut Tcb,
+    pool: &mut Pool,
+    rec: &mut R,
+    template: &Common,
+    id: FrameId,
+    varying: Varying,
+    checksum: bool,
+) -> Frame {
+    let packet = PacketId(varying.seq.0);
+    rec.pass(Gate::TcpOutBegin, packet);
+    rec.pass(Gate::ChecksumOutBegin, packet);
+    if let Some(head) = pool.front::<STAMPED>(id) {
+        template::write(head, tcb, template, varying, checksum);
+    }
+    rec.pass(Gate::ChecksumOutEnd, packet);
+    rec.pass(Gate::IpOutBegin, packet);
+    Frame {
+        id,
+        offset: (PAYLOAD_OFFSET - STAMPED) as u16,
+        len: STAMPED as u16 + varying.len,
+        checksum: RxChecksum::Unknown,
+    }
+}
 
 impl<R: Recorder> Active<'_, R> {
     /// Copies octets into frames behind the send queue, at most `room`; returns how many.
     #[inline]
     pub(crate) fn append(&mut self, index: usize, data: &[u8], room: usize) -> usize {
+        let Stack { tcbs, copier, .. } = &mut *self.stack;
+        let tcb = &mut tcbs[index];
         let mut left = &data[..data.len().min(room)];
         let total = left.len();
-        if self.stack.tcbs[index].unsent.is_some() {
-            left = self.fill_tail(index, left);
+        if tcb.unsent.is_some() {
+            left = fill_tail(tcb, self.pool, copier, left);
         }
-        let mss = usize::from(self.stack.tcbs[index].mss);
         while !left.is_empty() {
             let Some(id) = self.pool.alloc_for_sending() else {
                 break;
             };
-            let (chunk, rest) = left.split_at(left.len().min(mss));
-            let sum = self.copy_in(id, 0, chunk);
-            self.append_frame(index, id, chunk.len() as u16, sum);
+            let (chunk, rest) = left.split_at(left.len().min(usize::from(tcb.mss)));
+            let octets = self.pool.octets_mut(id);
+            let room = &mut octets[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk.len()];
+            let sum = copier.copy_and_sum_few(room, chunk);
+            queue_frame(tcb, self.pool, id, chunk.len() as u16, sum);
             left = rest;
         }
         total - left.len()
     }
 
-    /// Copies `chunk` into a frame's payload at `at` and sums it on the way.
-    #[inline(always)]
-    fn copy_in(&mut self, id: FrameId, at: usize, chunk: &[u8]) -> Partial {
-        let start = PAYLOAD_OFFSET + at;
-        let room = &mut self.pool.octets_mut(id)[start..start + chunk.len()];
-        match self.stack.config.mechanisms.checksum {
-            ChecksumPolicy::Always => self.stack.kernel.copy_and_sum(room, chunk),
-            ChecksumPolicy::Off => {
-                room.copy_from_slice(chunk);
-                Partial::ZERO
-            }
-        }
-    }
-
-    /// Puts octets behind those of an unsent last frame, as far as a segment holds; returns the rest.
-    #[inline]
-    fn fill_tail<'d>(&mut self, index: usize, data: &'d [u8]) -> &'d [u8] {
-        let tcb = &self.stack.tcbs[index];
-        let id = tcb.tx_tail;
-        let meta = self.pool.meta(id);
-        if meta.tx_flags != Flags(0) || meta.refs > 1 {
-            return data;
-        }
-        let used = usize::from(meta.tx_len);
-        let (chunk, rest) =
-            data.split_at(data.len().min(usize::from(tcb.mss).saturating_sub(used)));
-        if chunk.is_empty() {
-            return rest;
-        }
-        let sum = self.copy_in(id, used, chunk);
-        let meta = self.pool.meta_mut(id);
-        meta.tx_sum = meta.tx_sum.append(used, sum);
-        meta.tx_len += chunk.len() as u16;
-        meta.tx_end += chunk.len() as u32;
-        self.stack.tcbs[index].snd_end += chunk.len() as u32;
-        rest
-    }
-
     /// Puts a frame with `len` octets of payload behind the send queue.
-    #[inline(always)]
     pub(crate) fn append_frame(&mut self, index: usize, id: FrameId, len: u16, sum: Partial) {
-        let tcb = &mut self.stack.tcbs[index];
-        let meta = self.pool.meta_mut(id);
-        meta.tx_len = len;
-        meta.tx_seq = tcb.snd_end;
-        meta.tx_end = tcb.snd_end + u32::from(len);
-        meta.tx_sum = sum;
-        meta.tx_flags = Flags(0);
-        meta.transmissions = 0;
-        meta.tx_next = FrameId::NONE;
-        tcb.snd_end = meta.tx_end;
-        if tcb.tx_head.is_none() {
-            tcb.tx_head = id;
-        } else {
-            self.pool.meta_mut(tcb.tx_tail).tx_next = id;
-        }
-        if tcb.unsent.is_none() {
-            tcb.unsent = id;
-        }
-        tcb.tx_tail = id;
+        queue_frame(&mut self.stack.tcbs[index], self.pool, id, len, sum.into());
     }
 
     /// Puts a SYN or FIN behind the send queue, on the last frame when that is unsent and the flag is a FIN. Without a
@@ -107,6 +237,7 @@ impl<R: Recorder> Active<'_, R> {
             let tail = tcb.tx_tail;
             let meta = self.pool.meta_mut(tail);
             meta.tx_flags |= flags;
+            meta.tx_limit = 0;
             meta.tx_end += 1;
             tcb.snd_end += 1;
             return;
@@ -130,70 +261,50 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Sends what may be sent of the unsent frames.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn output(&mut self, index: usize) {
+        if !self.stack.still_waits(self.pool, index) {
+            self.output_frames(index);
+        }
+    }
+
+    #[inline(never)]
+    fn output_frames(&mut self, index: usize) {
         loop {
-            let tcb = &self.stack.tcbs[index];
-            let id = tcb.unsent;
-            if id.is_none() {
-                break;
-            }
-            let meta = self.pool.meta(id);
-            let len = u32::from(meta.tx_len);
-            let flight = tcb.in_flight();
-            // Counted from the frame's end: after a timeout a part of it may be acknowledged already.
-            if (meta.tx_seq + len) - tcb.snd_una > tcb.snd_wnd.min(tcb.cwnd) {
-                if self.window_blocks(index) {
+            match self
+                .stack
+                .send_unsent(self.pool, self.now, &mut self.rec, index)
+            {
+                Stop::Nothing => break,
+                Stop::Partial => return,
+                Stop::Window => {
+                    if self.window_blocks(index) {
+                        return;
+                    }
+                }
+                Stop::Device => {
+                    self.wait_for_room(index);
                     return;
                 }
-                continue;
+                Stop::Unusual(id) => self.send_unusual(index, id),
             }
-            // RFC 9293, 3.7.4: a partial segment waits while anything is unacknowledged.
-            if len < u32::from(tcb.mss)
-                && flight != 0
-                && !tcb.is(flag::NO_DELAY)
-                && meta.tx_next.is_none()
-                && meta.tx_flags == Flags(0)
-            {
-                return;
-            }
-            if !self.device_has_room() {
-                self.wait_for_room(index);
-                return;
-            }
-            self.send_next(index, id);
         }
         self.stack.tcbs[index].flags &= !flag::CWND_LIMITED;
     }
 
-    /// Sends the first unsent frame.
-    #[inline(always)]
-    fn send_next(&mut self, index: usize, id: FrameId) {
-        let now = self.now;
-        let tcb = &mut self.stack.tcbs[index];
-        let meta = self.pool.meta_mut(id);
-        if meta.transmissions != 0 {
+    /// Sends the first unsent frame where it is not done as usual.
+    #[cold]
+    fn send_unusual(&mut self, index: usize, id: FrameId) {
+        if self.pool.meta(id).transmissions != 0 {
             self.send_again(index, id);
             return;
         }
-        meta.sent_at = now;
-        meta.transmissions = 1;
-        tcb.unsent = meta.tx_next;
-        tcb.snd_nxt = meta.tx_end;
-        let push = if meta.tx_next.is_none() && meta.tx_len != 0 {
-            Flags::PSH
-        } else {
-            Flags(0)
-        };
-        let (seq, len, sum, flags) = (
-            meta.tx_seq,
-            meta.tx_len,
-            meta.tx_sum,
-            meta.tx_flags | push | Flags::ACK,
-        );
-        // RFC 6298, 5.1.
+        let tcb = &mut self.stack.tcbs[index];
+        let meta = self.pool.meta_mut(id);
+        let (seq, len, sum) = (meta.tx_seq, meta.tx_len, meta.tx_sum.narrow());
+        let flags = mark_sent(tcb, meta, self.now);
         if !tcb.rtx_deadline.is_set() {
-            let at = now.tick().after(tcb.rto);
+            let at = self.now.tick().after(tcb.rto);
             tcb.rtx_deadline = Deadline::at(at);
             self.arm(index, at);
         }
@@ -251,7 +362,6 @@ impl<R: Recorder> Active<'_, R> {
         len: u16,
         sum: Partial,
     ) {
-        self.rec.pass(Gate::TcpOutBegin, PacketId(seq.0));
         let varying = Varying {
             seq,
             flags,
@@ -259,7 +369,6 @@ impl<R: Recorder> Active<'_, R> {
             len,
             sum,
         };
-        self.rec.pass(Gate::ChecksumOutBegin, PacketId(seq.0));
         let Stack {
             tcbs,
             config,
@@ -268,28 +377,39 @@ impl<R: Recorder> Active<'_, R> {
         } = &mut *self.stack;
         let tcb = &mut tcbs[index];
         let checksum = config.mechanisms.checksum == ChecksumPolicy::Always;
-        let octets = self.pool.octets_mut(id);
-        let headers = if config.mechanisms.template == HeaderTemplate::Off {
-            template::write_field_by_field(octets, tcb, config, varying, checksum)
-        } else if tcb.is(flag::TIMESTAMPS) {
-            if let Some(head) = octets[PAYLOAD_OFFSET - STAMPED..].first_chunk_mut::<STAMPED>() {
-                template::write(head, tcb, template, varying, checksum);
-            }
-            STAMPED
+        let on = config.mechanisms.template == HeaderTemplate::On;
+        let frame = if on && tcb.is(flag::TIMESTAMPS) {
+            emit_stamped(
+                tcb,
+                self.pool,
+                &mut self.rec,
+                template,
+                id,
+                varying,
+                checksum,
+            )
         } else {
-            if let Some(head) = octets[PAYLOAD_OFFSET - PLAIN..].first_chunk_mut::<PLAIN>() {
-                template::write(head, tcb, template, varying, checksum);
+            let packet = PacketId(seq.0);
+            self.rec.pass(Gate::TcpOutBegin, packet);
+            self.rec.pass(Gate::ChecksumOutBegin, packet);
+            let headers = if on {
+                if let Some(head) = self.pool.front::<PLAIN>(id) {
+                    template::write(head, tcb, template, varying, checksum);
+                }
+                PLAIN
+            } else {
+                let octets = self.pool.octets_mut(id);
+                template::write_field_by_field(octets, tcb, config, varying, checksum)
+            };
+            self.rec.pass(Gate::ChecksumOutEnd, packet);
+            self.rec.pass(Gate::IpOutBegin, packet);
+            Frame {
+                id,
+                offset: (PAYLOAD_OFFSET - headers) as u16,
+                len: headers as u16 + len,
+                checksum: RxChecksum::Unknown,
             }
-            PLAIN
         };
-        self.rec.pass(Gate::ChecksumOutEnd, PacketId(seq.0));
-        let frame = Frame {
-            id,
-            offset: (PAYLOAD_OFFSET - headers) as u16,
-            len: headers as u16 + len,
-            checksum: RxChecksum::Unknown,
-        };
-        self.rec.pass(Gate::IpOutBegin, PacketId(seq.0));
         if self.stack.tcbs[index].is(flag::DETOUR) {
             self.detour(index, frame);
         } else {
@@ -325,6 +445,14 @@ impl<R: Recorder> Active<'_, R> {
     /// to it that something will go on. Returns whether output must wait.
     #[cold]
     fn window_blocks(&mut self, index: usize) -> bool {
+        let blocks = self.window_does_block(index);
+        if blocks {
+            self.stack.open_held(self.pool, index);
+        }
+        blocks
+    }
+
+    fn window_does_block(&mut self, index: usize) -> bool {
         let tick = self.now.tick();
         let tcb = &mut self.stack.tcbs[index];
         let flight = tcb.in_flight();
@@ -355,6 +483,7 @@ impl<R: Recorder> Active<'_, R> {
 
     #[cold]
     fn wait_for_room(&mut self, index: usize) {
+        self.stack.open_held(self.pool, index);
         let tcb = &mut self.stack.tcbs[index];
         if !tcb.is(flag::OUTPUT_LISTED) {
             tcb.flags |= flag::OUTPUT_LISTED;
@@ -389,17 +518,19 @@ impl<R: Recorder> Active<'_, R> {
         let first = self.pool.meta_mut(id);
         first.tx_len = at;
         first.tx_end = middle;
-        first.tx_sum = first_sum;
+        first.tx_sum = first_sum.into();
         first.tx_next = rest;
         first.tx_flags = Flags(0);
+        first.tx_limit = 0;
         let second = self.pool.meta_mut(rest);
         second.tx_len = rest_len;
         second.tx_seq = middle;
         second.tx_end = meta.tx_end;
-        second.tx_sum = rest_sum;
+        second.tx_sum = rest_sum.into();
         second.tx_next = meta.tx_next;
         second.tx_flags = meta.tx_flags;
         second.transmissions = meta.transmissions;
+        second.tx_limit = 0;
         second.sent_at = meta.sent_at;
         let tcb = &mut self.stack.tcbs[index];
         if tcb.tx_tail == id {
@@ -436,10 +567,24 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::DeviceQueueFull);
         } else if shared || self.stack.config.mechanisms.retransmit == RetransmitCopy::Copy {
             // Whoever else holds the frame may be reading the headers that would be overwritten.
-            self.emit_copy(index, id, meta.tx_seq, flags, meta.tx_len, meta.tx_sum);
+            self.emit_copy(
+                index,
+                id,
+                meta.tx_seq,
+                flags,
+                meta.tx_len,
+                meta.tx_sum.narrow(),
+            );
         } else {
             self.pool.retain(id);
-            self.emit(index, id, meta.tx_seq, flags, meta.tx_len, meta.tx_sum);
+            self.emit(
+                index,
+                id,
+                meta.tx_seq,
+                flags,
+                meta.tx_len,
+                meta.tx_sum.narrow(),
+            );
         }
     }
 

@@ -87,10 +87,11 @@ impl Stack {
         meta.tx_len = len as u16;
         meta.tx_seq = seq;
         meta.tx_end = end;
-        meta.tx_sum = sum;
+        meta.tx_sum = sum.into();
         meta.tx_flags = Flags(0);
         meta.tx_next = FrameId::NONE;
         meta.transmissions = 1;
+        meta.tx_limit = 0;
         meta.sent_at = now;
         if tcb.tx_head.is_none() {
             tcb.tx_head = id;
@@ -133,49 +134,6 @@ impl Stack {
             checksum: RxChecksum::Unknown,
         });
         rec.pass(Gate::DeviceQueueIn, PacketId(seq.0));
-        true
-    }
-
-    /// Puts `data` behind the octets of an unsent last frame that takes all of it and is not full then: what a small write
-    /// does while Nagle's algorithm holds the segment that it belongs to. Nothing becomes due by it, so nothing else is
-    /// looked at. Says whether it was so, and has changed nothing otherwise.
-    #[inline(always)]
-    pub(crate) fn append_predicted(&mut self, pool: &mut Pool, index: usize, data: &[u8]) -> bool {
-        let Some(tcb) = self.tcbs.get_mut(index) else {
-            cold_path();
-            return false;
-        };
-        let id = tcb.tx_tail;
-        let Some((meta, payload)) = pool.tail(id) else {
-            cold_path();
-            return false;
-        };
-        let used = usize::from(meta.tx_len);
-        let end = used + data.len();
-        if unlikely(
-            tcb.predicted == UNPREDICTABLE
-                || data.is_empty()
-                || end >= usize::from(tcb.mss)
-                || meta.transmissions != 0
-                || meta.refs != 1
-                || tcb.snd_end - tcb.snd_una + data.len() as u32 > tcb.snd_limit,
-        ) {
-            return false;
-        }
-        let Some(room) = payload.get_mut(used..end) else {
-            cold_path();
-            return false;
-        };
-        if self.config.mechanisms.checksum == ChecksumPolicy::Always {
-            meta.tx_sum = meta
-                .tx_sum
-                .append(used, self.kernel.copy_and_sum(room, data));
-        } else {
-            room.copy_from_slice(data);
-        }
-        meta.tx_len = end as u16;
-        meta.tx_end += data.len() as u32;
-        tcb.snd_end = meta.tx_end;
         true
     }
 }

@@ -150,6 +150,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.snd_nxt = meta.tx_end;
         // Counted as a retransmission, so that its round trip is not timed: the peer answers when it has room.
         meta.transmissions = meta.transmissions.saturating_add(1);
+        meta.tx_limit = 0;
         self.retransmit(index, id);
     }
 

@@ -1,0 +1,64 @@
+//! The predicted path of a small write: behind a segment that waits.
+//!
+//! Nagle's algorithm, a window or the device queue holds a segment that is not full, and the application goes on writing.
+//! What is to be known about that segment is found out once, when it begins to wait, and told to the writes that follow
+//! as a number of octets: [`Meta::tx_limit`]. A write that stays below it is copied, summed and counted; nothing becomes
+//! due by it, so nothing else is looked at. Whatever changes what the number stands for sets it to zero or anew, and the
+//! write goes the general way through [`super::output`].
+//!
+//! [`Meta::tx_limit`]: crate::buffer::Meta::tx_limit
+
+use crate::buffer::{Meta, Pool};
+use crate::stack::Stack;
+use crate::tcp::tcb::{Tcb, flag};
+use core::hint::cold_path;
+use tollgate_wire::tcp::Flags;
+
+/// What small writes may fill the last frame of a connection up to when it begins to wait: less than a full segment, since
+/// a full one may be sent, and no more than the send buffer takes. `segment` is the most that a frame holds.
+#[inline(always)]
+pub(crate) fn limit(tcb: &Tcb, meta: &Meta, segment: usize) -> u16 {
+    let waits = meta.transmissions == 0 && meta.tx_flags == Flags(0) && meta.refs == 1;
+    if !waits || tcb.is(flag::FIN_QUEUED) {
+        return 0;
+    }
+    let buffer = tcb.snd_limit.saturating_sub(tcb.snd_end - tcb.snd_una) as usize;
+    segment
+        .min(usize::from(tcb.mss))
+        .min(usize::from(meta.tx_len) + buffer + 1) as u16
+}
+
+impl Stack {
+    /// Finds the limit of small writes out anew: a connection has begun to wait, or something has changed while it does.
+    #[inline(never)]
+    pub(crate) fn open_held(&mut self, pool: &mut Pool, index: usize) {
+        let tcb = &self.tcbs[index];
+        if tcb.unsent.is_some() {
+            let segment = pool.payload_room();
+            let meta = pool.meta_mut(tcb.tx_tail);
+            meta.tx_limit = limit(tcb, meta, segment);
+        }
+    }
+
+    /// Puts `data` behind the last frame of a connection that waits, when the frame's limit allows. Says whether it was
+    /// so, and has changed nothing otherwise. Something must be unsent: else the last frame is not the connection's any
+    /// more.
+    #[inline(always)]
+    pub(crate) fn append_held(&mut self, pool: &mut Pool, index: usize, data: &[u8]) -> bool {
+        let Some(tcb) = self.tcbs.get_mut(index) else {
+            cold_path();
+            return false;
+        };
+        let Some((meta, room)) = pool.held(tcb.tx_tail, data.len()) else {
+            cold_path();
+            return false;
+        };
+        let before = meta.tx_len;
+        let sum = self.copier.copy_and_sum_few(room, data);
+        meta.tx_sum = meta.tx_sum.append(usize::from(before), sum);
+        meta.tx_len = before + data.len() as u16;
+        tcb.snd_end += data.len() as u32;
+        meta.tx_end = tcb.snd_end;
+        true
+    }
+}
