@@ -48,14 +48,7 @@ fn check(kernel: Kernel, src: &[u8], expected: u16, buffer: &mut Vec<u8>, offset
         src.len()
     );
     check_copy(kernel, Kernel::copy_and_sum, src, expected, buffer, offset);
-    check_copy(
-        kernel,
-        Kernel::copy_and_sum_few,
-        src,
-        expected,
-        buffer,
-        offset,
-    );
+    check_copy(kernel, few, src, expected, buffer, offset);
 }
 
 fn few(kernel: &Kernel, dst: &mut [u8], src: &[u8]) -> Partial {
