@@ -97,6 +97,8 @@ impl SourceRoute {
         }
         if route.hops().last() == Some(&source) {
             route.len -= 1;
+            // Routes are compared with what lies behind their last hop.
+            route.hops[usize::from(route.len)] = Ipv4Addr::UNSPECIFIED;
         }
         Received::Completed((route.len != 0).then_some(route))
     }
