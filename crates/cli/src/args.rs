@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tollgate_experiment::context::Options;
 use tollgate_experiment::experiments;
+use tollgate_kernel::sampling::Categories;
 use tollgate_workload::{MAX_SIZE, PathId, Placement, Waiting};
 
 use crate::nearest::unknown;
@@ -131,6 +132,9 @@ pub(crate) struct RunExperiments {
     pub(crate) names: Vec<&'static str>,
     #[command(flatten)]
     pub(crate) measuring: Measuring,
+    /// Give sampled processor time to the categories of this file.
+    #[arg(long, value_name = "FILE", value_parser = categories)]
+    pub(crate) categories: Option<Categories>,
     /// Write an HTML file, too.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -215,6 +219,7 @@ impl Measuring {
             waiting: self.wait,
             iterations: self.iterations,
             repetitions: self.repetitions,
+            categories: None,
         }
     }
 }
@@ -231,6 +236,11 @@ fn experiment(given: &str) -> Result<&'static str, String> {
         .copied()
         .find(|name| *name == given)
         .ok_or_else(|| unknown("experiment", given, &known))
+}
+
+fn categories(given: &str) -> Result<Categories, String> {
+    let text = std::fs::read_to_string(given).map_err(|error| format!("{given}: {error}"))?;
+    Categories::parse(given, &text).map_err(|error| error.to_string())
 }
 
 fn size(given: &str) -> Result<usize, String> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tollgate_budget::valgrind::{Program, scenario_output};
 use tollgate_experiment::conduct::conduct;
-use tollgate_experiment::context::Context;
+use tollgate_experiment::context::{Context, Options};
 use tollgate_experiment::experiments::{self, Experiment};
 use tollgate_experiment::noise::Noise;
 use tollgate_experiment::run::{self, Host, Run, Schema, Tool, VERSION};
@@ -30,6 +30,7 @@ const FULL: Duration = Duration::from_secs(270);
 struct Job<'a> {
     experiments: Vec<&'static dyn Experiment>,
     measuring: &'a Measuring,
+    options: Options,
     html: Option<&'a PathBuf>,
     budget: Option<Duration>,
 }
@@ -43,6 +44,7 @@ pub(crate) fn report(report: &Report, manners: &Manners) -> Result<ExitCode, Err
             .filter(|experiment| experiment.concerns(&report.measuring.options()))
             .collect(),
         measuring: &report.measuring,
+        options: report.measuring.options(),
         html: Some(&report.out),
         budget: Some(budget(&report.measuring).unwrap_or(FULL)),
     };
@@ -58,6 +60,7 @@ pub(crate) fn workload(
     let job = Job {
         experiments: experiments::find(experiment).into_iter().collect(),
         measuring: &workload.measuring,
+        options: workload.measuring.options(),
         html: workload.out.as_ref(),
         budget: budget(&workload.measuring),
     };
@@ -67,7 +70,10 @@ pub(crate) fn workload(
 /// `tollgate experiment run`.
 pub(crate) fn experiments(run: &RunExperiments, manners: &Manners) -> Result<ExitCode, Error> {
     let wanted = |one: &&'static dyn Experiment| run.names.contains(&one.name());
-    let options = run.measuring.options();
+    let options = Options {
+        categories: run.categories.clone(),
+        ..run.measuring.options()
+    };
     if let Some(idle) = experiments::all()
         .iter()
         .find(|one| wanted(one) && !one.concerns(&options))
@@ -81,6 +87,7 @@ pub(crate) fn experiments(run: &RunExperiments, manners: &Manners) -> Result<Exi
     let job = Job {
         experiments: experiments::all().iter().copied().filter(wanted).collect(),
         measuring: &run.measuring,
+        options,
         html: run.out.as_ref(),
         budget: budget(&run.measuring),
     };
@@ -127,7 +134,7 @@ impl Job<'_> {
         let clock = Clock::calibrate();
         let progress = Shown::new(manners);
         let budget = self.budget.map(|time| time.saturating_sub(begun.elapsed()));
-        let mut context = Context::new(self.measuring.options(), budget, cancel.clone(), &progress);
+        let mut context = Context::new(self.options.clone(), budget, cancel.clone(), &progress);
         context.counter = Program::this([SCENARIO]).ok();
         let conducted = conduct(&self.experiments, &mut context);
         progress.finish();

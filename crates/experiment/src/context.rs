@@ -1,14 +1,18 @@
 //! What an experiment is told: the options, how much time it has, whether it is to stop, and whom to tell what runs.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate_budget::valgrind::Program;
+use tollgate_kernel::sampling::Categories;
 use tollgate_workload::{Capabilities, Mode, PathId, Placement, Waiting};
 
+use crate::echoes::{self, Echoes};
 use crate::error::Error;
 use crate::gated::{self, Ledgers};
+use crate::sampled::Sampled;
 
 /// Message sizes in bytes, as in Wolman, Voelker and Thekkath 1994.
 pub const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
@@ -32,6 +36,8 @@ pub struct Options {
     pub iterations: Option<u64>,
     /// Repetitions, [`REPETITIONS`] unless given.
     pub repetitions: Option<u32>,
+    /// The categories of sampled processor time; the experiment's own unless given.
+    pub categories: Option<Categories>,
 }
 
 impl Options {
@@ -150,6 +156,8 @@ pub struct Context<'a> {
     title: &'static str,
     /// Measured by one experiment, and shown by others too.
     ledgers: Option<Ledgers>,
+    /// The same, of sampled echoes.
+    echoes: Option<Rc<Sampled<Echoes>>>,
 }
 
 impl<'a> Context<'a> {
@@ -171,6 +179,7 @@ impl<'a> Context<'a> {
             later: Duration::ZERO,
             title: "",
             ledgers: None,
+            echoes: None,
         }
     }
 
@@ -208,6 +217,22 @@ impl<'a> Context<'a> {
         let ledgers = gated::run(experiment, sizes, self)?;
         self.ledgers = Some(ledgers.clone());
         Ok(ledgers)
+    }
+
+    /// The processor time of echoes over kernel sockets by size, measured at the first call.
+    ///
+    /// # Errors
+    /// As [`echoes::run`].
+    pub(crate) fn echoes(
+        &mut self,
+        experiment: &'static str,
+    ) -> Result<Rc<Sampled<Echoes>>, Error> {
+        if let Some(echoes) = &self.echoes {
+            return Ok(Rc::clone(echoes));
+        }
+        let echoes = Rc::new(echoes::run(experiment, self)?);
+        self.echoes = Some(Rc::clone(&echoes));
+        Ok(echoes)
     }
 
     /// Says what runs, and how long this experiment still needs.

@@ -9,6 +9,7 @@
 mod compare;
 pub mod conduct;
 pub mod context;
+mod echoes;
 mod error;
 pub mod experiments;
 mod gated;
@@ -17,6 +18,7 @@ pub mod noise;
 mod outcome;
 pub mod published;
 pub mod run;
+mod sampled;
 mod shapes;
 pub mod stats;
 mod words;

@@ -11,6 +11,10 @@
 //! (1991), chapters 12 and 13; Conover, "Practical Nonparametric Statistics" (1999), section 3.2; Fleming and Wallace, "How
 //! not to lie with statistics" (1986); Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), section 26.7.
 
+mod line;
+
+pub use line::{Line, line};
+
 use tollgate_workload::Samples;
 
 /// Why a statistic cannot be computed.

@@ -4,6 +4,8 @@
 
 mod clark_instructions;
 mod crr;
+mod kay_breakdown;
+mod kay_detail;
 mod rr_by_size;
 mod stream_by_write_size;
 mod wolman;
@@ -52,6 +54,8 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &stream_by_write_size::StreamByWriteSize,
         &wolman::TRANSMIT,
         &wolman::RECEIVE,
+        &kay_breakdown::KayBreakdown,
+        &kay_detail::KayDetail,
         &clark_instructions::ClarkInstructions,
     ]
 }

@@ -85,7 +85,7 @@ pub(super) enum Target {
     Caller,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) target: Target,
     pub(super) functions: Vec<Pattern>,
@@ -94,8 +94,10 @@ pub(super) struct Rule {
 }
 
 /// The categories and rules of a file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Categories {
+    /// The file that they were read from, as it was named.
+    pub file: String,
     /// A word by which it is known.
     pub name: String,
     /// The heading.
@@ -237,6 +239,7 @@ impl Categories {
             rules.push(reader.rule(rule, &mut categories)?);
         }
         Ok(Self {
+            file: file.to_owned(),
             name: parsed.name,
             title: parsed.title,
             other: parsed.other,

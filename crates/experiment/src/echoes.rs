@@ -1,0 +1,235 @@
+//! The processor time of echoes over kernel sockets, by size of the message, TCP and UDP: what `kay-breakdown` and `kay-detail`
+//! show.
+//!
+//! As in Kay and Pasquale 1996, section IV: a message is received and one of the same size is sent back; only processor time in
+//! the kernel counts; 40 sizes are evenly spaced from 1 byte to 8,192 bytes. Both ends of an echo do that, so its time is
+//! halved. They share a processor unless the user wants two: one that sleeps and wakes is not idle then, and all of its time is
+//! processing.
+
+use std::time::Duration;
+
+use tollgate_kernel::sampling::{Categories, Classifier};
+use tollgate_workload::{
+    Mode, PathId, Placement, Sockets, Spec, Transport, Waiting, Workload, find,
+};
+
+use crate::context::{Context, Options};
+use crate::error::Error;
+use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
+
+/// Message sizes, section IV.
+const SIZES: usize = 40;
+/// The largest, in bytes.
+const LARGEST: usize = 8_192;
+/// For each size and protocol, when nobody is in a hurry: 4 % of the time is then known within 4 %.
+const EACH: Duration = Duration::from_millis(1_600);
+/// With less for each, fewer sizes are measured.
+const LEAST: Duration = Duration::from_millis(80);
+/// The fewest sizes, unless the user gives them.
+const FEWEST: usize = 6;
+
+/// One protocol on one path.
+#[derive(Debug)]
+pub(crate) struct Panel {
+    pub(crate) path: PathId,
+    pub(crate) transport: Transport,
+    /// The rounds of each size.
+    pub(crate) splits: Vec<Vec<Split>>,
+    /// Why there are none, by size.
+    pub(crate) failures: Vec<Option<String>>,
+    /// The place of the first size among the survey's subjects.
+    pub(crate) first: usize,
+}
+
+/// All that was measured.
+#[derive(Debug)]
+pub(crate) struct Echoes {
+    pub(crate) survey: Survey,
+    pub(crate) categories: Categories,
+    pub(crate) sizes: Vec<usize>,
+    /// How many sizes there would be with more time.
+    pub(crate) wanted: usize,
+    pub(crate) panels: Vec<Panel>,
+}
+
+/// The paths over sockets of the kernel that the options allow.
+pub(crate) fn kernel_paths(options: &Options) -> Vec<PathId> {
+    PathId::ALL
+        .iter()
+        .copied()
+        .filter(|&path| path.is_kernel() && options.wants(path) && find(path).is_some())
+        .filter(|&path| mode(path, options).is_some())
+        .collect()
+}
+
+/// How a path is run: on one core and blocking, unless the options want otherwise.
+pub(crate) fn mode(path: PathId, options: &Options) -> Option<Mode> {
+    let modes = options.modes(&find(path)?.capabilities());
+    let usual = Mode {
+        placement: Placement::OneCore,
+        waiting: Waiting::Blocking,
+    };
+    modes
+        .iter()
+        .copied()
+        .find(|&mode| mode == usual)
+        .or_else(|| modes.first().copied())
+}
+
+/// Message sizes, evenly spaced from 1 byte to 8,192.
+pub(crate) fn usual_sizes(count: usize) -> Vec<usize> {
+    (0..count)
+        .map(|at| 1 + ((LARGEST - 1) * at + (count - 1) / 2) / (count - 1).max(1))
+        .collect()
+}
+
+/// Measures.
+///
+/// # Errors
+/// [`Error::NothingToRun`], and as [`sampled::survey`].
+pub(crate) fn run(
+    experiment: &'static str,
+    context: &Context<'_>,
+) -> Result<Sampled<Echoes>, Error> {
+    let options = &context.options;
+    let paths = kernel_paths(options);
+    if paths.is_empty() {
+        return Err(Error::NothingToRun {
+            workload: Workload::Rr,
+            asked: options.restrictions(),
+        });
+    }
+    let transports = [Transport::Tcp, Transport::Udp];
+    let lines = paths.len() * transports.len();
+    let sizes = match &options.sizes {
+        Some(sizes) => sizes.clone(),
+        None => usual_sizes(affordable(context.remaining(), lines)),
+    };
+    let mut subjects = Vec::with_capacity(lines * sizes.len());
+    let mut panels = Vec::with_capacity(lines);
+    for &path in &paths {
+        let Some(mode) = mode(path, options) else {
+            continue;
+        };
+        for transport in transports {
+            panels.push(Panel {
+                path,
+                transport,
+                splits: Vec::new(),
+                failures: Vec::new(),
+                first: subjects.len(),
+            });
+            subjects.extend(sizes.iter().map(|&size| {
+                Subject {
+                    label: format!("{path}, {transport}, {size} bytes"),
+                    path,
+                    spec: Spec::new(Workload::Rr, size)
+                        .with_mode(mode.placement, mode.waiting)
+                        .over(Sockets {
+                            transport,
+                            ..Sockets::PLAIN
+                        }),
+                }
+            }));
+        }
+    }
+    let survey = match sampled::survey(experiment, subjects, EACH, context)? {
+        Sampled::Measured(survey) => survey,
+        Sampled::Unavailable(reason) => return Ok(Sampled::Unavailable(reason)),
+    };
+    let categories = options.categories.clone().unwrap_or_else(Categories::kay);
+    let mut classifier = Classifier::new(categories.clone());
+    for panel in &mut panels {
+        for at in panel.first..panel.first + sizes.len() {
+            panel.splits.push(survey.splits(at, &mut classifier));
+            panel.failures.push(survey.observed[at].failure.clone());
+        }
+    }
+    Ok(Sampled::Measured(Echoes {
+        wanted: options.sizes.as_ref().map_or(SIZES, Vec::len),
+        survey,
+        categories,
+        sizes,
+        panels,
+    }))
+}
+
+/// How many sizes of each line there is time for.
+fn affordable(remaining: Option<Duration>, lines: usize) -> usize {
+    let Some(remaining) = remaining else {
+        return SIZES;
+    };
+    let each = LEAST.as_nanos() * lines.max(1) as u128;
+    usize::try_from(remaining.as_nanos() / each)
+        .unwrap_or(SIZES)
+        .clamp(FEWEST, SIZES)
+}
+
+impl Panel {
+    /// The heading of its tables.
+    pub(crate) fn name(&self, echoes: &Echoes) -> String {
+        let protocol = self.transport.name().to_uppercase();
+        if echoes.panels.iter().any(|other| other.path != self.path) {
+            format!("{protocol}, {}", self.path)
+        } else {
+            protocol
+        }
+    }
+
+    /// The mean over the rounds of a figure for each message that is received and sent back, at the size of this place.
+    pub(crate) fn mean(&self, at: usize, figure: impl Fn(&Split) -> f64) -> Option<Mean> {
+        let values: Vec<f64> = self.splits[at]
+            .iter()
+            .map(|split| figure(split) / messages(split))
+            .collect();
+        Mean::of(&values)
+    }
+
+    /// The same of a share, 0 to 100, of the total.
+    pub(crate) fn percent(&self, at: usize, part: impl Fn(&Split) -> f64) -> Option<Mean> {
+        let values: Vec<f64> = self.splits[at]
+            .iter()
+            .filter(|split| split.total_ns() > 0.0)
+            .map(|split| 100.0 * part(split) / split.total_ns())
+            .collect();
+        Mean::of(&values)
+    }
+}
+
+/// Messages that were received and sent back: two for each round trip, one at each end.
+fn messages(split: &Split) -> f64 {
+    2.0 * split.operations.max(1) as f64
+}
+
+/// ns of the categories that touch data.
+pub(crate) fn touching_ns(categories: &Categories, split: &Split) -> f64 {
+    let places = categories.categories.iter().enumerate();
+    places
+        .filter(|(_, category)| category.touches_data)
+        .map(|(at, _)| split.category_ns(at))
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_evenly_spaced_from_one_byte_to_the_largest() {
+        let sizes = usual_sizes(SIZES);
+        assert_eq!((sizes[0], sizes[1], sizes[39]), (1, 211, 8_192));
+        for pair in sizes.windows(2) {
+            assert!((209..=211).contains(&(pair[1] - pair[0])), "{pair:?}");
+        }
+        assert_eq!(usual_sizes(FEWEST).first(), Some(&1));
+        assert_eq!(usual_sizes(FEWEST).last(), Some(&8_192));
+    }
+
+    #[test]
+    fn little_time_gives_fewer_sizes() {
+        assert_eq!(affordable(None, 2), 40);
+        assert_eq!(affordable(Some(Duration::from_secs(100)), 2), 40);
+        assert_eq!(affordable(Some(Duration::from_millis(1_600)), 2), 10);
+        assert_eq!(affordable(Some(Duration::ZERO), 2), FEWEST);
+    }
+}

@@ -1,0 +1,648 @@
+//! `kay-breakdown`: processor time in the kernel to receive a message and send it back, by category and size, TCP and UDP; beside
+//! it Kay and Pasquale 1996, figures 2 to 4.
+//!
+//! The figures of the paper are plots; the numbers of its text stand in a table.
+
+use tollgate_kernel::sampling::{Categories, Classifier};
+
+use super::Experiment;
+use crate::context::{Context, Options};
+use crate::echoes::{self, Echoes, Panel, touching_ns};
+use crate::error::Error;
+use crate::published;
+use crate::run::{
+    self, Axis, Cell, Column, Figure, Point, Row, Scale, Series, Source, Table, TrustKind,
+    TrustLine, Unit,
+};
+use crate::sampled::{Mean, Sampled, Split};
+use crate::shapes;
+use crate::stats;
+use crate::words;
+
+const PAPER: &str = "kay-pasquale-1996";
+/// The largest size of the small-message view, in bytes; figure 4 ends at 614.
+const SMALL: usize = 640;
+/// The bar for the standard error, section IV, in hundredths.
+const STANDARD_ERROR: f64 = 5.0;
+/// A category with less than this share of the time is not held to the bar.
+const NEGLIGIBLE: f64 = 0.01;
+
+/// Processor time by category.
+pub(super) struct KayBreakdown;
+
+impl Experiment for KayBreakdown {
+    fn name(&self) -> &'static str {
+        "kay-breakdown"
+    }
+
+    fn title(&self) -> &'static str {
+        "Processor time by category"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        source("Figs. 2 to 4, section V")
+    }
+
+    fn summary(&self) -> &'static str {
+        "kernel time by Kay and Pasquale's categories, TCP and UDP, 40 sizes, from samples"
+    }
+
+    fn weight(&self) -> u32 {
+        8
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        !echoes::kernel_paths(options).is_empty()
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let command = shapes::command(self.name(), &context.options);
+        let sampled = context.echoes(self.name())?;
+        let shown = |finding, tables, figures, trust| run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding,
+            command: command.clone(),
+            tables,
+            figures,
+            trust,
+        };
+        let echoes = match &*sampled {
+            Sampled::Measured(echoes) => echoes,
+            Sampled::Unavailable(reason) => {
+                let categories = context.options.categories.clone();
+                let categories = categories.unwrap_or_else(Categories::kay);
+                let (finding, table, trust) = unavailable(&categories, reason);
+                return Ok(shown(finding, vec![table], Vec::new(), trust));
+            }
+        };
+        let crossovers: Vec<Crossover> = echoes
+            .panels
+            .iter()
+            .map(|panel| crossover(echoes, panel))
+            .collect();
+        let mut tables: Vec<Table> = echoes
+            .panels
+            .iter()
+            .map(|panel| time_table(echoes, panel))
+            .collect();
+        tables.extend(
+            echoes
+                .panels
+                .iter()
+                .map(|panel| cumulative_table(echoes, panel)),
+        );
+        tables.push(then_and_now(echoes, &crossovers));
+        tables.push(error_table(echoes));
+        tables.push(host_stack_table(echoes));
+        let figures = [
+            |echoes: &Echoes, panel: &Panel, command: &str| {
+                time_figure(echoes, panel, usize::MAX, command)
+            },
+            cumulative_figure,
+            |echoes: &Echoes, panel: &Panel, command: &str| {
+                time_figure(echoes, panel, SMALL, command)
+            },
+        ]
+        .iter()
+        .flat_map(|figure| {
+            let panels = echoes.panels.iter();
+            panels.filter_map(|panel| figure(echoes, panel, &command))
+        })
+        .collect();
+        Ok(shown(
+            finding(echoes, &crossovers),
+            tables,
+            figures,
+            trust(echoes),
+        ))
+    }
+}
+
+/// A place in the paper.
+pub(super) fn source(place: &str) -> Option<Source> {
+    Some(shapes::source_at(published::paper(PAPER)?, place))
+}
+
+/// What stands there when this machine does not allow sampling.
+pub(super) fn unavailable(
+    categories: &Categories,
+    reason: &str,
+) -> (String, Table, Vec<TrustLine>) {
+    let cell = || Cell::NotAvailable {
+        reason: reason.to_owned(),
+    };
+    let table = Table {
+        id: "not-available".to_owned(),
+        title: "Processor time in the kernel for each message received and sent back".to_owned(),
+        columns: vec![Column {
+            name: "Time".to_owned(),
+            unit: Unit::Nanoseconds,
+        }],
+        rows: categories
+            .categories
+            .iter()
+            .map(|category| shapes::plain_row(&category.name, vec![cell()]))
+            .collect(),
+    };
+    let trust = vec![shapes::warning(format!("nothing was sampled: {reason}"))];
+    (format!("Not available here: {reason}."), table, trust)
+}
+
+/// The names of the categories and of what no rule covers.
+fn names(categories: &Categories) -> impl Iterator<Item = &str> {
+    let all = categories.categories.iter();
+    all.map(|category| category.name.as_str())
+        .chain([categories.other.as_str()])
+}
+
+/// A cell, or why there is none.
+pub(super) fn cell_of(panel: &Panel, at: usize, mean: Option<Mean>) -> Cell {
+    match (mean, &panel.failures[at]) {
+        (Some(mean), _) => mean.cell(),
+        (None, Some(reason)) => Cell::NotAvailable {
+            reason: reason.clone(),
+        },
+        (None, None) => Cell::NotAvailable {
+            reason: "the run was stopped before it came to this".to_owned(),
+        },
+    }
+}
+
+fn column(name: impl Into<String>, unit: Unit) -> Column {
+    Column {
+        name: name.into(),
+        unit,
+    }
+}
+
+fn id(panel: &Panel, echoes: &Echoes, what: &str) -> String {
+    let name = panel.name(echoes).to_lowercase().replace(", ", "-");
+    format!("{what}-{name}")
+}
+
+/// Rows by size.
+fn by_size(echoes: &Echoes, cells: impl Fn(usize) -> Vec<Cell>) -> Vec<Row> {
+    let sizes = echoes.sizes.iter().enumerate();
+    sizes
+        .map(|(at, &size)| shapes::plain_row(words::size(size), cells(at)))
+        .collect()
+}
+
+fn time_table(echoes: &Echoes, panel: &Panel) -> Table {
+    let categories = &echoes.categories;
+    let count = names(categories).count();
+    let mut columns: Vec<Column> = names(categories)
+        .map(|name| column(name, Unit::Nanoseconds))
+        .collect();
+    columns.push(column("Total", Unit::Nanoseconds));
+    columns.push(column("Touching data", Unit::Percent));
+    let rows = by_size(echoes, |at| {
+        let mut cells: Vec<Cell> = (0..count)
+            .map(|category| {
+                let mean = panel.mean(at, |split| split.category_ns(category));
+                cell_of(panel, at, mean)
+            })
+            .collect();
+        cells.push(cell_of(panel, at, panel.mean(at, Split::total_ns)));
+        let touching = panel.percent(at, |split| touching_ns(categories, split));
+        cells.push(cell_of(panel, at, touching));
+        cells
+    });
+    Table {
+        id: id(panel, echoes, "time"),
+        title: format!(
+            "{}: processor time in the kernel for each message received and sent back",
+            panel.name(echoes)
+        ),
+        columns,
+        rows,
+    }
+}
+
+/// ns of the first categories up to this place.
+fn cumulative_ns(split: &Split, category: usize) -> f64 {
+    (0..=category).map(|at| split.category_ns(at)).sum()
+}
+
+fn cumulative_table(echoes: &Echoes, panel: &Panel) -> Table {
+    let count = names(&echoes.categories).count();
+    let rows = by_size(echoes, |at| {
+        (0..count)
+            .map(|category| {
+                let mean = panel.percent(at, |split| cumulative_ns(split, category));
+                cell_of(panel, at, mean)
+            })
+            .collect()
+    });
+    Table {
+        id: id(panel, echoes, "cumulative"),
+        title: format!(
+            "{}: cumulative shares, each category with those before it",
+            panel.name(echoes)
+        ),
+        columns: names(&echoes.categories)
+            .map(|name| column(name, Unit::Percent))
+            .collect(),
+        rows,
+    }
+}
+
+/// Where the operations that touch data take as long as all others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Crossover {
+    /// At this size in bytes, with the interval over the rounds.
+    At(Mean),
+    /// At none: per byte they grow no faster than the others.
+    Never,
+    /// Too few sizes or rounds, or no category touches data.
+    Unknown,
+}
+
+fn crossover(echoes: &Echoes, panel: &Panel) -> Crossover {
+    let rounds = panel.splits.iter().map(Vec::len).min().unwrap_or(0);
+    let touches = |category: &tollgate_kernel::sampling::Category| category.touches_data;
+    if echoes.sizes.len() < 3 || rounds == 0 || !echoes.categories.categories.iter().any(touches) {
+        return Crossover::Unknown;
+    }
+    let mut crossings = Vec::new();
+    for round in 0..rounds {
+        // What the others take less what touching data takes, for each message, over the size.
+        let points: Vec<(f64, f64)> = echoes
+            .sizes
+            .iter()
+            .zip(&panel.splits)
+            .map(|(&size, splits)| {
+                let split = &splits[round];
+                let touching = touching_ns(&echoes.categories, split);
+                let rest = split.total_ns() - touching;
+                (
+                    size as f64,
+                    (rest - touching) / (2.0 * split.operations.max(1) as f64),
+                )
+            })
+            .collect();
+        match stats::line(&points) {
+            Some(line) if line.slope < 0.0 => crossings.push(-line.intercept / line.slope),
+            _ => return Crossover::Never,
+        }
+    }
+    Mean::of(&crossings).map_or(Crossover::Unknown, Crossover::At)
+}
+
+fn crossover_cell(crossover: &Crossover) -> Cell {
+    match crossover {
+        Crossover::At(mean) => mean.cell(),
+        Crossover::Never => Cell::text("none"),
+        Crossover::Unknown => Cell::NotAvailable {
+            reason: "it takes three sizes and a category that touches data".to_owned(),
+        },
+    }
+}
+
+/// The numbers of the paper's text beside ours.
+fn then_and_now(echoes: &Echoes, crossovers: &[Crossover]) -> Table {
+    let mut columns: Vec<Column> = Vec::new();
+    for panel in &echoes.panels {
+        columns.push(column(panel.name(echoes), Unit::None));
+    }
+    columns.push(column("1996", Unit::None));
+    let published = |fact: &str| match published::fact(&format!("{PAPER}/{fact}")) {
+        Some(fact) => match source(&format!("section {}", fact.place)) {
+            Some(source) => shapes::published_cell(Some(fact.value), &source),
+            None => Cell::text("-"),
+        },
+        None => Cell::text("-"),
+    };
+    let touching = |at: usize| -> Vec<Cell> {
+        echoes
+            .panels
+            .iter()
+            .map(|panel| {
+                let mean = panel.percent(at, |split| touching_ns(&echoes.categories, split));
+                cell_of(panel, at, mean)
+            })
+            .collect()
+    };
+    let last = echoes.sizes.len() - 1;
+    let row = |label: String, mut cells: Vec<Cell>, then: Cell| {
+        cells.push(then);
+        shapes::plain_row(label, cells)
+    };
+    let fact_at = |size: usize, fact| match size {
+        1 | 8_192 => published(fact),
+        _ => Cell::text("-"),
+    };
+    Table {
+        id: "then-and-now".to_owned(),
+        title: "Touching data, then and now".to_owned(),
+        columns,
+        rows: vec![
+            row(
+                format!("Share at {}, %", words::size(echoes.sizes[0])),
+                touching(0),
+                fact_at(echoes.sizes[0], "data-touching-1-byte"),
+            ),
+            row(
+                format!("Share at {}, %", words::size(echoes.sizes[last])),
+                touching(last),
+                fact_at(echoes.sizes[last], "data-touching-large"),
+            ),
+            row(
+                "Takes as long as all else at, bytes".to_owned(),
+                crossovers.iter().map(crossover_cell).collect(),
+                Cell::text("-"),
+            ),
+        ],
+    }
+}
+
+/// The relative standard errors of a category, in hundredths, over the sizes at which it takes more than a negligible part.
+fn errors(panel: &Panel, category: usize) -> Vec<f64> {
+    (0..panel.splits.len())
+        .filter_map(|at| {
+            let mean = panel.mean(at, |split| split.category_ns(category))?;
+            let total = panel.mean(at, Split::total_ns)?;
+            (mean.value >= NEGLIGIBLE * total.value)
+                .then(|| Some(100.0 * mean.relative_error()?))
+                .flatten()
+        })
+        .collect()
+}
+
+fn average(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+fn error_table(echoes: &Echoes) -> Table {
+    let rows = names(&echoes.categories)
+        .enumerate()
+        .map(|(category, name)| {
+            let cells = echoes
+                .panels
+                .iter()
+                .map(|panel| match average(&errors(panel, category)) {
+                    Some(average) => Cell::exact(average),
+                    None => Cell::NotAvailable {
+                        reason: "below 1 % of the time at every size, or too few rounds".to_owned(),
+                    },
+                });
+            shapes::plain_row(name, cells.collect())
+        });
+    Table {
+        id: "standard-error".to_owned(),
+        title: "Standard error of the mean, relative, averaged over the sizes".to_owned(),
+        columns: echoes
+            .panels
+            .iter()
+            .map(|panel| column(panel.name(echoes), Unit::Percent))
+            .collect(),
+        rows: rows.collect(),
+    }
+}
+
+/// The categories of the study of 2021, at some of the sizes.
+fn host_stack_table(echoes: &Echoes) -> Table {
+    let categories = Categories::host_stack();
+    let mut classifier = Classifier::new(categories.clone());
+    let places = some(echoes.sizes.len(), 3);
+    let mut columns = Vec::new();
+    let mut splits: Vec<Vec<Split>> = Vec::new();
+    for panel in &echoes.panels {
+        for &at in &places {
+            let name = format!("{}, {}", panel.name(echoes), words::size(echoes.sizes[at]));
+            columns.push(column(name, Unit::Percent));
+            splits.push(echoes.survey.splits(panel.first + at, &mut classifier));
+        }
+    }
+    let rows = names(&categories).enumerate().map(|(category, name)| {
+        let cells = splits.iter().map(|rounds| {
+            let shares: Vec<f64> = rounds
+                .iter()
+                .filter(|split| split.total_ns() > 0.0)
+                .map(|split| 100.0 * split.category_ns(category) / split.total_ns())
+                .collect();
+            Mean::of(&shares).map_or_else(|| Cell::text("-"), |mean| mean.cell())
+        });
+        shapes::plain_row(name, cells.collect())
+    });
+    Table {
+        id: "host-stack-2021".to_owned(),
+        title: "The same samples by the categories of Cai et al., SIGCOMM 2021".to_owned(),
+        columns,
+        rows: rows.collect(),
+    }
+}
+
+/// The first, the last and some places between, evenly.
+pub(super) fn some(len: usize, count: usize) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..count)
+        .map(|at| (len - 1) * at / (count - 1).max(1))
+        .collect();
+    places.dedup();
+    places
+}
+
+/// Lines over the size, linear as in the paper.
+pub(super) fn lines(
+    title: String,
+    y: (&str, Unit),
+    series: Vec<Series>,
+    command: &str,
+) -> Option<Figure> {
+    let series: Vec<Series> = series
+        .into_iter()
+        .filter(|line| line.points.len() > 1)
+        .collect();
+    (!series.is_empty()).then(|| Figure::Lines {
+        title,
+        x: Axis {
+            label: "Size of the message".to_owned(),
+            unit: Unit::Bytes,
+            scale: Scale::Linear,
+        },
+        y: Axis {
+            label: y.0.to_owned(),
+            unit: y.1,
+            scale: Scale::Linear,
+        },
+        series,
+        command: command.to_owned(),
+    })
+}
+
+/// A line over the sizes up to `most`.
+pub(super) fn series(
+    label: &str,
+    sizes: &[usize],
+    most: usize,
+    mean: impl Fn(usize) -> Option<Mean>,
+) -> Series {
+    let points = sizes.iter().enumerate().filter(|(_, size)| **size <= most);
+    Series {
+        label: label.to_owned(),
+        points: points
+            .filter_map(|(at, &size)| {
+                let mean = mean(at)?;
+                Some(Point {
+                    x: size as f64,
+                    y: mean.value,
+                    ci: mean.interval(),
+                })
+            })
+            .collect(),
+        published: false,
+    }
+}
+
+fn time_figure(echoes: &Echoes, panel: &Panel, most: usize, command: &str) -> Option<Figure> {
+    let all = names(&echoes.categories)
+        .enumerate()
+        .map(|(category, name)| {
+            series(name, &echoes.sizes, most, |at| {
+                panel.mean(at, |split| split.category_ns(category))
+            })
+        });
+    let small = if most == usize::MAX {
+        ""
+    } else {
+        ", small messages"
+    };
+    lines(
+        format!("{}: processor time by category{small}", panel.name(echoes)),
+        ("Time for each message", Unit::Nanoseconds),
+        all.collect(),
+        command,
+    )
+}
+
+fn cumulative_figure(echoes: &Echoes, panel: &Panel, command: &str) -> Option<Figure> {
+    let all = names(&echoes.categories)
+        .enumerate()
+        .map(|(category, name)| {
+            series(name, &echoes.sizes, usize::MAX, |at| {
+                panel.percent(at, |split| cumulative_ns(split, category))
+            })
+        });
+    lines(
+        format!(
+            "{}: cumulative shares, each line with those below it",
+            panel.name(echoes)
+        ),
+        ("Share of the time", Unit::Percent),
+        all.collect(),
+        command,
+    )
+}
+
+fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
+    let last = echoes.sizes.len() - 1;
+    let told = echoes.panels.iter().zip(crossovers).filter_map(|(panel, crossover)| {
+        let total = |at| Some(words::duration(panel.mean(at, Split::total_ns)?.value));
+        let touching = |at| {
+            let share = panel.percent(at, |split| touching_ns(&echoes.categories, split))?;
+            Some(format!("{:.0} %", share.value))
+        };
+        let overtakes = match crossover {
+            Crossover::At(at) if at.value > echoes.sizes[last] as f64 => format!(
+                ", and would overtake all else at about {} bytes, beyond what was measured",
+                words::significant(at.value)
+            ),
+            Crossover::At(at) if at.value > 0.0 => format!(
+                ", and overtakes all else at about {} bytes",
+                words::significant(at.value)
+            ),
+            Crossover::At(_) => ", and takes longer than all else at every size".to_owned(),
+            Crossover::Never => ", and never overtakes all else".to_owned(),
+            Crossover::Unknown => String::new(),
+        };
+        let (first, end) = (total(0)?, total(last)?);
+        let (little, much) = (touching(0)?, touching(last)?);
+        Some(format!(
+            "receiving and sending back over {} takes {first} in the kernel for {} and {end} for {}; touching data is {little} \
+             and {much} of that{overtakes}",
+            panel.name(echoes),
+            words::size(echoes.sizes[0]),
+            words::size(echoes.sizes[last]),
+        ))
+    });
+    let told: Vec<String> = told.collect();
+    let sentence = told.join(". ");
+    let mut characters = sentence.chars();
+    match characters.next() {
+        Some(first) => format!("{}{}.", first.to_uppercase(), characters.as_str()),
+        None => "Nothing was measured.".to_owned(),
+    }
+    .replace(". receiving", ". Receiving")
+}
+
+/// What holds for both experiments on echoes.
+pub(super) fn trust(echoes: &Echoes) -> Vec<TrustLine> {
+    let mut lines = echoes.survey.trust(&echoes.categories);
+    let categories = names(&echoes.categories).count();
+    let mut all = Vec::new();
+    let mut above = Vec::new();
+    for panel in &echoes.panels {
+        for (category, name) in names(&echoes.categories).take(categories - 1).enumerate() {
+            if let Some(average) = average(&errors(panel, category)) {
+                all.push(average);
+                if average >= STANDARD_ERROR {
+                    above.push(format!("{name} of {} {average:.1} %", panel.name(echoes)));
+                }
+            }
+        }
+    }
+    if let Some(average) = average(&all) {
+        let mut text = format!(
+            "the relative standard error of the mean, averaged over sizes and categories, is {average:.1} % (asked for, as in \
+             1996: below 5 %)"
+        );
+        if !above.is_empty() {
+            text.push_str(&format!("; above it: {}", words::list(&above)));
+        }
+        lines.push(TrustLine {
+            kind: TrustKind::Note,
+            value: Some(average),
+            unit: Unit::Percent,
+            holds: average < STANDARD_ERROR,
+            text,
+        });
+    }
+    if echoes.sizes.len() < echoes.wanted {
+        lines.push(shapes::note(format!(
+            "to end in time, cut to {} of {} sizes",
+            echoes.sizes.len(),
+            echoes.wanted
+        )));
+    }
+    lines.push(shapes::note(
+        "both ends of an echo receive a message and send it back, so its time is halved; over loopback no checksum is computed, \
+         since nothing can be corrupted on the way",
+    ));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_places_are_the_ends_and_between() {
+        assert_eq!(some(40, 3), [0, 19, 39]);
+        assert_eq!(some(2, 3), [0, 1]);
+        assert_eq!(some(1, 3), [0]);
+    }
+
+    #[test]
+    fn without_sampling_every_category_says_why() {
+        let (finding, table, trust) = unavailable(&Categories::kay(), "not allowed");
+        assert_eq!(finding, "Not available here: not allowed.");
+        assert_eq!(table.rows.len(), 7);
+        assert!(table.rows.iter().all(|row| matches!(
+            &row.cells[0],
+            Cell::NotAvailable { reason } if reason == "not allowed"
+        )));
+        assert!(!trust[0].holds);
+    }
+}

@@ -1,0 +1,198 @@
+//! `kay-detail`: the parts of each category of `kay-breakdown`, as Kay and Pasquale 1996 show them in figures 7 to 12.
+
+use tollgate_kernel::sampling::{Categories, Category};
+
+use super::Experiment;
+use super::kay_breakdown::{cell_of, lines, series, some, source, trust, unavailable};
+use crate::context::{Context, Options};
+use crate::echoes::{self, Echoes, Panel};
+use crate::error::Error;
+use crate::run::{self, Cell, Column, Figure, Row, RowKind, Source, Table, Unit};
+use crate::sampled::{Sampled, Split};
+use crate::shapes;
+use crate::words;
+
+/// Sizes that the tables show, of those that were measured.
+const SHOWN: usize = 6;
+/// A category with less than this share of the time at the smallest size has no figure.
+const DRAWN: f64 = 0.05;
+
+/// The parts of each category.
+pub(super) struct KayDetail;
+
+impl Experiment for KayDetail {
+    fn name(&self) -> &'static str {
+        "kay-detail"
+    }
+
+    fn title(&self) -> &'static str {
+        "Processor time within each category"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        source("Figs. 7 to 12, section VIII")
+    }
+
+    fn summary(&self) -> &'static str {
+        "the parts of each of Kay and Pasquale's categories, from the same samples"
+    }
+
+    fn weight(&self) -> u32 {
+        1
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        !echoes::kernel_paths(options).is_empty()
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let command = shapes::command(self.name(), &context.options);
+        let sampled = context.echoes(self.name())?;
+        let (finding, tables, figures, trust) = match &*sampled {
+            Sampled::Measured(echoes) => {
+                let panels = || echoes.panels.iter();
+                (
+                    finding(echoes),
+                    panels().map(|panel| table(echoes, panel)).collect(),
+                    panels()
+                        .flat_map(|panel| figures(echoes, panel, &command))
+                        .collect(),
+                    trust(echoes),
+                )
+            }
+            Sampled::Unavailable(reason) => {
+                let categories = context.options.categories.clone();
+                let categories = categories.unwrap_or_else(Categories::kay);
+                let (finding, table, trust) = unavailable(&categories, reason);
+                (finding, vec![table], Vec::new(), trust)
+            }
+        };
+        Ok(run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding,
+            command,
+            tables,
+            figures,
+            trust,
+        })
+    }
+}
+
+/// ns of a part of a category.
+fn part_ns(split: &Split, category: usize, part: usize) -> f64 {
+    let share = split.breakdown.shares.get(category);
+    let count = share.and_then(|share| share.parts.get(part));
+    split.ns(count.map_or(0, |count| count.weight))
+}
+
+fn row(label: &str, depth: u8, kind: RowKind, cells: Vec<Cell>) -> Row {
+    Row {
+        depth,
+        kind,
+        ..shapes::plain_row(label, cells)
+    }
+}
+
+fn table(echoes: &Echoes, panel: &Panel) -> Table {
+    let places = some(echoes.sizes.len(), SHOWN);
+    let sizes: Vec<usize> = places.iter().map(|&at| echoes.sizes[at]).collect();
+    let cells = |figure: &dyn Fn(&Split) -> f64| -> Vec<Cell> {
+        places
+            .iter()
+            .map(|&at| cell_of(panel, at, panel.mean(at, figure)))
+            .collect()
+    };
+    let mut rows = Vec::new();
+    for (at, category) in echoes.categories.categories.iter().enumerate() {
+        let whole = cells(&|split| split.category_ns(at));
+        rows.push(row(&category.name, 0, RowKind::Total, whole));
+        for (part, name) in category.parts.iter().enumerate() {
+            let cells = cells(&|split| part_ns(split, at, part));
+            rows.push(row(name, 1, RowKind::Plain, cells));
+        }
+    }
+    let other = echoes.categories.categories.len();
+    rows.push(row(
+        &echoes.categories.other,
+        0,
+        RowKind::Unattributed,
+        cells(&|split| split.category_ns(other)),
+    ));
+    rows.push(row("Total", 0, RowKind::Total, cells(&Split::total_ns)));
+    let columns = sizes.iter().map(|&size| Column {
+        name: words::size(size),
+        unit: Unit::Nanoseconds,
+    });
+    let name = panel.name(echoes);
+    Table {
+        id: format!("parts-{}", name.to_lowercase().replace(", ", "-")),
+        title: format!(
+            "{name}: processor time in the kernel for each message received and sent back"
+        ),
+        columns: columns.collect(),
+        rows,
+    }
+}
+
+/// A figure for each category that has parts and matters.
+fn figures(echoes: &Echoes, panel: &Panel, command: &str) -> Vec<Figure> {
+    let matters = |at: usize| {
+        let share = panel.percent(0, |split| split.category_ns(at));
+        share.is_some_and(|share| share.value >= 100.0 * DRAWN)
+    };
+    let categories = echoes.categories.categories.iter().enumerate();
+    categories
+        .filter(|(at, category)| category.parts.len() > 1 && matters(*at))
+        .filter_map(|(at, category)| {
+            let parts = category.parts.iter().enumerate().map(|(part, name)| {
+                series(name, &echoes.sizes, usize::MAX, |place| {
+                    panel
+                        .mean(place, |split| part_ns(split, at, part))
+                        .filter(|mean| mean.value > 0.0)
+                })
+            });
+            lines(
+                format!("{}: {}", panel.name(echoes), category.name),
+                ("Time for each message", Unit::Nanoseconds),
+                parts.collect(),
+                command,
+            )
+        })
+        .collect()
+}
+
+/// The parts that take the most at the smallest size, by protocol.
+fn finding(echoes: &Echoes) -> String {
+    const TOLD: usize = 3;
+    let told = echoes.panels.iter().filter_map(|panel| {
+        let mut parts: Vec<(f64, &Category, &str)> = Vec::new();
+        for (at, category) in echoes.categories.categories.iter().enumerate() {
+            for (part, name) in category.parts.iter().enumerate() {
+                let share = panel.percent(0, |split| part_ns(split, at, part))?;
+                parts.push((share.value, category, name));
+            }
+        }
+        parts.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let largest: Vec<String> = parts
+            .iter()
+            .take(TOLD)
+            .map(|(share, category, name)| format!("{name} ({}) {share:.0} %", category.name))
+            .collect();
+        (!largest.is_empty()).then(|| {
+            format!(
+                "of a {} message over {}, the largest parts are {}",
+                words::size(echoes.sizes[0]),
+                panel.name(echoes),
+                words::list(&largest)
+            )
+        })
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() {
+        return "The category file names no parts.".to_owned();
+    }
+    let sentence = told.join("; ");
+    format!("O{}.", &sentence[1..])
+}

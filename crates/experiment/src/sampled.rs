@@ -1,0 +1,552 @@
+//! Measures where the processor time of kernel workloads goes, by sampling: several subjects side by side, in rounds.
+//!
+//! A round gives every subject one slice with the sampler and a short one without, in turn, so that what is compared was
+//! measured within the same seconds and the cost of sampling is known. A subject's figure is the mean over the rounds; its
+//! standard error is that of the rounds' figures. Where this machine does not allow sampling, the reason is kept and nothing
+//! is measured in its place.
+//!
+//! This module takes times and keeps them. It decides neither what is compared nor what is said of it.
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use tollgate_kernel::sampling::{
+    Book, Breakdown, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, Sampler, Symbols,
+};
+use tollgate_workload::cores::Cores;
+use tollgate_workload::{PathId, Session, Spec, find};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::run::{Cell, Interval, Measured};
+use crate::stats;
+
+mod trust;
+
+/// Rounds when there is time for them.
+const ROUNDS: u32 = 10;
+/// The fewest, whatever the time: a standard error needs some.
+const LEAST_ROUNDS: u32 = 4;
+/// The shortest slice that is worth its start.
+const SHORTEST: Duration = Duration::from_millis(15);
+/// The share of a slice that runs without the sampler.
+const PLAIN: f64 = 0.15;
+/// Operations of a pilot.
+const PILOT: u64 = 16;
+/// A pilot that took less is run again for this long.
+const PILOT_NS: f64 = 2e6;
+
+/// Something whose processor time is measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Subject {
+    /// Its name in progress and warnings.
+    pub(crate) label: String,
+    pub(crate) path: PathId,
+    pub(crate) spec: Spec,
+}
+
+/// One slice with the sampler.
+#[derive(Debug, Clone)]
+pub(crate) struct Round {
+    pub(crate) profile: Profile,
+    pub(crate) operations: u64,
+    /// User bytes that were carried.
+    pub(crate) bytes: u64,
+    /// Processor time of this process, as its clock has it.
+    pub(crate) cpu_ns: f64,
+    /// How long the slice took.
+    pub(crate) elapsed_ns: f64,
+}
+
+/// What was measured of one subject.
+#[derive(Debug, Default)]
+pub(crate) struct Observed {
+    pub(crate) rounds: Vec<Round>,
+    /// ns per operation of each slice without the sampler.
+    plain: Vec<f64>,
+    /// Why it failed.
+    pub(crate) failure: Option<String>,
+    /// What the session says of itself.
+    pub(crate) settings: Vec<(&'static str, String)>,
+}
+
+/// What was measured of all.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) subjects: Vec<Subject>,
+    pub(crate) observed: Vec<Observed>,
+    pub(crate) book: Book,
+    pub(crate) clock: Clock,
+    /// Samples per second and processor.
+    pub(crate) rate: u32,
+    /// The user stopped it.
+    pub(crate) stopped: bool,
+}
+
+/// What sampling gives, where this machine allows it.
+#[derive(Debug)]
+pub(crate) enum Sampled<T> {
+    /// What was measured.
+    Measured(T),
+    /// This machine does not allow sampling; the reason, and what would.
+    Unavailable(String),
+}
+
+/// Measures the subjects, for `each` unless there is less time.
+///
+/// # Errors
+/// [`Error::Stopped`] when the user stopped it before anything was measured, [`Error::NothingMeasured`] when every subject
+/// failed.
+pub(crate) fn survey(
+    experiment: &'static str,
+    subjects: Vec<Subject>,
+    each: Duration,
+    context: &Context<'_>,
+) -> Result<Sampled<Survey>, Error> {
+    let cpus = processors(&subjects)?;
+    let opened = Symbols::read()
+        .map_err(|error| error.to_string())
+        .and_then(|symbols| match Sampler::open(&cpus, RATE) {
+            Ok(sampler) => Ok((symbols, sampler)),
+            Err(error) => Err(error.to_string()),
+        });
+    let (symbols, sampler) = match opened {
+        Ok(opened) => opened,
+        Err(reason) => return Ok(Sampled::Unavailable(reason)),
+    };
+    let mut tour = Tour {
+        context,
+        survey: Survey {
+            observed: subjects.iter().map(|_| Observed::default()).collect(),
+            subjects,
+            book: Book::new(symbols),
+            clock: sampler.clock(),
+            rate: sampler.rate(),
+            stopped: false,
+        },
+        sampler,
+        sessions: Vec::new(),
+        costs: Vec::new(),
+    };
+    tour.open();
+    if let Err(reason) = tour.rounds(each) {
+        return Err(Error::NothingMeasured { experiment, reason });
+    }
+    let mut survey = tour.survey;
+    survey.stopped = context.cancel.is_raised();
+    if survey.observed.iter().all(|one| one.rounds.is_empty()) {
+        let failure = survey.observed.iter().find_map(|one| one.failure.clone());
+        return Err(match failure {
+            Some(reason) if !survey.stopped => Error::NothingMeasured { experiment, reason },
+            _ => Error::Stopped,
+        });
+    }
+    Ok(Sampled::Measured(survey))
+}
+
+/// The processors on which any of the subjects runs.
+fn processors(subjects: &[Subject]) -> Result<Vec<usize>, tollgate_workload::Error> {
+    let mut cpus = Vec::new();
+    for subject in subjects {
+        let cores = Cores::choose(subject.spec.placement)?;
+        for cpu in [cores.near, cores.far] {
+            if !cpus.contains(&cpu) {
+                cpus.push(cpu);
+            }
+        }
+    }
+    Ok(cpus)
+}
+
+/// A survey under way.
+struct Tour<'a> {
+    context: &'a Context<'a>,
+    survey: Survey,
+    sampler: Sampler,
+    sessions: Vec<Option<Box<dyn Session>>>,
+    /// ns per operation of each subject; infinite where it failed.
+    costs: Vec<f64>,
+}
+
+impl Tour<'_> {
+    fn fail(&mut self, at: usize, error: &tollgate_workload::Error) {
+        if !self.context.cancel.is_raised() {
+            let failure = &mut self.survey.observed[at].failure;
+            failure.get_or_insert_with(|| error.to_string());
+        }
+        self.sessions[at] = None;
+        self.costs[at] = f64::INFINITY;
+    }
+
+    fn open(&mut self) {
+        let subjects = self.survey.subjects.clone();
+        for (at, subject) in subjects.iter().enumerate() {
+            self.sessions.push(None);
+            self.costs.push(f64::INFINITY);
+            if self.context.cancel.is_raised() {
+                continue;
+            }
+            self.context
+                .tell("pilot", self.context.remaining().unwrap_or_default());
+            let Some(path) = find(subject.path) else {
+                continue;
+            };
+            match path.open(&subject.spec) {
+                Ok(session) => self.sessions[at] = Some(session),
+                Err(error) => {
+                    self.fail(at, &error);
+                    continue;
+                }
+            }
+            let Some(session) = &mut self.sessions[at] else {
+                continue;
+            };
+            match pilot(session.as_mut()) {
+                Ok(ns) => self.costs[at] = ns,
+                Err(error) => self.fail(at, &error),
+            }
+        }
+    }
+
+    fn rounds(&mut self, each: Duration) -> Result<(), String> {
+        let running = self.costs.iter().filter(|cost| cost.is_finite()).count();
+        let count = u32::try_from(running.max(1)).unwrap_or(u32::MAX);
+        let budget = self.context.remaining().map(|left| left / count);
+        let each = budget.map_or(each, |budget| budget.min(each));
+        let longest = Duration::from_secs_f64(self.sampler.longest_s());
+        let whole = each.div_f64(1.0 + PLAIN);
+        let rounds = (whole.as_nanos() / SHORTEST.as_nanos()) as u32;
+        let rounds = rounds.clamp(LEAST_ROUNDS, ROUNDS);
+        let slice = (whole / rounds).min(longest).max(Duration::from_millis(1));
+        let begun = Instant::now();
+        let expected = each * count;
+        for round in 0..rounds {
+            // The least number is made however slow the machine turns out to be.
+            if round >= LEAST_ROUNDS && self.context.remaining() == Some(Duration::ZERO) {
+                return Ok(());
+            }
+            for at in 0..self.sessions.len() {
+                if self.context.cancel.is_raised() {
+                    return Ok(());
+                }
+                let what = format!(
+                    "{} of {rounds}, {}",
+                    round + 1,
+                    self.survey.subjects[at].label
+                );
+                self.context
+                    .tell(&what, expected.saturating_sub(begun.elapsed()));
+                self.slice(at, slice)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One slice of one subject with the sampler, and a short one without.
+    fn slice(&mut self, at: usize, time: Duration) -> Result<(), String> {
+        let iterations = (time.as_nanos() as f64 / self.costs[at]) as u64;
+        let Some(session) = &mut self.sessions[at] else {
+            return Ok(());
+        };
+        let iterations = iterations.max(4);
+        let mut plain = session.new_samples();
+        let short = ((iterations as f64 * PLAIN) as u64).max(2);
+        if let Err(error) = session.run(short, &mut plain) {
+            self.fail(at, &error);
+            return Ok(());
+        }
+        let mut samples = session.new_samples();
+        let mut profile = Profile::default();
+        let cpu = process_ns();
+        self.sampler.start().map_err(|error| error.to_string())?;
+        let outcome = session.run(iterations, &mut samples);
+        self.sampler.stop().map_err(|error| error.to_string())?;
+        let cpu_ns = process_ns() - cpu;
+        self.survey.observed[at].settings = session.settings();
+        self.sampler.drain(&mut self.survey.book, &mut profile);
+        if let Err(error) = outcome {
+            self.fail(at, &error);
+            return Ok(());
+        }
+        let observed = &mut self.survey.observed[at];
+        observed
+            .plain
+            .push(plain.elapsed_ns() as f64 / plain.operations().max(1) as f64);
+        observed.rounds.push(Round {
+            profile,
+            operations: samples.operations(),
+            bytes: samples.bytes(),
+            cpu_ns,
+            elapsed_ns: samples.elapsed_ns() as f64,
+        });
+        // What the pilot found changes as caches and congestion windows warm up.
+        self.costs[at] = samples.elapsed_ns().max(1) as f64 / samples.operations().max(1) as f64;
+        Ok(())
+    }
+}
+
+/// Processor time of this process so far, all threads, in ns.
+fn process_ns() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+/// What an operation costs in ns.
+fn pilot(session: &mut dyn Session) -> Result<f64, tollgate_workload::Error> {
+    let mut operations = PILOT;
+    loop {
+        let mut samples = session.new_samples();
+        session.run(operations, &mut samples)?;
+        let ns = samples.elapsed_ns().max(1) as f64;
+        let cost = ns / operations as f64;
+        let more = (PILOT_NS / cost) as u64;
+        if more <= 2 * operations {
+            return Ok(cost);
+        }
+        operations = more;
+    }
+}
+
+impl Round {
+    /// ns for each unit of weight: 1 for the clock; for cycles what makes this process's own samples last as long as its
+    /// clock says.
+    fn ns_per_weight(&self, clock: Clock) -> f64 {
+        match clock {
+            Clock::CpuClock => 1.0,
+            Clock::Cycles => match self.own_weight() {
+                0 => 0.0,
+                own => self.cpu_ns / own as f64,
+            },
+        }
+    }
+
+    fn own_weight(&self) -> u64 {
+        let count = |mode| self.profile.count(Owner::Workload, mode).weight;
+        count(Mode::Kernel) + count(Mode::User)
+    }
+}
+
+/// A round's samples by category, in ns.
+#[derive(Debug, Clone)]
+pub(crate) struct Split {
+    pub(crate) breakdown: Breakdown,
+    pub(crate) operations: u64,
+    pub(crate) bytes: u64,
+    ns_per_weight: f64,
+}
+
+impl Split {
+    /// A weight of this round's breakdown in ns.
+    pub(crate) fn ns(&self, weight: u64) -> f64 {
+        weight as f64 * self.ns_per_weight
+    }
+
+    /// ns of the category at this place; behind the last, of what no rule covers.
+    pub(crate) fn category_ns(&self, category: usize) -> f64 {
+        let count = match self.breakdown.shares.get(category) {
+            Some(share) => share.count,
+            None => self.breakdown.other,
+        };
+        self.ns(count.weight)
+    }
+
+    /// ns of all categories and of what no rule covers.
+    pub(crate) fn total_ns(&self) -> f64 {
+        self.ns(self.breakdown.total().weight)
+    }
+}
+
+impl Survey {
+    /// The rounds of a subject by category.
+    pub(crate) fn splits(&self, subject: usize, classifier: &mut Classifier) -> Vec<Split> {
+        let split = |round: &Round| Split {
+            breakdown: classifier.breakdown(&self.book, &round.profile),
+            operations: round.operations,
+            bytes: round.bytes,
+            ns_per_weight: round.ns_per_weight(self.clock),
+        };
+        self.observed[subject].rounds.iter().map(split).collect()
+    }
+
+    /// All samples together.
+    pub(crate) fn all(&self) -> Profile {
+        let mut all = Profile::default();
+        for round in self.observed.iter().flat_map(|one| &one.rounds) {
+            all.merge(&round.profile);
+        }
+        all
+    }
+
+    /// Samples by category, all subjects together.
+    pub(crate) fn breakdown(&self, categories: &Categories) -> Breakdown {
+        Classifier::new(categories.clone()).breakdown(&self.book, &self.all())
+    }
+
+    /// What the samples of this process say of its processor time, relative to what its clock says: 1 when they agree.
+    pub(crate) fn agreement(&self) -> Option<f64> {
+        if self.clock != Clock::CpuClock {
+            return None;
+        }
+        let rounds = || self.observed.iter().flat_map(|one| &one.rounds);
+        let cpu: f64 = rounds().map(|round| round.cpu_ns).sum();
+        let own: f64 = rounds().map(|round| round.own_weight() as f64).sum();
+        (cpu > 0.0).then(|| own / cpu)
+    }
+
+    /// How much longer an operation takes with the sampler than without: the geometric mean over the subjects of the ratio
+    /// of the medians, with the interval of the subjects' ratios.
+    pub(crate) fn perturbation(&self) -> Option<stats::Estimate> {
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for one in &self.observed {
+            let mut sampled: Vec<f64> = one
+                .rounds
+                .iter()
+                .map(|round| round.elapsed_ns / round.operations.max(1) as f64)
+                .collect();
+            let mut plain = one.plain.clone();
+            if let (Some(a), Some(b)) = (middle(&mut sampled), middle(&mut plain)) {
+                with.push(a);
+                without.push(b);
+            }
+        }
+        stats::ratio(&with, &without).ok()
+    }
+}
+
+fn middle(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// A mean over rounds with its standard error.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Mean {
+    pub(crate) value: f64,
+    /// The standard error of the mean; none for a single round.
+    pub(crate) error: Option<f64>,
+    pub(crate) interval: Option<stats::Interval>,
+    pub(crate) rounds: u64,
+}
+
+impl Mean {
+    /// The mean of the rounds' figures; `None` without any.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        match stats::mean(values) {
+            Ok(estimate) => Some(Self {
+                value: estimate.value,
+                error: Some(
+                    (estimate.interval.high - estimate.value) / stats::student_t(estimate.n - 1),
+                ),
+                interval: Some(estimate.interval),
+                rounds: estimate.n,
+            }),
+            Err(_) => values.first().filter(|x| x.is_finite()).map(|&value| Self {
+                value,
+                error: None,
+                interval: None,
+                rounds: 1,
+            }),
+        }
+    }
+
+    /// The cell of a table.
+    pub(crate) fn cell(&self) -> Cell {
+        Cell::Value(Measured {
+            value: self.value,
+            ci: self.interval(),
+            n: Some(self.rounds),
+            ..Measured::default()
+        })
+    }
+
+    /// The 95 % confidence interval.
+    pub(crate) fn interval(&self) -> Option<Interval> {
+        self.interval.map(|interval| Interval {
+            low: interval.low,
+            high: interval.high,
+        })
+    }
+
+    /// The standard error as a part of the mean, 0 to 1 and above.
+    pub(crate) fn relative_error(&self) -> Option<f64> {
+        (self.value > 0.0).then_some(self.error? / self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_workload::{Placement, Waiting, Workload};
+
+    use super::*;
+    use crate::context::{Cancel, Options, Silent};
+
+    fn echo(size: usize) -> Subject {
+        Subject {
+            label: format!("{size}"),
+            path: PathId::KernelLoopback,
+            spec: Spec::new(Workload::Rr, size).with_mode(Placement::OneCore, Waiting::Blocking),
+        }
+    }
+
+    /// A survey, or why this machine gives none.
+    fn surveyed(subjects: Vec<Subject>, budget: Duration) -> Option<Survey> {
+        let mut context =
+            Context::new(Options::default(), Some(budget), Cancel::default(), &Silent);
+        context.begin("test", 1, 1);
+        match survey("test", subjects, Duration::from_secs(1), &context).unwrap() {
+            Sampled::Measured(survey) => Some(survey),
+            Sampled::Unavailable(reason) => {
+                eprintln!("skipped: {reason}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn subjects_take_turns_and_every_round_has_samples() {
+        let Some(survey) = surveyed(vec![echo(1), echo(8_192)], Duration::from_millis(600)) else {
+            return;
+        };
+        for observed in &survey.observed {
+            assert!(observed.rounds.len() >= LEAST_ROUNDS as usize);
+            assert_eq!(observed.plain.len(), observed.rounds.len());
+            assert!(
+                observed
+                    .rounds
+                    .iter()
+                    .all(|round| round.profile.samples() > 0)
+            );
+        }
+        let mut classifier = Classifier::new(Categories::kay());
+        let splits = survey.splits(1, &mut classifier);
+        let all: f64 = (0..=7)
+            .map(|category| splits[0].category_ns(category))
+            .sum();
+        assert!((all - splits[0].total_ns()).abs() < 1.0);
+        assert!(survey.breakdown(&Categories::kay()).covered() > Some(0.9));
+        assert!(survey.perturbation().is_some());
+    }
+
+    #[test]
+    fn a_subject_that_fails_leaves_the_others() {
+        let mut wrong = echo(1);
+        wrong.spec = wrong.spec.with_mode(Placement::OneCore, Waiting::BusyPoll);
+        let Some(survey) = surveyed(vec![wrong, echo(1)], Duration::from_millis(200)) else {
+            return;
+        };
+        let failure = survey.observed[0].failure.as_deref();
+        assert!(failure.is_some_and(|reason| reason.contains("does not run")));
+        assert!(!survey.observed[1].rounds.is_empty());
+    }
+
+    #[test]
+    fn a_standard_error_is_that_of_the_mean() {
+        let mean = Mean::of(&[1.0, 2.0, 3.0, 4.0]).unwrap();
+        assert_eq!(mean.value, 2.5);
+        // The deviation is sqrt(5/3), over sqrt(4).
+        assert!((mean.error.unwrap() - 0.645_497).abs() < 1e-4);
+        assert!((mean.relative_error().unwrap() - 0.258_199).abs() < 1e-4);
+        assert_eq!(Mean::of(&[7.0]).unwrap().error, None);
+        assert_eq!(Mean::of(&[]), None);
+    }
+}
