@@ -123,13 +123,16 @@ pub(crate) fn run(
                 Subject {
                     label: format!("{path}, {transport}, {size} bytes"),
                     path,
-                    spec: Spec::new(Workload::Rr, size)
-                        .with_mode(mode.placement, mode.waiting)
-                        .over(Sockets {
-                            transport,
-                            ..Sockets::PLAIN
-                        }),
+                    // What is not timed would be sampled.
+                spec: Spec {
+                    warmup: 0,
+                    ..Spec::new(Workload::Rr, size)
                 }
+                .with_mode(mode.placement, mode.waiting)
+                .over(Sockets {
+                    transport,
+                    ..Sockets::PLAIN
+                }),
             }));
         }
     }

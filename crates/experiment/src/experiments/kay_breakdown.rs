@@ -256,6 +256,8 @@ enum Crossover {
     At(Mean),
     /// At none: per byte they grow no faster than the others.
     Never,
+    /// The samples do not tell whether they grow faster.
+    Unclear,
     /// Too few sizes or rounds, or no category touches data.
     Unknown,
 }
@@ -263,38 +265,71 @@ enum Crossover {
 fn crossover(echoes: &Echoes, panel: &Panel) -> Crossover {
     let rounds = panel.splits.iter().map(Vec::len).min().unwrap_or(0);
     let touches = |category: &tollgate_kernel::sampling::Category| category.touches_data;
-    if echoes.sizes.len() < 3 || rounds == 0 || !echoes.categories.categories.iter().any(touches) {
+    if echoes.sizes.len() < 3 || rounds < 2 || !echoes.categories.categories.iter().any(touches) {
         return Crossover::Unknown;
     }
-    let mut crossings = Vec::new();
-    for round in 0..rounds {
-        // What the others take less what touching data takes, for each message, over the size.
-        let points: Vec<(f64, f64)> = echoes
-            .sizes
-            .iter()
-            .zip(&panel.splits)
-            .map(|(&size, splits)| {
-                let split = &splits[round];
+    // What the others take less what touching data takes, for each message, by size and round.
+    let margins: Vec<Vec<f64>> = panel
+        .splits
+        .iter()
+        .map(|splits| {
+            let margin = |split: &Split| {
                 let touching = touching_ns(&echoes.categories, split);
                 let rest = split.total_ns() - touching;
-                (
-                    size as f64,
-                    (rest - touching) / (2.0 * split.operations.max(1) as f64),
-                )
+                (rest - touching) / (2.0 * split.operations.max(1) as f64)
+            };
+            splits.iter().take(rounds).map(margin).collect()
+        })
+        .collect();
+    crossing(&echoes.sizes, &margins, rounds)
+}
+
+/// The line through the means of the rounds, and where it meets zero; its interval by leaving out one round after the other
+/// (the jackknife).
+fn crossing(sizes: &[usize], margins: &[Vec<f64>], rounds: usize) -> Crossover {
+    let without = |left_out: Option<usize>| {
+        let points: Vec<(f64, f64)> = sizes
+            .iter()
+            .zip(margins)
+            .map(|(&size, values)| {
+                let kept = values.iter().enumerate();
+                let kept: Vec<f64> = kept
+                    .filter(|(round, _)| Some(*round) != left_out)
+                    .map(|(_, value)| *value)
+                    .collect();
+                (size as f64, kept.iter().sum::<f64>() / kept.len() as f64)
             })
             .collect();
-        match stats::line(&points) {
-            Some(line) if line.slope < 0.0 => crossings.push(-line.intercept / line.slope),
-            _ => return Crossover::Never,
-        }
+        stats::line(&points)
+    };
+    let Some(line) = without(None) else {
+        return Crossover::Unknown;
+    };
+    match line.slope() {
+        Some(slope) if slope.interval.low > 0.0 => return Crossover::Never,
+        Some(slope) if slope.interval.high >= 0.0 => return Crossover::Unclear,
+        Some(_) => {}
+        None => return Crossover::Unknown,
     }
-    Mean::of(&crossings).map_or(Crossover::Unknown, Crossover::At)
+    let at = |line: &stats::Line| -line.intercept / line.slope;
+    let whole = at(&line);
+    let n = rounds as f64;
+    let pseudo: Vec<f64> = (0..rounds)
+        .filter_map(|round| Some(n * whole - (n - 1.0) * at(&without(Some(round))?)))
+        .collect();
+    Mean::of(&pseudo).map_or(Crossover::Unknown, |mean| {
+        Crossover::At(Mean {
+            value: whole,
+            ..mean
+        })
+    })
 }
 
 fn crossover_cell(crossover: &Crossover) -> Cell {
     match crossover {
         Crossover::At(mean) => mean.cell(),
         Crossover::Never => Cell::text("none"),
+        Crossover::Unclear => Cell::text("not told apart from none"),
         Crossover::Unknown => Cell::NotAvailable {
             reason: "it takes three sizes and a category that touches data".to_owned(),
         },
@@ -555,6 +590,9 @@ fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
             ),
             Crossover::At(_) => ", and takes longer than all else at every size".to_owned(),
             Crossover::Never => ", and never overtakes all else".to_owned(),
+            Crossover::Unclear => {
+                ", and the samples do not tell whether it would ever overtake all else".to_owned()
+            }
             Crossover::Unknown => String::new(),
         };
         let (first, end) = (total(0)?, total(last)?);
@@ -632,6 +670,28 @@ mod tests {
         assert_eq!(some(40, 3), [0, 19, 39]);
         assert_eq!(some(2, 3), [0, 1]);
         assert_eq!(some(1, 3), [0]);
+    }
+
+    #[test]
+    fn lines_cross_where_they_are_equal() {
+        // 1,000 ns of other work, and 0.25 ns more of touching data for each byte.
+        let sizes = [1, 1_000, 2_000, 3_000];
+        let margins = |slope: f64| -> Vec<Vec<f64>> {
+            let at = |size: &usize| 1_000.0 + slope * *size as f64;
+            let rounds = [-3.0, 0.0, 3.0, 1.0];
+            sizes
+                .iter()
+                .map(|size| rounds.iter().map(|round| at(size) + round).collect())
+                .collect()
+        };
+        let Crossover::At(mean) = crossing(&sizes, &margins(-0.25), 4) else {
+            panic!("no crossing");
+        };
+        assert!((mean.value - 4_001.0).abs() < 1.0, "{mean:?}");
+        assert!(mean.interval.is_some_and(|interval| interval.contains(4_001.0)));
+        assert_eq!(crossing(&sizes, &margins(0.25), 4), Crossover::Never);
+        let noise = vec![vec![1.0, 2.0], vec![3.0, 1.0], vec![0.0, 2.0], vec![2.0, 2.0]];
+        assert_eq!(crossing(&sizes, &noise, 2), Crossover::Unclear);
     }
 
     #[test]

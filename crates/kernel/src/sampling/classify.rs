@@ -188,6 +188,29 @@ impl Classifier {
         breakdown
     }
 
+    /// A profile cut into one for each category, in the file's order, and one of what no rule covers: only samples that
+    /// count, so that another classifier can look at each piece.
+    pub fn pieces(&mut self, book: &Book, profile: &Profile) -> Vec<Profile> {
+        let count = self.categories.categories.len();
+        let mut pieces = vec![Profile::default(); count + 1];
+        for (&key, &sum) in &profile.counts {
+            if key.mode == Mode::User {
+                continue;
+            }
+            let verdict = self.verdict(book, key.path);
+            if key.owner != Owner::Workload && !verdict.elsewhere {
+                continue;
+            }
+            let place = match verdict.place {
+                Place::Excluded => continue,
+                Place::Other => count,
+                Place::Category { category, .. } => category,
+            };
+            pieces[place].counts.entry(key).or_default().add(sum);
+        }
+        pieces
+    }
+
     /// The functions with the most samples that count, by their own instructions, with the category of each: what a look at
     /// a profile begins with.
     pub fn top_functions(
@@ -507,6 +530,9 @@ mod tests {
         ];
         assert!(apart.iter().all(|count| count.samples == 1), "{shown:?}");
         assert!((shown.covered().unwrap() - 2.0 / 3.0).abs() < 1e-9);
+        let pieces = classifier.pieces(&machine.book, &profile);
+        let sizes: Vec<u64> = pieces.iter().map(Profile::samples).collect();
+        assert_eq!(sizes, [0, 2, 0, 1]);
         let far = classifier.breakdown_where(&machine.book, &profile, |cpu| cpu == 1);
         assert_eq!(far.total().samples, 2);
         assert_eq!(

@@ -11,6 +11,7 @@
 mod book;
 mod categories;
 mod classify;
+mod machine;
 mod record;
 mod ring;
 mod sampler;
@@ -19,5 +20,8 @@ mod symbols;
 pub use book::{Book, Count, Mode, Owner, Profile};
 pub use categories::{Categories, CategoriesError, Category};
 pub use classify::{Breakdown, Classifier, Share};
+pub use machine::{
+    Frequencies, FrequencyGuard, MachineError, TrafficMeter, last_level_cache, nominal_hz,
+};
 pub use sampler::{Clock, RATE, RING, SampleError, Sampler};
 pub use symbols::{FunctionId, Symbols, SymbolsError};
