@@ -13,6 +13,7 @@ use crate::echoes::{self, Echoes};
 use crate::error::Error;
 use crate::gated::{self, Ledgers};
 use crate::sampled::Sampled;
+use crate::streams::{self, Streams};
 
 /// Message sizes in bytes, as in Wolman, Voelker and Thekkath 1994.
 pub const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
@@ -158,6 +159,8 @@ pub struct Context<'a> {
     ledgers: Option<Ledgers>,
     /// The same, of sampled echoes.
     echoes: Option<Rc<Sampled<Echoes>>>,
+    /// The same, of sampled streams.
+    streams: Option<Rc<Sampled<Streams>>>,
 }
 
 impl<'a> Context<'a> {
@@ -180,6 +183,7 @@ impl<'a> Context<'a> {
             title: "",
             ledgers: None,
             echoes: None,
+            streams: None,
         }
     }
 
@@ -233,6 +237,22 @@ impl<'a> Context<'a> {
         let echoes = Rc::new(echoes::run(experiment, self)?);
         self.echoes = Some(Rc::clone(&echoes));
         Ok(echoes)
+    }
+
+    /// The processor time of one-way streams over kernel sockets by size of a write, measured at the first call.
+    ///
+    /// # Errors
+    /// As [`streams::run`].
+    pub(crate) fn streams(
+        &mut self,
+        experiment: &'static str,
+    ) -> Result<Rc<Sampled<Streams>>, Error> {
+        if let Some(streams) = &self.streams {
+            return Ok(Rc::clone(streams));
+        }
+        let streams = Rc::new(streams::run(experiment, self)?);
+        self.streams = Some(Rc::clone(&streams));
+        Ok(streams)
     }
 
     /// Says what runs, and how long this experiment still needs.

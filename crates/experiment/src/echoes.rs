@@ -120,19 +120,19 @@ pub(crate) fn run(
                 first: subjects.len(),
             });
             subjects.extend(sizes.iter().map(|&size| {
+                // What is not timed would be sampled: no warm-up.
+                let spec = Spec {
+                    warmup: 0,
+                    ..Spec::new(Workload::Rr, size)
+                };
                 Subject {
                     label: format!("{path}, {transport}, {size} bytes"),
                     path,
-                    // What is not timed would be sampled.
-                spec: Spec {
-                    warmup: 0,
-                    ..Spec::new(Workload::Rr, size)
+                    spec: spec.with_mode(mode.placement, mode.waiting).over(Sockets {
+                        transport,
+                        ..Sockets::PLAIN
+                    }),
                 }
-                .with_mode(mode.placement, mode.waiting)
-                .over(Sockets {
-                    transport,
-                    ..Sockets::PLAIN
-                }),
             }));
         }
     }

@@ -21,6 +21,7 @@ pub mod run;
 mod sampled;
 mod shapes;
 pub mod stats;
+mod streams;
 mod words;
 
 pub use error::Error;

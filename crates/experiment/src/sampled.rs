@@ -368,6 +368,26 @@ impl Survey {
         self.observed[subject].rounds.iter().map(split).collect()
     }
 
+    /// The rounds of a subject by category, of those samples only that another classifier gives to one of its categories.
+    pub(crate) fn splits_of(
+        &self,
+        subject: usize,
+        (cut, piece): (&mut Classifier, usize),
+        classifier: &mut Classifier,
+    ) -> Vec<Split> {
+        let mut split = |round: &Round| {
+            let mut pieces = cut.pieces(&self.book, &round.profile);
+            Split {
+                breakdown: classifier.breakdown(&self.book, &pieces.swap_remove(piece)),
+                operations: round.operations,
+                bytes: round.bytes,
+                ns_per_weight: round.ns_per_weight(self.clock),
+            }
+        };
+        let rounds = self.observed[subject].rounds.iter();
+        rounds.map(&mut split).collect()
+    }
+
     /// All samples together.
     pub(crate) fn all(&self) -> Profile {
         let mut all = Profile::default();

@@ -688,9 +688,17 @@ mod tests {
             panic!("no crossing");
         };
         assert!((mean.value - 4_001.0).abs() < 1.0, "{mean:?}");
-        assert!(mean.interval.is_some_and(|interval| interval.contains(4_001.0)));
+        assert!(
+            mean.interval
+                .is_some_and(|interval| interval.contains(4_001.0))
+        );
         assert_eq!(crossing(&sizes, &margins(0.25), 4), Crossover::Never);
-        let noise = vec![vec![1.0, 2.0], vec![3.0, 1.0], vec![0.0, 2.0], vec![2.0, 2.0]];
+        let noise = vec![
+            vec![1.0, 2.0],
+            vec![3.0, 1.0],
+            vec![0.0, 2.0],
+            vec![2.0, 2.0],
+        ];
         assert_eq!(crossing(&sizes, &noise, 2), Crossover::Unclear);
     }
 

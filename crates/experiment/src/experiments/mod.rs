@@ -2,8 +2,14 @@
 //!
 //! To add one, copy its neighbour and name it in [`all`].
 
+mod clark_direct;
 mod clark_instructions;
 mod crr;
+mod foong_direction;
+mod foong_hz;
+mod foong_offload;
+mod foong_profile;
+mod foong_sendfile;
 mod kay_breakdown;
 mod kay_detail;
 mod rr_by_size;
@@ -56,6 +62,12 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &wolman::RECEIVE,
         &kay_breakdown::KayBreakdown,
         &kay_detail::KayDetail,
+        &foong_hz::FoongHz,
+        &foong_direction::FoongDirection,
+        &foong_profile::FoongProfile,
+        &foong_offload::FoongOffload,
+        &foong_sendfile::FoongSendfile,
+        &clark_direct::ClarkDirect,
         &clark_instructions::ClarkInstructions,
     ]
 }

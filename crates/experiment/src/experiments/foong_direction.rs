@@ -1,0 +1,173 @@
+//! `foong-direction`: which end of a one-way stream costs more, by size of a write; after Foong et al. 2003, section 5.2.
+
+use super::Experiment;
+use super::foong_hz::{cell_of, column, common_trust, id, lines, source, titled, unavailable};
+use crate::context::{Context, Options};
+use crate::error::Error;
+use crate::run::{self, Cell, Figure, Source, Table, Unit};
+use crate::sampled::{Sampled, Split};
+use crate::shapes;
+use crate::stats;
+use crate::streams::{self, Panel, RECEIVE, Streams, TRANSMIT, per_byte};
+use crate::words;
+
+/// Transmit against receive.
+pub(super) struct FoongDirection;
+
+impl Experiment for FoongDirection {
+    fn name(&self) -> &'static str {
+        "foong-direction"
+    }
+
+    fn title(&self) -> &'static str {
+        "Transmit against receive"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        source("Fig. 13, section 5.2")
+    }
+
+    fn summary(&self) -> &'static str {
+        "what transmitting and receiving a byte of a stream cost, by size of a write"
+    }
+
+    fn weight(&self) -> u32 {
+        1
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        !streams::stream_paths(options).is_empty()
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let command = shapes::command(self.name(), &context.options);
+        let sampled = context.streams(self.name())?;
+        let (finding, tables, figures, trust) = match &*sampled {
+            Sampled::Measured(streams) => {
+                let panels = || streams.panels.iter();
+                (
+                    finding(streams),
+                    panels().map(|panel| table(streams, panel)).collect(),
+                    panels()
+                        .filter_map(|panel| figure(streams, panel, &command))
+                        .collect(),
+                    common_trust(streams),
+                )
+            }
+            Sampled::Unavailable(reason) => unavailable(reason),
+        };
+        Ok(run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding,
+            command,
+            tables,
+            figures,
+            trust,
+        })
+    }
+}
+
+/// What receiving takes of what transmitting takes, round by round.
+fn ratio(rounds: &[Split]) -> Option<stats::Estimate> {
+    let of = |category: usize| -> Vec<f64> {
+        rounds
+            .iter()
+            .map(|split| split.category_ns(category))
+            .collect()
+    };
+    stats::ratio(&of(RECEIVE), &of(TRANSMIT)).ok()
+}
+
+fn ratio_cell(rounds: &[Split]) -> Cell {
+    match ratio(rounds) {
+        Some(ratio) => Cell::Value(run::Measured {
+            value: ratio.value,
+            ci: Some(run::Interval {
+                low: ratio.interval.low,
+                high: ratio.interval.high,
+            }),
+            n: Some(ratio.n),
+            ..run::Measured::default()
+        }),
+        None => Cell::NotAvailable {
+            reason: "too few rounds, or one direction without a sample".to_owned(),
+        },
+    }
+}
+
+fn table(streams: &Streams, panel: &Panel) -> Table {
+    let rows = streams.loads.iter().enumerate().map(|(at, load)| {
+        let rounds = &panel.splits[at];
+        let mut cells: Vec<Cell> = [TRANSMIT, RECEIVE]
+            .iter()
+            .map(|&category| {
+                let mean = per_byte(rounds, |split| split.category_ns(category));
+                cell_of(streams, panel, at, mean)
+            })
+            .collect();
+        cells.push(ratio_cell(rounds));
+        shapes::plain_row(load.label(), cells)
+    });
+    Table {
+        id: id(streams, panel, "direction"),
+        title: titled(streams, panel, "Processor time in the kernel for each byte"),
+        columns: vec![
+            column("Transmit", Unit::NanosecondsPerByte),
+            column("Receive", Unit::NanosecondsPerByte),
+            column("Receive / transmit", Unit::Ratio),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn figure(streams: &Streams, panel: &Panel, command: &str) -> Option<Figure> {
+    let of = |category: usize| {
+        move |at: usize| per_byte(&panel.splits[at], |split| split.category_ns(category))
+    };
+    let (transmit, receive) = (of(TRANSMIT), of(RECEIVE));
+    lines(
+        titled(streams, panel, "Transmit against receive"),
+        ("Processor time for each byte", Unit::NanosecondsPerByte),
+        streams,
+        &[("transmit", &transmit), ("receive", &receive)],
+        command,
+    )
+}
+
+/// The smallest and the largest write; a ratio whose interval holds 1 is no difference.
+fn finding(streams: &Streams) -> String {
+    let told = streams.panels.iter().filter_map(|panel| {
+        let in_cache: Vec<usize> = (0..streams.loads.len())
+            .filter(|&at| streams.loads[at].is_in_cache())
+            .collect();
+        let (&small, &large) = (in_cache.first()?, in_cache.last()?);
+        let mut places = vec![small, large];
+        places.dedup();
+        let parts: Vec<String> = places
+            .into_iter()
+            .filter_map(|at| {
+                let ratio = ratio(&panel.splits[at])?;
+                let label = streams.loads[at].label();
+                Some(if ratio.interval.contains(1.0) {
+                    format!("no difference is shown for {label}")
+                } else {
+                    format!(
+                        "receiving takes {} times what transmitting takes for {label}",
+                        words::factor(ratio.value)
+                    )
+                })
+            })
+            .collect();
+        (!parts.is_empty()).then(|| format!("over {}, {}", panel.path, words::list(&parts)))
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() {
+        return "Nothing was measured.".to_owned();
+    }
+    format!(
+        "O{}. In 2003 receiving took more at 800 MHz and transmitting at 2.4 GHz.",
+        &told.join("; ")[1..]
+    )
+}

@@ -1,0 +1,274 @@
+//! `foong-profile`: where the processor time of each end of a stream goes, by group of functions; after Foong et al. 2003, figures 3
+//! and 4. Beside it the same samples by the categories of the study of 2021, which profiled such streams.
+
+use tollgate_kernel::sampling::{Categories, Classifier};
+
+use super::Experiment;
+use super::foong_hz::{column, common_trust, id, lines, source, titled, unavailable};
+use super::kay_breakdown::some;
+use crate::context::{Context, Options};
+use crate::error::Error;
+use crate::published;
+use crate::run::{self, Cell, Figure, Source, Table, Unit};
+use crate::sampled::{Mean, Sampled, Split};
+use crate::shapes;
+use crate::streams::{self, Panel, RECEIVE, Streams, TRANSMIT};
+use crate::words;
+
+/// Loads that the tables show, of those that reuse one buffer.
+const SHOWN: usize = 5;
+
+/// The distribution by group.
+pub(super) struct FoongProfile;
+
+impl Experiment for FoongProfile {
+    fn name(&self) -> &'static str {
+        "foong-profile"
+    }
+
+    fn title(&self) -> &'static str {
+        "Processor time of a stream by group of functions"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        source("Figs. 3 and 4, section 3.2")
+    }
+
+    fn summary(&self) -> &'static str {
+        "where each end's time goes: data, protocol, sockets, kernel, buffers, driver"
+    }
+
+    fn weight(&self) -> u32 {
+        1
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        !streams::stream_paths(options).is_empty()
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let command = shapes::command(self.name(), &context.options);
+        let categories = context.options.categories.clone();
+        let groups = categories.unwrap_or_else(Categories::foong);
+        let sampled = context.streams(self.name())?;
+        let (finding, tables, figures, trust) = match &*sampled {
+            Sampled::Measured(streams) => shown(streams, &groups, &command),
+            Sampled::Unavailable(reason) => unavailable(reason),
+        };
+        Ok(run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding,
+            command,
+            tables,
+            figures,
+            trust,
+        })
+    }
+}
+
+type Shown = (String, Vec<Table>, Vec<Figure>, Vec<run::TrustLine>);
+
+/// The rounds of each load of a path by group.
+type Groups = Vec<Vec<Split>>;
+
+fn shown(streams: &Streams, groups: &Categories, command: &str) -> Shown {
+    let mut directions = Classifier::new(streams.directions.clone());
+    let mut classifier = Classifier::new(groups.clone());
+    let mut whole = Classifier::new(Categories::host_stack());
+    let (mut tables, mut figures, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    for panel in &streams.panels {
+        for (direction, name) in [(TRANSMIT, "transmit"), (RECEIVE, "receive")] {
+            let splits: Groups = (0..streams.loads.len())
+                .map(|at| {
+                    let piece = (&mut directions, direction);
+                    let subject = panel.first + at;
+                    streams.survey.splits_of(subject, piece, &mut classifier)
+                })
+                .collect();
+            let title = format!("Shares of the processor time of {name}");
+            tables.push(table(streams, panel, groups, &splits, (name, &title)));
+            figures.extend(figure(streams, panel, groups, &splits, &title, command));
+            told.extend(largest(streams, groups, &splits, name));
+        }
+        let splits: Groups = (0..streams.loads.len())
+            .map(|at| streams.survey.splits(panel.first + at, &mut whole))
+            .collect();
+        let title = "Both ends by the categories of Cai et al., SIGCOMM 2021";
+        let study = Categories::host_stack();
+        tables.push(table(
+            streams,
+            panel,
+            &study,
+            &splits,
+            ("host-stack-2021", title),
+        ));
+    }
+    tables.push(in_2003());
+    let mut trust = common_trust(streams);
+    let covered = streams.survey.trust(groups).into_iter();
+    trust.extend(covered.filter(|line| line.text.starts_with("the rules of")));
+    let finding = if told.is_empty() {
+        "Nothing was measured.".to_owned()
+    } else {
+        format!("{}.", told.join("; "))
+    };
+    (finding, tables, figures, trust)
+}
+
+fn names(categories: &Categories) -> impl Iterator<Item = &str> {
+    let all = categories.categories.iter();
+    all.map(|category| category.name.as_str())
+        .chain([categories.other.as_str()])
+}
+
+fn share(rounds: &[Split], category: usize) -> Option<Mean> {
+    let values: Vec<f64> = rounds
+        .iter()
+        .filter(|split| split.total_ns() > 0.0)
+        .map(|split| 100.0 * split.category_ns(category) / split.total_ns())
+        .collect();
+    Mean::of(&values)
+}
+
+fn table(
+    streams: &Streams,
+    panel: &Panel,
+    categories: &Categories,
+    splits: &Groups,
+    (name, title): (&str, &str),
+) -> Table {
+    let in_cache: Vec<usize> = (0..streams.loads.len())
+        .filter(|&at| streams.loads[at].is_in_cache())
+        .collect();
+    let mut places: Vec<usize> = some(in_cache.len().max(1), SHOWN)
+        .into_iter()
+        .filter_map(|at| in_cache.get(at).copied())
+        .collect();
+    places.extend((0..streams.loads.len()).filter(|&at| !streams.loads[at].is_in_cache()));
+    let rows = names(categories).enumerate().map(|(category, label)| {
+        let cells = places.iter().map(|&at| match share(&splits[at], category) {
+            Some(mean) => mean.cell(),
+            None => Cell::text("-"),
+        });
+        shapes::plain_row(label, cells.collect())
+    });
+    Table {
+        id: id(streams, panel, name),
+        title: titled(streams, panel, title),
+        columns: places
+            .iter()
+            .map(|&at| column(streams.loads[at].label(), Unit::Percent))
+            .collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn figure(
+    streams: &Streams,
+    panel: &Panel,
+    categories: &Categories,
+    splits: &Groups,
+    title: &str,
+    command: &str,
+) -> Option<Figure> {
+    let means: Vec<_> = (0..names(categories).count())
+        .map(|category| move |at: usize| share(&splits[at], category))
+        .collect();
+    let all: Vec<(&str, &dyn Fn(usize) -> Option<Mean>)> = names(categories)
+        .zip(&means)
+        .map(|(name, mean)| (name, mean as &dyn Fn(usize) -> Option<Mean>))
+        .collect();
+    lines(
+        titled(streams, panel, title),
+        ("Share of the time", Unit::Percent),
+        streams,
+        &all,
+        command,
+    )
+}
+
+/// The largest group at the smallest and at the largest write.
+fn largest(
+    streams: &Streams,
+    categories: &Categories,
+    splits: &Groups,
+    direction: &str,
+) -> Option<String> {
+    let in_cache: Vec<usize> = (0..streams.loads.len())
+        .filter(|&at| streams.loads[at].is_in_cache())
+        .collect();
+    let mut places = vec![*in_cache.first()?, *in_cache.last()?];
+    places.dedup();
+    let parts: Vec<String> = places
+        .into_iter()
+        .filter_map(|at| {
+            let (value, name) = names(categories)
+                .enumerate()
+                .filter_map(|(category, name)| Some((share(&splits[at], category)?.value, name)))
+                .max_by(|a, b| a.0.total_cmp(&b.0))?;
+            Some(format!(
+                "{name} ({value:.0} %) for {}",
+                streams.loads[at].label()
+            ))
+        })
+        .collect();
+    let mut first = direction.chars();
+    let capital: String = first
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "{capital}{} spends most on {}",
+            first.as_str(),
+            words::list(&parts)
+        )
+    })
+}
+
+/// The shares that the paper's text states.
+fn in_2003() -> Table {
+    let row = |label: &str, fact: &str| {
+        let cell = published::fact(&format!("foong-2003/{fact}")).and_then(|fact| {
+            let source = source(&format!("section {}", fact.place))?;
+            Some(shapes::published_cell(Some(fact.value), &source))
+        });
+        shapes::plain_row(label, vec![cell.unwrap_or_else(|| Cell::text("-"))])
+    };
+    Table {
+        id: "published".to_owned(),
+        title: "Shares in 2003, Linux 2.4.16".to_owned(),
+        columns: vec![column("Of the time that is not idle", Unit::Percent)],
+        rows: vec![
+            row("Protocol, receive", "protocol-receive"),
+            row("Protocol, transmit, least", "protocol-transmit-least"),
+            row("Protocol, transmit, most", "protocol-transmit-most"),
+            row(
+                "Sockets interface, small transfers, at most",
+                "sockets-small-most",
+            ),
+            row("Driver, least", "driver-least"),
+            row("Driver, most", "driver-most"),
+            row(
+                "Data touching, large transfers, at least",
+                "data-touching-large",
+            ),
+            row("Data touching, receiving 64 B", "data-touching-64-receive"),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_shares_are_found() {
+        let table = in_2003();
+        assert!(table.rows.iter().all(|row| row.cells[0].number().is_some()));
+        assert_eq!(table.rows[0].cells[0].number(), Some(7.0));
+    }
+}
