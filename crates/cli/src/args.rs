@@ -132,6 +132,9 @@ pub(crate) struct RunExperiments {
     pub(crate) names: Vec<&'static str>,
     #[command(flatten)]
     pub(crate) measuring: Measuring,
+    /// Samples per second and processor, where processor time is sampled [default: 20000].
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(100..=49_000))]
+    pub(crate) rate: Option<u32>,
     /// Give sampled processor time to the categories of this file.
     #[arg(long, value_name = "FILE", value_parser = categories)]
     pub(crate) categories: Option<Categories>,
@@ -219,6 +222,7 @@ impl Measuring {
             waiting: self.wait,
             iterations: self.iterations,
             repetitions: self.repetitions,
+            rate: None,
             categories: None,
         }
     }

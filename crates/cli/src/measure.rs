@@ -71,6 +71,7 @@ pub(crate) fn workload(
 pub(crate) fn experiments(run: &RunExperiments, manners: &Manners) -> Result<ExitCode, Error> {
     let wanted = |one: &&'static dyn Experiment| run.names.contains(&one.name());
     let options = Options {
+        rate: run.rate,
         categories: run.categories.clone(),
         ..run.measuring.options()
     };

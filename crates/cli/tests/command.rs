@@ -257,6 +257,75 @@ fn experiments_are_listed() {
 }
 
 #[test]
+fn a_category_file_is_checked_before_anything_runs() {
+    let folder = folder();
+    let file = folder.path().join("mine.toml");
+    let mine = "name = \"mine\"\ntitle = \"Mine\"\n\n[[category]]\nname = \"Net\"\nabout = \"all\"\n\n[[rule]]\n";
+    std::fs::write(
+        &file,
+        format!("{mine}category = \"Nett\"\nfunctions = [\"tcp_*\"]\n"),
+    )
+    .unwrap();
+    let output = outcome(
+        folder.path(),
+        &[
+            "experiment",
+            "run",
+            "kay-detail",
+            "--categories",
+            "mine.toml",
+        ],
+    );
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(
+        told.contains(
+            "mine.toml, line 9, field `category`: no category is called `Nett`; known: Net, caller"
+        ),
+        "{told}"
+    );
+    let gone = outcome(
+        folder.path(),
+        &[
+            "experiment",
+            "run",
+            "kay-detail",
+            "--categories",
+            "none.toml",
+        ],
+    );
+    assert_eq!(gone.status.code(), Some(2));
+
+    // With a file that can be read its categories stand in the table, or the reason why nothing could be sampled.
+    std::fs::write(
+        &file,
+        format!("{mine}category = \"Net\"\nfunctions = [\"*\"]\n"),
+    )
+    .unwrap();
+    let output = outcome(
+        folder.path(),
+        &[
+            "experiment",
+            "run",
+            "kay-breakdown",
+            "--categories=mine.toml",
+            "--path=kernel-loopback",
+            "--size=1,8192",
+            "--for=1s",
+            "--json",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let run: Run = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = &run.experiments[0];
+    let table = &shown.tables[0];
+    let names = table.columns.iter().map(|column| &column.name);
+    let rows = table.rows.iter().map(|row| &row.label);
+    assert!(names.chain(rows).any(|name| name == "Net"), "{table:?}");
+    assert!(shown.command.contains("--categories mine.toml"));
+}
+
+#[test]
 fn the_doctor_looks_at_everything() {
     let folder = folder();
     let output = outcome(folder.path(), &["doctor"]);

@@ -37,6 +37,8 @@ pub struct Options {
     pub iterations: Option<u64>,
     /// Repetitions, [`REPETITIONS`] unless given.
     pub repetitions: Option<u32>,
+    /// Samples per second and processor, [`RATE`](tollgate_kernel::sampling::RATE) unless given.
+    pub rate: Option<u32>,
     /// The categories of sampled processor time; the experiment's own unless given.
     pub categories: Option<Categories>,
 }

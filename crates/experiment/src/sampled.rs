@@ -1,7 +1,8 @@
 //! Measures where the processor time of kernel workloads goes, by sampling: several subjects side by side, in rounds.
 //!
-//! A round gives every subject one slice with the sampler and a short one without, in turn, so that what is compared was
-//! measured within the same seconds and the cost of sampling is known. A subject's figure is the mean over the rounds; its
+//! A round gives every subject one slice with the sampler and a shorter one without, in turn, so that what is compared was
+//! measured within the same seconds. Samples tell how processor time is shared out; how much there is to share out is what the
+//! process's clock counted without the sampler, since a timer's interrupt may cost more than what it interrupts. A subject's figure is the mean over the rounds; its
 //! standard error is that of the rounds' figures. Where this machine does not allow sampling, the reason is kept and nothing
 //! is measured in its place.
 //!
@@ -29,8 +30,10 @@ const ROUNDS: u32 = 10;
 const LEAST_ROUNDS: u32 = 4;
 /// The shortest slice that is worth its start.
 const SHORTEST: Duration = Duration::from_millis(15);
-/// The share of a slice that runs without the sampler.
-const PLAIN: f64 = 0.15;
+/// A slice without the sampler is this part of one with it.
+const PLAIN: f64 = 0.3;
+/// The fewest operations of a slice, so that starting and ending it does not count.
+const LEAST_OPERATIONS: u64 = 32;
 /// Operations of a pilot.
 const PILOT: u64 = 16;
 /// A pilot that took less is run again for this long.
@@ -53,7 +56,9 @@ pub(crate) struct Round {
     /// User bytes that were carried.
     pub(crate) bytes: u64,
     /// Processor time of this process, as its clock has it.
-    pub(crate) cpu_ns: f64,
+    cpu_ns: f64,
+    /// The same for each operation in the neighbouring slice without the sampler.
+    plain_ns: f64,
     /// How long the slice took.
     pub(crate) elapsed_ns: f64,
 }
@@ -62,8 +67,6 @@ pub(crate) struct Round {
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     pub(crate) rounds: Vec<Round>,
-    /// ns per operation of each slice without the sampler.
-    plain: Vec<f64>,
     /// Why it failed.
     pub(crate) failure: Option<String>,
     /// What the session says of itself.
@@ -106,10 +109,12 @@ pub(crate) fn survey(
     let cpus = processors(&subjects)?;
     let opened = Symbols::read()
         .map_err(|error| error.to_string())
-        .and_then(|symbols| match Sampler::open(&cpus, RATE) {
-            Ok(sampler) => Ok((symbols, sampler)),
-            Err(error) => Err(error.to_string()),
-        });
+        .and_then(
+            |symbols| match Sampler::open(&cpus, context.options.rate.unwrap_or(RATE)) {
+                Ok(sampler) => Ok((symbols, sampler)),
+                Err(error) => Err(error.to_string()),
+            },
+        );
     let (symbols, sampler) = match opened {
         Ok(opened) => opened,
         Err(reason) => return Ok(Sampled::Unavailable(reason)),
@@ -242,19 +247,20 @@ impl Tour<'_> {
         Ok(())
     }
 
-    /// One slice of one subject with the sampler, and a short one without.
+    /// One slice of one subject without the sampler, and one with it.
     fn slice(&mut self, at: usize, time: Duration) -> Result<(), String> {
         let iterations = (time.as_nanos() as f64 / self.costs[at]) as u64;
         let Some(session) = &mut self.sessions[at] else {
             return Ok(());
         };
-        let iterations = iterations.max(4);
-        let mut plain = session.new_samples();
-        let short = ((iterations as f64 * PLAIN) as u64).max(2);
-        if let Err(error) = session.run(short, &mut plain) {
+        let iterations = iterations.max(LEAST_OPERATIONS);
+        let fewer = ((iterations as f64 * PLAIN) as u64).max(LEAST_OPERATIONS);
+        let cpu = process_ns();
+        if let Err(error) = session.run(fewer, &mut session.new_samples()) {
             self.fail(at, &error);
             return Ok(());
         }
+        let plain_ns = (process_ns() - cpu) / fewer as f64;
         let mut samples = session.new_samples();
         let mut profile = Profile::default();
         let cpu = process_ns();
@@ -269,14 +275,12 @@ impl Tour<'_> {
             return Ok(());
         }
         let observed = &mut self.survey.observed[at];
-        observed
-            .plain
-            .push(plain.elapsed_ns() as f64 / plain.operations().max(1) as f64);
         observed.rounds.push(Round {
             profile,
             operations: samples.operations(),
             bytes: samples.bytes(),
             cpu_ns,
+            plain_ns,
             elapsed_ns: samples.elapsed_ns() as f64,
         });
         // What the pilot found changes as caches and congestion windows warm up.
@@ -308,15 +312,11 @@ fn pilot(session: &mut dyn Session) -> Result<f64, tollgate_workload::Error> {
 }
 
 impl Round {
-    /// ns for each unit of weight: 1 for the clock; for cycles what makes this process's own samples last as long as its
-    /// clock says.
-    fn ns_per_weight(&self, clock: Clock) -> f64 {
-        match clock {
-            Clock::CpuClock => 1.0,
-            Clock::Cycles => match self.own_weight() {
-                0 => 0.0,
-                own => self.cpu_ns / own as f64,
-            },
+    /// ns for each unit of weight, so that all samples of this process last as long as its operations do without the sampler.
+    fn ns_per_weight(&self) -> f64 {
+        match self.own_weight() {
+            0 => 0.0,
+            own => self.plain_ns * self.operations as f64 / own as f64,
         }
     }
 
@@ -363,7 +363,7 @@ impl Survey {
             breakdown: classifier.breakdown(&self.book, &round.profile),
             operations: round.operations,
             bytes: round.bytes,
-            ns_per_weight: round.ns_per_weight(self.clock),
+            ns_per_weight: round.ns_per_weight(),
         };
         self.observed[subject].rounds.iter().map(split).collect()
     }
@@ -381,7 +381,7 @@ impl Survey {
                 breakdown: classifier.breakdown(&self.book, &pieces.swap_remove(piece)),
                 operations: round.operations,
                 bytes: round.bytes,
-                ns_per_weight: round.ns_per_weight(self.clock),
+                ns_per_weight: round.ns_per_weight(),
             }
         };
         let rounds = self.observed[subject].rounds.iter();
@@ -413,29 +413,20 @@ impl Survey {
         (cpu > 0.0).then(|| own / cpu)
     }
 
-    /// How much longer an operation takes with the sampler than without: the geometric mean over the subjects of the ratio
-    /// of the medians, with the interval of the subjects' ratios.
+    /// How much more processor time an operation takes with the sampler than without: the geometric mean over neighbouring
+    /// slices.
     pub(crate) fn perturbation(&self) -> Option<stats::Estimate> {
-        let (mut with, mut without) = (Vec::new(), Vec::new());
-        for one in &self.observed {
-            let mut sampled: Vec<f64> = one
-                .rounds
-                .iter()
-                .map(|round| round.elapsed_ns / round.operations.max(1) as f64)
-                .collect();
-            let mut plain = one.plain.clone();
-            if let (Some(a), Some(b)) = (middle(&mut sampled), middle(&mut plain)) {
-                with.push(a);
-                without.push(b);
-            }
-        }
+        let rounds = self.observed.iter().flat_map(|one| &one.rounds);
+        let (with, without): (Vec<f64>, Vec<f64>) = rounds
+            .map(|round| {
+                (
+                    round.cpu_ns / round.operations.max(1) as f64,
+                    round.plain_ns,
+                )
+            })
+            .unzip();
         stats::ratio(&with, &without).ok()
     }
-}
-
-fn middle(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// A mean over rounds with its standard error.
@@ -529,7 +520,7 @@ mod tests {
         };
         for observed in &survey.observed {
             assert!(observed.rounds.len() >= LEAST_ROUNDS as usize);
-            assert_eq!(observed.plain.len(), observed.rounds.len());
+            assert!(observed.rounds.iter().all(|round| round.plain_ns > 0.0));
             assert!(
                 observed
                     .rounds

@@ -322,6 +322,9 @@ pub(crate) fn command(name: &str, options: &crate::context::Options) -> String {
     if let Some(repetitions) = options.repetitions {
         add("repetitions", vec![repetitions.to_string()]);
     }
+    if let Some(rate) = options.rate {
+        add("rate", vec![rate.to_string()]);
+    }
     if let Some(categories) = &options.categories {
         add("categories", vec![categories.file.clone()]);
     }

@@ -230,6 +230,115 @@ mod tests {
         );
     }
 
+    /// An experiment that samples, with little time; `None` where this machine does not allow it.
+    fn sampled(name: &str, sizes: Vec<usize>) -> Option<run::Experiment> {
+        let options = Options {
+            paths: Some(vec![PathId::KernelLoopback]),
+            sizes: Some(sizes),
+            ..Options::default()
+        };
+        let budget = Some(Duration::from_millis(1_500));
+        let mut context = Context::new(options, budget, Cancel::default(), &Silent);
+        context.begin("test", 1, 1);
+        let shown = find(name).unwrap().run(&mut context).unwrap();
+        if shown.finding.starts_with("Not available") {
+            eprintln!("skipped: {}", shown.finding);
+            return None;
+        }
+        assert!(shown.command.contains(name));
+        Some(shown)
+    }
+
+    /// The cells of a row, as numbers.
+    fn numbers(table: &run::Table, row: usize) -> Vec<f64> {
+        let cells = table.rows[row].cells.iter();
+        cells.filter_map(run::Cell::number).collect()
+    }
+
+    #[test]
+    fn categories_add_up_to_the_total_at_every_size() {
+        let Some(shown) = sampled("kay-breakdown", vec![1, 4_000, 8_192]) else {
+            return;
+        };
+        for table in &shown.tables[..2] {
+            assert_eq!(table.rows.len(), 3);
+            for row in 0..3 {
+                let cells = numbers(table, row);
+                let (parts, total) = (&cells[..8], cells[8]);
+                assert!((parts.iter().sum::<f64>() - total).abs() < 1e-6 * total);
+            }
+        }
+        // Cumulative shares end at all of it.
+        let cumulative = numbers(&shown.tables[2], 0);
+        assert!((cumulative.last().unwrap() - 100.0).abs() < 1e-6);
+        assert!(shown.finding.contains("over TCP"), "{}", shown.finding);
+        assert_eq!(
+            shown.figures.len(),
+            4,
+            "the small-message view needs two small sizes"
+        );
+    }
+
+    #[test]
+    fn parts_add_up_to_no_more_than_their_category() {
+        let Some(shown) = sampled("kay-detail", vec![1, 8_192]) else {
+            return;
+        };
+        for table in &shown.tables {
+            let (mut category, mut parts) = (f64::INFINITY, 0.0);
+            for row in 0..table.rows.len() {
+                let value = numbers(table, row)[0];
+                if table.rows[row].depth == 0 {
+                    assert!(parts <= category * (1.0 + 1e-9));
+                    (category, parts) = (value, 0.0);
+                } else {
+                    parts += value;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn streams_are_told_apart_by_direction_and_group() {
+        for name in [
+            "foong-hz",
+            "foong-direction",
+            "foong-profile",
+            "foong-sendfile",
+        ] {
+            let Some(shown) = sampled(name, vec![1_024, 16_384]) else {
+                return;
+            };
+            let first = numbers(&shown.tables[0], 0);
+            assert!(first.iter().any(|&value| value > 0.0), "{name}: {first:?}");
+            assert!(!shown.finding.contains("Nothing was measured"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_packet_and_a_byte_have_a_cost() {
+        let Some(shown) = sampled("clark-direct", vec![1, 2_000, 4_000, 8_192]) else {
+            return;
+        };
+        let total = shown.tables[0].rows.last().unwrap();
+        let cost = total.cells[0].measured().unwrap();
+        assert!(cost.value > 0.0 && cost.ci.is_some());
+        assert!(
+            shown.finding.starts_with("A packet costs"),
+            "{}",
+            shown.finding
+        );
+    }
+
+    #[test]
+    fn what_is_sampled_concerns_kernel_paths_only() {
+        for name in ["kay-breakdown", "kay-detail", "foong-hz", "clark-direct"] {
+            let experiment = find(name).unwrap();
+            assert!(experiment.concerns(&Options::default()));
+            assert!(!experiment.concerns(&small(vec![PathId::StackMemory])));
+        }
+    }
+
     /// Raises the flag when it has been told a number of times.
     struct StopAfter(std::cell::Cell<u32>, Cancel);
 

@@ -53,7 +53,8 @@ impl Survey {
             unit: Unit::Percent,
             holds: (agreement - 1.0).abs() <= APART,
             text: format!(
-                "the samples of this process, user mode included, make {:.1} % of what its processor clock counted",
+                "the samples of this process, user mode included, make {:.1} % of what its processor clock counted, which also \
+                 counts what a hypervisor took away",
                 100.0 * agreement
             ),
         }));
@@ -84,7 +85,9 @@ impl Survey {
             // Nothing is shown against it when the interval reaches below the bar.
             holds: cost.interval.low - 1.0 <= PERTURBED,
             text: format!(
-                "with the sampler an operation takes {:+.1} % ({:+.1} to {:+.1} %) of its time without, from slices in turn",
+                "with the sampler an operation takes {:+.1} % processor time ({:+.1} to {:+.1} %); how much there is to share out was \
+                 therefore counted in neighbouring slices without it, and only the shares are from samples (a lower --rate \
+                 disturbs them less)",
                 percent(cost.value),
                 percent(cost.interval.low),
                 percent(cost.interval.high)

@@ -237,6 +237,13 @@ impl fmt::Debug for Sampler {
     }
 }
 
+/// The time between two samples: a little longer than asked for, so that samples do not keep step with the kernel's ticks and
+/// see the same part of what ticks bring about.
+fn period_ns(rate: u32) -> u64 {
+    const NANOSECONDS: u64 = 1_000_000_000;
+    NANOSECONDS * 1_003 / 1_000 / u64::from(rate.max(1))
+}
+
 fn open_event(clock: Clock, cpu: usize, rate: u32) -> Result<OwnedFd, SampleError> {
     let mut attributes = bindings::perf_event_attr {
         size: size_of::<bindings::perf_event_attr>() as u32,
@@ -255,7 +262,7 @@ fn open_event(clock: Clock, cpu: usize, rate: u32) -> Result<OwnedFd, SampleErro
         Clock::CpuClock => {
             attributes.type_ = bindings::PERF_TYPE_SOFTWARE;
             attributes.config = u64::from(bindings::PERF_COUNT_SW_CPU_CLOCK);
-            attributes.__bindgen_anon_1.sample_period = 1_000_000_000 / u64::from(rate.max(1));
+            attributes.__bindgen_anon_1.sample_period = period_ns(rate);
         }
     }
     let flags = u64::from(bindings::PERF_FLAG_FD_CLOEXEC);
