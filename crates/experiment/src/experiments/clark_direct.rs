@@ -283,6 +283,7 @@ fn finding(fits: &[Fitted]) -> String {
 fn shown(echoes: &Echoes, command: &str) -> (String, Vec<Table>, Vec<Figure>, Vec<TrustLine>) {
     let fits = fits(echoes);
     let mut trust = echoes.survey.trust(&Categories::clark());
+    trust.push(echoes.survey.covered(&Categories::clark()));
     if let Some(total) = fits.last().and_then(|fitted| fitted.line) {
         trust.push(shapes::note(format!(
             "a line over {} sizes, each with the same weight, explains {:.0} % of the variance of the total; intervals hold 95 % \

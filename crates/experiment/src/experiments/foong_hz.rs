@@ -218,12 +218,15 @@ fn throughput(streams: &Streams, panel: &Panel, at: usize) -> Option<Mean> {
     Mean::of(&rates)
 }
 
+/// The mean of a figure for the load at a place.
+pub(super) type MeanAt<'a> = dyn Fn(usize) -> Option<Mean> + 'a;
+
 /// A figure of lines over the size of a write, of the loads that reuse one buffer.
 pub(super) fn lines(
     title: String,
     y: (&str, Unit),
     streams: &Streams,
-    all: &[(&str, &dyn Fn(usize) -> Option<Mean>)],
+    all: &[(&str, &MeanAt<'_>)],
     command: &str,
 ) -> Option<Figure> {
     let series = all.iter().map(|(label, mean)| {
@@ -372,8 +375,6 @@ fn trust(streams: &Streams, hz: f64) -> Vec<TrustLine> {
 /// What holds for every experiment on streams.
 pub(super) fn common_trust(streams: &Streams) -> Vec<TrustLine> {
     let mut lines = streams.survey.trust(&streams.directions);
-    // Directions leave a part open by design; what they cover is no measure of trust.
-    lines.retain(|line| !line.text.starts_with("the rules of"));
     lines.push(shapes::note(
         "transmit and receive are told apart by function, since over one machine the receiver's protocol runs in a software \
          interrupt on the sender's processor; entering system calls and switching between threads is neither",

@@ -4,7 +4,7 @@
 use tollgate_kernel::sampling::{Categories, Classifier};
 
 use super::Experiment;
-use super::foong_hz::{column, common_trust, id, lines, source, titled, unavailable};
+use super::foong_hz::{MeanAt, column, common_trust, id, lines, source, titled, unavailable};
 use super::kay_breakdown::some;
 use crate::context::{Context, Options};
 use crate::error::Error;
@@ -107,8 +107,7 @@ fn shown(streams: &Streams, groups: &Categories, command: &str) -> Shown {
     }
     tables.push(in_2003());
     let mut trust = common_trust(streams);
-    let covered = streams.survey.trust(groups).into_iter();
-    trust.extend(covered.filter(|line| line.text.starts_with("the rules of")));
+    trust.push(streams.survey.covered(groups));
     let finding = if told.is_empty() {
         "Nothing was measured.".to_owned()
     } else {
@@ -176,9 +175,9 @@ fn figure(
     let means: Vec<_> = (0..names(categories).count())
         .map(|category| move |at: usize| share(&splits[at], category))
         .collect();
-    let all: Vec<(&str, &dyn Fn(usize) -> Option<Mean>)> = names(categories)
+    let all: Vec<(&str, &MeanAt<'_>)> = names(categories)
         .zip(&means)
-        .map(|(name, mean)| (name, mean as &dyn Fn(usize) -> Option<Mean>))
+        .map(|(name, mean)| (name, mean as &MeanAt<'_>))
         .collect();
     lines(
         titled(streams, panel, title),

@@ -196,7 +196,6 @@ impl Plan {
         ];
         tables.extend(view.reader_table());
         let mut trust = survey.trust(&directions);
-        trust.retain(|line| !line.text.starts_with("the rules of"));
         trust.extend(view.copied().map(shapes::note));
         if let Some(reason) = &self.no_beyond {
             trust.push(shapes::note(format!(

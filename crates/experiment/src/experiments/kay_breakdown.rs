@@ -618,6 +618,7 @@ fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
 /// What holds for both experiments on echoes.
 pub(super) fn trust(echoes: &Echoes) -> Vec<TrustLine> {
     let mut lines = echoes.survey.trust(&echoes.categories);
+    lines.push(echoes.survey.covered(&echoes.categories));
     let categories = names(&echoes.categories).count();
     let mut all = Vec::new();
     let mut above = Vec::new();

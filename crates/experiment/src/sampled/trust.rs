@@ -17,7 +17,7 @@ const APART: f64 = 0.05;
 const NAMED: usize = 5;
 
 impl Survey {
-    /// How it was sampled, what was lost, what sampling cost, what was left out, what the rules cover.
+    /// How it was sampled, what was lost, what sampling cost, what was left out, by the files' common rules on that.
     pub(crate) fn trust(&self, categories: &Categories) -> Vec<TrustLine> {
         let all = self.all();
         let breakdown = self.breakdown(categories);
@@ -45,7 +45,6 @@ impl Survey {
             },
         });
         lines.extend(self.cost());
-        lines.push(coverage(&breakdown, categories));
         lines.push(left_out(&breakdown));
         lines.extend(self.agreement().map(|agreement| TrustLine {
             kind: TrustKind::Closure,
@@ -73,6 +72,11 @@ impl Survey {
             ));
         }
         lines
+    }
+
+    /// How much of the samples the rules cover, and what they leave.
+    pub(crate) fn covered(&self, categories: &Categories) -> TrustLine {
+        coverage(&self.breakdown(categories), categories)
     }
 
     fn cost(&self) -> Option<TrustLine> {
