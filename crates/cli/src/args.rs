@@ -137,7 +137,7 @@ pub(crate) struct RunExperiments {
     pub(crate) rate: Option<u32>,
     /// Give sampled processor time to the categories of this file.
     #[arg(long, value_name = "FILE", value_parser = categories)]
-    pub(crate) categories: Option<Categories>,
+    pub(crate) categories: Option<Box<Categories>>,
     /// Write an HTML file, too.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -242,9 +242,10 @@ fn experiment(given: &str) -> Result<&'static str, String> {
         .ok_or_else(|| unknown("experiment", given, &known))
 }
 
-fn categories(given: &str) -> Result<Categories, String> {
+fn categories(given: &str) -> Result<Box<Categories>, String> {
     let text = std::fs::read_to_string(given).map_err(|error| format!("{given}: {error}"))?;
-    Categories::parse(given, &text).map_err(|error| error.to_string())
+    let read = Categories::parse(given, &text);
+    read.map(Box::new).map_err(|error| error.to_string())
 }
 
 fn size(given: &str) -> Result<usize, String> {

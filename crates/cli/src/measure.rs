@@ -72,7 +72,7 @@ pub(crate) fn experiments(run: &RunExperiments, manners: &Manners) -> Result<Exi
     let wanted = |one: &&'static dyn Experiment| run.names.contains(&one.name());
     let options = Options {
         rate: run.rate,
-        categories: run.categories.clone(),
+        categories: run.categories.as_deref().cloned(),
         ..run.measuring.options()
     };
     if let Some(idle) = experiments::all()
