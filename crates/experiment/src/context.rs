@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::gated::{self, Ledgers};
 use crate::sampled::Sampled;
 use crate::streams::{self, Streams};
+use crate::kernel_gated;
 
 /// Message sizes in bytes, as in Wolman, Voelker and Thekkath 1994.
 pub const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
@@ -163,6 +164,8 @@ pub struct Context<'a> {
     echoes: Option<Rc<Sampled<Echoes>>>,
     /// The same, of sampled streams.
     streams: Option<Rc<Sampled<Streams>>>,
+    /// The same of the kernel's paths.
+    kernel: Vec<kernel_gated::Ledgers>,
 }
 
 impl<'a> Context<'a> {
@@ -186,6 +189,7 @@ impl<'a> Context<'a> {
             ledgers: None,
             echoes: None,
             streams: None,
+            kernel: Vec::new(),
         }
     }
 
@@ -255,6 +259,30 @@ impl<'a> Context<'a> {
         let streams = Rc::new(streams::run(experiment, self)?);
         self.streams = Some(Rc::clone(&streams));
         Ok(streams)
+    }
+
+    /// The ledgers of a path of the kernel at these sizes, measured at the first call in half of the time that is left.
+    ///
+    /// # Errors
+    /// As [`kernel_gated::run`].
+    pub(crate) fn kernel_ledgers(
+        &mut self,
+        experiment: &'static str,
+        path: PathId,
+        mode: Mode,
+        sizes: &[usize],
+    ) -> Result<kernel_gated::Ledgers, Error> {
+        let known = self
+            .kernel
+            .iter()
+            .find(|ledgers| ledgers.path == path && ledgers.mode == mode);
+        if let Some(ledgers) = known {
+            return Ok(ledgers.clone());
+        }
+        let until = self.remaining().map(|left| left / 2);
+        let ledgers = kernel_gated::run(experiment, path, mode, sizes, until, self)?;
+        self.kernel.push(ledgers.clone());
+        Ok(ledgers)
     }
 
     /// Says what runs, and how long this experiment still needs.

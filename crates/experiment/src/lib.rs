@@ -14,6 +14,7 @@ mod error;
 pub mod experiments;
 mod gated;
 mod interleave;
+mod kernel_gated;
 pub mod noise;
 mod outcome;
 pub mod published;

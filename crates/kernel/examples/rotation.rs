@@ -10,8 +10,7 @@ use std::time::Instant;
 use tollgate_gate::{
     Gate, GateSet, JoinPlan, Ledger, Recorded, Scope, Slice, Statistic, TickScale, join,
 };
-use tollgate_kernel::gates::Namespace;
-use tollgate_kernel::{Gates, Joiner, Plan, Talk, Watch, probe};
+use tollgate_kernel::{Gates, Joiner, Namespace, Plan, Talk, Watch, abilities};
 
 const ROUND_TRIPS: u64 = 512;
 const ROUNDS: u32 = 6;
@@ -25,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .nth(1)
         .map_or(Ok(200), |text| text.parse())?;
     let began = Instant::now();
-    let abilities = probe::abilities();
+    let abilities = abilities();
     println!("abilities after {:?}", began.elapsed());
     let plan = Plan::choose(&abilities);
     let gates = Gates::load(&plan, 1 << 14)?;

@@ -117,6 +117,13 @@ impl Event {
         self
     }
 
+    /// The same, written by a twin.
+    #[must_use]
+    pub const fn as_twin(mut self) -> Self {
+        self.flags |= TWIN;
+        self
+    }
+
     /// The gate; none for a number that no gate has.
     pub fn gate(&self) -> Option<Gate> {
         Gate::ALL.get(usize::from(self.gate)).copied()

@@ -3,7 +3,7 @@
 //! Programs and maps belong to this process: when it ends, in whatever way, the kernel takes everything away again. Nothing is
 //! pinned.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, ProgramMut};
@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::hook::{Hook, Need};
 use crate::plan::Plan;
+use crate::watch::{Namespace, THREADS, Taken, Watch};
 
 mod system;
 
@@ -25,10 +26,6 @@ static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR")
 
 /// Processors that have a cursor, `CPUS` of the programs.
 const PROCESSORS: usize = 1024;
-/// Threads that can be watched.
-pub const THREADS: usize = 4;
-/// Events for each processor unless told otherwise.
-pub const ROOM: u32 = 1 << 14;
 /// Protocols that netfilter links are made for.
 const FAMILIES: [i32; 2] = [libbpf_rs::NFPROTO_IPV4, libbpf_rs::NFPROTO_IPV6];
 
@@ -39,15 +36,6 @@ struct Cursor {
     tail: AtomicU64,
     lost: AtomicU64,
     pad: [u64; 5],
-}
-
-/// Whose packets, calls and wakeups are recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Watch {
-    /// Connections with one of these ports at either end.
-    pub ports: Vec<u16>,
-    /// Threads, by their id; at most [`THREADS`].
-    pub threads: Vec<u32>,
 }
 
 /// The settings in the memory that the programs read.
@@ -69,15 +57,6 @@ const RECEIVE_CALLS: [u32; 4] = [45, 47, 0, 19];
 const SEND_CALLS: [u32; 4] = [206, 211, 64, 66];
 #[cfg(target_arch = "aarch64")]
 const RECEIVE_CALLS: [u32; 4] = [207, 212, 63, 65];
-
-/// What the programs recorded since the last time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// The events, in the order of each processor, one processor after the other.
-    pub events: Vec<Event>,
-    /// Events that found no room, or whose program was already running on the processor.
-    pub lost: u64,
-}
 
 /// Programs that are loaded.
 pub struct Gates {
@@ -111,15 +90,6 @@ impl Attached {
     pub const fn gates(&self) -> GateSet {
         self.gates
     }
-}
-
-/// A network namespace in which gates are attached.
-#[derive(Clone, Copy, Debug)]
-pub enum Namespace<'a> {
-    /// That of the calling thread.
-    Own,
-    /// The one behind this descriptor (`/proc/PID/ns/net`, `/run/netns/NAME`).
-    Of(BorrowedFd<'a>),
 }
 
 impl Gates {

@@ -59,6 +59,16 @@ pub struct Counts {
     pub awake: u64,
 }
 
+impl Counts {
+    /// Adds the counts of another slice.
+    pub fn merge(&mut self, other: &Self) {
+        self.read += other.read;
+        self.inner += other.inner;
+        self.strange += other.strange;
+        self.awake += other.awake;
+    }
+}
+
 /// Events as the ledger's join takes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tied {

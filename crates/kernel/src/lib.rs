@@ -9,29 +9,40 @@
 //!
 //! The way through it:
 //!
-//! 1. [`plan::Abilities`] says what the kernel allows (`probe`, by trying); [`plan::Plan::choose`] makes the hook plan of it.
-//! 2. `Gates::load` loads the plan's programs; `Gates::watch` says whose packets and threads; `Gates::attach` attaches a few
-//!    gates for a slice and detaches them when the result is dropped; `Gates::take` gives the [`event::Event`]s.
-//! 3. [`join::Joiner`] joins events to the messages or segments that they belong to, in the form that `tollgate_gate::join`
+//! 1. [`abilities`] tries what the kernel allows; [`Plan::choose`] makes the hook plan of it.
+//! 2. [`Gates::load`] loads the plan's programs; [`Gates::watch`] says whose packets and threads; [`Gates::attach`] attaches a few
+//!    gates for a slice and detaches them when the result is dropped; [`Gates::take`] gives the [`Event`]s.
+//! 3. [`Joiner`] joins events to the messages or segments that they belong to, in the form that `tollgate_gate::join`
 //!    and the ledger take.
 //!
-//! Without the feature `bpf` only what needs no clang is built: the plan and the joining.
+//! Without the feature `bpf` only what needs no clang is built: the plan and the joining; loading then fails with
+//! [`Error::NotBuilt`]. `examples/rotation.rs` goes the whole way.
 
+#[cfg(not(feature = "bpf"))]
+mod absent;
+mod cost;
 mod error;
 pub mod event;
 #[cfg(feature = "bpf")]
-pub mod gates;
+mod gates;
 pub mod hook;
 pub mod join;
 pub mod plan;
 #[cfg(feature = "bpf")]
-pub mod probe;
+mod probe;
 pub mod sampling;
+pub mod watch;
 
+#[cfg(not(feature = "bpf"))]
+pub use absent::{Attached, Gates, abilities};
+pub use cost::passage_cost;
 pub use error::Error;
 pub use event::{Event, Flow};
 #[cfg(feature = "bpf")]
-pub use gates::{Attached, Gates, Taken, Watch};
+pub use gates::{Attached, Gates};
 pub use hook::{Hook, Need};
 pub use join::{Joiner, Talk};
 pub use plan::{Abilities, Ability, Boundary, Plan};
+#[cfg(feature = "bpf")]
+pub use probe::abilities;
+pub use watch::{Namespace, ROOM, Taken, Watch};

@@ -34,7 +34,7 @@ pub mod stack_shm;
 
 pub use error::Error;
 pub use now::{gate_clock, now_ns};
-pub use path::{Capabilities, Mode, Path, PathId, Session, find, paths};
+pub use path::{Capabilities, KernelEnds, Mode, Path, PathId, Session, find, paths};
 pub use samples::{Laps, Samples, Timing};
 pub use sockets::{MAX_DATAGRAM, Reading, Sending, Sockets, Transport};
 pub use spec::{MAX_SIZE, Placement, Spec, Waiting, Workload};

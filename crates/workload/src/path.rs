@@ -1,6 +1,7 @@
 //! The small trait behind which kernel sockets, Tollgate's own sockets and peers stand.
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -139,6 +140,19 @@ pub trait Path: Sync {
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error>;
 }
 
+/// What the kernel knows of a session's two ends.
+#[derive(Debug, Clone)]
+pub struct KernelEnds<'a> {
+    /// The thread of the end that is timed.
+    pub near: u32,
+    /// The thread of the other end.
+    pub far: u32,
+    /// The ports that the other end listens on, or listened on before it was connected.
+    pub far_ports: Vec<u16>,
+    /// The network namespaces of the ends where they are not that of the process.
+    pub namespaces: Vec<BorrowedFd<'a>>,
+}
+
 /// Two ends that are connected and wait for a slice of work. Between slices they burn no CPU.
 pub trait Session {
     /// Runs `iterations` iterations and adds what they took to `samples`. An iteration is one round trip (rr, crr), or one
@@ -156,6 +170,11 @@ pub trait Session {
 
     /// What a reader has to know of this session to repeat it: the congestion control, Nagle, cores, as names and values.
     fn settings(&self) -> Vec<(&'static str, String)>;
+
+    /// What the kernel's gates have to watch to see this session; `None` where the kernel carries none of it.
+    fn kernel_ends(&self) -> Option<KernelEnds<'_>> {
+        None
+    }
 
     /// Empty samples of this session's timing.
     fn new_samples(&self) -> Samples {

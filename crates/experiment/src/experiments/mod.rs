@@ -15,6 +15,7 @@ mod kay_detail;
 mod rr_by_size;
 mod stream_by_write_size;
 mod wolman;
+mod wolman_kernel;
 
 use crate::context::{Context, Options};
 use crate::error::Error;

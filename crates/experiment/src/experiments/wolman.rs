@@ -9,8 +9,9 @@ use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, STACK, Span, WolmanRow};
 use tollgate_workload::stack_memory::gated::Chain;
+use tollgate_workload::{Mode, PathId, Workload};
 
-use super::Experiment;
+use super::{Experiment, wolman_kernel};
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::gated::{JUMBO_MTU, Ledgers};
@@ -22,6 +23,8 @@ use crate::run::{
 use crate::shapes;
 use crate::words;
 
+/// The paths whose gates are the kernel's.
+const KERNEL_PATHS: [PathId; 1] = [PathId::KernelLoopback];
 /// Messages of a round trip.
 const MESSAGES: f64 = 2.0;
 /// A ledger closes when its sum lies within this share of the total.
@@ -29,6 +32,7 @@ const CLOSES: f64 = 0.05;
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
 
 /// One direction of the paper's ledger.
+#[derive(Clone, Copy)]
 pub(super) struct Wolman {
     direction: Direction,
 }
@@ -59,6 +63,49 @@ impl Wolman {
     }
 }
 
+impl Wolman {
+    /// The paper's number in nanoseconds.
+    fn then(&self, label: WolmanLabel, size: usize) -> Option<f64> {
+        let table = published::table(self.table_id())?;
+        let us = table.cell(published_id(label)?, &size.to_string())?;
+        Some(us * NANOSECONDS_PER_MICROSECOND)
+    }
+
+    fn row(&self, label: WolmanLabel, sizes: usize, cell: impl Fn(usize) -> Cell) -> Row {
+        let (kind, layer, depth) = manner(label, self.direction);
+        Row {
+            label: name(label, self.direction).to_owned(),
+            depth,
+            kind,
+            layer,
+            note: None,
+            cells: (0..sizes).map(cell).collect(),
+        }
+    }
+
+    /// The paper's table.
+    fn published(&self, sizes: &[usize]) -> Table {
+        let rows = match self.paper() {
+            None => Vec::new(),
+            Some(source) => labels(self.direction)
+                .into_iter()
+                .filter(|label| published_id(*label).is_some())
+                .map(|label| {
+                    self.row(label, sizes.len(), |at| {
+                        shapes::published_cell(self.then(label, sizes[at]), &source)
+                    })
+                })
+                .collect(),
+        };
+        Table {
+            id: "published".to_owned(),
+            title: "1994, DECstation 5000/200 on ATM, ULTRIX 4.2A".to_owned(),
+            columns: shapes::size_columns(sizes, Unit::Nanoseconds),
+            rows,
+        }
+    }
+}
+
 impl Experiment for Wolman {
     fn name(&self) -> &'static str {
         match self.direction {
@@ -81,10 +128,10 @@ impl Experiment for Wolman {
     fn summary(&self) -> &'static str {
         match self.direction {
             Direction::Tx => {
-                "the layers of stack-memory on the way out, by size, beside the DECstation's of 1994"
+                "the layers of the kernel and of stack-memory on the way out, by size, beside the DECstation's of 1994"
             }
             Direction::Rx | Direction::Between => {
-                "the layers of stack-memory on the way in, by size, beside the DECstation's of 1994"
+                "the layers of the kernel and of stack-memory on the way in, by size, beside the DECstation's of 1994"
             }
         }
     }
@@ -98,42 +145,118 @@ impl Experiment for Wolman {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        options.want_stack_memory()
+        options.want_stack_memory() || !kernel_modes(options).is_empty()
     }
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let sizes = context.options.sizes_or(&SIZES);
-        let ledgers = context.ledgers(self.name(), &sizes)?;
         let command = shapes::command(self.name(), &context.options);
-        let shown = Shown {
-            wolman: self,
-            sizes: &sizes,
-            ledgers: &ledgers,
-        };
-        let mut figures = vec![shown.by_span(&command)];
-        if self.direction == Direction::Tx {
-            figures.push(shown.round_trips(&command));
+        let mut shown = Gathered::default();
+        for (path, mode) in kernel_modes(&context.options) {
+            match context.kernel_ledgers(self.name(), path, mode, &sizes) {
+                Ok(ledgers) => shown.add_kernel(
+                    &wolman_kernel::Shown {
+                        direction: self.direction,
+                        sizes: &sizes,
+                        ledgers: &ledgers,
+                    },
+                    &command,
+                ),
+                Err(Error::Stopped) => return Err(Error::Stopped),
+                Err(error) => shown.leave_out(path, error),
+            }
         }
+        if context.options.want_stack_memory() {
+            let ledgers = context.ledgers(self.name(), &sizes)?;
+            let stack = Shown {
+                wolman: self,
+                sizes: &sizes,
+                ledgers: &ledgers,
+            };
+            shown.add_stack(&stack, &command);
+        }
+        shown.finish(self, &sizes, command)
+    }
+}
+
+/// The kernel's paths that are wanted, each in the first of its ways that fits.
+fn kernel_modes(options: &Options) -> Vec<(PathId, Mode)> {
+    KERNEL_PATHS
+        .iter()
+        .filter(|&&path| options.wants(path))
+        .filter_map(|&path| {
+            let capabilities = tollgate_workload::find(path)?.capabilities();
+            Some((path, options.modes(&capabilities).first().copied()?))
+        })
+        .collect()
+}
+
+/// What several paths have to show.
+#[derive(Default)]
+struct Gathered {
+    findings: Vec<String>,
+    tables: Vec<Table>,
+    figures: Vec<Figure>,
+    trust: Vec<TrustLine>,
+    /// The first reason why a path was left out.
+    refused: Option<Error>,
+}
+
+impl Gathered {
+    fn add_kernel(&mut self, shown: &wolman_kernel::Shown<'_>, command: &str) {
+        self.findings.extend(shown.finding());
+        self.tables.extend(shown.tables());
+        self.figures.extend(shown.figures(command));
+        self.trust.extend(shown.trust());
+    }
+
+    fn leave_out(&mut self, path: PathId, error: Error) {
+        self.trust
+            .push(shapes::warning(format!("{path} is left out: {error}")));
+        self.refused.get_or_insert(error);
+    }
+
+    /// The stack's tables come first: readers compare with them.
+    fn add_stack(&mut self, shown: &Shown<'_>, command: &str) {
+        self.findings.insert(0, shown.finding());
+        self.tables
+            .splice(0..0, [shown.today(), shown.shares(), shown.closure()]);
+        let mut figures = vec![shown.by_span(command)];
+        if shown.wolman.direction == Direction::Tx {
+            figures.push(shown.round_trips(command));
+        }
+        self.figures.splice(0..0, figures);
+        self.trust.splice(0..0, shown.trust());
+    }
+
+    fn finish(
+        mut self,
+        wolman: &Wolman,
+        sizes: &[usize],
+        command: String,
+    ) -> Result<run::Experiment, Error> {
+        if self.tables.is_empty() {
+            return Err(self.refused.unwrap_or(Error::NothingToRun {
+                workload: Workload::Rr,
+                asked: "the paths that have gates".to_owned(),
+            }));
+        }
+        self.tables.insert(1, wolman.published(sizes));
         Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding: shown.finding(),
-            tables: vec![
-                shown.today(),
-                shown.published(),
-                shown.shares(),
-                shown.closure(),
-            ],
-            figures,
-            trust: shown.trust(),
+            name: wolman.name().to_owned(),
+            title: wolman.title().to_owned(),
+            paper: wolman.paper(),
+            finding: self.findings.join(" "),
             command,
+            tables: self.tables,
+            figures: self.figures,
+            trust: self.trust,
         })
     }
 }
 
 /// The labels of one direction in the order of the paper, its sum below the rows of TCP.
-fn labels(direction: Direction) -> Vec<WolmanLabel> {
+pub(super) fn labels(direction: Direction) -> Vec<WolmanLabel> {
     let mut labels = Vec::new();
     let rows = WolmanRow::of(direction);
     for (at, &row) in rows.iter().enumerate() {
@@ -166,7 +289,7 @@ fn published_id(label: WolmanLabel) -> Option<&'static str> {
 }
 
 /// The name of a row: the paper's, and what it is today where that differs.
-fn name(label: WolmanLabel, direction: Direction) -> &'static str {
+pub(super) fn name(label: WolmanLabel, direction: Direction) -> &'static str {
     match label {
         WolmanLabel::Row(WolmanRow::Checksum) => "TCP checksum",
         WolmanLabel::Row(WolmanRow::Mcopy) => "TCP mcopy",
@@ -191,7 +314,7 @@ fn absent(label: WolmanLabel) -> &'static str {
     }
 }
 
-fn manner(label: WolmanLabel, direction: Direction) -> (RowKind, Option<Layer>, u8) {
+pub(super) fn manner(label: WolmanLabel, direction: Direction) -> (RowKind, Option<Layer>, u8) {
     match label {
         WolmanLabel::Row(row) => match row {
             WolmanRow::User => (RowKind::Processing, Some(Layer::Socket), 0),
@@ -230,7 +353,7 @@ fn gates(label: WolmanLabel, direction: Direction) -> Option<String> {
     Some(format!("{} -> {}", first.from.name(), last.to.name()))
 }
 
-fn layer(layer: tollgate_gate::Layer) -> Layer {
+pub(super) fn layer(layer: tollgate_gate::Layer) -> Layer {
     use tollgate_gate::Layer as Gate;
     match layer {
         Gate::Socket => Layer::Socket,
@@ -255,23 +378,12 @@ impl Shown<'_> {
         line_ns(self.ledgers.chain(at)?, self.wolman.direction, label)
     }
 
-    /// The paper's number in nanoseconds.
     fn then(&self, label: WolmanLabel, at: usize) -> Option<f64> {
-        let table = published::table(self.wolman.table_id())?;
-        let us = table.cell(published_id(label)?, &self.sizes[at].to_string())?;
-        Some(us * NANOSECONDS_PER_MICROSECOND)
+        self.wolman.then(label, self.sizes[at])
     }
 
     fn row(&self, label: WolmanLabel, cell: impl Fn(usize) -> Cell) -> Row {
-        let (kind, layer, depth) = manner(label, self.wolman.direction);
-        Row {
-            label: name(label, self.wolman.direction).to_owned(),
-            depth,
-            kind,
-            layer,
-            note: None,
-            cells: (0..self.sizes.len()).map(cell).collect(),
-        }
+        self.wolman.row(label, self.sizes.len(), cell)
     }
 
     fn missing(&self, label: WolmanLabel, at: usize) -> Cell {
@@ -319,27 +431,6 @@ impl Shown<'_> {
             .map(|gated| words::size(gated.size))
             .collect();
         (!sizes.is_empty()).then(|| words::list(&sizes))
-    }
-
-    fn published(&self) -> Table {
-        let rows = match self.wolman.paper() {
-            None => Vec::new(),
-            Some(source) => labels(self.wolman.direction)
-                .into_iter()
-                .filter(|label| published_id(*label).is_some())
-                .map(|label| {
-                    self.row(label, |at| {
-                        shapes::published_cell(self.then(label, at), &source)
-                    })
-                })
-                .collect(),
-        };
-        Table {
-            id: "published".to_owned(),
-            title: "1994, DECstation 5000/200 on ATM, ULTRIX 4.2A".to_owned(),
-            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
-            rows,
-        }
     }
 
     fn shares(&self) -> Table {
@@ -718,18 +809,22 @@ fn segments(chain: &Chain, messages: f64, wanted: impl Fn(Direction) -> bool) ->
         .map(|(span, value)| Segment {
             label: span.name.to_owned(),
             layer: Some(layer(span.layer)),
-            kind: match span.kind {
-                tollgate_gate::Kind::Processing => SegmentKind::Processing,
-                tollgate_gate::Kind::Queueing => SegmentKind::Queueing,
-            },
+            kind: segment_kind(span.kind),
             value,
         })
         .collect()
 }
 
+pub(super) const fn segment_kind(kind: tollgate_gate::Kind) -> SegmentKind {
+    match kind {
+        tollgate_gate::Kind::Processing => SegmentKind::Processing,
+        tollgate_gate::Kind::Queueing => SegmentKind::Queueing,
+    }
+}
+
 /// The times as lengths: one below zero gets none, and what it lacks is taken off those after it, then off those before it.
 /// So the sum stays, unless it is below zero itself.
-fn lengths(mut times: Vec<f64>) -> Vec<f64> {
+pub(super) fn lengths(mut times: Vec<f64>) -> Vec<f64> {
     let mut owed = 0.0;
     let mut take = |time: &mut f64| {
         let left = *time + owed;
@@ -742,19 +837,19 @@ fn lengths(mut times: Vec<f64>) -> Vec<f64> {
 }
 
 /// The least and the most.
-fn ends(values: &[f64]) -> Option<(f64, f64)> {
+pub(super) fn ends(values: &[f64]) -> Option<(f64, f64)> {
     let low = values.iter().copied().reduce(f64::min)?;
     let high = values.iter().copied().reduce(f64::max)?;
     Some((low, high))
 }
 
 /// `-1.2 %`.
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
 /// `-1.2 % to 3.4 %`.
-fn between_percents(low: f64, high: f64) -> String {
+pub(super) fn between_percents(low: f64, high: f64) -> String {
     format!("{} to {}", percent(low), percent(high))
 }
 

@@ -1,1 +1,139 @@
 //! Plans for kernels that are not running.
+
+use super::*;
+use crate::hook::HOOKS;
+
+/// Everything works, with these tracepoints left out.
+fn kernel(without: &[&str]) -> Abilities {
+    let names = |need: &dyn Fn(Need) -> Option<&'static str>| {
+        HOOKS
+            .iter()
+            .filter_map(|hook| need(hook.need))
+            .map(str::to_owned)
+            .collect()
+    };
+    Abilities {
+        types: Ability::Works,
+        tracepoints: Ability::Works,
+        netfilter: Ability::Works,
+        functions: Ability::Works,
+        tracepoint_names: names(&|need| match need {
+            Need::Tracepoint(name) => (!without.contains(&name)).then_some(name),
+            Need::Netfilter(_) | Need::Function(_) => None,
+        }),
+        function_names: names(&|need| match need {
+            Need::Function(name) => Some(name),
+            Need::Netfilter(_) | Need::Tracepoint(_) => None,
+        }),
+    }
+}
+
+fn refused(reason: &str) -> Ability {
+    Ability::Refused(reason.to_owned())
+}
+
+/// Linux 6.18 with fentry forbidden: tracepoints and netfilter links.
+fn level_a() -> Abilities {
+    Abilities {
+        functions: refused("fentry: EPERM"),
+        function_names: BTreeSet::new(),
+        ..kernel(&[])
+    }
+}
+
+/// Linux 6.1 as Debian has it: fentry, but neither netfilter links (6.4) nor the tracepoints of 6.3 and 6.16.
+fn level_b() -> Abilities {
+    Abilities {
+        netfilter: refused("BPF netfilter links came with Linux 6.4"),
+        ..kernel(&["tcp_sendmsg_locked", "sk_data_ready"])
+    }
+}
+
+#[test]
+fn tracepoints_and_netfilter_links_resolve_every_boundary() {
+    let plan = Plan::choose(&level_a());
+    assert_eq!(plan.gates(), KERNEL.gates());
+    assert_eq!(plan.table(GateSet::EMPTY), Some(KERNEL));
+    assert_eq!(
+        plan.hook(Gate::IpOutBegin).unwrap().name,
+        "netfilter LOCAL_OUT"
+    );
+    assert!(
+        plan.boundaries()
+            .iter()
+            .all(|boundary| boundary.missed.is_empty())
+    );
+}
+
+#[test]
+fn where_newer_hooks_are_missing_functions_take_their_place() {
+    let plan = Plan::choose(&level_b());
+    let name = |gate| plan.hook(gate).map(|hook| hook.name);
+    assert_eq!(name(Gate::TcpOutBegin), Some("fentry tcp_sendmsg_locked"));
+    assert_eq!(name(Gate::IpOutBegin), Some("fentry __ip_local_out"));
+    assert_eq!(name(Gate::DemuxBegin), Some("fentry ip_local_deliver"));
+    assert_eq!(name(Gate::SocketQueued), Some("fentry sock_def_readable"));
+    assert_eq!(name(Gate::TcpInBegin), Some("tcp_probe"));
+    assert_eq!(plan.table(GateSet::EMPTY), Some(KERNEL));
+    let missed = &plan.boundaries()[1].missed;
+    assert_eq!(
+        missed[0].1,
+        "this kernel has no tracepoint tcp_sendmsg_locked"
+    );
+}
+
+#[test]
+fn without_netfilter_links_and_fentry_rows_are_joined() {
+    let plan = Plan::choose(&Abilities {
+        netfilter: refused("no netfilter links"),
+        ..level_a()
+    });
+    let table = plan.table(GateSet::EMPTY).unwrap();
+    let names: Vec<&str> = table.spans().iter().map(|span| span.name).collect();
+    assert!(names.contains(&"tcp + ip") && names.contains(&"ip + demux"));
+    assert_eq!(table.spans().len(), KERNEL.spans().len() - 2);
+    let out = plan
+        .boundaries()
+        .iter()
+        .find(|boundary| boundary.gate == Gate::IpOutBegin)
+        .unwrap();
+    assert_eq!((out.hook, out.missed.len()), (None, 2));
+}
+
+#[test]
+fn nobody_who_polls_is_woken() {
+    let except = GateSet::of(&[Gate::ReaderRuns]);
+    let table = Plan::choose(&level_a()).table(except).unwrap();
+    assert!(!table.gates().contains(Gate::ReaderRuns));
+    assert!(
+        table
+            .spans()
+            .iter()
+            .any(|span| span.name == "wakeup + resume")
+    );
+}
+
+#[test]
+fn an_unprivileged_kernel_has_no_gates_and_says_why() {
+    let plan = Plan::choose(&Abilities::none("not root"));
+    assert!(plan.gates().is_empty());
+    assert_eq!(plan.table(GateSet::EMPTY), None);
+    for boundary in plan.boundaries() {
+        assert!(
+            boundary
+                .missed
+                .iter()
+                .all(|(_, reason)| reason == "not root")
+        );
+        assert!(!boundary.missed.is_empty());
+    }
+}
+
+#[test]
+fn every_gate_of_the_kernel_has_a_hook_and_every_program_one_gate() {
+    for gate in KERNEL.gates().without(Gate::ApplicationEnd).iter() {
+        assert!(Hook::of(gate).next().is_some(), "{}", gate.name());
+    }
+    let programs: BTreeSet<&str> = HOOKS.iter().map(|hook| hook.program).collect();
+    assert_eq!(programs.len(), HOOKS.len());
+}

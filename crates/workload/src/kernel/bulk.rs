@@ -218,7 +218,7 @@ impl BulkSession {
             nodelay: !spec.nagle.unwrap_or(false),
             waiting: spec.waiting,
         };
-        let (near, far) = socket::pair(&options)?;
+        let (near, far, _) = socket::pair(&options)?;
         let congestion = near.congestion()?;
         let sockets = spec.sockets;
         // Whole writes only, so that none is cut at the memory's end.

@@ -34,15 +34,15 @@ mod zero_copy;
 
 use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use rustix::net::Shutdown;
 
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
-use crate::path::{Capabilities, Mode, Path, PathId, Session};
+use crate::path::{Capabilities, KernelEnds, Mode, Path, PathId, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::samples::{Laps, Samples, Timing};
 use crate::slice::Control;
@@ -116,6 +116,9 @@ struct KernelSession {
     far: Option<End>,
     listeners: Arc<Vec<OwnedFd>>,
     thread: Option<JoinHandle<()>>,
+    /// The ids of the timed end's thread and of the other's.
+    threads: (u32, u32),
+    far_ports: Vec<u16>,
     out: Vec<u8>,
     inn: Vec<u8>,
     /// Messages (rr, crr) since the session was opened.
@@ -143,7 +146,7 @@ impl KernelSession {
         };
         let control = Arc::new(Control::new());
         let mut wakes = None;
-        let (near, job, listeners, congestion) = match spec.workload {
+        let (near, job, listeners, far_ports, congestion) = match spec.workload {
             Workload::Rr if spec.sockets.transport == Transport::Udp => {
                 let (near, far) = socket::datagram_pair(&options)?;
                 wakes = Some(far.again()?);
@@ -151,16 +154,19 @@ impl KernelSession {
                     Near::Connection(near),
                     Job::Connection(far),
                     Vec::new(),
+                    // The gates know TCP.
+                    Vec::new(),
                     "none (udp)".to_owned(),
                 )
             }
             Workload::Rr | Workload::Stream => {
-                let (near, far) = socket::pair(&options)?;
+                let (near, far, port) = socket::pair(&options)?;
                 let congestion = near.congestion()?;
                 (
                     Near::Connection(near),
                     Job::Connection(far),
                     Vec::new(),
+                    vec![port],
                     congestion,
                 )
             }
@@ -173,23 +179,31 @@ impl KernelSession {
                     addresses.push(address);
                 }
                 let congestion = socket::congestion_of(&listeners[0])?;
+                let ports = addresses.iter().map(SocketAddrV4::port).collect();
                 (
                     Near::Destinations(addresses),
                     Job::Listeners,
                     listeners,
+                    ports,
                     congestion,
                 )
             }
         };
         let listeners = Arc::new(listeners);
+        let (tell, told) = mpsc::sync_channel(1);
         let thread = thread::Builder::new()
             .name(thread_name())
             .spawn({
                 let (spec, control, listeners) =
                     (spec.clone(), Arc::clone(&control), Arc::clone(&listeners));
-                move || serve(&spec, options, cores.far, &control, job, &listeners)
+                move || {
+                    // Nobody listens when the session could not be opened after all.
+                    let _ = tell.send(thread_id());
+                    serve(&spec, options, cores.far, &control, job, &listeners);
+                }
             })
             .map_err(|error| Error::system(PATH, "starting a thread", error))?;
+        let threads = (thread_id(), told.recv().unwrap_or(0));
         Ok(Self {
             timing: KernelLoopback.capabilities().timing(spec),
             cores,
@@ -200,6 +214,8 @@ impl KernelSession {
             far: wakes,
             listeners,
             thread: Some(thread),
+            threads,
+            far_ports,
             out: vec![0; spec.size],
             inn: vec![0; spec.size],
             message: 0,
@@ -315,6 +331,11 @@ fn thread_name() -> String {
     format!("tg-peer-{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// The calling thread's id.
+fn thread_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
 impl Session for KernelSession {
     fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
         if self.failed {
@@ -332,6 +353,15 @@ impl Session for KernelSession {
 
     fn timing(&self) -> Timing {
         self.timing
+    }
+
+    fn kernel_ends(&self) -> Option<KernelEnds<'_>> {
+        Some(KernelEnds {
+            near: self.threads.0,
+            far: self.threads.1,
+            far_ports: self.far_ports.clone(),
+            namespaces: Vec::new(),
+        })
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {

@@ -99,13 +99,14 @@ pub(super) fn accept(
     Ok(End { fd, waiting })
 }
 
-/// Two connected ends. The listener that brought them together is closed again.
-pub(super) fn pair(options: &Options) -> Result<(End, End), Error> {
+/// Two connected ends, and the port that the far one was listened for on. The listener that brought them together is closed
+/// again.
+pub(super) fn pair(options: &Options) -> Result<(End, End, u16), Error> {
     let (listener, address) = listen(options)?;
     let near = End::connect(&address, options)?;
     set_timeouts(&near.fd)?;
     let far = accept(&listener, options.waiting, &Control::new())?;
-    Ok((near, far))
+    Ok((near, far, address.port()))
 }
 
 /// Two UDP sockets on 127.0.0.1 that are connected to each other. A message is a datagram, so it is sent and received whole.

@@ -1,0 +1,450 @@
+//! The way of a message through the Linux kernel, span by span, by message size: run once, shown by several experiments.
+//!
+//! Gates rotate. A slice carries the two gates of one span and runs every size once; a slice without gates follows, so that the
+//! round trip that the spans must sum to is measured next to each of them. What a passage costs is measured in place by a twin
+//! of the span's first gate, and subtracted.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use tollgate_gate::distribution::Distribution;
+use tollgate_gate::{
+    Gate, GateSet, JoinPlan, Ledger, Recorded, Scope, Slice, Span, SpanTable, Statistic, TickScale,
+    join,
+};
+use tollgate_kernel::join::Counts;
+use tollgate_kernel::{Gates, Joiner, Namespace, Plan, ROOM, Talk, Watch, abilities, passage_cost};
+use tollgate_workload::{Mode, PathId, Samples, Session, Spec, Waiting, Workload, find};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::words;
+
+/// Round trips of a slice at one size.
+const ROUND_TRIPS: u64 = 256;
+/// The fewest of them.
+const LEAST_ROUND_TRIPS: u64 = 32;
+/// Times that the rotation is gone through without a time budget.
+const ROUNDS: u32 = 16;
+/// Round trips before each slice that are not timed; gates see them all the same.
+const WARM_UP: u32 = 16;
+/// Which number of a distribution stands for it: a processor that is taken away now and then moves it little.
+pub(crate) const STATISTIC: Statistic = Statistic::TrimmedMean;
+const SCALE: TickScale = TickScale::NANOSECONDS;
+
+/// The messages of one size.
+#[derive(Debug, Clone)]
+pub(crate) struct Gated {
+    /// The spans and the round trip that they must sum to.
+    pub(crate) ledger: Ledger,
+    /// By span of the table: the round trips of the slices with its gates, and of those without any that followed.
+    beside: Vec<(Distribution, Distribution)>,
+    /// What became of the events before they were joined.
+    pub(crate) counts: Counts,
+    /// Why it failed.
+    pub(crate) failure: Option<String>,
+}
+
+/// The messages of all sizes on one path.
+#[derive(Debug, Clone)]
+pub(crate) struct Ledgers {
+    pub(crate) path: PathId,
+    pub(crate) mode: Mode,
+    /// Which boundary was taken by which hook.
+    pub(crate) plan: Plan,
+    pub(crate) table: SpanTable,
+    /// In the order of the sizes.
+    pub(crate) sizes: Vec<Gated>,
+    /// What a passage of each gate costs, in nanoseconds.
+    pub(crate) probes: BTreeMap<Gate, f64>,
+    /// How long it took from the first look at the kernel until gates were live.
+    pub(crate) start_up: Duration,
+    /// The user stopped it.
+    pub(crate) stopped: bool,
+}
+
+impl Gated {
+    fn new(table: SpanTable) -> Self {
+        Self {
+            ledger: Ledger::new(table, Scope::RoundTrip),
+            beside: vec![Default::default(); table.spans().len()],
+            counts: Counts::default(),
+            failure: None,
+        }
+    }
+
+    /// The ledger, when anything was measured.
+    pub(crate) fn measured(&self) -> Option<&Ledger> {
+        self.ledger.ungated().map(|_| &self.ledger)
+    }
+
+    /// What the gates of the span that disturb most cost: the round trip with them over the one without, less 1.
+    pub(crate) fn worst_perturbation(&self) -> Option<f64> {
+        self.beside
+            .iter()
+            .filter_map(|(gated, ungated)| {
+                Some(gated.trimmed_mean_ns()? / ungated.trimmed_mean_ns()? - 1.0)
+            })
+            .reduce(f64::max)
+    }
+}
+
+/// A session of one size, and how its events are joined.
+struct Ends {
+    session: Box<dyn Session>,
+    joiner: Joiner,
+    watch: Watch,
+}
+
+impl Ends {
+    fn open(path: PathId, mode: Mode, size: usize) -> Result<Self, String> {
+        let spec = Spec {
+            warmup: WARM_UP,
+            ..Spec::new(Workload::Rr, size).with_mode(mode.placement, mode.waiting)
+        };
+        let path = find(path).ok_or_else(|| format!("{path} cannot be opened here"))?;
+        let session = path.open(&spec).map_err(|error| error.to_string())?;
+        let ends = session
+            .kernel_ends()
+            .ok_or_else(|| format!("the kernel carries nothing of {}", path.id()))?;
+        let talk = Talk {
+            far_port: ends.far_ports.first().copied().unwrap_or(0),
+            near: ends.near,
+            far: ends.far,
+            size: u32::try_from(size).unwrap_or(u32::MAX),
+        };
+        let watch = Watch {
+            ports: ends.far_ports.clone(),
+            threads: vec![ends.near, ends.far],
+        };
+        Ok(Self {
+            session,
+            joiner: Joiner::new(talk),
+            watch,
+        })
+    }
+
+    fn run(&mut self, round_trips: u64) -> Result<Samples, String> {
+        let mut samples = self.session.new_samples();
+        self.session
+            .run(round_trips, &mut samples)
+            .map_err(|error| error.to_string())?;
+        Ok(samples)
+    }
+}
+
+/// Adds a slice's round trips.
+fn each_ns(samples: &Samples, mut add: impl FnMut(f64)) {
+    for (ns, count) in samples.buckets() {
+        for _ in 0..count {
+            add(ns as f64);
+        }
+    }
+}
+
+/// Why a path has no gates here, as an experiment's failure.
+fn refused(experiment: &'static str, reason: impl ToString) -> Error {
+    Error::NothingMeasured {
+        experiment,
+        reason: reason.to_string(),
+    }
+}
+
+/// Runs gated round trips over the sizes, for as long as `until` when that is given.
+///
+/// # Errors
+/// [`Error::NothingMeasured`] when the kernel allows no gates or every size failed, [`Error::Stopped`] when nothing was
+/// measured before the user stopped it.
+pub(crate) fn run(
+    experiment: &'static str,
+    path: PathId,
+    mode: Mode,
+    sizes: &[usize],
+    until: Option<Duration>,
+    context: &Context<'_>,
+) -> Result<Ledgers, Error> {
+    let begun = Instant::now();
+    let abilities = abilities();
+    let plan = Plan::choose(&abilities);
+    let except = match mode.waiting {
+        Waiting::Blocking => GateSet::EMPTY,
+        // Nobody sleeps, so nobody is woken.
+        Waiting::BusyPoll => GateSet::of(&[Gate::ReaderRuns]),
+    };
+    let table = plan.table(except).ok_or_else(|| {
+        let reason = abilities.tracepoints.reason();
+        refused(
+            experiment,
+            reason.unwrap_or("this kernel has fewer than two of the hooks"),
+        )
+    })?;
+    let gates = Gates::load(&plan, ROOM).map_err(|error| refused(experiment, error))?;
+    let mut run = Run {
+        gates,
+        ends: sizes
+            .iter()
+            .map(|&size| Ends::open(path, mode, size))
+            .collect(),
+        ledgers: Ledgers {
+            path,
+            mode,
+            plan,
+            table,
+            sizes: vec![Gated::new(table); sizes.len()],
+            probes: BTreeMap::new(),
+            start_up: Duration::ZERO,
+            stopped: false,
+        },
+        round_trips: context
+            .options
+            .iterations
+            .map_or(ROUND_TRIPS, |iterations| {
+                iterations.clamp(LEAST_ROUND_TRIPS, ROUND_TRIPS)
+            }),
+        probes: BTreeMap::new(),
+    };
+    for (at, ends) in run.ends.iter().enumerate() {
+        if let Err(reason) = ends {
+            run.ledgers.sizes[at].failure = Some(reason.clone());
+        }
+    }
+    run.learn();
+    run.ledgers.start_up = begun.elapsed();
+    let rounds = context.options.iterations.map_or(ROUNDS, |iterations| {
+        let rounds = iterations.div_ceil(run.round_trips);
+        u32::try_from(rounds).unwrap_or(ROUNDS).clamp(1, ROUNDS)
+    });
+    let mut longest = Duration::ZERO;
+    for round in 0..rounds {
+        let round_begun = Instant::now();
+        // The first round is always gone through; another only when there is time for it.
+        if round > 0 && until.is_some_and(|until| begun.elapsed() + longest > until) {
+            break;
+        }
+        for (index, span) in table.spans().iter().enumerate() {
+            if context.cancel.is_raised() {
+                run.ledgers.stopped = true;
+                break;
+            }
+            let left = until.map_or(longest * (rounds - round), |until| {
+                until.saturating_sub(begun.elapsed())
+            });
+            context.tell(&format!("{path}, {}", span.name), left);
+            let at = (round as usize + index) % sizes.len().max(1);
+            run.twins(at, first_gate(span));
+            run.slice(index, span);
+        }
+        longest = longest.max(round_begun.elapsed());
+    }
+    let ledgers = run.finish();
+    if ledgers.sizes.iter().all(|sized| sized.measured().is_none()) {
+        let reason = ledgers.sizes.iter().find_map(|sized| sized.failure.clone());
+        return Err(reason.map_or(Error::Stopped, |reason| refused(experiment, reason)));
+    }
+    Ok(ledgers)
+}
+
+/// The gate whose passage lies within a span.
+fn first_gate(span: &Span) -> Gate {
+    span.gates().first().unwrap_or(Gate::SocketOutBegin)
+}
+
+struct Run {
+    gates: Gates,
+    ends: Vec<Result<Ends, String>>,
+    ledgers: Ledgers,
+    round_trips: u64,
+    /// By gate, what its passages cost in each round.
+    probes: BTreeMap<Gate, Vec<f64>>,
+}
+
+impl Run {
+    /// Does something at one size; a failure is noted there, and the size is left alone from then on.
+    fn at(
+        &mut self,
+        at: usize,
+        work: impl FnOnce(&Gates, &mut Ends, &mut Gated) -> Result<(), String>,
+    ) {
+        let gated = &mut self.ledgers.sizes[at];
+        if gated.failure.is_some() {
+            return;
+        }
+        let Ok(ends) = &mut self.ends[at] else {
+            return;
+        };
+        if let Err(reason) = self
+            .gates
+            .watch(&ends.watch)
+            .map_err(|error| error.to_string())
+            .and_then(|()| work(&self.gates, ends, gated))
+        {
+            gated.failure = Some(reason);
+        }
+    }
+
+    /// The namespaces in which the sessions run are those of the first that is open: all sessions of a path share them.
+    fn attach(&self, gates: GateSet, twin: bool) -> Result<tollgate_kernel::Attached, String> {
+        let ends = self
+            .ends
+            .iter()
+            .find_map(|ends| ends.as_ref().ok()?.session.kernel_ends())
+            .ok_or("no session is open")?;
+        let mut namespaces: Vec<Namespace<'_>> = ends
+            .namespaces
+            .iter()
+            .map(|&fd| Namespace::Of(fd))
+            .collect();
+        if namespaces.is_empty() {
+            namespaces.push(Namespace::Own);
+        }
+        match (twin, gates.first()) {
+            (true, Some(gate)) => self.gates.attach_twins(gate, &namespaces),
+            _ => self.gates.attach(gates, &namespaces),
+        }
+        .map_err(|error| error.to_string())
+    }
+
+    fn fail_all(&mut self, reason: &str) {
+        for gated in &mut self.ledgers.sizes {
+            gated.failure.get_or_insert_with(|| reason.to_owned());
+        }
+    }
+
+    /// Learns where messages begin in the sequence numbers of each connection.
+    fn learn(&mut self) {
+        let border = self.ledgers.table.gates();
+        let gate = [Gate::TcpOutBegin, Gate::IpOutBegin, Gate::DeviceQueueIn]
+            .into_iter()
+            .find(|&gate| border.contains(gate));
+        let attached = match gate {
+            Some(gate) => self.attach(GateSet::of(&[gate]), false),
+            None => return,
+        };
+        match attached {
+            Err(reason) => self.fail_all(&reason),
+            Ok(attached) => {
+                for at in 0..self.ends.len() {
+                    self.at(at, |gates, ends, _| {
+                        ends.run(LEAST_ROUND_TRIPS)?;
+                        ends.joiner.tie(&gates.take().events);
+                        Ok(())
+                    });
+                }
+                drop(attached);
+            }
+        }
+    }
+
+    /// Measures what a passage of the gate costs.
+    fn twins(&mut self, at: usize, gate: Gate) {
+        let attached = match self.attach(GateSet::of(&[gate]), true) {
+            Ok(attached) => attached,
+            Err(reason) => return self.fail_all(&reason),
+        };
+        let round_trips = self.round_trips;
+        let mut cost = None;
+        self.at(at, |gates, ends, _| {
+            ends.run(round_trips)?;
+            cost = passage_cost(&gates.take().events);
+            Ok(())
+        });
+        drop(attached);
+        if let Some(cost) = cost {
+            self.probes.entry(gate).or_default().push(cost.median_ns);
+        }
+    }
+
+    /// What a passage of the gate costs, as known so far: the median of the rounds.
+    fn probe_ns(&self, gate: Gate) -> f64 {
+        let mut costs = self.probes.get(&gate).cloned().unwrap_or_default();
+        costs.sort_by(f64::total_cmp);
+        costs.get(costs.len() / 2).copied().unwrap_or(0.0)
+    }
+
+    /// Every size once with the gates of a span and once without any.
+    fn slice(&mut self, index: usize, span: &'static Span) {
+        let mut active = span.gates();
+        if active.contains(Gate::ApplicationEnd) {
+            active = active.with(Gate::SocketOutBegin);
+        }
+        let attached = match self.attach(active, false) {
+            Ok(attached) => attached,
+            Err(reason) => return self.fail_all(&reason),
+        };
+        let (round_trips, probe_ns) = (self.round_trips, self.probe_ns(first_gate(span)));
+        for at in 0..self.ends.len() {
+            self.at(at, |gates, ends, gated| {
+                let samples = ends.run(round_trips)?;
+                let taken = gates.take();
+                let tied = ends.joiner.tie(&taken.events);
+                let recorded = Recorded {
+                    events: &tied.events,
+                    lost: taken.lost,
+                };
+                let joined = join([recorded], JoinPlan::new(span.gates(), SCALE));
+                gated.counts.merge(&tied.counts);
+                gated.ledger.add_slice(
+                    &Slice {
+                        active: span.gates(),
+                        // Gates see the warm-up, too.
+                        units: round_trips + u64::from(WARM_UP),
+                        probe_ns,
+                        scale: SCALE,
+                    },
+                    &joined,
+                );
+                each_ns(&samples, |ns| {
+                    gated.ledger.add_gated_ns(ns);
+                    gated.beside[index].0.record_ns(ns);
+                });
+                Ok(())
+            });
+        }
+        drop(attached);
+        for at in 0..self.ends.len() {
+            self.at(at, |_, ends, gated| {
+                let samples = ends.run(round_trips)?;
+                each_ns(&samples, |ns| {
+                    gated.ledger.add_ungated_ns(ns);
+                    gated.beside[index].1.record_ns(ns);
+                });
+                Ok(())
+            });
+        }
+    }
+
+    fn finish(self) -> Ledgers {
+        let probes = self
+            .probes
+            .keys()
+            .map(|&gate| (gate, self.probe_ns(gate)))
+            .collect();
+        Ledgers {
+            probes,
+            ..self.ledgers
+        }
+    }
+}
+
+impl Ledgers {
+    /// The ledger of the size at this place, if anything was measured.
+    pub(crate) fn ledger(&self, at: usize) -> Option<&Ledger> {
+        self.sizes.get(at)?.measured()
+    }
+
+    /// The path and the way in which it was run.
+    pub(crate) fn label(&self) -> String {
+        format!("{}, {}", self.path, self.mode)
+    }
+
+    /// The sizes that failed, and why.
+    pub(crate) fn failures<'a>(
+        &'a self,
+        sizes: &'a [usize],
+    ) -> impl Iterator<Item = (String, &'a str)> {
+        sizes
+            .iter()
+            .zip(&self.sizes)
+            .filter_map(|(&size, gated)| Some((words::size(size), gated.failure.as_deref()?)))
+    }
+}

@@ -1,0 +1,81 @@
+//! The gates of a build without BPF programs: the same names, and every attempt says why it fails.
+
+use std::convert::Infallible;
+
+use tollgate_gate::{Gate, GateSet};
+
+use crate::error::Error;
+use crate::plan::{Abilities, Plan};
+use crate::watch::{Namespace, Taken, Watch};
+
+/// Programs that are loaded; this build has none.
+#[derive(Debug)]
+pub struct Gates(Infallible);
+
+/// Gates that are attached; this build has none.
+#[derive(Debug)]
+pub struct Attached(Infallible);
+
+impl Attached {
+    /// The gates.
+    pub const fn gates(&self) -> GateSet {
+        match self.0 {}
+    }
+}
+
+impl Gates {
+    /// Loads the programs of a plan.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`].
+    pub const fn load(_plan: &Plan, _room: u32) -> Result<Self, Error> {
+        Err(Error::NotBuilt)
+    }
+
+    /// The plan whose programs these are.
+    pub const fn plan(&self) -> &Plan {
+        match self.0 {}
+    }
+
+    /// Changes whose packets, calls and wakeups are recorded.
+    ///
+    /// # Errors
+    /// None that can come to be.
+    pub const fn watch(&self, _watch: &Watch) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// Attaches the gates.
+    ///
+    /// # Errors
+    /// None that can come to be.
+    pub const fn attach(
+        &self,
+        _gates: GateSet,
+        _namespaces: &[Namespace<'_>],
+    ) -> Result<Attached, Error> {
+        match self.0 {}
+    }
+
+    /// Attaches one gate and its twin behind it.
+    ///
+    /// # Errors
+    /// None that can come to be.
+    pub const fn attach_twins(
+        &self,
+        _gate: Gate,
+        _namespaces: &[Namespace<'_>],
+    ) -> Result<Attached, Error> {
+        match self.0 {}
+    }
+
+    /// Takes what was recorded since the last time.
+    pub const fn take(&self) -> Taken {
+        match self.0 {}
+    }
+}
+
+/// What this kernel allows: nothing can be tried without programs.
+pub fn abilities() -> Abilities {
+    Abilities::none(&Error::NotBuilt.to_string())
+}
