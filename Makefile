@@ -18,7 +18,7 @@ help: ## Print this list
 
 report: ## Measure this host, print the tables, write tollgate-report.html (OUT=FILE for another name)
 	@scripts/setup.sh report
-	@cargo build --release --locked -p tollgate
+	@cargo build --release --locked -p tollgate $$(scripts/features.sh command)
 	@$(TARGET)/release/tollgate report --out $(OUT)
 
 test: ## Run all tests: units, integration, documentation, NEON under qemu

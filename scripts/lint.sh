@@ -55,7 +55,8 @@ find_deny() {
 
 if component fmt rustfmt; then check 'formatting' cargo fmt --all --check; else failed+=('formatting'); fi
 if component clippy clippy; then
-    check 'clippy' cargo clippy --workspace --all-targets --locked --keep-going -- -D warnings
+    read -r -a features <<<"$(scripts/features.sh workspace)"
+    check 'clippy' cargo clippy --workspace "${features[@]}" --all-targets --locked --keep-going -- -D warnings
 else
     failed+=('clippy')
 fi

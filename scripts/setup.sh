@@ -14,6 +14,11 @@ readonly packages='
 gcc               | cc                                                     | linking Rust programs                     | report! test! lint! budget! bench! fuzz!
 libc6-dev         | /usr/lib/*/crt1.o /usr/lib64/crt1.o /usr/lib/crt1.o    | linking Rust programs                     | report! test! lint! budget! bench! fuzz!
 g++               | c++                                                    | the fuzzing engine, which is in C++       | fuzz!
+clang             | clang                                                  | the gates of the Linux kernel             | report test lint
+libelf-dev        | /usr/include/libelf.h /usr/include/*/libelf.h          | the gates of the Linux kernel             | report test lint
+zlib1g-dev        | /usr/include/zlib.h /usr/include/*/zlib.h              | the gates of the Linux kernel             | report test lint
+pkg-config        | pkg-config                                             | the gates of the Linux kernel             | report test lint
+make              | make                                                   | the gates of the Linux kernel             | report test lint
 valgrind          | valgrind                                               | instruction counts by Callgrind           | report test budget! bench
 chromium          | chromium                                               | the test that renders the HTML report     | test
 fonts-dejavu-core | /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf        | letters in the rendered HTML report       | test

@@ -16,8 +16,9 @@ part() {
     if ! "$@" </dev/null 2>&1 | tee -a "$log"; then failed+=("$name"); fi
 }
 
-part 'tests' cargo test --workspace --locked --no-fail-fast --lib --bins --tests --examples
-part 'documentation tests' cargo test --workspace --locked --no-fail-fast --doc
+read -r -a features <<<"$(scripts/features.sh workspace)"
+part 'tests' cargo test --workspace "${features[@]}" --locked --no-fail-fast --lib --bins --tests --examples
+part 'documentation tests' cargo test --workspace "${features[@]}" --locked --no-fail-fast --doc
 
 neon='not run'
 if [[ ! -x scripts/neon-test.sh ]]; then
