@@ -1,6 +1,7 @@
 //! `tollgate doctor`: what can be measured here, what cannot and why, and what would make it better.
 
 mod checks;
+mod gates;
 
 use std::process::ExitCode;
 
@@ -73,6 +74,8 @@ struct Findings {
     version: u32,
     checks: Vec<Check>,
     paths: Vec<Tried>,
+    /// The hook plan of the kernel's gates.
+    gates: gates::Report,
 }
 
 /// Looks, and says what was found.
@@ -85,6 +88,7 @@ pub(crate) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error>
             .iter()
             .flat_map(|&path| try_path(path))
             .collect(),
+        gates: gates::Report::of(&tollgate_kernel::abilities()),
     };
     match &doctor.json.to {
         Some(Sink::Stdout) => output::print(&json(&findings)?)?,
@@ -191,11 +195,13 @@ fn text(findings: &Findings, colour: bool) -> String {
         };
         out.push_str(&format!("  {sign}  {:width$}  {found}\n", name(tried)));
     }
+    out.push_str(&findings.gates.text(paint));
     let improvable = findings
         .checks
         .iter()
         .filter(|check| check.advice.is_some())
-        .count();
+        .count()
+        + findings.gates.advice.len();
     out.push_str(&match improvable {
         0 => "\nNothing to improve.\n".to_owned(),
         1 => "\n1 thing could be better; the arrow says how.\n".to_owned(),
@@ -252,6 +258,7 @@ mod tests {
                     reason: Some("this build does not have it".into()),
                 },
             ],
+            gates: gates::Report::of(&tollgate_kernel::Abilities::none("this build has none")),
         };
         insta::assert_snapshot!(text(&findings, false), @r"
         This machine

@@ -79,7 +79,7 @@ pub enum Error {
     },
     /// Nothing moved for as long as a session is patient.
     #[error(
-        "{path}: no progress for {seconds} s while {doing}; is the machine overloaded, or 127.0.0.1 filtered?"
+        "{path}: no progress for {seconds} s while {doing}; is the machine overloaded, or the path filtered?"
     )]
     Timeout {
         /// The path that was being driven.
@@ -154,6 +154,31 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same failure, told of another path: of one that is driven by the means of the path that failed.
+    #[must_use]
+    pub(crate) fn on(mut self, other: PathId) -> Self {
+        match &mut self {
+            Self::Unsupported { path, .. }
+            | Self::System { path, .. }
+            | Self::Stack { path, .. }
+            | Self::Timeout { path, .. }
+            | Self::Closed { path, .. }
+            | Self::Corrupt { path, .. }
+            | Self::Peer { path, .. }
+            | Self::Stopped { path }
+            | Self::Poisoned { path }
+            | Self::NoChildEntry { path } => *path = other,
+            Self::Unknown { .. }
+            | Self::Size { .. }
+            | Self::EmptyBatch
+            | Self::Datagram { .. }
+            | Self::Cores { .. }
+            | Self::ChildOrders { .. }
+            | Self::Timing { .. } => {}
+        }
+        self
+    }
+
     /// Wraps a system call's error with what was being done on which path.
     pub(crate) fn system(path: PathId, doing: &'static str, source: impl Into<io::Error>) -> Self {
         Self::System {

@@ -9,6 +9,7 @@
 //! | path | workloads | ways to run | ends |
 //! |---|---|---|---|
 //! | `kernel-loopback` | rr (also over UDP), crr, stream (in several [ways](Sockets)) | one core blocking, two cores blocking or busy polling | two threads |
+//! | `kernel-veth` | rr, crr, stream | as `kernel-loopback` | two threads, two network namespaces |
 //! | `stack-memory` | rr, crr, stream | one core, polled | one thread |
 //! | `stack-shm` | rr, crr, stream | two cores busy polling or blocking, one core blocking | two processes |
 //! | `peer-smoltcp` | rr, crr, stream | one core, polled | one thread |

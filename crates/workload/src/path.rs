@@ -17,6 +17,8 @@ use crate::{bare_shm, kernel, peer_smoltcp, stack_memory, stack_shm};
 pub enum PathId {
     /// Linux TCP over 127.0.0.1.
     KernelLoopback,
+    /// Linux TCP between two network namespaces over a veth pair.
+    KernelVeth,
     /// Two of Tollgate's stacks in one thread over a memory link.
     StackMemory,
     /// Two of Tollgate's stacks in two processes over shared memory.
@@ -29,6 +31,7 @@ pub enum PathId {
 
 names!(PathId, "path",
     KernelLoopback => "kernel-loopback",
+    KernelVeth => "kernel-veth",
     StackMemory => "stack-memory",
     StackShm => "stack-shm",
     PeerSmoltcp => "peer-smoltcp",
@@ -47,7 +50,7 @@ impl PathId {
     /// Whether the path runs over sockets of the kernel.
     #[must_use]
     pub const fn is_kernel(self) -> bool {
-        matches!(self, Self::KernelLoopback)
+        matches!(self, Self::KernelLoopback | Self::KernelVeth)
     }
 }
 
@@ -186,6 +189,7 @@ pub trait Session {
 pub fn paths() -> &'static [&'static dyn Path] {
     &[
         &kernel::KernelLoopback,
+        &kernel::KernelVeth,
         &stack_memory::StackMemory::DEFAULT,
         &stack_shm::StackShm::DEFAULT,
         &peer_smoltcp::PeerSmoltcp,
@@ -214,7 +218,8 @@ mod tests {
         let error = "kernel-lo".parse::<PathId>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown path `kernel-lo`; known: kernel-loopback, stack-memory, stack-shm, peer-smoltcp, bare-shm"
+            "unknown path `kernel-lo`; known: kernel-loopback, kernel-veth, stack-memory, stack-shm, peer-smoltcp, \
+             bare-shm"
         );
     }
 

@@ -24,7 +24,7 @@ use crate::shapes;
 use crate::words;
 
 /// The paths whose gates are the kernel's.
-const KERNEL_PATHS: [PathId; 1] = [PathId::KernelLoopback];
+const KERNEL_PATHS: [PathId; 2] = [PathId::KernelLoopback, PathId::KernelVeth];
 /// Messages of a round trip.
 const MESSAGES: f64 = 2.0;
 /// A ledger closes when its sum lies within this share of the total.

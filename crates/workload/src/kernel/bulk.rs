@@ -20,7 +20,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 
 use super::socket::{self, End, Options};
 use super::zero_copy::Completions;
-use super::{KernelLoopback, PATH, STREAM_SEED, thread_name};
+use super::{KernelLoopback, PATH, Place, STREAM_SEED, thread_name};
 use crate::cores::{self, Cores, Pinned};
 use crate::error::Error;
 use crate::path::{Path, Session};
@@ -212,13 +212,13 @@ fn serve(mut reader: Reader, reading: Reading, core: usize, control: &Control, s
 }
 
 impl BulkSession {
-    pub(super) fn open(spec: &Spec) -> Result<Self, Error> {
+    pub(super) fn open(spec: &Spec, place: &Place) -> Result<Self, Error> {
         let cores = Cores::choose(spec.placement)?;
         let options = Options {
             nodelay: !spec.nagle.unwrap_or(false),
             waiting: spec.waiting,
         };
-        let (near, far, _) = socket::pair(&options)?;
+        let (near, far, _) = socket::pair(&options, place)?;
         let congestion = near.congestion()?;
         let sockets = spec.sockets;
         // Whole writes only, so that none is cut at the memory's end.

@@ -30,9 +30,10 @@ mod server;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod veth;
 mod zero_copy;
 
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -49,6 +50,8 @@ use crate::slice::Control;
 use crate::sockets::{Sockets, Transport};
 use crate::spec::{Placement, Spec, Waiting, Workload};
 
+pub use veth::KernelVeth;
+
 use server::{Job, serve};
 use socket::{End, Options};
 
@@ -62,6 +65,41 @@ const CONNECTIONS_EACH: u64 = 1024;
 /// Which of the listeners the connection with this number goes to.
 fn destination(connection: u64) -> usize {
     (connection / CONNECTIONS_EACH) as usize % LISTENERS
+}
+
+/// Where the ends are.
+#[derive(Debug, Clone)]
+enum Place {
+    /// Both in the process's own namespace, on 127.0.0.1.
+    Loopback,
+    /// Each in a namespace of its own.
+    Veth(Arc<veth::Pair>),
+}
+
+impl Place {
+    /// The address that the far end listens on.
+    fn far_address(&self) -> Ipv4Addr {
+        match self {
+            Self::Loopback => Ipv4Addr::LOCALHOST,
+            Self::Veth(pair) => pair.far_address(),
+        }
+    }
+
+    /// Makes a socket where the near end is.
+    fn near<T: Send>(&self, make: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+        match self {
+            Self::Loopback => make(),
+            Self::Veth(pair) => pair.near(make),
+        }
+    }
+
+    /// Makes a socket where the far end is.
+    fn far<T: Send>(&self, make: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+        match self {
+            Self::Loopback => make(),
+            Self::Veth(pair) => pair.far(make),
+        }
+    }
 }
 
 /// The path `kernel-loopback`.
@@ -98,14 +136,15 @@ impl Path for KernelLoopback {
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
         self.capabilities().check(PATH, spec)?;
         if spec.workload == Workload::Stream && spec.sockets != Sockets::PLAIN {
-            return Ok(Box::new(bulk::BulkSession::open(spec)?));
+            return Ok(Box::new(bulk::BulkSession::open(spec, &Place::Loopback)?));
         }
-        Ok(Box::new(KernelSession::open(spec)?))
+        Ok(Box::new(KernelSession::open(spec, Place::Loopback)?))
     }
 }
 
 struct KernelSession {
     spec: Spec,
+    place: Place,
     timing: Timing,
     cores: Cores,
     options: Options,
@@ -137,7 +176,7 @@ enum Near {
 }
 
 impl KernelSession {
-    fn open(spec: &Spec) -> Result<Self, Error> {
+    fn open(spec: &Spec, place: Place) -> Result<Self, Error> {
         KernelLoopback.capabilities().check(PATH, spec)?;
         let cores = Cores::choose(spec.placement)?;
         let options = Options {
@@ -160,7 +199,7 @@ impl KernelSession {
                 )
             }
             Workload::Rr | Workload::Stream => {
-                let (near, far, port) = socket::pair(&options)?;
+                let (near, far, port) = socket::pair(&options, &place)?;
                 let congestion = near.congestion()?;
                 (
                     Near::Connection(near),
@@ -174,7 +213,8 @@ impl KernelSession {
                 let mut listeners = Vec::with_capacity(LISTENERS);
                 let mut addresses = Vec::with_capacity(LISTENERS);
                 for _ in 0..LISTENERS {
-                    let (listener, address) = socket::listen(&options)?;
+                    let (listener, address) =
+                        place.far(|| socket::listen(&options, place.far_address()))?;
                     listeners.push(listener);
                     addresses.push(address);
                 }
@@ -222,6 +262,7 @@ impl KernelSession {
             streamed: 0,
             failed: false,
             spec: spec.clone(),
+            place,
         })
     }
 
@@ -342,7 +383,19 @@ impl Session for KernelSession {
             return Err(Error::Poisoned { path: PATH });
         }
         samples.check_timing(self.timing)?;
-        let outcome = self.slice(iterations, samples);
+        let outcome = match (&self.place, &self.near) {
+            // New sockets are made all along, and they belong to the namespace of the thread that makes them.
+            (Place::Veth(pair), Near::Destinations(_)) => {
+                let pair = Arc::clone(pair);
+                pair.enter_near()
+                    .and_then(|()| self.slice(iterations, samples).and(pair.leave()))
+                    .inspect_err(|_| {
+                        // After a failure in the middle; that of leaving itself is told already.
+                        let _ = pair.leave();
+                    })
+            }
+            _ => self.slice(iterations, samples),
+        };
         self.failed = outcome.is_err();
         // When the other end has failed, its reason says more than the closed connection on this side.
         match (outcome, self.control.failure()) {

@@ -1,4 +1,4 @@
-//! Kernel TCP sockets on 127.0.0.1: made, connected, and read and written in full, sleeping or polling.
+//! Kernel sockets: made, connected, and read and written in full, sleeping or polling.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::net::{
     connect, getsockname, listen as listen_on, recv, send, shutdown, socket_with, sockopt,
 };
 
-use super::PATH;
+use super::{PATH, Place};
 use crate::error::Error;
 use crate::slice::{Control, Look, PATIENCE, Spin};
 use crate::spec::Waiting;
@@ -66,8 +66,11 @@ pub(super) fn congestion_of(fd: impl AsFd) -> Result<String, Error> {
         .map_err(|error| Error::system(PATH, "reading TCP_CONGESTION", error))
 }
 
-/// A listener on a free port of 127.0.0.1, with the options and timeouts that accepted connections inherit.
-pub(super) fn listen(options: &Options) -> Result<(OwnedFd, SocketAddrV4), Error> {
+/// A listener on a free port of the address, with the options and timeouts that accepted connections inherit.
+pub(super) fn listen(
+    options: &Options,
+    address: Ipv4Addr,
+) -> Result<(OwnedFd, SocketAddrV4), Error> {
     let fd = tcp_socket()?;
     set_options(&fd, options)?;
     set_timeouts(&fd)?;
@@ -75,10 +78,9 @@ pub(super) fn listen(options: &Options) -> Result<(OwnedFd, SocketAddrV4), Error
         rustix::io::ioctl_fionbio(&fd, true)
             .map_err(|error| Error::system(PATH, "unblocking a listener", error))?;
     }
-    bind(&fd, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
-        .map_err(|error| Error::system(PATH, "binding to a free port of 127.0.0.1", error))?;
-    listen_on(&fd, BACKLOG)
-        .map_err(|error| Error::system(PATH, "listening on 127.0.0.1", error))?;
+    bind(&fd, &SocketAddrV4::new(address, 0))
+        .map_err(|error| Error::system(PATH, "binding to a free port", error))?;
+    listen_on(&fd, BACKLOG).map_err(|error| Error::system(PATH, "listening", error))?;
     let address = getsockname(&fd)
         .and_then(SocketAddrV4::try_from)
         .map_err(|error| Error::system(PATH, "reading a listener's port", error))?;
@@ -101,9 +103,9 @@ pub(super) fn accept(
 
 /// Two connected ends, and the port that the far one was listened for on. The listener that brought them together is closed
 /// again.
-pub(super) fn pair(options: &Options) -> Result<(End, End, u16), Error> {
-    let (listener, address) = listen(options)?;
-    let near = End::connect(&address, options)?;
+pub(super) fn pair(options: &Options, place: &Place) -> Result<(End, End, u16), Error> {
+    let (listener, address) = place.far(|| listen(options, place.far_address()))?;
+    let near = place.near(|| End::connect(&address, options))?;
     set_timeouts(&near.fd)?;
     let far = accept(&listener, options.waiting, &Control::new())?;
     Ok((near, far, address.port()))
@@ -146,7 +148,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Connects. On loopback the handshake is over when connect(2) returns, so this never polls.
+    /// Connects. The handshake is over when connect(2) returns, so this never polls.
     pub(super) fn connect(address: &SocketAddrV4, options: &Options) -> Result<Self, Error> {
         let fd = tcp_socket()?;
         set_options(&fd, options)?;
@@ -155,7 +157,7 @@ impl End {
                 Errno::ADDRNOTAVAIL => {
                     "connecting: all ephemeral ports are in use, widen net.ipv4.ip_local_port_range"
                 }
-                _ => "connecting to 127.0.0.1",
+                _ => "connecting",
             };
             Error::system(PATH, doing, error)
         })?;

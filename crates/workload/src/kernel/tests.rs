@@ -26,9 +26,13 @@ fn spec(workload: Workload, size: usize, (placement, waiting): (Placement, Waiti
     }
 }
 
+fn open(spec: &Spec) -> Result<KernelSession, Error> {
+    KernelSession::open(spec, Place::Loopback)
+}
+
 /// Machines with one core run what one core can.
 fn open_where_possible(spec: &Spec) -> Option<KernelSession> {
-    match KernelSession::open(spec) {
+    match open(spec) {
         Ok(session) => Some(session),
         Err(Error::Cores { allowed: 1 }) if spec.placement == Placement::TwoCores => None,
         Err(error) => panic!("{spec:?}: {error}"),
@@ -86,7 +90,7 @@ fn a_stream_under_nagle_ends_by_itself() {
         nagle: Some(true),
         ..spec(Workload::Stream, 7, (Placement::OneCore, Waiting::Blocking))
     };
-    let mut session = KernelSession::open(&spec).unwrap();
+    let mut session = open(&spec).unwrap();
     let mut samples = session.new_samples();
     session.run(1001, &mut samples).unwrap();
     session.run(3, &mut samples).unwrap();
@@ -99,9 +103,7 @@ fn settings_name_the_congestion_control_that_is_in_force() {
     let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .unwrap_or_default();
     for workload in [Workload::Rr, Workload::Crr] {
-        let session =
-            KernelSession::open(&spec(workload, 4, (Placement::OneCore, Waiting::Blocking)))
-                .unwrap();
+        let session = open(&spec(workload, 4, (Placement::OneCore, Waiting::Blocking))).unwrap();
         let settings = session.settings();
         let congestion = &settings
             .iter()
@@ -120,7 +122,7 @@ fn settings_name_the_congestion_control_that_is_in_force() {
 
 #[test]
 fn samples_of_another_timing_are_refused_and_the_session_lives_on() {
-    let mut session = KernelSession::open(&spec(
+    let mut session = open(&spec(
         Workload::Rr,
         4,
         (Placement::OneCore, Waiting::Blocking),
@@ -247,7 +249,7 @@ fn destinations_change_in_blocks_and_come_round() {
 
 #[test]
 fn crr_goes_on_past_the_first_destination() {
-    let mut session = KernelSession::open(&spec(
+    let mut session = open(&spec(
         Workload::Crr,
         1,
         (Placement::OneCore, Waiting::Blocking),

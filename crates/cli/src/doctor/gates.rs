@@ -1,0 +1,204 @@
+//! The hook plan of the kernel's gates, as the doctor tells it.
+
+use serde::Serialize;
+use tollgate_gate::GateSet;
+use tollgate_kernel::{Abilities, Ability, Plan};
+
+use super::State;
+
+/// A boundary of the kernel's way.
+#[derive(Debug, Serialize)]
+struct Boundary {
+    gate: &'static str,
+    state: State,
+    /// The hook that takes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hook: Option<&'static str>,
+    /// Finer hooks that could not be had, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missed: Vec<String>,
+}
+
+/// A kind of hook that was tried.
+#[derive(Debug, Serialize)]
+struct Tried {
+    name: &'static str,
+    state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// The hook plan, and what would make it better.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// The kinds of hooks.
+    tried: Vec<Tried>,
+    boundaries: Vec<Boundary>,
+    /// The rows of the ledger that the plan gives, in the order of the way.
+    rows: Vec<&'static str>,
+    pub(super) advice: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn of(abilities: &Abilities) -> Self {
+        let plan = Plan::choose(abilities);
+        let boundaries: Vec<Boundary> = plan
+            .boundaries()
+            .iter()
+            .map(|boundary| Boundary {
+                gate: boundary.gate.name(),
+                state: match (boundary.hook, boundary.missed.is_empty()) {
+                    (None, _) => State::Missing,
+                    // Another hook at the same place, dearer or newer.
+                    (Some(_), false) => State::Improvable,
+                    (Some(_), true) => State::Good,
+                },
+                hook: boundary.hook.map(|hook| hook.name),
+                missed: boundary
+                    .missed
+                    .iter()
+                    .map(|(hook, reason)| format!("{}: {reason}", hook.name))
+                    .collect(),
+            })
+            .collect();
+        let unresolved = boundaries
+            .iter()
+            .any(|boundary| boundary.state == State::Missing);
+        Self {
+            tried: kinds(abilities)
+                .map(|(name, ability)| Tried {
+                    name,
+                    state: if ability.works() {
+                        State::Good
+                    } else {
+                        State::Missing
+                    },
+                    reason: ability.reason().map(str::to_owned),
+                })
+                .collect(),
+            rows: plan
+                .table(GateSet::EMPTY)
+                .map(|table| table.spans().iter().map(|span| span.name).collect())
+                .unwrap_or_default(),
+            boundaries,
+            advice: if unresolved {
+                advice(abilities)
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
+    pub(super) fn text(&self, paint: impl Fn(State, &str) -> String) -> String {
+        let mut out = String::from("\nGates of the kernel, each kind of hook tried\n");
+        let width = self.tried.iter().map(|tried| tried.name.len()).max();
+        let width = width.unwrap_or(0);
+        for tried in &self.tried {
+            out.push_str(&format!(
+                "  {}  {:width$}  {}\n",
+                paint(tried.state, tried.state.sign()),
+                tried.name,
+                tried.reason.as_deref().unwrap_or("works")
+            ));
+        }
+        if self.rows.is_empty() {
+            out.push_str("  No boundary can be taken, so the kernel's rows are left out.\n");
+        } else {
+            out.push_str("\nBoundaries of the kernel, and the hooks that take them\n");
+            let width = self.boundaries.iter().map(|one| one.gate.len()).max();
+            let width = width.unwrap_or(0);
+            for boundary in &self.boundaries {
+                let hook = boundary.hook.unwrap_or("none, so its rows are joined");
+                let missed = match boundary.missed.as_slice() {
+                    [] => String::new(),
+                    missed => format!(" ({})", missed.join("; ")),
+                };
+                out.push_str(&format!(
+                    "  {}  {:width$}  {hook}{missed}\n",
+                    paint(boundary.state, boundary.state.sign()),
+                    boundary.gate
+                ));
+            }
+        }
+        for advice in &self.advice {
+            out.push_str(&format!("      -> {advice}\n"));
+        }
+        out
+    }
+}
+
+/// The kinds of hooks in the order in which they are told.
+fn kinds(abilities: &Abilities) -> impl Iterator<Item = (&'static str, &Ability)> {
+    [
+        ("kernel types (BTF)", &abilities.types),
+        ("tracepoints with types", &abilities.tracepoints),
+        ("netfilter links", &abilities.netfilter),
+        ("function entries (fentry)", &abilities.functions),
+    ]
+    .into_iter()
+}
+
+/// What would resolve more boundaries.
+fn advice(abilities: &Abilities) -> Vec<String> {
+    let mut advice = Vec::new();
+    if !abilities.types.works() || !abilities.tracepoints.works() {
+        advice.push(
+            "run as root (or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN) a build with the feature bpf, on a kernel with \
+             CONFIG_DEBUG_INFO_BTF"
+                .to_owned(),
+        );
+    } else if !abilities.netfilter.works() && !abilities.functions.works() {
+        advice.push(
+            "Linux 6.4 or later has netfilter links, and a kernel that allows fentry has the same boundaries".to_owned(),
+        );
+    }
+    advice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(report: &Report) -> String {
+        report.text(|_, sign| sign.to_owned())
+    }
+
+    #[test]
+    fn a_kernel_without_gates_says_why_and_what_to_do() {
+        let report = Report::of(&Abilities::none("not root"));
+        insta::assert_snapshot!(plain(&report), @r"
+
+        Gates of the kernel, each kind of hook tried
+          no  kernel types (BTF)         not root
+          no  tracepoints with types     not root
+          no  netfilter links            not root
+          no  function entries (fentry)  not root
+          No boundary can be taken, so the kernel's rows are left out.
+              -> run as root (or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN) a build with the feature bpf, on a kernel with CONFIG_DEBUG_INFO_BTF
+        ");
+    }
+
+    #[test]
+    fn a_boundary_that_is_missing_joins_rows_and_is_advised_on() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let report = Report::of(&Abilities {
+            types: Ability::Works,
+            tracepoints: Ability::Works,
+            netfilter: Ability::Refused("came with Linux 6.4".to_owned()),
+            functions: Ability::Refused("EPERM".to_owned()),
+            tracepoint_names: names(&["net_dev_queue", "net_dev_start_xmit", "netif_receive_skb"]),
+            function_names: names(&[]),
+        });
+        assert_eq!(report.rows, ["device.queue", "driver + ip.queue"]);
+        let text = plain(&report);
+        assert!(
+            text.contains("ok  device.queue.in   net_dev_queue"),
+            "{text}"
+        );
+        assert!(
+            text.contains("netfilter LOCAL_OUT: came with Linux 6.4"),
+            "{text}"
+        );
+        assert_eq!(report.advice.len(), 1);
+    }
+}

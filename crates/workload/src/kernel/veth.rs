@@ -1,0 +1,324 @@
+//! `kernel-veth`: Linux TCP between two network namespaces that a pair of veth devices joins.
+//!
+//! The namespaces have no names: they are made by threads that end at once, and live as long as this process holds their
+//! descriptors. The devices live in them and nowhere else. So whatever ends the process, SIGKILL too, the kernel takes all of it
+//! away, and there is nothing that a later run would have to look for.
+//!
+//! The devices are made by `ip` of iproute2, run inside of the namespaces. The sessions of a process share one pair.
+
+use std::fs::File;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+
+use super::{KernelLoopback, KernelSession, Place, bulk};
+use crate::error::Error;
+use crate::path::{Capabilities, KernelEnds, Path, PathId, Session};
+use crate::samples::{Samples, Timing};
+use crate::sockets::{Sockets, Transport};
+use crate::spec::{Spec, Workload};
+
+const PATH: PathId = PathId::KernelVeth;
+/// The addresses of the ends, of those that are set apart for examples (RFC 5737); nothing outside sees them.
+const NEAR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const FAR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+/// The names of the devices, each in its namespace.
+const NEAR_DEVICE: &str = "tollgate0";
+const FAR_DEVICE: &str = "tollgate1";
+
+/// The path `kernel-veth`.
+#[derive(Debug, Clone, Copy)]
+pub struct KernelVeth;
+
+impl Path for KernelVeth {
+    fn id(&self) -> PathId {
+        PATH
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        KernelLoopback.capabilities()
+    }
+
+    fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
+        self.capabilities().check(PATH, spec)?;
+        if spec.sockets.transport == Transport::Udp {
+            return Err(Error::Unsupported {
+                path: PATH,
+                asked: "UDP".to_owned(),
+                has: "TCP".to_owned(),
+            });
+        }
+        let pair = Pair::shared()?;
+        let place = Place::Veth(Arc::clone(&pair));
+        let session: Box<dyn Session> =
+            if spec.workload == Workload::Stream && spec.sockets != Sockets::PLAIN {
+                Box::new(bulk::BulkSession::open(spec, &place).map_err(|error| error.on(PATH))?)
+            } else {
+                Box::new(KernelSession::open(spec, place).map_err(|error| error.on(PATH))?)
+            };
+        Ok(Box::new(VethSession { session, pair }))
+    }
+}
+
+/// A session of the kernel's sockets whose errors name this path.
+struct VethSession {
+    session: Box<dyn Session>,
+    // Dropped after the session, so that its sockets are closed in a namespace that is still there.
+    pair: Arc<Pair>,
+}
+
+impl Session for VethSession {
+    fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
+        self.session
+            .run(iterations, samples)
+            .map_err(|error| error.on(PATH))
+    }
+
+    fn timing(&self) -> Timing {
+        self.session.timing()
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = self.session.settings();
+        settings.push((
+            "devices",
+            "a veth pair between two network namespaces, MTU 1500".to_owned(),
+        ));
+        settings
+    }
+
+    fn kernel_ends(&self) -> Option<KernelEnds<'_>> {
+        let ends = self.session.kernel_ends()?;
+        Some(KernelEnds {
+            namespaces: vec![self.pair.near.as_fd(), self.pair.far.as_fd()],
+            ..ends
+        })
+    }
+}
+
+/// Two network namespaces and the veth pair between them.
+#[derive(Debug)]
+pub(super) struct Pair {
+    near: File,
+    far: File,
+    /// The namespace that the process was in.
+    home: File,
+}
+
+/// The pair that the sessions share.
+static PAIR: Mutex<Weak<Pair>> = Mutex::new(Weak::new());
+
+impl Pair {
+    fn shared() -> Result<Arc<Self>, Error> {
+        // A panic elsewhere leaves the pair as it was.
+        let mut known = PAIR.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pair) = known.upgrade() {
+            return Ok(pair);
+        }
+        let pair = Arc::new(Self::make()?);
+        *known = Arc::downgrade(&pair);
+        Ok(pair)
+    }
+
+    fn make() -> Result<Self, Error> {
+        let pair = Self {
+            near: namespace()?,
+            far: namespace()?,
+            home: own_namespace()?,
+        };
+        let far = format!("/proc/{}/fd/{}", std::process::id(), pair.far.as_raw_fd());
+        let address = |address: Ipv4Addr| format!("{address}/30");
+        let ip = |namespace: &File, arguments: &[&str]| within(namespace.as_fd(), || ip(arguments));
+        ip(
+            &pair.near,
+            &[
+                "link",
+                "add",
+                NEAR_DEVICE,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                FAR_DEVICE,
+                "netns",
+                &far,
+            ],
+        )?;
+        for (namespace, device, own) in [
+            (&pair.near, NEAR_DEVICE, NEAR),
+            (&pair.far, FAR_DEVICE, FAR),
+        ] {
+            ip(namespace, &["address", "add", &address(own), "dev", device])?;
+            ip(namespace, &["link", "set", device, "up"])?;
+        }
+        Ok(pair)
+    }
+
+    /// Where the far end listens.
+    pub(super) const fn far_address(&self) -> Ipv4Addr {
+        FAR
+    }
+
+    /// Does something in the near end's namespace, on a thread of its own.
+    pub(super) fn near<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        within(self.near.as_fd(), work)
+    }
+
+    /// Does something in the far end's namespace, on a thread of its own.
+    pub(super) fn far<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        within(self.far.as_fd(), work)
+    }
+
+    /// Moves the calling thread into the near end's namespace; [`Self::leave`] moves it back.
+    pub(super) fn enter_near(&self) -> Result<(), Error> {
+        enter(self.near.as_fd())
+    }
+
+    /// Moves the calling thread back to the namespace that the process was in.
+    pub(super) fn leave(&self) -> Result<(), Error> {
+        enter(self.home.as_fd())
+    }
+}
+
+fn own_namespace() -> Result<File, Error> {
+    File::open("/proc/thread-self/ns/net")
+        .map_err(|error| Error::system(PATH, "opening a network namespace", error))
+}
+
+/// A new network namespace without a name.
+fn namespace() -> Result<File, Error> {
+    on_a_thread(|| {
+        // SAFETY: the thread gets a network namespace of its own and shares everything else as before.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|error| {
+            Error::system(
+                PATH,
+                "making a network namespace (it takes root, or CAP_SYS_ADMIN)",
+                error,
+            )
+        })?;
+        own_namespace()
+    })
+}
+
+fn enter(namespace: BorrowedFd<'_>) -> Result<(), Error> {
+    move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))
+        .map_err(|error| Error::system(PATH, "entering a network namespace", error))
+}
+
+fn within<T: Send>(
+    namespace: BorrowedFd<'_>,
+    work: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    on_a_thread(|| {
+        enter(namespace)?;
+        work()
+    })
+}
+
+/// Runs `work` on a thread of its own, whose namespace ends with it.
+fn on_a_thread<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    std::thread::scope(|scope| {
+        scope.spawn(work).join().unwrap_or_else(|_| {
+            Err(Error::Peer {
+                path: PATH,
+                reason: "a thread in its namespace has panicked".to_owned(),
+            })
+        })
+    })
+}
+
+/// Runs `ip` in the calling thread's namespace.
+fn ip(arguments: &[&str]) -> Result<(), Error> {
+    let done = Command::new("ip")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Error::system(PATH, "running `ip` (install iproute2)", error))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(Error::Peer {
+        path: PATH,
+        reason: format!(
+            "`ip {}` failed: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&done.stderr).trim()
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use crate::path::find;
+    use crate::spec::{Placement, Waiting};
+
+    /// Why these tests cannot run here.
+    fn reason() -> Option<String> {
+        namespace().err().map(|error| error.to_string())
+    }
+
+    /// The devices of the namespace that the test runs in.
+    fn devices() -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_to_string("/proc/thread-self/net/dev")
+            .unwrap()
+            .lines()
+            .filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned()))
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn every_workload_carries_its_bytes_and_leaves_nothing_behind() {
+        if let Some(reason) = reason() {
+            println!("left out: {reason}");
+            return;
+        }
+        let before = devices();
+        let inode = own_namespace().unwrap().metadata().unwrap().ino();
+        for workload in [Workload::Rr, Workload::Crr, Workload::Stream] {
+            for waiting in [Waiting::Blocking, Waiting::BusyPoll] {
+                for size in [4, 8_000] {
+                    let spec = Spec::new(workload, size)
+                        .with_mode(Placement::TwoCores, waiting)
+                        .verified();
+                    let mut session = match find(PATH).unwrap().open(&spec) {
+                        Err(Error::Cores { .. }) => continue,
+                        session => session.unwrap(),
+                    };
+                    let mut samples = session.new_samples();
+                    session.run(20, &mut samples).unwrap();
+                    assert_eq!(samples.operations(), 20);
+                    let ends = session.kernel_ends().unwrap();
+                    assert_eq!(ends.namespaces.len(), 2);
+                }
+            }
+        }
+        assert_eq!(devices(), before);
+        assert_eq!(own_namespace().unwrap().metadata().unwrap().ino(), inode);
+        assert!(PAIR.lock().unwrap().upgrade().is_none());
+    }
+
+    #[test]
+    fn what_the_path_cannot_do_is_refused_by_its_name() {
+        let mut spec = Spec::new(Workload::Rr, 4);
+        spec.sockets.transport = Transport::Udp;
+        let error = KernelVeth.open(&spec).err().expect("refused");
+        assert_eq!(
+            error.to_string(),
+            "kernel-veth does not run UDP; it has: TCP"
+        );
+    }
+}
