@@ -16,6 +16,7 @@ mod rr_by_size;
 mod stream_by_write_size;
 mod wolman;
 mod wolman_kernel;
+mod wolman_networks;
 
 use crate::context::{Context, Options};
 use crate::error::Error;
@@ -59,6 +60,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &rr_by_size::RrBySize,
         &crr::Crr,
         &stream_by_write_size::StreamByWriteSize,
+        &wolman_networks::WolmanNetworks,
         &wolman::TRANSMIT,
         &wolman::RECEIVE,
         &kay_breakdown::KayBreakdown,

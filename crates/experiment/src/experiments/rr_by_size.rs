@@ -89,13 +89,13 @@ const LINES: [(&str, &str); 2] = [
 ];
 
 /// A published round trip in nanoseconds.
-fn published_ns(size: usize, column: &str) -> Option<f64> {
+pub(super) fn published_ns(size: usize, column: &str) -> Option<f64> {
     let us = published::table(TABLE)?.cell(&size.to_string(), column)?;
     Some(us * NANOSECONDS_PER_MICROSECOND)
 }
 
 /// The paper's numbers at these sizes; none when it has none.
-fn published_table(sizes: &[usize]) -> Option<Table> {
+pub(super) fn published_table(sizes: &[usize]) -> Option<Table> {
     let source = shapes::source(TABLE)?;
     let rows: Vec<Row> = LINES
         .iter()
@@ -119,7 +119,7 @@ fn published_table(sizes: &[usize]) -> Option<Table> {
     })
 }
 
-fn published_lines(sizes: &[usize]) -> Vec<Series> {
+pub(super) fn published_lines(sizes: &[usize]) -> Vec<Series> {
     LINES
         .iter()
         .map(|(label, column)| Series {

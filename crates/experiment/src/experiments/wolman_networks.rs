@@ -1,0 +1,179 @@
+//! `wolman-networks`: round trips over the kernel's networks, by the size of the message, and what the second takes of the first;
+//! after Wolman, Voelker and Thekkath 1994, Table 1, which has Ethernet and ATM.
+
+use tollgate_workload::{PathId, Workload};
+
+use super::Experiment;
+use super::rr_by_size::{published_lines, published_ns, published_table};
+use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
+use crate::error::Error;
+use crate::interleave::{self, LineUp};
+use crate::outcome::{Figure, Outcome};
+use crate::run::{self, Cell, Interval, Measured, Row, Source, Table, Unit};
+use crate::shapes;
+use crate::words;
+
+/// The networks unless the user names others.
+const NETWORKS: [PathId; 2] = [PathId::KernelLoopback, PathId::KernelVeth];
+
+/// Round trips by network.
+pub(super) struct WolmanNetworks;
+
+impl Experiment for WolmanNetworks {
+    fn name(&self) -> &'static str {
+        "wolman-networks"
+    }
+
+    fn title(&self) -> &'static str {
+        "Round trips by network"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        shapes::source("wolman-1994/table-1")
+    }
+
+    fn summary(&self) -> &'static str {
+        "kernel sockets over loopback and over veth, beside Ethernet and ATM of 1994"
+    }
+
+    fn weight(&self) -> u32 {
+        3
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        NETWORKS.iter().any(|&path| options.wants(path))
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let sizes = context.options.sizes_or(&SIZES);
+        let command = shapes::command(self.name(), &context.options);
+        let wanted = context.options.paths.clone();
+        context
+            .options
+            .paths
+            .get_or_insert_with(|| NETWORKS.to_vec());
+        let outcome = LineUp::of(Workload::Rr, context)
+            .and_then(|line_up| interleave::run(self.name(), line_up, &sizes, context));
+        context.options.paths = wanted;
+        let outcome = outcome?;
+        let table = shapes::table_by_size(
+            "networks",
+            "Round trip, median",
+            Unit::Nanoseconds,
+            &outcome,
+            Figure::Median,
+        );
+        let figure = shapes::lines_by_size(
+            "Round trip by network over the size of the message, each way",
+            "Size of the message",
+            ("Round trip, median", Unit::Nanoseconds),
+            &outcome,
+            Figure::Median,
+            published_lines(&sizes),
+            &command,
+        );
+        let pair = pair(&outcome);
+        let mut trust = shapes::trust(
+            &outcome,
+            context.options.iterations.unwrap_or(ITERATIONS),
+            context.options.repetitions.unwrap_or(REPETITIONS),
+            "round trips",
+        );
+        trust.push(shapes::note(
+            "the paper's networks are two machines and a wire; here both ends are on one machine, and no wire is between them",
+        ));
+        Ok(run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding: finding(&outcome, pair),
+            tables: std::iter::once(table)
+                .chain(pair.map(|pair| ratios(&outcome, pair)))
+                .chain(published_table(&sizes))
+                .collect(),
+            figures: vec![figure],
+            trust,
+            command,
+        })
+    }
+}
+
+/// Two contenders that run in the same way on the two networks: the first such pair.
+fn pair(outcome: &Outcome) -> Option<(usize, usize)> {
+    let contenders = &outcome.line_up.contenders;
+    let on = |path| move |at: &usize| contenders[*at].path == path;
+    (0..contenders.len())
+        .filter(on(NETWORKS[0]))
+        .find_map(|first| {
+            let second = (0..contenders.len())
+                .filter(on(NETWORKS[1]))
+                .find(|&second| contenders[second].mode == contenders[first].mode)?;
+            Some((first, second))
+        })
+}
+
+/// What a round trip over veth takes of one over loopback, and what one over ATM took of one over Ethernet.
+fn ratios(outcome: &Outcome, (first, second): (usize, usize)) -> Table {
+    let contenders = &outcome.line_up.contenders;
+    let cells =
+        (0..outcome.sizes.len()).map(
+            |at| match outcome.ratio(second, first, at, Figure::Median) {
+                Some(ratio) => Cell::Value(Measured {
+                    value: 100.0 * ratio.value,
+                    ci: Some(Interval {
+                        low: 100.0 * ratio.interval.low,
+                        high: 100.0 * ratio.interval.high,
+                    }),
+                    n: Some(ratio.n),
+                    ..Measured::default()
+                }),
+                None => Cell::NotAvailable {
+                    reason: "one of the two was not measured often enough".to_owned(),
+                },
+            },
+        );
+    let mut rows: Vec<Row> = vec![shapes::plain_row(
+        format!(
+            "{} of {}",
+            contenders[second].label(),
+            contenders[first].label()
+        ),
+        cells.collect(),
+    )];
+    if let Some(source) = shapes::source("wolman-1994/table-1") {
+        let then = outcome.sizes.iter().map(|&size| {
+            let share = published_ns(size, "atm")
+                .zip(published_ns(size, "ethernet"))
+                .map(|(atm, ethernet)| 100.0 * atm / ethernet);
+            shapes::published_cell(share, &source)
+        });
+        rows.push(shapes::plain_row("ATM of Ethernet, 1994", then.collect()));
+    }
+    Table {
+        id: "ratios".to_owned(),
+        title: "What a round trip over the second network takes of one over the first".to_owned(),
+        columns: shapes::size_columns(&outcome.sizes, Unit::Percent),
+        rows,
+    }
+}
+
+fn finding(outcome: &Outcome, pair: Option<(usize, usize)>) -> String {
+    let told = pair.and_then(|(first, second)| {
+        let ratio = outcome.ratio(second, first, 0, Figure::Median)?;
+        let ns = outcome.value(first, 0, Figure::Median)?;
+        let size = words::whole(*outcome.sizes.first()? as u64);
+        let compared = if ratio.interval.low <= 1.0 && ratio.interval.high >= 1.0 {
+            "over kernel-veth it takes no other time that could be told".to_owned()
+        } else {
+            format!(
+                "over kernel-veth it takes {} times as long",
+                words::significant(ratio.value)
+            )
+        };
+        Some(format!(
+            "A {size}-byte round trip over kernel-loopback takes {}; {compared}.",
+            words::duration(ns)
+        ))
+    });
+    told.unwrap_or_else(|| "The two networks could not be compared.".to_owned())
+}
