@@ -17,6 +17,7 @@ mod stream_by_write_size;
 mod wolman;
 mod wolman_kernel;
 mod wolman_networks;
+mod wolman_stack;
 
 use crate::context::{Context, Options};
 use crate::error::Error;

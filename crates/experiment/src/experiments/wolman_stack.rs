@@ -1,0 +1,500 @@
+//! `wolman-transmit` and `wolman-receive` on `stack-memory`: the tables, figures and lines of trust of the stack's own gates
+//! ([`crate::gated`]) in the rows of Wolman, Voelker and Thekkath 1994.
+
+use tollgate_gate::ledger::WolmanLabel;
+use tollgate_gate::span::Place;
+use tollgate_gate::{Direction, STACK, Span, WolmanRow};
+use tollgate_workload::stack_memory::gated::Chain;
+
+use super::Experiment;
+use super::wolman::{
+    Wolman, between_percents, ends, labels, layer, lengths, manner, name, percent, published_id,
+    segment_kind,
+};
+use crate::gated::{JUMBO_MTU, Ledgers};
+use crate::run::{
+    Bar, Cell, Figure, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit,
+};
+use crate::shapes;
+use crate::words;
+
+/// Messages of a round trip.
+const MESSAGES: f64 = 2.0;
+/// A ledger closes when its sum lies within this share of the total.
+const CLOSES: f64 = 0.05;
+
+/// Why there is no such row today.
+fn absent(label: WolmanLabel) -> &'static str {
+    match label {
+        WolmanLabel::Row(WolmanRow::Mcopy) => {
+            "retransmission keeps a reference to the buffer, so there is no such copy"
+        }
+        WolmanLabel::Row(WolmanRow::Wakeup) => "the reader polls, so nobody is woken",
+        _ => "the run was stopped before it came to this",
+    }
+}
+
+/// The gates that bound a row, where one pair does.
+fn gates(label: WolmanLabel, direction: Direction) -> Option<String> {
+    let wanted = match label {
+        WolmanLabel::Row(row) => Some(row),
+        WolmanLabel::NotInPaper => None,
+        WolmanLabel::TcpTotal | WolmanLabel::Total => return None,
+    };
+    let mut spans = STACK
+        .spans()
+        .iter()
+        .filter(|span| span.direction == direction && span.wolman == wanted);
+    let first = spans.next()?;
+    let last = spans.next_back().unwrap_or(first);
+    Some(format!("{} -> {}", first.from.name(), last.to.name()))
+}
+
+/// What an experiment shows.
+pub(super) struct Shown<'a> {
+    pub(super) wolman: &'a Wolman,
+    pub(super) sizes: &'a [usize],
+    pub(super) ledgers: &'a Ledgers,
+}
+
+impl Shown<'_> {
+    fn ns(&self, label: WolmanLabel, at: usize) -> Option<f64> {
+        line_ns(self.ledgers.chain(at)?, self.wolman.direction, label)
+    }
+
+    fn then(&self, label: WolmanLabel, at: usize) -> Option<f64> {
+        self.wolman.then(label, self.sizes[at])
+    }
+
+    fn row(&self, label: WolmanLabel, cell: impl Fn(usize) -> Cell) -> Row {
+        self.wolman.row(label, self.sizes.len(), cell)
+    }
+
+    fn missing(&self, label: WolmanLabel, at: usize) -> Cell {
+        let failure = self.ledgers.sizes[at].failure.clone();
+        Cell::NotAvailable {
+            reason: failure.unwrap_or_else(|| absent(label).to_owned()),
+        }
+    }
+
+    pub(super) fn today(&self) -> Table {
+        let cell = |label, at: usize| match self.ns(label, at) {
+            Some(value) => Cell::Value(Measured {
+                value,
+                n: self.ledgers.chain(at).map(Chain::least_messages),
+                ..Measured::default()
+            }),
+            None => self.missing(label, at),
+        };
+        let rows = labels(self.wolman.direction).into_iter().map(|label| Row {
+            note: gates(label, self.wolman.direction),
+            ..self.row(label, |at| cell(label, at))
+        });
+        Table {
+            id: "today".to_owned(),
+            title: format!(
+                "Today, stack-memory, {}, per message{}",
+                self.wolman.way(),
+                self.large_packets()
+                    .map_or_else(String::new, |sizes| format!(
+                        "; {sizes} in one segment, MTU {JUMBO_MTU}"
+                    ))
+            ),
+            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
+            rows: rows.collect(),
+        }
+    }
+
+    /// The sizes that have packets of a larger MTU than the usual one.
+    fn large_packets(&self) -> Option<String> {
+        let sizes: Vec<String> = self
+            .ledgers
+            .sizes
+            .iter()
+            .filter(|gated| gated.mtu == JUMBO_MTU)
+            .map(|gated| words::size(gated.size))
+            .collect();
+        (!sizes.is_empty()).then(|| words::list(&sizes))
+    }
+
+    pub(super) fn shares(&self) -> Table {
+        let mut rows = Vec::new();
+        for label in labels(self.wolman.direction) {
+            if label == WolmanLabel::Total {
+                continue;
+            }
+            let share = |part: Option<f64>, total: Option<f64>| {
+                Some(100.0 * part? / total.filter(|total| *total > 0.0)?)
+            };
+            rows.push(self.row(label, |at| {
+                match share(self.ns(label, at), self.ns(WolmanLabel::Total, at)) {
+                    Some(value) => Cell::exact(value),
+                    None if self.ns(label, at).is_some() => Cell::NotAvailable {
+                        reason: "the sum of the spans is not above zero".to_owned(),
+                    },
+                    None => self.missing(label, at),
+                }
+            }));
+            if published_id(label).is_some()
+                && let Some(source) = self.wolman.paper()
+            {
+                let (_, _, depth) = manner(label, self.wolman.direction);
+                rows.push(Row {
+                    label: "in 1994".to_owned(),
+                    depth: depth + 1,
+                    kind: RowKind::Plain,
+                    layer: None,
+                    note: None,
+                    cells: (0..self.sizes.len())
+                        .map(|at| {
+                            let then =
+                                share(self.then(label, at), self.then(WolmanLabel::Total, at));
+                            shapes::published_cell(then, &source)
+                        })
+                        .collect(),
+                });
+            }
+        }
+        Table {
+            id: "shares".to_owned(),
+            title: "Share of the total, today and in 1994".to_owned(),
+            columns: shapes::size_columns(self.sizes, Unit::Percent),
+            rows,
+        }
+    }
+
+    /// The sum of both directions against the round trip without gates.
+    pub(super) fn closure(&self) -> Table {
+        let row = |label: &str, kind, number: &dyn Fn(&Chain) -> Option<Cell>| Row {
+            kind,
+            ..shapes::plain_row(
+                label,
+                (0..self.sizes.len())
+                    .map(|at| {
+                        let cell = self.ledgers.chain(at).and_then(number);
+                        cell.unwrap_or_else(|| self.missing(WolmanLabel::Total, at))
+                    })
+                    .collect(),
+            )
+        };
+        Table {
+            id: "closure".to_owned(),
+            title: "Both directions, there and back, against the round trip without gates"
+                .to_owned(),
+            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
+            rows: vec![
+                row("sum of the spans, two messages", RowKind::Plain, &|chain| {
+                    Some(Cell::exact(MESSAGES * chain.sum_ns()?))
+                }),
+                row("unattributed", RowKind::Unattributed, &|chain| {
+                    Some(Cell::exact(chain.unattributed_ns()?))
+                }),
+                row("round trip without gates", RowKind::Total, &|chain| {
+                    Some(Cell::exact(chain.ungated_ns()?))
+                }),
+                row("unattributed share of it", RowKind::Plain, &|chain| {
+                    Some(Cell::Text {
+                        text: percent(chain.closure()?),
+                    })
+                }),
+            ],
+        }
+    }
+
+    /// The spans of this direction, per message.
+    pub(super) fn by_span(&self, command: &str) -> Figure {
+        let bars = (0..self.sizes.len())
+            .filter_map(|at| {
+                let segments = segments(self.ledgers.chain(at)?, 1.0, |direction| {
+                    direction == self.wolman.direction
+                });
+                Some(Bar {
+                    label: words::size(self.sizes[at]),
+                    total_measured: None,
+                    segments,
+                })
+            })
+            .collect();
+        Figure::StackedBars {
+            title: format!("A message {}, by span", self.wolman.way()),
+            unit: Unit::Nanoseconds,
+            bars,
+            command: command.to_owned(),
+        }
+    }
+
+    /// All spans of a round trip, with the round trip without gates.
+    pub(super) fn round_trips(&self, command: &str) -> Figure {
+        let bars = (0..self.sizes.len())
+            .filter_map(|at| {
+                let chain = self.ledgers.chain(at)?;
+                Some(Bar {
+                    label: words::size(self.sizes[at]),
+                    total_measured: chain.ungated_ns(),
+                    segments: segments(chain, MESSAGES, |_| true),
+                })
+            })
+            .collect();
+        Figure::StackedBars {
+            title: "A round trip over stack-memory, both directions, by span".to_owned(),
+            unit: Unit::Nanoseconds,
+            bars,
+            command: command.to_owned(),
+        }
+    }
+
+    /// How long it takes, how that compares, and what the largest row is.
+    pub(super) fn finding(&self) -> String {
+        let Some(at) = [200, 4, 1_400]
+            .iter()
+            .filter_map(|wanted| self.sizes.iter().position(|size| size == wanted))
+            .chain(0..self.sizes.len())
+            .find(|&at| self.ns(WolmanLabel::Total, at).is_some())
+        else {
+            return "Nothing was measured.".to_owned();
+        };
+        let size = words::whole(self.sizes[at] as u64);
+        let total = self.ns(WolmanLabel::Total, at).unwrap_or(f64::NAN);
+        let mut text = format!(
+            "A {size}-byte message takes {} {}",
+            words::duration(total),
+            self.wolman.way()
+        );
+        let then = self.then(WolmanLabel::Total, at);
+        if let Some(then) = then {
+            text.push_str(&format!(
+                ", where it took {} in 1994, {} times as long",
+                words::duration(then),
+                words::significant(then / total)
+            ));
+        }
+        let largest = labels(self.wolman.direction)
+            .into_iter()
+            .filter(|label| matches!(label, WolmanLabel::Row(_) | WolmanLabel::NotInPaper))
+            .filter_map(|label| Some((label, self.ns(label, at)?)))
+            .max_by(|a, b| a.1.total_cmp(&b.1));
+        if let Some((label, ns)) = largest {
+            text.push_str(&format!(
+                "; most of it is {} with {:.0} %",
+                name(label, self.wolman.direction),
+                100.0 * ns / total
+            ));
+            if let (Some(part), Some(whole)) = (self.then(label, at), then) {
+                text.push_str(&format!(" (then {:.0} %)", 100.0 * part / whole));
+            }
+        }
+        let last = self.sizes.len() - 1;
+        let label = WolmanLabel::Row(WolmanRow::Checksum);
+        if let (Some(part), Some(whole), Some(then), Some(then_whole)) = (
+            self.ns(label, last),
+            self.ns(WolmanLabel::Total, last),
+            self.then(label, last),
+            self.then(WolmanLabel::Total, last),
+        ) {
+            text.push_str(&format!(
+                "; at {} bytes the checksum has {:.0} % (then {:.0} %)",
+                words::whole(self.sizes[last] as u64),
+                100.0 * part / whole,
+                100.0 * then / then_whole
+            ));
+        }
+        let open = self
+            .ledgers
+            .chain(at)
+            .and_then(Chain::closure)
+            .filter(|closure| closure.abs() > CLOSES);
+        if let Some(closure) = open {
+            text.push_str(&format!(
+                "; the ledger does not close: {:.0} % of a {size}-byte round trip is unattributed",
+                100.0 * closure
+            ));
+        }
+        text.push('.');
+        text
+    }
+
+    /// The least and the most of what a number is over the sizes.
+    fn over_sizes(&self, number: impl Fn(&Chain) -> Option<f64>) -> Option<(f64, f64)> {
+        let values: Vec<f64> = (0..self.sizes.len())
+            .filter_map(|at| number(self.ledgers.chain(at)?))
+            .collect();
+        ends(&values)
+    }
+
+    pub(super) fn trust(&self) -> Vec<TrustLine> {
+        let mut lines = self.figures_of_trust();
+        lines.extend(self.how_it_was_measured().into_iter().map(shapes::note));
+        for gated in &self.ledgers.sizes {
+            if let Some(reason) = &gated.failure {
+                lines.push(shapes::warning(format!(
+                    "{} failed: {reason}",
+                    words::size(gated.size)
+                )));
+            }
+        }
+        if self.ledgers.stopped {
+            lines.push(shapes::warning(
+                "the run was stopped; what is shown was measured until then",
+            ));
+        }
+        lines
+    }
+
+    /// Closure, residual, perturbation, events lost, join rate.
+    fn figures_of_trust(&self) -> Vec<TrustLine> {
+        let mut lines = Vec::new();
+        if let Some((low, high)) = self.over_sizes(Chain::closure) {
+            let worst = low.abs().max(high.abs());
+            let holds = worst <= CLOSES;
+            lines.push(TrustLine {
+                kind: TrustKind::Closure,
+                value: Some(100.0 * worst),
+                unit: Unit::Percent,
+                holds,
+                text: format!(
+                    "{} on the round trip without gates: {} of it is unattributed, over the sizes",
+                    if holds { "closes" } else { "does not close" },
+                    between_percents(low, high)
+                ),
+            });
+        }
+        if let Some((low, high)) = self.over_sizes(Chain::unattributed_ns) {
+            lines.push(TrustLine {
+                kind: TrustKind::Residual,
+                value: Some(if high.abs() > low.abs() { high } else { low }),
+                unit: Unit::Nanoseconds,
+                holds: true,
+                text: format!(
+                    "the unattributed time is {} to {} of a round trip: the applications' own part, and what the gates \
+                     disturb",
+                    words::duration(low),
+                    words::duration(high)
+                ),
+            });
+        }
+        if let Some((low, high)) = self.over_sizes(Chain::perturbation) {
+            lines.push(TrustLine {
+                kind: TrustKind::Perturbation,
+                value: Some(100.0 * if high.abs() > low.abs() { high } else { low }),
+                unit: Unit::Percent,
+                holds: true,
+                text: format!(
+                    "slices in which every round trip is recorded, two gates at a time, take {} longer",
+                    between_percents(low, high)
+                ),
+            });
+        }
+        let lost: u64 = (0..self.sizes.len())
+            .filter_map(|at| Some(self.ledgers.chain(at)?.join_stats().lost))
+            .sum();
+        lines.push(TrustLine {
+            kind: TrustKind::EventsLost,
+            value: Some(lost as f64),
+            unit: Unit::Count,
+            holds: lost == 0,
+            text: format!("{} events lost", words::whole(lost)),
+        });
+        if let Some((low, _)) = self.over_sizes(|chain| chain.join_stats().join_rate()) {
+            lines.push(TrustLine {
+                kind: TrustKind::JoinRate,
+                value: Some(100.0 * low),
+                unit: Unit::Percent,
+                holds: low >= 0.98,
+                text: format!(
+                    "at least {:.2} % of the messages joined from the first gate to the other",
+                    100.0 * low
+                ),
+            });
+        }
+        lines
+    }
+
+    /// What the numbers are, and where they differ from the paper's.
+    fn how_it_was_measured(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let chains = || (0..self.sizes.len()).filter_map(|at| self.ledgers.chain(at));
+        let messages = words::range(chains().map(Chain::least_messages));
+        let probes = self.over_sizes(|chain| Some(chain.probe_ns()));
+        if let (Some(messages), Some((low, high))) = (messages, probes) {
+            notes.push(format!(
+                "each gate is timed from the first one, over {messages} messages of each size; a span is the difference \
+                 of the means at its two gates, so the spans sum to the message; means are those of the middle half of \
+                 the slices; a passage costs {} to {} as \
+                 measured in place, which is subtracted",
+                words::duration(low),
+                words::duration(high)
+            ));
+        }
+        if let Some(chain) = chains().next() {
+            notes.push(format!(
+                "the clock's step is {}; means of many are known better than that, but a span shorter than the step is \
+                 printed as it came out, with its sign (figures take what is below zero off its neighbours)",
+                words::duration(chain.clock().resolution_ns())
+            ));
+        }
+        if let Some(sizes) = self.large_packets() {
+            notes.push(format!(
+                "messages of {sizes} are timed with MTU {JUMBO_MTU}, since gate by gate a message must be one segment; the \
+                 default MTU of 1500 would cut them into several (in 1994, 8,000 bytes went in two)"
+            ));
+        }
+        notes.push(
+            match self.wolman.direction {
+                Direction::Tx => {
+                    "the payload is summed while send() copies it, so that pass is in User; TCP checksum is the writing of \
+                     the headers from their template with that sum folded in"
+                }
+                Direction::Rx | Direction::Between => {
+                    "the payload is summed while it is copied into the reader's buffer, so TCP checksum holds that copy, \
+                     too"
+                }
+            }
+            .to_owned(),
+        );
+        notes
+    }
+}
+
+/// A line of the paper's table in nanoseconds per message; none when it has no span, or one that was not measured.
+fn line_ns(chain: &Chain, direction: Direction, label: WolmanLabel) -> Option<f64> {
+    let counts = |row: Option<WolmanRow>| match label {
+        WolmanLabel::Row(wanted) => row == Some(wanted),
+        WolmanLabel::TcpTotal => row.is_some_and(WolmanRow::is_tcp),
+        WolmanLabel::NotInPaper => row.is_none(),
+        WolmanLabel::Total => true,
+    };
+    let mut sum = None;
+    for (at, span) in STACK.spans().iter().enumerate() {
+        if span.direction != direction || !counts(span.wolman) {
+            continue;
+        }
+        match chain.own_ns(at) {
+            Some(ns) => sum = Some(sum.unwrap_or(0.0) + ns),
+            // Its time, if any, is in the span around it.
+            None if span.place == Place::Inside => {}
+            None => return None,
+        }
+    }
+    sum
+}
+
+/// The own times of the spans of so many messages, as segments that sum to the messages' time.
+fn segments(chain: &Chain, messages: f64, wanted: impl Fn(Direction) -> bool) -> Vec<Segment> {
+    let (spans, own): (Vec<&Span>, Vec<f64>) = STACK
+        .spans()
+        .iter()
+        .enumerate()
+        .filter(|(_, span)| wanted(span.direction))
+        .filter_map(|(at, span)| Some((span, messages * chain.own_ns(at)?)))
+        .unzip();
+    spans
+        .into_iter()
+        .zip(lengths(own))
+        .map(|(span, value)| Segment {
+            label: span.name.to_owned(),
+            layer: Some(layer(span.layer)),
+            kind: segment_kind(span.kind),
+            value,
+        })
+        .collect()
+}

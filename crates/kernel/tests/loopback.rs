@@ -1,0 +1,283 @@
+//! The gates on the real kernel: every span of a round trip over loopback, and nothing that stays behind.
+//!
+//! Where gates cannot be had these tests say why and leave themselves out.
+#![cfg(feature = "bpf")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tollgate_gate::{Gate, GateSet, JoinPlan, Recorded, TickScale, join};
+use tollgate_kernel::{Gates, Joiner, Namespace, Plan, Talk, Watch, abilities, passage_cost};
+
+const ROUND_TRIPS: u32 = 64;
+/// The variable by which this program knows that it is the one to be killed.
+const VICTIM: &str = "TOLLGATE_TEST_VICTIM";
+
+/// Attached gates are seen by everybody, so the tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Loaded gates, or the reason why there are none.
+fn gates() -> Result<Gates, String> {
+    let abilities = abilities();
+    if let Some(reason) = abilities.tracepoints.reason() {
+        return Err(reason.to_owned());
+    }
+    Gates::load(&Plan::choose(&abilities), 1 << 12).map_err(|error| error.to_string())
+}
+
+macro_rules! gates_or_leave {
+    () => {
+        match gates() {
+            Ok(gates) => gates,
+            Err(reason) => {
+                println!("left out: {reason}");
+                return;
+            }
+        }
+    };
+}
+
+fn thread_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
+/// A client and a server that answers, for messages of `size` bytes.
+struct Pair {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    talk: Talk,
+}
+
+impl Pair {
+    fn new(address: SocketAddr, size: usize) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            tell.send(thread_id()).unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_nodelay(true).unwrap();
+            let mut buffer = vec![0; size];
+            while stream.read_exact(&mut buffer).is_ok() && stream.write_all(&buffer).is_ok() {}
+        });
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream,
+            buffer: vec![0; size],
+            talk: Talk {
+                far_port: address.port(),
+                near: thread_id(),
+                far: told.recv().unwrap(),
+                size: size as u32,
+            },
+        }
+    }
+
+    fn watch(&self) -> Watch {
+        Watch {
+            ports: vec![self.talk.far_port],
+            threads: vec![self.talk.near, self.talk.far],
+        }
+    }
+
+    fn run(&mut self) {
+        for _ in 0..ROUND_TRIPS {
+            self.stream.write_all(&self.buffer).unwrap();
+            self.stream.read_exact(&mut self.buffer).unwrap();
+        }
+    }
+}
+
+fn every_span_is_seen(address: SocketAddr) {
+    let _turn = TURN.lock();
+    let gates = gates_or_leave!();
+    let table = gates.plan().table(GateSet::EMPTY).unwrap();
+    for size in [4, 8_000, 100_000] {
+        let mut pair = Pair::new(address, size);
+        gates.watch(&pair.watch()).unwrap();
+        let mut joiner = Joiner::new(pair.talk);
+        let learn = gates
+            .attach(
+                GateSet::of(&[Gate::IpOutBegin, Gate::DeviceQueueIn]),
+                &[Namespace::Own],
+            )
+            .unwrap();
+        pair.run();
+        joiner.tie(&gates.take().events);
+        drop(learn);
+        for span in table.spans() {
+            let mut active = span.gates();
+            if active.contains(Gate::ApplicationEnd) {
+                active = active.with(Gate::SocketOutBegin);
+            }
+            let attached = gates.attach(active, &[Namespace::Own]).unwrap();
+            pair.run();
+            drop(attached);
+            let taken = gates.take();
+            assert_eq!(taken.lost, 0, "{size} {}", span.name);
+            let tied = joiner.tie(&taken.events);
+            let joined = join(
+                [Recorded {
+                    events: &tied.events,
+                    lost: taken.lost,
+                }],
+                JoinPlan::new(span.gates(), TickScale::NANOSECONDS),
+            );
+            // A reader that did not sleep lacks its wakeup in the slice that begins with it, and the last message of a slice
+            // its application; a retransmission, which a busy machine makes, is a passage of its own.
+            let whole = u64::from(2 * ROUND_TRIPS);
+            let stats = joined.stats;
+            assert!(
+                stats.passages >= whole - whole / 8 && stats.passages <= whole + whole / 8,
+                "{size} {}: {stats:?} {:?}",
+                span.name,
+                tied.counts
+            );
+            assert!(
+                stats.complete >= whole - whole / 8,
+                "{size} {}: {stats:?} {:?}",
+                span.name,
+                tied.counts
+            );
+        }
+    }
+}
+
+#[test]
+fn every_span_of_a_round_trip_is_seen() {
+    every_span_is_seen((Ipv4Addr::LOCALHOST, 0).into());
+}
+
+#[test]
+fn the_same_holds_for_ipv6() {
+    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+        println!("left out: this machine has no IPv6 loopback");
+        return;
+    }
+    every_span_is_seen((Ipv6Addr::LOCALHOST, 0).into());
+}
+
+#[test]
+fn a_twin_tells_what_a_passage_costs() {
+    let _turn = TURN.lock();
+    let gates = gates_or_leave!();
+    let mut pair = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 100);
+    gates.watch(&pair.watch()).unwrap();
+    for gate in [Gate::IpOutBegin, Gate::DeviceQueueIn, Gate::ReaderRuns] {
+        let attached = gates.attach_twins(gate, &[Namespace::Own]).unwrap();
+        pair.run();
+        drop(attached);
+        let cost = passage_cost(&gates.take().events).expect("seen");
+        assert!(cost.n >= ROUND_TRIPS as usize, "{} {}", gate.name(), cost.n);
+        assert!(cost.median_ns > 0.0);
+    }
+}
+
+#[test]
+fn what_is_not_watched_or_not_attached_is_not_recorded() {
+    let _turn = TURN.lock();
+    let gates = gates_or_leave!();
+    let mut watched = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 10);
+    let mut other = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 10);
+    gates
+        .watch(&Watch {
+            ports: vec![watched.talk.far_port],
+            threads: Vec::new(),
+        })
+        .unwrap();
+    let attached = gates
+        .attach(
+            GateSet::of(&[Gate::DeviceQueueIn, Gate::ReaderRuns]),
+            &[Namespace::Own],
+        )
+        .unwrap();
+    watched.run();
+    other.run();
+    drop(attached);
+    let seen = gates.take();
+    assert_eq!(seen.events.len() as u32, 2 * ROUND_TRIPS);
+    assert!(
+        seen.events
+            .iter()
+            .all(|event| event.gate() == Some(Gate::DeviceQueueIn))
+    );
+    watched.run();
+    assert_eq!(gates.take(), tollgate_kernel::Taken::default());
+}
+
+#[test]
+fn what_finds_no_room_is_counted() {
+    let _turn = TURN.lock();
+    let gates = gates_or_leave!();
+    let small = Gates::load(gates.plan(), 1).unwrap();
+    let mut pair = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 10);
+    small.watch(&pair.watch()).unwrap();
+    let attached = small
+        .attach(GateSet::of(&[Gate::DeviceQueueIn]), &[Namespace::Own])
+        .unwrap();
+    for _ in 0..8 {
+        pair.run();
+    }
+    drop(attached);
+    let taken = small.take();
+    assert!(taken.lost > 0);
+    assert_eq!(
+        taken.events.len() as u64 + taken.lost,
+        u64::from(2 * 8 * ROUND_TRIPS)
+    );
+}
+
+/// BPF programs of ours that the kernel has.
+fn programs() -> usize {
+    libbpf_rs::query::ProgInfoIter::default()
+        .filter(|program| program.name.to_string_lossy() == "net_dev_queue")
+        .count()
+}
+
+/// The child of the next test: attaches gates and waits to be killed.
+#[test]
+fn victim() {
+    if std::env::var_os(VICTIM).is_none() {
+        return;
+    }
+    let gates = gates().unwrap();
+    let _attached = gates
+        .attach(gates.plan().gates(), &[Namespace::Own])
+        .unwrap();
+    println!("attached");
+    std::io::stdout().flush().unwrap();
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn a_killed_run_leaves_nothing_attached() {
+    let _turn = TURN.lock();
+    drop(gates_or_leave!());
+    let before = programs();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "victim", "--nocapture"])
+        .env(VICTIM, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let attached = out
+        .lines()
+        .map_while(Result::ok)
+        .any(|line| line.contains("attached"));
+    assert!(attached, "the child ended before it had attached");
+    assert!(programs() > before);
+    // SIGKILL.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The kernel frees programs some time after the last one has let go of them.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while programs() > before && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(programs(), before);
+}
