@@ -78,14 +78,18 @@ impl Gated {
         self.ledger.ungated().map(|_| &self.ledger)
     }
 
-    /// What the gates of the span that disturb most cost: the round trip with them over the one without, less 1.
-    pub(crate) fn worst_perturbation(&self) -> Option<f64> {
-        self.beside
+    /// The span whose gates disturb most, and what they cost: the round trip with them over the one without, less 1.
+    pub(crate) fn worst_perturbation(&self) -> Option<(&'static str, f64)> {
+        self.ledger
+            .table()
+            .spans()
             .iter()
-            .filter_map(|(gated, ungated)| {
-                Some(gated.trimmed_mean_ns()? / ungated.trimmed_mean_ns()? - 1.0)
+            .zip(&self.beside)
+            .filter_map(|(span, (gated, ungated))| {
+                let share = gated.trimmed_mean_ns()? / ungated.trimmed_mean_ns()? - 1.0;
+                Some((span.name, share))
             })
-            .reduce(f64::max)
+            .max_by(|a, b| a.1.total_cmp(&b.1))
     }
 }
 

@@ -363,15 +363,22 @@ impl Shown<'_> {
                 ),
             });
         }
-        if let Some((low, high)) = self.over_sizes(|at| self.ledgers.sizes[at].worst_perturbation())
-        {
+        let worst: Vec<(&str, f64)> = (self.ledgers.sizes.iter())
+            .filter_map(|gated| gated.worst_perturbation())
+            .collect();
+        let shares: Vec<f64> = worst.iter().map(|(_, share)| *share).collect();
+        if let Some((low, high)) = ends(&shares) {
+            let span = (worst.iter())
+                .find(|(_, share)| *share == high)
+                .map_or("", |(span, _)| *span);
             lines.push(TrustLine {
                 kind: TrustKind::Perturbation,
                 value: Some(100.0 * high),
                 unit: Unit::Percent,
                 holds: high <= PERTURBS,
                 text: format!(
-                    "{path}: the gates of the span that disturb most make a round trip {} longer, over the sizes",
+                    "{path}: the gates of the span that disturb most make a round trip {} longer, over the sizes; the most it is \
+                     with those of {span}",
                     between_percents(low, high)
                 ),
             });
@@ -468,6 +475,9 @@ fn absent(label: WolmanLabel) -> &'static str {
         }
         WolmanLabel::Row(WolmanRow::Checksum) => {
             "this path leaves the checksum to a device that does not exist, so nobody computes it"
+        }
+        WolmanLabel::NotInPaper => {
+            "a reader that waits is woken at once, so what a message waits in the socket is under Wakeup"
         }
         WolmanLabel::Row(WolmanRow::Wakeup) => "the reader polls, so nobody is woken",
         WolmanLabel::Row(WolmanRow::Atm) => {
