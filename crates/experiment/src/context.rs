@@ -12,9 +12,9 @@ use tollgate_workload::{Capabilities, Mode, PathId, Placement, Waiting};
 use crate::echoes::{self, Echoes};
 use crate::error::Error;
 use crate::gated::{self, Ledgers};
+use crate::kernel_gated;
 use crate::sampled::Sampled;
 use crate::streams::{self, Streams};
-use crate::kernel_gated;
 
 /// Message sizes in bytes, as in Wolman, Voelker and Thekkath 1994.
 pub const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
