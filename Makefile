@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help report test lint budget bench fuzz clean
+.PHONY: help report test lint budget bench qemu fuzz clean
 
 # cargo is found where rustup puts it, too.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -41,6 +41,15 @@ budget: ## Count instructions by Callgrind and hold them against the budgets
 bench: ## Measure the ratios of the performance table within one run
 	@scripts/setup.sh bench
 	@cargo run --release --locked -p tollgate-budget --bin tollgate-bench
+
+qemu: ## Count the instructions of a stock Debian kernel's TCP in QEMU, twice, and show them by layer
+	@scripts/setup.sh qemu
+	@parts=$$(crates/qemu/parts.sh $(TARGET)/qemu/parts); \
+	    { read -r guest; read -r plugin; } <<<"$$parts"; \
+	    cargo run --quiet --release --locked -p tollgate-qemu -- count --guest "$$guest" --plugin "$$plugin" \
+	        --cache $(TARGET)/qemu --out $(TARGET)/qemu/linux-counts.json
+	@cargo build --release --locked -p tollgate
+	@$(TARGET)/release/tollgate experiment run clark-instructions --linux-counts $(TARGET)/qemu/linux-counts.json
 
 fuzz: ## Run each fuzz target for a minute (SECONDS_EACH=N for longer)
 	@scripts/setup.sh fuzz

@@ -105,6 +105,16 @@ pub(crate) struct Report {
     /// The HTML file.
     #[arg(long, value_name = "FILE", default_value = "tollgate-report.html")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) counted: Counted,
+}
+
+/// What was counted before, by other means.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Counted {
+    /// Show these instructions of a Linux kernel in clark-instructions; `make qemu` counts them.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) linux_counts: Option<PathBuf>,
 }
 
 /// `rr`, `crr`, `stream`
@@ -138,6 +148,8 @@ pub(crate) struct RunExperiments {
     /// Give sampled processor time to the categories of this file.
     #[arg(long, value_name = "FILE", value_parser = categories)]
     pub(crate) categories: Option<Box<Categories>>,
+    #[command(flatten)]
+    pub(crate) counted: Counted,
     /// Write an HTML file, too.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,

@@ -33,6 +33,9 @@ pub(crate) enum Error {
     /// A scenario that is counted failed.
     #[error(transparent)]
     Scenario(#[from] tollgate_budget::Error),
+    /// The counts of a kernel cannot be read.
+    #[error(transparent)]
+    Counts(#[from] tollgate_qemu::Error),
     /// No signal handler could be set.
     #[error("cannot prepare for Ctrl-C: {0}")]
     Signals(io::Error),

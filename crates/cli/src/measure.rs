@@ -14,6 +14,7 @@ use tollgate_experiment::experiments::{self, Experiment};
 use tollgate_experiment::noise::Noise;
 use tollgate_experiment::run::{self, Host, Run, Schema, Tool, VERSION};
 use tollgate_gate::{Clock, Source};
+use tollgate_qemu::counts::Counts;
 
 use crate::args::{Manners, Measuring, Report, RunExperiments, SCENARIO, Scenario, Sink, Workload};
 use crate::error::{Error, INTERRUPTED};
@@ -32,6 +33,7 @@ struct Job<'a> {
     measuring: &'a Measuring,
     options: Options,
     html: Option<&'a PathBuf>,
+    linux_counts: Option<&'a PathBuf>,
     budget: Option<Duration>,
 }
 
@@ -46,6 +48,7 @@ pub(crate) fn report(report: &Report, manners: &Manners) -> Result<ExitCode, Err
         measuring: &report.measuring,
         options: report.measuring.options(),
         html: Some(&report.out),
+        linux_counts: report.counted.linux_counts.as_ref(),
         budget: Some(budget(&report.measuring).unwrap_or(FULL)),
     };
     job.run(manners)
@@ -62,6 +65,7 @@ pub(crate) fn workload(
         measuring: &workload.measuring,
         options: workload.measuring.options(),
         html: workload.out.as_ref(),
+        linux_counts: None,
         budget: budget(&workload.measuring),
     };
     job.run(manners)
@@ -90,6 +94,7 @@ pub(crate) fn experiments(run: &RunExperiments, manners: &Manners) -> Result<Exi
         measuring: &run.measuring,
         options,
         html: run.out.as_ref(),
+        linux_counts: run.counted.linux_counts.as_ref(),
         budget: budget(&run.measuring),
     };
     job.run(manners)
@@ -127,6 +132,10 @@ impl Job<'_> {
                 html.display()
             )));
         }
+        let linux_counts = self
+            .linux_counts
+            .map(|path| Counts::load(path))
+            .transpose()?;
         let cancel = interrupt::prepare()?;
         let begun = Instant::now();
         let started = SystemTime::now();
@@ -137,6 +146,7 @@ impl Job<'_> {
         let budget = self.budget.map(|time| time.saturating_sub(begun.elapsed()));
         let mut context = Context::new(self.options.clone(), budget, cancel.clone(), &progress);
         context.counter = Program::this([SCENARIO]).ok();
+        context.linux_counts = linux_counts;
         let conducted = conduct(&self.experiments, &mut context);
         progress.finish();
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_budget::valgrind::Program;
 use tollgate_kernel::sampling::Categories;
+use tollgate_qemu::counts::Counts;
 use tollgate_workload::{Capabilities, Mode, PathId, Placement, Waiting};
 
 use crate::echoes::{self, Echoes};
@@ -148,6 +149,8 @@ pub struct Context<'a> {
     pub cancel: Cancel,
     /// The program that runs itself under Callgrind; `None` where instructions cannot be counted.
     pub counter: Option<Program>,
+    /// A kernel's instructions, counted in QEMU before; `None` when nobody gave them.
+    pub linux_counts: Option<Counts>,
     progress: &'a dyn Progress,
     begun: Instant,
     /// For all experiments together; `None` takes what it needs.
@@ -180,6 +183,7 @@ impl<'a> Context<'a> {
             options,
             cancel,
             counter: None,
+            linux_counts: None,
             progress,
             begun: Instant::now(),
             budget,

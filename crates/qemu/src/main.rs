@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
+use tollgate_qemu::counts::Counts;
 use tollgate_qemu::layers::Rules;
 use tollgate_qemu::measure::{Counted, Setup};
 use tollgate_qemu::protocol::{Task, Workload};
@@ -63,7 +64,7 @@ struct Count {
     /// Seconds after which a machine that has not ended is stopped
     #[arg(long, default_value_t = 300)]
     limit: u64,
-    /// Functions that no rule covers to print
+    /// Print so many functions that no rule covers, for whoever writes rules
     #[arg(long, default_value_t = 0)]
     others: usize,
 }
@@ -137,10 +138,10 @@ fn run(arguments: &Count) -> Result<bool, Error> {
     let boot = |which: &str| -> Result<Counted, Error> {
         let begun = Instant::now();
         let counted = setup.count(&stop)?;
+        let seconds = begun.elapsed().as_secs_f64();
         eprintln!(
-            "tollgate-qemu: {which} run of {}: {:.0} s",
-            kernel.package,
-            begun.elapsed().as_secs_f64()
+            "tollgate-qemu: {which} run of {}: {seconds:.0} s",
+            kernel.package
         );
         Ok(counted)
     };
@@ -151,32 +152,37 @@ fn run(arguments: &Count) -> Result<bool, Error> {
         return Ok(false);
     }
     first.counts.repetitions = 2;
-    std::fs::write(&arguments.out, first.counts.to_json()?).map_err(|source| Error::File {
+    first.counts.set_clocks_alone(&setup.clocks_alone(&stop)?);
+    let file = |source| Error::File {
         path: arguments.out.clone(),
         source,
-    })?;
+    };
+    std::fs::write(&arguments.out, first.counts.to_json()?).map_err(file)?;
+    println!("{}", summary(&first.counts));
     for region in &first.counts.regions {
-        println!(
-            "{} {}: {:.1}, differs {:?}, uncovered {:.2} %",
-            region.workload,
-            region.size,
-            region.each(region.total),
-            region.clock_differs_by(),
-            100.0 * region.share_uncovered()
-        );
-        for layer in &region.layers {
-            println!("   {:40} {:10.1}", layer.label, region.each(layer.count));
-        }
         for other in region.others.iter().take(arguments.others) {
+            let each = region.each(other.count);
             println!(
-                "   - {:40} {:10.1}",
-                other.function,
-                region.each(other.count)
+                "{} {}: {each:.1} instructions in {}, which no rule covers",
+                region.workload, region.size, other.function
             );
         }
-        for op in &region.operations {
-            println!("   + {:40} {:10.1} x{}", op.id, op.each(), op.times);
-        }
     }
+    println!("tollgate-qemu: wrote {}", arguments.out.display());
     Ok(true)
+}
+
+/// What was counted, in one line.
+fn summary(counts: &Counts) -> String {
+    let told: Vec<String> = counts
+        .of(Workload::RequestResponse)
+        .iter()
+        .map(|region| format!("{:.1} at {} B", region.each(region.total), region.size))
+        .collect();
+    format!(
+        "tollgate-qemu: {}: instructions of a round trip, the same in {} runs: {}",
+        counts.package,
+        counts.repetitions,
+        told.join(", ")
+    )
 }

@@ -1,7 +1,9 @@
 //! `clark-instructions`: the instructions of each operation on the common path of Tollgate's own stack, counted exactly by
-//! Callgrind, beside the counts of Clark, Jacobson, Romkey and Salwen 1989.
+//! Callgrind, and of a stock Linux kernel, counted exactly in QEMU when somebody did that, beside the counts of Clark,
+//! Jacobson, Romkey and Salwen 1989.
 
 use tollgate_budget::clark::{self, ClarkRow};
+use tollgate_qemu::counts::Counts;
 
 use super::Experiment;
 use crate::context::{Context, Options};
@@ -10,6 +12,8 @@ use crate::published;
 use crate::run::{self, Cell, Column, Row, Source, Table, TrustLine, Unit};
 use crate::shapes;
 use crate::words;
+
+mod linux;
 
 const TABLE: &str = "clark-1989/operations";
 /// What counting takes, roughly, for the progress.
@@ -32,7 +36,7 @@ impl Experiment for ClarkInstructions {
     }
 
     fn summary(&self) -> &'static str {
-        "instructions of each operation in Tollgate's stack, by Callgrind, beside the counts of 1989"
+        "instructions of each operation in Tollgate's stack and in Linux, beside the counts of 1989"
     }
 
     fn weight(&self) -> u32 {
@@ -59,35 +63,45 @@ impl Experiment for ClarkInstructions {
             return Err(Error::Stopped);
         }
         let command = shapes::command(self.name(), &Options::default());
+        let linux = context.linux_counts.as_ref();
+        let mut tables = vec![table(&counted, linux)];
+        tables.extend(linux.map(linux::table));
         Ok(run::Experiment {
             name: self.name().to_owned(),
             title: self.title().to_owned(),
             paper: self.paper(),
-            finding: finding(&counted),
+            finding: finding(&counted, linux),
+            figures: linux
+                .map(|counts| linux::figure(counts, "make qemu"))
+                .into_iter()
+                .collect(),
             command,
-            tables: vec![table(&counted)],
-            figures: Vec::new(),
-            trust: trust(&counted),
+            tables,
+            trust: trust(&counted, linux),
         })
     }
 }
 
+/// The rows of ours that the paper has under the same id.
+const OURS: [&str; 10] = [
+    "tcp-input-receiver",
+    "tcp-output",
+    "ip-input",
+    "ip-output",
+    "buffer-send",
+    "buffer-receive",
+    "buffer-ack",
+    "timer-set",
+    "timer-clear",
+    "timer-reset",
+];
+
 /// What the paper counted for one of our rows, by the row's id there; `None` where the paper has no such operation.
-fn published_row(ours: &str) -> Option<&'static str> {
+fn published_row(ours: &str) -> Option<&str> {
     Some(match ours {
-        "tcp-input-receiver" => "tcp-input-receiver",
         "tcp-input-sender" => "tcp-input-sender-least",
-        "tcp-output" => "tcp-output",
-        "ip-input" => "ip-input",
-        "ip-output" => "ip-output",
-        "buffer-send" => "buffer-send",
-        "buffer-receive" => "buffer-receive",
-        "buffer-ack" => "buffer-ack",
-        "timer-set" => "timer-set",
-        "timer-clear" => "timer-clear",
-        "timer-reset" => "timer-reset",
         "tcb-lookup" | "tcb-lookup-hash" => "tcb-lookup",
-        _ => return None,
+        id => OURS.iter().copied().find(|ours| *ours == id)?,
     })
 }
 
@@ -95,104 +109,188 @@ fn published_count(ours: &str) -> Option<f64> {
     published::table(TABLE)?.cell(published_row(ours)?, "instructions")
 }
 
-/// The paper's rows in its order, for when nothing could be counted.
-fn published_rows(reason: &str) -> Vec<Row> {
-    let (Some(table), Some(source)) = (published::table(TABLE), shapes::source(TABLE)) else {
-        return Vec::new();
-    };
-    let missing = || Cell::NotAvailable {
-        reason: reason.to_owned(),
-    };
-    table
-        .rows
-        .iter()
+/// The paper's rows in its order, for when our stack could not be counted: the label, and the ids there and here.
+fn published_rows() -> Vec<(String, String, &'static str)> {
+    let rows = published::table(TABLE).map_or(&[][..], |table| &table.rows);
+    rows.iter()
         .map(|row| {
-            let then = table.cell(&row.id, "instructions");
-            let cells = vec![missing(), shapes::published_cell(then, &source), missing()];
-            shapes::plain_row(row.label(), cells)
+            let ours = match row.id.as_str() {
+                "tcp-input-sender-least" => "tcp-input-sender",
+                "tcb-lookup" => "tcb-lookup-hash",
+                id => OURS
+                    .iter()
+                    .copied()
+                    .find(|ours| *ours == id)
+                    .unwrap_or_default(),
+            };
+            (row.label().to_owned(), row.id.clone(), ours)
         })
         .collect()
 }
 
-fn counted_row(row: &ClarkRow, source: &Source) -> Row {
-    let (then, ratio) = match published_count(&row.id) {
-        Some(count) => (
-            shapes::published_cell(Some(count), source),
-            Cell::exact(row.instructions / count),
-        ),
-        None => (Cell::text("-"), Cell::text("-")),
+/// What was published, and the quotients of the numbers of today by it.
+fn then_and_ratios(then: Option<f64>, today: &[&Cell], source: &Source) -> Vec<Cell> {
+    let Some(then) = then else {
+        return vec![Cell::text("-"); 1 + today.len()];
     };
-    Row {
-        note: Some(row.counted.clone()),
-        ..shapes::plain_row(
-            row.label.clone(),
-            vec![Cell::exact(row.instructions), then, ratio],
-        )
+    let mut cells = vec![shapes::published_cell(Some(then), source)];
+    cells.extend(today.iter().map(|cell| match cell.number() {
+        Some(now) => Cell::exact(now / then),
+        None => (*cell).clone(),
+    }));
+    cells
+}
+
+/// The cell of an operation of Linux.
+fn linux_cell(counts: &Counts, ours: &str) -> Cell {
+    match linux::operation(counts, ours) {
+        Some(operation) => Cell::exact(operation.each()),
+        None => Cell::NotAvailable {
+            reason: linux::missing(ours).to_owned(),
+        },
     }
 }
 
-fn table(counted: &Result<Vec<ClarkRow>, String>) -> Table {
+/// A row of the operations: our stack, Linux when it was counted, the paper, and the quotients by it.
+fn operation_row(
+    label: String,
+    today: Cell,
+    ours: &str,
+    then: Option<f64>,
+    linux: Option<&Counts>,
+    source: &Source,
+) -> Row {
+    let linux = linux.map(|counts| linux_cell(counts, ours));
+    let now: Vec<&Cell> = [&today].into_iter().chain(&linux).collect();
+    let then = then_and_ratios(then, &now, source);
+    let cells = now.into_iter().cloned().chain(then).collect();
+    shapes::plain_row(label, cells)
+}
+
+fn table(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Table {
     let column = |name: &str, unit| Column {
         name: name.to_owned(),
         unit,
     };
+    let mut columns = vec![column("Tollgate", Unit::Instructions)];
+    columns.extend(linux.map(|_| column("Linux", Unit::Instructions)));
+    columns.push(column("1989", Unit::Instructions));
+    columns.push(column("Tollgate / 1989", Unit::Ratio));
+    columns.extend(linux.map(|_| column("Linux / 1989", Unit::Ratio)));
     let rows = match (counted, shapes::source(TABLE)) {
-        (Ok(rows), Some(source)) => rows.iter().map(|row| counted_row(row, &source)).collect(),
-        (Err(reason), _) => published_rows(reason),
-        (Ok(_), None) => Vec::new(),
+        (Ok(rows), Some(source)) => rows
+            .iter()
+            .map(|row| {
+                let then = published_count(&row.id);
+                let today = Cell::exact(row.instructions);
+                let shown = operation_row(row.label.clone(), today, &row.id, then, linux, &source);
+                let there = linux.and_then(|counts| linux::operation(counts, &row.id));
+                let note = match there {
+                    Some(operation) => format!("{}; Linux: {}", row.counted, operation.counted),
+                    None => row.counted.clone(),
+                };
+                Row {
+                    note: Some(note),
+                    ..shown
+                }
+            })
+            .collect(),
+        (Err(reason), Some(source)) => published_rows()
+            .into_iter()
+            .map(|(label, theirs, ours)| {
+                let then =
+                    published::table(TABLE).and_then(|table| table.cell(&theirs, "instructions"));
+                let missing = Cell::NotAvailable {
+                    reason: reason.clone(),
+                };
+                operation_row(label, missing, ours, then, linux, &source)
+            })
+            .collect(),
+        (_, None) => Vec::new(),
     };
     Table {
         id: "operations".to_owned(),
         title: "Instructions of each operation".to_owned(),
-        columns: vec![
-            column("Today", Unit::Instructions),
-            column("1989", Unit::Instructions),
-            column("Today / 1989", Unit::Ratio),
-        ],
+        columns,
         rows,
     }
 }
 
-fn finding(counted: &Result<Vec<ClarkRow>, String>) -> String {
-    let rows = match counted {
-        Ok(rows) => rows,
-        Err(reason) => return format!("Nothing was counted: {reason}."),
+/// The operations that the finding tells of.
+const TOLD: [(&str, &str); 5] = [
+    ("tcp-input-receiver", "TCP input of a data segment"),
+    ("tcp-input-sender", "of an acknowledgment"),
+    ("tcp-output", "TCP output"),
+    ("ip-input", "IP input"),
+    ("tcb-lookup-hash", "the lookup of the connection"),
+];
+
+fn finding(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> String {
+    let count = |id: &str| {
+        let rows = counted.as_ref().ok()?;
+        Some(rows.iter().find(|row| row.id == id)?.instructions)
     };
-    let count = |id: &str| Some(rows.iter().find(|row| row.id == id)?.instructions);
-    let told: Vec<String> = [
-        ("tcp-input-receiver", "TCP input of a data segment"),
-        ("tcp-input-sender", "of an acknowledgment"),
-        ("tcp-output", "TCP output"),
-        ("ip-input", "IP input"),
-        ("tcb-lookup", "the lookup of the connection"),
-    ]
-    .into_iter()
-    .filter_map(|(id, what)| {
-        let (now, then) = (count(id)?, published_count(id)?);
-        Some(format!(
-            "{what} {} (Clark et al. counted {})",
-            words::whole(now.round() as u64),
-            words::whole(then as u64)
-        ))
-    })
-    .collect();
-    format!("Instructions today: {}.", words::list(&told))
+    let whole = |value: f64| words::whole(value.round() as u64);
+    let told: Vec<String> = TOLD
+        .into_iter()
+        .filter_map(|(id, what)| {
+            let then = whole(published_count(id)?);
+            let there = linux.and_then(|counts| Some(linux::operation(counts, id)?.each()));
+            match (count(id), there) {
+                (Some(now), None) => Some(format!(
+                    "{what} {} (Clark et al. counted {then})",
+                    whole(now)
+                )),
+                (Some(now), Some(there)) => Some(format!(
+                    "{what} {}, in Linux {} (Clark et al. counted {then})",
+                    whole(now),
+                    whole(there)
+                )),
+                (None, Some(there)) => Some(format!(
+                    "{what} in Linux {} (Clark et al. counted {then})",
+                    whole(there)
+                )),
+                (None, None) => None,
+            }
+        })
+        .collect();
+    let mut sentences = Vec::new();
+    if let Err(reason) = counted {
+        sentences.push(match linux {
+            None => format!("Nothing was counted: {reason}."),
+            Some(_) => format!("Tollgate's stack was not counted: {reason}."),
+        });
+    }
+    if !told.is_empty() {
+        sentences.push(format!("Instructions today: {}.", words::list(&told)));
+    }
+    sentences.extend(linux.and_then(linux::finding));
+    sentences.join(" ")
 }
 
-fn trust(counted: &Result<Vec<ClarkRow>, String>) -> Vec<TrustLine> {
-    match counted {
+fn trust(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Vec<TrustLine> {
+    let mut lines = match counted {
         Ok(_) => vec![
             shapes::note(
-                "counted by Callgrind in this program, exact and the same in every run; an instruction today may do more or \
-                 less than one of the 68020 class that was counted in 1989",
+                "Tollgate's stack is counted by Callgrind in this program, exact and the same in every run; an instruction \
+                 today may do more or less than one of the 68020 class that was counted in 1989",
             ),
             shapes::note(
                 "TCP and IP headers come from one template and one check covers both, so what was TCP's and IP's is cut \
                  otherwise than in 1989; what was counted stands beside each row",
             ),
         ],
-        Err(reason) => vec![shapes::warning(format!("nothing was counted: {reason}"))],
+        Err(reason) => vec![shapes::warning(format!(
+            "Tollgate's stack was not counted: {reason}"
+        ))],
+    };
+    match linux {
+        Some(counts) => lines.extend(linux::trust(counts)),
+        None => lines.push(shapes::note(
+            "a stock Linux kernel's instructions are counted by make qemu, and shown here with --linux-counts FILE",
+        )),
     }
+    lines
 }
 
 #[cfg(test)]
@@ -214,13 +312,13 @@ mod tests {
             row("tcp-input-receiver", 93.0),
             row("wheel-insert", 20.0),
         ]);
-        let table = table(&counted);
+        let table = table(&counted, None);
         assert_eq!(table.rows[0].cells[0].number(), Some(93.0));
         assert_eq!(table.rows[0].cells[1].number(), Some(186.0));
         assert_eq!(table.rows[0].cells[2].number(), Some(0.5));
         assert_eq!(table.rows[1].cells[1], Cell::text("-"));
         assert_eq!(
-            finding(&counted),
+            finding(&counted, None),
             "Instructions today: TCP input of a data segment 93 (Clark et al. counted 186)."
         );
     }
@@ -228,14 +326,14 @@ mod tests {
     #[test]
     fn without_counts_the_papers_stand_alone_and_the_reason_is_told() {
         let counted = Err("valgrind is not installed; apt-get install valgrind".to_owned());
-        let table = table(&counted);
+        let table = table(&counted, None);
         assert_eq!(table.rows.len(), 13);
         assert!(
             matches!(&table.rows[0].cells[0], Cell::NotAvailable { reason } if reason.contains("apt-get"))
         );
         assert_eq!(table.rows[0].cells[1].number(), Some(186.0));
-        assert!(finding(&counted).contains("apt-get install valgrind"));
-        assert!(!trust(&counted)[0].holds);
+        assert!(finding(&counted, None).contains("apt-get install valgrind"));
+        assert!(!trust(&counted, None)[0].holds);
     }
 
     #[test]

@@ -52,6 +52,9 @@ pub struct RegionCounts {
     /// By how much the guest's own clock moved. It moves by one with each instruction and each repetition of a string
     /// instruction, and jumps over the moments in which the guest has nothing to do.
     pub clock: u64,
+    /// The same without the plugin, which shows that counting disturbs nothing; `None` when nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_alone: Option<u64>,
     /// Everything that was counted.
     pub total: Count,
     /// By layer, in the order of the rules, user space first.
@@ -172,6 +175,13 @@ impl Counts {
             what: error.to_string(),
         })?;
         Ok(text + "\n")
+    }
+
+    /// Notes by how much the guest's clock moved in each region when nothing counted.
+    pub fn set_clocks_alone(&mut self, clocks: &[u64]) {
+        for (region, clock) in self.regions.iter_mut().zip(clocks) {
+            region.clock_alone = Some(*clock);
+        }
     }
 
     /// The operations of all regions.

@@ -152,6 +152,7 @@ impl Setup<'_> {
             size: task.size as u64,
             times: task.count.into(),
             clock,
+            clock_alone: None,
             total: profile.total(),
             layers,
             others,

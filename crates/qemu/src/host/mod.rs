@@ -9,6 +9,5 @@ pub mod machine;
 pub mod measure;
 pub mod profile;
 pub mod symbols;
-pub mod table;
 
 pub use error::Error;

@@ -1,1 +1,0 @@
-//! The counts as plain text, for the command `tollgate-qemu`: layers down, sizes across.
