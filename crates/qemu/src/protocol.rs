@@ -70,7 +70,7 @@ pub struct Task {
     pub workload: Workload,
     /// Bytes of a message.
     pub size: usize,
-    /// Round trips or messages that are counted; a tenth as many go before, uncounted.
+    /// Round trips or messages that are counted; some go before, uncounted.
     pub count: u32,
 }
 
@@ -218,7 +218,7 @@ mod tests {
             "symbol xyz f",
             "fact",
         ] {
-            assert_eq!(line.parse::<Message>().is_err(), true, "{line:?}");
+            assert!(line.parse::<Message>().is_err(), "{line:?}");
         }
     }
 

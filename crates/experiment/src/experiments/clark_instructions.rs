@@ -337,6 +337,56 @@ mod tests {
     }
 
     #[test]
+    fn linux_stands_between_our_stack_and_the_paper() {
+        let counted = Ok(vec![
+            row("tcp-input-receiver", 93.0),
+            row("timer-clear", 4.0),
+        ]);
+        let linux = linux::tests::sample();
+        let shown = table(&counted, Some(&linux));
+        let names: Vec<&str> = shown
+            .columns
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "Tollgate",
+                "Linux",
+                "1989",
+                "Tollgate / 1989",
+                "Linux / 1989"
+            ]
+        );
+        let numbers: Vec<_> = shown.rows[0]
+            .cells
+            .iter()
+            .map(|cell| cell.number().unwrap())
+            .collect();
+        assert_eq!(numbers[..4], [93.0, 1_173.0, 186.0, 0.5]);
+        assert!(
+            shown.rows[0]
+                .note
+                .as_ref()
+                .unwrap()
+                .ends_with("; Linux: from here to there")
+        );
+        assert!(
+            matches!(&shown.rows[1].cells[1], Cell::NotAvailable { reason } if reason.contains("run out"))
+        );
+        assert!(matches!(&shown.rows[1].cells[4], Cell::NotAvailable { .. }));
+        assert!(
+            finding(&counted, Some(&linux))
+                .starts_with("Instructions today: TCP input of a data segment 93, in Linux 1,173 (Clark et al. counted 186). A 4-byte")
+        );
+        let alone = table(&Err("no valgrind".to_owned()), Some(&linux));
+        assert_eq!(alone.rows.len(), 13);
+        assert_eq!(alone.rows[0].cells[1].number(), Some(1_173.0));
+        assert_eq!(alone.rows[0].cells[2].number(), Some(186.0));
+    }
+
+    #[test]
     fn every_published_row_exists() {
         for id in [
             "tcp-input-receiver",

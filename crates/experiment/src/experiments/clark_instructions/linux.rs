@@ -228,11 +228,11 @@ pub(super) fn finding(counts: &Counts) -> Option<String> {
                 Layer::Driver => "the driver",
                 Layer::Link => "the link",
             };
-            format!("{what} take {}", share(value))
+            format!("{} in {what}", share(value))
         })
         .collect();
     Some(format!(
-        "A {}-byte round trip takes {} instructions in {}: {}.",
+        "A {}-byte round trip takes {} instructions in {}, {}.",
         words::whole(region.size),
         words::whole(total.round() as u64),
         name(counts),
@@ -317,4 +317,194 @@ pub(super) fn trust(counts: &Counts) -> Vec<TrustLine> {
         if workarounds.is_empty() { "none".to_owned() } else { workarounds.join(", ") }
     )));
     lines
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeMap;
+
+    use tollgate_qemu::counts::{OtherCount, Schema, VERSION};
+
+    use super::*;
+
+    fn count(instructions: u64) -> Count {
+        Count {
+            instructions,
+            repetitions: instructions / 100,
+        }
+    }
+
+    fn region(workload: Workload, size: u64, scale: u64) -> RegionCounts {
+        let layer = |id: &str, layer: &str, instructions: u64| LayerCount {
+            id: id.to_owned(),
+            label: format!("Label of {id}"),
+            layer: layer.to_owned(),
+            count: count(instructions * scale),
+        };
+        let layers = vec![
+            layer("user", "socket", 200),
+            layer("sleep", "scheduler", 0),
+            layer("tcp-input", "tcp", 2_000),
+            layer("ip-input", "ip", 700),
+        ];
+        let others = vec![OtherCount {
+            function: "rcu_do_batch".to_owned(),
+            count: count(100 * scale),
+        }];
+        let mut total = Count::default();
+        for row in &layers {
+            total += row.count;
+        }
+        total += count(100 * scale);
+        RegionCounts {
+            workload,
+            size,
+            times: 10,
+            clock: total.steps(),
+            clock_alone: Some(total.steps()),
+            total,
+            layers,
+            others,
+            operations: match workload {
+                Workload::RequestResponse => Vec::new(),
+                Workload::OneWay => vec![Operation {
+                    id: "tcp-input-receiver".to_owned(),
+                    times: 10,
+                    count: count(11_730),
+                    counted: "from here to there".to_owned(),
+                }],
+            },
+        }
+    }
+
+    pub(in super::super) fn sample() -> Counts {
+        let facts = [
+            ("kernel", "6.1.0-56-amd64"),
+            ("clocksource", "tsc"),
+            ("congestion", "cubic"),
+            ("mitigation/meltdown", "Not affected"),
+            ("mitigation/spectre_v2", "Mitigation: Retpolines"),
+        ];
+        Counts {
+            schema: Schema::QemuCounts,
+            version: VERSION,
+            package: "linux-image-6.1.0-56-amd64 6.1.192-2".to_owned(),
+            qemu: "QEMU emulator version 7.2.22".to_owned(),
+            facts: facts
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            repetitions: 2,
+            regions: vec![
+                region(Workload::OneWay, 1_400, 12),
+                region(Workload::RequestResponse, 1_400, 11),
+                region(Workload::RequestResponse, 4, 10),
+            ],
+        }
+    }
+
+    fn lines(table: &Table) -> String {
+        let cell = |cell: &Cell| match (cell.number(), cell) {
+            (Some(number), _) => number.to_string(),
+            (None, Cell::NotAvailable { reason }) => format!("n/a: {reason}"),
+            (None, _) => "-".to_owned(),
+        };
+        let head: Vec<&str> = table
+            .columns
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect();
+        let mut text = format!("{}\n{}\n", table.title, head.join(" | "));
+        for row in &table.rows {
+            let cells: Vec<String> = row.cells.iter().map(cell).collect();
+            text += &format!(
+                "{} [{:?}, {:?}]: {}",
+                row.label,
+                row.kind,
+                row.layer,
+                cells.join(" | ")
+            );
+            text += &row
+                .note
+                .as_ref()
+                .map_or(String::new(), |note| format!(" ({note})"));
+            text.push('\n');
+        }
+        text
+    }
+
+    #[test]
+    fn the_layers_of_a_kernel() {
+        insta::assert_snapshot!(lines(&table(&sample())));
+    }
+
+    #[test]
+    fn every_row_is_in_the_total() {
+        let table = table(&sample());
+        for at in 0..table.columns.len() {
+            let number = |row: &Row| row.cells[at].number().unwrap();
+            let parts = table
+                .rows
+                .iter()
+                .filter(|row| matches!(row.kind, RowKind::Processing | RowKind::Unattributed));
+            let total = table.rows.iter().find(|row| row.label == "Total").unwrap();
+            assert!((parts.map(number).sum::<f64>() - number(total)).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn the_finding_tells_the_largest_layers_of_the_size_nearest_to_200_bytes() {
+        assert_eq!(
+            finding(&sample()).unwrap(),
+            "A 4-byte round trip takes 3,000 instructions in Linux 6.1.0-56-amd64, 67 % in TCP with its buffers and timers, 23 % \
+             in IP and 7 % in sockets, system calls and copies."
+        );
+        let mut counts = sample();
+        counts.regions.clear();
+        assert_eq!(finding(&counts), None);
+        assert!(
+            matches!(figure(&counts, "make qemu"), Figure::StackedBars { bars, .. } if bars.is_empty())
+        );
+    }
+
+    #[test]
+    fn what_does_not_hold_is_told() {
+        assert!(trust(&sample()).iter().all(|line| line.holds));
+        let broken = |change: &dyn Fn(&mut Counts)| -> Vec<TrustKind> {
+            let mut counts = sample();
+            change(&mut counts);
+            let lines = trust(&counts);
+            lines
+                .iter()
+                .filter(|line| !line.holds)
+                .map(|line| line.kind)
+                .collect()
+        };
+        assert_eq!(
+            broken(&|counts| counts.regions[1].clock += 1),
+            [TrustKind::Closure, TrustKind::Perturbation]
+        );
+        assert_eq!(
+            broken(&|counts| counts.regions[0].clock_alone = Some(1)),
+            [TrustKind::Perturbation]
+        );
+        assert_eq!(broken(&|counts| counts.repetitions = 1), [TrustKind::Note]);
+        assert_eq!(
+            broken(&|counts| counts.regions[2].others[0].count = count(5_000)),
+            [TrustKind::Residual]
+        );
+    }
+
+    #[test]
+    fn no_fact_is_needed() {
+        let mut counts = sample();
+        counts.facts = BTreeMap::new();
+        assert_eq!(name(&counts), "linux-image-6.1.0-56-amd64 6.1.192-2");
+        assert!(
+            trust(&counts)
+                .last()
+                .unwrap()
+                .text
+                .contains("congestion control unknown")
+        );
+    }
 }
