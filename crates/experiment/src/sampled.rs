@@ -33,7 +33,7 @@ const SHORTEST: Duration = Duration::from_millis(15);
 /// A slice without the sampler is this part of one with it.
 const PLAIN: f64 = 0.3;
 /// The fewest operations of a slice, so that starting and ending it does not count.
-const LEAST_OPERATIONS: u64 = 32;
+const LEAST_OPERATIONS: u64 = 256;
 /// Operations of a pilot.
 const PILOT: u64 = 16;
 /// A pilot that took less is run again for this long.
