@@ -9,7 +9,8 @@ use tollgate_wire::ethernet::MacAddr;
 /// Header prediction on input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Prediction {
-    /// Pure acknowledgments, data, data with a new acknowledgment, and window changes are predicted.
+    /// Pure acknowledgments, data, data with a new acknowledgment, and window changes are predicted; so are the segments that
+    /// open and close a connection in the usual way.
     #[default]
     Bidirectional,
     /// Only pure acknowledgments and only data without a new acknowledgment, as in 4.4BSD (Wolman et al. 1994, 3).
@@ -234,7 +235,7 @@ impl Config {
         let host = u32::MAX
             .checked_shr(u32::from(self.prefix_len))
             .unwrap_or(0);
-        ip.is_broadcast() || (host > 1 && self.is_local(ip) && u32::from(ip) & host == host)
+        ip.is_broadcast() || (host > 1 && u32::from(ip) == u32::from(self.ip) | host)
     }
 }
 

@@ -74,6 +74,69 @@ impl Miss {
     }
 }
 
+/// Why a segment that was not predicted as part of a data transfer, because it belongs to no connection or for its state or
+/// flags, was not predicted to move a connection on to its next state either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ChangeMiss {
+    /// The flags or the data offset are not those of a SYN with the usual options, nor of an acknowledgment or a FIN with the
+    /// timestamp option.
+    Flags,
+    /// It carries data, or is shorter than it says.
+    Payload,
+    /// The options are not those that are predicted, or not where they are.
+    OptionLayout,
+    /// A SYN that is not from one host to another.
+    Address,
+    /// The state of the connection or of the listener, or something that is going on with it.
+    State,
+    /// Not the next octet, or the window is closed.
+    Sequence,
+    /// Acknowledges something outside what is in flight.
+    Acknowledgment,
+    /// An old timestamp (PAWS).
+    Timestamp,
+    /// The peer's window closed.
+    ZeroWindow,
+    /// The checksum is wrong.
+    Checksum,
+}
+
+impl ChangeMiss {
+    /// How many reasons there are.
+    pub const COUNT: usize = 10;
+
+    /// Every reason.
+    pub const ALL: [ChangeMiss; Self::COUNT] = [
+        ChangeMiss::Flags,
+        ChangeMiss::Payload,
+        ChangeMiss::OptionLayout,
+        ChangeMiss::Address,
+        ChangeMiss::State,
+        ChangeMiss::Sequence,
+        ChangeMiss::Acknowledgment,
+        ChangeMiss::Timestamp,
+        ChangeMiss::ZeroWindow,
+        ChangeMiss::Checksum,
+    ];
+
+    /// The reason in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ChangeMiss::Flags => "flags",
+            ChangeMiss::Payload => "payload",
+            ChangeMiss::OptionLayout => "option layout",
+            ChangeMiss::Address => "address",
+            ChangeMiss::State => "state",
+            ChangeMiss::Sequence => "sequence",
+            ChangeMiss::Acknowledgment => "acknowledgment",
+            ChangeMiss::Timestamp => "timestamp",
+            ChangeMiss::ZeroWindow => "zero window",
+            ChangeMiss::Checksum => "checksum",
+        }
+    }
+}
+
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -166,6 +229,10 @@ pub struct Counters {
     pub predicted: u64,
     /// Segments that were not, by [`Miss`].
     pub misses: [u64; Miss::COUNT],
+    /// Segments that were predicted to move their connection from one state to the next. They are not among the misses.
+    pub predicted_changes: u64,
+    /// Segments among the misses by [`Miss::Flags`] and [`Miss::NoConnection`] for which that was tried, by [`ChangeMiss`].
+    pub change_misses: [u64; ChangeMiss::COUNT],
     /// Segments for which the table was asked, because the last segment was another connection's.
     pub cache_misses: u64,
     /// Packets dropped, by [`Drop`].
@@ -198,6 +265,11 @@ impl Counters {
         self.misses[miss as usize] += 1;
     }
 
+    #[inline(always)]
+    pub(crate) fn change_miss(&mut self, miss: ChangeMiss) {
+        self.change_misses[miss as usize] += 1;
+    }
+
     pub(crate) fn dropped(&mut self, reason: Drop) {
         self.drops[reason as usize] += 1;
     }
@@ -206,7 +278,7 @@ impl Counters {
     /// which the table was asked.
     pub fn cache_hits(&self) -> u64 {
         let looked_up: u64 = self.misses[Miss::NoConnection as usize..].iter().sum();
-        (self.predicted + looked_up).saturating_sub(self.cache_misses)
+        (self.predicted + self.predicted_changes + looked_up).saturating_sub(self.cache_misses)
     }
 
     /// How many packets were dropped for `reason`.
@@ -218,6 +290,11 @@ impl Counters {
     pub fn misses(&self, reason: Miss) -> u64 {
         self.misses[reason as usize]
     }
+
+    /// How many segments were not predicted to move their connection on for `reason`.
+    pub fn change_misses(&self, reason: ChangeMiss) -> u64 {
+        self.change_misses[reason as usize]
+    }
 }
 
 #[cfg(test)]
@@ -227,6 +304,9 @@ mod tests {
     #[test]
     fn the_lists_are_whole_and_in_order() {
         for (at, miss) in Miss::ALL.into_iter().enumerate() {
+            assert_eq!(miss as usize, at);
+        }
+        for (at, miss) in ChangeMiss::ALL.into_iter().enumerate() {
             assert_eq!(miss as usize, at);
         }
         for (at, reason) in Drop::ALL.into_iter().enumerate() {

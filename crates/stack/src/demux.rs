@@ -62,6 +62,9 @@ impl FlowKey {
 pub(crate) struct FlowHash(u32);
 
 impl FlowHash {
+    /// No key's hash.
+    #[cfg(test)]
+    pub(crate) const NONE: Self = Self(0);
     const TAKEN: u32 = 1 << 31;
 }
 
@@ -150,7 +153,7 @@ pub(crate) struct Table {
     entries: Box<[u64]>,
     len: usize,
     capacity: usize,
-    last: Cell<(FlowKey, FlowHash)>,
+    last: Cell<(FlowKey, u64)>,
 }
 
 impl Table {
@@ -162,10 +165,7 @@ impl Table {
         let entries = vec![0; (capacity * 2).next_power_of_two()].into_boxed_slice();
         let sip = Sip::new(key);
         let none = FlowKey::default();
-        let last = Cell::new((
-            none,
-            FlowHash(sip.flow::<1, 3>(none) as u32 | FlowHash::TAKEN),
-        ));
+        let last = Cell::new((none, sip.flow::<1, 3>(none)));
         Self {
             sip,
             entries,
@@ -178,11 +178,23 @@ impl Table {
     /// The hash of `key`. The last one is remembered: a handshake asks for the same one several times over.
     #[inline]
     pub(crate) fn hash(&self, key: FlowKey) -> FlowHash {
-        let (last_key, last_hash) = self.last.get();
+        FlowHash(self.both_halves(key) as u32 | FlowHash::TAKEN)
+    }
+
+    /// 32 bits of the keyed hash of `key` that say nothing of [`Table::hash`], which is of its other half: whoever is told
+    /// them learns nothing about where connections lie in the table.
+    #[inline]
+    pub(crate) fn other_half(&self, key: FlowKey) -> u32 {
+        (self.both_halves(key) >> 32) as u32
+    }
+
+    #[inline]
+    fn both_halves(&self, key: FlowKey) -> u64 {
+        let (last_key, last) = self.last.get();
         if key == last_key {
-            return last_hash;
+            return last;
         }
-        let hash = FlowHash(self.sip.flow::<1, 3>(key) as u32 | FlowHash::TAKEN);
+        let hash = self.sip.flow::<1, 3>(key);
         self.last.set((key, hash));
         hash
     }

@@ -85,14 +85,10 @@ impl<R: Recorder> Active<'_, R> {
         if verify && !ipv4::Header::checksum_is_valid(packet) {
             return self.drop_frame(frame.id, Drop::Checksum);
         }
-        // RFC 1122, 3.2.1.3: a source is always a unicast host.
-        let bad_source = header.source.is_multicast()
-            || header.source.is_unspecified()
-            || header.source.is_loopback()
-            || self.stack.config.is_broadcast(header.source)
-            || self.stack.is_ours(header.source);
         let broadcast = self.stack.config.is_broadcast(header.destination);
-        if bad_source || (!self.stack.is_ours(header.destination) && !broadcast) {
+        if !self.is_another_host(header.source)
+            || (!self.stack.is_ours(header.destination) && !broadcast)
+        {
             return self.drop_frame(frame.id, Drop::NotForUs);
         }
         let at = ethernet::HEADER_LEN + usize::from(header.header_len);
@@ -146,6 +142,15 @@ impl<R: Recorder> Active<'_, R> {
                         .unusual(slot as usize)
                         .is_some_and(|unusual| unusual.route.is_some())
             })
+    }
+
+    /// Whether an address can be the source of a packet: RFC 1122, 3.2.1.3, it is always a unicast host's.
+    pub(crate) fn is_another_host(&self, source: Ipv4Addr) -> bool {
+        !(source.is_multicast()
+            || source.is_unspecified()
+            || source.is_loopback()
+            || self.stack.config.is_broadcast(source)
+            || self.stack.is_ours(source))
     }
 
     /// A whole datagram in one frame.

@@ -232,12 +232,13 @@ impl Cache {
         else {
             return Lookup::Wait;
         };
-        if now >= *stale_at + STALE {
+        let stale = now >= *stale_at;
+        if stale && now >= *stale_at + STALE {
             // Time is up; the next poll removes it.
             return Lookup::Wait;
         }
         *used = Some(now);
-        if now >= *stale_at && questions.is_none() {
+        if stale && questions.is_none() {
             *questions = Some(Questions {
                 asked: 0,
                 next: now,

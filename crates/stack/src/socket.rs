@@ -11,7 +11,6 @@ use core::fmt;
 use core::hint::cold_path;
 use core::mem;
 use tollgate_gate::{Gate, PacketId, Recorder};
-use tollgate_wire::tcp::Flags;
 
 /// A connection's handle. It goes stale when the connection is closed or aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -612,6 +611,8 @@ impl<R: Recorder> Active<'_, R> {
         }
         self.stack.tcbs[index].generation = self.stack.tcbs[index].generation.wrapping_add(1);
         self.free_connection(index);
+        // Many may be aborted at once and none opened after them.
+        self.stack.wheel.cancel(index as u32);
         Ok(())
     }
 
@@ -671,7 +672,9 @@ impl<R: Recorder> Active<'_, R> {
             _ => State::FinWait1,
         };
         tcb.predict();
-        self.append_control(index, Flags::FIN);
-        self.output(index);
+        if !self.fin_predicted(index) {
+            self.append_fin(index);
+            self.output(index);
+        }
     }
 }

@@ -21,10 +21,12 @@ use crate::tcp::segment::ChallengeLimit;
 use crate::tcp::tcb::Tcb;
 use crate::tcp::template::Common;
 use crate::tcp::time_wait::TimeWaitTable;
+use crate::tcp::timers::Periods;
 use crate::tcp::unusual::Unusual;
 use crate::time::{Instant, Tick, ticks};
 use crate::timer::Wheel;
 use crate::udp::UdpSocket;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::hint::cold_path;
@@ -62,6 +64,9 @@ pub struct Stack {
     pub(crate) output_waiting: VecDeque<u32>,
     pub(crate) first_free: u32,
     pub(crate) open_connections: usize,
+    /// What every connection is when it is opened. Boxed: a cache line's alignment in here would move everything else.
+    pub(crate) fresh: Box<Tcb>,
+    pub(crate) periods: Periods,
     pub(crate) listeners: Vec<Option<Listener>>,
     pub(crate) listener_generation: u16,
     pub(crate) time_wait: TimeWaitTable,
@@ -141,6 +146,8 @@ impl Stack {
             output_waiting: VecDeque::new(),
             first_free: u32::MAX,
             open_connections: 0,
+            fresh: Box::new(Tcb::fresh(&config)),
+            periods: Periods::new(&config),
             listeners: Vec::new(),
             listener_generation: 0,
             time_wait: TimeWaitTable::new(config.max_time_wait),
@@ -304,6 +311,9 @@ impl<R: Recorder> Active<'_, R> {
         let Some(frame) = self.stack.incoming.get(n).map(Frame::hand_over) else {
             return;
         };
+        if self.change_predicted(&frame, miss) {
+            return;
+        }
         self.stack.counters.miss(miss);
         match miss {
             Miss::Short | Miss::NotTcp | Miss::NoConnection => self.ethernet_input(frame),

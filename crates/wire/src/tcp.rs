@@ -10,6 +10,8 @@ pub const HEADER_LEN: usize = 20;
 pub const MAX_HEADER_LEN: usize = 60;
 /// Octets of the timestamp option with the two NOPs that align it (RFC 7323, appendix A).
 pub const TIMESTAMP_OPTION_LEN: usize = 12;
+/// Octets of the options of a usual SYN ([`Options::of_usual_syn`]).
+pub const SYN_OPTIONS_LEN: usize = 20;
 /// The first four octets of the aligned timestamp option: NOP, NOP, kind 8, length 10.
 pub const TIMESTAMP_LAYOUT: [u8; 4] = [1, 1, 8, 10];
 
@@ -113,6 +115,38 @@ pub struct Options {
 }
 
 impl Options {
+    /// Reads the options of a SYN that offers an MSS, window scaling and timestamps in one of the two orders in which most
+    /// hosts write them: MSS, window scale, timestamps, as [`Options::emit`] does; or MSS, selective acknowledgments,
+    /// timestamps, window scale, as Linux does. Nothing for any other order.
+    #[inline(always)]
+    pub fn of_usual_syn(bytes: &[u8; SYN_OPTIONS_LEN]) -> Option<Self> {
+        // NOP, kind 3, length 3, and the shift in the last octet.
+        const WINDOW_SCALE: u32 = 0x0001_0303;
+        // Kind 4, length 2, kind 8, length 10.
+        const SACK_THEN_TIMESTAMPS: u32 = 0x0402_080a;
+        if be16(bytes, 0) != 0x0204 {
+            return None;
+        }
+        let (second, last) = (be32(bytes, 4), be32(bytes, 16));
+        let (shift, value_at, sack_permitted) =
+            if second >> 8 == WINDOW_SCALE && bytes[8..12] == TIMESTAMP_LAYOUT {
+                (second as u8, 12, false)
+            } else if second == SACK_THEN_TIMESTAMPS && last >> 8 == WINDOW_SCALE {
+                (last as u8, 8, true)
+            } else {
+                return None;
+            };
+        Some(Self {
+            mss: Some(be16(bytes, 2)),
+            window_scale: Some(shift),
+            timestamps: Some(Timestamps {
+                value: be32(bytes, value_at),
+                echo: be32(bytes, value_at + 4),
+            }),
+            sack_permitted,
+        })
+    }
+
     /// Reads the options between the fixed header and the payload.
     pub fn parse(mut bytes: &[u8]) -> Result<Self, Malformed> {
         let mut options = Self::default();
@@ -122,6 +156,9 @@ impl Options {
                 value: be32(bytes, 4),
                 echo: be32(bytes, 8),
             });
+            return Ok(options);
+        }
+        if let Some(options) = bytes.as_array().and_then(Self::of_usual_syn) {
             return Ok(options);
         }
         while let Some((&kind, rest)) = bytes.split_first() {
@@ -283,6 +320,30 @@ mod tests {
         assert_eq!(Header::parse(&out[..len]), Ok(header));
         for cut in 0..len {
             assert!(Header::parse(&out[..cut]).is_err());
+        }
+    }
+
+    /// The two orders are also read one by one: when an end of options follows them.
+    #[test]
+    fn usual_orders_are_read_as_any_other() {
+        let ours = [
+            2, 4, 5, 180, 1, 3, 3, 7, 1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8,
+        ];
+        let linux = [
+            2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3, 3, 7,
+        ];
+        for (bytes, sack_permitted) in [(ours, false), (linux, true)] {
+            let usual = Options::of_usual_syn(&bytes).unwrap();
+            assert_eq!(usual.sack_permitted, sack_permitted);
+            let mut longer = [0; SYN_OPTIONS_LEN + 4];
+            longer[..SYN_OPTIONS_LEN].copy_from_slice(&bytes);
+            assert_eq!(Options::parse(&longer), Ok(usual));
+            assert_eq!(Options::parse(&bytes), Ok(usual));
+            for at in [0, 1, 4, 5, 6] {
+                let mut other = bytes;
+                other[at] ^= 0x40;
+                assert_eq!(Options::of_usual_syn(&other), None);
+            }
         }
     }
 

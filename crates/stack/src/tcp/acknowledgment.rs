@@ -5,9 +5,9 @@
 //! acknowledgment of a FIN, and a path that takes only smaller packets (RFC 1191).
 
 use super::congestion;
-use super::handshake::set_mss;
 use super::rto::backed_off;
 use super::segment::Segment;
+use super::syn::set_mss;
 use super::tcb::{Deadline, State, flag, rare};
 use crate::stack::Active;
 use tollgate_gate::Recorder;

@@ -1,22 +1,23 @@
-//! How connections come to be: the active open, the SYN and its options (RFC 9293, 3.5, 3.10.1). Listening and accepting is
-//! [`super::listener`]; how connections go is [`super::lifecycle`].
+//! How connections come to be: the active open, the answer to a SYN, cookies (RFC 9293, 3.5, 3.10.1). What a SYN says is
+//! [`super::syn`]; listening and accepting is [`super::listener`]; how connections go is [`super::lifecycle`].
 
 use super::cookie;
+use super::isn::initial_sequence_number;
+use super::listener::{local_end, remote_port};
+use super::syn::{Syn, make_template, shift_for};
 use super::tcb::{Deadline, LOOK, State, Tcb, flag, rare};
 use super::time_wait::SLOT_BIT;
-use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum};
-use crate::config::Prediction;
+use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
+use crate::config::Demux;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::options::{MAX_DIFFSERV, Open};
 use crate::socket::{ConnId, Error, readiness};
 use crate::stack::Active;
-use crate::tcp::congestion;
-use crate::tcp::rto::Rtt;
 use crate::time::ticks;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::time::Duration;
-use tollgate_checksum::{Partial, sum_header};
+use tollgate_checksum::sum_header;
 use tollgate_gate::Recorder;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::source_route::SourceRoute;
@@ -25,12 +26,8 @@ use tollgate_wire::{SeqNumber, ipv4};
 
 /// Ports that connections are opened from (RFC 6335, 6: dynamic ports).
 const EPHEMERAL: core::ops::RangeInclusive<u16> = 32_768..=60_999;
-/// RFC 6298, 2.1: the timeout before any round trip is measured.
-const INITIAL_RTO: Duration = Duration::from_secs(1);
 /// RFC 6298, 5.7: the timeout with which data begins when the SYN's timer expired.
 const AFTER_SYN_LOSS_RTO: Duration = Duration::from_secs(3);
-/// The largest shift (RFC 7323, 2.3).
-const MAX_SHIFT: u8 = 14;
 
 /// How a segment without a template goes to its receiver.
 #[derive(Clone, Copy, Debug)]
@@ -85,27 +82,16 @@ impl<R: Recorder> Active<'_, R> {
         }
         let key = self.free_local_port(local.unwrap_or(self.stack.config.ip), remote)?;
         let index = self.open(key)?;
-        let now = self.now;
-        let iss = self.stack.secrets.isn(key, now);
-        let timestamps = self.stack.config.timestamps;
-        let give_up = now.tick().after(ticks(self.stack.config.connect_timeout));
-        let tcb = &mut self.stack.tcbs[index];
-        tcb.state = State::SynSent;
-        if timestamps {
-            tcb.flags |= flag::TIMESTAMPS;
-        }
-        tcb.user_deadline = Deadline::at(give_up);
+        let iss = initial_sequence_number(&self.stack.table, key, self.now);
+        self.stack.tcbs[index].state = State::SynSent;
         if !self.specify(index, open.diffserv << 2, &route) {
             self.free_connection(index);
             return Err(Error::BadOption);
         }
-        self.begin(index, iss);
-        self.arm(index, give_up);
-        if self.stack.tcbs[index].tx_head.is_none() {
+        if !self.begin(index, iss) {
             self.free_connection(index);
             return Err(Error::NoFrame);
         }
-        self.send_syn(index);
         Ok(self.stack.conn_id(index))
     }
 
@@ -195,7 +181,7 @@ impl<R: Recorder> Active<'_, R> {
         })
     }
 
-    /// Takes a TCB from the free list and puts it into the table.
+    /// Takes a TCB from the free list and puts it into the table. The caller sees to it that it has an entry in the wheel.
     pub(crate) fn open(&mut self, key: FlowKey) -> Result<usize, Error> {
         let index = match self.stack.first_free {
             u32::MAX => {
@@ -208,6 +194,8 @@ impl<R: Recorder> Active<'_, R> {
             free => free as usize,
         };
         let hash = self.stack.table.hash(key);
+        // The next segment of a connection is likely to follow soon.
+        let caches = self.stack.config.mechanisms.demux == Demux::CacheHash;
         if self.stack.table.insert(hash, index as u32).is_err() {
             return Err(Error::TableFull);
         }
@@ -224,36 +212,33 @@ impl<R: Recorder> Active<'_, R> {
             Some(gateway) if !config.is_local(remote) => gateway,
             _ => remote,
         };
-        let shift = shift_for(config.receive_buffer);
-        // Where the free TCB stands in a list already, it must not be put in again.
+        // Where the free TCB stands in a list already, it must not be put in again. Its entry in the wheel is this
+        // connection's, if it is still there.
         let Tcb {
             generation,
             flags: listed,
+            armed: left,
             ..
         } = self.stack.tcbs[index];
-        let no_delay = if config.no_delay { flag::NO_DELAY } else { 0 };
-        self.stack.tcbs[index] = Tcb {
-            key,
-            generation,
-            ts_offset: self.stack.secrets.timestamp_offset(key),
-            rcv_shift: if config.window_scaling { shift } else { 0 },
-            flags: listed | no_delay,
-            rare: if config.mechanisms.prediction == Prediction::Off {
-                rare::UNPREDICTED
-            } else {
-                0
-            },
-            rtt: Rtt::UNKNOWN,
-            rto: ticks(INITIAL_RTO).max(self.stack.min_rto),
-            rx_free: config.receive_buffer,
-            rcv_limit: config.receive_buffer,
-            snd_limit: config.send_buffer,
-            armed: tick.after(LOOK),
-            ts_seen_at: tick,
-            next_hop,
-            ..Tcb::FREE
+        let armed = if self.stack.wheel.is_armed(index as u32) {
+            left
+        } else {
+            tick.after(LOOK)
         };
-        self.stack.wheel.insert(index as u32, tick.after(LOOK));
+        let ts_offset = self.stack.secrets.timestamp_offset(key);
+        let tcb = &mut self.stack.tcbs[index];
+        *tcb = *self.stack.fresh;
+        tcb.key = key;
+        tcb.generation = generation;
+        tcb.flags |= listed;
+        tcb.armed = armed;
+        tcb.ts_offset = ts_offset;
+        tcb.next_hop = next_hop;
+        tcb.ts_seen_at = tick;
+        make_template(tcb, self.stack.config.ttl);
+        if caches {
+            self.stack.cached = index;
+        }
         self.fill_link_address(index);
         Ok(index)
     }
@@ -273,114 +258,51 @@ impl<R: Recorder> Active<'_, R> {
         tcb.choose_way();
     }
 
-    /// Sets the send side to its beginning and puts the SYN into the queue, sent but for its emission.
-    fn begin(&mut self, index: usize, iss: SeqNumber) {
-        let now = self.now;
-        let at = now.tick().after(self.stack.tcbs[index].rto);
-        let tcb = &mut self.stack.tcbs[index];
-        tcb.iss = iss;
-        tcb.snd_una = iss;
-        tcb.snd_nxt = iss;
-        tcb.snd_end = iss;
-        tcb.recover = iss;
-        self.append_control(index, Flags::SYN);
-        let tcb = &mut self.stack.tcbs[index];
-        tcb.unsent = FrameId::NONE;
-        tcb.snd_nxt = iss + 1;
-        tcb.rtx_deadline = Deadline::at(at);
-        let syn = tcb.tx_head;
-        if syn.is_some() {
-            let meta = self.pool.meta_mut(syn);
-            meta.transmissions = 1;
-            meta.sent_at = now;
-        }
-        self.arm(index, at);
-    }
-
     /// A SYN for a port that somebody listens on (RFC 9293, 3.10.7.2). A connection that follows directly on one in
     /// TIME-WAIT, which would have sent `last` next, begins behind that (MAY-2).
     pub(crate) fn syn_for_listener(
         &mut self,
         listener: u32,
         key: FlowKey,
-        header: &Header,
+        syn: &Syn,
         last: Option<SeqNumber>,
     ) {
         let (room, diffserv) = self.stack.listeners[listener as usize]
             .as_ref()
             .map_or((false, 0), |l| (l.has_room(), l.diffserv));
         if !room {
-            self.send_cookie(key, header);
+            self.send_cookie(key, syn);
             return;
         }
         let Ok(index) = self.open(key) else {
-            self.send_cookie(key, header);
+            self.send_cookie(key, syn);
             return;
         };
         self.specify_passive(index, diffserv);
-        let iss = match (self.stack.secrets.isn(key, self.now), last) {
+        let iss = initial_sequence_number(&self.stack.table, key, self.now);
+        let iss = match (iss, last) {
             (iss, Some(last)) if iss.at_or_before(last) => last + 1,
             (iss, _) => iss,
         };
-        // RFC 9293, 3.8.3, MUST-23: R2 of a SYN.
-        let give_up = self
-            .now
-            .tick()
-            .after(ticks(self.stack.config.connect_timeout));
         let tcb = &mut self.stack.tcbs[index];
         tcb.state = State::SynReceived;
         tcb.listener = listener;
         tcb.rare |= rare::UNACCEPTED;
-        tcb.user_deadline = Deadline::at(give_up);
-        self.take_syn(index, header);
-        self.begin(index, iss);
-        self.arm(index, give_up);
-        if self.stack.tcbs[index].tx_head.is_none() {
-            self.free_connection(index);
-            return;
-        }
         if let Some(l) = self.stack.listeners[listener as usize].as_mut() {
             l.half_open += 1;
         }
-        self.send_syn(index);
+        self.take_syn(index, syn);
+        if !self.begin(index, iss) {
+            self.free_connection(index);
+        }
     }
 
-    /// What the peer's SYN says: its sequence number, MSS, window scaling, timestamps.
-    pub(crate) fn take_syn(&mut self, index: usize, header: &Header) {
-        let config = &self.stack.config;
-        let options = &header.options;
-        let timestamps = config.timestamps && options.timestamps.is_some();
-        let scaling = config.window_scaling && options.window_scale.is_some();
-        let (mtu, ttl) = (self.stack.mtu, config.ttl);
-        let tcb = &mut self.stack.tcbs[index];
-        tcb.irs = header.seq;
-        tcb.rcv_nxt = header.seq + 1;
-        // RFC 9293, 3.7.1: without the option the MSS is 536.
-        tcb.peer_mss = options.mss.unwrap_or(536).max(64);
-        if timestamps {
-            tcb.flags |= flag::TIMESTAMPS;
-            tcb.ts_recent = options.timestamps.map_or(0, |t| t.value);
-        } else {
-            tcb.flags &= !flag::TIMESTAMPS;
-        }
-        if scaling {
-            // RFC 7323, 2.3: a larger shift counts as 14.
-            tcb.snd_shift = options.window_scale.unwrap_or(0).min(MAX_SHIFT);
-        } else {
-            tcb.snd_shift = 0;
-            tcb.rcv_shift = 0;
-            tcb.rcv_limit = tcb.rcv_limit.min(0xffff);
-            tcb.rx_free = tcb.rcv_limit;
-        }
-        // The window of a SYN is never scaled (RFC 7323, 2.2).
-        tcb.snd_wnd = u32::from(header.window);
-        tcb.max_snd_wnd = tcb.snd_wnd;
-        tcb.snd_wl1 = header.seq;
-        tcb.snd_wl2 = header.ack;
-        tcb.rcv_edge = tcb.rcv_nxt + tcb.rx_free.min(0xffff);
-        set_mss(tcb, mtu);
-        tcb.cwnd = congestion::initial_window(tcb.mss);
-        make_template(tcb, ttl);
+    /// The peer's SYN acknowledges ours (RFC 9293, 3.10.7.3): the connection stands, and the SYN is to be acknowledged.
+    pub(super) fn syn_acknowledged(&mut self, index: usize, syn: &Syn) {
+        self.take_syn(index, syn);
+        self.acknowledged(index, syn.ack);
+        self.established(index);
+        self.stack.tcbs[index].unacked = 1;
     }
 
     /// The handshake is complete.
@@ -405,54 +327,6 @@ impl<R: Recorder> Active<'_, R> {
             l.queue.push_back(index as u32);
         }
         self.notify(index, readiness::CONNECTED | readiness::WRITABLE);
-    }
-
-    /// Sends the SYN, or the SYN with the acknowledgment of the peer's, for the first time or again.
-    pub(crate) fn send_syn(&mut self, index: usize) {
-        let tcb = &self.stack.tcbs[index];
-        let answer = tcb.state != State::SynSent;
-        let config = &self.stack.config;
-        let flags = if answer {
-            Flags::SYN | Flags::ACK
-        } else {
-            Flags::SYN
-        };
-        let scaling = if answer {
-            tcb.rcv_shift != 0 || tcb.snd_shift != 0
-        } else {
-            config.window_scaling
-        };
-        let stamps = if answer {
-            tcb.is(flag::TIMESTAMPS)
-        } else {
-            config.timestamps
-        };
-        let header = Header {
-            source_port: tcb.local_port(),
-            destination_port: tcb.remote_port(),
-            seq: tcb.iss,
-            ack: if answer { tcb.rcv_nxt } else { SeqNumber(0) },
-            header_len: 0,
-            flags,
-            window: tcb.rx_free.min(0xffff) as u16,
-            urgent: 0,
-            options: Options {
-                mss: Some(self.our_mss()),
-                window_scale: scaling.then_some(tcb.rcv_shift),
-                timestamps: stamps.then_some(Timestamps {
-                    value: self.now.tick().0.wrapping_add(tcb.ts_offset),
-                    echo: if answer { tcb.ts_recent } else { 0 },
-                }),
-                sack_permitted: false,
-            },
-        };
-        let way = self.way_of(index);
-        if answer {
-            let tcb = &mut self.stack.tcbs[index];
-            tcb.unacked = 0;
-            tcb.ack_deadline = Deadline::NONE;
-        }
-        self.send_header(way, &header);
     }
 
     /// The MSS that we offer: what fits into a packet without options (RFC 9293, 3.7.1; RFC 6691).
@@ -530,16 +404,16 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Answers a SYN without keeping anything.
-    fn send_cookie(&mut self, key: FlowKey, header: &Header) {
+    fn send_cookie(&mut self, key: FlowKey, syn: &Syn) {
         self.stack.counters.dropped(Drop::SynBacklog);
         self.stack.counters.syn_cookies_sent += 1;
         let tick = self.now.tick();
-        let options = &header.options;
+        let options = &syn.options;
         let mss = options.mss.unwrap_or(536);
         let seq = self
             .stack
             .cookies
-            .make(&self.stack.secrets, key, header.seq, mss, tick);
+            .make(&self.stack.secrets, key, syn.seq, mss, tick);
         let config = &self.stack.config;
         let shift = options.window_scale.filter(|_| config.window_scaling);
         let stamps = options
@@ -551,10 +425,10 @@ impl<R: Recorder> Active<'_, R> {
                 echo: t.value,
             });
         let answer = Header {
-            source_port: header.destination_port,
-            destination_port: header.source_port,
+            source_port: local_end(key).1,
+            destination_port: remote_port(key),
             seq,
-            ack: header.seq + 1,
+            ack: syn.seq + 1,
             header_len: 0,
             flags: Flags::SYN | Flags::ACK,
             window: config.receive_buffer.min(0xffff) as u16,
@@ -628,17 +502,21 @@ impl<R: Recorder> Active<'_, R> {
         let ts_offset = self.stack.tcbs[index].ts_offset;
         let stamps = header.options.timestamps;
         let shift = stamps.and_then(|t| cookie::shift_in(t.echo.wrapping_sub(ts_offset)));
-        let syn = Header {
+        let syn = Syn {
             seq: header.seq - 1,
+            ack: header.ack,
+            window: header.window,
             options: Options {
                 mss: Some(mss),
                 window_scale: shift,
                 timestamps: stamps,
                 sack_permitted: false,
             },
-            ..*header
         };
         self.take_syn(index, &syn);
+        let look = self.now.tick().after(LOOK);
+        self.stack.wheel.insert(index as u32, look);
+        self.stack.tcbs[index].armed = look;
         let iss = header.ack - 1;
         let tcb = &mut self.stack.tcbs[index];
         tcb.state = State::SynReceived;
@@ -658,41 +536,4 @@ impl<R: Recorder> Active<'_, R> {
         self.established(index);
         Some(index)
     }
-}
-
-/// The smallest shift with which a window of `buffer` octets fits into 16 bits.
-fn shift_for(buffer: u32) -> u8 {
-    let mut shift = 0;
-    while buffer >> shift > 0xffff && shift < MAX_SHIFT {
-        shift += 1;
-    }
-    shift
-}
-
-/// The payload of a full segment: the smaller of both ends' MSS, less the options of every segment (RFC 6691).
-pub(crate) fn set_mss(tcb: &mut Tcb, mtu: u16) {
-    let options = (tcb.header_len() - tcp::HEADER_LEN) as u16;
-    // RFC 9293, 3.7.1: Eff.snd.MSS = min(SendMSS+20, MMS_S) - TCPhdrsize - IPoptionsize.
-    tcb.mss = tcb.peer_mss.min(mtu - 40) - options;
-    tcb.mss = tcb.mss.saturating_sub(u16::from(tcb.ip_options)).max(8);
-    tcb.window_step = (tcb.rcv_limit / 2).min(u32::from(tcb.mss)) as u16;
-}
-
-/// Sums what is constant in the headers of every segment.
-pub(crate) fn make_template(tcb: &mut Tcb, ttl: u8) {
-    let addresses = Partial::from_ne_u32(tcb.key.remote) + Partial::from_ne_u32(tcb.key.local);
-    let stamps = if tcb.is(flag::TIMESTAMPS) {
-        Partial::from_ne_u32(u32::from_ne_bytes(tcp::TIMESTAMP_LAYOUT))
-    } else {
-        Partial::ZERO
-    };
-    tcb.tcp_sum = addresses
-        + Partial::from_ne_u32(tcb.key.ports)
-        + Partial::from_be_word(u16::from(ipv4::protocol::TCP))
-        + stamps;
-    let ip = addresses
-        + Partial::from_be_word(0x4500)
-        + Partial::from_be_word(ipv4::DONT_FRAGMENT)
-        + Partial::from_be_word(u16::from(ttl) << 8 | u16::from(ipv4::protocol::TCP));
-    tcb.ip_sum = ip.fold();
 }

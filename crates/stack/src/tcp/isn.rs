@@ -1,7 +1,7 @@
 //! Secrets and what is drawn from them: initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323, 5.4), ports
 //! (RFC 6056, algorithm 3).
 
-use crate::demux::{FlowKey, Sip};
+use crate::demux::{FlowKey, Sip, Table};
 use crate::time::Instant;
 use tollgate_wire::SeqNumber;
 
@@ -9,12 +9,14 @@ use tollgate_wire::SeqNumber;
 #[derive(Clone, Debug)]
 pub(crate) struct Secrets {
     table: [u64; 2],
-    isn: Sip,
     timestamp: Sip,
     port: Sip,
     cookie: Sip,
     identification: u16,
     port_counter: u32,
+    /// The last answers of two hashes, which hosts that talk to the same peer again ask for again.
+    last_timestamp: (FlowKey, u32),
+    last_port: (FlowKey, u32),
 }
 
 impl Secrets {
@@ -31,11 +33,14 @@ impl Secrets {
             };
             [half(0), half(1)]
         };
+        let (timestamp, port) = (Sip::new(draw(2)), Sip::new(draw(3)));
+        let none = FlowKey::default();
         Self {
+            last_timestamp: (none, timestamp.flow::<2, 4>(none) as u32),
+            last_port: (none, port.flow::<2, 4>(none) as u32),
             table: draw(0),
-            isn: Sip::new(draw(1)),
-            timestamp: Sip::new(draw(2)),
-            port: Sip::new(draw(3)),
+            timestamp,
+            port,
             cookie: Sip::new(draw(4)),
             identification: draw(5)[0] as u16,
             port_counter: 0,
@@ -50,21 +55,20 @@ impl Secrets {
         self.identification
     }
 
-    /// ISN = M + F(localip, localport, remoteip, remoteport, secretkey), where M is a clock of 4 us (RFC 6528, 3).
-    pub(crate) fn isn(&self, key: FlowKey, now: Instant) -> SeqNumber {
-        let clock = (now.as_nanos() / 4000) as u32;
-        SeqNumber(clock.wrapping_add(self.isn.flow::<2, 4>(key) as u32))
-    }
-
     /// What is added to the clock in our timestamps, for all connections of the two addresses (RFC 7323, 5.4).
-    pub(crate) fn timestamp_offset(&self, key: FlowKey) -> u32 {
-        self.timestamp.flow::<2, 4>(FlowKey { ports: 0, ..key }) as u32
+    #[inline]
+    pub(crate) fn timestamp_offset(&mut self, key: FlowKey) -> u32 {
+        remembered(
+            &mut self.last_timestamp,
+            &self.timestamp,
+            FlowKey { ports: 0, ..key },
+        )
     }
 
     /// The first port to try for a connection to a peer; each call moves on (RFC 6056, 3.3.3).
     pub(crate) fn next_port_offset(&mut self, key: FlowKey) -> u32 {
         self.port_counter = self.port_counter.wrapping_add(1);
-        (self.port.flow::<2, 4>(key) as u32).wrapping_add(self.port_counter)
+        remembered(&mut self.last_port, &self.port, key).wrapping_add(self.port_counter)
     }
 
     /// The keyed part of a SYN cookie.
@@ -79,25 +83,71 @@ impl Secrets {
     }
 }
 
+/// ISN = M + F(localip, localport, remoteip, remoteport, secretkey), where M is a clock of 4 us (RFC 6528, 3).
+///
+/// F is the half of the table's SipHash-1-3 that the table does not use, so that a connection is hashed once. The halves of a
+/// pseudorandom function's value are independent: a peer that works F out from the numbers that it is given learns neither
+/// another connection's, nor where any connection lies in the table.
+pub(crate) fn initial_sequence_number(table: &Table, key: FlowKey, now: Instant) -> SeqNumber {
+    let clock = (now.as_nanos() / 4000) as u32;
+    SeqNumber(clock.wrapping_add(table.other_half(key)))
+}
+
+/// The hash of `key`, which is the last one's when the key is.
+#[inline]
+fn remembered(last: &mut (FlowKey, u32), sip: &Sip, key: FlowKey) -> u32 {
+    if last.0 != key {
+        *last = (key, sip.flow::<2, 4>(key) as u32);
+    }
+    last.1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn what_is_remembered_is_what_would_be_hashed() {
+        let mut secrets = Secrets::new([1, 2, 3, 4]);
+        let key = |remote, ports| FlowKey {
+            remote,
+            local: 9,
+            ports,
+        };
+        let first = secrets.timestamp_offset(key(1, 5));
+        assert_eq!(secrets.timestamp_offset(key(1, 6)), first);
+        assert_ne!(secrets.timestamp_offset(key(2, 5)), first);
+        assert_eq!(secrets.timestamp_offset(key(1, 5)), first);
+        let first = secrets.next_port_offset(key(1, 5));
+        assert_eq!(secrets.next_port_offset(key(1, 5)), first.wrapping_add(1));
+        let other = secrets.next_port_offset(key(1, 6));
+        assert_ne!(other, first.wrapping_add(2));
+        assert_eq!(secrets.next_port_offset(key(1, 5)), first.wrapping_add(3));
+        let none = FlowKey::default();
+        assert_eq!(
+            Secrets::new([1, 2, 3, 4]).timestamp_offset(none),
+            secrets.timestamp_offset(none)
+        );
+    }
+
+    #[test]
     fn sequence_numbers_differ_by_connection_and_move_with_the_clock() {
-        let secrets = Secrets::new([1, 2, 3, 4]);
+        let table = |seed| Table::new(4, Secrets::new(seed).table_key());
+        let first = table([1, 2, 3, 4]);
         let key = FlowKey {
             remote: 1,
             local: 2,
             ports: 3,
         };
-        let other = FlowKey { ports: 4, ..key };
-        let at = |us: u64| Instant::from_nanos(us * 1000);
-        assert_ne!(secrets.isn(key, at(0)), secrets.isn(other, at(0)));
-        assert_eq!(secrets.isn(key, at(4000)) - secrets.isn(key, at(0)), 1000);
-        assert_ne!(
-            Secrets::new([1, 2, 3, 5]).isn(key, at(0)),
-            secrets.isn(key, at(0))
-        );
+        let isn = |table: &Table, ports, us: u64| {
+            initial_sequence_number(
+                table,
+                FlowKey { ports, ..key },
+                Instant::from_nanos(us * 1000),
+            )
+        };
+        assert_ne!(isn(&first, 3, 0), isn(&first, 4, 0));
+        assert_eq!(isn(&first, 3, 4000) - isn(&first, 3, 0), 1000);
+        assert_ne!(isn(&table([1, 2, 3, 5]), 3, 0), isn(&first, 3, 0));
     }
 }

@@ -6,14 +6,12 @@ use super::time_wait::{SLOT_BIT, TimeWait};
 use crate::buffer::FrameId;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
-use crate::time::ticks;
 use tollgate_gate::Recorder;
 
 impl<R: Recorder> Active<'_, R> {
     /// Takes the connection out of the table: no segment finds it any more.
     pub(crate) fn detach(&mut self, index: usize) {
-        let key = self.stack.tcbs[index].key;
-        let hash = self.stack.table.hash(key);
+        let hash = self.stack.table.hash(self.stack.tcbs[index].key);
         self.stack.table.remove(hash, index as u32);
         self.forget_cached(index);
     }
@@ -47,10 +45,17 @@ impl<R: Recorder> Active<'_, R> {
         release_chain(self.pool, out_of_order);
     }
 
-    /// Puts the connection on the free list. Every handle on it is stale from now on.
+    /// Puts the connection on the free list. Every handle on it is stale from now on. Its entry in the wheel stays: the next
+    /// connection in this place takes it over, or it fires and finds nothing due.
     pub(crate) fn free_connection(&mut self, index: usize) {
-        self.release_send_queue(index);
-        self.release_receive_queues(index);
+        let tcb = &self.stack.tcbs[index];
+        if tcb.tx_head.is_some() {
+            self.release_send_queue(index);
+        }
+        let tcb = &self.stack.tcbs[index];
+        if tcb.rx_head.is_some() || tcb.ooo_head.is_some() {
+            self.release_receive_queues(index);
+        }
         let tcb = &self.stack.tcbs[index];
         if !matches!(tcb.state, State::Closed | State::TimeWait) {
             self.leave_listener(index);
@@ -58,17 +63,16 @@ impl<R: Recorder> Active<'_, R> {
         }
         self.forget_cached(index);
         self.stack.forget_unusual(index);
-        self.stack.wheel.cancel(index as u32);
         let tcb = &mut self.stack.tcbs[index];
         // Marks in the lists of events and of waiting output stay, so that no index stands there twice.
         let listed = tcb.flags & (flag::LISTED | flag::OUTPUT_LISTED);
         let generation = tcb.generation.wrapping_add(1);
-        *tcb = Tcb {
-            generation,
-            flags: listed,
-            next_free: self.stack.first_free,
-            ..Tcb::FREE
-        };
+        let armed = tcb.armed;
+        *tcb = Tcb::FREE;
+        tcb.generation = generation;
+        tcb.flags = listed;
+        tcb.armed = armed;
+        tcb.next_free = self.stack.first_free;
         self.stack.first_free = index as u32;
         self.stack.open_connections -= 1;
     }
@@ -101,7 +105,6 @@ impl<R: Recorder> Active<'_, R> {
         if self.stack.tcbs[index].state != State::TimeWait {
             self.detach(index);
         }
-        self.stack.wheel.cancel(index as u32);
         let tcb = &mut self.stack.tcbs[index];
         tcb.state = State::Closed;
         tcb.error = error.code();
@@ -123,26 +126,28 @@ impl<R: Recorder> Active<'_, R> {
     /// The connection is over on both sides and only TIME-WAIT remains (RFC 9293, 3.6.1).
     pub(crate) fn enter_time_wait(&mut self, index: usize) {
         let tick = self.now.tick();
-        let until = tick.after(ticks(self.stack.config.msl) * 2);
+        let until = tick.after(self.stack.periods.time_wait);
         if let Some(oldest) = self.stack.time_wait.must_go() {
             self.forget_time_wait(oldest);
         }
         let tcb = &self.stack.tcbs[index];
-        let mut entry = TimeWait::new(tcb.key, tcb.snd_nxt, tcb.rcv_nxt, tick, until);
+        let hash = self.stack.table.hash(tcb.key);
+        let mut entry = TimeWait::new((tcb.key, hash), tcb.snd_nxt, tcb.rcv_nxt, tick, until);
         entry.ts_recent = tcb.ts_recent;
         entry.ts_offset = tcb.ts_offset;
         entry.window = ((tcb.rcv_edge - tcb.rcv_nxt) >> tcb.rcv_shift).min(0xffff) as u16;
         entry.timestamps = tcb.is(flag::TIMESTAMPS);
-        let key = tcb.key;
         let waiting = self.stack.time_wait.insert(entry);
-        let hash = self.stack.table.hash(key);
         self.stack
             .table
             .replace(hash, index as u32, waiting | SLOT_BIT);
         self.forget_cached(index);
-        self.release_send_queue(index);
         let tcb = &mut self.stack.tcbs[index];
         tcb.state = State::TimeWait;
+        if tcb.is_rare(rare::ORPHAN) {
+            self.free_connection(index);
+            return;
+        }
         tcb.predict();
         for deadline in [
             &mut tcb.rtx_deadline,
@@ -152,11 +157,8 @@ impl<R: Recorder> Active<'_, R> {
         ] {
             *deadline = Deadline::NONE;
         }
-        if tcb.is_rare(rare::ORPHAN) {
-            self.free_connection(index);
-        } else {
-            self.notify(index, readiness::CLOSED);
-        }
+        self.release_send_queue(index);
+        self.notify(index, readiness::CLOSED);
     }
 
     /// Lets a connection in TIME-WAIT go.
@@ -164,17 +166,14 @@ impl<R: Recorder> Active<'_, R> {
         let Some(entry) = self.stack.time_wait.get(index) else {
             return;
         };
-        let hash = self.stack.table.hash(entry.key);
+        let hash = entry.hash;
         self.stack.table.remove(hash, index | SLOT_BIT);
         self.stack.time_wait.remove(index);
     }
 
     /// In FIN-WAIT-2 without an application the peer's FIN is not waited for forever.
     pub(crate) fn start_fin_wait_2(&mut self, index: usize) {
-        let at = self
-            .now
-            .tick()
-            .after(ticks(self.stack.config.fin_wait_2_timeout));
+        let at = self.now.tick().after(self.stack.periods.fin_wait_2);
         self.stack.tcbs[index].user_deadline = Deadline::at(at);
         self.arm(index, at);
     }

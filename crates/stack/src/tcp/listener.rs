@@ -49,6 +49,12 @@ impl Listener {
     }
 }
 
+/// The port that a packet with this key comes from.
+pub(crate) fn remote_port(key: FlowKey) -> u16 {
+    let [high, low, _, _] = key.ports.to_ne_bytes();
+    u16::from_be_bytes([high, low])
+}
+
 /// The address and port that a packet with this key is addressed to.
 pub(crate) fn local_end(key: FlowKey) -> (Ipv4Addr, u16) {
     let [_, _, high, low] = key.ports.to_ne_bytes();

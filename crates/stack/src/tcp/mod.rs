@@ -1,11 +1,12 @@
 //! TCP (RFC 9293).
 //!
-//! The way of a segment in: [`predicted`] takes what header prediction expects, everything else goes to [`segment`],
-//! which carries out RFC 9293, 3.10.7 step by step. The way out: [`predicted_send`] sends what fits into one segment that
+//! The way of a segment in: [`predicted`] takes what header prediction expects of a data transfer, [`predicted_syn`] and
+//! [`predicted_change`] what it expects of opening and closing; everything else goes to [`segment`], which carries out
+//! RFC 9293, 3.10.7 step by step. The way out: [`predicted_send`] sends what fits into one segment that
 //! may go at once, [`held`] puts a small write behind a segment that waits, [`output`] decides for everything else, and
 //! [`template`] writes the headers. [`timers`] does what is due; [`congestion`], [`rto`], [`reassembly`], [`handshake`],
-//! [`cookie`], [`lifecycle`], [`time_wait`], [`listener`], [`urgent`] and [`report`] hold what their names say, and [`unusual`]
-//! what few connections have.
+//! [`syn`], [`cookie`], [`lifecycle`], [`time_wait`], [`listener`], [`urgent`] and [`report`] hold what their names say, and
+//! [`unusual`] what few connections have.
 
 mod acknowledgment;
 pub(crate) mod congestion;
@@ -17,11 +18,14 @@ mod lifecycle;
 pub(crate) mod listener;
 pub(crate) mod output;
 pub(crate) mod predicted;
+mod predicted_change;
 pub(crate) mod predicted_send;
+mod predicted_syn;
 pub(crate) mod reassembly;
 pub(crate) mod report;
 pub(crate) mod rto;
 pub(crate) mod segment;
+mod syn;
 pub(crate) mod tcb;
 pub(crate) mod template;
 pub(crate) mod time_wait;

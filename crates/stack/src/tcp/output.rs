@@ -229,14 +229,14 @@ impl<R: Recorder> Active<'_, R> {
         queue_frame(&mut self.stack.tcbs[index], self.pool, id, len, sum.into());
     }
 
-    /// Puts a SYN or FIN behind the send queue, on the last frame when that is unsent and the flag is a FIN. Without a
-    /// frame in the pool a FIN is tried again by the timer, and a SYN is not there, which the caller sees.
-    pub(crate) fn append_control(&mut self, index: usize, flags: Flags) {
+    /// Puts a FIN behind the send queue, on the last frame when that is unsent. Without a frame in the pool it is tried again
+    /// by the timer.
+    pub(crate) fn append_fin(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
-        if flags == Flags::FIN && tcb.unsent.is_some() {
+        if tcb.unsent.is_some() {
             let tail = tcb.tx_tail;
             let meta = self.pool.meta_mut(tail);
-            meta.tx_flags |= flags;
+            meta.tx_flags |= Flags::FIN;
             meta.tx_limit = 0;
             meta.tx_end += 1;
             tcb.snd_end += 1;
@@ -246,16 +246,14 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::NoFrame);
             let at = self.now.tick().after(1);
             let tcb = &mut self.stack.tcbs[index];
-            if flags == Flags::FIN {
-                tcb.rare |= rare::FIN_PENDING;
-                tcb.ack_deadline = Deadline::at(at);
-                self.arm(index, at);
-            }
+            tcb.rare |= rare::FIN_PENDING;
+            tcb.ack_deadline = Deadline::at(at);
+            self.arm(index, at);
             return;
         };
         self.append_frame(index, id, 0, Partial::ZERO);
         let meta = self.pool.meta_mut(id);
-        meta.tx_flags = flags;
+        meta.tx_flags = Flags::FIN;
         meta.tx_end += 1;
         self.stack.tcbs[index].snd_end += 1;
     }

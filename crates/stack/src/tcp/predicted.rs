@@ -321,7 +321,11 @@ fn ip_header_is_intact<const N: usize>(head: &[u8; N]) -> bool {
 /// Whether pseudo-header, TCP header with its option, and payload are intact. Addresses and TCP header lie next to each
 /// other.
 #[inline(always)]
-fn segment_is_intact<const N: usize>(head: &[u8; N], total_len: u16, payload: Partial) -> bool {
+pub(super) fn segment_is_intact<const N: usize>(
+    head: &[u8; N],
+    total_len: u16,
+    payload: Partial,
+) -> bool {
     let length_and_protocol =
         Partial::from_be_word(total_len - 20 + u16::from(ipv4::protocol::TCP));
     let sum = Wide::of_parts(payload, length_and_protocol);
@@ -419,7 +423,7 @@ fn accept(tcb: &mut Tcb, pool: &mut Pool, now: Instant, says: Says, min_rto: u32
 /// The snd_una side of a new acknowledgment: frees what it covers, measures the round trip, opens cwnd. Returns what the
 /// connection has become ready for.
 #[inline(always)]
-fn take_acknowledgment(
+pub(super) fn take_acknowledgment(
     tcb: &mut Tcb,
     pool: &mut Pool,
     now: Instant,

@@ -2,6 +2,10 @@
 
 use crate::likely::unlikely;
 use crate::time::Tick;
+use core::time::Duration;
+
+/// RFC 6298, 2.1: the timeout before any round trip is measured.
+pub(crate) const INITIAL_RTO: Duration = Duration::from_secs(1);
 
 /// Smoothed round trip time and its variation, nanoseconds, at most 4.29 s; longer round trips count as that and leave
 /// the rest to the back-off.

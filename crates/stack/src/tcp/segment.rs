@@ -4,6 +4,7 @@
 //! acknowledgments) and where RFC 7323 adds one (PAWS), the comment says so.
 
 use super::reassembly::{self, Piece};
+use super::syn::Syn;
 use super::tcb::{Deadline, State, flag, rare};
 use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, FrameId, RxChecksum};
@@ -12,7 +13,7 @@ use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
-use crate::time::{Tick, ticks};
+use crate::time::Tick;
 use core::net::Ipv4Addr;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
@@ -237,7 +238,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         // "Third, check for a SYN". Data with it is left to be sent again.
         if header.flags.has(Flags::SYN) {
-            self.syn_for_listener(listener, key, header, last);
+            self.syn_for_listener(listener, key, &Syn::from(header), last);
             return Disposition::Done;
         }
         Disposition::Dropped(Drop::NoSocket)
@@ -268,7 +269,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         // The peer did not get our last acknowledgment: again, and wait anew for a FIN.
         if header.flags.has(Flags::FIN) && header.seq + segment.seq_len() == entry.rcv_nxt {
-            let until = tick.after(ticks(self.stack.config.msl) * 2);
+            let until = tick.after(self.stack.periods.time_wait);
             let index = self.stack.time_wait.restart(index, until);
             if let Some(entry) = self.stack.time_wait.get_mut(index) {
                 entry.since = tick;
@@ -334,16 +335,14 @@ impl<R: Recorder> Active<'_, R> {
         if !flags.has(Flags::SYN) {
             return Disposition::Dropped(Drop::Unacceptable);
         }
-        self.take_syn(index, header);
         if !acceptable {
             // Simultaneous open: "Otherwise, enter SYN-RECEIVED, form a SYN,ACK segment".
+            self.take_syn(index, &Syn::from(header));
             self.stack.tcbs[index].state = State::SynReceived;
             self.send_syn(index);
             return Disposition::Done;
         }
-        self.acknowledged(index, header.ack);
-        self.established(index);
-        self.stack.tcbs[index].unacked = 1;
+        self.syn_acknowledged(index, &Syn::from(header));
         if flags.has(Flags::URG) {
             self.urgent_arrives(index, header);
         }
@@ -600,7 +599,6 @@ impl<R: Recorder> Active<'_, R> {
         }
         self.release_send_queue(index);
         self.detach(index);
-        self.stack.wheel.cancel(index as u32);
         let tcb = &mut self.stack.tcbs[index];
         tcb.state = State::Closed;
         tcb.rtx_deadline = Deadline::NONE;
@@ -690,7 +688,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// "Eighth, check the FIN bit".
-    fn fin_arrives(&mut self, index: usize) {
+    pub(super) fn fin_arrives(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
         tcb.rcv_nxt += 1;
         tcb.rcv_edge = tcb.rcv_edge.latest(tcb.rcv_nxt);

@@ -3,7 +3,7 @@
 //! All wait equally long, so they stand in the order in which they end. When there are too many the oldest is let go.
 
 use crate::buffer::CACHE_LINE;
-use crate::demux::FlowKey;
+use crate::demux::{FlowHash, FlowKey};
 use crate::time::Tick;
 use alloc::vec::Vec;
 use tollgate_wire::SeqNumber;
@@ -17,6 +17,8 @@ pub(crate) const SLOT_BIT: u32 = 1 << 31;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeWait {
     pub(crate) key: FlowKey,
+    /// The key's hash, under which the table has it.
+    pub(crate) hash: FlowHash,
     pub(crate) snd_nxt: SeqNumber,
     pub(crate) rcv_nxt: SeqNumber,
     pub(crate) ts_recent: u32,
@@ -136,7 +138,7 @@ impl TimeWaitTable {
 impl TimeWait {
     /// An entry for [`TimeWaitTable::insert`].
     pub(crate) fn new(
-        key: FlowKey,
+        (key, hash): (FlowKey, FlowHash),
         snd_nxt: SeqNumber,
         rcv_nxt: SeqNumber,
         now: Tick,
@@ -144,6 +146,7 @@ impl TimeWait {
     ) -> Self {
         Self {
             key,
+            hash,
             snd_nxt,
             rcv_nxt,
             ts_recent: 0,
@@ -168,7 +171,13 @@ mod tests {
             local: 0,
             ports: 0,
         };
-        TimeWait::new(key, SeqNumber(n), SeqNumber(0), Tick(n), Tick(n + 10))
+        TimeWait::new(
+            (key, FlowHash::NONE),
+            SeqNumber(n),
+            SeqNumber(0),
+            Tick(n),
+            Tick(n + 10),
+        )
     }
 
     #[test]

@@ -4,12 +4,34 @@
 use super::congestion;
 use super::rto::backed_off;
 use super::tcb::{Deadline, LOOK, State, rare};
+use crate::config::Config;
 use crate::socket::Error;
 use crate::stack::Active;
 use crate::time::{Tick, ticks};
 use tollgate_checksum::Partial;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::Flags;
+
+/// How long a connection stays where it is waited for, ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Periods {
+    /// A SYN is tried.
+    pub(crate) connect: u32,
+    /// FIN-WAIT-2 without an application.
+    pub(crate) fin_wait_2: u32,
+    /// TIME-WAIT: twice the maximum segment lifetime.
+    pub(crate) time_wait: u32,
+}
+
+impl Periods {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            connect: ticks(config.connect_timeout),
+            fin_wait_2: ticks(config.fin_wait_2_timeout),
+            time_wait: ticks(config.msl) * 2,
+        }
+    }
+}
 
 impl<R: Recorder> Active<'_, R> {
     pub(crate) fn tcp_timers(&mut self, tick: Tick) {
@@ -33,7 +55,7 @@ impl<R: Recorder> Active<'_, R> {
             tcb.ack_deadline = Deadline::NONE;
             if tcb.is_rare(rare::FIN_PENDING) {
                 tcb.rare &= !rare::FIN_PENDING;
-                self.append_control(index, Flags::FIN);
+                self.append_fin(index);
                 self.output(index);
             } else {
                 self.acknowledge(index);

@@ -1,0 +1,398 @@
+//! SYN: what ours say, what the peer's says, and what follows from it (RFC 9293, 3.5, 3.7.1; RFC 7323, 1.3 and 2.2).
+//!
+//! A SYN with the usual options is read and written at fixed places; any other goes by way of [`Header`] and
+//! [`Options`], whose order of options is the same.
+
+use super::tcb::{Deadline, State, Tcb, flag};
+use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum};
+use crate::counters::Drop;
+use crate::stack::Active;
+use crate::tcp::congestion;
+use crate::time::Tick;
+use tollgate_checksum::{Checksum, Partial, Wide};
+use tollgate_gate::Recorder;
+use tollgate_wire::tcp::{
+    self, Flags, Header, Options, SYN_OPTIONS_LEN, TIMESTAMP_LAYOUT, Timestamps,
+};
+use tollgate_wire::{SeqNumber, ipv4};
+
+/// The largest shift (RFC 7323, 2.3).
+pub(super) const MAX_SHIFT: u8 = 14;
+/// Octets of a frame with a SYN that carries MSS, window scale and timestamps.
+pub(super) const USUAL: usize = 14 + 20 + 20 + SYN_OPTIONS_LEN;
+
+/// What a SYN says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Syn {
+    pub(crate) seq: SeqNumber,
+    pub(crate) ack: SeqNumber,
+    /// As on the wire: the window of a SYN is never scaled (RFC 7323, 2.2).
+    pub(crate) window: u16,
+    pub(crate) options: Options,
+}
+
+impl From<&Header> for Syn {
+    fn from(header: &Header) -> Self {
+        Self {
+            seq: header.seq,
+            ack: header.ack,
+            window: header.window,
+            options: header.options,
+        }
+    }
+}
+
+impl<R: Recorder> Active<'_, R> {
+    /// Sets the send side to its beginning, puts the SYN into the queue and sends it. False when there is no frame for it.
+    pub(crate) fn begin(&mut self, index: usize, iss: SeqNumber) -> bool {
+        let Some(id) = self.pool.alloc() else {
+            self.stack.counters.dropped(Drop::NoFrame);
+            return false;
+        };
+        let meta = self.pool.meta_mut(id);
+        meta.tx_len = 0;
+        meta.tx_seq = iss;
+        meta.tx_end = iss + 1;
+        meta.tx_sum = Wide::ZERO;
+        meta.tx_limit = 0;
+        meta.tx_flags = Flags::SYN;
+        meta.tx_next = FrameId::NONE;
+        meta.transmissions = 1;
+        meta.sent_at = self.now;
+        let tick = self.now.tick();
+        // RFC 9293, 3.8.3, MUST-23: R2 of a SYN.
+        let give_up = tick.after(self.stack.periods.connect);
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.iss = iss;
+        tcb.snd_una = iss;
+        tcb.snd_nxt = iss + 1;
+        tcb.snd_end = iss + 1;
+        tcb.recover = iss;
+        tcb.tx_head = id;
+        tcb.tx_tail = id;
+        tcb.unsent = FrameId::NONE;
+        let again = tick.after(tcb.rto);
+        tcb.rtx_deadline = Deadline::at(again);
+        tcb.user_deadline = Deadline::at(give_up);
+        let first = if give_up.before(again) {
+            give_up
+        } else {
+            again
+        };
+        self.arm(index, first);
+        self.send_syn(index);
+        true
+    }
+
+    /// What the peer's SYN says: its sequence number, MSS, window scaling, timestamps.
+    pub(crate) fn take_syn(&mut self, index: usize, syn: &Syn) {
+        let config = &self.stack.config;
+        let options = &syn.options;
+        let timestamps = config.timestamps && options.timestamps.is_some();
+        let scaling = config.window_scaling && options.window_scale.is_some();
+        let (mtu, ttl) = (self.stack.mtu, config.ttl);
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.irs = syn.seq;
+        tcb.rcv_nxt = syn.seq + 1;
+        // RFC 9293, 3.7.1: without the option the MSS is 536.
+        tcb.peer_mss = options.mss.unwrap_or(536).max(64);
+        if timestamps {
+            tcb.ts_recent = options.timestamps.map_or(0, |t| t.value);
+        } else if tcb.is(flag::TIMESTAMPS) {
+            tcb.flags &= !flag::TIMESTAMPS;
+            make_template(tcb, ttl);
+        }
+        if scaling {
+            // RFC 7323, 2.3: a larger shift counts as 14.
+            tcb.snd_shift = options.window_scale.unwrap_or(0).min(MAX_SHIFT);
+        } else {
+            tcb.snd_shift = 0;
+            tcb.rcv_shift = 0;
+            tcb.rcv_limit = tcb.rcv_limit.min(0xffff);
+            tcb.rx_free = tcb.rcv_limit;
+        }
+        // The window of a SYN is never scaled (RFC 7323, 2.2).
+        tcb.snd_wnd = u32::from(syn.window);
+        tcb.max_snd_wnd = tcb.snd_wnd;
+        tcb.snd_wl1 = syn.seq;
+        tcb.snd_wl2 = syn.ack;
+        tcb.rcv_edge = tcb.rcv_nxt + tcb.rx_free.min(0xffff);
+        set_mss(tcb, mtu);
+        tcb.cwnd = congestion::initial_window(tcb.mss);
+    }
+
+    /// Sends the SYN, or the SYN with the acknowledgment of the peer's, for the first time or again.
+    pub(crate) fn send_syn(&mut self, index: usize) {
+        let tcb = &self.stack.tcbs[index];
+        let answer = tcb.state != State::SynSent;
+        let config = &self.stack.config;
+        let flags = if answer {
+            Flags::SYN | Flags::ACK
+        } else {
+            Flags::SYN
+        };
+        let scaling = if answer {
+            tcb.rcv_shift != 0 || tcb.snd_shift != 0
+        } else {
+            config.window_scaling
+        };
+        let stamps = if answer {
+            tcb.is(flag::TIMESTAMPS)
+        } else {
+            config.timestamps
+        };
+        if scaling && stamps && !tcb.is(flag::DETOUR) {
+            self.send_usual_syn(index, flags);
+        } else {
+            self.send_unusual_syn(index, flags, (scaling, stamps));
+        }
+        if answer {
+            let tcb = &mut self.stack.tcbs[index];
+            tcb.unacked = 0;
+            tcb.ack_deadline = Deadline::NONE;
+        }
+    }
+
+    /// A SYN with every option that the stack knows, straight to a link address that is known: at once in its frame.
+    fn send_usual_syn(&mut self, index: usize, flags: Flags) {
+        if !self.device_has_room() {
+            self.stack.counters.dropped(Drop::DeviceQueueFull);
+            return;
+        }
+        let mss = self.our_mss();
+        // The frame that stands in the send queue, unless somebody may still be reading what was sent before.
+        let queued = self.stack.tcbs[index].tx_head;
+        let id = if queued.is_some() && !self.pool.is_shared(queued) {
+            self.pool.retain(queued);
+            queued
+        } else if let Some(id) = self.pool.alloc() {
+            id
+        } else {
+            self.stack.counters.dropped(Drop::NoFrame);
+            return;
+        };
+        let tcb = &self.stack.tcbs[index];
+        let octets = self.pool.octets_mut(id);
+        if let Some(head) = octets[PAYLOAD_OFFSET - USUAL..].first_chunk_mut::<USUAL>() {
+            let link = &self.stack.template.link;
+            let ttl = self.stack.config.ttl;
+            write_usual(head, tcb, (link, ttl), flags, mss, self.now.tick());
+        }
+        let frame = Frame {
+            id,
+            offset: (PAYLOAD_OFFSET - USUAL) as u16,
+            len: USUAL as u16,
+            checksum: RxChecksum::Unknown,
+        };
+        self.stack.device.push(frame);
+    }
+
+    /// Any other SYN.
+    #[cold]
+    fn send_unusual_syn(&mut self, index: usize, flags: Flags, (scaling, stamps): (bool, bool)) {
+        let tcb = &self.stack.tcbs[index];
+        let header = Header {
+            source_port: tcb.local_port(),
+            destination_port: tcb.remote_port(),
+            seq: tcb.iss,
+            ack: acknowledged(tcb, flags),
+            header_len: 0,
+            flags,
+            window: tcb.rx_free.min(0xffff) as u16,
+            urgent: 0,
+            options: Options {
+                mss: Some(self.our_mss()),
+                window_scale: scaling.then_some(tcb.rcv_shift),
+                timestamps: stamps.then_some(Timestamps {
+                    value: self.now.tick().0.wrapping_add(tcb.ts_offset),
+                    echo: tcb.ts_recent,
+                }),
+                sack_permitted: false,
+            },
+        };
+        let way = self.way_of(index);
+        self.send_header(way, &header);
+    }
+}
+
+/// What a SYN with these flags acknowledges.
+fn acknowledged(tcb: &Tcb, flags: Flags) -> SeqNumber {
+    if flags.has(Flags::ACK) {
+        tcb.rcv_nxt
+    } else {
+        SeqNumber(0)
+    }
+}
+
+/// Writes all headers of a SYN with the usual options, in the order of [`Options::emit`].
+#[inline(always)]
+fn write_usual(
+    head: &mut [u8; USUAL],
+    tcb: &Tcb,
+    (link, ttl): (&[u8; 10], u8),
+    flags: Flags,
+    mss: u16,
+    now: Tick,
+) {
+    const TCP_LEN: u16 = (USUAL - 34) as u16;
+    let put = |head: &mut [u8; USUAL], at: usize, word: u32| {
+        head[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+    };
+    head[..6].copy_from_slice(&tcb.link);
+    head[6..16].copy_from_slice(link);
+    // Length and identification; flags, TTL, protocol; the checksum last.
+    put(head, 16, (u32::from(TCP_LEN + 20) << 16).to_be());
+    let third = u32::from(ipv4::DONT_FRAGMENT) << 16 | u32::from(ttl) << 8;
+    put(head, 20, (third | u32::from(ipv4::protocol::TCP)).to_be());
+    let ip = Checksum::of_folded(tcb.ip_sum, (TCP_LEN + 20).to_be());
+    head[24..26].copy_from_slice(&ip.to_ne_bytes());
+    put(head, 26, tcb.key.local);
+    put(head, 30, tcb.key.remote);
+
+    let window = tcb.rx_free.min(0xffff);
+    let ack = acknowledged(tcb, flags).0;
+    let word = u32::from(TCP_LEN / 4) << 28 | u32::from(flags.0) << 16 | window;
+    let mss = 0x0204_0000 | u32::from(mss);
+    let shift = 0x0103_0300 | u32::from(tcb.rcv_shift);
+    let value = now.0.wrapping_add(tcb.ts_offset);
+    put(head, 34, tcb.key.ports.rotate_left(16));
+    put(head, 38, tcb.iss.0.to_be());
+    put(head, 42, ack.to_be());
+    put(head, 46, word.to_be());
+    put(head, 54, mss.to_be());
+    put(head, 58, shift.to_be());
+    put(head, 62, u32::from_ne_bytes(TIMESTAMP_LAYOUT));
+    put(head, 66, value.to_be());
+    put(head, 70, tcb.ts_recent.to_be());
+    // Addresses, ports and the layout of the timestamps are in the template's sum.
+    let varying = [tcb.iss.0, ack, word, mss, shift, value, tcb.ts_recent];
+    let sum = varying.iter().map(|&word| u64::from(word)).sum::<u64>() + u64::from(TCP_LEN);
+    let transport = (Partial::from_be_sum(sum) + tcb.tcp_sum).finish();
+    let [first, second] = transport.to_ne_bytes();
+    // The urgent pointer is zero.
+    head[50..54].copy_from_slice(&[first, second, 0, 0]);
+}
+
+/// The smallest shift with which a window of `buffer` octets fits into 16 bits.
+pub(super) fn shift_for(buffer: u32) -> u8 {
+    let mut shift = 0;
+    while buffer >> shift > 0xffff && shift < MAX_SHIFT {
+        shift += 1;
+    }
+    shift
+}
+
+/// The payload of a full segment: the smaller of both ends' MSS, less the options of every segment (RFC 6691).
+pub(crate) fn set_mss(tcb: &mut Tcb, mtu: u16) {
+    let options = (tcb.header_len() - tcp::HEADER_LEN) as u16;
+    // RFC 9293, 3.7.1: Eff.snd.MSS = min(SendMSS+20, MMS_S) - TCPhdrsize - IPoptionsize.
+    tcb.mss = tcb.peer_mss.min(mtu - 40) - options;
+    tcb.mss = tcb.mss.saturating_sub(u16::from(tcb.ip_options)).max(8);
+    tcb.window_step = (tcb.rcv_limit / 2).min(u32::from(tcb.mss)) as u16;
+}
+
+/// Sums what is constant in the headers of every segment.
+pub(crate) fn make_template(tcb: &mut Tcb, ttl: u8) {
+    let protocol = u16::from(ipv4::protocol::TCP);
+    let addresses = u64::from(tcb.key.remote) + u64::from(tcb.key.local);
+    let stamps = if tcb.is(flag::TIMESTAMPS) {
+        u32::from_ne_bytes(TIMESTAMP_LAYOUT)
+    } else {
+        0
+    };
+    let transport =
+        addresses + u64::from(tcb.key.ports) + u64::from(protocol.to_be()) + u64::from(stamps);
+    tcb.tcp_sum = Partial::from_ne_u64(transport);
+    let ip = addresses
+        + u64::from(0x4500u16.to_be())
+        + u64::from(ipv4::DONT_FRAGMENT.to_be())
+        + u64::from((u16::from(ttl) << 8 | protocol).to_be());
+    tcb.ip_sum = Partial::from_ne_u64(ip).fold();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demux::FlowKey;
+    use core::net::Ipv4Addr;
+    use proptest::prelude::*;
+    use tollgate_checksum::sum_header;
+    use tollgate_wire::ethernet::{self, EtherType, MacAddr};
+
+    proptest! {
+        /// What stands at fixed places is what the header's and the options' own writers make.
+        #[test]
+        fn a_usual_syn_is_written_as_any_other(
+            ports: (u16, u16),
+            addresses: (u32, u32),
+            numbers: (u32, u32, u32, u32, u32),
+            answer: bool,
+            shift in 0u8..15,
+            mss: u16,
+            ttl in 1u8..,
+        ) {
+            let (local, remote) = (Ipv4Addr::from(addresses.0), Ipv4Addr::from(addresses.1));
+            let mut tcb = Tcb {
+                key: FlowKey::new((remote, ports.1), (local, ports.0)),
+                iss: SeqNumber(numbers.0),
+                rcv_nxt: SeqNumber(numbers.1),
+                ts_offset: numbers.2,
+                ts_recent: numbers.3,
+                rx_free: numbers.4,
+                rcv_shift: shift,
+                link: [2, 3, 4, 5, 6, 7],
+                flags: flag::TIMESTAMPS,
+                ..Tcb::FREE
+            };
+            make_template(&mut tcb, ttl);
+            let link = [8, 9, 10, 11, 12, 13, 0x08, 0x00, 0x45, 0x00];
+            let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
+            let mut head = [0xaa; USUAL];
+            write_usual(&mut head, &tcb, (&link, ttl), flags, mss, Tick(5));
+
+            let header = Header {
+                source_port: ports.0,
+                destination_port: ports.1,
+                seq: tcb.iss,
+                ack: if answer { tcb.rcv_nxt } else { SeqNumber(0) },
+                header_len: 0,
+                flags,
+                window: tcb.rx_free.min(0xffff) as u16,
+                urgent: 0,
+                options: Options {
+                    mss: Some(mss),
+                    window_scale: Some(shift),
+                    timestamps: Some(Timestamps {
+                        value: numbers.2.wrapping_add(5),
+                        echo: numbers.3,
+                    }),
+                    sack_permitted: false,
+                },
+            };
+            let mut transport = [0; tcp::MAX_HEADER_LEN];
+            let len = header.emit(&mut transport);
+            let sum = ipv4::pseudo_header(local, remote, ipv4::protocol::TCP, len as u16)
+                + sum_header(&transport[..len]);
+            transport[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
+            let ip = ipv4::Header {
+                header_len: 20,
+                tos: 0,
+                total_len: 20 + len as u16,
+                identification: 0,
+                flags_and_offset: ipv4::DONT_FRAGMENT,
+                ttl,
+                protocol: ipv4::protocol::TCP,
+                source: local,
+                destination: remote,
+            };
+            let ethernet = ethernet::Header {
+                destination: MacAddr([2, 3, 4, 5, 6, 7]),
+                source: MacAddr([8, 9, 10, 11, 12, 13]),
+                ethertype: EtherType::Ipv4,
+            };
+            prop_assert_eq!(&head[..14], &ethernet.to_bytes());
+            prop_assert_eq!(&head[14..34], &ip.to_bytes());
+            prop_assert_eq!(&head[34..], &transport[..len]);
+        }
+    }
+}
