@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
-use tollgate_qemu::protocol::{Marker, Message, PORT, TASK_PREFIX, Task, Workload};
+use tollgate_qemu::protocol::{Marker, Message, PORT, TASK_PREFIX, TRACE_PREFIX, Task, Workload};
+
+mod trace;
 
 /// Between two messages in one direction everything comes to rest.
 const REST: Duration = Duration::from_millis(2);
@@ -48,14 +50,26 @@ fn run(arguments: &[String]) -> io::Result<()> {
     }
     loopback_up()?;
     facts()?;
-    for task in arguments
-        .iter()
-        .filter_map(|argument| argument.strip_prefix(TASK_PREFIX))
-    {
-        let task: Task = task.parse().map_err(io::Error::other)?;
-        let clock = carry_out(&task)
+    let mut tasks = Vec::new();
+    for argument in arguments {
+        if let Some(task) = argument.strip_prefix(TASK_PREFIX) {
+            tasks.push(task.parse::<Task>().map_err(io::Error::other)?);
+        }
+    }
+    for task in &tasks {
+        let clock = carry_out(task, |_| Ok(()))
             .map_err(|error| io::Error::other(format!("carrying out {task}: {error}")))?;
-        say(&Message::Region(task, clock))?;
+        say(&Message::Region(*task, clock))?;
+    }
+    let functions = arguments
+        .iter()
+        .find_map(|argument| argument.strip_prefix(TRACE_PREFIX));
+    if let (Some(functions), Some(task)) = (functions, tasks.first()) {
+        for function in functions.split(',') {
+            let traced = trace::time(function, || carry_out(task, trace::switch).map(drop))
+                .map_err(|error| io::Error::other(format!("tracing {function}: {error}")))?;
+            say(&traced)?;
+        }
     }
     symbols()
 }
@@ -156,8 +170,9 @@ fn symbol(line: &str) -> Option<Message> {
     matches!(kind, "t" | "T" | "w" | "W").then(|| Message::Symbol(address, name.to_owned()))
 }
 
-/// Runs a task; returns by how much the clock moved while it was counted.
-fn carry_out(task: &Task) -> io::Result<u64> {
+/// Runs a task; returns by how much the clock moved while it was counted. `around` is called with `true` before and with
+/// `false` behind what is counted.
+fn carry_out(task: &Task, around: impl Fn(bool) -> io::Result<()>) -> io::Result<u64> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let peer = spawn_peer(listener.local_addr()?, task)?;
     let (stream, _) = listener.accept()?;
@@ -170,6 +185,7 @@ fn carry_out(task: &Task) -> io::Result<u64> {
     for _ in 0..WARM_UP {
         near.turn(task.workload)?;
     }
+    around(true)?;
     marker_begin();
     let begin = clock();
     for _ in 0..task.count {
@@ -177,6 +193,7 @@ fn carry_out(task: &Task) -> io::Result<u64> {
     }
     let end = clock();
     marker_end();
+    around(false)?;
     drop(near);
     finish(peer)?;
     Ok(end - begin)

@@ -105,9 +105,13 @@ pub unsafe extern "C" fn qemu_plugin_install(
     argv: *const *const c_char,
 ) -> c_int {
     let mut out = None;
-    for index in 0..usize::try_from(argc).unwrap_or(0) {
-        // SAFETY: `argv` holds `argc` pointers.
-        let argument = unsafe { *argv.add(index) };
+    let count = usize::try_from(argc).unwrap_or(0);
+    // SAFETY: `argv` holds `argc` pointers; with none it is not looked at.
+    let arguments = match count {
+        0 => &[],
+        count => unsafe { std::slice::from_raw_parts(argv, count) },
+    };
+    for &argument in arguments {
         // SAFETY: each is a string of C that outlives this call.
         let argument = unsafe { CStr::from_ptr(argument) };
         if let Some(value) = argument

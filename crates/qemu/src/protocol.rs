@@ -63,6 +63,10 @@ impl Workload {
 /// Precedes each task on the kernel's command line. What the kernel itself does not understand reaches the first process, too.
 pub const TASK_PREFIX: &str = "task:";
 
+/// Precedes the names of functions, separated by commas, that the kernel itself is to time after the tasks, in turns of the
+/// first task.
+pub const TRACE_PREFIX: &str = "trace:";
+
 /// What the guest is to do, as it stands on the kernel's command line behind [`TASK_PREFIX`]: `WORKLOAD:SIZE:COUNT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
@@ -81,6 +85,8 @@ pub enum Message {
     Fact(String, String),
     /// A region was counted: the task, and by how much the guest's own clock (the TSC) moved.
     Region(Task, u64),
+    /// The kernel timed a function of its own: its name, its calls, and the nanoseconds in it and below.
+    Traced(String, u64, u64),
     /// A function of the kernel: its address and its name.
     Symbol(u64, String),
     /// The guest could not go on.
@@ -148,6 +154,7 @@ impl fmt::Display for Message {
         match self {
             Self::Fact(name, value) => write!(f, "fact {name} {value}"),
             Self::Region(task, clock) => write!(f, "region {task} {clock}"),
+            Self::Traced(name, calls, ns) => write!(f, "traced {calls} {ns} {name}"),
             Self::Symbol(address, name) => write!(f, "symbol {address:x} {name}"),
             Self::Failed(reason) => write!(f, "failed {reason}"),
             Self::Done => f.write_str("done"),
@@ -170,6 +177,12 @@ impl FromStr for Message {
             "region" => {
                 let (task, clock) = two()?;
                 Self::Region(task.parse()?, clock.parse().map_err(|_| unreadable())?)
+            }
+            "traced" => {
+                let (calls, rest) = two()?;
+                let (ns, name) = rest.split_once(' ').ok_or_else(unreadable)?;
+                let number = |text: &str| text.parse().map_err(|_| unreadable());
+                Self::Traced(name.to_owned(), number(calls)?, number(ns)?)
             }
             "symbol" => {
                 let (address, name) = two()?;
@@ -200,6 +213,7 @@ mod tests {
                 "spectre_v2: Retpolines, STIBP".to_owned(),
             ),
             Message::Region(task, 17),
+            Message::Traced("tcp_v4_rcv".to_owned(), 80, 345_678),
             Message::Symbol(0xffff_ffff_8100_0000, "_stext".to_owned()),
             Message::Failed("no loopback".to_owned()),
             Message::Done,

@@ -292,19 +292,25 @@ impl Tally {
             Pending::Returned { from } => {
                 let near = from.call.entry.wrapping_sub(from.call.site) < RETPOLINE_REACH;
                 if near && from.returns_to != pc {
-                    self.retarget(from.slot, pc);
+                    self.retarget(&from, pc);
                 }
             }
         }
     }
 
-    /// A retpoline has jumped to `pc`: the call that led into it was a call of that function.
-    fn retarget(&mut self, slot: u64, pc: u64) {
+    /// The retpoline that made the call `from` has jumped to `pc`: a call that led into it was a call of that function. A
+    /// jump into it, from the end of another function, is no call.
+    fn retarget(&mut self, from: &Frame, pc: u64) {
+        let slot = from.slot;
         let top = self
             .stacks
             .get(&(slot >> STACK_SHIFT))
             .and_then(|stack| stack.last());
-        let Some(&frame) = top.filter(|frame| frame.node == self.current) else {
+        let into = |frame: &&Frame| {
+            frame.node == self.current
+                && from.call.site.wrapping_sub(frame.call.entry) < RETPOLINE_REACH
+        };
+        let Some(&frame) = top.filter(into) else {
             return;
         };
         let call = Call {

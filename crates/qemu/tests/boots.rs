@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tollgate_qemu::kernel::{self, Kernel};
 use tollgate_qemu::layers::Rules;
-use tollgate_qemu::measure::Setup;
+use tollgate_qemu::measure::{Setup, Traced};
 use tollgate_qemu::protocol::{Task, Workload};
 use tollgate_qemu::{Error, machine};
 
@@ -133,6 +133,36 @@ fn two_boots_count_the_same_and_agree_with_the_guests_clock() {
             .times
     };
     assert_eq!((times("tcp-input-receiver"), times("ip-input")), (40, 80));
+
+    // The kernel's own tracer agrees. What it costs itself is measured on one function that wakes nobody, and on one that
+    // does, since it also notes down who was woken.
+    let without = ["tcp_release_cb", "tcp_ack", "__inet_lookup_established"];
+    let with = [
+        "sock_def_readable",
+        "tcp_v4_rcv",
+        "ip_queue_xmit",
+        "__dev_queue_xmit",
+    ];
+    let traced = setup
+        .traced(&[&without[..], &with].concat(), &go_on)
+        .unwrap();
+    assert_eq!(traced.len(), without.len() + with.len());
+    let counted = |function: &str| {
+        profile.within(function).steps() as f64 / profile.calls_of(function) as f64
+    };
+    let seen = |traced: &Traced| traced.ns as f64 / traced.calls as f64;
+    for group in [&traced[..without.len()], &traced[without.len()..]] {
+        let cost = seen(&group[0]) - counted(&group[0].function);
+        println!("function_graph costs {cost:.1} instructions");
+        for one in &group[1..] {
+            let (seen, counted) = (seen(one) - cost, counted(&one.function));
+            println!(
+                "{}: function_graph {seen:.1}, counted {counted:.1}",
+                one.function
+            );
+            assert!((seen / counted - 1.0).abs() < 0.05, "{}", one.function);
+        }
+    }
 
     // A machine that takes too long, and one that is not wanted any more, are ended.
     let hurried = Setup {

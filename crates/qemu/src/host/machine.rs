@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Error;
-use crate::protocol::{Message, TASK_PREFIX, Task};
+use crate::protocol::{Message, TASK_PREFIX, TRACE_PREFIX, Task};
 
 const QEMU: &str = "qemu-system-x86_64";
 const PACKAGE: &str = "qemu-system-x86";
@@ -32,6 +32,8 @@ pub struct Machine<'a> {
     pub plugin: Option<&'a Path>,
     /// What the guest is to do.
     pub tasks: &'a [Task],
+    /// Functions of the kernel that it is to time itself, after the tasks.
+    pub traced: &'a [&'a str],
     /// The time after which the machine is stopped.
     pub limit: Duration,
 }
@@ -190,6 +192,9 @@ impl Machine<'_> {
         for task in self.tasks {
             line.push_str(&format!(" {TASK_PREFIX}{task}"));
         }
+        if !self.traced.is_empty() {
+            line.push_str(&format!(" {TRACE_PREFIX}{}", self.traced.join(",")));
+        }
         arguments.extend([
             "-kernel".into(),
             self.image.into(),
@@ -298,6 +303,7 @@ mod tests {
                 size: 4,
                 count: 10,
             }],
+            traced: &["tcp_v4_rcv", "ip_rcv"],
             limit: Duration::from_secs(1),
         };
         let arguments =
@@ -315,7 +321,7 @@ mod tests {
             "-rtc base=2020-01-01,clock=vm",
             "-plugin file=plugin.so,out=tally",
             "-chardev file,id=said,path=said",
-            " nokaslr norandmaps random.trust_cpu=off -- task:one-way:4:10",
+            " nokaslr norandmaps random.trust_cpu=off -- task:one-way:4:10 trace:tcp_v4_rcv,ip_rcv",
         ] {
             assert!(line.contains(part), "{part} in {line}");
         }

@@ -46,6 +46,17 @@ pub struct Counted {
     pub profiles: Vec<Region>,
 }
 
+/// What the kernel says of one of its functions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Traced {
+    /// Its name.
+    pub function: String,
+    /// How often it was called.
+    pub calls: u64,
+    /// Nanoseconds in it and in all that it called.
+    pub ns: u64,
+}
+
 /// Two runs that were not the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference(pub String);
@@ -57,7 +68,7 @@ impl Setup<'_> {
     /// Those of the machine, and when what it left does not fit together.
     pub fn count(&self, stop: &AtomicBool) -> Result<Counted, Error> {
         let qemu = machine::version()?;
-        let outcome = self.run(Some(self.plugin), stop)?;
+        let outcome = self.run(Some(self.plugin), &[], stop)?;
         self.evaluate(&outcome, qemu)
     }
 
@@ -66,7 +77,7 @@ impl Setup<'_> {
     /// # Errors
     /// Those of the machine.
     pub fn clocks_alone(&self, stop: &AtomicBool) -> Result<Vec<u64>, Error> {
-        let outcome = self.run(None, stop)?;
+        let outcome = self.run(None, &[], stop)?;
         let clock = |message: &Message| match message {
             Message::Region(_, clock) => Some(*clock),
             _ => None,
@@ -74,7 +85,30 @@ impl Setup<'_> {
         Ok(outcome.messages.iter().filter_map(clock).collect())
     }
 
-    fn run(&self, plugin: Option<&Path>, stop: &AtomicBool) -> Result<Outcome, Error> {
+    /// Boots the machine without the plugin and lets the kernel itself time some of its functions while the first task
+    /// runs. A nanosecond is an instruction or a repetition, see [`crate::profile::Count::steps`].
+    ///
+    /// # Errors
+    /// Those of the machine, and when the kernel cannot trace one of the functions.
+    pub fn traced(&self, functions: &[&str], stop: &AtomicBool) -> Result<Vec<Traced>, Error> {
+        let outcome = self.run(None, functions, stop)?;
+        let traced = |message: &Message| match message {
+            Message::Traced(function, calls, ns) => Some(Traced {
+                function: function.clone(),
+                calls: *calls,
+                ns: *ns,
+            }),
+            _ => None,
+        };
+        Ok(outcome.messages.iter().filter_map(traced).collect())
+    }
+
+    fn run(
+        &self,
+        plugin: Option<&Path>,
+        traced: &[&str],
+        stop: &AtomicBool,
+    ) -> Result<Outcome, Error> {
         let program = fs::read(self.guest).map_err(Error::file(self.guest))?;
         let mut archive =
             tempfile::NamedTempFile::new().map_err(Error::file(&std::env::temp_dir()))?;
@@ -98,6 +132,7 @@ impl Setup<'_> {
             initrd: archive.path(),
             plugin,
             tasks: self.tasks,
+            traced,
             limit: self.limit,
         };
         machine.run(stop)
@@ -114,7 +149,7 @@ impl Setup<'_> {
                 }
                 Message::Region(task, clock) => done.push((*task, *clock)),
                 Message::Symbol(address, name) => functions.push((*address, name.clone())),
-                Message::Failed(_) | Message::Done => {}
+                Message::Traced(..) | Message::Failed(_) | Message::Done => {}
             }
         }
         let profiles = profile::read(&outcome.tally, &Symbols::new(functions))?;

@@ -150,6 +150,17 @@ fn a_frame_that_was_left_without_return_is_dropped() {
 }
 
 #[test]
+fn a_jump_through_a_retpoline_is_no_call() {
+    let mut machine = begun();
+    machine.call(0x100, 2, A - 8);
+    machine.plain(0x1000, 4);
+    machine.call(0x7000, 0, A - 16);
+    machine.ret(0x700c, 2, A - 16);
+    machine.ret(0x3000, 9, A - 8);
+    assert_eq!(machine.counted(), ["1000:13", "1000>700c:2", ":2"]);
+}
+
+#[test]
 fn a_retpoline_is_a_call_of_its_target() {
     let mut machine = begun();
     // call thunk; thunk: call over the trap; overwrite the return address; ret into the target.
