@@ -138,7 +138,7 @@ fn two_boots_count_the_same_and_agree_with_the_guests_clock() {
     // does, since it also notes down who was woken.
     let without = ["tcp_release_cb", "tcp_ack", "__inet_lookup_established"];
     let with = [
-        "sock_def_readable",
+        "tcp_data_ready",
         "tcp_v4_rcv",
         "ip_queue_xmit",
         "__dev_queue_xmit",

@@ -62,7 +62,7 @@ impl Region {
         total
     }
 
-    /// How often a function was called.
+    /// How often a function was called. Jumps from the end of another function (tail calls) are not among them.
     #[must_use]
     pub fn calls_of(&self, function: &str) -> u64 {
         let calls = self.calls.iter();
