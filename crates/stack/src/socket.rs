@@ -3,10 +3,11 @@
 //! Calls never block: what cannot be done now is an error that says so, and [`Active::next_event`] tells when it can.
 
 use crate::buffer::{Buffer, PAYLOAD_OFFSET};
+use crate::config::Demux;
 use crate::likely::{likely, unlikely};
 pub use crate::options::{Info, KeepAlive, Open, SocketOption};
 use crate::stack::{Active, Stack};
-use crate::tcp::tcb::{State, Tcb, flag, rare};
+use crate::tcp::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
 use core::fmt;
 use core::hint::cold_path;
 use core::mem;
@@ -227,6 +228,18 @@ impl Stack {
                 cold_path();
                 Err(Error::NotConnected)
             }
+        }
+    }
+
+    /// The next segment is most likely for the connection whose reader waits: it takes the place of the last one's in the
+    /// cache, when there is one (the send/receive cache of Partridge and Pink 1993 for an application that says what it
+    /// waits for).
+    #[cold]
+    fn expect(&mut self, index: usize) {
+        // A connection that is over still has its key, which may be another's by now.
+        let attached = self.tcbs[index].predicted != UNPREDICTABLE;
+        if attached && self.config.mechanisms.demux == Demux::CacheHash {
+            self.cached = index;
         }
     }
 
@@ -521,6 +534,9 @@ impl<R: Recorder> Active<'_, R> {
         if unlikely(self.stack.tcbs[index].rx_head.is_some()) {
             self.turn(link, &mut Posted::none());
             return self.receive(conn, buffer);
+        }
+        if unlikely(self.stack.cached != index) {
+            self.stack.expect(index);
         }
         let mut posted = Posted::new(index, buffer);
         self.turn(link, &mut posted);

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use tollgate_checksum::{Kernel, Partial, sum_header};
 use tollgate_stack::{
-    Active, Config, ConnId, Frame, Instant, Link, ListenerId, Pool, Received, Stack, State,
+    Active, Config, ConnId, Error, Frame, Instant, Link, ListenerId, Pool, Received, Stack, State,
 };
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::tcp::{self, Flags, Header, Options, Timestamps};
@@ -313,6 +313,12 @@ impl Peer {
         for _ in 0..3 {
             self.stack.at(self.now, &mut self.pool).poll(&mut self.wire);
         }
+    }
+
+    /// Lets the stack work once, with a reader's buffer posted.
+    pub fn poll_receive(&mut self, conn: ConnId, buffer: &mut [u8]) -> Result<Received, Error> {
+        let stack = &mut self.stack.at(self.now, &mut self.pool);
+        stack.poll_receive(&mut self.wire, conn, buffer)
     }
 
     /// Gives the stack a frame.

@@ -614,3 +614,17 @@ fn a_connection_can_be_opened_with_a_diffserv_field() {
     peer.send(conn, 1, 10);
     assert_eq!(peer.expect(ack().seq(1).ack(1).len(10)).ip.tos, 46 << 2);
 }
+
+/// 3.10.7.1, 3.10.7.2: a connection that was reset is over, also while its user still waits to read from it: a SYN from
+/// the same port is for the listener.
+#[test]
+fn a_reader_of_a_connection_that_was_reset_does_not_hold_its_port() {
+    let (mut peer, conn) = Peer::established();
+    peer.inject(rst().seq(1));
+    assert_eq!(peer.state(conn), State::Closed);
+    assert_eq!(peer.poll_receive(conn, &mut [0; 8]), Err(Error::Reset));
+    peer.isn = peer.isn.wrapping_add(1 << 20);
+    peer.inject(syn().mss(MSS));
+    peer.expect(syn_ack().seq(0).ack(1));
+    peer.expect_nothing();
+}
