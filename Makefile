@@ -48,7 +48,7 @@ qemu: ## Count the instructions of a stock Debian kernel's TCP in QEMU, twice, a
 	    { read -r guest; read -r plugin; } <<<"$$parts"; \
 	    cargo run --quiet --release --locked -p tollgate-qemu -- count --guest "$$guest" --plugin "$$plugin" \
 	        --cache $(TARGET)/qemu --out $(TARGET)/qemu/linux-counts.json
-	@cargo build --release --locked -p tollgate
+	@cargo build --release --locked -p tollgate $$(scripts/features.sh command)
 	@$(TARGET)/release/tollgate experiment run clark-instructions --linux-counts $(TARGET)/qemu/linux-counts.json
 
 fuzz: ## Run each fuzz target for a minute (SECONDS_EACH=N for longer)

@@ -14,18 +14,18 @@ readonly packages='
 gcc               | cc                                                     | linking Rust programs                     | report! test! lint! budget! bench! qemu! fuzz!
 libc6-dev         | /usr/lib/*/crt1.o /usr/lib64/crt1.o /usr/lib/crt1.o    | linking Rust programs                     | report! test! lint! budget! bench! qemu! fuzz!
 g++               | c++                                                    | the fuzzing engine, which is in C++       | fuzz!
-clang             | clang                                                  | the gates of the Linux kernel             | report test lint
-libelf-dev        | /usr/include/libelf.h /usr/include/*/libelf.h          | the gates of the Linux kernel             | report test lint
-zlib1g-dev        | /usr/include/zlib.h /usr/include/*/zlib.h              | the gates of the Linux kernel             | report test lint
-pkg-config        | pkg-config                                             | the gates of the Linux kernel             | report test lint
-make              | make                                                   | the gates of the Linux kernel             | report test lint
+clang             | clang                                                  | the gates of the Linux kernel             | report test lint qemu
+libelf-dev        | /usr/include/libelf.h /usr/include/*/libelf.h          | the gates of the Linux kernel             | report test lint qemu
+zlib1g-dev        | /usr/include/zlib.h /usr/include/*/zlib.h              | the gates of the Linux kernel             | report test lint qemu
+pkg-config        | pkg-config                                             | the gates of the Linux kernel             | report test lint qemu
+make              | make                                                   | the gates of the Linux kernel             | report test lint qemu
 valgrind          | valgrind                                               | instruction counts by Callgrind           | report test budget! bench qemu
 chromium          | chromium                                               | the test that renders the HTML report     | test
 fonts-dejavu-core | /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf        | letters in the rendered HTML report       | test
 tshark            | tshark                                                 | the test that reads captures in Wireshark | test
 qemu-user         | qemu-aarch64 qemu-aarch64-static                       | the tests of the NEON kernels             | test
-qemu-system-x86   | qemu-system-x86_64                                     | counting a Linux kernel's instructions    | test qemu!
-cpio              | cpio                                                   | the test of the guest's file system       | test
+qemu-system-x86   | qemu-system-x86_64                                     | counting the instructions of Linux        | test qemu!
+cpio              | cpio                                                   | the test of the file system of a guest    | test
 shellcheck        | shellcheck                                             | the check of the shell scripts            | lint
 '
 

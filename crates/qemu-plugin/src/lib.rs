@@ -106,9 +106,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
 ) -> c_int {
     let mut out = None;
     let count = usize::try_from(argc).unwrap_or(0);
-    // SAFETY: `argv` holds `argc` pointers; with none it is not looked at.
     let arguments = match count {
         0 => &[],
+        // SAFETY: `argv` holds `argc` pointers.
         count => unsafe { std::slice::from_raw_parts(argv, count) },
     };
     for &argument in arguments {
