@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
-use tollgate_experiment::experiments;
+use tollgate_experiment::experiments::{self, Reported};
 
 use crate::args::{List, Sink};
 use crate::error::Error;
@@ -15,6 +15,8 @@ struct Listed {
     name: &'static str,
     title: &'static str,
     summary: &'static str,
+    /// Which reports it is in: `quick` (and the full one), `full`, or `none`.
+    report: &'static str,
     /// What it repeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     paper: Option<String>,
@@ -28,6 +30,11 @@ pub(crate) fn list(list: &List) -> Result<ExitCode, Error> {
             name: experiment.name(),
             title: experiment.title(),
             summary: experiment.summary(),
+            report: match experiment.reported() {
+                Reported::Always => "quick",
+                Reported::Full => "full",
+                Reported::ByName => "none",
+            },
             paper: experiment.paper().map(|source| source.to_string()),
         })
         .collect();
@@ -47,10 +54,18 @@ pub(crate) fn list(list: &List) -> Result<ExitCode, Error> {
 fn text(listed: &[Listed]) -> String {
     let width = listed.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for one in listed {
-        text.push_str(&format!("{:width$}  {}\n", one.name, one.summary));
-        if let Some(paper) = &one.paper {
-            text.push_str(&format!("{:width$}  after {paper}\n", ""));
+    for (report, heading) in [
+        ("quick", "In every report, `report --quick` too:"),
+        ("full", "In the full report:"),
+        ("none", "By name only:"),
+    ] {
+        let gap = if text.is_empty() { "" } else { "\n" };
+        text.push_str(&format!("{gap}{heading}\n"));
+        for one in listed.iter().filter(|one| one.report == report) {
+            text.push_str(&format!("  {:width$}  {}\n", one.name, one.summary));
+            if let Some(paper) = &one.paper {
+                text.push_str(&format!("  {:width$}  after {paper}\n", ""));
+            }
         }
     }
     text

@@ -40,9 +40,7 @@ struct Job<'a> {
 /// `tollgate report`.
 pub(crate) fn report(report: &Report, manners: &Manners) -> Result<ExitCode, Error> {
     let job = Job {
-        experiments: experiments::all()
-            .iter()
-            .copied()
+        experiments: experiments::of_report(report.measuring.quick)
             .filter(|experiment| experiment.concerns(&report.measuring.options()))
             .collect(),
         measuring: &report.measuring,

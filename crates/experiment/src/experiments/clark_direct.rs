@@ -6,8 +6,8 @@
 
 use tollgate_kernel::sampling::{Categories, Classifier};
 
-use super::Experiment;
 use super::foong_hz::{column, unavailable};
+use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes};
 use crate::error::Error;
@@ -44,6 +44,10 @@ impl Experiment for ClarkDirect {
 
     fn summary(&self) -> &'static str {
         "costs per packet and per byte in the kernel's TCP, by a fit over sizes"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Full
     }
 
     fn weight(&self) -> u32 {

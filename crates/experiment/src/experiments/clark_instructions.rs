@@ -5,7 +5,7 @@
 use tollgate_budget::clark::{self, ClarkRow};
 use tollgate_qemu::counts::Counts;
 
-use super::Experiment;
+use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::published;
@@ -37,6 +37,10 @@ impl Experiment for ClarkInstructions {
 
     fn summary(&self) -> &'static str {
         "instructions of each operation in Tollgate's stack and in Linux, beside the counts of 1989"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Always
     }
 
     fn weight(&self) -> u32 {

@@ -2,7 +2,7 @@
 
 use tollgate_workload::{PathId, Workload};
 
-use super::Experiment;
+use super::{Experiment, Reported};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
@@ -33,6 +33,10 @@ impl Experiment for Crr {
 
     fn summary(&self) -> &'static str {
         "a connection for each request, the paths side by side, by the size of the message"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Always
     }
 
     fn weight(&self) -> u32 {

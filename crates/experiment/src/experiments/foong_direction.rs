@@ -1,7 +1,7 @@
 //! `foong-direction`: which end of a one-way stream costs more, by size of a write; after Foong et al. 2003, section 5.2.
 
-use super::Experiment;
 use super::foong_hz::{cell_of, column, common_trust, id, lines, source, titled, unavailable};
+use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::run::{self, Cell, Figure, Source, Table, Unit};
@@ -29,6 +29,10 @@ impl Experiment for FoongDirection {
 
     fn summary(&self) -> &'static str {
         "what transmitting and receiving a byte of a stream cost, by size of a write"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Full
     }
 
     fn weight(&self) -> u32 {

@@ -9,7 +9,7 @@ use tollgate_kernel::sampling::{Frequencies, TrafficMeter, nominal_hz};
 use tollgate_workload::cores::Cores;
 use tollgate_workload::{Mode, PathId, Sockets, find};
 
-use super::Experiment;
+use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::published;
@@ -49,6 +49,10 @@ impl Experiment for FoongHz {
 
     fn summary(&self) -> &'static str {
         "Hz per bit/s of one-way streams by size of a write, beyond the last cache, over frequency"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Full
     }
 
     fn weight(&self) -> u32 {

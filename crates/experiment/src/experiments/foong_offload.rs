@@ -3,8 +3,8 @@
 //! It takes a device whose features are the run's own to switch. Loopback's checksum offload is fixed, and its segmentation
 //! belongs to everyone on the host, so nothing is switched there.
 
-use super::Experiment;
 use super::foong_hz::{column, source};
+use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::published;
@@ -34,6 +34,10 @@ impl Experiment for FoongOffload {
 
     fn summary(&self) -> &'static str {
         "what offloading checksums and segmentation saves, where a device's features can be switched"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::ByName
     }
 
     fn weight(&self) -> u32 {

@@ -3,9 +3,9 @@
 
 use tollgate_kernel::sampling::{Categories, Classifier};
 
-use super::Experiment;
 use super::foong_hz::{MeanAt, column, common_trust, id, lines, source, titled, unavailable};
 use super::kay_breakdown::some;
+use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::published;
@@ -36,6 +36,10 @@ impl Experiment for FoongProfile {
 
     fn summary(&self) -> &'static str {
         "where each end's time goes: data, protocol, sockets, kernel, buffers, driver"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Full
     }
 
     fn weight(&self) -> u32 {

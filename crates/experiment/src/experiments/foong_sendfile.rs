@@ -7,8 +7,8 @@ use std::time::Duration;
 use tollgate_kernel::sampling::{Categories, Classifier};
 use tollgate_workload::{Mode, PathId, Placement, Reading, Sending, Sockets, Waiting};
 
-use super::Experiment;
 use super::foong_hz::{column, source, unavailable};
+use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::run::{self, Axis, Cell, Figure, Point, Scale, Series, Source, Table, TrustLine, Unit};
@@ -43,6 +43,10 @@ impl Experiment for FoongSendfile {
 
     fn summary(&self) -> &'static str {
         "copy against sendfile, splice and MSG_ZEROCOPY; posted readers against data that waits"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::ByName
     }
 
     fn weight(&self) -> u32 {

@@ -5,7 +5,7 @@
 
 use tollgate_kernel::sampling::{Categories, Classifier};
 
-use super::Experiment;
+use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel, touching_ns};
 use crate::error::Error;
@@ -45,6 +45,10 @@ impl Experiment for KayBreakdown {
 
     fn summary(&self) -> &'static str {
         "kernel time by Kay and Pasquale's categories, TCP and UDP, 40 sizes, from samples"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Full
     }
 
     fn weight(&self) -> u32 {

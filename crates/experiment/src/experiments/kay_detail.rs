@@ -2,8 +2,8 @@
 
 use tollgate_kernel::sampling::{Categories, Category};
 
-use super::Experiment;
 use super::kay_breakdown::{cell_of, lines, series, some, source, trust, unavailable};
+use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel};
 use crate::error::Error;
@@ -35,6 +35,10 @@ impl Experiment for KayDetail {
 
     fn summary(&self) -> &'static str {
         "the parts of each of Kay and Pasquale's categories, from the same samples"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Full
     }
 
     fn weight(&self) -> u32 {

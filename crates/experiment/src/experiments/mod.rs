@@ -15,6 +15,7 @@ mod kay_detail;
 mod rr_by_size;
 mod stream_by_write_size;
 mod wolman;
+mod wolman_joined;
 mod wolman_kernel;
 mod wolman_networks;
 mod wolman_stack;
@@ -22,6 +23,17 @@ mod wolman_stack;
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::run;
+
+/// Which reports an experiment is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reported {
+    /// In every report, `report --quick` included.
+    Always,
+    /// In the full report.
+    Full,
+    /// In none; it is run by its name.
+    ByName,
+}
 
 /// Workload, paths and sizes that give one part of a run.
 pub trait Experiment: Sync {
@@ -36,6 +48,9 @@ pub trait Experiment: Sync {
 
     /// What it measures, in one line.
     fn summary(&self) -> &'static str;
+
+    /// Which reports it is in. Time is short in a quick one, and each experiment takes it from the others.
+    fn reported(&self) -> Reported;
 
     /// Its part of a run's time, relative to the others; 0 when it takes what it takes. Those come first, so that the
     /// others share what is left.
@@ -74,6 +89,19 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &clark_direct::ClarkDirect,
         &clark_instructions::ClarkInstructions,
     ]
+}
+
+/// The experiments of a report.
+pub fn of_report(quick: bool) -> impl Iterator<Item = &'static dyn Experiment> {
+    let most = if quick {
+        Reported::Always
+    } else {
+        Reported::Full
+    };
+    all()
+        .iter()
+        .copied()
+        .filter(move |experiment| experiment.reported() <= most)
 }
 
 /// The experiment of this name.
@@ -115,6 +143,14 @@ mod tests {
         let names: HashSet<&str> = all().iter().map(|experiment| experiment.name()).collect();
         assert_eq!(names.len(), all().len());
         assert!(find("no-such").is_none());
+    }
+
+    #[test]
+    fn a_quick_report_is_a_part_of_a_full_one() {
+        let names = |quick| of_report(quick).map(|one| one.name()).collect::<Vec<_>>();
+        let (quick, full) = (names(true), names(false));
+        assert!(quick.len() < full.len() && full.len() < all().len());
+        assert!(quick.iter().all(|name| full.contains(name)));
     }
 
     #[test]
@@ -165,12 +201,13 @@ mod tests {
         let receive = find("wolman-receive").unwrap().run(&mut context).unwrap();
         let closure = |shown: &run::Experiment| shown.tables[3].clone();
         assert_eq!(closure(&transmit), closure(&receive));
-        assert_eq!(transmit.figures.len(), 2);
+        assert_eq!(transmit.figures.len(), 3);
         for shown in [&transmit, &receive] {
             let today = &shown.tables[0];
             let total = today.rows.last().unwrap();
             assert_eq!(total.label, "Total");
-            for (at, cell) in total.cells.iter().enumerate() {
+            // The columns of the paper come first; its rows are rounded.
+            for (at, cell) in total.cells.iter().enumerate().skip(2) {
                 // The rows but sums add up to the total.
                 let parts: f64 = today
                     .rows
@@ -189,7 +226,7 @@ mod tests {
             .find(|row| row.label == "TCP mcopy")
             .unwrap();
         assert!(
-            matches!(&mcopy.cells[0], run::Cell::NotAvailable { reason } if reason.contains("reference"))
+            matches!(&mcopy.cells[2], run::Cell::NotAvailable { reason } if reason.contains("reference"))
         );
         let wakeup = receive.tables[0]
             .rows
@@ -197,7 +234,7 @@ mod tests {
             .find(|row| row.label == "Wakeup")
             .unwrap();
         assert!(
-            matches!(&wakeup.cells[0], run::Cell::NotAvailable { reason } if reason.contains("polls"))
+            matches!(&wakeup.cells[2], run::Cell::NotAvailable { reason } if reason.contains("polls"))
         );
     }
 

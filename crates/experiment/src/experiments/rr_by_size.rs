@@ -3,7 +3,7 @@
 
 use tollgate_workload::{PathId, Workload};
 
-use super::Experiment;
+use super::{Experiment, Reported};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS, SIZES};
 use crate::error::Error;
@@ -35,6 +35,10 @@ impl Experiment for RrBySize {
 
     fn summary(&self) -> &'static str {
         "request-response on one connection, the paths side by side, by the size of the message"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Always
     }
 
     fn weight(&self) -> u32 {

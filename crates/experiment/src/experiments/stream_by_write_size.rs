@@ -2,7 +2,7 @@
 
 use tollgate_workload::{PathId, Workload};
 
-use super::Experiment;
+use super::{Experiment, Reported};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
@@ -33,6 +33,10 @@ impl Experiment for StreamByWriteSize {
 
     fn summary(&self) -> &'static str {
         "bytes one way on one connection, the paths side by side, by the size of a write"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Always
     }
 
     fn weight(&self) -> u32 {

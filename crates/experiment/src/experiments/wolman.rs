@@ -7,14 +7,13 @@ use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::{Direction, WolmanRow};
 use tollgate_workload::{Mode, PathId, Workload};
 
+use super::wolman_joined::{Joined, Part};
 use super::wolman_stack::Shown;
-use super::{Experiment, wolman_kernel};
+use super::{Experiment, Reported, wolman_kernel};
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::published;
-use crate::run::{
-    self, Cell, Figure, Layer, Row, RowKind, SegmentKind, Source, Table, TrustLine, Unit,
-};
+use crate::run::{self, Layer, RowKind, SegmentKind, Source, TrustLine};
 use crate::shapes;
 
 /// The paths whose gates are the kernel's.
@@ -47,8 +46,10 @@ impl Wolman {
 
     pub(super) fn way(&self) -> &'static str {
         match self.direction {
-            Direction::Tx => "from send() to the link",
-            Direction::Rx | Direction::Between => "from the link to the return of recv()",
+            Direction::Tx => "from send() until the link, or the kernel's queue of IP, has it",
+            Direction::Rx | Direction::Between => {
+                "from the link, or the kernel's queue of IP, to the return of recv()"
+            }
         }
     }
 }
@@ -59,45 +60,6 @@ impl Wolman {
         let table = published::table(self.table_id())?;
         let us = table.cell(published_id(label)?, &size.to_string())?;
         Some(us * NANOSECONDS_PER_MICROSECOND)
-    }
-
-    pub(super) fn row(
-        &self,
-        label: WolmanLabel,
-        sizes: usize,
-        cell: impl Fn(usize) -> Cell,
-    ) -> Row {
-        let (kind, layer, depth) = manner(label, self.direction);
-        Row {
-            label: name(label, self.direction).to_owned(),
-            depth,
-            kind,
-            layer,
-            note: None,
-            cells: (0..sizes).map(cell).collect(),
-        }
-    }
-
-    /// The paper's table.
-    fn published(&self, sizes: &[usize]) -> Table {
-        let rows = match self.paper() {
-            None => Vec::new(),
-            Some(source) => labels(self.direction)
-                .into_iter()
-                .filter(|label| published_id(*label).is_some())
-                .map(|label| {
-                    self.row(label, sizes.len(), |at| {
-                        shapes::published_cell(self.then(label, sizes[at]), &source)
-                    })
-                })
-                .collect(),
-        };
-        Table {
-            id: "published".to_owned(),
-            title: "1994, DECstation 5000/200 on ATM, ULTRIX 4.2A".to_owned(),
-            columns: shapes::size_columns(sizes, Unit::Nanoseconds),
-            rows,
-        }
     }
 }
 
@@ -131,6 +93,10 @@ impl Experiment for Wolman {
         }
     }
 
+    fn reported(&self) -> Reported {
+        Reported::Always
+    }
+
     /// Whichever comes first measures for both.
     fn weight(&self) -> u32 {
         match self.direction {
@@ -149,14 +115,14 @@ impl Experiment for Wolman {
         let mut shown = Gathered::default();
         for (path, mode) in kernel_modes(&context.options) {
             match context.kernel_ledgers(self.name(), path, mode, &sizes) {
-                Ok(ledgers) => shown.add_kernel(
-                    &wolman_kernel::Shown {
+                Ok(ledgers) => {
+                    let kernel = wolman_kernel::Shown {
                         direction: self.direction,
                         sizes: &sizes,
                         ledgers: &ledgers,
-                    },
-                    &command,
-                ),
+                    };
+                    shown.add(kernel.part(), kernel.trust());
+                }
                 Err(Error::Stopped) => return Err(Error::Stopped),
                 Err(error) => shown.leave_out(path, error),
             }
@@ -168,7 +134,7 @@ impl Experiment for Wolman {
                 sizes: &sizes,
                 ledgers: &ledgers,
             };
-            shown.add_stack(&stack, &command);
+            shown.add(stack.part(), stack.trust());
         }
         shown.finish(self, &sizes, command)
     }
@@ -189,20 +155,16 @@ fn kernel_modes(options: &Options) -> Vec<(PathId, Mode)> {
 /// What several paths have to show.
 #[derive(Default)]
 struct Gathered {
-    findings: Vec<String>,
-    tables: Vec<Table>,
-    figures: Vec<Figure>,
+    parts: Vec<Part>,
     trust: Vec<TrustLine>,
     /// The first reason why a path was left out.
     refused: Option<Error>,
 }
 
 impl Gathered {
-    fn add_kernel(&mut self, shown: &wolman_kernel::Shown<'_>, command: &str) {
-        self.findings.extend(shown.finding());
-        self.tables.extend(shown.tables());
-        self.figures.extend(shown.figures(command));
-        self.trust.extend(shown.trust());
+    fn add(&mut self, part: Part, trust: Vec<TrustLine>) {
+        self.parts.push(part);
+        self.trust.extend(trust);
     }
 
     fn leave_out(&mut self, path: PathId, error: Error) {
@@ -211,40 +173,31 @@ impl Gathered {
         self.refused.get_or_insert(error);
     }
 
-    /// The stack's tables come first: readers compare with them.
-    fn add_stack(&mut self, shown: &Shown<'_>, command: &str) {
-        self.findings.insert(0, shown.finding());
-        self.tables
-            .splice(0..0, [shown.today(), shown.shares(), shown.closure()]);
-        let mut figures = vec![shown.by_span(command)];
-        if shown.wolman.direction == Direction::Tx {
-            figures.push(shown.round_trips(command));
-        }
-        self.figures.splice(0..0, figures);
-        self.trust.splice(0..0, shown.trust());
-    }
-
     fn finish(
-        mut self,
+        self,
         wolman: &Wolman,
         sizes: &[usize],
         command: String,
     ) -> Result<run::Experiment, Error> {
-        if self.tables.is_empty() {
+        if self.parts.is_empty() {
             return Err(self.refused.unwrap_or(Error::NothingToRun {
                 workload: Workload::Rr,
                 asked: "the paths that have gates".to_owned(),
             }));
         }
-        self.tables.insert(1, wolman.published(sizes));
+        let joined = Joined {
+            wolman,
+            sizes,
+            parts: &self.parts,
+        };
         Ok(run::Experiment {
             name: wolman.name().to_owned(),
             title: wolman.title().to_owned(),
             paper: wolman.paper(),
-            finding: self.findings.join(" "),
+            finding: joined.finding(),
+            tables: joined.tables(),
+            figures: joined.figures(&command),
             command,
-            tables: self.tables,
-            figures: self.figures,
             trust: self.trust,
         })
     }

@@ -5,13 +5,10 @@ use tollgate_gate::ledger::{WolmanLabel, WolmanLine};
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Ledger, Span, WolmanRow};
 
-use super::wolman::{
-    between_percents, ends, labels, layer, lengths, manner, name, percent, segment_kind,
-};
+use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
+use super::wolman_joined::Part;
 use crate::kernel_gated::{Ledgers, STATISTIC};
-use crate::run::{
-    Bar, Cell, Figure, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit,
-};
+use crate::run::{Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
 use crate::shapes;
 use crate::words;
 
@@ -32,20 +29,39 @@ pub(super) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    fn way(&self) -> &'static str {
-        match self.direction {
-            Direction::Tx => "from send() to the queue of IP",
-            Direction::Rx | Direction::Between => "from the queue of IP to the return of recv()",
+    /// What is shown beside the other paths.
+    pub(super) fn part(&self) -> Part {
+        let ledgers = || (0..self.sizes.len()).map(|at| self.ledgers.ledger(at));
+        Part {
+            path: self.ledgers.path,
+            label: self.ledgers.label(),
+            lines: labels(self.direction)
+                .into_iter()
+                .map(|label| (label, self.line_cells(label)))
+                .collect(),
+            spans: self.spans(),
+            closure: self.closure(),
+            open: ledgers()
+                .map(|ledger| {
+                    let closure = ledger?.closure_by(STATISTIC)?;
+                    (closure.abs() > CLOSES).then_some(closure)
+                })
+                .collect(),
+            messages: ledgers()
+                .map(|ledger| {
+                    Some(self.segments(ledger?, 1.0, &|span| span.direction == self.direction))
+                })
+                .collect(),
+            round_trips: ledgers()
+                .map(|ledger| {
+                    let ledger = ledger?;
+                    Some((
+                        ledger.sum_ns(STATISTIC)? + ledger.unattributed_ns(STATISTIC)?,
+                        self.segments(ledger, MESSAGES, &|_| true),
+                    ))
+                })
+                .collect(),
         }
-    }
-
-    fn id(&self, table: &str) -> String {
-        format!("{table}-{}", self.ledgers.path)
-    }
-
-    /// The tables of this path.
-    pub(super) fn tables(&self) -> Vec<Table> {
-        vec![self.rows(), self.spans(), self.closure()]
     }
 
     fn missing(&self, at: usize, reason: &str) -> Cell {
@@ -75,60 +91,18 @@ impl Shown<'_> {
         lines.iter().find(|line| line.label == label)?.ns
     }
 
-    /// The paper's rows.
-    fn rows(&self) -> Table {
-        let rows = labels(self.direction).into_iter().map(|label| {
-            let (kind, layer, depth) = manner(label, self.direction);
-            Row {
-                label: name(label, self.direction).to_owned(),
-                depth,
-                kind,
-                layer,
-                note: self.hooks(label),
-                cells: self.cells(
-                    |ledger| {
-                        Some(Cell::Value(Measured {
-                            value: self.line(ledger, label)?,
-                            n: Some(ledger.join_stats().passages),
-                            ..Measured::default()
-                        }))
-                    },
-                    absent(label),
-                ),
-            }
-        });
-        Table {
-            id: self.id("today"),
-            title: format!(
-                "Today, {}, {}, per message",
-                self.ledgers.label(),
-                self.way()
-            ),
-            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
-            rows: rows.collect(),
-        }
-    }
-
-    /// The hooks that bound a row.
-    fn hooks(&self, label: WolmanLabel) -> Option<String> {
-        let wanted = match label {
-            WolmanLabel::Row(row) => Some(row),
-            WolmanLabel::NotInPaper => None,
-            WolmanLabel::TcpTotal | WolmanLabel::Total => return None,
-        };
-        let spans: Vec<&Span> = self
-            .ledgers
-            .table
-            .spans()
-            .iter()
-            .filter(|span| span.place == Place::OnTheWay)
-            .filter(|span| span.direction == self.direction && span.wolman == wanted)
-            .collect();
-        let parts: Vec<String> = spans
-            .iter()
-            .map(|span| format!("{}: {}", span.name, self.between(span)))
-            .collect();
-        (!parts.is_empty()).then(|| parts.join("; "))
+    /// One of the paper's rows.
+    fn line_cells(&self, label: WolmanLabel) -> Vec<Cell> {
+        self.cells(
+            |ledger| {
+                Some(Cell::Value(Measured {
+                    value: self.line(ledger, label)?,
+                    n: Some(ledger.join_stats().passages),
+                    ..Measured::default()
+                }))
+            },
+            absent(label),
+        )
     }
 
     fn between(&self, span: &Span) -> String {
@@ -180,18 +154,15 @@ impl Shown<'_> {
             ),
         });
         Table {
-            id: self.id("spans"),
-            title: format!(
-                "The same by the kernel's own spans, {}",
-                self.ledgers.label()
-            ),
+            id: format!("spans-{}", self.ledgers.path),
+            title: format!("The spans of {}, per message", self.ledgers.label()),
             columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
             rows: rows.collect(),
         }
     }
 
     /// The sum of both directions and the application against the round trip without gates.
-    fn closure(&self) -> Table {
+    fn closure(&self) -> Vec<Row> {
         let stopped = "the run was stopped before it came to this";
         let row = |label: &str, kind, number: &dyn Fn(&Ledger) -> Option<Cell>| Row {
             kind,
@@ -199,68 +170,22 @@ impl Shown<'_> {
         };
         let statistic =
             |ledger: &Ledger| Some(ledger.sum_ns(STATISTIC)? + ledger.unattributed_ns(STATISTIC)?);
-        Table {
-            id: self.id("closure"),
-            title: format!(
-                "Both directions and the application, there and back, against the round trip without gates, {}",
-                self.ledgers.label()
-            ),
-            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
-            rows: vec![
-                row("sum of the spans", RowKind::Plain, &|ledger| {
-                    Some(Cell::exact(ledger.sum_ns(STATISTIC)?))
-                }),
-                row("unattributed", RowKind::Unattributed, &|ledger| {
-                    Some(Cell::exact(ledger.unattributed_ns(STATISTIC)?))
-                }),
-                row("round trip without gates", RowKind::Total, &|ledger| {
-                    Some(Cell::exact(statistic(ledger)?))
-                }),
-                row("unattributed share of it", RowKind::Plain, &|ledger| {
-                    Some(Cell::Text {
-                        text: percent(ledger.closure_by(STATISTIC)?),
-                    })
-                }),
-            ],
-        }
-    }
-
-    /// The spans of this direction as bars, and with the way out also those of the whole round trip.
-    pub(super) fn figures(&self, command: &str) -> Vec<Figure> {
-        let bars = |wanted: &dyn Fn(&Span) -> bool, messages: f64, total: bool| {
-            (0..self.sizes.len())
-                .filter_map(|at| {
-                    let ledger = self.ledgers.ledger(at)?;
-                    Some(Bar {
-                        label: words::size(self.sizes[at]),
-                        total_measured: if total {
-                            Some(ledger.sum_ns(STATISTIC)? + ledger.unattributed_ns(STATISTIC)?)
-                        } else {
-                            None
-                        },
-                        segments: self.segments(ledger, messages, wanted),
-                    })
+        vec![
+            row("sum of the spans", RowKind::Plain, &|ledger| {
+                Some(Cell::exact(ledger.sum_ns(STATISTIC)?))
+            }),
+            row("unattributed", RowKind::Unattributed, &|ledger| {
+                Some(Cell::exact(ledger.unattributed_ns(STATISTIC)?))
+            }),
+            row("round trip without gates", RowKind::Total, &|ledger| {
+                Some(Cell::exact(statistic(ledger)?))
+            }),
+            row("unattributed share of it", RowKind::Plain, &|ledger| {
+                Some(Cell::Text {
+                    text: percent(ledger.closure_by(STATISTIC)?),
                 })
-                .collect()
-        };
-        let mut figures = vec![Figure::StackedBars {
-            title: format!("A message on {} {}, by span", self.ledgers.path, self.way()),
-            unit: Unit::Nanoseconds,
-            bars: bars(&|span| span.direction == self.direction, 1.0, false),
-            command: command.to_owned(),
-        }];
-        if self.direction == Direction::Tx {
-            figures.push(Figure::StackedBars {
-                title: format!(
-                    "A round trip over {}, both directions and the application, by span",
-                    self.ledgers.path
-                ),
-                unit: Unit::Nanoseconds,
-                bars: bars(&|_| true, MESSAGES, true),
-                command: command.to_owned(),
-            });
-        }
-        figures
+            }),
+        ]
     }
 
     fn segments(
@@ -287,42 +212,6 @@ impl Shown<'_> {
                 value,
             })
             .collect()
-    }
-
-    /// How long it takes, and what takes most of it.
-    pub(super) fn finding(&self) -> Option<String> {
-        let at = [200, 4, 1_400]
-            .iter()
-            .filter_map(|wanted| self.sizes.iter().position(|size| size == wanted))
-            .chain(0..self.sizes.len())
-            .find(|&at| self.ledgers.ledger(at).is_some())?;
-        let ledger = self.ledgers.ledger(at)?;
-        let total = self.line(ledger, WolmanLabel::Total)?;
-        let (label, most) = labels(self.direction)
-            .into_iter()
-            .filter(|label| matches!(label, WolmanLabel::Row(_) | WolmanLabel::NotInPaper))
-            .filter_map(|label| Some((label, self.line(ledger, label)?)))
-            .max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let size = words::whole(self.sizes[at] as u64);
-        let mut text = format!(
-            "On {} a {size}-byte message takes {} {}; most of it is {} with {:.0} %",
-            self.ledgers.path,
-            words::duration(total),
-            self.way(),
-            name(label, self.direction),
-            100.0 * most / total
-        );
-        if let Some(closure) = ledger
-            .closure_by(STATISTIC)
-            .filter(|closure| closure.abs() > CLOSES)
-        {
-            text.push_str(&format!(
-                "; its ledger does not close: {} of a round trip is unattributed",
-                percent(closure)
-            ));
-        }
-        text.push('.');
-        Some(text)
     }
 
     fn over_sizes(&self, number: impl Fn(usize) -> Option<f64>) -> Option<(f64, f64)> {

@@ -3,8 +3,8 @@
 
 use tollgate_workload::{PathId, Workload};
 
-use super::Experiment;
 use super::rr_by_size::{published_lines, published_ns, published_table};
+use super::{Experiment, Reported};
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
 use crate::error::Error;
 use crate::interleave::{self, LineUp};
@@ -34,6 +34,10 @@ impl Experiment for WolmanNetworks {
 
     fn summary(&self) -> &'static str {
         "kernel sockets over loopback and over veth, beside Ethernet and ATM of 1994"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Full
     }
 
     fn weight(&self) -> u32 {

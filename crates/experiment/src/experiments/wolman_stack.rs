@@ -3,18 +3,16 @@
 
 use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::span::Place;
-use tollgate_gate::{Direction, STACK, Span, WolmanRow};
+use tollgate_gate::{Direction, Kind, STACK, Span, WolmanRow};
+use tollgate_workload::PathId;
 use tollgate_workload::stack_memory::gated::Chain;
 
-use super::Experiment;
 use super::wolman::{
-    Wolman, between_percents, ends, labels, layer, lengths, manner, name, percent, published_id,
-    segment_kind,
+    Wolman, between_percents, ends, labels, layer, lengths, percent, segment_kind,
 };
+use super::wolman_joined::Part;
 use crate::gated::{JUMBO_MTU, Ledgers};
-use crate::run::{
-    Bar, Cell, Figure, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit,
-};
+use crate::run::{Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
 use crate::shapes;
 use crate::words;
 
@@ -34,22 +32,6 @@ fn absent(label: WolmanLabel) -> &'static str {
     }
 }
 
-/// The gates that bound a row, where one pair does.
-fn gates(label: WolmanLabel, direction: Direction) -> Option<String> {
-    let wanted = match label {
-        WolmanLabel::Row(row) => Some(row),
-        WolmanLabel::NotInPaper => None,
-        WolmanLabel::TcpTotal | WolmanLabel::Total => return None,
-    };
-    let mut spans = STACK
-        .spans()
-        .iter()
-        .filter(|span| span.direction == direction && span.wolman == wanted);
-    let first = spans.next()?;
-    let last = spans.next_back().unwrap_or(first);
-    Some(format!("{} -> {}", first.from.name(), last.to.name()))
-}
-
 /// What an experiment shows.
 pub(super) struct Shown<'a> {
     pub(super) wolman: &'a Wolman,
@@ -62,14 +44,6 @@ impl Shown<'_> {
         line_ns(self.ledgers.chain(at)?, self.wolman.direction, label)
     }
 
-    fn then(&self, label: WolmanLabel, at: usize) -> Option<f64> {
-        self.wolman.then(label, self.sizes[at])
-    }
-
-    fn row(&self, label: WolmanLabel, cell: impl Fn(usize) -> Cell) -> Row {
-        self.wolman.row(label, self.sizes.len(), cell)
-    }
-
     fn missing(&self, label: WolmanLabel, at: usize) -> Cell {
         let failure = self.ledgers.sizes[at].failure.clone();
         Cell::NotAvailable {
@@ -77,29 +51,79 @@ impl Shown<'_> {
         }
     }
 
-    pub(super) fn today(&self) -> Table {
-        let cell = |label, at: usize| match self.ns(label, at) {
-            Some(value) => Cell::Value(Measured {
-                value,
-                n: self.ledgers.chain(at).map(Chain::least_messages),
-                ..Measured::default()
-            }),
-            None => self.missing(label, at),
+    /// What is shown beside the other paths.
+    pub(super) fn part(&self) -> Part {
+        let direction = self.wolman.direction;
+        let cells = |label| {
+            let cell = |at: usize| match self.ns(label, at) {
+                Some(value) => Cell::Value(Measured {
+                    value,
+                    n: self.ledgers.chain(at).map(Chain::least_messages),
+                    ..Measured::default()
+                }),
+                None => self.missing(label, at),
+            };
+            (0..self.sizes.len()).map(cell).collect()
         };
-        let rows = labels(self.wolman.direction).into_iter().map(|label| Row {
-            note: gates(label, self.wolman.direction),
-            ..self.row(label, |at| cell(label, at))
+        let chains = || (0..self.sizes.len()).map(|at| self.ledgers.chain(at));
+        Part {
+            path: PathId::StackMemory,
+            label: PathId::StackMemory.to_string(),
+            lines: labels(direction)
+                .into_iter()
+                .map(|label| (label, cells(label)))
+                .collect(),
+            spans: self.spans(),
+            closure: self.closure(),
+            open: chains()
+                .map(|chain| chain?.closure().filter(|closure| closure.abs() > CLOSES))
+                .collect(),
+            messages: chains()
+                .map(|chain| Some(segments(chain?, 1.0, |one| one == direction)))
+                .collect(),
+            round_trips: chains()
+                .map(|chain| {
+                    let chain = chain?;
+                    Some((chain.ungated_ns()?, segments(chain, MESSAGES, |_| true)))
+                })
+                .collect(),
+        }
+    }
+
+    /// The stack's own spans, one by one.
+    fn spans(&self) -> Table {
+        let spans = STACK.spans().iter().enumerate();
+        let own = spans.filter(|(_, span)| span.direction == self.wolman.direction);
+        let rows = own.map(|(index, span)| Row {
+            label: span.name.to_owned(),
+            depth: u8::from(span.place == Place::Inside),
+            kind: match span.kind {
+                Kind::Processing => RowKind::Processing,
+                Kind::Queueing => RowKind::Queueing,
+            },
+            layer: Some(layer(span.layer)),
+            note: Some(format!("{} -> {}", span.from.name(), span.to.name())),
+            cells: (0..self.sizes.len())
+                .map(|at| {
+                    let chain = self.ledgers.chain(at);
+                    match chain.and_then(|chain| Some((chain.own_ns(index)?, chain))) {
+                        Some((value, chain)) => Cell::Value(Measured {
+                            value,
+                            n: Some(chain.least_messages()),
+                            ..Measured::default()
+                        }),
+                        None if chain.is_some() => Cell::NotAvailable {
+                            reason: "its gates are not passed on this way; its time, if any, is in the span around it"
+                                .to_owned(),
+                        },
+                        None => self.missing(WolmanLabel::Total, at),
+                    }
+                })
+                .collect(),
         });
         Table {
-            id: "today".to_owned(),
-            title: format!(
-                "Today, stack-memory, {}, per message{}",
-                self.wolman.way(),
-                self.large_packets()
-                    .map_or_else(String::new, |sizes| format!(
-                        "; {sizes} in one segment, MTU {JUMBO_MTU}"
-                    ))
-            ),
+            id: format!("spans-{}", PathId::StackMemory),
+            title: format!("The spans of {}, per message", PathId::StackMemory),
             columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
             rows: rows.collect(),
         }
@@ -117,54 +141,8 @@ impl Shown<'_> {
         (!sizes.is_empty()).then(|| words::list(&sizes))
     }
 
-    pub(super) fn shares(&self) -> Table {
-        let mut rows = Vec::new();
-        for label in labels(self.wolman.direction) {
-            if label == WolmanLabel::Total {
-                continue;
-            }
-            let share = |part: Option<f64>, total: Option<f64>| {
-                Some(100.0 * part? / total.filter(|total| *total > 0.0)?)
-            };
-            rows.push(self.row(label, |at| {
-                match share(self.ns(label, at), self.ns(WolmanLabel::Total, at)) {
-                    Some(value) => Cell::exact(value),
-                    None if self.ns(label, at).is_some() => Cell::NotAvailable {
-                        reason: "the sum of the spans is not above zero".to_owned(),
-                    },
-                    None => self.missing(label, at),
-                }
-            }));
-            if published_id(label).is_some()
-                && let Some(source) = self.wolman.paper()
-            {
-                let (_, _, depth) = manner(label, self.wolman.direction);
-                rows.push(Row {
-                    label: "in 1994".to_owned(),
-                    depth: depth + 1,
-                    kind: RowKind::Plain,
-                    layer: None,
-                    note: None,
-                    cells: (0..self.sizes.len())
-                        .map(|at| {
-                            let then =
-                                share(self.then(label, at), self.then(WolmanLabel::Total, at));
-                            shapes::published_cell(then, &source)
-                        })
-                        .collect(),
-                });
-            }
-        }
-        Table {
-            id: "shares".to_owned(),
-            title: "Share of the total, today and in 1994".to_owned(),
-            columns: shapes::size_columns(self.sizes, Unit::Percent),
-            rows,
-        }
-    }
-
     /// The sum of both directions against the round trip without gates.
-    pub(super) fn closure(&self) -> Table {
+    fn closure(&self) -> Vec<Row> {
         let row = |label: &str, kind, number: &dyn Fn(&Chain) -> Option<Cell>| Row {
             kind,
             ..shapes::plain_row(
@@ -177,140 +155,22 @@ impl Shown<'_> {
                     .collect(),
             )
         };
-        Table {
-            id: "closure".to_owned(),
-            title: "Both directions, there and back, against the round trip without gates"
-                .to_owned(),
-            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
-            rows: vec![
-                row("sum of the spans, two messages", RowKind::Plain, &|chain| {
-                    Some(Cell::exact(MESSAGES * chain.sum_ns()?))
-                }),
-                row("unattributed", RowKind::Unattributed, &|chain| {
-                    Some(Cell::exact(chain.unattributed_ns()?))
-                }),
-                row("round trip without gates", RowKind::Total, &|chain| {
-                    Some(Cell::exact(chain.ungated_ns()?))
-                }),
-                row("unattributed share of it", RowKind::Plain, &|chain| {
-                    Some(Cell::Text {
-                        text: percent(chain.closure()?),
-                    })
-                }),
-            ],
-        }
-    }
-
-    /// The spans of this direction, per message.
-    pub(super) fn by_span(&self, command: &str) -> Figure {
-        let bars = (0..self.sizes.len())
-            .filter_map(|at| {
-                let segments = segments(self.ledgers.chain(at)?, 1.0, |direction| {
-                    direction == self.wolman.direction
-                });
-                Some(Bar {
-                    label: words::size(self.sizes[at]),
-                    total_measured: None,
-                    segments,
+        vec![
+            row("sum of the spans, two messages", RowKind::Plain, &|chain| {
+                Some(Cell::exact(MESSAGES * chain.sum_ns()?))
+            }),
+            row("unattributed", RowKind::Unattributed, &|chain| {
+                Some(Cell::exact(chain.unattributed_ns()?))
+            }),
+            row("round trip without gates", RowKind::Total, &|chain| {
+                Some(Cell::exact(chain.ungated_ns()?))
+            }),
+            row("unattributed share of it", RowKind::Plain, &|chain| {
+                Some(Cell::Text {
+                    text: percent(chain.closure()?),
                 })
-            })
-            .collect();
-        Figure::StackedBars {
-            title: format!("A message {}, by span", self.wolman.way()),
-            unit: Unit::Nanoseconds,
-            bars,
-            command: command.to_owned(),
-        }
-    }
-
-    /// All spans of a round trip, with the round trip without gates.
-    pub(super) fn round_trips(&self, command: &str) -> Figure {
-        let bars = (0..self.sizes.len())
-            .filter_map(|at| {
-                let chain = self.ledgers.chain(at)?;
-                Some(Bar {
-                    label: words::size(self.sizes[at]),
-                    total_measured: chain.ungated_ns(),
-                    segments: segments(chain, MESSAGES, |_| true),
-                })
-            })
-            .collect();
-        Figure::StackedBars {
-            title: "A round trip over stack-memory, both directions, by span".to_owned(),
-            unit: Unit::Nanoseconds,
-            bars,
-            command: command.to_owned(),
-        }
-    }
-
-    /// How long it takes, how that compares, and what the largest row is.
-    pub(super) fn finding(&self) -> String {
-        let Some(at) = [200, 4, 1_400]
-            .iter()
-            .filter_map(|wanted| self.sizes.iter().position(|size| size == wanted))
-            .chain(0..self.sizes.len())
-            .find(|&at| self.ns(WolmanLabel::Total, at).is_some())
-        else {
-            return "Nothing was measured.".to_owned();
-        };
-        let size = words::whole(self.sizes[at] as u64);
-        let total = self.ns(WolmanLabel::Total, at).unwrap_or(f64::NAN);
-        let mut text = format!(
-            "A {size}-byte message takes {} {}",
-            words::duration(total),
-            self.wolman.way()
-        );
-        let then = self.then(WolmanLabel::Total, at);
-        if let Some(then) = then {
-            text.push_str(&format!(
-                ", where it took {} in 1994, {} times as long",
-                words::duration(then),
-                words::significant(then / total)
-            ));
-        }
-        let largest = labels(self.wolman.direction)
-            .into_iter()
-            .filter(|label| matches!(label, WolmanLabel::Row(_) | WolmanLabel::NotInPaper))
-            .filter_map(|label| Some((label, self.ns(label, at)?)))
-            .max_by(|a, b| a.1.total_cmp(&b.1));
-        if let Some((label, ns)) = largest {
-            text.push_str(&format!(
-                "; most of it is {} with {:.0} %",
-                name(label, self.wolman.direction),
-                100.0 * ns / total
-            ));
-            if let (Some(part), Some(whole)) = (self.then(label, at), then) {
-                text.push_str(&format!(" (then {:.0} %)", 100.0 * part / whole));
-            }
-        }
-        let last = self.sizes.len() - 1;
-        let label = WolmanLabel::Row(WolmanRow::Checksum);
-        if let (Some(part), Some(whole), Some(then), Some(then_whole)) = (
-            self.ns(label, last),
-            self.ns(WolmanLabel::Total, last),
-            self.then(label, last),
-            self.then(WolmanLabel::Total, last),
-        ) {
-            text.push_str(&format!(
-                "; at {} bytes the checksum has {:.0} % (then {:.0} %)",
-                words::whole(self.sizes[last] as u64),
-                100.0 * part / whole,
-                100.0 * then / then_whole
-            ));
-        }
-        let open = self
-            .ledgers
-            .chain(at)
-            .and_then(Chain::closure)
-            .filter(|closure| closure.abs() > CLOSES);
-        if let Some(closure) = open {
-            text.push_str(&format!(
-                "; the ledger does not close: {:.0} % of a {size}-byte round trip is unattributed",
-                100.0 * closure
-            ));
-        }
-        text.push('.');
-        text
+            }),
+        ]
     }
 
     /// The least and the most of what a number is over the sizes.

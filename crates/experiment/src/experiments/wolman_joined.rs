@@ -1,0 +1,553 @@
+//! `wolman-transmit` and `wolman-receive`: what several paths have to show, joined row by row in one table, with one stacked bar
+//! for each path and size, and the sentence of findings. It computes shares and sums; it measures nothing.
+
+use tollgate_gate::ledger::WolmanLabel;
+use tollgate_gate::{Direction, WolmanRow};
+use tollgate_workload::PathId;
+
+use super::Experiment;
+use super::wolman::{Wolman, labels, manner, name, percent, published_id};
+use crate::run::{Bar, Cell, Column, Figure, Row, RowKind, Segment, SegmentKind, Table, Unit};
+use crate::shapes;
+use crate::words;
+
+/// The sizes of which the one is told in words, the first that was measured.
+const TOLD: [usize; 3] = [200, 4, 1_400];
+
+/// What one path has to show. Everything that is by size is in the order of the sizes.
+pub(super) struct Part {
+    pub(super) path: PathId,
+    /// The path and how it is run.
+    pub(super) label: String,
+    /// The paper's rows, in ns for each message.
+    pub(super) lines: Vec<(WolmanLabel, Vec<Cell>)>,
+    /// The path's own spans.
+    pub(super) spans: Table,
+    /// The sum of the spans against the round trip without gates.
+    pub(super) closure: Vec<Row>,
+    /// The unattributed share of a round trip where the ledger does not close.
+    pub(super) open: Vec<Option<f64>>,
+    /// The spans of this direction.
+    pub(super) messages: Vec<Option<Vec<Segment>>>,
+    /// A round trip without gates, in ns, and all spans of it.
+    pub(super) round_trips: Vec<Option<(f64, Vec<Segment>)>>,
+}
+
+impl Part {
+    fn cell(&self, label: WolmanLabel, at: usize) -> Cell {
+        let line = self.lines.iter().find(|(one, _)| *one == label);
+        line.and_then(|(_, cells)| cells.get(at).cloned())
+            .unwrap_or_else(|| Cell::NotAvailable {
+                reason: "this path has no such row".to_owned(),
+            })
+    }
+
+    fn ns(&self, label: WolmanLabel, at: usize) -> Option<f64> {
+        self.cell(label, at).number()
+    }
+
+    fn share(&self, label: WolmanLabel, at: usize) -> Option<f64> {
+        share(self.ns(label, at), self.ns(WolmanLabel::Total, at))
+    }
+}
+
+fn share(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
+    Some(100.0 * part? / whole.filter(|whole| *whole > 0.0)?)
+}
+
+/// The parts of all paths, in the order in which they are shown.
+pub(super) struct Joined<'a> {
+    pub(super) wolman: &'a Wolman,
+    pub(super) sizes: &'a [usize],
+    pub(super) parts: &'a [Part],
+}
+
+impl Joined<'_> {
+    fn direction(&self) -> Direction {
+        self.wolman.direction
+    }
+
+    /// The place of the size that is told in words.
+    fn told(&self) -> usize {
+        let measured = |&at: &usize| {
+            let mut parts = self.parts.iter();
+            parts.any(|part| part.ns(WolmanLabel::Total, at).is_some())
+        };
+        TOLD.iter()
+            .filter_map(|wanted| self.sizes.iter().position(|size| size == wanted))
+            .chain(0..self.sizes.len())
+            .find(measured)
+            .unwrap_or(0)
+    }
+
+    fn size(&self, at: usize) -> String {
+        words::whole(self.sizes.get(at).copied().unwrap_or(0) as u64)
+    }
+
+    fn then(&self, label: WolmanLabel, at: usize) -> Option<f64> {
+        self.wolman.then(label, *self.sizes.get(at)?)
+    }
+
+    fn then_share(&self, label: WolmanLabel, at: usize) -> Option<f64> {
+        share(self.then(label, at), self.then(WolmanLabel::Total, at))
+    }
+
+    fn then_cell(&self, label: WolmanLabel, value: Option<f64>) -> Cell {
+        match (published_id(label), self.wolman.paper()) {
+            (Some(_), Some(source)) => shapes::published_cell(value, &source),
+            _ => Cell::NotAvailable {
+                reason: "the paper has no such row".to_owned(),
+            },
+        }
+    }
+
+    pub(super) fn tables(&self) -> Vec<Table> {
+        let mut tables = vec![self.compared(), self.by_size()];
+        tables.extend(self.parts.iter().map(|part| part.spans.clone()));
+        tables.push(self.closure());
+        tables
+    }
+
+    /// One size: the paper's rows, and for each path the time and its share of the whole.
+    fn compared(&self) -> Table {
+        let at = self.told();
+        let column = |name: &str, unit| Column {
+            name: name.to_owned(),
+            unit,
+        };
+        let mut columns = vec![
+            column("1994", Unit::Nanoseconds),
+            column("share", Unit::Percent),
+        ];
+        for part in self.parts {
+            columns.push(column(part.path.name(), Unit::Nanoseconds));
+            columns.push(column("share", Unit::Percent));
+        }
+        let rows = labels(self.direction()).into_iter().map(|label| {
+            let mut cells = vec![
+                self.then_cell(label, self.then(label, at)),
+                self.then_cell(label, self.then_share(label, at)),
+            ];
+            for part in self.parts {
+                let time = part.cell(label, at);
+                let share = match (&time, part.share(label, at)) {
+                    (_, Some(share)) => Cell::exact(share),
+                    (Cell::NotAvailable { .. }, None) => time.clone(),
+                    (_, None) => Cell::NotAvailable {
+                        reason: "the sum of the spans is not above zero".to_owned(),
+                    },
+                };
+                cells.extend([time, share]);
+            }
+            self.row(label, cells)
+        });
+        Table {
+            id: "compared".to_owned(),
+            title: format!(
+                "A message of {} bytes on each path, {}",
+                self.size(at),
+                self.wolman.way()
+            ),
+            rows: rows.collect(),
+            columns,
+        }
+    }
+
+    fn row(&self, label: WolmanLabel, cells: Vec<Cell>) -> Row {
+        let (kind, layer, depth) = manner(label, self.direction());
+        Row {
+            label: name(label, self.direction()).to_owned(),
+            depth,
+            kind,
+            layer,
+            note: None,
+            cells,
+        }
+    }
+
+    /// All sizes: below each of the paper's rows what every path takes for it.
+    fn by_size(&self) -> Table {
+        let mut rows = Vec::new();
+        for label in labels(self.direction()) {
+            rows.push(Row {
+                kind: RowKind::Plain,
+                layer: None,
+                depth: 0,
+                ..self.row(label, Vec::new())
+            });
+            let below = |who: &str, cells| Row {
+                label: who.to_owned(),
+                depth: 1,
+                ..self.row(label, cells)
+            };
+            if published_id(label).is_some() {
+                let cells = (0..self.sizes.len())
+                    .map(|at| self.then_cell(label, self.then(label, at)))
+                    .collect();
+                rows.push(below("1994", cells));
+            }
+            rows.extend(self.parts.iter().map(|part| {
+                let cells = (0..self.sizes.len()).map(|at| part.cell(label, at));
+                below(part.path.name(), cells.collect())
+            }));
+        }
+        Table {
+            id: "by-size".to_owned(),
+            title: "The same by size".to_owned(),
+            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
+            rows,
+        }
+    }
+
+    /// The sum of both directions against the round trip without gates.
+    fn closure(&self) -> Table {
+        let mut rows = Vec::new();
+        for part in self.parts {
+            rows.push(shapes::plain_row(part.label.clone(), Vec::new()));
+            rows.extend(part.closure.iter().cloned().map(|row| Row {
+                depth: row.depth + 1,
+                ..row
+            }));
+        }
+        Table {
+            id: "closure".to_owned(),
+            title: "Both directions, there and back, against the round trip without gates"
+                .to_owned(),
+            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
+            rows,
+        }
+    }
+
+    pub(super) fn figures(&self, command: &str) -> Vec<Figure> {
+        let stacked = |title: String, unit, bars: Vec<Bar>| {
+            (!bars.is_empty()).then(|| Figure::StackedBars {
+                title,
+                unit,
+                bars,
+                command: command.to_owned(),
+            })
+        };
+        let mut figures = vec![
+            stacked(
+                format!("A message, {}, by span", self.wolman.way()),
+                Unit::Nanoseconds,
+                self.bars(|part, at| Some((None, part.messages.get(at)?.clone()?))),
+            ),
+            stacked(
+                format!(
+                    "Shares of a message of {} bytes, today and in 1994",
+                    self.size(self.told())
+                ),
+                Unit::Percent,
+                self.shares(),
+            ),
+        ];
+        if self.direction() == Direction::Tx {
+            figures.push(stacked(
+                "A round trip, both directions and the application, by span".to_owned(),
+                Unit::Nanoseconds,
+                self.bars(|part, at| {
+                    let (total, segments) = part.round_trips.get(at)?.clone()?;
+                    Some((Some(total), segments))
+                }),
+            ));
+        }
+        figures.into_iter().flatten().collect()
+    }
+
+    /// A bar for each path: at all sizes when there is but one path, else at the least, the told and the largest size.
+    fn bars(&self, of: impl Fn(&Part, usize) -> Option<(Option<f64>, Vec<Segment>)>) -> Vec<Bar> {
+        let mut places: Vec<usize> = (0..self.sizes.len()).collect();
+        if self.parts.len() > 1 {
+            let last = places.len().saturating_sub(1);
+            places.retain(|&at| at == 0 || at == self.told() || at == last);
+        }
+        let mut bars = Vec::new();
+        for at in places {
+            for part in self.parts {
+                let size = words::size(self.sizes[at]);
+                bars.extend(of(part, at).map(|(total_measured, segments)| Bar {
+                    label: match self.parts.len() {
+                        1 => size,
+                        _ => format!("{size}, {}", part.path),
+                    },
+                    total_measured,
+                    segments,
+                }));
+            }
+        }
+        bars
+    }
+
+    /// The told size: what each span has of its path's whole, and each row of the paper of its own.
+    fn shares(&self) -> Vec<Bar> {
+        let at = self.told();
+        let mut bars = Vec::new();
+        let then: Vec<Segment> = labels(self.direction())
+            .into_iter()
+            .filter(|label| matches!(label, WolmanLabel::Row(_)))
+            .filter_map(|label| {
+                let (kind, layer, _) = manner(label, self.direction());
+                Some(Segment {
+                    label: name(label, self.direction()).to_owned(),
+                    layer,
+                    kind: match kind {
+                        RowKind::Queueing => SegmentKind::Queueing,
+                        _ => SegmentKind::Processing,
+                    },
+                    value: self.then_share(label, at)?,
+                })
+            })
+            .collect();
+        if !then.is_empty() {
+            bars.push(Bar {
+                label: "1994".to_owned(),
+                total_measured: None,
+                segments: then,
+            });
+        }
+        for part in self.parts {
+            let Some(Some(segments)) = part.messages.get(at) else {
+                continue;
+            };
+            let whole: f64 = segments.iter().map(|segment| segment.value).sum();
+            if whole > 0.0 {
+                let scaled = segments.iter().cloned().map(|segment| Segment {
+                    value: 100.0 * segment.value / whole,
+                    ..segment
+                });
+                bars.push(Bar {
+                    label: part.path.to_string(),
+                    total_measured: None,
+                    segments: scaled.collect(),
+                });
+            }
+        }
+        bars
+    }
+
+    /// How long each path takes, what takes most of it, and how that compares with the paper.
+    pub(super) fn finding(&self) -> String {
+        let at = self.told();
+        let (out, checksum) = (
+            match self.direction() {
+                Direction::Tx => "out",
+                Direction::Rx | Direction::Between => "in",
+            },
+            WolmanLabel::Row(WolmanRow::Checksum),
+        );
+        let told: Vec<String> = self
+            .parts
+            .iter()
+            .filter_map(|part| {
+                let ns = part.ns(WolmanLabel::Total, at)?;
+                let most = self.most(|label| part.share(label, at));
+                Some(format!(
+                    "{} on {}{most}",
+                    words::duration(ns),
+                    part.path.name()
+                ))
+            })
+            .collect();
+        if told.is_empty() {
+            return "Nothing was measured.".to_owned();
+        }
+        let mut text = format!(
+            "The way {out} of a {}-byte message takes {}",
+            self.size(at),
+            words::list(&told)
+        );
+        if let Some(then) = self.then(WolmanLabel::Total, at) {
+            let most = self.most(|label| self.then_share(label, at));
+            text.push_str(&format!(
+                "; in 1994 it took {}{most}",
+                words::duration(then)
+            ));
+        }
+        let last = self.sizes.len().saturating_sub(1);
+        let sums: Vec<String> = (self.parts.iter())
+            .filter_map(|part| {
+                let share = part.share(checksum, last)?;
+                Some(format!("{share:.0} % on {}", part.path.name()))
+            })
+            .collect();
+        if let (false, Some(then)) = (sums.is_empty(), self.then_share(checksum, last)) {
+            text.push_str(&format!(
+                "; at {} bytes the checksum has {} (then {then:.0} %)",
+                self.size(last),
+                words::list(&sums)
+            ));
+        }
+        let open: Vec<String> = (self.parts.iter())
+            .filter_map(|part| {
+                let share = (*part.open.get(at)?)?;
+                Some(format!("{} on {}", percent(share), part.path.name()))
+            })
+            .collect();
+        if !open.is_empty() {
+            text.push_str(&format!(
+                "; the ledger does not close: of a {}-byte round trip {} is unattributed",
+                self.size(at),
+                words::list(&open)
+            ));
+        }
+        text.push('.');
+        text
+    }
+
+    /// The row with the largest share, in brackets; nothing where there is none.
+    fn most(&self, share: impl Fn(WolmanLabel) -> Option<f64>) -> String {
+        labels(self.direction())
+            .into_iter()
+            .filter(|label| matches!(label, WolmanLabel::Row(_) | WolmanLabel::NotInPaper))
+            .filter_map(|label| Some((label, share(label)?)))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map_or_else(String::new, |(label, share)| {
+                format!(
+                    " (most of it {}, {share:.0} %)",
+                    name(label, self.direction())
+                )
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::wolman::TRANSMIT;
+
+    /// A path whose rows take 1, 2, 3 ... times `ns` at every size.
+    fn part(path: PathId, ns: f64) -> Part {
+        let mut lines = Vec::new();
+        let (mut next, mut tcp, mut total) = (0.0, 0.0, 0.0);
+        for label in labels(Direction::Tx) {
+            let value = match label {
+                WolmanLabel::TcpTotal => tcp,
+                WolmanLabel::Total => total,
+                WolmanLabel::Row(_) | WolmanLabel::NotInPaper => {
+                    next += ns;
+                    total += next;
+                    if matches!(label, WolmanLabel::Row(row) if row.is_tcp()) {
+                        tcp += next;
+                    }
+                    next
+                }
+            };
+            lines.push((label, vec![Cell::exact(value); 2]));
+        }
+        let segments = vec![Segment {
+            label: "all".to_owned(),
+            layer: None,
+            kind: SegmentKind::Processing,
+            value: total,
+        }];
+        Part {
+            path,
+            label: path.to_string(),
+            lines,
+            spans: Table {
+                id: format!("spans-{path}"),
+                title: String::new(),
+                columns: Vec::new(),
+                rows: Vec::new(),
+            },
+            closure: vec![shapes::plain_row("sum", vec![Cell::exact(1.0); 2])],
+            open: vec![None, Some(0.07)],
+            messages: vec![Some(segments.clone()); 2],
+            round_trips: vec![Some((2.0 * total, segments)); 2],
+        }
+    }
+
+    #[test]
+    fn paths_stand_side_by_side_and_one_below_the_other() {
+        let parts = [
+            part(PathId::KernelLoopback, 100.0),
+            part(PathId::StackMemory, 1.0),
+        ];
+        let joined = Joined {
+            wolman: &TRANSMIT,
+            sizes: &[4, 200],
+            parts: &parts,
+        };
+        let tables = joined.tables();
+        let compared = &tables[0];
+        let names: Vec<&str> = compared.columns.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "1994",
+                "share",
+                "kernel-loopback",
+                "share",
+                "stack-memory",
+                "share"
+            ]
+        );
+        for row in &compared.rows {
+            // The same rows in another unit have the same shares.
+            let close = |a: f64, b: f64| (a - b).abs() < 1e-9 * a.abs().max(1.0);
+            let number = |at: usize| row.cells[at].number().unwrap();
+            assert!(close(number(2), 100.0 * number(4)), "{}", row.label);
+            assert!(close(number(3), number(5)), "{}", row.label);
+        }
+        let total = compared.rows.last().unwrap();
+        assert_eq!(total.cells[1].number(), Some(100.0));
+        let by_size = &tables[1];
+        let user: Vec<&str> = by_size.rows[..4].iter().map(|r| r.label.as_str()).collect();
+        assert_eq!(user, ["User", "1994", "kernel-loopback", "stack-memory"]);
+        assert_eq!(tables.last().unwrap().rows.len(), 4);
+    }
+
+    #[test]
+    fn every_path_has_its_bar_and_its_clause() {
+        let parts = [
+            part(PathId::KernelLoopback, 100.0),
+            part(PathId::StackMemory, 1.0),
+        ];
+        let joined = Joined {
+            wolman: &TRANSMIT,
+            sizes: &[4, 200],
+            parts: &parts,
+        };
+        let figures = joined.figures("tollgate");
+        let labels = |figure: &Figure| match figure {
+            Figure::StackedBars { bars, .. } => {
+                bars.iter().map(|b| b.label.clone()).collect::<Vec<_>>()
+            }
+            Figure::Lines { .. } => Vec::new(),
+        };
+        assert_eq!(
+            labels(&figures[0]),
+            [
+                "4 B, kernel-loopback",
+                "4 B, stack-memory",
+                "200 B, kernel-loopback",
+                "200 B, stack-memory"
+            ]
+        );
+        assert_eq!(
+            labels(&figures[1]),
+            ["1994", "kernel-loopback", "stack-memory"]
+        );
+        let Figure::StackedBars { bars, .. } = &figures[1] else {
+            panic!("bars");
+        };
+        for bar in bars {
+            assert!(
+                (bar.sum() - 100.0).abs() < 1.0,
+                "{}: {}",
+                bar.label,
+                bar.sum()
+            );
+        }
+        let finding = joined.finding();
+        for clause in [
+            "on kernel-loopback (most of it device queue, 25 %)",
+            "on stack-memory (most of it",
+            "; in 1994 it took",
+            "does not close: of a 200-byte round trip 7.0 % on kernel-loopback and 7.0 % on stack-memory",
+        ] {
+            assert!(finding.contains(clause), "{clause}: {finding}");
+        }
+    }
+}
