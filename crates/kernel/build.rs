@@ -4,10 +4,11 @@
 //! are loaded, and what is left of that crate would be these lines with the dependencies of a whole command.
 
 use std::env;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SOURCE: &str = "src/bpf/gates.bpf.c";
+const SOURCES: [&str; 2] = ["gates", "observe"];
 
 fn main() {
     println!("cargo::rerun-if-changed=src/bpf");
@@ -36,8 +37,22 @@ fn compile() -> Result<(), String> {
             ));
         }
     };
-    let object = out.join("gates.bpf.o");
-    let done = Command::new(&clang)
+    for name in SOURCES {
+        let source = format!("src/bpf/{name}.bpf.c");
+        let object = out.join(format!("{name}.bpf.o"));
+        compile_one(&clang, architecture, &include, &source, &object)?;
+    }
+    Ok(())
+}
+
+fn compile_one(
+    clang: &OsStr,
+    architecture: &str,
+    include: &OsStr,
+    source: &str,
+    object: &Path,
+) -> Result<(), String> {
+    let done = Command::new(clang)
         .args([
             "-g", "-O2", "-mcpu=v3", "-target", "bpf", "-Wall", "-Werror",
         ])
@@ -49,13 +64,13 @@ fn compile() -> Result<(), String> {
             "-fdebug-prefix-map={}=.",
             env::current_dir().map_err(|e| e.to_string())?.display()
         ))
-        .args(["-c", SOURCE, "-o"])
-        .arg(&object)
+        .args(["-c", source, "-o"])
+        .arg(object)
         .output()
         .map_err(|error| format!("{} could not be run: {error}", clang.display()))?;
     if !done.status.success() {
         return Err(format!(
-            "{} failed on {SOURCE}: {}",
+            "{} failed on {source}: {}",
             clang.display(),
             String::from_utf8_lossy(&done.stderr).replace('\n', " ")
         ));

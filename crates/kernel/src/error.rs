@@ -51,6 +51,32 @@ pub enum Error {
         /// Those that there is room for.
         most: usize,
     },
+    /// A boundary without which nothing can be observed has no hook.
+    #[error("this kernel has no hook {hook}: {reason}")]
+    Missing {
+        /// The finest hook of the boundary.
+        hook: &'static str,
+        /// Why neither it nor another one can be had.
+        reason: String,
+    },
+    /// A program that was loaded could not be attached.
+    #[error("the program of {hook} could not be attached: {reason}")]
+    Hook {
+        /// Its hook.
+        hook: &'static str,
+        /// What the kernel said.
+        reason: String,
+    },
+    /// More was asked for than the programs have room for.
+    #[error("{found} {what} are more than the {most} that the programs have room for")]
+    TooMany {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many were asked for.
+        found: usize,
+        /// How many there may be.
+        most: usize,
+    },
     /// More threads were to be watched than the programs look for.
     #[error("{found} threads are more than the {most} that can be watched")]
     Threads {

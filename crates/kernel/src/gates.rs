@@ -15,19 +15,19 @@ use crate::hook::{Hook, Need};
 use crate::plan::Plan;
 use crate::watch::{Namespace, THREADS, Taken, Watch};
 
-mod system;
+pub(crate) mod system;
 
 use system::Mapped;
 
 /// The compiled programs. The loader reads them as ELF, which wants alignment.
 #[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/gates.bpf.o")));
 
 /// Processors that have a cursor, `CPUS` of the programs.
 const PROCESSORS: usize = 1024;
 /// Protocols that netfilter links are made for.
-const FAMILIES: [i32; 2] = [libbpf_rs::NFPROTO_IPV4, libbpf_rs::NFPROTO_IPV6];
+pub(crate) const FAMILIES: [i32; 2] = [libbpf_rs::NFPROTO_IPV4, libbpf_rs::NFPROTO_IPV6];
 
 /// A processor's cursor in the memory that it shares with the programs.
 #[repr(C)]
@@ -307,9 +307,9 @@ fn open() -> Result<OpenObject, Error> {
 
 /// libbpf prints by itself unless told not to. What goes wrong comes back as an error; the verifier's own words are kept for
 /// those who look for them with `TOLLGATE_BPF_LOG`.
-fn quiet() {
+pub(crate) fn quiet() {
     let say = std::env::var_os("TOLLGATE_BPF_LOG").is_some();
-    libbpf_rs::set_print(say.then_some((libbpf_rs::PrintLevel::Info, |_, text| {
+    libbpf_rs::set_print(say.then_some((libbpf_rs::PrintLevel::Debug, |_, text| {
         eprint!("{text}");
     })));
 }
@@ -321,7 +321,7 @@ fn find<'a>(object: &'a Object, name: &str) -> Option<ProgramMut<'a>> {
 }
 
 /// Runs `attach` in the namespace, on a thread of its own: a thread that has changed its namespace may not be able to come back.
-fn within<T: Send>(
+pub(crate) fn within<T: Send>(
     namespace: Namespace<'_>,
     attach: impl FnOnce() -> Result<T, String> + Send,
 ) -> Result<T, String> {

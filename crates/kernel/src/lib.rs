@@ -27,6 +27,7 @@ pub mod event;
 mod gates;
 pub mod hook;
 pub mod join;
+pub mod observe;
 pub mod plan;
 #[cfg(feature = "bpf")]
 mod probe;

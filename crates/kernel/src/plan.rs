@@ -64,7 +64,7 @@ impl Abilities {
     }
 
     /// Why this kernel does not have what a hook needs; none when it has.
-    fn lacks(&self, need: Need) -> Option<String> {
+    pub(crate) fn lacks(&self, need: Need) -> Option<String> {
         let refused = |ability: &Ability| ability.reason().map(str::to_owned);
         match need {
             Need::Tracepoint(name) => refused(&self.tracepoints).or_else(|| {

@@ -6,6 +6,7 @@ use libbpf_rs::btf::{Btf, types};
 
 use crate::gates::attempt;
 use crate::hook::{HOOKS, Need};
+use crate::observe;
 use crate::plan::{Abilities, Ability};
 
 /// Tries every kind of hook: loads a program, attaches it, takes it away again. Takes some tens of milliseconds.
@@ -51,5 +52,7 @@ pub fn abilities() -> Abilities {
 }
 
 fn needed(name: impl Fn(Need) -> Option<&'static str>) -> impl Iterator<Item = &'static str> {
-    HOOKS.iter().filter_map(move |hook| name(hook.need))
+    let gates = HOOKS.iter().map(|hook| hook.need);
+    let samples = observe::hooks::HOOKS.iter().map(|hook| hook.need);
+    gates.chain(samples).filter_map(name)
 }

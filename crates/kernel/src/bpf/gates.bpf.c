@@ -137,16 +137,6 @@ static __always_inline bool watched_thread(__u32 thread)
 			  thread == settings.threads[2] || thread == settings.threads[3]);
 }
 
-static __always_inline __u32 mix(__u32 source, __u32 destination)
-{
-	return source ^ (destination << 16 | destination >> 16);
-}
-
-static __always_inline __u32 fold(const __be32 *words)
-{
-	return words[0] ^ words[1] ^ words[2] ^ words[3];
-}
-
 /* An skb passes; its IP header begins at `network`. Pure acknowledgments are not recorded. */
 static __always_inline void pass_packet(__u64 ktime, const struct sk_buff *skb, const unsigned char *network, __u8 gate,
 					__u8 flags)

@@ -21,10 +21,13 @@ typedef __u16 __sum16;
 typedef _Bool bool;
 
 enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
 enum {
+	BPF_NOEXIST = 1,
 	BPF_F_MMAPABLE = 1U << 10,
 };
 
@@ -138,5 +141,17 @@ struct tcp_header {
 	__sum16 check;
 	__be16 urgent;
 };
+
+/* Two addresses in one word: enough to tell the connections of two ports apart. */
+
+static inline __attribute__((always_inline)) __u32 mix(__u32 source, __u32 destination)
+{
+	return source ^ (destination << 16 | destination >> 16);
+}
+
+static inline __attribute__((always_inline)) __u32 fold(const __be32 *words)
+{
+	return words[0] ^ words[1] ^ words[2] ^ words[3];
+}
 
 #endif

@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::hook::Netfilter;
 
 /// A map of the programs, mapped into this process.
-pub(super) struct Mapped {
+pub(crate) struct Mapped {
     start: NonNull<c_void>,
     length: usize,
 }
@@ -22,7 +22,7 @@ pub(super) struct Mapped {
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    pub(super) fn new(fd: BorrowedFd<'_>, length: usize) -> Result<Self, Error> {
+    pub(crate) fn new(fd: BorrowedFd<'_>, length: usize) -> Result<Self, Error> {
         let page = rustix::param::page_size();
         let length = length.div_ceil(page) * page;
         // SAFETY: a new mapping at an address that the kernel chooses.
@@ -42,7 +42,8 @@ impl Mapped {
         Ok(Self { start, length })
     }
 
-    fn slot<T>(&self, index: usize) -> NonNull<T> {
+    /// The address of the value at this place, which lies within the mapping.
+    pub(crate) fn slot<T>(&self, index: usize) -> NonNull<T> {
         assert!((index + 1) * size_of::<T>() <= self.length);
         // SAFETY: the slot lies within the mapping, as was just checked.
         unsafe { self.start.cast::<T>().add(index) }
@@ -57,7 +58,7 @@ impl Mapped {
     }
 
     /// Overwrites what the memory begins with.
-    pub(super) fn write<T>(&self, value: T) {
+    pub(crate) fn write<T>(&self, value: T) {
         let slot = self.slot::<T>(0);
         // SAFETY: the slot is aligned (a page begins there) and within the mapping. The programs may read half of the old and
         // half of the new value; they do not depend on more than a word.
@@ -102,7 +103,7 @@ const fn priority(hook: Netfilter, twin: bool) -> i32 {
 
 /// Attaches a netfilter program in the calling thread's namespace; it is detached when the result is closed. By hand, since
 /// libbpf's program cannot be lent to the thread that is in the other namespace.
-pub(super) fn link_netfilter(
+pub(crate) fn link_netfilter(
     program: BorrowedFd<'_>,
     family: i32,
     hook: Netfilter,
@@ -136,7 +137,7 @@ pub(super) fn link_netfilter(
 }
 
 /// How often the kernel has left out a program because it was running already on that processor; 0 when it does not tell.
-pub(super) fn missed_runs(program: BorrowedFd<'_>) -> u64 {
+pub(crate) fn missed_runs(program: BorrowedFd<'_>) -> u64 {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;
     // SAFETY: the kernel writes at most `length` bytes into `info`, whose fields are integers.

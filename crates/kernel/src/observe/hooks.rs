@@ -1,0 +1,203 @@
+//! Which hook takes which gate of a sample, the finest first, and what is chosen of them on this kernel.
+
+use crate::hook::{Need, Netfilter};
+use crate::plan::Abilities;
+
+/// A place where samples pass.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// The boundary that it takes, in words.
+    pub boundary: &'static str,
+    /// What users know it by.
+    pub name: &'static str,
+    /// Its BPF program.
+    pub program: &'static str,
+    /// What it needs.
+    pub need: Need,
+    /// What is missing where no hook of this boundary can be had.
+    pub without: Without,
+}
+
+/// What a missing boundary means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Without {
+    /// Nothing can be observed.
+    Nothing,
+    /// Two rows are joined.
+    Joined,
+    /// The rows on both sides of it stay empty.
+    Hole,
+}
+
+const fn tracepoint(boundary: &'static str, name: &'static str, without: Without) -> Hook {
+    Hook {
+        boundary,
+        name,
+        program: name,
+        need: Need::Tracepoint(name),
+        without,
+    }
+}
+
+const fn function(of: &Hook, name: &'static str, function: &'static str, program: &'static str) -> Hook {
+    Hook {
+        boundary: of.boundary,
+        name,
+        program,
+        need: Need::Function(function),
+        without: of.without,
+    }
+}
+
+const SENT: Hook = tracepoint("a send", "tcp_sendmsg_locked", Without::Nothing);
+const READY: Hook = tracepoint("the reader is told", "sk_data_ready", Without::Nothing);
+const IP_OUT: Hook = Hook {
+    boundary: IP_OUT_BOUNDARY,
+    name: "netfilter LOCAL_OUT",
+    program: "nf_local_out",
+    need: Need::Netfilter(Netfilter::LocalOut),
+    without: Without::Joined,
+};
+const DEMUX: Hook = Hook {
+    boundary: DEMUX_BOUNDARY,
+    name: "netfilter LOCAL_IN",
+    program: "nf_local_in",
+    need: Need::Netfilter(Netfilter::LocalIn),
+    without: Without::Joined,
+};
+pub(super) const IP_OUT_BOUNDARY: &str = "from TCP to IP";
+pub(super) const DEMUX_BOUNDARY: &str = "from IP to TCP";
+/// The program that takes segments from wires, too, in the place of the one at the same tracepoint.
+pub(super) const WIRE: (&str, &str) = ("netif_receive_skb", "netif_receive_wire");
+
+/// All hooks, by boundary in the order of the way, the finest first.
+pub static HOOKS: &[Hook] = &[
+    SENT,
+    function(&SENT, "fentry tcp_sendmsg_locked", "tcp_sendmsg_locked", "fentry_tcp_sendmsg_locked"),
+    IP_OUT,
+    function(&IP_OUT, "fentry __ip_local_out", "__ip_local_out", "fentry_ip_local_out"),
+    tracepoint("the device queue", "net_dev_queue", Without::Hole),
+    tracepoint("the driver begins", "net_dev_start_xmit", Without::Hole),
+    tracepoint("the driver returns", "net_dev_xmit", Without::Hole),
+    tracepoint("the queue of IP", "netif_rx_entry", Without::Hole),
+    tracepoint("IP begins", "netif_receive_skb", Without::Nothing),
+    DEMUX,
+    function(&DEMUX, "fentry ip_local_deliver", "ip_local_deliver", "fentry_ip_local_deliver"),
+    tracepoint("TCP begins", "tcp_probe", Without::Hole),
+    READY,
+    function(&READY, "fentry sock_def_readable", "sock_def_readable", "fentry_sock_def_readable"),
+    tracepoint("a thread runs", "sched_switch", Without::Hole),
+    tracepoint("the copy begins", "skb_copy_datagram_iovec", Without::Hole),
+    tracepoint("a receive returns", "sock_recv_length", Without::Nothing),
+];
+
+/// The hooks that are taken on this kernel, and what stays without one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// One for each boundary that can be taken, in the order of the way.
+    pub taken: Vec<&'static Hook>,
+    /// Boundaries that cannot, and why.
+    pub missing: Vec<(&'static Hook, String)>,
+}
+
+impl Choice {
+    /// The finest hooks that these abilities allow.
+    pub fn of(abilities: &Abilities) -> Self {
+        let mut choice = Self {
+            taken: Vec::new(),
+            missing: Vec::new(),
+        };
+        let mut rest = HOOKS;
+        while let Some(first) = rest.first() {
+            let count = rest
+                .iter()
+                .take_while(|hook| hook.boundary == first.boundary)
+                .count();
+            let (these, others) = rest.split_at(count);
+            rest = others;
+            let mut reasons = Vec::new();
+            let taken = these.iter().find(|hook| {
+                let lacks = abilities.lacks(hook.need);
+                let has = lacks.is_none();
+                reasons.extend(lacks);
+                has
+            });
+            match taken {
+                Some(hook) => choice.taken.push(hook),
+                None => choice.missing.push((first, reasons.join("; "))),
+            }
+        }
+        choice
+    }
+
+    /// Whether the boundary is taken.
+    pub(super) fn takes(&self, boundary: &str) -> bool {
+        self.taken.iter().any(|hook| hook.boundary == boundary)
+    }
+
+    /// The first boundary without which nothing can be observed, and why it cannot be taken.
+    pub fn stopped_by(&self) -> Option<&(&'static Hook, String)> {
+        self.missing
+            .iter()
+            .find(|(hook, _)| hook.without == Without::Nothing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Ability;
+
+    fn all() -> Abilities {
+        let mut abilities = Abilities::none("");
+        abilities.types = Ability::Works;
+        abilities.tracepoints = Ability::Works;
+        abilities.netfilter = Ability::Works;
+        abilities.functions = Ability::Works;
+        for hook in HOOKS {
+            match hook.need {
+                Need::Tracepoint(name) => abilities.tracepoint_names.insert(name.to_owned()),
+                Need::Function(name) => abilities.function_names.insert(name.to_owned()),
+                Need::Netfilter(_) => false,
+            };
+        }
+        abilities
+    }
+
+    #[test]
+    fn a_kernel_that_allows_everything_gives_one_hook_for_each_boundary() {
+        let choice = Choice::of(&all());
+        assert!(choice.missing.is_empty() && choice.stopped_by().is_none());
+        assert_eq!(choice.taken.len(), 13);
+        assert!(choice.taken.iter().all(|hook| !matches!(hook.need, Need::Function(_))));
+    }
+
+    #[test]
+    fn functions_stand_in_for_netfilter_links_and_newer_tracepoints() {
+        let mut old = all();
+        old.netfilter = Ability::Refused("Linux 6.1 has none".to_owned());
+        old.tracepoint_names.remove("tcp_sendmsg_locked");
+        old.tracepoint_names.remove("sk_data_ready");
+        let names: Vec<&str> = Choice::of(&old).taken.iter().map(|hook| hook.name).collect();
+        for name in ["fentry tcp_sendmsg_locked", "fentry __ip_local_out", "fentry ip_local_deliver", "fentry sock_def_readable"] {
+            assert!(names.contains(&name), "{name}: {names:?}");
+        }
+    }
+
+    #[test]
+    fn rows_are_joined_where_neither_can_be_had() {
+        let mut poor = all();
+        poor.netfilter = Ability::Refused("not in this kernel".to_owned());
+        poor.functions = Ability::Refused("not permitted".to_owned());
+        let choice = Choice::of(&poor);
+        assert!(!choice.takes(IP_OUT_BOUNDARY) && !choice.takes(DEMUX_BOUNDARY));
+        assert_eq!(choice.stopped_by(), None);
+        assert_eq!(choice.missing[0].1, "not in this kernel; not permitted");
+    }
+
+    #[test]
+    fn without_the_senders_gate_nothing_is_observed() {
+        let choice = Choice::of(&Abilities::none("no BTF"));
+        assert_eq!(choice.stopped_by().map(|(hook, why)| (hook.name, why.as_str())), Some(("tcp_sendmsg_locked", "no BTF; no BTF")));
+    }
+}

@@ -1,0 +1,311 @@
+//! The memory that the programs of `bpf/observe.bpf.c` share with us, as in `bpf/observe.h`.
+//!
+//! Plain values without a method that decides anything; what they mean is in the modules beside this one.
+
+/// Processors that have a countdown.
+pub const PROCESSORS: usize = 1024;
+/// Bytes that can be followed at once.
+pub const PASSAGES: usize = 256;
+/// Gates of a passage.
+pub const STAMPS: usize = 12;
+/// Spans and sums that have a histogram.
+pub const SPANS: usize = 23;
+/// Histogram buckets to an octave, as a power of two.
+pub const FINEST_BITS: u32 = 6;
+/// Buckets of a histogram.
+pub const PLACES: usize = (40 - FINEST_BITS as usize + 1) << FINEST_BITS;
+/// Operations of a filter.
+pub const OPERATIONS: usize = 64;
+/// Processes whose traffic can be asked for.
+pub const GROUPS: usize = 16;
+/// Wires at which samples can begin.
+pub const WIRES: usize = 16;
+
+/// States of a passage.
+pub mod state {
+    /// Its place is free.
+    pub const FREE: u32 = 0;
+    /// From the sender to the receiving socket.
+    pub const ON_THE_WAY: u32 = 2;
+    /// The reader was told.
+    pub const WAITING: u32 = 3;
+    /// It is being added up.
+    pub const ENDING: u32 = 4;
+}
+
+/// Flags of a passage.
+pub mod flag {
+    /// An end is one whose traffic is asked for.
+    pub const WANTED: u32 = 1;
+    /// It was not sent within the call that gave it to the socket.
+    pub const DEFERRED: u32 = 2;
+    /// It was sent again.
+    pub const RETRANSMITTED: u32 = 4;
+    /// It came by a wire: there is no sender here.
+    pub const BY_WIRE: u32 = 8;
+    /// The receiving socket was locked, and its owner worked on the segment afterwards.
+    pub const BACKLOG: u32 = 16;
+    /// Bytes before it were missing.
+    pub const DISORDER: u32 = 32;
+    /// The reader was running already when it was told.
+    pub const AWAKE: u32 = 64;
+    /// It went out again after it had come in.
+    pub const FORWARDED: u32 = 128;
+}
+
+/// A connection in one direction. An IPv4 address is the first word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C)]
+pub struct Flow {
+    /// Source port above destination port.
+    pub ports: u32,
+    /// 4 or 6.
+    pub family: u32,
+    /// In the order of the wire.
+    pub source: [[u8; 4]; 4],
+    /// In the order of the wire.
+    pub destination: [[u8; 4]; 4],
+}
+
+/// An operation of a filter; the constants are in [`super::filter`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Operation {
+    /// Which operation.
+    pub what: u32,
+    /// 1 is the source, 2 the destination, 3 either.
+    pub sides: u32,
+    /// The least port, the family, or the truth of a constant.
+    pub low: u32,
+    /// The greatest port.
+    pub high: u32,
+    /// The address.
+    pub address: [[u8; 4]; 4],
+    /// Which of its bits count.
+    pub mask: [[u8; 4]; 4],
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Settings {
+    /// One in so many; 0 takes no new sample.
+    pub every: u32,
+    /// Operations of the filter.
+    pub operations: u32,
+    /// Whether only these processes.
+    pub by_group: u32,
+    /// Whether only the control groups in the map.
+    pub by_cgroup: u32,
+    /// Only this interface; 0 is any.
+    pub interface: u32,
+    /// The network namespace that the wires are in.
+    pub namespace: u32,
+    /// Whether there is a gate before IP on the way out.
+    pub has_ip_out: u32,
+    /// Whether there is a gate behind IP on the way in.
+    pub has_demux: u32,
+    /// Passages that take at least so many nanoseconds are written out; 0 is none.
+    pub slower_than: u64,
+    /// Processes.
+    pub groups: [u32; GROUPS],
+    /// Interfaces at which segments come in from elsewhere; ends at the first 0.
+    pub wires: [u32; WIRES],
+    /// The filter.
+    pub operation: [Operation; OPERATIONS],
+}
+
+/// Counts of samples. Each grows for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[allow(missing_docs, reason = "each is what `super::Counts` says of it")]
+pub struct Totals {
+    pub begun: u64,
+    pub skipped: u64,
+    pub finished: u64,
+    pub left: u64,
+    pub unwanted: u64,
+    pub holes: u64,
+    pub backwards: u64,
+    pub slow: u64,
+    pub slow_lost: u64,
+    pub flows_lost: u64,
+    pub ipv6: u64,
+    pub backlog: u64,
+    pub deferred: u64,
+    pub retransmitted: u64,
+    pub disorder: u64,
+    pub forwarded: u64,
+    pub shared: u64,
+    pub gso: u64,
+    pub gro: u64,
+}
+
+/// What TCP counts on a socket by itself; wraps round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct TcpCounts {
+    /// Segments received.
+    pub segments_in: u32,
+    /// Those with payload.
+    pub data_in: u32,
+    /// Segments sent.
+    pub segments_out: u32,
+    /// Those with payload.
+    pub data_out: u32,
+    /// Segments sent again.
+    pub retransmitted: u32,
+}
+
+/// A thread and its process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Thread {
+    /// The thread.
+    pub thread: u32,
+    /// The process.
+    pub group: u32,
+}
+
+/// A byte on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Passage {
+    /// One of [`state`].
+    pub state: u32,
+    /// Both addresses, mixed.
+    pub mixed: u32,
+    /// The connection.
+    pub flow: Flow,
+    /// The byte.
+    pub seq: u32,
+    /// For how many it stands.
+    pub weight: u32,
+    /// CLOCK_MONOTONIC in nanoseconds at each gate; 0 where it was not seen.
+    pub at: [u64; STAMPS],
+    /// Who sent it; 0 when it came by a wire.
+    pub sender: Thread,
+    /// Who read it; 0 when it left by a wire.
+    pub reader: Thread,
+    /// The sender's name.
+    pub sender_name: [u8; 16],
+    /// The reader's name.
+    pub reader_name: [u8; 16],
+    /// Of [`flag`].
+    pub flags: u32,
+    /// Bytes that the sending call had left.
+    pub message: u32,
+    /// Payload of the segment that it went out with.
+    pub sent: u32,
+    /// Payload of the segment that it came in with.
+    pub received: u32,
+    /// The interface that it went out or came in by.
+    pub interface: u32,
+    /// Segments of the super-packet that it went out with; 0 or 1 for one.
+    pub gso_out: u16,
+    /// The same on the way in.
+    pub gso_in: u16,
+    /// The sender's socket.
+    pub counted_out: TcpCounts,
+    /// The receiver's socket.
+    pub counted_in: TcpCounts,
+}
+
+/// What decides on one processor whether a candidate is the one in N.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Countdown {
+    /// Candidates so far.
+    pub seen: u64,
+    /// Candidates until the next sample.
+    pub left: u32,
+    pad: u32,
+}
+
+/// What a processor keeps.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Processor {
+    /// Pieces that were copied into sockets.
+    pub sent: Countdown,
+    /// Segments that came in by wires.
+    pub arrived: Countdown,
+    /// When the thread that runs began to.
+    pub since: u64,
+    driving: u64,
+    driven: u64,
+    pad: u64,
+}
+
+/// A histogram: 64 buckets to an octave.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct RawHistogram {
+    /// Samples.
+    pub samples: u64,
+    /// For how many they stand.
+    pub weight: u64,
+    /// Nanoseconds, each as often as its sample counts.
+    pub sum: u64,
+    /// Weights by bucket.
+    pub place: [u64; PLACES],
+}
+
+/// What a connection's samples took, in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Usage {
+    /// Samples.
+    pub samples: u64,
+    /// For how many they stand.
+    pub weight: u64,
+    /// Nanoseconds at the sender, each as often as its sample counts.
+    pub processing_out: u64,
+    /// The same of waiting.
+    pub queueing_out: u64,
+    /// Nanoseconds at the receiver.
+    pub processing_in: u64,
+    /// The same of waiting.
+    pub queueing_in: u64,
+    /// Slow passages.
+    pub slow: u64,
+    /// Who sent last.
+    pub sender: Thread,
+    /// Who read last.
+    pub reader: Thread,
+    /// The sender's name.
+    pub sender_name: [u8; 16],
+    /// The reader's name.
+    pub reader_name: [u8; 16],
+    /// The sender's socket at the first sample.
+    pub first_out: TcpCounts,
+    /// The sender's socket at the last sample.
+    pub last_out: TcpCounts,
+    /// The receiver's socket at the first sample.
+    pub first_in: TcpCounts,
+    /// The receiver's socket at the last sample.
+    pub last_in: TcpCounts,
+}
+
+/// How many bytes are followed.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Followed {
+    /// From the sender to the receiving socket.
+    pub on_the_way: u32,
+    /// Until the reader has them.
+    pub waiting: u32,
+    pad: [u64; 7],
+}
+
+// The sizes that clang gives them.
+const _: () = assert!(size_of::<Flow>() == 40);
+const _: () = assert!(size_of::<Operation>() == 48);
+const _: () =
+    assert!(size_of::<Settings>() == 40 + 4 * (GROUPS + WIRES) + OPERATIONS * 48);
+const _: () = assert!(size_of::<Totals>() == 19 * 8);
+const _: () = assert!(size_of::<Passage>() == 264);
+const _: () = assert!(size_of::<Processor>() == 64);
+const _: () = assert!(size_of::<RawHistogram>() == 24 + 8 * PLACES);
+const _: () = assert!(size_of::<Usage>() == 184);
+const _: () = assert!(size_of::<Followed>() == 64);
