@@ -9,12 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate_kernel::gates::Namespace;
-use tollgate_kernel::observe::{Ask, Choice, Watcher};
+use tollgate_kernel::observe::{Ask, Choice, Watcher, pace};
 use tollgate_kernel::probe;
 
 /// How long a slice lasts.
-const SLICE: Duration = Duration::from_millis(250);
+const SLICE: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let number = |at: usize, or: u64| {
@@ -24,6 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (seconds, in_flight, bytes) = (number(1, 20)?, number(2, 8)? as usize, number(3, 64)? as usize);
     let every = std::env::args().nth(4).map(|text| text.parse()).transpose()?;
+    let budget = std::env::var_os("ALWAYS").is_none().then_some(pace::BUDGET);
     let choice = Choice::of(&probe::abilities());
 
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -38,10 +38,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::thread::sleep(Duration::from_millis(300));
 
     let clocks = [clock_of(&server)?, clock_of(&client)?];
-    let slice = || -> Result<f64, std::io::Error> {
+    let slice = |tend: &mut dyn FnMut() -> Result<(), tollgate_kernel::Error>| -> Result<f64, Box<dyn std::error::Error>> {
         let used = || clocks.iter().map(|&clock| cpu_time(clock)).sum::<std::io::Result<f64>>();
         let (before, from) = (used()?, answered.load(Ordering::Relaxed));
-        std::thread::sleep(SLICE);
+        let end = Instant::now() + SLICE;
+        while Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+            tend()?;
+        }
         let (after, to) = (used()?, answered.load(Ordering::Relaxed));
         Ok((to - from) as f64 / (after - before))
     };
@@ -50,14 +54,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut samples = 0;
     let until = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < until {
-        let before = slice()?;
+        let before = slice(&mut || Ok(()))?;
         let started = Instant::now();
-        let mut watcher = Watcher::start(choice.clone(), &Ask { every, ..Ask::default() }, &[Namespace::Own])?;
+        let ask = Ask { every, budget, ..Ask::default() };
+        let mut watcher = Watcher::start(choice.clone(), &ask, Vec::new())?;
         starts = starts.max(started.elapsed().as_secs_f64());
-        std::thread::sleep(Duration::from_millis(60));
-        watcher.tend()?;
         let used = own_time()?;
-        let during = slice()?;
+        let during = slice(&mut || watcher.tend())?;
         let raw = watcher.read()?;
         own += own_time()? - used;
         samples += raw.totals.finished;
@@ -70,8 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         drop(watcher);
-        std::thread::sleep(Duration::from_millis(60));
-        let after = slice()?;
+        let after = slice(&mut || Ok(()))?;
         ratios.push(during / ((before + after) / 2.0));
         plain += (before + after) / 2.0;
         observed += during;

@@ -397,23 +397,26 @@ static __always_inline void remember(struct counts *first, struct counts *last, 
 	*last = *now;
 }
 
+/* Read each time, so that the verifier need not go all ways that flags can go together. */
+#define has(flag) (*(volatile __u32 *)&passage->flags & (flag))
+
 /* The passage is over: adds its spans, its connection's costs, and writes it out when it was slow. */
 __noinline int fold_in(__u32 index)
 {
 	struct passage *passage = &passages[index & (BUCKETS * WAYS - 1)];
-	const __u64 *at = passage->at;
-	__u32 flags = passage->flags, weight = passage->weight;
+	const volatile __u64 *at = passage->at;
+	__u32 weight = passage->weight;
 	struct division out = {.from = at[SENT], .weight = weight, .whole = 1};
 	struct division in = {.from = at[DRIVER_END], .weight = weight, .whole = 1};
 	__u64 first = at[SENT] ? at[SENT] : at[IP_IN];
 	__u64 last = at[END] ? at[END] : at[DRIVER_END];
 
-	if (!(flags & WANTED)) {
+	if (!has(WANTED)) {
 		add(totals.unwanted, 1);
 		return 0;
 	}
 	if (at[SENT]) {
-		__u32 begins = flags & RETRANSMITTED ? RETRANSMISSION : flags & DEFERRED ? SEND_QUEUE : TCP_OUT;
+		__u32 begins = has(RETRANSMITTED) ? RETRANSMISSION : has(DEFERRED) ? SEND_QUEUE : TCP_OUT;
 		if (settings.has_ip_out) {
 			divide(&out, begins, begins != TCP_OUT, at[IP_OUT]);
 			divide(&out, IP_OUT_SPAN, 0, at[DEVICE_IN]);
@@ -428,20 +431,19 @@ __noinline int fold_in(__u32 index)
 			enter(TRANSMIT, at[DRIVER_END] - at[SENT], weight);
 	}
 	if (at[END]) {
-		if (flags & BY_WIRE)
+		if (has(BY_WIRE))
 			in.from = at[IP_IN];
 		else
 			divide(&in, IP_QUEUE, 1, at[IP_IN]);
-		__u64 begin = flags & BY_WIRE ? at[IP_IN] : at[DRIVER_END];
-		bool backlog = flags & BACKLOG;
+		__u64 begin = has(BY_WIRE) ? at[IP_IN] : at[DRIVER_END];
 		if (settings.has_demux) {
 			divide(&in, IP_IN_SPAN, 0, at[DEMUX]);
-			divide(&in, backlog ? BACKLOG_SPAN : DEMUX_SPAN, backlog, at[TCP_IN]);
+			divide(&in, has(BACKLOG) ? BACKLOG_SPAN : DEMUX_SPAN, !!has(BACKLOG), at[TCP_IN]);
 		} else {
-			divide(&in, backlog ? BACKLOG_SPAN : IP_DEMUX_IN, backlog, at[TCP_IN]);
+			divide(&in, has(BACKLOG) ? BACKLOG_SPAN : IP_DEMUX_IN, !!has(BACKLOG), at[TCP_IN]);
 		}
-		divide(&in, flags & DISORDER ? REORDER : TCP_IN_SPAN, !!(flags & DISORDER), at[READY]);
-		if (flags & AWAKE) {
+		divide(&in, has(DISORDER) ? REORDER : TCP_IN_SPAN, !!has(DISORDER), at[READY]);
+		if (has(AWAKE)) {
 			divide(&in, SOCKET_QUEUE, 1, at[COPY]);
 		} else {
 			divide(&in, WAKEUP, 1, at[RUNS]);
@@ -462,11 +464,11 @@ __noinline int fold_in(__u32 index)
 	enter(QUEUEING, out.sum[1] + in.sum[1], weight);
 
 	add(totals.ipv6, passage->flow.family == 6);
-	add(totals.backlog, !!(flags & BACKLOG));
-	add(totals.deferred, !!(flags & DEFERRED));
-	add(totals.retransmitted, !!(flags & RETRANSMITTED));
-	add(totals.disorder, !!(flags & DISORDER));
-	add(totals.forwarded, !!(flags & FORWARDED));
+	add(totals.backlog, !!has(BACKLOG));
+	add(totals.deferred, !!has(DEFERRED));
+	add(totals.retransmitted, !!has(RETRANSMITTED));
+	add(totals.disorder, !!has(DISORDER));
+	add(totals.forwarded, !!has(FORWARDED));
 	add(totals.shared, passage->received > passage->message && passage->message);
 	add(totals.gso, passage->gso_out > 1);
 	add(totals.gro, passage->gso_in > 1);
@@ -574,6 +576,7 @@ static __always_inline void pass_sender(const struct sock *sk, __u32 left)
 	struct passage *passage;
 	__u64 who;
 
+	here()->messages += 1;
 	if (settings.operations && !(flow_of(sk, 1, &flow) && passes(&flow)))
 		return;
 	if (!drawn(&here()->sent))
@@ -718,6 +721,7 @@ static __always_inline void pass_wire(const struct sk_buff *skb)
 	struct passage *passage;
 	const struct net_device___observe *device = skb_device(skb);
 
+	here()->messages += 1;
 	if (!device || !is_wire(device) || !segment_of(skb, skb->data, &segment))
 		return;
 	if (settings.operations && !passes(&segment.flow))

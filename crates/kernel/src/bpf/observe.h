@@ -224,7 +224,8 @@ struct processor {
 	/* The passage whose skb is with the driver, and that skb. */
 	__u64 driving;
 	__u64 driven;
-	__u64 pad;
+	/* What passed, whether asked for or not. */
+	__u64 messages;
 };
 
 struct histogram {

@@ -234,7 +234,8 @@ pub struct Processor {
     pub since: u64,
     driving: u64,
     driven: u64,
-    pad: u64,
+    /// What passed, whether asked for or not.
+    pub messages: u64,
 }
 
 /// A histogram: 64 buckets to an octave.

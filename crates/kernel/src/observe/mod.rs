@@ -9,7 +9,7 @@
 
 pub mod hooks;
 pub mod memory;
-pub mod rate;
+pub mod pace;
 #[cfg(feature = "bpf")]
 mod watcher;
 
@@ -41,13 +41,17 @@ pub struct Ask {
     pub slower_than: Option<Duration>,
     /// One in so many; none lets the traffic decide.
     pub every: Option<u32>,
+    /// The share of the busiest processor that may be spent; none leaves the gates on, whatever that costs.
+    pub budget: Option<f64>,
 }
 
 /// All that was counted since the beginning.
 #[derive(Clone, Debug)]
 pub struct Raw {
-    /// Since the gates were live.
+    /// Since the gates were live for the first time.
     pub at: Duration,
+    /// How long they were on.
+    pub on: Duration,
     /// CLOCK_MONOTONIC in nanoseconds.
     pub now: u64,
     /// Pieces that were copied into sockets, sampled or not.
@@ -68,6 +72,10 @@ pub struct Raw {
     pub slow: Vec<Passage>,
     /// Bytes that never arrived where they were expected.
     pub vanished: u64,
+    /// Bytes that were still under way when a window ended.
+    pub cut: u64,
+    /// Bytes that were still waiting for their reader when a window ended.
+    pub unread: u64,
     /// Runs of programs that the kernel left out.
     pub missed: u64,
 }

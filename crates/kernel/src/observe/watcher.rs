@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
@@ -15,7 +15,8 @@ use super::memory::{
     Flow, Followed, GROUPS, OPERATIONS, PASSAGES, PROCESSORS, Passage, Processor, RawHistogram,
     SPANS, Settings, Totals, Usage, WIRES, state,
 };
-use super::{Ask, Raw, rate};
+use super::pace::{AGAIN, FIRST, Pace, WINDOW};
+use super::{Ask, Raw};
 use crate::error::Error;
 use crate::gates::system::{Mapped, link_netfilter, missed_runs};
 use crate::gates::{Aligned, FAMILIES, Namespace, quiet, within};
@@ -26,6 +27,9 @@ static OBJECT: &Aligned<[u8]> =
 
 /// How long a byte may be on its way before it is given up, unless its socket is waited for.
 const LOST_AFTER: Duration = Duration::from_secs(10);
+
+/// How long bytes that are under way may take to their end when a window ends.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Programs that observe traffic.
 pub struct Watcher {
@@ -38,17 +42,43 @@ pub struct Watcher {
     followed: Mapped,
     count: usize,
     choice: Choice,
-    // Only held.
-    _links: Vec<Link>,
-    _filters: Vec<OwnedFd>,
-    rate: rate::Chooser,
+    wanted: Vec<&'static str>,
+    namespaces: Vec<OwnedFd>,
+    links: Vec<OneLink>,
+    pace: Pace,
+    phase: Phase,
+    /// Candidates, and messages of each processor, when the present choice was made.
+    before: (u64, Vec<u64>),
+    on: Duration,
+    patience: Duration,
     aside: Aside,
     begun: Instant,
+}
+
+/// What keeps a program attached while it is open.
+enum OneLink {
+    OfLibrary(#[expect(dead_code, reason = "only held")] Link),
+    Own(#[expect(dead_code, reason = "only held")] OwnedFd),
+}
+
+/// What the gates do.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// They are on and count, and nothing is sampled yet.
+    Looking(Instant),
+    /// They are on, and samples begin; the choice was made at the second time.
+    Open(Instant, Instant),
+    /// They are on, and samples that began come to their end.
+    Draining(Instant, Instant),
+    /// They are off until then.
+    Closed(Instant),
 }
 
 /// What is not counted by the programs but here.
 #[derive(Default)]
 struct Aside {
+    cut: u64,
+    unread: u64,
     /// Bytes that never arrived where they were expected.
     vanished: u64,
     slow: Vec<Passage>,
@@ -60,7 +90,9 @@ impl Watcher {
     /// # Errors
     /// [`Error::Load`] with what the kernel said, [`Error::Missing`] when a boundary that must be there is not,
     /// [`Error::Processors`]; nothing stays attached then.
-    pub fn start(choice: Choice, ask: &Ask, namespaces: &[Namespace<'_>]) -> Result<Self, Error> {
+    ///
+    /// `namespaces` are those that netfilter links are made in, besides that of the calling thread.
+    pub fn start(choice: Choice, ask: &Ask, namespaces: Vec<OwnedFd>) -> Result<Self, Error> {
         if let Some((hook, reason)) = choice.stopped_by() {
             return Err(Error::Missing {
                 hook: hook.name,
@@ -75,7 +107,7 @@ impl Watcher {
                 most: PROCESSORS,
             });
         }
-        let wanted: Vec<&str> = choice
+        let wanted: Vec<&'static str> = choice
             .taken
             .iter()
             .map(|hook| match hook.program {
@@ -112,22 +144,31 @@ impl Watcher {
             object,
             count,
             choice,
-            _links: Vec::new(),
-            _filters: Vec::new(),
-            rate: rate::Chooser::new(ask.every),
+            wanted,
+            namespaces,
+            links: Vec::new(),
+            pace: Pace::new(ask.every, ask.budget),
+            phase: Phase::Looking(Instant::now()),
+            before: (0, vec![0; count]),
+            on: Duration::ZERO,
+            // What is called slow must have the time to become it.
+            patience: ask
+                .slower_than
+                .map_or(PATIENCE, |slow| (slow * 2).clamp(PATIENCE, PATIENCE * 20)),
             aside: Aside::default(),
             begun: Instant::now(),
         };
         watcher.ask(ask)?;
-        watcher.attach(&wanted, namespaces)?;
+        watcher.attach()?;
         watcher.begun = Instant::now();
+        watcher.phase = Phase::Looking(watcher.begun);
         Ok(watcher)
     }
 
     /// Tells the programs what is asked for.
     fn ask(&self, ask: &Ask) -> Result<(), Error> {
         let mut settings = Settings {
-            every: ask.every.unwrap_or(0),
+            every: 0,
             operations: ask.filter.len() as u32,
             by_group: u32::from(!ask.groups.is_empty()),
             by_cgroup: u32::from(ask.cgroups.is_some()),
@@ -173,8 +214,9 @@ impl Watcher {
             .ok_or_else(|| Error::load("looking for a map", name))
     }
 
-    fn attach(&mut self, wanted: &[&str], namespaces: &[Namespace<'_>]) -> Result<(), Error> {
-        for (hook, program_name) in self.choice.taken.iter().zip(wanted) {
+    fn attach(&mut self) -> Result<(), Error> {
+        let mut links = Vec::new();
+        for (hook, name) in self.choice.taken.iter().zip(&self.wanted) {
             let refused = |reason: String| Error::Hook {
                 hook: hook.name,
                 reason,
@@ -182,22 +224,25 @@ impl Watcher {
             let program = self
                 .object
                 .progs_mut()
-                .find(|program| program.name().to_string_lossy() == *program_name)
+                .find(|program| program.name().to_string_lossy() == *name)
                 .ok_or_else(|| refused("its program was not loaded".to_owned()))?;
             let Need::Netfilter(at) = hook.need else {
                 let link = program.attach();
-                self._links
-                    .push(link.map_err(|error| refused(format!("{error:#}")))?);
+                links.push(OneLink::OfLibrary(
+                    link.map_err(|error| refused(format!("{error:#}")))?,
+                ));
                 continue;
             };
             let fd = program.as_fd();
-            for namespace in namespaces {
+            let others = self.namespaces.iter().map(|fd| Namespace::Of(fd.as_fd()));
+            for namespace in std::iter::once(Namespace::Own).chain(others) {
                 for family in FAMILIES {
-                    let link = within(*namespace, || link_netfilter(fd, family, at, false));
-                    self._filters.push(link.map_err(refused)?);
+                    let link = within(namespace, || link_netfilter(fd, family, at, false));
+                    links.push(OneLink::Own(link.map_err(refused)?));
                 }
             }
         }
+        self.links = links;
         Ok(())
     }
 
@@ -206,35 +251,86 @@ impl Watcher {
         &self.choice
     }
 
-    /// Looks after the samples: chooses how many are taken by the traffic there is, takes what was slow, and gives up bytes
-    /// that never arrived. To be called ten times a second.
+    /// Looks after the gates and the samples: opens and closes windows, chooses by the traffic there is how many packets are
+    /// sampled, takes what was slow, and gives up bytes that never arrived. To be called a hundred times a second.
     ///
     /// # Errors
-    /// [`Error::Load`] when a map cannot be read.
+    /// [`Error::Hook`] when the gates cannot be put on again, [`Error::Load`] when a map cannot be read.
     pub fn tend(&mut self) -> Result<(), Error> {
-        let seen = self.seen();
-        if let Some(every) = self.rate.choose(self.begun.elapsed(), seen.0 + seen.1) {
-            let at = self.settings.slot::<Settings>(0);
-            // SAFETY: the field lies within the mapping, aligned, and is only ever read whole.
-            let field = unsafe { &raw mut (*at.as_ptr()).every };
-            // SAFETY: as above; the programs read it, nobody else writes it.
-            let field = unsafe { AtomicU32::from_ptr(field) };
-            field.store(every, Ordering::Relaxed);
+        let now = Instant::now();
+        match self.phase {
+            Phase::Looking(since) if now - since >= FIRST => {
+                self.choose(now - since);
+                self.sample(self.pace.every());
+                self.phase = Phase::Open(since, now);
+            }
+            Phase::Open(since, chosen) => {
+                let over = now - chosen;
+                if over >= WINDOW && self.pace.gap(over, 0.5).is_some() {
+                    self.choose(over);
+                    self.sample(0);
+                    self.phase = Phase::Draining(since, now);
+                } else if over >= AGAIN {
+                    self.choose(over);
+                    self.sample(self.pace.every());
+                    self.phase = Phase::Open(since, now);
+                }
+            }
+            Phase::Draining(since, drained)
+                if self.followed() == 0 || now - drained >= self.patience =>
+            {
+                self.links.clear();
+                self.cut();
+                let open = now - since;
+                self.on += open;
+                let luck = (crate::observe::watcher::now() % 1_000) as f64 / 1e3;
+                let gap = self.pace.gap(open, luck).unwrap_or_default();
+                self.phase = Phase::Closed(now + gap);
+            }
+            Phase::Closed(until) if now >= until => {
+                self.before = self.seen();
+                self.attach()?;
+                let now = Instant::now();
+                self.sample(self.pace.every());
+                self.phase = Phase::Open(now, now);
+            }
+            _ => {}
         }
         self.give_up();
         self.take_slow()
     }
 
-    /// Candidates so far: pieces that were sent, and segments that came in by wires.
-    fn seen(&self) -> (u64, u64) {
-        let mut seen = (0, 0);
-        for index in 0..self.count {
-            // SAFETY: integers only, within the mapping; the programs may write meanwhile, each field as a whole.
-            let processor = unsafe { self.processors.slot::<Processor>(index).read_volatile() };
-            seen.0 += processor.sent.seen;
-            seen.1 += processor.arrived.seen;
-        }
-        seen
+    /// Chooses by what passed since the last choice.
+    fn choose(&mut self, over: Duration) {
+        let seen = self.seen();
+        let messages = seen.1.iter().zip(&self.before.1);
+        let busiest = messages.map(|(now, before)| now - before).max();
+        self.pace
+            .choose(over, seen.0 - self.before.0, busiest.unwrap_or(0));
+        self.before = seen;
+    }
+
+    /// Lets 1 in so many be sampled from now on.
+    fn sample(&self, every: u32) {
+        self.word(&self.settings, 0).store(every, Ordering::Relaxed);
+    }
+
+    /// Bytes that are followed.
+    fn followed(&self) -> u32 {
+        let at = |index| self.word(&self.followed, index).load(Ordering::Relaxed);
+        at(0) + at(1)
+    }
+
+    fn processor(&self, index: usize) -> Processor {
+        // SAFETY: integers only, within the mapping; the programs may write meanwhile, each field as a whole.
+        unsafe { self.processors.slot::<Processor>(index).read_volatile() }
+    }
+
+    /// Candidates so far, and messages of each processor.
+    fn seen(&self) -> (u64, Vec<u64>) {
+        let all = (0..self.count).map(|index| self.processor(index));
+        let candidates = all.clone().map(|one| one.sent.seen + one.arrived.seen);
+        (candidates.sum(), all.map(|one| one.messages).collect())
     }
 
     fn passage(&self, index: usize) -> Passage {
@@ -249,28 +345,43 @@ impl Watcher {
         unsafe { at.as_ref() }
     }
 
+    /// Takes a byte back that is followed in this state; whether it still was.
+    fn take_back(&self, index: usize, from: u32) -> bool {
+        let word = self.word(&self.passages, index * size_of::<Passage>() / 4);
+        let taken =
+            word.compare_exchange(from, state::ENDING, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() {
+            let count = usize::from(from == state::WAITING);
+            self.word(&self.followed, count)
+                .fetch_sub(1, Ordering::AcqRel);
+            word.store(state::FREE, Ordering::Release);
+        }
+        taken.is_ok()
+    }
+
+    /// Gives up what never arrived. What waits for its reader may wait for ever; it is told of as such.
     fn give_up(&mut self) {
         let Some(limit) = now().checked_sub(LOST_AFTER.as_nanos() as u64) else {
             return;
         };
         for index in 0..PASSAGES {
             let passage = self.passage(index);
-            // What waits for its reader may wait for ever; it is told of as such.
-            if passage.state != state::ON_THE_WAY || passage.last().is_none_or(|(_, at)| at > limit)
+            if passage.state == state::ON_THE_WAY
+                && passage.last().is_some_and(|(_, at)| at < limit)
+                && self.take_back(index, state::ON_THE_WAY)
             {
-                continue;
-            }
-            let word = self.word(&self.passages, index * size_of::<Passage>() / 4);
-            let taken = word.compare_exchange(
-                state::ON_THE_WAY,
-                state::ENDING,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-            if taken.is_ok() {
-                self.word(&self.followed, 0).fetch_sub(1, Ordering::AcqRel);
-                word.store(state::FREE, Ordering::Release);
                 self.aside.vanished += 1;
+            }
+        }
+    }
+
+    /// Takes back all that is followed, since the gates are off.
+    fn cut(&mut self) {
+        for index in 0..PASSAGES {
+            if self.take_back(index, state::ON_THE_WAY) {
+                self.aside.cut += 1;
+            } else if self.take_back(index, state::WAITING) {
+                self.aside.unread += 1;
             }
         }
     }
@@ -326,7 +437,17 @@ impl Watcher {
             .map(|index| self.passage(index))
             .filter(|passage| matches!(passage.state, state::ON_THE_WAY | state::WAITING))
             .collect();
-        let (sent, arrived) = self.seen();
+        let (mut sent, mut arrived) = (0, 0);
+        for processor in (0..self.count).map(|index| self.processor(index)) {
+            sent += processor.sent.seen;
+            arrived += processor.arrived.seen;
+        }
+        let on = match self.phase {
+            Phase::Looking(since) | Phase::Open(since, _) | Phase::Draining(since, _) => {
+                self.on + since.elapsed()
+            }
+            Phase::Closed(_) => self.on,
+        };
         let missed = self
             .object
             .progs()
@@ -334,16 +455,19 @@ impl Watcher {
             .sum();
         Ok(Raw {
             at: self.begun.elapsed(),
+            on,
             now: now(),
             sent,
             arrived,
-            every: self.rate.every(),
+            every: self.pace.every(),
             totals,
             histograms,
             flows,
             waiting,
             slow: std::mem::take(&mut self.aside.slow),
             vanished: self.aside.vanished,
+            cut: self.aside.cut,
+            unread: self.aside.unread,
             missed,
         })
     }
@@ -370,5 +494,3 @@ macro_rules! read {
     )*};
 }
 read!(Passage, Flow, Usage);
-
-const _: () = assert!(align_of::<AtomicU64>() == 8);
