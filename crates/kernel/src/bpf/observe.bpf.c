@@ -131,10 +131,12 @@ static __always_inline bool passes(const struct flow *flow)
 
 static __always_inline bool watched_group(__u32 group)
 {
+	__u64 found = 0;
+
+	/* Without a branch for each, for the verifier's sake: the highest bit is set where nothing differs. */
 	for (int at = 0; at < GROUPS; at++)
-		if (settings.groups[at] == group)
-			return 1;
-	return 0;
+		found |= (__u64)(settings.groups[at] ^ group) - 1;
+	return found >> 63;
 }
 
 static __always_inline bool watched_cgroup(const struct sock *sk)
@@ -286,26 +288,55 @@ static __always_inline bool drawn(struct countdown *countdown)
 	return 1;
 }
 
+/* A way that is divided into spans, and how much of it was which. */
+struct division {
+	__u64 from;
+	__u64 sum[2];
+	__u32 weight;
+	__u32 whole;
+};
+
+/*
+ * Some functions are global, not for others to call but because the verifier looks at a global function once, for all its callers
+ * together.
+ */
+int free_place(__u32 ports);
+int enter(__u32 span, __u64 ns, __u32 weight);
+int divide(struct division *division, __u32 span, __u32 kind, __u64 to);
+int fold_in(__u32 index);
+
+/* Takes a free place in the bucket of these ports; negative when there is none. */
+__noinline int free_place(__u32 ports)
+{
+	__u32 first = bucket(ports) * WAYS;
+
+	for (int way = 0; way < WAYS; way++) {
+		__u32 index = (first + way) & (BUCKETS * WAYS - 1);
+		struct passage *passage = &passages[index];
+		if (passage->state == FREE && __sync_val_compare_and_swap(&passage->state, FREE, WRITTEN) == FREE)
+			return index;
+	}
+	return -1;
+}
+
 /* Begins to follow a byte; none when all places of its bucket are taken. */
 static __always_inline struct passage *begin(const struct flow *flow, __u32 seq)
 {
-	__u32 first = bucket(flow->ports) * WAYS;
+	int index = free_place(flow->ports);
+	struct passage *passage = &passages[index & (BUCKETS * WAYS - 1)];
 
-	for (int way = 0; way < WAYS; way++) {
-		struct passage *passage = &passages[(first + way) & (BUCKETS * WAYS - 1)];
-		if (passage->state != FREE || __sync_val_compare_and_swap(&passage->state, FREE, WRITTEN) != FREE)
-			continue;
-		__builtin_memset(passage->at, 0, sizeof(passage->at));
-		__builtin_memset(&passage->sender, 0, sizeof(struct passage) - offsetof(struct passage, sender));
-		passage->flow = *flow;
-		passage->mixed = mixed(flow);
-		passage->seq = seq;
-		passage->weight = settings.every;
-		add(totals.begun, 1);
-		return passage;
+	if (index < 0) {
+		add(totals.skipped, 1);
+		return 0;
 	}
-	add(totals.skipped, 1);
-	return 0;
+	__builtin_memset(passage->at, 0, sizeof(passage->at));
+	__builtin_memset(&passage->sender, 0, sizeof(struct passage) - offsetof(struct passage, sender));
+	passage->flow = *flow;
+	passage->mixed = mixed(flow);
+	passage->seq = seq;
+	passage->weight = settings.every;
+	add(totals.begun, 1);
+	return passage;
 }
 
 static __always_inline void follow(struct passage *passage)
@@ -336,22 +367,6 @@ static __always_inline __u32 place(__u64 ns)
 		octave += 1;
 	return (octave - FINEST_BITS + 1) * FINEST + (ns >> (octave - FINEST_BITS) & (FINEST - 1));
 }
-
-/* A way that is divided into spans, and how much of it was which. */
-struct division {
-	__u64 from;
-	__u64 sum[2];
-	__u32 weight;
-	__u32 whole;
-};
-
-/*
- * From here to fold_in() functions are global, not for others to call but because the verifier looks at a global function once, for
- * all its callers together.
- */
-int enter(__u32 span, __u64 ns, __u32 weight);
-int divide(struct division *division, __u32 span, __u32 kind, __u64 to);
-int fold_in(__u32 index);
 
 __noinline int enter(__u32 span, __u64 ns, __u32 weight)
 {
