@@ -21,8 +21,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .nth(at)
             .map_or(Ok(or), |text| text.parse::<u64>())
     };
-    let (seconds, in_flight, bytes) = (number(1, 20)?, number(2, 8)? as usize, number(3, 64)? as usize);
-    let every = std::env::args().nth(4).map(|text| text.parse()).transpose()?;
+    let (seconds, in_flight, bytes) = (
+        number(1, 20)?,
+        number(2, 8)? as usize,
+        number(3, 64)? as usize,
+    );
+    let every = std::env::args()
+        .nth(4)
+        .map(|text| text.parse())
+        .transpose()?;
     let budget = std::env::var_os("ALWAYS").is_none().then_some(pace::BUDGET);
     let choice = Choice::of(&probe::abilities());
 
@@ -56,7 +63,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while Instant::now() < until {
         let before = slice(&mut || Ok(()))?;
         let started = Instant::now();
-        let ask = Ask { every, budget, ..Ask::default() };
+        let ask = Ask {
+            every,
+            budget,
+            ..Ask::default()
+        };
         let mut watcher = Watcher::start(choice.clone(), &ask, Vec::new())?;
         starts = starts.max(started.elapsed().as_secs_f64());
         let used = own_time()?;
@@ -65,10 +76,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         own += own_time()? - used;
         samples += raw.totals.finished;
         if std::env::var_os("VERBOSE").is_some() {
-            println!("N {} {:?} missed {} vanished {} waiting {}", raw.every, raw.totals, raw.missed, raw.vanished, raw.waiting.len());
+            println!(
+                "N {} {:?} missed {} vanished {} waiting {}",
+                raw.every,
+                raw.totals,
+                raw.missed,
+                raw.vanished,
+                raw.waiting.len()
+            );
             for (index, histogram) in raw.histograms.iter().enumerate() {
                 if histogram.samples > 0 {
-                    println!("  {index:2} n {:6} mean {:8.0} ns", histogram.samples, histogram.sum as f64 / histogram.weight as f64);
+                    println!(
+                        "  {index:2} n {:6} mean {:8.0} ns",
+                        histogram.samples,
+                        histogram.sum as f64 / histogram.weight as f64
+                    );
                 }
             }
         }
@@ -81,7 +103,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     stop.store(true, Ordering::Relaxed);
     let n = ratios.len() as f64;
     let mean = ratios.iter().sum::<f64>() / n;
-    let spread = (ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+    let spread = (ratios
+        .iter()
+        .map(|ratio| (ratio - mean).powi(2))
+        .sum::<f64>()
+        / (n - 1.0))
+        .sqrt();
     ratios.sort_by(f64::total_cmp);
     println!(
         "{:.0} requests/s of one core without, {:.0} with; ratio {:.4} ± {:.4} (95 %, {} slices), median {:.4}",
@@ -119,7 +146,13 @@ fn serve(listener: TcpListener, bytes: usize) -> std::io::Result<()> {
     }
 }
 
-fn ask(port: u16, in_flight: usize, bytes: usize, stop: &AtomicBool, answered: &AtomicU64) -> std::io::Result<()> {
+fn ask(
+    port: u16,
+    in_flight: usize,
+    bytes: usize,
+    stop: &AtomicBool,
+    answered: &AtomicU64,
+) -> std::io::Result<()> {
     pin();
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_nodelay(true)?;
@@ -148,7 +181,10 @@ fn clock_of<T>(thread: &std::thread::JoinHandle<T>) -> std::io::Result<libc::clo
 }
 
 fn cpu_time(clock: libc::clockid_t) -> std::io::Result<f64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `time` outlives the call.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         return Err(std::io::Error::last_os_error());

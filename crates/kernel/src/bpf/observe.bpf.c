@@ -123,7 +123,8 @@ static long evaluate(__u32 at, struct evaluation *evaluation)
 /* Whether the filter, in reverse Polish notation, passes a connection. */
 static __always_inline bool passes(const struct flow *flow)
 {
-	struct evaluation evaluation = {.flow = flow};
+	/* Something that the verifier does not know, or it would follow each bit of the stack through every operation. */
+	struct evaluation evaluation = {.flow = flow, .stack = *(volatile __u64 *)&settings.slower_than};
 
 	bpf_loop(settings.operations, evaluate, &evaluation, 0);
 	return evaluation.stack & 1;

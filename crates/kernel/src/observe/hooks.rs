@@ -39,7 +39,12 @@ const fn tracepoint(boundary: &'static str, name: &'static str, without: Without
     }
 }
 
-const fn function(of: &Hook, name: &'static str, function: &'static str, program: &'static str) -> Hook {
+const fn function(
+    of: &Hook,
+    name: &'static str,
+    function: &'static str,
+    program: &'static str,
+) -> Hook {
     Hook {
         boundary: of.boundary,
         name,
@@ -73,19 +78,39 @@ pub(super) const WIRE: (&str, &str) = ("netif_receive_skb", "netif_receive_wire"
 /// All hooks, by boundary in the order of the way, the finest first.
 pub static HOOKS: &[Hook] = &[
     SENT,
-    function(&SENT, "fentry tcp_sendmsg_locked", "tcp_sendmsg_locked", "fentry_tcp_sendmsg_locked"),
+    function(
+        &SENT,
+        "fentry tcp_sendmsg_locked",
+        "tcp_sendmsg_locked",
+        "fentry_tcp_sendmsg_locked",
+    ),
     IP_OUT,
-    function(&IP_OUT, "fentry __ip_local_out", "__ip_local_out", "fentry_ip_local_out"),
+    function(
+        &IP_OUT,
+        "fentry __ip_local_out",
+        "__ip_local_out",
+        "fentry_ip_local_out",
+    ),
     tracepoint("the device queue", "net_dev_queue", Without::Hole),
     tracepoint("the driver begins", "net_dev_start_xmit", Without::Hole),
     tracepoint("the driver returns", "net_dev_xmit", Without::Hole),
     tracepoint("the queue of IP", "netif_rx_entry", Without::Hole),
     tracepoint("IP begins", "netif_receive_skb", Without::Nothing),
     DEMUX,
-    function(&DEMUX, "fentry ip_local_deliver", "ip_local_deliver", "fentry_ip_local_deliver"),
+    function(
+        &DEMUX,
+        "fentry ip_local_deliver",
+        "ip_local_deliver",
+        "fentry_ip_local_deliver",
+    ),
     tracepoint("TCP begins", "tcp_probe", Without::Hole),
     READY,
-    function(&READY, "fentry sock_def_readable", "sock_def_readable", "fentry_sock_def_readable"),
+    function(
+        &READY,
+        "fentry sock_def_readable",
+        "sock_def_readable",
+        "fentry_sock_def_readable",
+    ),
     tracepoint("a thread runs", "sched_switch", Without::Hole),
     tracepoint("the copy begins", "skb_copy_datagram_iovec", Without::Hole),
     tracepoint("a receive returns", "sock_recv_length", Without::Nothing),
@@ -169,7 +194,12 @@ mod tests {
         let choice = Choice::of(&all());
         assert!(choice.missing.is_empty() && choice.stopped_by().is_none());
         assert_eq!(choice.taken.len(), 13);
-        assert!(choice.taken.iter().all(|hook| !matches!(hook.need, Need::Function(_))));
+        assert!(
+            choice
+                .taken
+                .iter()
+                .all(|hook| !matches!(hook.need, Need::Function(_)))
+        );
     }
 
     #[test]
@@ -178,8 +208,17 @@ mod tests {
         old.netfilter = Ability::Refused("Linux 6.1 has none".to_owned());
         old.tracepoint_names.remove("tcp_sendmsg_locked");
         old.tracepoint_names.remove("sk_data_ready");
-        let names: Vec<&str> = Choice::of(&old).taken.iter().map(|hook| hook.name).collect();
-        for name in ["fentry tcp_sendmsg_locked", "fentry __ip_local_out", "fentry ip_local_deliver", "fentry sock_def_readable"] {
+        let names: Vec<&str> = Choice::of(&old)
+            .taken
+            .iter()
+            .map(|hook| hook.name)
+            .collect();
+        for name in [
+            "fentry tcp_sendmsg_locked",
+            "fentry __ip_local_out",
+            "fentry ip_local_deliver",
+            "fentry sock_def_readable",
+        ] {
             assert!(names.contains(&name), "{name}: {names:?}");
         }
     }
@@ -198,6 +237,11 @@ mod tests {
     #[test]
     fn without_the_senders_gate_nothing_is_observed() {
         let choice = Choice::of(&Abilities::none("no BTF"));
-        assert_eq!(choice.stopped_by().map(|(hook, why)| (hook.name, why.as_str())), Some(("tcp_sendmsg_locked", "no BTF; no BTF")));
+        assert_eq!(
+            choice
+                .stopped_by()
+                .map(|(hook, why)| (hook.name, why.as_str())),
+            Some(("tcp_sendmsg_locked", "no BTF; no BTF"))
+        );
     }
 }

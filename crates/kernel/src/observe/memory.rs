@@ -302,8 +302,7 @@ pub struct Followed {
 // The sizes that clang gives them.
 const _: () = assert!(size_of::<Flow>() == 40);
 const _: () = assert!(size_of::<Operation>() == 48);
-const _: () =
-    assert!(size_of::<Settings>() == 40 + 4 * (GROUPS + WIRES) + OPERATIONS * 48);
+const _: () = assert!(size_of::<Settings>() == 40 + 4 * (GROUPS + WIRES) + OPERATIONS * 48);
 const _: () = assert!(size_of::<Totals>() == 19 * 8);
 const _: () = assert!(size_of::<Passage>() == 264);
 const _: () = assert!(size_of::<Processor>() == 64);

@@ -7,9 +7,12 @@
 //! This module owns the programs and links it attaches, which go when this process ends, in whatever way. It must never change
 //! traffic, and never leave out in silence what it could not count.
 
+pub mod filter;
 pub mod hooks;
 pub mod memory;
 pub mod pace;
+pub mod scope;
+pub mod summary;
 #[cfg(feature = "bpf")]
 mod watcher;
 
@@ -18,7 +21,9 @@ use std::time::Duration;
 
 use memory::{Flow, Operation, Passage, RawHistogram, STAMPS, Totals, Usage};
 
+pub use filter::{Filter, FilterError};
 pub use hooks::Choice;
+pub use summary::Observation;
 #[cfg(feature = "bpf")]
 pub use watcher::Watcher;
 

@@ -28,6 +28,8 @@ static OBJECT: &Aligned<[u8]> =
 /// How long a byte may be on its way before it is given up, unless its socket is waited for.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 
+/// How often what is slow is fetched and what vanished is given up.
+const TIDY: Duration = Duration::from_millis(200);
 /// How long bytes that are under way may take to their end when a window ends.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -51,6 +53,7 @@ pub struct Watcher {
     before: (u64, Vec<u64>),
     on: Duration,
     patience: Duration,
+    tidied: Instant,
     aside: Aside,
     begun: Instant,
 }
@@ -147,6 +150,7 @@ impl Watcher {
             wanted,
             namespaces,
             links: Vec::new(),
+            tidied: Instant::now(),
             pace: Pace::new(ask.every, ask.budget),
             phase: Phase::Looking(Instant::now()),
             before: (0, vec![0; count]),
@@ -296,8 +300,12 @@ impl Watcher {
             }
             _ => {}
         }
-        self.give_up();
-        self.take_slow()
+        if now - self.tidied >= TIDY {
+            self.tidied = now;
+            self.give_up();
+            self.take_slow()?;
+        }
+        Ok(())
     }
 
     /// Chooses by what passed since the last choice.
@@ -348,8 +356,7 @@ impl Watcher {
     /// Takes a byte back that is followed in this state; whether it still was.
     fn take_back(&self, index: usize, from: u32) -> bool {
         let word = self.word(&self.passages, index * size_of::<Passage>() / 4);
-        let taken =
-            word.compare_exchange(from, state::ENDING, Ordering::AcqRel, Ordering::Relaxed);
+        let taken = word.compare_exchange(from, state::ENDING, Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_ok() {
             let count = usize::from(from == state::WAITING);
             self.word(&self.followed, count)
@@ -413,6 +420,7 @@ impl Watcher {
     /// [`Error::Load`] when a map cannot be read.
     pub fn read(&mut self) -> Result<Raw, Error> {
         self.tend()?;
+        self.take_slow()?;
         let mut histograms = Vec::with_capacity(SPANS);
         for index in 0..SPANS {
             let at = self.histograms.slot::<RawHistogram>(index);

@@ -1,0 +1,186 @@
+//! What a user calls a process, a control group, an interface, as the programs know it. Reads /proc and /sys, changes nothing.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What was asked for cannot be found.
+#[derive(Debug, thiserror::Error)]
+pub enum ScopeError {
+    /// No such process.
+    #[error("there is no process {0}")]
+    Process(u32),
+    /// No such interface.
+    #[error("there is no interface {name} in this network namespace; there are {known}")]
+    Interface {
+        /// What was asked for.
+        name: String,
+        /// Those that are there.
+        known: String,
+    },
+    /// No cgroup2 hierarchy.
+    #[error("no cgroup2 hierarchy is mounted here, and sockets belong to no other")]
+    Hierarchy,
+    /// No such control group.
+    #[error("there is no control group {} ({source}); give its path below {}", path.display(), root.display())]
+    Cgroup {
+        /// What was looked for.
+        path: PathBuf,
+        /// Where cgroup2 is mounted.
+        root: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+const INTERFACES: &str = "/sys/class/net";
+
+/// Whether the process is there.
+pub fn process(pid: u32) -> Result<u32, ScopeError> {
+    Path::new(&format!("/proc/{pid}"))
+        .is_dir()
+        .then_some(pid)
+        .ok_or(ScopeError::Process(pid))
+}
+
+/// The number of an interface.
+///
+/// # Errors
+/// [`ScopeError::Interface`].
+pub fn interface(name: &str) -> Result<u32, ScopeError> {
+    let valid = !name.contains('/');
+    let number = fs::read_to_string(format!("{INTERFACES}/{name}/ifindex"))
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    number
+        .filter(|_| valid)
+        .ok_or_else(|| ScopeError::Interface {
+            name: name.to_owned(),
+            known: names(INTERFACES).join(", "),
+        })
+}
+
+fn names(directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Interfaces by which segments come in from other hosts: those with a device behind them, and those with a program (tun, tap).
+pub fn wires() -> Vec<u32> {
+    let is_wire = |name: &String| {
+        let has = |file: &str| Path::new(&format!("{INTERFACES}/{name}/{file}")).exists();
+        has("device") || has("tun_flags")
+    };
+    let names = names(INTERFACES).into_iter().filter(is_wire);
+    names.filter_map(|name| interface(&name).ok()).collect()
+}
+
+/// The ids of a control group of cgroup2 and of all below it. A path is looked for below the mount, or as it is when it lies there.
+///
+/// # Errors
+/// [`ScopeError::Hierarchy`], [`ScopeError::Cgroup`].
+pub fn cgroups(path: &Path) -> Result<Vec<u64>, ScopeError> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let root = hierarchy(&mounts).ok_or(ScopeError::Hierarchy)?;
+    let path = if path.starts_with(&root) {
+        path.to_owned()
+    } else {
+        root.join(path.strip_prefix("/").unwrap_or(path))
+    };
+    let mut ids = Vec::new();
+    below(&path, &mut ids).map_err(|source| ScopeError::Cgroup {
+        path: path.clone(),
+        root,
+        source,
+    })?;
+    Ok(ids)
+}
+
+fn hierarchy(mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        let (path, kind) = (fields.nth(1)?, fields.next()?);
+        (kind == "cgroup2").then(|| PathBuf::from(path))
+    })
+}
+
+fn below(directory: &Path, ids: &mut Vec<u64>) -> io::Result<()> {
+    ids.push(fs::metadata(directory)?.ino());
+    for entry in fs::read_dir(directory)?.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            // A group that goes away meanwhile has nothing to observe.
+            let _ = below(&entry.path(), ids);
+        }
+    }
+    Ok(())
+}
+
+/// The number of this process's network namespace.
+pub fn namespace() -> u32 {
+    fs::metadata("/proc/self/ns/net").map_or(0, |file| file.ino() as u32)
+}
+
+/// The other network namespaces in which processes run, at most `most` of them.
+pub fn other_namespaces(most: usize) -> Vec<OwnedFd> {
+    let mut known = BTreeSet::from([u64::from(namespace())]);
+    let mut namespaces = Vec::new();
+    for pid in names("/proc")
+        .iter()
+        .filter(|name| name.parse::<u32>().is_ok())
+    {
+        let path = format!("/proc/{pid}/ns/net");
+        let Ok(about) = fs::metadata(&path) else {
+            continue;
+        };
+        if namespaces.len() < most
+            && known.insert(about.ino())
+            && let Ok(file) = fs::File::open(&path)
+        {
+            namespaces.push(file.into());
+        }
+    }
+    namespaces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cgroup2_hierarchy_is_found_among_others() {
+        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        assert_eq!(hierarchy(mounts), Some("/sys/fs/cgroup/unified".into()));
+        assert_eq!(hierarchy("tmpfs / tmpfs rw 0 0\n"), None);
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        assert_eq!(
+            interface("no/such")
+                .unwrap_err()
+                .to_string()
+                .find("no/such"),
+            Some(22)
+        );
+        assert!(process(u32::MAX).is_err());
+        assert!(namespace() > 0);
+    }
+
+    #[test]
+    fn control_groups_below_count_too() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("a/b")).unwrap();
+        fs::write(directory.path().join("cgroup.procs"), "").unwrap();
+        let mut ids = Vec::new();
+        below(directory.path(), &mut ids).unwrap();
+        assert_eq!(ids.len(), 3);
+    }
+}
