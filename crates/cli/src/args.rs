@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tollgate_experiment::context::Options;
 use tollgate_experiment::experiments;
+use tollgate_kernel::observe::{Filter, pace, summary};
 use tollgate_kernel::sampling::Categories;
 use tollgate_workload::{MAX_SIZE, PathId, Placement, Waiting};
 
@@ -69,6 +70,8 @@ pub(crate) enum Command {
     /// The experiments: list them, or run some.
     #[command(subcommand)]
     Experiment(ExperimentCommand),
+    /// Traffic that is already there: where its time goes, by samples (needs root).
+    Observe(Observe),
     /// What can be measured here, and what would make it better.
     Doctor(Doctor),
     /// Run one scenario, under Callgrind.
@@ -153,6 +156,53 @@ pub(crate) struct RunExperiments {
     /// Write an HTML file, too.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+}
+
+/// `observe`
+#[derive(Debug, Args)]
+pub(crate) struct Observe {
+    /// Only connections with one of these ports at either end.
+    #[arg(long = "port", value_name = "PORT,..", value_delimiter = ',')]
+    pub(crate) ports: Vec<u16>,
+    /// Only what these processes send or receive.
+    #[arg(long = "pid", value_name = "PID,..", value_delimiter = ',')]
+    pub(crate) pids: Vec<u32>,
+    /// Only sockets made in this control group (cgroup2) or below it; its path, with or without the mount point.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<PathBuf>,
+    /// Only what goes out or comes in by this interface.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) iface: Option<String>,
+    /// Only what this filter passes, in the syntax of pcap-filter: host, net, port, portrange, src, dst, tcp, udp, ip, ip6, and, or,
+    /// not.
+    #[arg(long, value_name = "FILTER", value_parser = filter)]
+    pub(crate) filter: Option<Filter>,
+    /// End after this time [default: at Ctrl-C].
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) within: Option<Duration>,
+    /// List passages whole that take at least this long: 1ms, 0.5ms.
+    #[arg(long, value_name = "TIME", value_parser = short_duration)]
+    pub(crate) slower_than: Option<Duration>,
+    /// Sample 1 in N packets [default: by the traffic].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(pace::MOST)))]
+    pub(crate) sample: Option<u32>,
+    /// The share of the busiest processor that may be spent, in percent; the gates are on for as much of the time as that allows.
+    #[arg(long, value_name = "PERCENT", default_value_t = pace::BUDGET * 100.0, value_parser = percent)]
+    pub(crate) overhead: f64,
+    /// Leave the gates on all the time, whatever that costs.
+    #[arg(long, conflicts_with = "overhead")]
+    pub(crate) always: bool,
+    /// Sockets listed.
+    #[arg(long, value_name = "N", default_value_t = summary::SOCKETS)]
+    pub(crate) top: usize,
+    /// Write a JSON object for each interval on a line of its own, instead of the tables.
+    #[arg(long, conflicts_with = "to")]
+    pub(crate) json_stream: bool,
+    /// How long an interval of --json-stream is.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s", requires = "json_stream")]
+    pub(crate) interval: Duration,
+    #[command(flatten)]
+    pub(crate) json: Json,
 }
 
 /// `doctor`
@@ -308,6 +358,31 @@ fn duration(given: &str) -> Result<Duration, String> {
         .ok_or_else(|| {
             format!("unknown time `{given}`; give it as 500ms, 10s or 2min, a day at most")
         })
+}
+
+fn short_duration(given: &str) -> Result<Duration, String> {
+    match given.strip_suffix("us").map(str::parse::<f64>) {
+        Some(Ok(us)) if (0.001..=1e9).contains(&us) => Ok(Duration::from_secs_f64(us / 1e6)),
+        Some(_) => Err(format!(
+            "unknown time `{given}`; give it as 500us, 1ms or 1s"
+        )),
+        None => duration(given),
+    }
+}
+
+fn filter(given: &str) -> Result<Filter, String> {
+    Filter::parse(given).map_err(|error| {
+        let under = " ".repeat(error.column - 1);
+        format!("the filter is not understood at {error}\n  {given}\n  {under}^")
+    })
+}
+
+fn percent(given: &str) -> Result<f64, String> {
+    given
+        .parse()
+        .ok()
+        .filter(|percent| (0.01..=100.0).contains(percent))
+        .ok_or_else(|| format!("unknown share `{given}`; give it in percent, from 0.01 to 100"))
 }
 
 fn sink(given: &str) -> Result<Sink, String> {

@@ -36,6 +36,17 @@ pub(crate) enum Error {
     /// The counts of a kernel cannot be read.
     #[error(transparent)]
     Counts(#[from] tollgate_qemu::Error),
+    /// What was asked to be observed is not there.
+    #[error(transparent)]
+    Scope(#[from] tollgate_kernel::observe::scope::ScopeError),
+    /// Traffic cannot be observed.
+    #[error("traffic was to be observed with BPF programs in the kernel: {reason}; {advice}")]
+    Observe {
+        /// What went wrong.
+        reason: String,
+        /// What to do.
+        advice: &'static str,
+    },
     /// No signal handler could be set.
     #[error("cannot prepare for Ctrl-C: {0}")]
     Signals(io::Error),
@@ -45,7 +56,7 @@ impl Error {
     /// The exit code that tells of it.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Usage(_) => ExitCode::from(2),
+            Self::Usage(_) | Self::Scope(_) => ExitCode::from(2),
             // Whoever closed the pipe has what it wanted.
             Self::Closed => ExitCode::SUCCESS,
             _ => ExitCode::from(1),

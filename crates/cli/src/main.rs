@@ -9,6 +9,7 @@ mod interrupt;
 mod list;
 mod measure;
 mod nearest;
+mod observe;
 mod output;
 mod progress;
 
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         }
         Command::Experiment(ExperimentCommand::List(list)) => list::list(list),
         Command::Experiment(ExperimentCommand::Run(run)) => measure::experiments(run, &cli.manners),
+        Command::Observe(observe) => observe::run(observe, &cli.manners),
         Command::Doctor(doctor) => doctor::run(doctor, &cli.manners),
         Command::Scenario(scenario) => measure::scenario(scenario),
     };

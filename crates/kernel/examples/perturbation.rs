@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tollgate_kernel::abilities;
 use tollgate_kernel::observe::{Ask, Choice, Watcher, pace};
-use tollgate_kernel::probe;
 
 /// How long a slice lasts.
 const SLICE: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map(|text| text.parse())
         .transpose()?;
     let budget = std::env::var_os("ALWAYS").is_none().then_some(pace::BUDGET);
-    let choice = Choice::of(&probe::abilities());
+    let choice = Choice::of(&abilities());
 
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();

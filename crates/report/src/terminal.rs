@@ -13,7 +13,10 @@ use tollgate_experiment::run::{
 use crate::format::{alone, frequency, memory, significant};
 
 mod bars;
+mod observe;
 mod table;
+
+pub use observe::render_observation;
 
 /// The widths that tables are laid out for; others are brought into this range.
 const WIDTHS: std::ops::RangeInclusive<usize> = 80..=200;

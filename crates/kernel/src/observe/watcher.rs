@@ -19,8 +19,9 @@ use super::pace::{AGAIN, FIRST, Pace, WINDOW};
 use super::{Ask, Raw};
 use crate::error::Error;
 use crate::gates::system::{Mapped, link_netfilter, missed_runs};
-use crate::gates::{Aligned, FAMILIES, Namespace, quiet, within};
+use crate::gates::{Aligned, FAMILIES, quiet, within};
 use crate::hook::Need;
+use crate::watch::Namespace;
 
 static OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o")));

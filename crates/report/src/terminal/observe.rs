@@ -1,0 +1,416 @@
+//! An observation of live traffic as text: the finding, the spans, the sockets, slow passages, and how far to trust them.
+
+use tollgate_experiment::run::Unit;
+use tollgate_kernel::observe::Observation;
+use tollgate_kernel::observe::summary::Row;
+
+use super::{Ink, Page, WIDTHS, clean, pad_left, pad_right, width};
+use crate::format::{alone, group_thousands, percent};
+
+/// Renders an observation for a terminal of `width` columns, with ANSI colours if `colour`.
+#[must_use]
+pub fn render_observation(observation: &Observation, width: usize, colour: bool) -> String {
+    let mut page = Page {
+        text: String::new(),
+        width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
+        colour,
+    };
+    page.wrap(Ink::Bold, "", 0, &finding(observation));
+    if !observation.spans.is_empty() {
+        page.line("");
+        page.ways(observation);
+    }
+    page.sockets(observation);
+    page.slow(observation);
+    page.line("");
+    for line in trust(observation) {
+        page.wrap(Ink::Faint, "  ", 2, &line);
+    }
+    page.text
+}
+
+/// What the numbers say, in a sentence.
+fn finding(observation: &Observation) -> String {
+    let seconds = alone(
+        Unit::Nanoseconds,
+        (observation.to_s - observation.from_s) * 1e9,
+    );
+    if observation.spans.is_empty() {
+        let why = match observation.samples.begun {
+            0 => "no TCP segment with payload that was asked for passed while the gates were on",
+            _ => "no sample came to its end",
+        };
+        return format!("Nothing to show for {seconds}: {why}.");
+    }
+    let share = |names: &[&str]| -> f64 {
+        let rows = observation.spans.iter();
+        rows.filter(|row| names.contains(&row.name))
+            .filter_map(|row| row.share)
+            .sum()
+    };
+    let queueing: f64 = observation
+        .spans
+        .iter()
+        .filter(|row| row.kind == Some("queueing"))
+        .filter_map(|row| row.share)
+        .sum();
+    let reader = share(&["wakeup", "socket.queue"]);
+    let way = observation
+        .sum("send to receive")
+        .or_else(|| observation.sum("receive"))
+        .or_else(|| observation.sum("transmit"));
+    let long = way.map_or(String::new(), |way| {
+        format!(
+            ", which takes {} at the median",
+            alone(Unit::Nanoseconds, way.p50_ns)
+        )
+    });
+    if reader >= 0.3 {
+        return format!(
+            "{} of the way of a segment{long}, is waiting for the reader.",
+            percent(reader)
+        );
+    }
+    let most = observation.spans.iter().max_by(|one, other| {
+        one.share
+            .unwrap_or(0.0)
+            .total_cmp(&other.share.unwrap_or(0.0))
+    });
+    let most = most.map_or(String::new(), |row| {
+        format!(
+            "; the longest part is {} ({}, {}), {}",
+            row.name,
+            row.direction.unwrap_or_default(),
+            row.kind.unwrap_or_default(),
+            percent(row.share.unwrap_or(0.0))
+        )
+    });
+    format!(
+        "{} of the way of a segment{long}, is waiting{most}.",
+        percent(queueing)
+    )
+}
+
+const HEADINGS: [&str; 9] = [
+    "", "", "", "n", "mean us", "p50 us", "p99 us", "p99.9 us", "share",
+];
+
+fn cells(row: &Row, direction: &str) -> [String; 9] {
+    let us = |ns: f64| format!("{:.2}", ns / 1e3);
+    [
+        direction.to_owned(),
+        row.name.to_owned(),
+        row.kind.unwrap_or_default().to_owned(),
+        group_thousands(&row.n.to_string()),
+        group_thousands(&us(row.mean_ns)),
+        group_thousands(&us(row.p50_ns)),
+        group_thousands(&us(row.p99_ns)),
+        group_thousands(&us(row.p999_ns)),
+        row.share.map(percent).unwrap_or_default(),
+    ]
+}
+
+impl Page {
+    fn ways(&mut self, observation: &Observation) {
+        let mut rows = vec![HEADINGS.map(str::to_owned)];
+        let mut last = "";
+        for row in &observation.spans {
+            let direction = row.direction.unwrap_or_default();
+            rows.push(cells(row, if direction == last { "" } else { direction }));
+            last = direction;
+        }
+        let first_sum = rows.len();
+        rows.extend(observation.sums.iter().map(|row| cells(row, "sum")));
+        self.columns(&rows, 3, Some(first_sum));
+    }
+
+    /// Texts in columns, the first `left` of them at the left; a line is left free before a row.
+    fn columns<const N: usize>(&mut self, rows: &[[String; N]], left: usize, free: Option<usize>) {
+        let widths: [usize; N] =
+            std::array::from_fn(|at| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0));
+        for (index, row) in rows.iter().enumerate() {
+            if free == Some(index) {
+                self.line("");
+            }
+            let cells: Vec<String> = (0..N)
+                .map(|at| {
+                    let text = clean(&row[at]);
+                    if at < left {
+                        pad_right(&text, widths[at])
+                    } else {
+                        pad_left(&text, widths[at])
+                    }
+                })
+                .collect();
+            let ink = if index == 0 { Ink::Faint } else { Ink::Plain };
+            let line = self.ink(ink, &format!("  {}", cells.join("  ")));
+            self.line(&line);
+        }
+    }
+
+    fn sockets(&mut self, observation: &Observation) {
+        if observation.sockets.is_empty() {
+            return;
+        }
+        self.line("");
+        self.wrap(
+            Ink::Bold,
+            "",
+            0,
+            "Sockets by the processing at their end, while the gates were on",
+        );
+        let headings = [
+            "socket",
+            "other end",
+            "process",
+            "n",
+            "processing",
+            "of a core",
+            "waiting",
+            "slow",
+            "sent again",
+        ];
+        let mut rows = vec![headings.map(str::to_owned)];
+        for socket in &observation.sockets {
+            let process = match socket.pid {
+                0 => "not seen".to_owned(),
+                pid => format!("{} ({pid})", socket.process),
+            };
+            rows.push([
+                socket.local.clone(),
+                socket.remote.clone(),
+                process,
+                group_thousands(&socket.n.to_string()),
+                alone(Unit::Nanoseconds, socket.processing_ns as f64),
+                percent(socket.processing_ns as f64 / 1e9 / observation.on_s.max(1e-9)),
+                alone(Unit::Nanoseconds, socket.queueing_ns as f64),
+                group_thousands(&socket.slow.to_string()),
+                group_thousands(&socket.retransmitted.to_string()),
+            ]);
+        }
+        self.columns(&rows, 3, None);
+        if observation.more_sockets > 0 {
+            let more = format!(
+                "and {} more",
+                group_thousands(&observation.more_sockets.to_string())
+            );
+            self.wrap(Ink::Faint, "  ", 2, &more);
+        }
+    }
+
+    fn slow(&mut self, observation: &Observation) {
+        if observation.samples.slow == 0 {
+            return;
+        }
+        self.line("");
+        let listed = observation.slow.len() as u64;
+        let all = group_thousands(&observation.samples.slow.to_string());
+        let title = if listed < observation.samples.slow {
+            format!("Slow passages: the {listed} slowest of {all}")
+        } else {
+            format!("Slow passages: {all}")
+        };
+        self.wrap(Ink::Bold, "", 0, &title);
+        for slow in &observation.slow {
+            let who = |pid: u32, name: &str| match pid {
+                0 => "another host".to_owned(),
+                pid => format!("{name} ({pid})"),
+            };
+            let head = format!(
+                "{} at {:.6} s, made slow by {}: {} {} -> {} {}, {} B",
+                alone(Unit::Nanoseconds, slow.total_ns as f64),
+                slow.at_s,
+                slow.worst,
+                slow.source,
+                who(slow.sender_pid, &slow.sender),
+                slow.destination,
+                who(slow.reader_pid, &slow.reader),
+                group_thousands(&slow.segment_bytes.to_string()),
+            );
+            self.wrap(Ink::Plain, "  ", 4, &head);
+            let spans: Vec<String> = slow
+                .spans
+                .iter()
+                .map(|(name, _, ns)| format!("{name} {}", alone(Unit::Nanoseconds, *ns as f64)))
+                .collect();
+            self.wrap(Ink::Faint, "    ", 4, &spans.join(", "));
+        }
+    }
+}
+
+/// What stands under the tables: how much was seen, what was lost, and how what is special was treated.
+fn trust(observation: &Observation) -> Vec<String> {
+    let samples = &observation.samples;
+    let count = |n: u64| group_thousands(&n.to_string());
+    let over = observation.to_s - observation.from_s;
+    let mut lines = vec![format!(
+        "{} s, gates on for {:.2} s of it ({}); {} pieces sent and {} segments from other hosts passed meanwhile, 1 in {} sampled",
+        group_thousands(&format!("{over:.2}")),
+        observation.on_s,
+        percent(observation.on_s / over.max(1e-9)),
+        count(observation.sends),
+        count(observation.arrivals),
+        observation.one_in,
+    )];
+    let joined = samples.joined().map_or(String::new(), |share| {
+        format!("{:.2} % joined; ", share * 100.0)
+    });
+    lines.push(format!(
+        "{} samples begun: {} read, {} left by a wire, {} not asked for, {} under way; {joined}unmatched: {} vanished, {} cut on the way and {} unread as a window ended",
+        count(samples.begun),
+        count(samples.read),
+        count(samples.left_by_wire),
+        count(samples.not_asked_for),
+        count(samples.under_way),
+        count(samples.vanished),
+        count(samples.cut),
+        count(samples.unread),
+    ));
+    lines.push(format!(
+        "lost: {} gate runs left out by the kernel, {} samples skipped for want of room, {} slow passages not listed, {} samples in no socket's row; {} lacked a gate, {} spans ended before they began",
+        count(samples.missed),
+        count(samples.skipped),
+        count(samples.slow_lost),
+        count(samples.flows_lost),
+        count(samples.with_a_hole),
+        count(samples.backwards),
+    ));
+    lines.push(format!(
+        "of the samples {} IPv6, {} sent as a GSO super-packet, {} received as a super-packet (GRO, or GSO never split), {} in one segment with other messages, {} sent after the call returned, {} worked on from the backlog, {} sent again, {} out of order, {} forwarded",
+        count(samples.ipv6),
+        count(samples.gso),
+        count(samples.gro),
+        count(samples.shared),
+        count(samples.deferred),
+        count(samples.backlog),
+        count(samples.retransmitted),
+        count(samples.out_of_order),
+        count(samples.forwarded),
+    ));
+    lines.push(format!(
+        "pure acknowledgments are not sampled: the observed sockets received {} beside {} segments with payload, by TCP's own count",
+        count(samples.pure_acks),
+        count(samples.data_segments),
+    ));
+    lines.extend(
+        observation
+            .unresolved
+            .iter()
+            .map(|what| format!("not taken: {what}")),
+    );
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_kernel::observe::summary::{SCHEMA, Samples, Slow, Socket};
+
+    use super::*;
+
+    fn row(
+        name: &'static str,
+        direction: &'static str,
+        kind: &'static str,
+        mean_ns: f64,
+        share: f64,
+    ) -> Row {
+        Row {
+            name,
+            direction: Some(direction),
+            kind: Some(kind),
+            n: 1_234,
+            stands_for: 123_400,
+            mean_ns,
+            p50_ns: mean_ns * 0.9,
+            p99_ns: mean_ns * 3.0,
+            p999_ns: mean_ns * 10.0,
+            share: Some(share),
+        }
+    }
+
+    fn sample() -> Observation {
+        Observation {
+            schema: SCHEMA.0,
+            version: SCHEMA.1,
+            from_s: 0.0,
+            to_s: 5.0,
+            on_s: 0.5,
+            one_in: 20,
+            sends: 50_000,
+            arrivals: 0,
+            spans: vec![
+                row("tcp", "transmit", "processing", 1_000.0, 0.25),
+                row("ip", "transmit", "processing", 500.0, 0.125),
+                row("wakeup", "receive", "queueing", 2_500.0, 0.625),
+            ],
+            sums: vec![Row {
+                direction: None,
+                kind: None,
+                share: None,
+                ..row("send to receive", "", "", 4_000.0, 0.0)
+            }],
+            samples: Samples {
+                begun: 1_240,
+                read: 1_234,
+                cut: 2,
+                unread: 3,
+                under_way: 1,
+                slow: 1,
+                data_segments: 9_000,
+                pure_acks: 12,
+                ..Samples::default()
+            },
+            sockets: vec![Socket {
+                local: "127.0.0.1:7777".to_owned(),
+                remote: "127.0.0.1:40000".to_owned(),
+                pid: 42,
+                process: "serve".to_owned(),
+                n: 1_234,
+                stands_for: 123_400,
+                processing_ns: 120_000_000,
+                queueing_ns: 300_000_000,
+                slow: 1,
+                retransmitted: 0,
+            }],
+            more_sockets: 0,
+            slow: vec![Slow {
+                at_s: 1.25,
+                source: "127.0.0.1:40000".to_owned(),
+                destination: "127.0.0.1:7777".to_owned(),
+                sender_pid: 41,
+                sender: "ask".to_owned(),
+                reader_pid: 42,
+                reader: "serve".to_owned(),
+                total_ns: 1_500_000,
+                worst: "wakeup",
+                spans: vec![
+                    ("tcp", "processing", 1_000),
+                    ("wakeup", "queueing", 1_499_000),
+                ],
+                segment_bytes: 64,
+            }],
+            unresolved: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_observation_reads_as_it_should() {
+        insta::assert_snapshot!(render_observation(&sample(), 120, false));
+    }
+
+    #[test]
+    fn nothing_seen_is_said() {
+        let nothing = Observation {
+            spans: Vec::new(),
+            sums: Vec::new(),
+            samples: Samples::default(),
+            sockets: Vec::new(),
+            slow: Vec::new(),
+            ..sample()
+        };
+        assert!(
+            render_observation(&nothing, 80, false)
+                .starts_with("Nothing to show for 5.00 s: no TCP segment")
+        );
+    }
+}
