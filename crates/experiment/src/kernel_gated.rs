@@ -214,6 +214,12 @@ pub(crate) fn run(
     }
     run.learn();
     run.ledgers.start_up = begun.elapsed();
+    if let Some(until) = until {
+        let slices = 2 * table.spans().len() as u32;
+        run.round_trips = run
+            .round_trips
+            .min(run.affordable(until.saturating_sub(begun.elapsed()) / slices));
+    }
     let rounds = context.options.iterations.map_or(ROUNDS, |iterations| {
         let rounds = iterations.div_ceil(run.round_trips);
         u32::try_from(rounds).unwrap_or(ROUNDS).clamp(1, ROUNDS)
@@ -337,6 +343,17 @@ impl Run {
                 drop(attached);
             }
         }
+    }
+
+    /// How many round trips each size has time for in a slice over all sizes; never fewer than a slice needs.
+    fn affordable(&mut self, slice: Duration) -> u64 {
+        let begun = Instant::now();
+        for at in 0..self.ends.len() {
+            self.at(at, |_, ends, _| ends.run(LEAST_ROUND_TRIPS).map(drop));
+        }
+        let pilot = begun.elapsed().as_secs_f64().max(1e-9);
+        let fits = slice.as_secs_f64() / pilot * LEAST_ROUND_TRIPS as f64;
+        (fits as u64).max(LEAST_ROUND_TRIPS)
     }
 
     /// Measures what a passage of the gate costs.

@@ -37,5 +37,5 @@ pub use error::Error;
 pub use now::{gate_clock, now_ns};
 pub use path::{Capabilities, KernelEnds, Mode, Path, PathId, Session, find, paths};
 pub use samples::{Laps, Samples, Timing};
-pub use sockets::{MAX_DATAGRAM, Reading, Sending, Sockets, Transport};
+pub use sockets::{MAX_DATAGRAM, Offload, Reading, Sending, Sockets, Transport};
 pub use spec::{MAX_SIZE, Placement, Spec, Waiting, Workload};

@@ -54,6 +54,22 @@ pub enum Reading {
     Late,
 }
 
+/// What the devices of a path do for the protocol; [`Offload::Usual`] leaves them as the kernel makes them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Offload {
+    /// As the kernel makes the devices.
+    #[default]
+    Usual,
+    /// They take checksums off the protocol, and segmentation both ways: TSO, GSO and GRO are on.
+    Both,
+    /// They take checksums off the protocol; each segment passes alone.
+    Checksum,
+    /// The protocol computes every checksum, and each segment passes alone.
+    Neither,
+}
+
+names!(Offload, "offload", Usual => "usual", Both => "both", Checksum => "checksum", Neither => "neither");
 names!(Transport, "transport", Tcp => "tcp", Udp => "udp");
 names!(Sending, "way of sending", Copy => "copy", Sendfile => "sendfile", Splice => "splice", ZeroCopy => "zero-copy");
 names!(Reading, "way of reading", Free => "free", Posted => "posted", Late => "late");
@@ -70,6 +86,8 @@ pub struct Sockets {
     /// Bytes of memory through which a stream's writes, and reads of the same size, walk before they come back to the
     /// first. 0 is the default: writes repeat one buffer, and the reader takes what it finds, up to 64 KiB at once.
     pub memory: usize,
+    /// What the path's devices do for the protocol.
+    pub offload: Offload,
 }
 
 impl Sockets {
@@ -79,6 +97,7 @@ impl Sockets {
         sending: Sending::Copy,
         reading: Reading::Free,
         memory: 0,
+        offload: Offload::Usual,
     };
 
     /// Refuses what the path, or the workload, cannot do with this.
@@ -98,6 +117,12 @@ impl Sockets {
             return Err(refused(
                 "kernel sockets in another way than plain TCP".to_owned(),
                 "its own sockets",
+            ));
+        }
+        if self.offload != Offload::Usual && path != PathId::KernelVeth {
+            return Err(refused(
+                "devices whose offload is switched".to_owned(),
+                "devices that it does not own",
             ));
         }
         if self.transport == Transport::Udp {

@@ -1,23 +1,43 @@
 //! `foong-offload`: what computing checksums and cutting segments in the device saves; after Foong et al. 2003, section 5.3.
 //!
-//! It takes a device whose features are the run's own to switch. Loopback's checksum offload is fixed, and its segmentation
-//! belongs to everyone on the host, so nothing is switched there.
+//! It takes a device whose features are the run's own to switch: the pair of `kernel-veth`, one for each state, at both ends. That
+//! device is memory, so what it takes off the protocol nobody does; a saving here is the most that any device could give.
+//! Loopback's checksum offload is fixed, and its segmentation belongs to everyone on the host, so nothing is switched there.
 
-use super::foong_hz::{column, source};
+use std::path::Path;
+use std::time::Duration;
+
+use tollgate_kernel::sampling::{Categories, Classifier, nominal_hz};
+use tollgate_workload::{Mode, Offload, PathId, Sockets};
+
+use super::foong_hz::{column, source, unavailable};
 use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::published;
-use crate::run::{self, Cell, Source, Table, Unit};
+use crate::run::{self, Cell, Figure, Interval, Measured, Row, Source, Table, TrustLine, Unit};
+use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
 use crate::shapes;
-use crate::streams;
+use crate::stats;
+use crate::streams::{self, Load, all_ns, per_byte};
+use crate::words;
+
+const PATH: PathId = PathId::KernelVeth;
+/// Sizes of a write.
+const SIZES: [usize; 3] = [1_024, 8_192, 65_536];
+/// For each size and state, when nobody is in a hurry.
+const EACH: Duration = Duration::from_millis(2_000);
+/// The states, each with less done by the device than the one before.
+const STATES: [(Offload, &str); 3] = [
+    (Offload::Both, "Both on"),
+    (Offload::Checksum, "Checksum only"),
+    (Offload::Neither, "Both off"),
+];
+/// What two neighbouring states differ in: its name, and the places of the states with it and without it.
+const SAVINGS: [(&str, usize, usize); 2] = [("segmentation", 0, 1), ("checksum", 1, 2)];
 
 /// Offload on and off.
 pub(super) struct FoongOffload;
-
-/// Why nothing is switched.
-const REASON: &str = "no path of this build has a device whose offload the run may switch: loopback's checksum offload is \
-                      fixed, and its segmentation is the whole host's";
 
 impl Experiment for FoongOffload {
     fn name(&self) -> &'static str {
@@ -33,7 +53,7 @@ impl Experiment for FoongOffload {
     }
 
     fn summary(&self) -> &'static str {
-        "what offloading checksums and segmentation saves, where a device's features can be switched"
+        "what offloading checksums and segmentation saves a stream, switched on a veth pair of its own"
     }
 
     fn reported(&self) -> Reported {
@@ -41,45 +61,327 @@ impl Experiment for FoongOffload {
     }
 
     fn weight(&self) -> u32 {
-        0
+        3
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        !streams::stream_paths(options).is_empty()
+        mode(options).is_some()
     }
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let missing = || Cell::NotAvailable {
-            reason: REASON.to_owned(),
+        let command = shapes::command(self.name(), &context.options);
+        let Some(mode) = mode(&context.options) else {
+            return Err(Error::NothingToRun {
+                workload: tollgate_workload::Workload::Stream,
+                asked: context.options.restrictions(),
+            });
         };
-        let then = published::fact("foong-2003/checksum-offload-gain").and_then(|fact| {
-            let source = source(&format!("section {}", fact.place))?;
-            Some(shapes::published_cell(Some(fact.value), &source))
-        });
-        let table = Table {
-            id: "offload".to_owned(),
-            title: "Processor time saved by the device".to_owned(),
-            columns: vec![
-                column("Today", Unit::Percent),
-                column("2003", Unit::Percent),
-            ],
-            rows: vec![
-                shapes::plain_row(
-                    "Checksum, receive",
-                    vec![missing(), then.unwrap_or_else(|| Cell::text("-"))],
-                ),
-                shapes::plain_row("Segmentation, transmit", vec![missing(), Cell::text("-")]),
-            ],
+        let loads: Vec<Load> = context
+            .options
+            .sizes_or(&SIZES)
+            .into_iter()
+            .map(Load::in_cache)
+            .collect();
+        let sampled = sampled::survey(self.name(), subjects(&loads, mode), EACH, context)?;
+        let hz = nominal_hz(Path::new("/")).map_err(|error| error.to_string());
+        let (finding, tables, figures, trust) = match (sampled, hz) {
+            (Sampled::Measured(survey), Ok(hz)) => {
+                let groups = context.options.categories.clone();
+                shown(
+                    &survey,
+                    &loads,
+                    hz,
+                    groups.unwrap_or_else(Categories::foong),
+                )
+            }
+            (Sampled::Unavailable(reason), _) | (_, Err(reason)) => unavailable(&reason),
         };
         Ok(run::Experiment {
             name: self.name().to_owned(),
             title: self.title().to_owned(),
             paper: self.paper(),
-            finding: format!("Not available here: {REASON}."),
-            command: shapes::command(self.name(), &context.options),
-            tables: vec![table],
-            figures: Vec::new(),
-            trust: vec![shapes::warning(format!("nothing was measured: {REASON}"))],
+            finding,
+            command,
+            tables,
+            figures,
+            trust,
         })
+    }
+}
+
+/// How the path is run, where the options want it.
+fn mode(options: &Options) -> Option<Mode> {
+    let wanted = streams::stream_paths(options).contains(&PATH);
+    wanted.then(|| streams::mode(PATH, options)).flatten()
+}
+
+/// Every state over the loads.
+fn subjects(loads: &[Load], mode: Mode) -> Vec<Subject> {
+    let of = |(offload, label): &(Offload, &str)| {
+        let sockets = Sockets {
+            offload: *offload,
+            ..Sockets::PLAIN
+        };
+        let label = label.to_lowercase();
+        let subject = move |load: &Load| Subject {
+            label: format!("{label}, {}", load.label()),
+            path: PATH,
+            spec: load.spec(mode, sockets),
+        };
+        loads.iter().map(subject).collect::<Vec<_>>()
+    };
+    STATES.iter().flat_map(of).collect()
+}
+
+type Shown = (String, Vec<Table>, Vec<Figure>, Vec<TrustLine>);
+
+fn shown(survey: &Survey, loads: &[Load], hz: f64, groups: Categories) -> Shown {
+    let mut classifier = Classifier::new(groups.clone());
+    let view = View {
+        survey,
+        loads,
+        hz,
+        splits: (0..survey.subjects.len())
+            .map(|at| survey.splits(at, &mut classifier))
+            .collect(),
+    };
+    let mut tables = vec![view.costs()];
+    tables.extend(view.by_group(&groups));
+    let mut trust = survey.trust(&groups);
+    trust.push(survey.covered(&groups));
+    trust.push(shapes::note(
+        "the device of a veth pair is memory: a checksum that it takes over is computed by nobody, and a large segment passes \
+         whole, so a saving is the most that any device could give",
+    ));
+    trust.push(shapes::note(
+        "each state has a veth pair of its own, switched at both ends: checksums out and in, TSO, GSO and GRO; without \
+         checksum offload there is no TSO, so segmentation is told with checksums on, and checksums with segmentation off",
+    ));
+    trust.push(shapes::note(
+        "a saving is told only where the confidence intervals of the two states do not overlap",
+    ));
+    (view.finding(), tables, Vec::new(), trust)
+}
+
+/// What was measured, by state and then by load.
+struct View<'a> {
+    survey: &'a Survey,
+    loads: &'a [Load],
+    hz: f64,
+    splits: Vec<Vec<Split>>,
+}
+
+/// What a device saves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Saving {
+    /// Percent of the time without it, with the interval; less than zero where it costs.
+    Percent(f64, Interval),
+    /// The intervals of the two states overlap.
+    NoDifference,
+}
+
+impl Saving {
+    fn cell(self) -> Cell {
+        match self {
+            Self::Percent(value, ci) => Cell::Value(Measured {
+                value,
+                ci: Some(ci),
+                ..Measured::default()
+            }),
+            Self::NoDifference => Cell::text("none seen"),
+        }
+    }
+}
+
+/// What the rounds with offload save of those without.
+fn saving(with: &[f64], without: &[f64]) -> Option<Saving> {
+    let common = with.len().min(without.len());
+    let (with, without) = (&with[..common], &without[..common]);
+    let (a, b) = (Mean::of(with)?.interval()?, Mean::of(without)?.interval()?);
+    if a.low <= b.high && b.low <= a.high {
+        return Some(Saving::NoDifference);
+    }
+    let ratio = stats::ratio(with, without).ok()?;
+    let percent = |ratio: f64| 100.0 * (1.0 - ratio);
+    let interval = Interval {
+        low: percent(ratio.interval.high),
+        high: percent(ratio.interval.low),
+    };
+    Some(Saving::Percent(percent(ratio.value), interval))
+}
+
+impl View<'_> {
+    fn rounds(&self, state: usize, load: usize) -> &[Split] {
+        &self.splits[state * self.loads.len() + load]
+    }
+
+    fn missing(&self, state: usize, load: usize) -> Cell {
+        let failure = &self.survey.observed[state * self.loads.len() + load].failure;
+        Cell::NotAvailable {
+            reason: failure
+                .clone()
+                .unwrap_or_else(|| "the run was stopped before it came to this".to_owned()),
+        }
+    }
+
+    /// ns for each byte of each round.
+    fn each(&self, state: usize, load: usize, figure: &dyn Fn(&Split) -> f64) -> Vec<f64> {
+        let rounds = self.rounds(state, load).iter();
+        rounds
+            .map(|split| figure(split) / split.bytes.max(1) as f64)
+            .collect()
+    }
+
+    fn saved(&self, load: usize, at: usize, figure: &dyn Fn(&Split) -> f64) -> Option<Saving> {
+        let (_, with, without) = SAVINGS[at];
+        saving(
+            &self.each(with, load, figure),
+            &self.each(without, load, figure),
+        )
+    }
+
+    fn savings(&self, load: usize, figure: &dyn Fn(&Split) -> f64) -> Vec<Cell> {
+        let cell = |at: usize| match self.saved(load, at, figure) {
+            Some(saving) => saving.cell(),
+            None if self.rounds(SAVINGS[at].2, load).is_empty() => {
+                self.missing(SAVINGS[at].2, load)
+            }
+            None => Cell::NotAvailable {
+                reason: "there are rounds without a sample of it".to_owned(),
+            },
+        };
+        (0..SAVINGS.len()).map(cell).collect()
+    }
+
+    fn columns(unit: Unit) -> Vec<run::Column> {
+        let states = STATES.iter().map(|(_, label)| column(*label, unit));
+        let savings = SAVINGS
+            .iter()
+            .map(|(name, _, _)| column(format!("saved by {name}"), Unit::Percent));
+        states.chain(savings).collect()
+    }
+
+    /// Cycles for each bit, both ends.
+    fn costs(&self) -> Table {
+        let per_bit = self.hz / 1e9 / 8.0;
+        let mut rows: Vec<Row> = (self.loads.iter().enumerate())
+            .map(|(load, what)| {
+                let state = |state: usize| {
+                    let mean = per_byte(self.rounds(state, load), |split| all_ns(split) * per_bit);
+                    mean.map_or_else(|| self.missing(state, load), |mean| mean.cell())
+                };
+                let mut cells: Vec<Cell> = (0..STATES.len()).map(state).collect();
+                cells.extend(self.savings(load, &all_ns));
+                shapes::plain_row(what.label(), cells)
+            })
+            .collect();
+        let then = published::fact("foong-2003/checksum-offload-gain").and_then(|fact| {
+            let source = source(&format!("section {}", fact.place))?;
+            Some(shapes::published_cell(Some(fact.value), &source))
+        });
+        if let Some(then) = then {
+            let mut cells = vec![Cell::text("-"); STATES.len() + 1];
+            cells.push(then);
+            rows.push(shapes::plain_row("2003, receive", cells));
+        }
+        Table {
+            id: "offload".to_owned(),
+            title: "Processor cycles for each bit, Hz per bit/s, both ends, by size of a write"
+                .to_owned(),
+            columns: Self::columns(Unit::None),
+            rows,
+        }
+    }
+
+    /// The largest write by function group.
+    fn by_group(&self, groups: &Categories) -> Option<Table> {
+        let load = self.loads.len().checked_sub(1)?;
+        let names = groups.categories.iter().map(|group| group.name.as_str());
+        let names = names.chain([groups.other.as_str()]);
+        let rows = names.enumerate().map(|(group, name)| {
+            let figure = move |split: &Split| split.category_ns(group);
+            let state = |state: usize| {
+                let mean = per_byte(self.rounds(state, load), figure);
+                mean.map_or_else(|| self.missing(state, load), |mean| mean.cell())
+            };
+            let mut cells: Vec<Cell> = (0..STATES.len()).map(state).collect();
+            cells.extend(self.savings(load, &figure));
+            shapes::plain_row(name, cells)
+        });
+        Some(Table {
+            id: "groups".to_owned(),
+            title: format!(
+                "Time in the kernel for each byte by function group, writes of {}",
+                self.loads[load].label()
+            ),
+            columns: Self::columns(Unit::NanosecondsPerByte),
+            rows: rows.collect(),
+        })
+    }
+
+    /// What each offload saves at the largest write.
+    fn finding(&self) -> String {
+        let Some(load) = self.loads.len().checked_sub(1) else {
+            return "Nothing was measured.".to_owned();
+        };
+        let told = |at: usize| {
+            let (name, with, without) = SAVINGS[at];
+            Some(match self.saved(load, at, &all_ns)? {
+                Saving::NoDifference => format!("{name} offload shows no difference"),
+                Saving::Percent(..) => {
+                    let mean = |state| Mean::of(&self.each(state, load, &all_ns));
+                    let factor = mean(with)?.value / mean(without)?.value;
+                    format!(
+                        "{name} offload takes {} times the processor time of doing without",
+                        words::factor(factor)
+                    )
+                }
+            })
+        };
+        let told: Vec<String> = (0..SAVINGS.len()).filter_map(told).collect();
+        if told.is_empty() {
+            return "Nothing was measured.".to_owned();
+        }
+        format!(
+            "For writes of {}, {}, both ends together.",
+            self.loads[load].label(),
+            words::list(&told)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_within_the_intervals_is_none() {
+        let near = saving(&[1.0, 1.2, 0.9, 1.1], &[1.05, 1.1, 1.15, 1.0]);
+        assert_eq!(near, Some(Saving::NoDifference));
+        let Some(Saving::Percent(value, ci)) =
+            saving(&[1.0, 1.01, 0.99, 1.0], &[2.0, 2.01, 1.99, 2.0])
+        else {
+            panic!("a difference");
+        };
+        assert!((value - 50.0).abs() < 1.0 && ci.low < value && value < ci.high);
+        let Some(Saving::Percent(worse, _)) =
+            saving(&[2.0, 2.01, 1.99, 2.0], &[1.0, 1.01, 0.99, 1.0])
+        else {
+            panic!("a difference");
+        };
+        assert!(worse < -90.0, "{worse}");
+        assert_eq!(saving(&[1.0], &[2.0]), None);
+    }
+
+    #[test]
+    fn subjects_stand_by_state_and_then_by_load() {
+        let loads: Vec<Load> = SIZES.into_iter().map(Load::in_cache).collect();
+        let mode = mode(&Options::default()).unwrap();
+        let subjects = subjects(&loads, mode);
+        assert_eq!(subjects.len(), STATES.len() * loads.len());
+        for (state, (offload, _)) in STATES.iter().enumerate() {
+            let spec = &subjects[state * loads.len() + 1].spec;
+            assert_eq!((spec.sockets.offload, spec.size), (*offload, SIZES[1]));
+        }
     }
 }

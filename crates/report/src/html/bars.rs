@@ -45,7 +45,7 @@ pub(super) fn draw(out: &mut Markup, title: &str, unit: Unit, bars: &[Bar]) -> O
         .map(|bar| text_width(&bar.label, FONT * BOLD))
         .fold(0.0, f64::max);
     let layout = Layout {
-        left: widest.clamp(30.0, 180.0) + 10.5,
+        left: widest.clamp(30.0, 230.0) + 10.5,
         right: WIDTH - 190.0,
         longest,
     };

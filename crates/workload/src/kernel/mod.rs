@@ -26,6 +26,7 @@
 //! polling loops look at a deadline. Dropping a session wakes its thread, joins it and closes every socket.
 
 mod bulk;
+mod offload;
 mod server;
 mod socket;
 #[cfg(test)]
@@ -77,6 +78,14 @@ enum Place {
 }
 
 impl Place {
+    /// The address of the near end.
+    fn near_address(&self) -> Ipv4Addr {
+        match self {
+            Self::Loopback => Ipv4Addr::LOCALHOST,
+            Self::Veth(pair) => pair.near_address(),
+        }
+    }
+
     /// The address that the far end listens on.
     fn far_address(&self) -> Ipv4Addr {
         match self {
@@ -177,7 +186,6 @@ enum Near {
 
 impl KernelSession {
     fn open(spec: &Spec, place: Place) -> Result<Self, Error> {
-        KernelLoopback.capabilities().check(PATH, spec)?;
         let cores = Cores::choose(spec.placement)?;
         let options = Options {
             nodelay: !spec.nagle.unwrap_or(false),
@@ -187,7 +195,7 @@ impl KernelSession {
         let mut wakes = None;
         let (near, job, listeners, far_ports, congestion) = match spec.workload {
             Workload::Rr if spec.sockets.transport == Transport::Udp => {
-                let (near, far) = socket::datagram_pair(&options)?;
+                let (near, far) = socket::datagram_pair(&options, &place)?;
                 wakes = Some(far.again()?);
                 (
                     Near::Connection(near),

@@ -111,9 +111,9 @@ pub(super) fn pair(options: &Options, place: &Place) -> Result<(End, End, u16), 
     Ok((near, far, address.port()))
 }
 
-/// Two UDP sockets on 127.0.0.1 that are connected to each other. A message is a datagram, so it is sent and received whole.
-pub(super) fn datagram_pair(options: &Options) -> Result<(End, End), Error> {
-    let make = || -> Result<(OwnedFd, SocketAddrV4), Error> {
+/// Two UDP sockets that are connected to each other. A message is a datagram, so it is sent and received whole.
+pub(super) fn datagram_pair(options: &Options, place: &Place) -> Result<(End, End), Error> {
+    let make = |address: Ipv4Addr| -> Result<(OwnedFd, SocketAddrV4), Error> {
         let fd = socket_with(
             AddressFamily::INET,
             SocketType::DGRAM,
@@ -122,14 +122,15 @@ pub(super) fn datagram_pair(options: &Options) -> Result<(End, End), Error> {
         )
         .map_err(|error| Error::system(PATH, "making a UDP socket", error))?;
         set_timeouts(&fd)?;
-        bind(&fd, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
+        bind(&fd, &SocketAddrV4::new(address, 0))
             .map_err(|error| Error::system(PATH, "binding to a free UDP port", error))?;
         let address = getsockname(&fd)
             .and_then(SocketAddrV4::try_from)
             .map_err(|error| Error::system(PATH, "reading a UDP port", error))?;
         Ok((fd, address))
     };
-    let ((near, near_at), (far, far_at)) = (make()?, make()?);
+    let (near, near_at) = place.near(|| make(place.near_address()))?;
+    let (far, far_at) = place.far(|| make(place.far_address()))?;
     for (fd, peer) in [(&near, far_at), (&far, near_at)] {
         connect(fd, &peer).map_err(|error| Error::system(PATH, "connecting UDP", error))?;
     }

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-use super::{KernelLoopback, KernelSession, Place, bulk};
+use super::{KernelLoopback, KernelSession, Place, bulk, offload};
 use crate::error::Error;
 use crate::path::{Capabilities, KernelEnds, Path, PathId, Session};
 use crate::samples::{Samples, Timing};
-use crate::sockets::{Sockets, Transport};
+use crate::sockets::{Offload, Sockets};
 use crate::spec::{Spec, Workload};
 
 const PATH: PathId = PathId::KernelVeth;
@@ -44,23 +44,25 @@ impl Path for KernelVeth {
 
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
         self.capabilities().check(PATH, spec)?;
-        if spec.sockets.transport == Transport::Udp {
-            return Err(Error::Unsupported {
-                path: PATH,
-                asked: "UDP".to_owned(),
-                has: "TCP".to_owned(),
-            });
-        }
-        let pair = Pair::shared()?;
+        let pair = Pair::shared(spec.sockets.offload)?;
         let place = Place::Veth(Arc::clone(&pair));
         let session: Box<dyn Session> =
-            if spec.workload == Workload::Stream && spec.sockets != Sockets::PLAIN {
+            if spec.workload == Workload::Stream && carried_otherwise(&spec.sockets) {
                 Box::new(bulk::BulkSession::open(spec, &place).map_err(|error| error.on(PATH))?)
             } else {
                 Box::new(KernelSession::open(spec, place).map_err(|error| error.on(PATH))?)
             };
         Ok(Box::new(VethSession { session, pair }))
     }
+}
+
+/// Whether the sockets are used otherwise than plainly, whatever the devices do.
+fn carried_otherwise(sockets: &Sockets) -> bool {
+    let sockets = Sockets {
+        offload: Offload::Usual,
+        ..*sockets
+    };
+    sockets != Sockets::PLAIN
 }
 
 /// A session of the kernel's sockets whose errors name this path.
@@ -87,6 +89,9 @@ impl Session for VethSession {
             "devices",
             "a veth pair between two network namespaces, MTU 1500".to_owned(),
         ));
+        if self.pair.offload != Offload::Usual {
+            settings.push(("offload", self.pair.offload.to_string()));
+        }
         settings
     }
 
@@ -106,28 +111,33 @@ pub(super) struct Pair {
     far: File,
     /// The namespace that the process was in.
     home: File,
+    /// What the devices do for the protocol.
+    offload: Offload,
 }
 
-/// The pair that the sessions share.
-static PAIR: Mutex<Weak<Pair>> = Mutex::new(Weak::new());
+/// The pairs that sessions share: one for each way in which the devices are switched.
+static PAIRS: Mutex<Vec<Weak<Pair>>> = Mutex::new(Vec::new());
 
 impl Pair {
-    fn shared() -> Result<Arc<Self>, Error> {
-        // A panic elsewhere leaves the pair as it was.
-        let mut known = PAIR.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pair) = known.upgrade() {
+    fn shared(offload: Offload) -> Result<Arc<Self>, Error> {
+        // A panic elsewhere leaves the pairs as they were.
+        let mut known = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|pair| pair.strong_count() > 0);
+        let mut pairs = known.iter().filter_map(Weak::upgrade);
+        if let Some(pair) = pairs.find(|pair| pair.offload == offload) {
             return Ok(pair);
         }
-        let pair = Arc::new(Self::make()?);
-        *known = Arc::downgrade(&pair);
+        let pair = Arc::new(Self::make(offload)?);
+        known.push(Arc::downgrade(&pair));
         Ok(pair)
     }
 
-    fn make() -> Result<Self, Error> {
+    fn make(offload: Offload) -> Result<Self, Error> {
         let pair = Self {
             near: namespace()?,
             far: namespace()?,
             home: own_namespace()?,
+            offload,
         };
         let far = format!("/proc/{}/fd/{}", std::process::id(), pair.far.as_raw_fd());
         let address = |address: Ipv4Addr| format!("{address}/30");
@@ -152,6 +162,7 @@ impl Pair {
             (&pair.far, FAR_DEVICE, FAR),
         ] {
             ip(namespace, &["address", "add", &address(own), "dev", device])?;
+            within(namespace.as_fd(), || offload::switch(device, offload))?;
             ip(namespace, &["link", "set", device, "up"])?;
         }
         Ok(pair)
@@ -160,6 +171,11 @@ impl Pair {
     /// Where the far end listens.
     pub(super) const fn far_address(&self) -> Ipv4Addr {
         FAR
+    }
+
+    /// The address of the near end.
+    pub(super) const fn near_address(&self) -> Ipv4Addr {
+        NEAR
     }
 
     /// Does something in the near end's namespace, on a thread of its own.
@@ -308,17 +324,71 @@ mod tests {
         }
         assert_eq!(devices(), before);
         assert_eq!(own_namespace().unwrap().metadata().unwrap().ino(), inode);
-        assert!(PAIR.lock().unwrap().upgrade().is_none());
+        assert!(shared_pairs(Offload::Usual).is_empty());
+    }
+
+    /// The pairs that are there with this offload.
+    fn shared_pairs(offload: Offload) -> Vec<Arc<Pair>> {
+        let known = PAIRS.lock().unwrap();
+        let pairs = known.iter().filter_map(Weak::upgrade);
+        pairs.filter(|pair| pair.offload == offload).collect()
+    }
+
+    #[test]
+    fn datagrams_pass_too() {
+        if let Some(reason) = reason() {
+            println!("left out: {reason}");
+            return;
+        }
+        let mut spec = Spec::new(Workload::Rr, 4_000)
+            .with_mode(Placement::OneCore, Waiting::Blocking)
+            .verified();
+        // Other tests of this process look at the usual pair.
+        spec.sockets.offload = Offload::Checksum;
+        spec.sockets.transport = crate::sockets::Transport::Udp;
+        let mut session = KernelVeth.open(&spec).unwrap();
+        let mut samples = session.new_samples();
+        session.run(20, &mut samples).unwrap();
+        assert_eq!(samples.operations(), 20);
+    }
+
+    #[test]
+    fn each_way_of_offloading_has_a_pair_of_its_own_and_its_bytes_arrive() {
+        if let Some(reason) = reason() {
+            println!("left out: {reason}");
+            return;
+        }
+        let mut sessions = Vec::new();
+        for offload in [Offload::Both, Offload::Neither] {
+            let mut spec = Spec::new(Workload::Stream, 8_192)
+                .with_mode(Placement::OneCore, Waiting::Blocking)
+                .verified();
+            spec.sockets.offload = offload;
+            let mut session = KernelVeth.open(&spec).unwrap();
+            session.run(64, &mut session.new_samples()).unwrap();
+            let told = session.settings();
+            assert!(told.contains(&("offload", offload.to_string())));
+            sessions.push(session);
+        }
+        let (both, neither) = (shared_pairs(Offload::Both), shared_pairs(Offload::Neither));
+        assert!(!Arc::ptr_eq(&both[0], &neither[0]));
+        drop((sessions, both, neither));
+        assert!(shared_pairs(Offload::Neither).is_empty());
     }
 
     #[test]
     fn what_the_path_cannot_do_is_refused_by_its_name() {
-        let mut spec = Spec::new(Workload::Rr, 4);
-        spec.sockets.transport = Transport::Udp;
+        let mut spec = Spec::new(Workload::Stream, 4);
+        spec.sockets.transport = crate::sockets::Transport::Udp;
         let error = KernelVeth.open(&spec).err().expect("refused");
         assert_eq!(
             error.to_string(),
-            "kernel-veth does not run UDP; it has: TCP"
+            "kernel-veth does not run stream over udp; it has: rr over udp"
         );
+        spec.sockets = Sockets {
+            offload: Offload::Neither,
+            ..Sockets::PLAIN
+        };
+        assert!(KernelLoopback.open(&spec).is_err());
     }
 }

@@ -1,0 +1,154 @@
+//! What a device does for the protocol above it: computing checksums, cutting segments and putting them together again; switched
+//! by the ioctl SIOCETHTOOL on a device that the run has made itself, and never on another.
+
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd};
+use std::{io, ptr};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::error::Error;
+use crate::path::PathId;
+use crate::sockets::Offload;
+
+const PATH: PathId = PathId::KernelVeth;
+
+/// One feature: its name, and the commands of linux/ethtool.h that read and set it.
+struct Feature {
+    name: &'static str,
+    get: u32,
+    set: u32,
+    /// Whether it belongs to segmentation, else to checksums.
+    segments: bool,
+}
+
+/// In the order in which they are switched on; TCP segmentation needs checksums on the way out.
+const FEATURES: [Feature; 5] = [
+    Feature {
+        name: "tx-checksum",
+        get: 0x16,
+        set: 0x17,
+        segments: false,
+    },
+    Feature {
+        name: "rx-checksum",
+        get: 0x14,
+        set: 0x15,
+        segments: false,
+    },
+    Feature {
+        name: "tso",
+        get: 0x1e,
+        set: 0x1f,
+        segments: true,
+    },
+    Feature {
+        name: "gso",
+        get: 0x23,
+        set: 0x24,
+        segments: true,
+    },
+    Feature {
+        name: "gro",
+        get: 0x2b,
+        set: 0x2c,
+        segments: true,
+    },
+];
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// Switches a device of the calling thread's namespace, and reads back that it is so.
+///
+/// # Errors
+/// When the kernel refuses a feature, or takes the command and leaves the feature as it was.
+pub(super) fn switch(device: &str, offload: Offload) -> Result<(), Error> {
+    let (checksums, segments) = match offload {
+        Offload::Usual => return Ok(()),
+        Offload::Both => (true, true),
+        Offload::Checksum => (true, false),
+        Offload::Neither => (false, false),
+    };
+    let socket = socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|error| Error::system(PATH, "making a socket", error))?;
+    let wanted = |feature: &Feature| {
+        if feature.segments {
+            segments
+        } else {
+            checksums
+        }
+    };
+    // Off goes the other way round, so that nothing is taken along with what it needs.
+    let off = FEATURES.iter().rev().filter(|feature| !wanted(feature));
+    let on = FEATURES.iter().filter(|feature| wanted(feature));
+    for feature in off.chain(on) {
+        command(&socket, device, feature.set, u32::from(wanted(feature)))
+            .map_err(|error| refused(device, feature, &error.to_string()))?;
+    }
+    for feature in &FEATURES {
+        let is = command(&socket, device, feature.get, 0)
+            .map_err(|error| refused(device, feature, &error.to_string()))?;
+        if (is != 0) != wanted(feature) {
+            return Err(refused(device, feature, "the kernel left it as it was"));
+        }
+    }
+    Ok(())
+}
+
+fn refused(device: &str, feature: &Feature, reason: &str) -> Error {
+    Error::Peer {
+        path: PATH,
+        reason: format!("{} of {device} cannot be switched: {reason}", feature.name),
+    }
+}
+
+/// One command of ethtool; gives what the kernel left in its value.
+fn command(socket: impl AsFd, device: &str, command: u32, data: u32) -> io::Result<u32> {
+    let mut value = Value { command, data };
+    // SAFETY: all of ifreq is integers, and a union of such, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes().take(room)) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = ptr::from_mut(&mut value).cast();
+    // SAFETY: SIOCETHTOOL takes an ifreq with the name of a device, ended by a zero, and a pointer to the command's argument,
+    // which is an ethtool_value for these commands; both outlive the call.
+    let done = unsafe {
+        libc::ioctl(
+            socket.as_fd().as_raw_fd(),
+            libc::SIOCETHTOOL as _,
+            &raw mut request,
+        )
+    };
+    match done {
+        0 => Ok(value.data),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        let error = switch("no-such-device", Offload::Neither).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("of no-such-device cannot be switched"),
+            "{text}"
+        );
+        switch("no-such-device", Offload::Usual).unwrap();
+    }
+}
