@@ -13,8 +13,11 @@ use tollgate_gate::{
     join,
 };
 use tollgate_kernel::join::Counts;
-use tollgate_kernel::{Gates, Joiner, Namespace, Plan, ROOM, Talk, Watch, abilities, passage_cost};
-use tollgate_workload::{Mode, PathId, Samples, Session, Spec, Waiting, Workload, find};
+use tollgate_kernel::{
+    Attached, Event, Gates, Joiner, Namespace, Plan, ROOM, Taken, Talk, Traffic, Watch, abilities,
+    passage_cost,
+};
+use tollgate_workload::{Mode, PathId, Samples, Session, Spec, Waiting, Wanted, Workload, find};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -128,6 +131,19 @@ impl Ends {
         })
     }
 
+    /// What the gates and the ends themselves have recorded since the last time.
+    fn take(&self, gates: &Gates) -> Taken {
+        let mut taken = gates.take();
+        let stamps = self.session.kernel_ends().map(|ends| ends.stamps.take());
+        taken
+            .events
+            .extend(stamps.into_iter().flatten().map(|stamp| {
+                let event = Event::of_thread(stamp.ktime, stamp.gate, stamp.thread);
+                if stamp.twin { event.as_twin() } else { event }
+            }));
+        taken
+    }
+
     fn run(&mut self, round_trips: u64) -> Result<Samples, String> {
         let mut samples = self.session.new_samples();
         self.session
@@ -169,7 +185,7 @@ pub(crate) fn run(
 ) -> Result<Ledgers, Error> {
     let begun = Instant::now();
     let abilities = abilities();
-    let plan = Plan::choose(&abilities);
+    let plan = Plan::choose(&abilities, Traffic::Ours);
     let except = match mode.waiting {
         Waiting::Blocking => GateSet::EMPTY,
         // Nobody sleeps, so nobody is woken.
@@ -293,7 +309,14 @@ impl Run {
     }
 
     /// The namespaces in which the sessions run are those of the first that is open: all sessions of a path share them.
-    fn attach(&self, gates: GateSet, twin: bool) -> Result<tollgate_kernel::Attached, String> {
+    ///
+    /// What the plan leaves to those who call, the ends stamp from their next slice on.
+    fn attach(&self, gates: GateSet, twins: bool) -> Result<Attached, String> {
+        let own = self.ledgers.plan.own_calls();
+        self.want(Wanted {
+            gates: gates.iter().filter(|&gate| own.contains(gate)).collect(),
+            twins,
+        });
         let ends = self
             .ends
             .iter()
@@ -307,11 +330,26 @@ impl Run {
         if namespaces.is_empty() {
             namespaces.push(Namespace::Own);
         }
-        match (twin, gates.first()) {
+        match (twins, gates.first()) {
             (true, Some(gate)) => self.gates.attach_twins(gate, &namespaces),
             _ => self.gates.attach(gates, &namespaces),
         }
         .map_err(|error| error.to_string())
+    }
+
+    /// Says what the ends of all sessions stamp.
+    fn want(&self, wanted: Wanted) {
+        for ends in self.ends.iter().flatten() {
+            if let Some(kernel) = ends.session.kernel_ends() {
+                kernel.stamps.want(wanted);
+            }
+        }
+    }
+
+    /// Detaches the gates; the ends stamp nothing any more.
+    fn detach(&self, attached: Attached) {
+        drop(attached);
+        self.want(Wanted::default());
     }
 
     fn fail_all(&mut self, reason: &str) {
@@ -336,11 +374,11 @@ impl Run {
                 for at in 0..self.ends.len() {
                     self.at(at, |gates, ends, _| {
                         ends.run(LEAST_ROUND_TRIPS)?;
-                        ends.joiner.tie(&gates.take().events);
+                        ends.joiner.tie(&ends.take(gates).events);
                         Ok(())
                     });
                 }
-                drop(attached);
+                self.detach(attached);
             }
         }
     }
@@ -366,10 +404,10 @@ impl Run {
         let mut cost = None;
         self.at(at, |gates, ends, _| {
             ends.run(round_trips)?;
-            cost = passage_cost(&gates.take().events);
+            cost = passage_cost(&ends.take(gates).events);
             Ok(())
         });
-        drop(attached);
+        self.detach(attached);
         if let Some(cost) = cost {
             self.probes.entry(gate).or_default().push(cost.median_ns);
         }
@@ -396,7 +434,7 @@ impl Run {
         for at in 0..self.ends.len() {
             self.at(at, |gates, ends, gated| {
                 let samples = ends.run(round_trips)?;
-                let taken = gates.take();
+                let taken = ends.take(gates);
                 let tied = ends.joiner.tie(&taken.events);
                 let recorded = Recorded {
                     events: &tied.events,
@@ -421,7 +459,7 @@ impl Run {
                 Ok(())
             });
         }
-        drop(attached);
+        self.detach(attached);
         for at in 0..self.ends.len() {
             self.at(at, |_, ends, gated| {
                 let samples = ends.run(round_trips)?;

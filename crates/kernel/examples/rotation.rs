@@ -10,7 +10,7 @@ use std::time::Instant;
 use tollgate_gate::{
     Gate, GateSet, JoinPlan, Ledger, Recorded, Scope, Slice, Statistic, TickScale, join,
 };
-use tollgate_kernel::{Gates, Joiner, Namespace, Plan, Talk, Watch, abilities};
+use tollgate_kernel::{Gates, Joiner, Namespace, Plan, Talk, Traffic, Watch, abilities};
 
 const ROUND_TRIPS: u64 = 512;
 const ROUNDS: u32 = 6;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     let abilities = abilities();
     println!("abilities after {:?}", began.elapsed());
-    let plan = Plan::choose(&abilities);
+    let plan = Plan::choose(&abilities, Traffic::Others);
     let gates = Gates::load(&plan, 1 << 14)?;
     println!("loaded after {:?}", began.elapsed());
     for boundary in plan.boundaries() {

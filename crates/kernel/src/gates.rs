@@ -16,6 +16,7 @@ use crate::plan::Plan;
 use crate::watch::{Namespace, THREADS, Taken, Watch};
 
 pub(crate) mod system;
+mod words;
 
 use system::Mapped;
 
@@ -110,7 +111,7 @@ impl Gates {
         let wanted: Vec<&str> = plan
             .boundaries()
             .iter()
-            .filter_map(|boundary| Some(boundary.hook?.program))
+            .filter_map(|boundary| boundary.hook?.program)
             .collect();
         let mut open = open()?;
         for mut program in open.progs_mut() {
@@ -129,7 +130,7 @@ impl Gates {
         }
         let object = open
             .load()
-            .map_err(|error| Error::load("loading the BPF programs", error))?;
+            .map_err(|error| Error::load("loading the BPF programs", in_words(&error)))?;
         let map = |name: &str, length: usize| {
             let map = object
                 .maps()
@@ -236,7 +237,11 @@ impl Gates {
         namespaces: &[Namespace<'_>],
         links: &mut Vec<OneLink>,
     ) -> Result<(), Error> {
-        let name = format!("{}{}", hook.program, if twin { "_twin" } else { "" });
+        // Whoever makes the call takes it.
+        let Some(program) = hook.program else {
+            return Ok(());
+        };
+        let name = format!("{program}{}", if twin { "_twin" } else { "" });
         let refused = |reason: String| Error::Attach {
             gate: hook.gate,
             hook: hook.name,
@@ -298,20 +303,39 @@ impl Gates {
 }
 
 fn open() -> Result<OpenObject, Error> {
-    quiet();
+    listen();
     ObjectBuilder::default()
         .name("tollgate")
         .and_then(|builder| builder.open_memory(&OBJECT.0))
-        .map_err(|error| Error::load("opening the BPF programs", error))
+        .map_err(|error| Error::load("opening the BPF programs", in_words(&error)))
 }
 
-/// libbpf prints by itself unless told not to. What goes wrong comes back as an error; the verifier's own words are kept for
-/// those who look for them with `TOLLGATE_BPF_LOG`.
-pub(crate) fn quiet() {
-    let say = std::env::var_os("TOLLGATE_BPF_LOG").is_some();
-    libbpf_rs::set_print(say.then_some((libbpf_rs::PrintLevel::Debug, |_, text| {
-        eprint!("{text}");
+/// What libbpf has said on this thread since loading began; the verifier's words are among it.
+const WORDS: usize = 64 * 1024;
+
+thread_local! {
+    static SAID: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
+}
+
+/// libbpf prints by itself unless told not to; what it says is kept for the error instead.
+pub(crate) fn listen() {
+    SAID.take();
+    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, |_, text| {
+        SAID.with_borrow_mut(|said| {
+            if said.len() < WORDS {
+                said.push_str(&text);
+            }
+        });
     })));
+}
+
+/// An error of libbpf with what was said before it: of a long log the last lines, where the verifier gives its reason.
+pub(crate) fn in_words(error: &libbpf_rs::Error) -> String {
+    let said = SAID.take();
+    match words::last_lines(&said) {
+        None => format!("{error:#}"),
+        Some(lines) => format!("{error:#} ({lines})"),
+    }
 }
 
 fn find<'a>(object: &'a Object, name: &str) -> Option<ProgramMut<'a>> {
@@ -350,9 +374,11 @@ pub(crate) fn attempt(name: &str) -> Result<(), String> {
         let wanted = program.name().to_string_lossy() == name;
         program.set_autoload(wanted);
     }
-    let object = open.load().map_err(|error| format!("{error:#}"))?;
+    let object = open.load().map_err(|error| in_words(&error))?;
     let program = find(&object, name).ok_or_else(|| format!("there is no program {name}"))?;
-    let hook = crate::hook::HOOKS.iter().find(|hook| hook.program == name);
+    let hook = crate::hook::HOOKS
+        .iter()
+        .find(|hook| hook.program == Some(name));
     match hook.map(|hook| hook.need) {
         Some(Need::Netfilter(at)) => {
             system::link_netfilter(program.as_fd(), FAMILIES[0], at, false).map(drop)

@@ -11,6 +11,8 @@ pub enum Need {
     Netfilter(Netfilter),
     /// A function of this name that can be traced (fentry).
     Function(&'static str),
+    /// That we make the calls ourselves, and that our clock is the kernel's.
+    OwnCall,
 }
 
 /// The hooks of netfilter that are used.
@@ -39,8 +41,8 @@ pub struct Hook {
     pub gate: Gate,
     /// What users know it by.
     pub name: &'static str,
-    /// The name of its BPF program; that of the twin has `_twin` behind it.
-    pub program: &'static str,
+    /// The name of its BPF program; that of the twin has `_twin` behind it. None where no program is needed.
+    pub program: Option<&'static str>,
     /// What it needs.
     pub need: Need,
 }
@@ -49,34 +51,46 @@ const fn tracepoint(gate: Gate, name: &'static str) -> Hook {
     Hook {
         gate,
         name,
-        program: name,
+        program: Some(name),
         need: Need::Tracepoint(name),
     }
 }
 
-/// All hooks, by gate in the order of the way, the finest first.
-pub static HOOKS: &[Hook] = &[
+const fn own_call(gate: Gate, name: &'static str) -> Hook {
     Hook {
-        program: "sys_enter_send",
+        gate,
+        name,
+        program: None,
+        need: Need::OwnCall,
+    }
+}
+
+/// All hooks, by gate in the order of the way, the finest first.
+///
+/// sys_enter and sys_exit come last: while one of them is attached every system call of every thread takes its slow path.
+pub static HOOKS: &[Hook] = &[
+    own_call(Gate::SocketOutBegin, "clock before send()"),
+    Hook {
+        program: Some("sys_enter_send"),
         ..tracepoint(Gate::SocketOutBegin, "sys_enter")
     },
     tracepoint(Gate::TcpOutBegin, "tcp_sendmsg_locked"),
     Hook {
         gate: Gate::TcpOutBegin,
         name: "fentry tcp_sendmsg_locked",
-        program: "fentry_tcp_sendmsg_locked",
+        program: Some("fentry_tcp_sendmsg_locked"),
         need: Need::Function("tcp_sendmsg_locked"),
     },
     Hook {
         gate: Gate::IpOutBegin,
         name: "netfilter LOCAL_OUT",
-        program: "nf_local_out",
+        program: Some("nf_local_out"),
         need: Need::Netfilter(Netfilter::LocalOut),
     },
     Hook {
         gate: Gate::IpOutBegin,
         name: "fentry __ip_local_out",
-        program: "fentry_ip_local_out",
+        program: Some("fentry_ip_local_out"),
         need: Need::Function("__ip_local_out"),
     },
     tracepoint(Gate::DeviceQueueIn, "net_dev_queue"),
@@ -86,13 +100,13 @@ pub static HOOKS: &[Hook] = &[
     Hook {
         gate: Gate::DemuxBegin,
         name: "netfilter LOCAL_IN",
-        program: "nf_local_in",
+        program: Some("nf_local_in"),
         need: Need::Netfilter(Netfilter::LocalIn),
     },
     Hook {
         gate: Gate::DemuxBegin,
         name: "fentry ip_local_deliver",
-        program: "fentry_ip_local_deliver",
+        program: Some("fentry_ip_local_deliver"),
         need: Need::Function("ip_local_deliver"),
     },
     tracepoint(Gate::TcpInBegin, "tcp_probe"),
@@ -100,17 +114,19 @@ pub static HOOKS: &[Hook] = &[
     Hook {
         gate: Gate::SocketQueued,
         name: "fentry sock_def_readable",
-        program: "fentry_sock_def_readable",
+        program: Some("fentry_sock_def_readable"),
         need: Need::Function("sock_def_readable"),
     },
     tracepoint(Gate::ReaderRuns, "sched_switch"),
     tracepoint(Gate::SocketInBegin, "skb_copy_datagram_iovec"),
+    own_call(Gate::SocketInEnd, "clock after recv()"),
     Hook {
-        program: "sys_exit_receive",
+        program: Some("sys_exit_receive"),
         ..tracepoint(Gate::SocketInEnd, "sys_exit")
     },
+    own_call(Gate::SocketOutEnd, "clock after send()"),
     Hook {
-        program: "sys_exit_send",
+        program: Some("sys_exit_send"),
         ..tracepoint(Gate::SocketOutEnd, "sys_exit")
     },
 ];

@@ -12,6 +12,7 @@
 //! 1. [`abilities`] tries what the kernel allows; [`Plan::choose`] makes the hook plan of it.
 //! 2. [`Gates::load`] loads the plan's programs; [`Gates::watch`] says whose packets and threads; [`Gates::attach`] attaches a few
 //!    gates for a slice and detaches them when the result is dropped; [`Gates::take`] gives the [`Event`]s.
+//!    What the plan leaves to whoever makes the calls ([`Plan::own_calls`]) comes as [`Event::of_thread`].
 //! 3. [`Joiner`] joins events to the messages or segments that they belong to, in the form that `tollgate_gate::join`
 //!    and the ledger take.
 //!
@@ -20,6 +21,7 @@
 
 #[cfg(not(feature = "bpf"))]
 mod absent;
+mod clock;
 mod cost;
 mod error;
 pub mod event;
@@ -43,7 +45,7 @@ pub use event::{Event, Flow};
 pub use gates::{Attached, Gates};
 pub use hook::{Hook, Need};
 pub use join::{Joiner, Talk};
-pub use plan::{Abilities, Ability, Boundary, Plan};
+pub use plan::{Abilities, Ability, Boundary, Plan, Traffic};
 #[cfg(feature = "bpf")]
 pub use probe::abilities;
 pub use watch::{Namespace, ROOM, Taken, Watch};

@@ -8,6 +8,25 @@ use tollgate_gate::{Gate, GateSet, KERNEL, SpanTable};
 
 use crate::hook::{Hook, Need};
 
+/// Whose calls are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// A workload that we drive: the threads that call can read the clock themselves.
+    Ours,
+    /// What is there already: only the kernel sees its calls.
+    Others,
+}
+
+impl Traffic {
+    /// Whether there is somebody who can take such a hook.
+    fn allows(self, need: Need) -> bool {
+        match need {
+            Need::OwnCall => self == Self::Ours,
+            Need::Tracepoint(_) | Need::Netfilter(_) | Need::Function(_) => true,
+        }
+    }
+}
+
 /// Whether a kind of hook works here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ability {
@@ -43,6 +62,8 @@ pub struct Abilities {
     pub netfilter: Ability,
     /// BPF programs at the entry of functions (fentry).
     pub functions: Ability,
+    /// Our clock and the kernel's tell the same time, so that stamps of ours lie among those of the gates.
+    pub clock: Ability,
     /// The tracepoints that the kernel's types name, of those that hooks need.
     pub tracepoint_names: BTreeSet<String>,
     /// The functions that the kernel's types name, of those that hooks need.
@@ -58,6 +79,7 @@ impl Abilities {
             tracepoints: refused(),
             netfilter: refused(),
             functions: refused(),
+            clock: refused(),
             tracepoint_names: BTreeSet::new(),
             function_names: BTreeSet::new(),
         }
@@ -72,6 +94,7 @@ impl Abilities {
                     .then(|| format!("this kernel has no tracepoint {name}"))
             }),
             Need::Netfilter(_) => refused(&self.netfilter),
+            Need::OwnCall => refused(&self.clock),
             Need::Function(name) => refused(&self.functions).or_else(|| {
                 (!self.function_names.contains(name))
                     .then(|| format!("this kernel's types name no function {name}"))
@@ -99,7 +122,7 @@ pub struct Plan {
 
 impl Plan {
     /// The finest set of hooks that these abilities allow.
-    pub fn choose(abilities: &Abilities) -> Self {
+    pub fn choose(abilities: &Abilities, traffic: Traffic) -> Self {
         let boundaries = KERNEL
             .gates()
             .iter()
@@ -107,7 +130,7 @@ impl Plan {
             .map(|gate| {
                 let mut missed = Vec::new();
                 let mut chosen = None;
-                for hook in Hook::of(gate) {
+                for hook in Hook::of(gate).filter(|hook| traffic.allows(hook.need)) {
                     match abilities.lacks(hook.need) {
                         None => {
                             chosen = Some(hook);
@@ -151,6 +174,15 @@ impl Plan {
             gates = gates.with(Gate::ApplicationEnd);
         }
         gates
+    }
+
+    /// The gates that whoever makes the calls takes.
+    pub fn own_calls(&self) -> GateSet {
+        self.boundaries
+            .iter()
+            .filter(|boundary| boundary.hook.is_some_and(|hook| hook.need == Need::OwnCall))
+            .map(|boundary| boundary.gate)
+            .collect()
     }
 
     /// The spans between the gates that are taken, without those in `except`; rows whose boundary is missing are joined. None

@@ -21,7 +21,7 @@ pub fn abilities() -> Abilities {
     };
     let tracepoint_names: BTreeSet<String> = needed(|need| match need {
         Need::Tracepoint(name) => Some(name),
-        Need::Netfilter(_) | Need::Function(_) => None,
+        Need::Netfilter(_) | Need::Function(_) | Need::OwnCall => None,
     })
     .filter(|name| {
         kernel
@@ -32,7 +32,7 @@ pub fn abilities() -> Abilities {
     .collect();
     let function_names: BTreeSet<String> = needed(|need| match need {
         Need::Function(name) => Some(name),
-        Need::Netfilter(_) | Need::Tracepoint(_) => None,
+        Need::Netfilter(_) | Need::Tracepoint(_) | Need::OwnCall => None,
     })
     .filter(|name| kernel.type_by_name::<types::Func<'_>>(name).is_some())
     .map(str::to_owned)
@@ -46,6 +46,7 @@ pub fn abilities() -> Abilities {
         tracepoints: tried("BPF programs on tracepoints", "net_dev_queue"),
         netfilter: tried("BPF netfilter links", "nf_local_out"),
         functions: tried("BPF programs on functions (fentry)", "fentry_ip_local_out"),
+        clock: crate::clock::ability(),
         tracepoint_names,
         function_names,
     }

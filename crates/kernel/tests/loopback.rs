@@ -10,7 +10,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::{Gate, GateSet, JoinPlan, Recorded, TickScale, join};
-use tollgate_kernel::{Gates, Joiner, Namespace, Plan, Talk, Watch, abilities, passage_cost};
+use tollgate_kernel::{
+    Gates, Joiner, Namespace, Plan, Talk, Traffic, Watch, abilities, passage_cost,
+};
 
 const ROUND_TRIPS: u32 = 64;
 /// The variable by which this program knows that it is the one to be killed.
@@ -25,7 +27,8 @@ fn gates() -> Result<Gates, String> {
     if let Some(reason) = abilities.tracepoints.reason() {
         return Err(reason.to_owned());
     }
-    Gates::load(&Plan::choose(&abilities), 1 << 12).map_err(|error| error.to_string())
+    Gates::load(&Plan::choose(&abilities, Traffic::Others), 1 << 12)
+        .map_err(|error| error.to_string())
 }
 
 macro_rules! gates_or_leave {

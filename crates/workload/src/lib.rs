@@ -32,6 +32,7 @@ mod spec;
 mod stack_host;
 pub mod stack_memory;
 pub mod stack_shm;
+mod stamps;
 
 pub use error::Error;
 pub use now::{gate_clock, now_ns};
@@ -39,3 +40,4 @@ pub use path::{Capabilities, KernelEnds, Mode, Path, PathId, Session, find, path
 pub use samples::{Laps, Samples, Timing};
 pub use sockets::{MAX_DATAGRAM, Offload, Reading, Sending, Sockets, Transport};
 pub use spec::{MAX_SIZE, Placement, Spec, Waiting, Workload};
+pub use stamps::{STAMPED, Stamp, Stamps, Wanted};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::samples::{Samples, Timing};
 use crate::spec::{Placement, Spec, Waiting, Workload, names};
+use crate::stamps::Stamps;
 use crate::{bare_shm, kernel, peer_smoltcp, stack_memory, stack_shm};
 
 /// The name of a path.
@@ -154,6 +155,8 @@ pub struct KernelEnds<'a> {
     pub far_ports: Vec<u16>,
     /// The network namespaces of the ends where they are not that of the process.
     pub namespaces: Vec<BorrowedFd<'a>>,
+    /// The boundaries of calls that the ends stamp themselves.
+    pub stamps: &'a Stamps,
 }
 
 /// Two ends that are connected and wait for a slice of work. Between slices they burn no CPU.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tollgate_gate::GateSet;
-use tollgate_kernel::{Abilities, Ability, Plan};
+use tollgate_kernel::{Abilities, Ability, Plan, Traffic};
 
 use super::State;
 
@@ -41,7 +41,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn of(abilities: &Abilities) -> Self {
-        let plan = Plan::choose(abilities);
+        let plan = Plan::choose(abilities, Traffic::Ours);
         let boundaries: Vec<Boundary> = plan
             .boundaries()
             .iter()
@@ -186,6 +186,7 @@ mod tests {
             tracepoints: Ability::Works,
             netfilter: Ability::Refused("came with Linux 6.4".to_owned()),
             functions: Ability::Refused("EPERM".to_owned()),
+            clock: Ability::Refused("in a time namespace".to_owned()),
             tracepoint_names: names(&["net_dev_queue", "net_dev_start_xmit", "netif_receive_skb"]),
             function_names: names(&[]),
         });

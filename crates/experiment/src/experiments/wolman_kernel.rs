@@ -3,7 +3,7 @@
 
 use tollgate_gate::ledger::{WolmanLabel, WolmanLine};
 use tollgate_gate::span::Place;
-use tollgate_gate::{Direction, Ledger, Span, WolmanRow};
+use tollgate_gate::{Direction, Gate, Ledger, Span, WolmanRow};
 
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
@@ -106,9 +106,16 @@ impl Shown<'_> {
     }
 
     fn between(&self, span: &Span) -> String {
-        let hook = |gate| match self.ledgers.plan.hook(gate) {
-            Some(hook) => hook.name,
-            None => "sys_enter",
+        let hook = |gate| {
+            // The application ends where the answer begins.
+            let gate = match gate {
+                Gate::ApplicationEnd => Gate::SocketOutBegin,
+                gate => gate,
+            };
+            self.ledgers
+                .plan
+                .hook(gate)
+                .map_or("none", |hook| hook.name)
         };
         format!("{} -> {}", hook(span.from), hook(span.to))
     }

@@ -19,7 +19,7 @@ use super::pace::{AGAIN, FIRST, Pace, WINDOW};
 use super::{Ask, Raw};
 use crate::error::Error;
 use crate::gates::system::{Mapped, link_netfilter, missed_runs};
-use crate::gates::{Aligned, FAMILIES, quiet, within};
+use crate::gates::{Aligned, FAMILIES, in_words, listen, within};
 use crate::hook::Need;
 use crate::watch::Namespace;
 
@@ -119,18 +119,18 @@ impl Watcher {
                 program => program,
             })
             .collect();
-        quiet();
+        listen();
         let mut open = ObjectBuilder::default()
             .name("tollgate_observe")
             .and_then(|builder| builder.open_memory(&OBJECT.0))
-            .map_err(|error| Error::load("opening the BPF programs", error))?;
+            .map_err(|error| Error::load("opening the BPF programs", in_words(&error)))?;
         for mut program in open.progs_mut() {
             let load = wanted.contains(&&*program.name().to_string_lossy());
             program.set_autoload(load);
         }
         let object = open
             .load()
-            .map_err(|error| Error::load("loading the BPF programs", error))?;
+            .map_err(|error| Error::load("loading the BPF programs", in_words(&error)))?;
         let map = |name: &str, length: usize| {
             let map = object
                 .maps()

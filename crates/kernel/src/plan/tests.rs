@@ -17,13 +17,14 @@ fn kernel(without: &[&str]) -> Abilities {
         tracepoints: Ability::Works,
         netfilter: Ability::Works,
         functions: Ability::Works,
+        clock: Ability::Works,
         tracepoint_names: names(&|need| match need {
             Need::Tracepoint(name) => (!without.contains(&name)).then_some(name),
-            Need::Netfilter(_) | Need::Function(_) => None,
+            Need::Netfilter(_) | Need::Function(_) | Need::OwnCall => None,
         }),
         function_names: names(&|need| match need {
             Need::Function(name) => Some(name),
-            Need::Netfilter(_) | Need::Tracepoint(_) => None,
+            Need::Netfilter(_) | Need::Tracepoint(_) | Need::OwnCall => None,
         }),
     }
 }
@@ -51,7 +52,7 @@ fn level_b() -> Abilities {
 
 #[test]
 fn tracepoints_and_netfilter_links_resolve_every_boundary() {
-    let plan = Plan::choose(&level_a());
+    let plan = Plan::choose(&level_a(), Traffic::Ours);
     assert_eq!(plan.gates(), KERNEL.gates());
     assert_eq!(plan.table(GateSet::EMPTY), Some(KERNEL));
     assert_eq!(
@@ -67,7 +68,7 @@ fn tracepoints_and_netfilter_links_resolve_every_boundary() {
 
 #[test]
 fn where_newer_hooks_are_missing_functions_take_their_place() {
-    let plan = Plan::choose(&level_b());
+    let plan = Plan::choose(&level_b(), Traffic::Ours);
     let name = |gate| plan.hook(gate).map(|hook| hook.name);
     assert_eq!(name(Gate::TcpOutBegin), Some("fentry tcp_sendmsg_locked"));
     assert_eq!(name(Gate::IpOutBegin), Some("fentry __ip_local_out"));
@@ -84,10 +85,13 @@ fn where_newer_hooks_are_missing_functions_take_their_place() {
 
 #[test]
 fn without_netfilter_links_and_fentry_rows_are_joined() {
-    let plan = Plan::choose(&Abilities {
-        netfilter: refused("no netfilter links"),
-        ..level_a()
-    });
+    let plan = Plan::choose(
+        &Abilities {
+            netfilter: refused("no netfilter links"),
+            ..level_a()
+        },
+        Traffic::Ours,
+    );
     let table = plan.table(GateSet::EMPTY).unwrap();
     let names: Vec<&str> = table.spans().iter().map(|span| span.name).collect();
     assert!(names.contains(&"tcp + ip") && names.contains(&"ip + demux"));
@@ -103,7 +107,9 @@ fn without_netfilter_links_and_fentry_rows_are_joined() {
 #[test]
 fn nobody_who_polls_is_woken() {
     let except = GateSet::of(&[Gate::ReaderRuns]);
-    let table = Plan::choose(&level_a()).table(except).unwrap();
+    let table = Plan::choose(&level_a(), Traffic::Ours)
+        .table(except)
+        .unwrap();
     assert!(!table.gates().contains(Gate::ReaderRuns));
     assert!(
         table
@@ -115,7 +121,7 @@ fn nobody_who_polls_is_woken() {
 
 #[test]
 fn an_unprivileged_kernel_has_no_gates_and_says_why() {
-    let plan = Plan::choose(&Abilities::none("not root"));
+    let plan = Plan::choose(&Abilities::none("not root"), Traffic::Ours);
     assert!(plan.gates().is_empty());
     assert_eq!(plan.table(GateSet::EMPTY), None);
     for boundary in plan.boundaries() {
@@ -134,6 +140,34 @@ fn every_gate_of_the_kernel_has_a_hook_and_every_program_one_gate() {
     for gate in KERNEL.gates().without(Gate::ApplicationEnd).iter() {
         assert!(Hook::of(gate).next().is_some(), "{}", gate.name());
     }
-    let programs: BTreeSet<&str> = HOOKS.iter().map(|hook| hook.program).collect();
-    assert_eq!(programs.len(), HOOKS.len());
+    let programs: Vec<&str> = HOOKS.iter().filter_map(|hook| hook.program).collect();
+    let different: BTreeSet<&str> = programs.iter().copied().collect();
+    assert_eq!(programs.len(), different.len());
+}
+
+#[test]
+fn calls_that_are_ours_need_no_slow_path() {
+    let own = GateSet::of(&[Gate::SocketOutBegin, Gate::SocketInEnd, Gate::SocketOutEnd]);
+    let ours = Plan::choose(&level_a(), Traffic::Ours);
+    assert_eq!(ours.own_calls(), own);
+    let others = Plan::choose(&level_a(), Traffic::Others);
+    assert!(others.own_calls().is_empty());
+    assert_eq!(others.gates(), ours.gates());
+    for gate in own.iter() {
+        let name = others.hook(gate).unwrap().name;
+        assert!(name.starts_with("sys_"), "{name}");
+    }
+}
+
+#[test]
+fn another_clock_than_the_kernels_leaves_the_calls_to_the_kernel() {
+    let abilities = Abilities {
+        clock: refused("in a time namespace"),
+        ..level_a()
+    };
+    let plan = Plan::choose(&abilities, Traffic::Ours);
+    assert!(plan.own_calls().is_empty());
+    assert_eq!(plan.hook(Gate::SocketOutBegin).unwrap().name, "sys_enter");
+    let missed = &plan.boundaries()[0].missed;
+    assert_eq!(missed[0].1, "in a time namespace");
 }

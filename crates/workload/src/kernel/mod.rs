@@ -41,6 +41,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use rustix::net::Shutdown;
+use tollgate_gate::Gate;
 
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
@@ -50,6 +51,7 @@ use crate::samples::{Laps, Samples, Timing};
 use crate::slice::Control;
 use crate::sockets::{Sockets, Transport};
 use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::stamps::{Stamper, Stamps};
 
 pub use veth::KernelVeth;
 
@@ -167,6 +169,8 @@ struct KernelSession {
     /// The ids of the timed end's thread and of the other's.
     threads: (u32, u32),
     far_ports: Vec<u16>,
+    stamps: Arc<Stamps>,
+    stamper: Stamper,
     out: Vec<u8>,
     inn: Vec<u8>,
     /// Messages (rr, crr) since the session was opened.
@@ -238,16 +242,20 @@ impl KernelSession {
             }
         };
         let listeners = Arc::new(listeners);
+        let stamps = Arc::new(Stamps::default());
         let (tell, told) = mpsc::sync_channel(1);
         let thread = thread::Builder::new()
             .name(thread_name())
             .spawn({
                 let (spec, control, listeners) =
                     (spec.clone(), Arc::clone(&control), Arc::clone(&listeners));
+                let stamps = Arc::clone(&stamps);
                 move || {
                     // Nobody listens when the session could not be opened after all.
                     let _ = tell.send(thread_id());
-                    serve(&spec, options, cores.far, &control, job, &listeners);
+                    serve(
+                        &spec, options, cores.far, &control, job, &listeners, &stamps,
+                    );
                 }
             })
             .map_err(|error| Error::system(PATH, "starting a thread", error))?;
@@ -264,6 +272,8 @@ impl KernelSession {
             thread: Some(thread),
             threads,
             far_ports,
+            stamps,
+            stamper: Stamper::new(),
             out: vec![0; spec.size],
             inn: vec![0; spec.size],
             message: 0,
@@ -282,6 +292,7 @@ impl KernelSession {
             Workload::Rr | Workload::Crr => u64::from(self.spec.warmup),
             Workload::Stream => 0,
         };
+        self.stamper.begin(&self.stamps, iterations + warmup);
         self.control.begin(PATH, iterations + warmup, || Ok(()))?;
         for _ in 0..warmup {
             self.round_trip()?;
@@ -305,6 +316,7 @@ impl KernelSession {
                 laps.finish(samples, iterations * size, true);
             }
         }
+        self.stamper.end(&self.stamps);
         self.control.finish(PATH, || Ok(()))
     }
 
@@ -317,13 +329,19 @@ impl KernelSession {
         }
         match &self.near {
             Near::Connection(end) => {
+                self.stamper.pass(Gate::SocketOutBegin);
                 end.send_all(&self.out, &self.control)?;
+                self.stamper.pass(Gate::SocketOutEnd);
                 end.recv_exact(&mut self.inn, &self.control)?;
+                self.stamper.pass(Gate::SocketInEnd);
             }
             Near::Destinations(addresses) => {
                 let end = End::connect(&addresses[destination(message)], &self.options)?;
+                self.stamper.pass(Gate::SocketOutBegin);
                 end.send_all(&self.out, &self.control)?;
+                self.stamper.pass(Gate::SocketOutEnd);
                 end.recv_exact(&mut self.inn, &self.control)?;
+                self.stamper.pass(Gate::SocketInEnd);
                 end.shutdown(Shutdown::Write)?;
                 end.recv_end(&self.control)?;
             }
@@ -422,6 +440,7 @@ impl Session for KernelSession {
             far: self.threads.1,
             far_ports: self.far_ports.clone(),
             namespaces: Vec::new(),
+            stamps: &self.stamps,
         })
     }
 

@@ -2,6 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use tollgate_gate::Gate;
+
 use super::socket::{End, Options, accept};
 use super::{PATH, STREAM_SEED, destination};
 use crate::cores;
@@ -9,6 +11,7 @@ use crate::error::Error;
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::slice::{Control, Server};
 use crate::spec::{Spec, Workload};
+use crate::stamps::{Stamper, Stamps};
 
 /// Bytes that the reader of a stream asks for at once.
 const READ: usize = 64 * 1024;
@@ -29,6 +32,7 @@ pub(super) fn serve(
     control: &Control,
     job: Job,
     listeners: &[OwnedFd],
+    stamps: &Stamps,
 ) {
     let mut server = Server::new(control);
     let mut far = Far {
@@ -36,6 +40,8 @@ pub(super) fn serve(
         options,
         control,
         listeners,
+        stamps,
+        stamper: Stamper::new(),
         buffer: match spec.workload {
             Workload::Rr | Workload::Crr => vec![0; spec.size],
             Workload::Stream => vec![0; READ],
@@ -63,6 +69,8 @@ struct Far<'a> {
     options: Options,
     control: &'a Control,
     listeners: &'a [OwnedFd],
+    stamps: &'a Stamps,
+    stamper: Stamper,
     buffer: Vec<u8>,
     out: Vec<u8>,
     message: u64,
@@ -72,6 +80,7 @@ struct Far<'a> {
 impl Far<'_> {
     fn serve(&mut self, server: &mut Server<'_>, job: &Job) -> Result<(), Error> {
         while let Some(iterations) = server.next_order() {
+            self.stamper.begin(self.stamps, iterations);
             server.ready();
             match (job, self.spec.workload) {
                 (Job::Connection(end), Workload::Stream) => self.drain(end, iterations)?,
@@ -91,6 +100,7 @@ impl Far<'_> {
                     }
                 }
             }
+            self.stamper.end(self.stamps);
             server.done();
         }
         Ok(())
@@ -108,6 +118,7 @@ impl Far<'_> {
         let message = self.message;
         self.message += 1;
         end.recv_exact(&mut self.buffer, self.control)?;
+        self.stamper.pass(Gate::SocketInEnd);
         if self.spec.verify {
             check(&self.buffer, request_seed(message), 0).map_err(|offset| Error::Corrupt {
                 path: PATH,
@@ -117,7 +128,10 @@ impl Far<'_> {
             })?;
             fill(&mut self.out, response_seed(message), 0);
         }
-        end.send_all(&self.out, self.control)
+        self.stamper.pass(Gate::SocketOutBegin);
+        end.send_all(&self.out, self.control)?;
+        self.stamper.pass(Gate::SocketOutEnd);
+        Ok(())
     }
 
     /// Reads a slice's bytes, then says so with one byte.
