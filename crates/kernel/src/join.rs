@@ -22,6 +22,8 @@ use tollgate_gate::{Gate, PacketId};
 
 use crate::event::{Event, Flow};
 
+pub mod train;
+
 /// Who talks on a connection that we drive, and in messages of which size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Talk {

@@ -1,0 +1,465 @@
+//! Events joined to the segments of messages that are cut into several.
+//!
+//! A request is answered by a response of many segments, a *train*. A segment is known by its place: it is the so many bytes that
+//! begin at a whole number of segments from where its message begins, and it passes a gate when the piece with its last byte does.
+//! A piece may be one segment, a part of one, or several that travel as one skb (GSO), lie in one skb of the socket's queue
+//! (coalescing), or are told of at once (a reader that lags behind); all segments that a piece completes then pass at one time.
+//!
+//! Beside its segments each message has a passage as a whole, whose times lie one behind the other: the call that sends it, the
+//! first byte's arrival in TCP, then the passages of its last segment, the return of the call that reads its last byte, and the
+//! call that answers.
+//!
+//! Where messages begin is not guessed: both ends talk in turn, so it follows from how many messages of which length went before.
+//! Whoever drives the ends tells [`Trains::tie`] and [`Trains::advance`] of every slice. Which passage counts when a segment passes
+//! a gate twice (a retransmission) is for `tollgate_gate::join` to judge. Nothing is left out in silence: what belongs to no
+//! segment is counted.
+
+use std::collections::HashMap;
+
+use tollgate_gate::{Gate, PacketId, Ticks};
+
+use super::Counts;
+use crate::event::{Event, Flow};
+
+/// One of the two directions of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Leg {
+    /// From the end that asks.
+    Request,
+    /// From the end that answers.
+    Response,
+}
+
+/// The messages of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Requests, and so responses.
+    pub messages: u32,
+    /// Bytes of a request, at least 1.
+    pub request: u32,
+    /// Bytes of a response, at least 1.
+    pub response: u32,
+    /// Bytes of a full segment, at least 1.
+    pub segment: u32,
+}
+
+/// What a [`PacketId`] of a slice stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A segment.
+    Segment {
+        /// Of a request or of a response.
+        leg: Leg,
+        /// The number of its message in the slice.
+        message: u32,
+        /// Its place in the message, from 0.
+        index: u32,
+    },
+    /// A message as a whole.
+    Message {
+        /// A request or a response.
+        leg: Leg,
+        /// Its number in the slice.
+        message: u32,
+    },
+}
+
+impl Exchange {
+    const fn bytes(&self, leg: Leg) -> u32 {
+        match leg {
+            Leg::Request => self.request,
+            Leg::Response => self.response,
+        }
+    }
+
+    /// The segments of a message.
+    pub const fn segments(&self, leg: Leg) -> u32 {
+        self.bytes(leg).div_ceil(self.segment)
+    }
+
+    /// All bytes that go one way in the slice.
+    const fn length(&self, leg: Leg) -> u32 {
+        self.bytes(leg).wrapping_mul(self.messages)
+    }
+
+    /// Ids of one leg: those of its segments, message by message, then those of its messages.
+    const fn ids(&self, leg: Leg) -> u32 {
+        self.messages * (self.segments(leg) + 1)
+    }
+
+    const fn first_id(&self, leg: Leg) -> u32 {
+        match leg {
+            Leg::Request => 0,
+            Leg::Response => self.ids(Leg::Request),
+        }
+    }
+
+    const fn segment_id(&self, leg: Leg, message: u32, index: u32) -> PacketId {
+        PacketId(self.first_id(leg) + message * self.segments(leg) + index)
+    }
+
+    const fn message_id(&self, leg: Leg, message: u32) -> PacketId {
+        PacketId(self.first_id(leg) + self.messages * self.segments(leg) + message)
+    }
+
+    /// What an id stands for; none for one that the slice does not have.
+    pub fn part(&self, id: PacketId) -> Option<Part> {
+        let (leg, number) = match id.0.checked_sub(self.ids(Leg::Request)) {
+            None => (Leg::Request, id.0),
+            Some(number) => (Leg::Response, number),
+        };
+        let segments = self.messages * self.segments(leg);
+        if number < segments {
+            Some(Part::Segment {
+                leg,
+                message: number / self.segments(leg),
+                index: number % self.segments(leg),
+            })
+        } else {
+            (number < self.ids(leg)).then_some(Part::Message {
+                leg,
+                message: number - segments,
+            })
+        }
+    }
+
+    /// The segments whose last byte lies in the bytes from `from` to before `to`, counted from the slice's first of that leg.
+    fn ending_in(&self, leg: Leg, from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> {
+        let (bytes, segments) = (self.bytes(leg), self.segments(leg));
+        // Segments that end before this many bytes.
+        let ended = move |bytes_before: u32| {
+            let (message, into) = (bytes_before / bytes, bytes_before % bytes);
+            message * segments + into / self.segment
+        };
+        (ended(from)..ended(to)).map(move |number| (number / segments, number % segments))
+    }
+}
+
+/// The events of a slice, tied to segments and messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tied {
+    /// As `tollgate_gate::join` takes them; [`Exchange::part`] says what their ids stand for.
+    pub events: Vec<tollgate_gate::Event>,
+    /// The processor on which each was seen; that of the last where one was seen several times.
+    processors: HashMap<(PacketId, Gate), u16>,
+    /// For each processor when gates were passed on it, in order.
+    passed: HashMap<u16, Vec<u64>>,
+    /// What became of the events.
+    pub counts: Counts,
+    /// Pieces of more than one segment, and the segments in them.
+    pub joint: (u64, u64),
+    /// Pieces at all gates of packets.
+    pub pieces: u64,
+}
+
+impl Tied {
+    /// Whether the packet was handed from one processor to another between two gates; none when it was not seen at both.
+    pub fn handed_over(&self, packet: PacketId, from: Gate, to: Gate) -> Option<bool> {
+        Some(self.processors.get(&(packet, from))? != self.processors.get(&(packet, to))?)
+    }
+
+    /// The passages of gates that lie between two of one packet, on the processor of the first: what the gates themselves added to
+    /// the time between.
+    pub fn passages_between(
+        &self,
+        packet: PacketId,
+        from: (Gate, Ticks),
+        to: (Gate, Ticks),
+    ) -> usize {
+        let count = |gate: Gate| {
+            let passed = self
+                .processors
+                .get(&(packet, gate))
+                .and_then(|processor| self.passed.get(processor))?;
+            let before = |at: Ticks| passed.partition_point(|&other| other < at.0);
+            Some(before(to.1).saturating_sub(before(from.1)))
+        };
+        count(from.0).unwrap_or(0)
+    }
+
+    fn note(&mut self, event: &Event, gate: Gate, packet: PacketId) {
+        self.events.push(tollgate_gate::Event {
+            ticks: event.ticks(),
+            packet,
+            gate,
+        });
+        self.processors.insert((packet, gate), event.cpu);
+    }
+}
+
+/// Ties the events of one connection, slice by slice.
+#[derive(Clone, Debug)]
+pub struct Trains {
+    /// The port of the end that answers.
+    far_port: u16,
+    /// The thread of the end that asks, and that of the end that answers.
+    threads: (u32, u32),
+    /// Where the next message of each leg begins.
+    begins: HashMap<Leg, u32>,
+}
+
+impl Trains {
+    /// For the connection to `far_port` on which the thread `near` asks and `far` answers.
+    pub fn new(far_port: u16, near: u32, far: u32) -> Self {
+        Self {
+            far_port,
+            threads: (near, far),
+            begins: HashMap::new(),
+        }
+    }
+
+    fn leg(&self, flow: Flow) -> Leg {
+        if flow.destination() == self.far_port {
+            Leg::Request
+        } else {
+            Leg::Response
+        }
+    }
+
+    /// The thread that reads a leg.
+    const fn reader(&self, leg: Leg) -> u32 {
+        match leg {
+            Leg::Request => self.threads.1,
+            Leg::Response => self.threads.0,
+        }
+    }
+
+    /// Learns where messages begin from a slice with a gate of packets, or the one where a send begins; gives whether both legs are
+    /// known. The slice's own messages are counted as gone by.
+    pub fn learn(&mut self, events: &[Event], exchange: &Exchange) -> bool {
+        let mut first: Vec<&Event> = events
+            .iter()
+            .filter(|event| !event.is_twin() && !event.is_up_to())
+            .collect();
+        first.sort_by_key(|event| event.ktime);
+        for event in first {
+            if let Some(flow) = event.flow() {
+                self.begins.entry(self.leg(flow)).or_insert(event.seq);
+            }
+        }
+        self.advance(exchange);
+        self.begins.len() == 2
+    }
+
+    /// A slice went by, tied or not.
+    pub fn advance(&mut self, exchange: &Exchange) {
+        for (leg, begin) in &mut self.begins {
+            *begin = begin.wrapping_add(exchange.length(*leg));
+        }
+    }
+
+    /// Ties the events of the slice that comes next, and counts it as gone by.
+    pub fn tie(&mut self, events: &[Event], exchange: &Exchange) -> Tied {
+        let mut tied = Tied::default();
+        let mut sorted: Vec<&Event> = events.iter().filter(|event| !event.is_twin()).collect();
+        // At equal times the order of the way decides; the sort is stable, so a processor's own order stands otherwise.
+        sorted.sort_by_key(|event| (event.ktime, event.gate()));
+        for event in &sorted {
+            tied.passed.entry(event.cpu).or_default().push(event.ktime);
+        }
+        tied.counts.read = sorted.len() as u64;
+        let mut slice = Slice {
+            trains: self,
+            exchange,
+            reached: HashMap::new(),
+            chunks: HashMap::new(),
+            calls: HashMap::new(),
+            returns: HashMap::new(),
+            copied: HashMap::new(),
+            tied,
+        };
+        for event in sorted {
+            slice.take(event);
+        }
+        let tied = slice.finish();
+        self.advance(exchange);
+        tied
+    }
+}
+
+/// A slice while its events are tied.
+struct Slice<'a> {
+    trains: &'a Trains,
+    exchange: &'a Exchange,
+    /// How far a receiving socket's gates have been passed.
+    reached: HashMap<(Leg, Gate), u32>,
+    /// The last piece that went to TCP.
+    chunks: HashMap<Leg, (Event, u32)>,
+    /// The sending calls of each thread so far.
+    calls: HashMap<u32, Vec<Event>>,
+    /// The last return of each thread from reading, since it last sent.
+    returns: HashMap<u32, Event>,
+    /// The message whose last byte each thread has copied, until the call returns.
+    copied: HashMap<u32, PacketId>,
+    tied: Tied,
+}
+
+impl Slice<'_> {
+    fn take(&mut self, event: &Event) {
+        let taken = match (event.gate(), event.flow()) {
+            (None, _) => false,
+            (Some(gate), None) => self.take_thread(event, gate),
+            (Some(gate), Some(flow)) => {
+                let leg = self.trains.leg(flow);
+                self.take_piece(event, gate, leg)
+            }
+        };
+        if !taken {
+            self.tied.counts.strange += 1;
+        }
+    }
+
+    /// How far into the slice a sequence number lies; none when it lies outside.
+    fn into(&self, leg: Leg, seq: u32) -> Option<u32> {
+        let into = seq.wrapping_sub(*self.trains.begins.get(&leg)?);
+        (into <= self.exchange.length(leg)).then_some(into)
+    }
+
+    fn take_piece(&mut self, event: &Event, gate: Gate, leg: Leg) -> bool {
+        let Some(at) = self.into(leg, event.seq) else {
+            return false;
+        };
+        if gate == Gate::TcpOutBegin {
+            self.take_chunk(event, leg, at);
+            return true;
+        }
+        let (from, to) = if event.is_up_to() {
+            let reached = self.reached.entry((leg, gate)).or_insert(0);
+            let from = *reached;
+            *reached = from.max(at);
+            (from, *reached)
+        } else {
+            let Some(to) = self.into(leg, event.seq.wrapping_add(event.len)) else {
+                return false;
+            };
+            (at, to)
+        };
+        self.pass(event, gate, leg, from, to);
+        true
+    }
+
+    fn pass(&mut self, event: &Event, gate: Gate, leg: Leg, from: u32, to: u32) {
+        let exchange = self.exchange;
+        let mut segments = 0;
+        for (message, index) in exchange.ending_in(leg, from, to) {
+            segments += 1;
+            self.tied
+                .note(event, gate, exchange.segment_id(leg, message, index));
+            if index + 1 < exchange.segments(leg) {
+                continue;
+            }
+            let whole = exchange.message_id(leg, message);
+            // Where a send begins the first byte counts.
+            if gate != Gate::TcpOutBegin {
+                self.tied.note(event, gate, whole);
+            }
+            if gate == Gate::SocketInBegin {
+                self.copied.insert(self.trains.reader(leg), whole);
+            }
+        }
+        match segments {
+            0 => self.tied.counts.inner += 1,
+            1 => self.tied.pieces += 1,
+            _ => {
+                self.tied.pieces += 1;
+                self.tied.joint.0 += 1;
+                self.tied.joint.1 += segments;
+            }
+        }
+    }
+
+    /// A send takes its next bytes: what went before has been taken whole.
+    fn take_chunk(&mut self, event: &Event, leg: Leg, at: u32) {
+        self.end_chunk(leg, at);
+        let bytes = self.exchange.bytes(leg);
+        let message = at / bytes;
+        if at % bytes == 0 && message < self.exchange.messages {
+            let whole = self.exchange.message_id(leg, message);
+            // A send that waits for memory asks again.
+            if self.chunks.get(&leg).is_none_or(|(_, before)| *before != at) {
+                self.tied.note(event, Gate::TcpOutBegin, whole);
+                let call = self
+                    .calls
+                    .get(&event.thread)
+                    .and_then(|calls| calls.last())
+                    .copied();
+                if let Some(call) = call {
+                    self.tied.note(&call, Gate::SocketOutBegin, whole);
+                }
+            }
+        }
+        self.chunks.insert(leg, (*event, at));
+    }
+
+    fn end_chunk(&mut self, leg: Leg, at: u32) {
+        if let Some((chunk, from)) = self.chunks.get(&leg).copied() {
+            // A message is one send: no piece reaches beyond its end.
+            let bytes = self.exchange.bytes(leg);
+            let to = at.min((from / bytes + 1) * bytes);
+            if to > from {
+                self.pass(&chunk, Gate::TcpOutBegin, leg, from, to);
+            }
+        }
+    }
+
+    fn take_thread(&mut self, event: &Event, gate: Gate) -> bool {
+        let leg = match event.thread {
+            thread if thread == self.trains.threads.0 => Leg::Request,
+            thread if thread == self.trains.threads.1 => Leg::Response,
+            _ => return false,
+        };
+        match gate {
+            Gate::SocketOutBegin => {
+                let calls = self.calls.entry(event.thread).or_default();
+                calls.push(*event);
+                let sent = calls.len() as u32 - 1;
+                self.end_reading(leg, sent, Some(event));
+                true
+            }
+            Gate::SocketInEnd => {
+                // The first return after the last byte was copied, where that can be seen; else the last before the next send.
+                match self.copied.remove(&event.thread) {
+                    Some(whole) => self.tied.note(event, gate, whole),
+                    None => {
+                        self.returns.insert(event.thread, *event);
+                    }
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// An end has read what came before its message `sent`: the first request before the first response, and so on.
+    fn end_reading(&mut self, leg: Leg, sent: u32, call: Option<&Event>) {
+        let (thread, read) = match leg {
+            Leg::Request => (
+                self.trains.threads.0,
+                sent.checked_sub(1).map(|message| (Leg::Response, message)),
+            ),
+            Leg::Response => (self.trains.threads.1, Some((Leg::Request, sent))),
+        };
+        let returned = self.returns.remove(&thread);
+        let Some((leg, message)) = read.filter(|(_, message)| *message < self.exchange.messages)
+        else {
+            return;
+        };
+        let whole = self.exchange.message_id(leg, message);
+        if let Some(returned) = returned {
+            self.tied.note(&returned, Gate::SocketInEnd, whole);
+        }
+        if let Some(call) = call {
+            self.tied.note(call, Gate::ApplicationEnd, whole);
+        }
+    }
+
+    fn finish(mut self) -> Tied {
+        for leg in [Leg::Request, Leg::Response] {
+            self.end_chunk(leg, self.exchange.length(leg));
+        }
+        self.tied
+    }
+}
+
+#[cfg(test)]
+mod tests;
