@@ -250,6 +250,9 @@ pub(crate) struct Measuring {
     /// Repetitions [default: 3].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     repetitions: Option<u32>,
+    /// Bits per second of the line that packets are to keep up with: 1G, 10G, 2.5G [default: 1G].
+    #[arg(long, value_name = "RATE", value_parser = line_rate)]
+    line_rate: Option<u64>,
     /// End within half a minute, with fewer iterations where time is short.
     #[arg(long)]
     pub(crate) quick: bool,
@@ -286,6 +289,7 @@ impl Measuring {
             repetitions: self.repetitions,
             rate: None,
             categories: None,
+            line_rate: self.line_rate,
         }
     }
 }
@@ -383,6 +387,30 @@ fn percent(given: &str) -> Result<f64, String> {
         .ok()
         .filter(|percent| (0.01..=100.0).contains(percent))
         .ok_or_else(|| format!("unknown share `{given}`; give it in percent, from 0.01 to 100"))
+}
+
+fn line_rate(given: &str) -> Result<u64, String> {
+    let at = given
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(given.len());
+    let (number, unit) = given.split_at(at);
+    let scale = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        _ => f64::NAN,
+    };
+    number
+        .parse::<f64>()
+        .ok()
+        .map(|number| number * scale)
+        .filter(|rate| (1e6..=1e13).contains(rate))
+        .map(|rate| rate as u64)
+        .ok_or_else(|| {
+            format!("unknown line rate `{given}`; give bits per second as 100M, 1G or 2.5G, from 1M to 10T")
+        })
 }
 
 fn sink(given: &str) -> Result<Sink, String> {
@@ -495,6 +523,16 @@ mod tests {
         assert_eq!(duration("1.5min"), Ok(Duration::from_secs(90)));
         for wrong in ["", "s", "-1s", "10h", "0s", "1e9s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn line_rates_are_read() {
+        assert_eq!(line_rate("10G"), Ok(10_000_000_000));
+        assert_eq!(line_rate("2.5G"), Ok(2_500_000_000));
+        assert_eq!(line_rate("1000000"), Ok(1_000_000));
+        for wrong in ["", "G", "-1G", "1", "10X", "1e99"] {
+            assert!(line_rate(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -16,6 +16,7 @@ use crate::gated::{self, Ledgers};
 use crate::kernel_gated;
 use crate::sampled::Sampled;
 use crate::streams::{self, Streams};
+use crate::trains::{self, Trains};
 
 /// Message sizes in bytes, as in Wolman, Voelker and Thekkath 1994.
 pub const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
@@ -23,6 +24,9 @@ pub const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
 pub const ITERATIONS: u64 = 40_000;
 /// Repetitions, as in the same.
 pub const REPETITIONS: u32 = 3;
+
+/// Bits per second of the line in Lehmann and Benz 2002, section 4.
+pub const LINE_RATE: u64 = 1_000_000_000;
 
 /// What the user wants of an experiment; what is `None` is left to the experiment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub struct Options {
     pub rate: Option<u32>,
     /// The categories of sampled processor time; the experiment's own unless given.
     pub categories: Option<Categories>,
+    /// Bits per second of the line for which packets have a budget of time, [`LINE_RATE`] unless given.
+    pub line_rate: Option<u64>,
 }
 
 impl Options {
@@ -169,6 +175,8 @@ pub struct Context<'a> {
     streams: Option<Rc<Sampled<Streams>>>,
     /// The same of the kernel's paths.
     kernel: Vec<kernel_gated::Ledgers>,
+    /// The same of trains of packets.
+    trains: Option<Arc<Trains>>,
 }
 
 impl<'a> Context<'a> {
@@ -194,6 +202,7 @@ impl<'a> Context<'a> {
             echoes: None,
             streams: None,
             kernel: Vec::new(),
+            trains: None,
         }
     }
 
@@ -287,6 +296,19 @@ impl<'a> Context<'a> {
         let ledgers = kernel_gated::run(experiment, path, mode, sizes, until, self)?;
         self.kernel.push(ledgers.clone());
         Ok(ledgers)
+    }
+
+    /// Trains of packets on all paths that have them, measured at the first call.
+    ///
+    /// # Errors
+    /// As [`trains::run`].
+    pub(crate) fn trains(&mut self, experiment: &'static str) -> Result<Arc<Trains>, Error> {
+        if let Some(trains) = &self.trains {
+            return Ok(Arc::clone(trains));
+        }
+        let trains = trains::run(experiment, self)?;
+        self.trains = Some(Arc::clone(&trains));
+        Ok(trains)
     }
 
     /// Says what runs, and how long this experiment still needs.

@@ -23,6 +23,7 @@ mod sampled;
 mod shapes;
 pub mod stats;
 mod streams;
+mod trains;
 mod words;
 
 pub use error::Error;

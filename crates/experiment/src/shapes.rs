@@ -328,6 +328,9 @@ pub(crate) fn command(name: &str, options: &crate::context::Options) -> String {
     if let Some(categories) = &options.categories {
         add("categories", vec![categories.file.clone()]);
     }
+    if let Some(rate) = options.line_rate {
+        add("line-rate", vec![rate.to_string()]);
+    }
     command
 }
 

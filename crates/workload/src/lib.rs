@@ -33,6 +33,7 @@ mod stack_host;
 pub mod stack_memory;
 pub mod stack_shm;
 mod stamps;
+pub mod trains;
 
 pub use error::Error;
 pub use now::{gate_clock, now_ns};

@@ -12,6 +12,7 @@ mod foong_profile;
 mod foong_sendfile;
 mod kay_breakdown;
 mod kay_detail;
+mod lehmann;
 mod rr_by_size;
 mod stream_by_write_size;
 mod wolman;
@@ -87,6 +88,10 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &foong_offload::FoongOffload,
         &foong_sendfile::FoongSendfile,
         &clark_direct::ClarkDirect,
+        &lehmann::Bandwidth,
+        &lehmann::Processing,
+        &lehmann::Queues,
+        &lehmann::Budget,
         &clark_instructions::ClarkInstructions,
     ]
 }

@@ -310,13 +310,13 @@ impl Slice<'_> {
     }
 
     /// How far into the slice a sequence number lies; none when it lies outside.
-    fn into(&self, leg: Leg, seq: u32) -> Option<u32> {
+    fn place(&self, leg: Leg, seq: u32) -> Option<u32> {
         let into = seq.wrapping_sub(*self.trains.begins.get(&leg)?);
         (into <= self.exchange.length(leg)).then_some(into)
     }
 
     fn take_piece(&mut self, event: &Event, gate: Gate, leg: Leg) -> bool {
-        let Some(at) = self.into(leg, event.seq) else {
+        let Some(at) = self.place(leg, event.seq) else {
             return false;
         };
         if gate == Gate::TcpOutBegin {
@@ -329,7 +329,7 @@ impl Slice<'_> {
             *reached = from.max(at);
             (from, *reached)
         } else {
-            let Some(to) = self.into(leg, event.seq.wrapping_add(event.len)) else {
+            let Some(to) = self.place(leg, event.seq.wrapping_add(event.len)) else {
                 return false;
             };
             (at, to)

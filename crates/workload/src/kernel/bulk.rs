@@ -217,6 +217,7 @@ impl BulkSession {
         let options = Options {
             nodelay: !spec.nagle.unwrap_or(false),
             waiting: spec.waiting,
+            max_segment: None,
         };
         let (near, far, _) = socket::pair(&options, place)?;
         let congestion = near.congestion()?;

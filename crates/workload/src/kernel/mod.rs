@@ -27,11 +27,13 @@
 
 mod bulk;
 mod offload;
+mod own_loopback;
 mod server;
 mod socket;
 #[cfg(test)]
 mod tests;
 mod veth;
+pub mod trains;
 mod zero_copy;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -194,6 +196,7 @@ impl KernelSession {
         let options = Options {
             nodelay: !spec.nagle.unwrap_or(false),
             waiting: spec.waiting,
+            max_segment: None,
         };
         let control = Arc::new(Control::new());
         let mut wakes = None;

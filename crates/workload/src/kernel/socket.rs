@@ -1,7 +1,7 @@
 //! Kernel sockets: made, connected, and read and written in full, sleeping or polling.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -28,6 +28,8 @@ pub(super) struct Options {
     pub(super) nodelay: bool,
     /// Whether calls sleep or are repeated.
     pub(super) waiting: Waiting,
+    /// TCP_MAXSEG in bytes; as the device has it unless given.
+    pub(super) max_segment: Option<u32>,
 }
 
 fn tcp_socket() -> Result<OwnedFd, Error> {
@@ -47,8 +49,30 @@ fn set_options(fd: impl AsFd, options: &Options) -> Result<(), Error> {
         Ok(()) | Err(Errno::NOENT | Errno::PERM) => {}
         Err(error) => return Err(Error::system(PATH, "setting TCP_CONGESTION", error)),
     }
+    if let Some(bytes) = options.max_segment {
+        set_max_segment(fd, bytes)
+            .map_err(|error| Error::system(PATH, "setting TCP_MAXSEG", error))?;
+    }
     sockopt::set_tcp_nodelay(fd, options.nodelay)
         .map_err(|error| Error::system(PATH, "setting TCP_NODELAY", error))
+}
+
+fn set_max_segment(fd: BorrowedFd<'_>, bytes: u32) -> std::io::Result<()> {
+    let value = bytes as libc::c_int;
+    // SAFETY: the kernel reads as many bytes as an int has from a place where there is one.
+    let outcome = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_MAXSEG,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    match outcome {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 fn set_timeouts(fd: impl AsFd) -> Result<(), Error> {

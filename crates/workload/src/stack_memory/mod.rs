@@ -14,6 +14,7 @@
 pub mod gated;
 mod hosts;
 mod tracing;
+pub mod trains;
 
 #[cfg(test)]
 mod tests;

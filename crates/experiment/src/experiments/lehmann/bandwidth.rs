@@ -1,0 +1,138 @@
+//! `lehmann-bandwidth`: bytes of response for each second of a round trip, by the size of the response (Lehmann and Benz 2002,
+//! Fig. 3).
+
+use super::{absent, axis, columns, concerns, figure, missing, not_available, number, over_sizes};
+use crate::context::{Context, Options};
+use crate::error::Error;
+use crate::experiments::Experiment;
+use crate::run::{self, Figure, Source, Table, Unit};
+use crate::shapes;
+use crate::trains::{Measured, Trains};
+use crate::words;
+
+/// Fig. 3.
+pub(in crate::experiments) struct Bandwidth;
+
+impl Experiment for Bandwidth {
+    fn name(&self) -> &'static str {
+        "lehmann-bandwidth"
+    }
+
+    fn title(&self) -> &'static str {
+        "Bandwidth of responses by their size"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        figure("Fig. 3")
+    }
+
+    fn summary(&self) -> &'static str {
+        "128-byte requests and responses of 256 to 65,536 bytes as trains of packets: bytes a second"
+    }
+
+    /// Whichever of the four comes first measures for all.
+    fn weight(&self) -> u32 {
+        3
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        concerns(options)
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let trains = context.trains(self.name())?;
+        let command = shapes::command(self.name(), &context.options);
+        Ok(run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding: finding(&trains),
+            tables: vec![rates(&trains)],
+            figures: vec![lines(&trains, &command)],
+            trust: super::trust(&trains),
+            command,
+        })
+    }
+}
+
+/// Bytes of response in a second; none when nothing was measured.
+fn rate(measured: &Measured, trains: &Trains, at: usize) -> Option<f64> {
+    let ns = measured.sizes[at].round_trip_ns()?;
+    Some(trains.sizes[at] as f64 * 1e9 / ns)
+}
+
+fn rates(trains: &Trains) -> Table {
+    let places = columns(&trains.sizes);
+    let mut rows: Vec<run::Row> = trains
+        .measured
+        .iter()
+        .map(|measured| {
+            let cells = places.iter().map(|&at| match rate(measured, trains, at) {
+                Some(rate) => number(rate, measured.sizes[at].ungated.len() as u64),
+                None => missing(measured, at, "the run was stopped before it came to this"),
+            });
+            shapes::plain_row(measured.subject.label(), cells.collect())
+        })
+        .collect();
+    rows.extend(absent(trains, places.len()));
+    if let Some(source) = figure("Fig. 3") {
+        let reason = format!("{source} is a plot; its text gives no number");
+        let cells = places.iter().map(|_| not_available(reason.clone()));
+        rows.push(shapes::plain_row(
+            "2002, Pentium III at 800 MHz, gigabit Ethernet",
+            cells.collect(),
+        ));
+    }
+    Table {
+        id: "bandwidth".to_owned(),
+        title: "Bytes of response for each second of a round trip".to_owned(),
+        columns: shapes::size_columns(&super::sizes_at(trains, &places), Unit::BytesPerSecond),
+        rows,
+    }
+}
+
+fn lines(trains: &Trains, command: &str) -> Figure {
+    Figure::Lines {
+        title: "Bandwidth over the size of the response".to_owned(),
+        x: axis("Size of the response", Unit::Bytes),
+        y: axis("Bytes of response a second", Unit::BytesPerSecond),
+        series: trains
+            .measured
+            .iter()
+            .map(|measured| {
+                over_sizes(measured.subject.label(), &trains.sizes, |at| {
+                    rate(measured, trains, at)
+                })
+            })
+            .collect(),
+        command: command.to_owned(),
+    }
+}
+
+fn finding(trains: &Trains) -> String {
+    let last = trains.sizes.len().saturating_sub(1);
+    let parts: Vec<String> = trains
+        .measured
+        .iter()
+        .filter_map(|measured| {
+            let most = rate(measured, trains, last)?;
+            let half = (0..=last).find(|&at| {
+                rate(measured, trains, at).is_some_and(|rate| rate >= most / 2.0)
+            })?;
+            Some(format!(
+                "{} carries {} Gb/s (half of that from {} bytes on)",
+                measured.subject.label(),
+                words::significant(most * 8.0 / 1e9),
+                words::whole(trains.sizes[half] as u64)
+            ))
+        })
+        .collect();
+    match trains.sizes.last() {
+        Some(&size) if !parts.is_empty() => format!(
+            "In responses of {} bytes {}.",
+            words::whole(size as u64),
+            parts.join("; ")
+        ),
+        _ => "Nothing was measured.".to_owned(),
+    }
+}

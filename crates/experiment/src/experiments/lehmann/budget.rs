@@ -1,0 +1,339 @@
+//! `lehmann-budget`: whether the layers keep up with a line: the time that a line leaves for a full packet, against the work of each
+//! layer (Lehmann and Benz 2002, section 4).
+
+use tollgate_gate::Direction;
+
+use super::processing::{no_work, path_ns, worked};
+use super::{absent, axis, concerns, fact, figure, number, over_sizes, span_row, way};
+use crate::context::{Context, LINE_RATE, Options};
+use crate::error::Error;
+use crate::experiments::Experiment;
+use crate::run::{
+    self, Bar, Cell, Column, Figure, Point, Row, RowKind, Segment, SegmentKind, Series, Source,
+    Table, Unit,
+};
+use crate::shapes;
+use crate::trains::{Measured, Trains};
+use crate::words;
+
+/// Bytes of a full Ethernet frame in the paper's reckoning: MTU and header, without preamble, check sequence and gap.
+const FRAME: f64 = 1_514.0;
+const BITS: f64 = 8.0;
+
+/// Section 4.
+pub(in crate::experiments) struct Budget;
+
+impl Experiment for Budget {
+    fn name(&self) -> &'static str {
+        "lehmann-budget"
+    }
+
+    fn title(&self) -> &'static str {
+        "Time for a packet at a line's rate"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        figure("section 4")
+    }
+
+    fn summary(&self) -> &'static str {
+        "the time that a line leaves for a full packet (12.11 us at 1 Gb/s; --line-rate), and the layer that breaks it"
+    }
+
+    fn weight(&self) -> u32 {
+        1
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        concerns(options)
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let trains = context.trains(self.name())?;
+        let command = shapes::command(self.name(), &context.options);
+        let rate = context.options.line_rate.unwrap_or(LINE_RATE);
+        let mut trust = super::trust(&trains);
+        trust.push(shapes::note(
+            "a budget is that of one processor: work on a packet to send it, or to receive it, is done by one at a time; the copy \
+             to the reader and its wakeup are not in it, nor are they in the paper",
+        ));
+        Ok(run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding: finding(&trains, rate),
+            tables: vec![summary(&trains, rate), layers(&trains, rate)],
+            figures: vec![bars(&trains, &command), lines(&trains, rate, &command)],
+            trust,
+            command,
+        })
+    }
+}
+
+/// The time that a line of so many bits per second leaves for a full packet, in nanoseconds.
+fn budget_ns(rate: u64) -> f64 {
+    FRAME * BITS * 1e9 / rate as f64
+}
+
+/// The rate in words.
+fn line(rate: u64) -> String {
+    match rate as f64 {
+        rate if rate >= 1e9 => format!("{} Gb/s", words::significant(rate / 1e9)),
+        rate => format!("{} Mb/s", words::significant(rate / 1e6)),
+    }
+}
+
+/// The largest response that has all layers of a direction: nearly all of its packets are full.
+fn place(measured: &Measured, direction: Direction) -> Option<usize> {
+    (0..measured.sizes.len())
+        .rev()
+        .find(|&at| path_ns(measured, direction, at).is_some())
+}
+
+/// The layers in their order with what they and those before them take: the first at which it is more than the budget.
+fn breaks(measured: &Measured, direction: Direction, budget: f64) -> Option<String> {
+    let at = place(measured, direction)?;
+    let mut sum = 0.0;
+    for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
+        sum += measured.sizes[at].spans[index].work_ns()?;
+        if sum > budget {
+            return Some(super::name(span));
+        }
+    }
+    None
+}
+
+const WAYS: [Direction; 2] = [Direction::Tx, Direction::Rx];
+
+fn summary(trains: &Trains, rate: u64) -> Table {
+    let budget = budget_ns(rate);
+    let column = |name: &str, unit| Column {
+        name: name.to_owned(),
+        unit,
+    };
+    let columns = vec![
+        column("Budget", Unit::Nanoseconds),
+        column("Work", Unit::Nanoseconds),
+        column("Of the budget", Unit::Percent),
+        column("Broken by", Unit::None),
+        column("Lines of 1 Gb/s that it fills", Unit::Ratio),
+    ];
+    let mut rows = Vec::new();
+    for measured in &trains.measured {
+        for direction in WAYS {
+            let ns = place(measured, direction).and_then(|at| path_ns(measured, direction, at));
+            let reason = measured.without_gates.clone();
+            let cells = match ns {
+                Some(ns) => vec![
+                    Cell::exact(budget),
+                    Cell::exact(ns),
+                    Cell::exact(100.0 * ns / budget),
+                    Cell::text(
+                        breaks(measured, direction, budget)
+                            .unwrap_or_else(|| "no layer".to_owned()),
+                    ),
+                    Cell::exact(budget_ns(LINE_RATE) / ns),
+                ],
+                None => columns
+                    .iter()
+                    .map(|_| {
+                        super::not_available(
+                            reason
+                                .clone()
+                                .unwrap_or_else(|| "one of the layers was not measured".to_owned()),
+                        )
+                    })
+                    .collect(),
+            };
+            let label = format!("{}, {}", measured.subject.label(), way(direction));
+            rows.push(shapes::plain_row(label, cells));
+        }
+    }
+    rows.extend(absent(trains, columns.len()));
+    if let Some(source) = figure("sections 3.2.3 and 4") {
+        for (label, least) in [
+            ("2002, send", "send-processing-least"),
+            ("2002, receive", "receive-processing-least"),
+        ] {
+            let then = fact(least).map(|us| us * 1_000.0);
+            let budget = fact("gigabit-budget").map(|us| us * 1_000.0);
+            let share = then.zip(budget).map(|(then, budget)| 100.0 * then / budget);
+            let cells = vec![
+                shapes::published_cell(budget, &source),
+                shapes::published_cell(then, &source),
+                share.map_or_else(no_work, Cell::exact),
+                Cell::text("TCP takes the largest slice"),
+                budget.zip(then).map_or_else(no_work, |(budget, then)| Cell::exact(budget / then)),
+            ];
+            rows.push(shapes::plain_row(label, cells));
+        }
+    }
+    Table {
+        id: "budget".to_owned(),
+        title: format!(
+            "The budget of a full packet of {FRAME} bytes at {}, and the work that it takes",
+            line(rate)
+        ),
+        columns,
+        rows,
+    }
+}
+
+/// Every layer, alone and with those before it.
+fn layers(trains: &Trains, rate: u64) -> Table {
+    let budget = budget_ns(rate);
+    let column = |name: &str, unit| Column {
+        name: name.to_owned(),
+        unit,
+    };
+    let mut rows = Vec::new();
+    for measured in trains.measured.iter().filter(|one| one.table.is_some()) {
+        rows.push(shapes::plain_row(measured.subject.label(), Vec::new()));
+        for direction in WAYS {
+            let Some(at) = place(measured, direction) else {
+                continue;
+            };
+            let mut sum = 0.0;
+            for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
+                let seen = &measured.sizes[at].spans[index];
+                let Some(ns) = seen.work_ns() else { continue };
+                sum += ns;
+                let cells = vec![
+                    number(ns, seen.work_n()),
+                    Cell::exact(sum),
+                    Cell::exact(100.0 * sum / budget),
+                ];
+                rows.push(Row {
+                    depth: 1,
+                    ..span_row(span, RowKind::Processing, cells)
+                });
+            }
+        }
+    }
+    Table {
+        id: "layers".to_owned(),
+        title: "Work of each layer for a packet of the largest response, alone and with those before it".to_owned(),
+        columns: vec![
+            column("Work", Unit::Nanoseconds),
+            column("With those before", Unit::Nanoseconds),
+            column("Of the budget", Unit::Percent),
+        ],
+        rows,
+    }
+}
+
+fn bars(trains: &Trains, command: &str) -> Figure {
+    let bars = trains.measured.iter().flat_map(|measured| {
+        WAYS.into_iter().filter_map(|direction| {
+            let at = place(measured, direction)?;
+            let segments = worked(measured)
+                .filter(|(_, span)| span.direction == direction)
+                .filter_map(|(index, span)| {
+                    Some(Segment {
+                        label: span.name.to_owned(),
+                        layer: Some(super::layer(span.layer)),
+                        kind: SegmentKind::Processing,
+                        value: measured.sizes[at].spans[index].work_ns()?.max(0.0),
+                    })
+                })
+                .collect();
+            Some(Bar {
+                label: format!("{}, {}", measured.subject.label(), way(direction)),
+                total_measured: None,
+                segments,
+            })
+        })
+    });
+    Figure::StackedBars {
+        title: "Work for a packet by layer".to_owned(),
+        unit: Unit::Nanoseconds,
+        bars: bars.collect(),
+        command: command.to_owned(),
+    }
+}
+
+fn lines(trains: &Trains, rate: u64, command: &str) -> Figure {
+    let mut series: Vec<Series> = trains
+        .measured
+        .iter()
+        .flat_map(|measured| {
+            WAYS.map(|direction| {
+                let label = format!("{}, {}", measured.subject.label(), way(direction));
+                over_sizes(label, &trains.sizes, |at| path_ns(measured, direction, at))
+            })
+        })
+        .filter(|line| !line.points.is_empty())
+        .collect();
+    if let (Some(&first), Some(&last)) = (trains.sizes.first(), trains.sizes.last()) {
+        let points = [first, last].map(|size| Point {
+            x: size as f64,
+            y: budget_ns(rate),
+            ci: None,
+        });
+        series.push(Series {
+            label: format!("budget at {}", line(rate)),
+            points: points.into(),
+            published: rate == LINE_RATE,
+        });
+    }
+    Figure::Lines {
+        title: format!("Work for a packet against the budget at {}", line(rate)),
+        x: axis("Size of the response", Unit::Bytes),
+        y: axis("Work for each packet", Unit::Nanoseconds),
+        series,
+        command: command.to_owned(),
+    }
+}
+
+fn finding(trains: &Trains, rate: u64) -> String {
+    let budget = budget_ns(rate);
+    let parts: Vec<String> = trains
+        .measured
+        .iter()
+        .flat_map(|measured| {
+            WAYS.into_iter().filter_map(move |direction| {
+                let at = place(measured, direction)?;
+                let ns = path_ns(measured, direction, at)?;
+                let label = format!("{}, {}", measured.subject.label(), way(direction));
+                Some(match breaks(measured, direction, budget) {
+                    Some(layer) => format!(
+                        "{label}, breaks it at {layer} ({} in all)",
+                        words::duration(ns)
+                    ),
+                    None => format!(
+                        "{label}, takes {} and would keep up with {}",
+                        words::duration(ns),
+                        line((FRAME * BITS * 1e9 / ns) as u64)
+                    ),
+                })
+            })
+        })
+        .collect();
+    if parts.is_empty() {
+        return format!(
+            "At {} a full packet has {}; no path has gates here.",
+            line(rate),
+            words::duration(budget)
+        );
+    }
+    format!(
+        "At {} a full packet has {}: {}.",
+        line(rate),
+        words::duration(budget),
+        parts.join("; ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_is_the_papers_at_a_gigabit() {
+        let ours = budget_ns(LINE_RATE);
+        assert!((ours / 1_000.0 - fact("gigabit-budget").unwrap()).abs() < 0.005, "{ours}");
+        assert_eq!(FRAME, fact("gigabit-frame").unwrap());
+        assert_eq!(line(10_000_000_000), "10.0 Gb/s");
+        assert_eq!(line(100_000_000), "100 Mb/s");
+    }
+}

@@ -1,0 +1,354 @@
+//! `lehmann-bandwidth`, `lehmann-processing`, `lehmann-queues` and `lehmann-budget`: requests of 128 bytes and responses of 256 to
+//! 65,536 bytes, packet by packet, after Lehmann and Benz 2002.
+//!
+//! All four show one measurement ([`crate::trains`]): whichever comes first makes it. They share how sizes become columns, and what
+//! is said of trust.
+
+mod bandwidth;
+mod budget;
+mod processing;
+mod queues;
+
+use tollgate_gate::{Direction, Span};
+use tollgate_workload::trains::REQUEST;
+
+use crate::context::Options;
+use crate::published;
+use crate::run::{
+    Axis, Cell, Layer, Measured as Number, Point, Row, RowKind, Scale, Series, Source, Table,
+    TrustKind, TrustLine, Unit,
+};
+use crate::shapes;
+use crate::trains::{self, Measured, Trains, typical};
+use crate::words;
+
+pub(super) use bandwidth::Bandwidth;
+pub(super) use budget::Budget;
+pub(super) use processing::Processing;
+pub(super) use queues::Queues;
+
+const PAPER: &str = "lehmann-benz-2002";
+/// The sizes that become columns where there are too many for a table; figures show all.
+const COLUMNS: [usize; 8] = [256, 1_536, 4_096, 8_192, 16_384, 32_768, 49_152, 65_536];
+/// The sum of the spans lies within this share of the round trip without gates.
+const CLOSES: f64 = 0.03;
+/// What the gates of a span may cost, as a share of the round trip.
+const PERTURBS: f64 = 0.05;
+/// The shares of packets and of messages that should be joined.
+const PACKETS: f64 = 0.95;
+const MESSAGES: f64 = 0.99;
+const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
+
+/// Whether anything fits the options.
+fn concerns(options: &Options) -> bool {
+    !trains::wanted(options).is_empty()
+}
+
+/// A figure of the paper.
+fn figure(place: &str) -> Option<Source> {
+    Some(shapes::source_at(published::paper(PAPER)?, place))
+}
+
+/// A number of the paper's running text.
+fn fact(id: &str) -> Option<f64> {
+    Some(published::paper(PAPER)?.fact(id)?.value)
+}
+
+/// The places of the sizes that become columns.
+fn columns(sizes: &[usize]) -> Vec<usize> {
+    if sizes.len() <= COLUMNS.len() {
+        return (0..sizes.len()).collect();
+    }
+    let mut places: Vec<usize> = COLUMNS
+        .iter()
+        .filter_map(|&wanted| (0..sizes.len()).min_by_key(|&at| sizes[at].abs_diff(wanted)))
+        .collect();
+    places.dedup();
+    places
+}
+
+fn sizes_at(trains: &Trains, places: &[usize]) -> Vec<usize> {
+    places.iter().map(|&at| trains.sizes[at]).collect()
+}
+
+const fn layer(layer: tollgate_gate::Layer) -> Layer {
+    use tollgate_gate::Layer as Gate;
+    match layer {
+        Gate::Socket => Layer::Socket,
+        Gate::Tcp => Layer::Tcp,
+        Gate::Ip => Layer::Ip,
+        Gate::Device => Layer::Device,
+        Gate::Driver => Layer::Driver,
+        Gate::Link => Layer::Link,
+        Gate::Scheduler => Layer::Scheduler,
+    }
+}
+
+const fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Tx => "send",
+        Direction::Rx => "receive",
+        Direction::Between => "between",
+    }
+}
+
+/// A span with its direction, since both have spans of one name.
+fn name(span: &Span) -> String {
+    format!("{}: {}", way(span.direction), span.name)
+}
+
+/// A row of a span.
+fn span_row(span: &Span, kind: RowKind, cells: Vec<Cell>) -> Row {
+    Row {
+        label: name(span),
+        depth: 0,
+        kind,
+        layer: Some(layer(span.layer)),
+        note: Some(format!("{} -> {}", span.from.name(), span.to.name())),
+        cells,
+    }
+}
+
+fn number(value: f64, n: u64) -> Cell {
+    Cell::Value(Number {
+        value,
+        n: Some(n),
+        ..Number::default()
+    })
+}
+
+fn not_available(reason: impl Into<String>) -> Cell {
+    Cell::NotAvailable {
+        reason: reason.into(),
+    }
+}
+
+/// Why a subject has no number at a size.
+fn missing(measured: &Measured, at: usize, reason: &str) -> Cell {
+    let failure = measured.sizes[at].failure.clone();
+    not_available(
+        failure
+            .or_else(|| measured.without_gates.clone())
+            .unwrap_or_else(|| reason.to_owned()),
+    )
+}
+
+/// A line over the sizes.
+fn over_sizes(label: String, sizes: &[usize], value: impl Fn(usize) -> Option<f64>) -> Series {
+    let points = sizes.iter().enumerate().filter_map(|(at, &size)| {
+        Some(Point {
+            x: size as f64,
+            y: value(at)?,
+            ci: None,
+        })
+    });
+    Series {
+        label,
+        points: points.collect(),
+        published: false,
+    }
+}
+
+/// A line over the packets of a response, which are counted from 1.
+fn over_packets(label: String, values: &[Option<f64>]) -> Series {
+    let points = values.iter().enumerate().filter_map(|(at, value)| {
+        Some(Point {
+            x: (at + 1) as f64,
+            y: (*value)?,
+            ci: None,
+        })
+    });
+    Series {
+        label,
+        points: points.collect(),
+        published: false,
+    }
+}
+
+fn axis(label: &str, unit: Unit) -> Axis {
+    Axis {
+        label: label.to_owned(),
+        unit,
+        scale: Scale::Linear,
+    }
+}
+
+/// The subjects with gates that could not be run, or not with gates: rows that say why.
+fn absent(trains: &Trains, cells: usize) -> Vec<Row> {
+    trains
+        .absent
+        .iter()
+        .map(|(subject, reason)| {
+            let cells = (0..cells).map(|_| not_available(reason.clone())).collect();
+            shapes::plain_row(subject.label(), cells)
+        })
+        .collect()
+}
+
+/// The subject that answers for a figure of packets: the first whose segments are packets and that has gates.
+fn first_train(trains: &Trains) -> Option<&Measured> {
+    trains
+        .measured
+        .iter()
+        .find(|one| one.subject.is_a_train() && one.table.is_some())
+}
+
+/// How far the measurement can be trusted.
+fn trust(trains: &Trains) -> Vec<TrustLine> {
+    let mut lines = vec![shapes::note(format!(
+        "requests of {REQUEST} bytes, responses of {} sizes from {} to {} bytes{}; a time is the mean of all but the longest \
+         twentieth",
+        trains.sizes.len(),
+        words::whole(trains.sizes.first().copied().unwrap_or(0) as u64),
+        words::whole(trains.sizes.last().copied().unwrap_or(0) as u64),
+        if trains.fewer {
+            " (fewer than the paper's 256, to end in time)"
+        } else {
+            ""
+        }
+    ))];
+    for measured in &trains.measured {
+        lines.extend(of_subject(trains, measured));
+    }
+    lines.extend(trains.absent.iter().map(|(subject, reason)| {
+        shapes::warning(format!("{} is left out: {reason}", subject.label()))
+    }));
+    if trains.stopped {
+        lines.push(shapes::warning(
+            "the run was stopped; what is shown was measured until then",
+        ));
+    }
+    lines
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
+    let label = measured.subject.label();
+    let mut lines = Vec::new();
+    let settings: Vec<String> = measured
+        .settings
+        .iter()
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    lines.push(shapes::note(format!(
+        "{label}, {}: {}",
+        measured.mode,
+        settings.join(", ")
+    )));
+    if let Some(reason) = &measured.without_gates {
+        lines.push(shapes::warning(format!(
+            "{label} has no gates here, only round trips: {reason}"
+        )));
+    }
+    if let Some(table) = measured.table {
+        let mut closures: Vec<(f64, f64, usize)> = trains
+            .sizes
+            .iter()
+            .zip(&measured.sizes)
+            .filter_map(|(&size, at)| {
+                Some((at.closure(table)?, at.round_trip_ns()? - at.sum_ns(table)?, size))
+            })
+            .collect();
+        closures.sort_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
+        if let Some(&(worst, residual, size)) = closures.last() {
+            let middle = closures[closures.len() / 2].0;
+            let within = closures.iter().filter(|one| one.0.abs() <= CLOSES).count();
+            let holds = worst.abs() <= CLOSES;
+            lines.push(TrustLine {
+                kind: TrustKind::Closure,
+                value: Some(100.0 * worst),
+                unit: Unit::Percent,
+                holds,
+                text: format!(
+                    "{label}: the way of the last byte {} on the round trip without gates: {} of it is left open at the size in \
+                     the middle, {} at the worst ({} bytes); {within} of {} sizes within {}",
+                    if holds { "closes" } else { "does not close" },
+                    percent(middle),
+                    percent(worst),
+                    words::whole(size as u64),
+                    closures.len(),
+                    percent(CLOSES)
+                ),
+            });
+            lines.push(TrustLine {
+                kind: TrustKind::Residual,
+                value: Some(residual),
+                unit: Unit::Nanoseconds,
+                holds: true,
+                text: format!("{label}: there {} are left open", words::duration(residual)),
+            });
+        }
+    }
+    if let Some((span, cost)) = measured.worst_perturbation() {
+        lines.push(TrustLine {
+            kind: TrustKind::Perturbation,
+            value: Some(100.0 * cost),
+            unit: Unit::Percent,
+            holds: cost <= PERTURBS,
+            text: format!(
+                "{label}: gates see every packet, so that round trips with the two gates of a span take longer, by {} at most \
+                 ({span}), at the size in the middle",
+                percent(cost)
+            ),
+        });
+    }
+    if let Some((low, high)) = measured.probes_ns() {
+        lines.push(shapes::note(format!(
+            "{label}: a passage of a gate costs {} to {} as measured in place, which is subtracted for each that lies within a \
+             time",
+            words::duration(low),
+            words::duration(high)
+        )));
+    }
+    if measured.table.is_some() {
+        let lost = measured.lost();
+        lines.push(TrustLine {
+            kind: TrustKind::EventsLost,
+            value: Some(lost as f64),
+            unit: Unit::Count,
+            holds: lost == 0,
+            text: format!(
+                "{label}: {} events lost; {} belong to no packet of a message",
+                words::whole(lost),
+                words::whole(measured.strange())
+            ),
+        });
+    }
+    if let (Some(packets), Some(messages)) =
+        (measured.packets_joined(), measured.messages_joined())
+    {
+        lines.push(TrustLine {
+            kind: TrustKind::JoinRate,
+            value: Some(100.0 * packets.min(messages)),
+            unit: Unit::Percent,
+            holds: packets >= PACKETS && messages >= MESSAGES,
+            text: format!(
+                "{label}: {:.2} % of the packets and {:.2} % of the messages were seen at both gates of a span",
+                100.0 * packets,
+                100.0 * messages
+            ),
+        });
+    }
+    lines
+}
+
+/// A table of the columns' sizes.
+fn table(id: String, title: String, trains: &Trains, places: &[usize], rows: Vec<Row>) -> Table {
+    Table {
+        id,
+        title,
+        columns: shapes::size_columns(&sizes_at(trains, places), Unit::Nanoseconds),
+        rows,
+    }
+}
+
+/// The mean over the sizes that have a number.
+fn over_all(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    typical(&values.flatten().collect::<Vec<f64>>())
+}
+
+#[cfg(test)]
+mod tests;

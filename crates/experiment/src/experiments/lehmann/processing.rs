@@ -1,0 +1,259 @@
+//! `lehmann-processing`: the work of each layer for each packet, by the size of the response (Lehmann and Benz 2002, Figs. 4, 5, 10
+//! and 11).
+
+use tollgate_gate::span::Place;
+use tollgate_gate::{Direction, Kind, Span};
+
+use super::{
+    NANOSECONDS_PER_MICROSECOND, PAPER, absent, axis, columns, concerns, figure, first_train,
+    missing, not_available, number, over_all, over_sizes, span_row, way,
+};
+use crate::context::{Context, Options};
+use crate::error::Error;
+use crate::experiments::Experiment;
+use crate::published;
+use crate::run::{self, Cell, Figure, Row, RowKind, Source, Table, Unit};
+use crate::shapes;
+use crate::trains::{Measured, Trains, of_packets, packets};
+use crate::words;
+
+/// Figs. 4, 5, 10 and 11.
+pub(in crate::experiments) struct Processing;
+
+impl Experiment for Processing {
+    fn name(&self) -> &'static str {
+        "lehmann-processing"
+    }
+
+    fn title(&self) -> &'static str {
+        "Work of each layer for each packet"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        figure("Figs. 4, 5, 10 and 11")
+    }
+
+    fn summary(&self) -> &'static str {
+        "what each layer works on a packet of a response, apart from queues, by the size of the response"
+    }
+
+    fn weight(&self) -> u32 {
+        1
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        concerns(options)
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let trains = context.trains(self.name())?;
+        let command = shapes::command(self.name(), &context.options);
+        let mut tables: Vec<Table> = trains
+            .measured
+            .iter()
+            .map(|measured| today(measured, &trains))
+            .collect();
+        tables.extend(then());
+        let places = columns(&trains.sizes);
+        let left_out = absent(&trains, places.len());
+        if !left_out.is_empty() {
+            tables.push(super::table(
+                "absent".to_owned(),
+                "Not measured".to_owned(),
+                &trains,
+                &places,
+                left_out,
+            ));
+        }
+        let mut figures: Vec<Figure> = trains
+            .measured
+            .iter()
+            .filter(|measured| measured.table.is_some())
+            .map(|measured| by_layer(measured, &trains, &command))
+            .collect();
+        figures.push(both_ways(&trains, &command));
+        Ok(run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding: finding(&trains),
+            tables,
+            figures,
+            trust: super::trust(&trains),
+            command,
+        })
+    }
+}
+
+/// The spans of packets in which work is done: on the way, both directions.
+pub(super) fn worked(measured: &Measured) -> impl Iterator<Item = (usize, &'static Span)> {
+    measured.spans().filter(|(_, span)| {
+        of_packets(span) && span.kind == Kind::Processing && span.place == Place::OnTheWay
+    })
+}
+
+/// The work of a direction for each packet, in nanoseconds: the sum of its spans; none when one was not measured.
+pub(super) fn path_ns(measured: &Measured, direction: Direction, at: usize) -> Option<f64> {
+    let mut sum = None;
+    for (index, _) in worked(measured).filter(|(_, span)| span.direction == direction) {
+        let work = measured.sizes[at].spans[index].work_ns()?;
+        sum = Some(sum.unwrap_or(0.0) + work);
+    }
+    sum
+}
+
+fn today(measured: &Measured, trains: &Trains) -> Table {
+    let places = columns(&trains.sizes);
+    let mut rows = Vec::new();
+    for direction in [Direction::Tx, Direction::Rx] {
+        for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
+            let cells = places.iter().map(|&at| {
+                let seen = &measured.sizes[at].spans[index];
+                match seen.work_ns() {
+                    Some(ns) => number(ns, seen.work_n()),
+                    None => missing(measured, at, "every packet waited here"),
+                }
+            });
+            rows.push(span_row(span, RowKind::Processing, cells.collect()));
+        }
+        let cells = places
+            .iter()
+            .map(|&at| match path_ns(measured, direction, at) {
+                Some(ns) => Cell::exact(ns),
+                None => missing(measured, at, "one of its parts was not measured"),
+            });
+        rows.push(Row {
+            kind: RowKind::Total,
+            ..shapes::plain_row(format!("{}: all layers", way(direction)), cells.collect())
+        });
+    }
+    rows.push(shapes::plain_row(
+        "packets of a response",
+        places
+            .iter()
+            .map(|&at| Cell::text(packets(trains.sizes[at]).to_string()))
+            .collect(),
+    ));
+    super::table(
+        format!("work-{}", measured.subject.id()),
+        format!(
+            "Today, {}, {}: work for each packet, queues left out",
+            measured.subject.label(),
+            measured.mode
+        ),
+        trains,
+        &places,
+        rows,
+    )
+}
+
+/// The paper's numbers.
+fn then() -> Option<Table> {
+    let id = format!("{PAPER}/processing");
+    let (table, source) = (published::table(&id)?, shapes::source(&id)?);
+    let rows = table.rows.iter().map(|row| {
+        let cells = ["least", "most"].map(|column| {
+            let ns = table.cell(&row.id, column);
+            shapes::published_cell(ns.map(|us| us * NANOSECONDS_PER_MICROSECOND), &source)
+        });
+        Row {
+            kind: RowKind::Processing,
+            ..shapes::plain_row(row.label(), cells.into())
+        }
+    });
+    Some(Table {
+        id: "published".to_owned(),
+        title: "2002, Pentium III at 800 MHz, Linux 2.4.18: work for each packet".to_owned(),
+        columns: ["Least", "Most"]
+            .map(|name| run::Column {
+                name: name.to_owned(),
+                unit: Unit::Nanoseconds,
+            })
+            .into(),
+        rows: rows.collect(),
+    })
+}
+
+fn by_layer(measured: &Measured, trains: &Trains, command: &str) -> Figure {
+    Figure::Lines {
+        title: format!("Work of each layer for each packet, {}", measured.subject.label()),
+        x: axis("Size of the response", Unit::Bytes),
+        y: axis("Work for each packet", Unit::Nanoseconds),
+        series: worked(measured)
+            .map(|(index, span)| {
+                over_sizes(super::name(span), &trains.sizes, |at| {
+                    measured.sizes[at].spans[index].work_ns()
+                })
+            })
+            .filter(|line| !line.points.is_empty())
+            .collect(),
+        command: command.to_owned(),
+    }
+}
+
+fn both_ways(trains: &Trains, command: &str) -> Figure {
+    let lines = trains.measured.iter().flat_map(|measured| {
+        [Direction::Tx, Direction::Rx].map(|direction| {
+            let label = format!("{}, {}", measured.subject.label(), way(direction));
+            over_sizes(label, &trains.sizes, |at| path_ns(measured, direction, at))
+        })
+    });
+    Figure::Lines {
+        title: "Work of all layers for each packet".to_owned(),
+        x: axis("Size of the response", Unit::Bytes),
+        y: axis("Work for each packet", Unit::Nanoseconds),
+        series: lines.filter(|line| !line.points.is_empty()).collect(),
+        command: command.to_owned(),
+    }
+}
+
+fn finding(trains: &Trains) -> String {
+    let parts: Vec<String> = trains
+        .measured
+        .iter()
+        .filter_map(|measured| {
+            let mean = |direction| {
+                over_all((0..trains.sizes.len()).map(|at| path_ns(measured, direction, at)))
+            };
+            let (sent, received) = (mean(Direction::Tx)?, mean(Direction::Rx)?);
+            Some(format!(
+                "{} works {} on a packet to send it and {} to receive it",
+                measured.subject.label(),
+                words::duration(sent),
+                words::duration(received)
+            ))
+        })
+        .collect();
+    if parts.is_empty() {
+        return "No path has gates here.".to_owned();
+    }
+    let then = super::fact("send-processing-least").zip(super::fact("receive-processing-least"));
+    let then = then.map_or(String::new(), |(sent, received)| {
+        format!("; in 2002 it was about {sent} us and {received} us at the least")
+    });
+    let heaviest = first_train(trains).and_then(|measured| {
+        let (_, span, ns) = worked(measured)
+            .filter_map(|(index, span)| {
+                let sizes = measured.sizes.iter();
+                let ns = over_all(sizes.map(|size| size.spans[index].work_ns()))?;
+                Some((index, span, ns))
+            })
+            .max_by(|a, b| a.2.total_cmp(&b.2))?;
+        Some(format!(
+            " The largest part on {} is {} with {}.",
+            measured.subject.label(),
+            super::name(span),
+            words::duration(ns)
+        ))
+    });
+    format!(
+        "{}{then}.{}",
+        parts.join("; "),
+        heaviest.unwrap_or_default()
+    )
+}
+
+/// Why a kind of packet has no number, for tables of other views.
+pub(super) fn no_work() -> Cell {
+    not_available("every packet waited here")
+}

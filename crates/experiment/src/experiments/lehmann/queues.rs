@@ -1,0 +1,332 @@
+//! `lehmann-queues`: how long packets wait, by the size of the response and by their place in it, and the gaps between them (Lehmann
+//! and Benz 2002, Figs. 4 and 6 to 9).
+
+use tollgate_gate::span::Place;
+use tollgate_gate::{Gate, Span};
+
+use super::{
+    NANOSECONDS_PER_MICROSECOND, PAPER, absent, axis, columns, concerns, figure, first_train,
+    missing, number, over_packets, over_sizes, span_row,
+};
+use crate::context::{Context, Options};
+use crate::error::Error;
+use crate::experiments::Experiment;
+use crate::published;
+use crate::run::{self, Column, Figure, Row, RowKind, Source, Table, Unit};
+use crate::shapes;
+use crate::trains::{Measured, OVER_TIME, Trains, of_packets};
+use crate::words;
+
+/// The places in a response that become columns of a table over time, counted from 1; the last is added.
+const PLACES: [usize; 6] = [1, 2, 3, 6, 12, 24];
+
+/// Figs. 4 and 6 to 9.
+pub(in crate::experiments) struct Queues;
+
+impl Experiment for Queues {
+    fn name(&self) -> &'static str {
+        "lehmann-queues"
+    }
+
+    fn title(&self) -> &'static str {
+        "Where packets wait, over the size and within a response"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        figure("Figs. 4 and 6 to 9")
+    }
+
+    fn summary(&self) -> &'static str {
+        "how long packets wait in each queue, by the size of the response and by their place in it, and gaps"
+    }
+
+    fn weight(&self) -> u32 {
+        1
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        concerns(options)
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let trains = context.trains(self.name())?;
+        let command = shapes::command(self.name(), &context.options);
+        let mut tables = Vec::new();
+        let mut figures = Vec::new();
+        for measured in &trains.measured {
+            tables.push(by_size(measured, &trains));
+            if measured.table.is_none() {
+                continue;
+            }
+            figures.push(over_size(measured, &trains, &command));
+            for size in shown(&trains) {
+                tables.push(by_place(measured, &trains, size));
+                figures.push(waits_over_time(measured, &trains, size, &command));
+                figures.push(gaps_over_time(measured, &trains, size, &command));
+            }
+        }
+        tables.extend(then());
+        let places = columns(&trains.sizes);
+        let left_out = absent(&trains, places.len());
+        if !left_out.is_empty() {
+            tables.push(super::table(
+                "absent".to_owned(),
+                "Not measured".to_owned(),
+                &trains,
+                &places,
+                left_out,
+            ));
+        }
+        Ok(run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding: finding(&trains),
+            tables,
+            figures,
+            trust: super::trust(&trains),
+            command,
+        })
+    }
+}
+
+/// The places of the sizes that are shown packet by packet.
+fn shown(trains: &Trains) -> Vec<usize> {
+    let paper = |at: &usize| OVER_TIME.contains(&trains.sizes[*at]);
+    let mut shown: Vec<usize> = (0..trains.sizes.len()).filter(paper).collect();
+    if shown.is_empty() {
+        // The user's own sizes: the largest of them.
+        shown.extend(trains.sizes.len().checked_sub(1));
+    }
+    shown
+}
+
+/// The spans in which packets can wait, with what they are called as a queue.
+fn queues(measured: &Measured) -> impl Iterator<Item = (usize, &'static Span)> {
+    measured
+        .spans()
+        .filter(|(_, span)| of_packets(span) && span.place == Place::OnTheWay)
+}
+
+/// Where packets wait at a span: what Lehmann and Benz would call it.
+fn queue(span: &Span) -> &'static str {
+    match (span.from, span.to) {
+        (Gate::TcpOutBegin, _) => "for the window or the packets before",
+        (_, Gate::DriverOutBegin) => "device queue",
+        (Gate::DriverOutEnd, _) => "IP queue",
+        (Gate::DriverInBegin, _) => "ring, behind the packets before",
+        (Gate::DemuxBegin, _) => "TCP queue (the socket's backlog)",
+        (Gate::SocketQueued, _) => "socket queue, reader's wakeup",
+        _ => "behind the packets before",
+    }
+}
+
+fn queue_row(span: &Span, cells: Vec<run::Cell>) -> Row {
+    let row = span_row(span, RowKind::Queueing, cells);
+    Row {
+        label: format!("{} ({})", row.label, queue(span)),
+        ..row
+    }
+}
+
+fn by_size(measured: &Measured, trains: &Trains) -> Table {
+    let places = columns(&trains.sizes);
+    let mut rows: Vec<Row> = queues(measured)
+        .map(|(index, span)| {
+            let cells = places.iter().map(|&at| {
+                let seen = &measured.sizes[at].spans[index];
+                match seen.wait_ns() {
+                    Some(ns) => number(ns, seen.wait_n()),
+                    None => missing(measured, at, "no packet was seen here"),
+                }
+            });
+            queue_row(span, cells.collect())
+        })
+        .collect();
+    if rows.is_empty() {
+        let cells = places.iter().map(|&at| missing(measured, at, "no gates"));
+        rows.push(shapes::plain_row("all queues", cells.collect()));
+    }
+    super::table(
+        format!("wait-{}", measured.subject.id()),
+        format!(
+            "Today, {}, {}: wait of a packet in each span, mean over a response",
+            measured.subject.label(),
+            measured.mode
+        ),
+        trains,
+        &places,
+        rows,
+    )
+}
+
+fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
+    let size = trains.sizes[at];
+    let count = crate::trains::packets(size);
+    let mut places: Vec<usize> = PLACES.into_iter().filter(|&place| place < count).collect();
+    places.push(count);
+    let cells = |values: &[Option<f64>]| {
+        places
+            .iter()
+            .map(|&place| match values.get(place - 1).copied().flatten() {
+                Some(ns) => run::Cell::exact(ns),
+                None => missing(measured, at, "no packet comes before it"),
+            })
+            .collect()
+    };
+    let mut rows = Vec::new();
+    for (index, span) in queues(measured) {
+        let seen = &measured.sizes[at].spans[index];
+        rows.push(queue_row(span, cells(&seen.wait_by_place_ns())));
+    }
+    for (index, span) in queues(measured) {
+        let gaps = measured.sizes[at].spans[index].gaps_ns();
+        rows.push(Row {
+            note: Some(format!("since the packet before, at {}", span.from.name())),
+            ..shapes::plain_row(format!("gap at {}", span.from.name()), cells(&gaps))
+        });
+    }
+    Table {
+        id: format!("place-{}-{size}", measured.subject.id()),
+        title: format!(
+            "{}, {} bytes: waits and gaps of the packets of a response, by their place in it",
+            measured.subject.label(),
+            words::whole(size as u64)
+        ),
+        columns: places
+            .iter()
+            .map(|place| Column {
+                name: format!("packet {place}"),
+                unit: Unit::Nanoseconds,
+            })
+            .collect(),
+        rows,
+    }
+}
+
+/// The paper's numbers.
+fn then() -> Option<Table> {
+    let id = format!("{PAPER}/queueing");
+    let (table, source) = (published::table(&id)?, shapes::source(&id)?);
+    let rows = table.rows.iter().map(|row| {
+        let ns = table.cell(&row.id, "delay");
+        let cell = shapes::published_cell(ns.map(|us| us * NANOSECONDS_PER_MICROSECOND), &source);
+        Row {
+            kind: RowKind::Queueing,
+            ..shapes::plain_row(row.label(), vec![cell])
+        }
+    });
+    Some(Table {
+        id: "published".to_owned(),
+        title: "2002, receive path, response of 8,192 bytes".to_owned(),
+        columns: vec![Column {
+            name: "Delay".to_owned(),
+            unit: Unit::Nanoseconds,
+        }],
+        rows: rows.collect(),
+    })
+}
+
+fn over_size(measured: &Measured, trains: &Trains, command: &str) -> Figure {
+    Figure::Lines {
+        title: format!("Wait of a packet in each span, {}", measured.subject.label()),
+        x: axis("Size of the response", Unit::Bytes),
+        y: axis("Wait of a packet, mean", Unit::Nanoseconds),
+        series: queues(measured)
+            .map(|(index, span)| {
+                over_sizes(super::name(span), &trains.sizes, |at| {
+                    measured.sizes[at].spans[index].wait_ns()
+                })
+            })
+            .filter(|line| line.points.iter().any(|point| point.y > 0.0))
+            .collect(),
+        command: command.to_owned(),
+    }
+}
+
+fn waits_over_time(measured: &Measured, trains: &Trains, at: usize, command: &str) -> Figure {
+    Figure::Lines {
+        title: format!(
+            "Wait within a response of {} bytes, {}",
+            words::whole(trains.sizes[at] as u64),
+            measured.subject.label()
+        ),
+        x: axis("Packet of the response", Unit::Count),
+        y: axis("Wait", Unit::Nanoseconds),
+        series: queues(measured)
+            .map(|(index, span)| {
+                over_packets(
+                    super::name(span),
+                    &measured.sizes[at].spans[index].wait_by_place_ns(),
+                )
+            })
+            .filter(|line| line.points.iter().any(|point| point.y > 0.0))
+            .collect(),
+        command: command.to_owned(),
+    }
+}
+
+fn gaps_over_time(measured: &Measured, trains: &Trains, at: usize, command: &str) -> Figure {
+    let ends = [Gate::TcpOutBegin, Gate::IpInBegin, Gate::SocketQueued];
+    Figure::Lines {
+        title: format!(
+            "Time between packets of a response of {} bytes, {}",
+            words::whole(trains.sizes[at] as u64),
+            measured.subject.label()
+        ),
+        x: axis("Packet of the response", Unit::Count),
+        y: axis("Since the packet before", Unit::Nanoseconds),
+        series: queues(measured)
+            .filter(|(_, span)| ends.contains(&span.from))
+            .map(|(index, span)| {
+                over_packets(
+                    format!("at {}", span.from.name()),
+                    &measured.sizes[at].spans[index].gaps_ns(),
+                )
+            })
+            .filter(|line| !line.points.is_empty())
+            .collect(),
+        command: command.to_owned(),
+    }
+}
+
+fn finding(trains: &Trains) -> String {
+    let Some(measured) = first_train(trains) else {
+        return "No path that carries packets has gates here.".to_owned();
+    };
+    let parts: Vec<String> = shown(trains)
+        .into_iter()
+        .filter_map(|at| {
+            let (span, seen, ns) = queues(measured)
+                .filter_map(|(index, span)| {
+                    let seen = &measured.sizes[at].spans[index];
+                    Some((span, seen, seen.wait_ns()?))
+                })
+                .max_by(|a, b| a.2.total_cmp(&b.2))?;
+            let by_place: Vec<f64> = seen.wait_by_place_ns().into_iter().flatten().collect();
+            let (first, last) = (by_place.first()?, by_place.last()?);
+            Some(format!(
+                "in a response of {} bytes a packet waits longest in {} ({}): {} on average, {} as the first and {} as the last \
+                 of {}",
+                words::whole(trains.sizes[at] as u64),
+                super::name(span),
+                queue(span),
+                words::duration(ns),
+                words::duration(*first),
+                words::duration(*last),
+                by_place.len()
+            ))
+        })
+        .collect();
+    if parts.is_empty() {
+        return "Nothing was measured.".to_owned();
+    }
+    let then = super::fact("ip-queue-delay").map_or(String::new(), |us| {
+        format!("; in 2002 the IP queue alone held it for about {us} us")
+    });
+    format!(
+        "On {} {}{then}.",
+        measured.subject.label(),
+        parts.join("; ")
+    )
+}

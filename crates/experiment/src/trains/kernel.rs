@@ -1,0 +1,312 @@
+//! Trains over the kernel's paths: slices with two gates of the kernel, in turn with slices without.
+
+use std::time::{Duration, Instant};
+
+use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, Span, TickScale, join};
+use tollgate_kernel::join::train::{Exchange, Leg, Part, Tied, Trains as Joiner};
+use tollgate_kernel::{
+    Attached, Gates, Namespace, Plan as Hooks, Watch, abilities, passage_cost,
+};
+use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
+use tollgate_workload::trains::{REQUEST, SEGMENT, Trains};
+use tollgate_workload::{Error, Mode};
+
+use super::{AtSize, Measured, Plan, Seen, Subject, Way, active, packets};
+use crate::context::Context;
+
+/// Events that each processor has room for: a slice of the longest responses.
+const ROOM: u32 = 1 << 14;
+const SCALE: TickScale = TickScale::NANOSECONDS;
+/// The reader of a train sleeps and wakes more than once in a response, so its waking is no gate of a packet's way: the wait for it
+/// ends where the packet is copied.
+const EXCEPT: GateSet = GateSet::of(&[Gate::ReaderRuns]);
+
+/// Measures one way of carrying segments. Without gates only round trips are measured, and the result says why.
+///
+/// # Errors
+/// When the ends cannot be opened.
+pub(super) fn run(
+    subject: Subject,
+    carrier: Carrier,
+    mode: Mode,
+    plan: &Plan<'_>,
+    context: &Context<'_>,
+) -> Result<Measured, Error> {
+    let begun = Instant::now();
+    let trains = KernelTrains::open(carrier, mode)?;
+    let (gates, table, without) = match load() {
+        Ok((gates, hooks)) => match hooks.table(EXCEPT) {
+            Some(table) => (Some(gates), Some(table), None),
+            None => (None, None, Some("this kernel has fewer than two of the hooks".to_owned())),
+        },
+        Err(reason) => (None, None, Some(reason)),
+    };
+    let mut measured = Measured::new(subject, mode, table, plan.sizes.len());
+    measured.settings = trains.settings();
+    measured.without_gates = without;
+    let ends = trains.ends();
+    let port = ends.far_ports.first().copied().unwrap_or(0);
+    let mut run = Run {
+        joiner: Joiner::new(port, ends.near, ends.far),
+        watch: Watch {
+            ports: ends.far_ports.clone(),
+            threads: vec![ends.near, ends.far],
+        },
+        trains,
+        gates,
+        measured,
+        plan,
+    };
+    if let Err(reason) = run.learn() {
+        run.give_up_gates(&reason);
+    }
+    let mut longest = Duration::ZERO;
+    for round in 0..plan.rounds {
+        let round_begun = Instant::now();
+        let over = |longest: Duration| {
+            plan.within
+                .is_some_and(|within| begun.elapsed() + longest > within)
+        };
+        // The first round is always gone through; another only when there is time for it.
+        if context.cancel.is_raised() || (round > 0 && over(longest)) {
+            break;
+        }
+        let left = plan.within.map_or(longest * (plan.rounds - round), |within| {
+            within.saturating_sub(begun.elapsed())
+        });
+        let spans: Vec<_> = run.measured.spans().collect();
+        if spans.is_empty() {
+            context.tell(&subject.label(), left);
+            run.ungated(None);
+        }
+        for (index, span) in spans {
+            if context.cancel.is_raised() {
+                break;
+            }
+            context.tell(&format!("{}, {}", subject.label(), span.name), left);
+            if let Err(reason) = run
+                .twins(span, (round as usize + index) % plan.sizes.len().max(1))
+                .and_then(|()| run.slice(index, span))
+            {
+                run.give_up_gates(&reason);
+                break;
+            }
+            run.ungated(Some(index));
+        }
+        longest = longest.max(round_begun.elapsed());
+    }
+    Ok(run.measured)
+}
+
+fn load() -> Result<(Gates, Hooks), String> {
+    let abilities = abilities();
+    let hooks = Hooks::choose(&abilities);
+    if hooks.gates().is_empty() {
+        let reason = abilities.types.reason().or(abilities.tracepoints.reason());
+        return Err(reason.unwrap_or("this kernel has none of the hooks").to_owned());
+    }
+    let gates = Gates::load(&hooks, ROOM).map_err(|error| error.to_string())?;
+    Ok((gates, hooks))
+}
+
+struct Run<'a> {
+    trains: KernelTrains,
+    gates: Option<Gates>,
+    joiner: Joiner,
+    watch: Watch,
+    measured: Measured,
+    plan: &'a Plan<'a>,
+}
+
+fn exchange(response: usize, round_trips: u32) -> Exchange {
+    Exchange {
+        messages: round_trips + WARM_UP,
+        request: REQUEST as u32,
+        response: response as u32,
+        segment: SEGMENT as u32,
+    }
+}
+
+impl Run<'_> {
+    /// From here on only round trips are measured.
+    fn give_up_gates(&mut self, reason: &str) {
+        self.measured
+            .without_gates
+            .get_or_insert_with(|| reason.to_owned());
+        self.measured.table = None;
+        self.gates = None;
+    }
+
+    fn attach(&self, active: GateSet, twin: Option<Gate>) -> Result<(&Gates, Attached), String> {
+        let gates = self.gates.as_ref().ok_or("no gates are loaded")?;
+        gates.watch(&self.watch).map_err(|error| error.to_string())?;
+        let ends = self.trains.ends();
+        let mut namespaces: Vec<Namespace<'_>> =
+            ends.namespaces.iter().map(|&fd| Namespace::Of(fd)).collect();
+        if namespaces.is_empty() {
+            namespaces.push(Namespace::Own);
+        }
+        let attached = match twin {
+            Some(gate) => gates.attach_twins(gate, &namespaces),
+            None => gates.attach(active, &namespaces),
+        };
+        Ok((gates, attached.map_err(|error| error.to_string())?))
+    }
+
+    /// Learns where messages begin in the sequence numbers.
+    fn learn(&mut self) -> Result<(), String> {
+        let Some(table) = self.measured.table else {
+            return Ok(());
+        };
+        let gate = [Gate::TcpOutBegin, Gate::IpOutBegin, Gate::DeviceQueueIn]
+            .into_iter()
+            .find(|&gate| table.gates().contains(gate))
+            .ok_or("no gate sees where messages begin")?;
+        let (_, attached) = self.attach(GateSet::of(&[gate]), None)?;
+        self.trains
+            .run(SEGMENT, 1, &mut |_| ())
+            .map_err(|error| error.to_string())?;
+        drop(attached);
+        let events = self.taken();
+        if self.joiner.learn(&events.0, &exchange(SEGMENT, 1)) {
+            Ok(())
+        } else {
+            Err("the gates saw nothing of the connection".to_owned())
+        }
+    }
+
+    fn taken(&self) -> (Vec<tollgate_kernel::Event>, u64) {
+        match &self.gates {
+            None => (Vec::new(), 0),
+            Some(gates) => {
+                let taken = gates.take();
+                (taken.events, taken.lost)
+            }
+        }
+    }
+
+    /// Measures what a passage of the span's first gate costs.
+    fn twins(&mut self, span: &Span, at: usize) -> Result<(), String> {
+        let Some(gate) = active(span).first() else {
+            return Ok(());
+        };
+        let (_, attached) = self.attach(GateSet::EMPTY, Some(gate))?;
+        let (response, round_trips) = (self.plan.sizes[at], self.plan.round_trips);
+        let outcome = self.trains.run(response, round_trips, &mut |_| ());
+        drop(attached);
+        outcome.map_err(|error| error.to_string())?;
+        self.joiner.advance(&exchange(response, round_trips));
+        if let Some(cost) = passage_cost(&self.taken().0) {
+            let costs = self.measured.probes.entry(gate).or_default();
+            costs.push(cost.median_ns);
+        }
+        Ok(())
+    }
+
+    /// Every size once with the gates of a span.
+    fn slice(&mut self, index: usize, span: &'static Span) -> Result<(), String> {
+        let probe = active(span)
+            .first()
+            .map_or(0.0, |gate| self.measured.probe_ns(gate));
+        let (_, attached) = self.attach(active(span), None)?;
+        for at in 0..self.plan.sizes.len() {
+            let (response, round_trips) = (self.plan.sizes[at], self.plan.round_trips);
+            let mut times = Vec::new();
+            self.trains
+                .run(response, round_trips, &mut |ns| times.push(ns))
+                .map_err(|error| error.to_string())?;
+            let (events, lost) = self.taken();
+            let exchange = exchange(response, round_trips);
+            let tied = self.joiner.tie(&events, &exchange);
+            let recorded = Recorded {
+                events: &tied.events,
+                lost,
+            };
+            let joined = join([recorded], JoinPlan::new(span.gates(), SCALE));
+            let seen = seen(span, &exchange, &tied, &joined.passages, probe);
+            let size = &mut self.measured.sizes[at];
+            size.spans[index].beside.0.extend(times);
+            size.add(index, span, &Seen { lost, ..seen });
+        }
+        drop(attached);
+        Ok(())
+    }
+
+    /// Every size once without gates, beside the slice of a span.
+    fn ungated(&mut self, index: Option<usize>) {
+        for at in 0..self.plan.sizes.len() {
+            let (response, round_trips) = (self.plan.sizes[at], self.plan.round_trips);
+            let mut times = Vec::new();
+            let outcome = self
+                .trains
+                .run(response, round_trips, &mut |ns| times.push(ns));
+            self.joiner.advance(&exchange(response, round_trips));
+            let size: &mut AtSize = &mut self.measured.sizes[at];
+            if let Err(error) = outcome {
+                size.failure.get_or_insert_with(|| error.to_string());
+            }
+            if let Some(index) = index {
+                size.spans[index].beside.1.extend(&times);
+            }
+            size.ungated.extend(times);
+        }
+    }
+}
+
+/// What the passages of a slice say of a span.
+fn seen(
+    span: &Span,
+    exchange: &Exchange,
+    tied: &Tied,
+    passages: &[Passage],
+    probe: f64,
+) -> Seen {
+    let places = packets(exchange.response as usize);
+    // The warm-up is not looked at.
+    let warm = |message: u32| message >= WARM_UP;
+    let counted = exchange.messages - WARM_UP;
+    let mut seen = Seen {
+        packets: vec![vec![None; places]; counted as usize],
+        strange: tied.counts.strange,
+        messages: 2 * u64::from(counted),
+        ..Seen::default()
+    };
+    let begun = passages
+        .iter()
+        .filter_map(|passage| passage.at(span.from))
+        .min()
+        .unwrap_or_default();
+    for passage in passages {
+        let (Some(from), Some(to)) = (passage.at(span.from), passage.at(span.to)) else {
+            continue;
+        };
+        let inside = tied.passages_between(passage.packet, (span.from, from), (span.to, to));
+        let way = Way {
+            from: SCALE.ns_between(begun, from),
+            to: SCALE.ns_between(begun, to),
+            probes: probe * inside as f64,
+            handed_over: tied
+                .handed_over(passage.packet, span.from, span.to)
+                .unwrap_or(false),
+        };
+        match exchange.part(passage.packet) {
+            Some(Part::Segment {
+                leg: Leg::Response,
+                message,
+                index,
+            }) if warm(message) => {
+                seen.packets[(message - WARM_UP) as usize][index as usize] = Some(way);
+            }
+            Some(Part::Message { leg, message }) if warm(message) => match leg {
+                Leg::Request => seen.requests.push(way),
+                Leg::Response => seen.responses.push(way),
+            },
+            _ => {}
+        }
+    }
+    // After its last response the asking end asks no more.
+    if span.direction == tollgate_gate::Direction::Between {
+        seen.messages -= 1;
+    }
+    seen
+}

@@ -1,0 +1,105 @@
+//! Trains over Tollgate's own stack: slices with the two gates of a span, in turn with slices without.
+
+use std::time::{Duration, Instant};
+
+use tollgate_gate::span::Place;
+use tollgate_gate::{Gate, GateSet, STACK, Span};
+use tollgate_workload::stack_memory::trains::{Passed, Recording, StackTrains};
+use tollgate_workload::trains::Trains;
+use tollgate_workload::{Error, Mode};
+
+use super::{Measured, Plan, Seen, Subject, Way};
+use crate::context::Context;
+
+/// Measures `stack-memory`.
+///
+/// # Errors
+/// When the ends cannot be opened.
+pub(super) fn run(mode: Mode, plan: &Plan<'_>, context: &Context<'_>) -> Result<Measured, Error> {
+    let begun = Instant::now();
+    let mut trains = StackTrains::open()?;
+    let mut measured = Measured::new(Subject::Stack, mode, Some(STACK), plan.sizes.len());
+    measured.settings = trains.settings();
+    let mut longest = Duration::ZERO;
+    for round in 0..plan.rounds {
+        let round_begun = Instant::now();
+        let over = plan
+            .within
+            .is_some_and(|within| begun.elapsed() + longest > within);
+        // The first round is always gone through; another only when there is time for it.
+        if context.cancel.is_raised() || (round > 0 && over) {
+            break;
+        }
+        let left = plan.within.map_or(longest * (plan.rounds - round), |within| {
+            within.saturating_sub(begun.elapsed())
+        });
+        for (index, span) in STACK.spans().iter().enumerate() {
+            if context.cancel.is_raised() {
+                break;
+            }
+            context.tell(&format!("{}, {}", Subject::Stack.label(), span.name), left);
+            let at = (round as usize + index) % plan.sizes.len().max(1);
+            let cost = trains.passage_ns(span.from, plan.sizes[at], plan.round_trips)?;
+            measured.probes.entry(span.from).or_default().extend(cost);
+            let probe = measured.probe_ns(span.from);
+            for (size, &response) in measured.sizes.iter_mut().zip(plan.sizes) {
+                let mut times = Vec::new();
+                let recording =
+                    trains.gated(active(span), response, plan.round_trips, &mut |ns| {
+                        times.push(ns);
+                    })?;
+                size.spans[index].beside.0.append(&mut times);
+                size.add(index, span, &seen(span, &recording, &trains, probe));
+                trains.run(response, plan.round_trips, &mut |ns| times.push(ns))?;
+                size.spans[index].beside.1.extend(&times);
+                size.ungated.extend(times);
+            }
+        }
+        longest = longest.max(round_begun.elapsed());
+    }
+    Ok(measured)
+}
+
+/// The gates of a slice: those of the span, and those that say which packets a burst holds.
+fn active(span: &Span) -> GateSet {
+    let mut gates = span.gates();
+    if gates.contains(Gate::DriverOutBegin) || gates.contains(Gate::DriverOutEnd) {
+        gates = gates.with(Gate::DeviceQueueIn);
+    }
+    if gates.contains(Gate::DriverInBegin) {
+        gates = gates.with(Gate::IpInBegin);
+    }
+    gates
+}
+
+/// What a slice says of a span.
+fn seen(span: &Span, recording: &Recording, trains: &StackTrains, probe: f64) -> Seen {
+    let (clock, begun) = (trains.clock(), recording.begun());
+    let way = |passed: &Passed| {
+        let (from, to) = (passed.at(span.from)?, passed.at(span.to)?);
+        Some(Way {
+            from: clock.ns_between(begun, from),
+            to: clock.ns_between(begun, to),
+            probes: probe * recording.passages_between(from, to) as f64,
+            handed_over: false,
+        })
+    };
+    let mut seen = Seen {
+        lost: recording.lost,
+        strange: recording.strange,
+        ..Seen::default()
+    };
+    for message in &recording.messages {
+        let whole = way(&message.whole);
+        if message.response {
+            seen.packets
+                .push(message.segments.iter().map(way).collect());
+            seen.responses.extend(whole);
+        } else {
+            seen.requests.extend(whole);
+        }
+        // Spans inside others are no part of the message's way.
+        seen.messages += u64::from(span.place == Place::OnTheWay);
+    }
+    seen
+}
