@@ -55,7 +55,9 @@ pub(crate) fn ask(request: &mut [u8; REQUEST], response: usize) {
 /// # Errors
 /// [`Error::Corrupt`] when it is none that was asked for.
 pub(crate) fn asked(request: &[u8; REQUEST], path: PathId, message: u64) -> Result<usize, Error> {
-    let length = request.first_chunk::<8>().map(|head| u64::from_le_bytes(*head));
+    let length = request
+        .first_chunk::<8>()
+        .map(|head| u64::from_le_bytes(*head));
     length
         .and_then(|length| usize::try_from(length).ok())
         .filter(|&length| check(length).is_ok())

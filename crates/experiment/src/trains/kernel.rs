@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use tollgate_gate::span::Place;
 use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, Span, TickScale, join};
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Tied, Trains as Joiner};
-use tollgate_kernel::{
-    Attached, Gates, Namespace, Plan as Hooks, Watch, abilities, passage_cost,
-};
+use tollgate_kernel::{Attached, Gates, Namespace, Plan as Hooks, Watch, abilities, passage_cost};
 use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
 use tollgate_workload::trains::{REQUEST, SEGMENT, Trains};
 use tollgate_workload::{Error, Mode};
@@ -30,16 +29,21 @@ pub(super) fn run(
     carrier: Carrier,
     mode: Mode,
     plan: &Plan<'_>,
+    loaded: &Loaded,
     context: &Context<'_>,
 ) -> Result<Measured, Error> {
     let begun = Instant::now();
     let trains = KernelTrains::open(carrier, mode)?;
-    let (gates, table, without) = match load() {
+    let (gates, table, without) = match loaded {
         Ok((gates, hooks)) => match hooks.table(EXCEPT) {
             Some(table) => (Some(gates), Some(table), None),
-            None => (None, None, Some("this kernel has fewer than two of the hooks".to_owned())),
+            None => (
+                None,
+                None,
+                Some("this kernel has fewer than two of the hooks".to_owned()),
+            ),
         },
-        Err(reason) => (None, None, Some(reason)),
+        Err(reason) => (None, None, Some(reason.clone())),
     };
     let mut measured = Measured::new(subject, mode, table, plan.sizes.len());
     measured.settings = trains.settings();
@@ -56,10 +60,12 @@ pub(super) fn run(
         gates,
         measured,
         plan,
+        round_trips: plan.round_trips,
     };
     if let Err(reason) = run.learn() {
         run.give_up_gates(&reason);
     }
+    run.pace()?;
     let mut longest = Duration::ZERO;
     for round in 0..plan.rounds {
         let round_begun = Instant::now();
@@ -71,10 +77,17 @@ pub(super) fn run(
         if context.cancel.is_raised() || (round > 0 && over(longest)) {
             break;
         }
-        let left = plan.within.map_or(longest * (plan.rounds - round), |within| {
-            within.saturating_sub(begun.elapsed())
-        });
-        let spans: Vec<_> = run.measured.spans().collect();
+        let left = plan
+            .within
+            .map_or(longest * (plan.rounds - round), |within| {
+                within.saturating_sub(begun.elapsed())
+            });
+        // What runs beside the way belongs to no packet.
+        let spans: Vec<_> = run
+            .measured
+            .spans()
+            .filter(|(_, span)| span.place != Place::Beside)
+            .collect();
         if spans.is_empty() {
             context.tell(&subject.label(), left);
             run.ungated(None);
@@ -98,12 +111,18 @@ pub(super) fn run(
     Ok(run.measured)
 }
 
-fn load() -> Result<(Gates, Hooks), String> {
+/// The gates' programs and the hooks that they take, or why there are none.
+pub(super) type Loaded = Result<(Gates, Hooks), String>;
+
+/// Finds out what the kernel allows and loads the programs, once for all subjects.
+pub(super) fn load() -> Loaded {
     let abilities = abilities();
     let hooks = Hooks::choose(&abilities);
     if hooks.gates().is_empty() {
         let reason = abilities.types.reason().or(abilities.tracepoints.reason());
-        return Err(reason.unwrap_or("this kernel has none of the hooks").to_owned());
+        return Err(reason
+            .unwrap_or("this kernel has none of the hooks")
+            .to_owned());
     }
     let gates = Gates::load(&hooks, ROOM).map_err(|error| error.to_string())?;
     Ok((gates, hooks))
@@ -111,11 +130,12 @@ fn load() -> Result<(Gates, Hooks), String> {
 
 struct Run<'a> {
     trains: KernelTrains,
-    gates: Option<Gates>,
+    gates: Option<&'a Gates>,
     joiner: Joiner,
     watch: Watch,
     measured: Measured,
     plan: &'a Plan<'a>,
+    round_trips: u32,
 }
 
 fn exchange(response: usize, round_trips: u32) -> Exchange {
@@ -137,12 +157,17 @@ impl Run<'_> {
         self.gates = None;
     }
 
-    fn attach(&self, active: GateSet, twin: Option<Gate>) -> Result<(&Gates, Attached), String> {
-        let gates = self.gates.as_ref().ok_or("no gates are loaded")?;
-        gates.watch(&self.watch).map_err(|error| error.to_string())?;
+    fn attach(&self, active: GateSet, twin: Option<Gate>) -> Result<Attached, String> {
+        let gates = self.gates.ok_or("no gates are loaded")?;
+        gates
+            .watch(&self.watch)
+            .map_err(|error| error.to_string())?;
         let ends = self.trains.ends();
-        let mut namespaces: Vec<Namespace<'_>> =
-            ends.namespaces.iter().map(|&fd| Namespace::Of(fd)).collect();
+        let mut namespaces: Vec<Namespace<'_>> = ends
+            .namespaces
+            .iter()
+            .map(|&fd| Namespace::Of(fd))
+            .collect();
         if namespaces.is_empty() {
             namespaces.push(Namespace::Own);
         }
@@ -150,7 +175,7 @@ impl Run<'_> {
             Some(gate) => gates.attach_twins(gate, &namespaces),
             None => gates.attach(active, &namespaces),
         };
-        Ok((gates, attached.map_err(|error| error.to_string())?))
+        attached.map_err(|error| error.to_string())
     }
 
     /// Learns where messages begin in the sequence numbers.
@@ -162,7 +187,7 @@ impl Run<'_> {
             .into_iter()
             .find(|&gate| table.gates().contains(gate))
             .ok_or("no gate sees where messages begin")?;
-        let (_, attached) = self.attach(GateSet::of(&[gate]), None)?;
+        let attached = self.attach(GateSet::of(&[gate]), None)?;
         self.trains
             .run(SEGMENT, 1, &mut |_| ())
             .map_err(|error| error.to_string())?;
@@ -175,8 +200,22 @@ impl Run<'_> {
         }
     }
 
+    /// Chooses how many round trips a slice makes, by how long the sizes take without gates.
+    fn pace(&mut self) -> Result<(), Error> {
+        let begun = Instant::now();
+        for &response in self.plan.sizes {
+            self.trains.run(response, 1, &mut |_| ())?;
+            self.joiner.advance(&exchange(response, 1));
+        }
+        let slices = 2 * self.measured.spans().count().max(1);
+        self.round_trips = self
+            .plan
+            .paced(begun.elapsed() / (1 + WARM_UP), slices, WARM_UP);
+        Ok(())
+    }
+
     fn taken(&self) -> (Vec<tollgate_kernel::Event>, u64) {
-        match &self.gates {
+        match self.gates {
             None => (Vec::new(), 0),
             Some(gates) => {
                 let taken = gates.take();
@@ -190,8 +229,8 @@ impl Run<'_> {
         let Some(gate) = active(span).first() else {
             return Ok(());
         };
-        let (_, attached) = self.attach(GateSet::EMPTY, Some(gate))?;
-        let (response, round_trips) = (self.plan.sizes[at], self.plan.round_trips);
+        let attached = self.attach(GateSet::EMPTY, Some(gate))?;
+        let (response, round_trips) = (self.plan.sizes[at], self.round_trips);
         let outcome = self.trains.run(response, round_trips, &mut |_| ());
         drop(attached);
         outcome.map_err(|error| error.to_string())?;
@@ -208,9 +247,9 @@ impl Run<'_> {
         let probe = active(span)
             .first()
             .map_or(0.0, |gate| self.measured.probe_ns(gate));
-        let (_, attached) = self.attach(active(span), None)?;
+        let attached = self.attach(active(span), None)?;
         for at in 0..self.plan.sizes.len() {
-            let (response, round_trips) = (self.plan.sizes[at], self.plan.round_trips);
+            let (response, round_trips) = (self.plan.sizes[at], self.round_trips);
             let mut times = Vec::new();
             self.trains
                 .run(response, round_trips, &mut |ns| times.push(ns))
@@ -235,7 +274,7 @@ impl Run<'_> {
     /// Every size once without gates, beside the slice of a span.
     fn ungated(&mut self, index: Option<usize>) {
         for at in 0..self.plan.sizes.len() {
-            let (response, round_trips) = (self.plan.sizes[at], self.plan.round_trips);
+            let (response, round_trips) = (self.plan.sizes[at], self.round_trips);
             let mut times = Vec::new();
             let outcome = self
                 .trains
@@ -254,13 +293,7 @@ impl Run<'_> {
 }
 
 /// What the passages of a slice say of a span.
-fn seen(
-    span: &Span,
-    exchange: &Exchange,
-    tied: &Tied,
-    passages: &[Passage],
-    probe: f64,
-) -> Seen {
+fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], probe: f64) -> Seen {
     let places = packets(exchange.response as usize);
     // The warm-up is not looked at.
     let warm = |message: u32| message >= WARM_UP;

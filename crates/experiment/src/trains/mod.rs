@@ -39,10 +39,10 @@ pub(crate) const OVER_TIME: [usize; 2] = [8_192, 65_536];
 const SIZES_A_SECOND: f64 = 2.0;
 /// Round trips of a slice at one size.
 const ROUND_TRIPS: u32 = 24;
+/// The fewest of them.
+const LEAST_ROUND_TRIPS: u32 = 2;
 /// Times that the rotation is gone through without a time budget.
 const ROUNDS: u32 = 4;
-/// What is left out at the long end of many times: a processor that was taken away.
-const LEFT_OUT: f64 = 0.05;
 
 /// What is measured: a path, and how it carries segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,12 +202,13 @@ pub(crate) struct Trains {
     pub(crate) stopped: bool,
 }
 
-/// The mean of all but the longest twentieth; none of nothing.
+/// The mean of the middle half, which a processor that is taken away now and then does not move; none of nothing.
 pub(crate) fn typical(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let kept = sorted.len() - (sorted.len() as f64 * LEFT_OUT) as usize;
-    (kept > 0).then(|| sorted[..kept].iter().sum::<f64>() / kept as f64)
+    let beside = sorted.len() / 4;
+    let middle = &sorted[beside..sorted.len() - beside];
+    (!middle.is_empty()).then(|| middle.iter().sum::<f64>() / middle.len() as f64)
 }
 
 /// The segments of a response.
@@ -239,9 +240,7 @@ impl AtSpan {
             };
             let (wait, went_straight) = match before {
                 // One piece with the packet before.
-                Some((last, wait, went_straight))
-                    if last.from == way.from && last.to == way.to =>
-                {
+                Some((last, wait, went_straight)) if last.from == way.from && last.to == way.to => {
                     straight += u32::from(went_straight);
                     (wait, went_straight)
                 }
@@ -335,20 +334,27 @@ impl AtSize {
         typical(&self.ungated)
     }
 
+    /// What the way of a request's last byte, and that of a response's, take in a span, in nanoseconds; none where it was not
+    /// measured. What the asking end does between two round trips is in none of them.
+    pub(crate) fn whole_ns(&self, index: usize, span: &Span) -> Option<(f64, f64)> {
+        let seen = self.spans.get(index)?;
+        let responses = match span.direction {
+            Direction::Between => 0.0,
+            Direction::Tx | Direction::Rx => typical(&seen.responses)?,
+        };
+        Some((typical(&seen.requests)?, responses))
+    }
+
     /// The way of the last byte of request and response, in nanoseconds; none where a span was not measured.
     pub(crate) fn sum_ns(&self, table: SpanTable) -> Option<f64> {
-        let mut sum = 0.0;
-        for (span, seen) in table.spans().iter().zip(&self.spans) {
-            if span.place != Place::OnTheWay {
-                continue;
-            }
-            sum += typical(&seen.requests)?;
-            // What the asking end does between two round trips is in none of them.
-            if span.direction != Direction::Between {
-                sum += typical(&seen.responses)?;
-            }
-        }
-        Some(sum)
+        let spans = table.spans().iter().enumerate();
+        spans
+            .filter(|(_, span)| span.place == Place::OnTheWay)
+            .map(|(index, span)| {
+                self.whole_ns(index, span)
+                    .map(|(request, response)| request + response)
+            })
+            .sum()
     }
 
     /// The part of the round trip that the sum leaves open, signed.
@@ -483,6 +489,19 @@ struct Plan<'a> {
     within: Option<Duration>,
 }
 
+impl Plan<'_> {
+    /// The round trips of a slice that let `slices` slices over all sizes end in time, when a round trip at every size takes `once`
+    /// and a slice begins with `warm_up` of them.
+    fn paced(&self, once: Duration, slices: usize, warm_up: u32) -> u32 {
+        let Some(within) = self.within else {
+            return self.round_trips;
+        };
+        let whole = once.as_secs_f64() * slices as f64;
+        let fit = within.as_secs_f64() / whole.max(f64::MIN_POSITIVE) - f64::from(warm_up);
+        (fit as u32).clamp(LEAST_ROUND_TRIPS.min(self.round_trips), self.round_trips)
+    }
+}
+
 /// Measures all subjects that are wanted.
 ///
 /// # Errors
@@ -492,7 +511,9 @@ pub(crate) fn run(experiment: &'static str, context: &Context<'_>) -> Result<Arc
     let (sizes, fewer) = sizes(&context.options, context.remaining());
     let iterations = context.options.iterations;
     let round_trips = iterations.map_or(ROUND_TRIPS, |iterations| {
-        u32::try_from(iterations).unwrap_or(u32::MAX).clamp(4, ROUND_TRIPS)
+        u32::try_from(iterations)
+            .unwrap_or(u32::MAX)
+            .clamp(4, ROUND_TRIPS)
     });
     let mut trains = Trains {
         sizes,
@@ -501,6 +522,7 @@ pub(crate) fn run(experiment: &'static str, context: &Context<'_>) -> Result<Arc
         absent: Vec::new(),
         stopped: false,
     };
+    let mut loaded = None;
     for (turn, &(subject, mode)) in wanted.iter().enumerate() {
         if context.cancel.is_raised() {
             trains.stopped = true;
@@ -519,7 +541,10 @@ pub(crate) fn run(experiment: &'static str, context: &Context<'_>) -> Result<Arc
                 .map(|left| left / (wanted.len() - turn) as u32),
         };
         let outcome = match subject {
-            Subject::Kernel(_, carrier) => kernel::run(subject, carrier, mode, &plan, context),
+            Subject::Kernel(_, carrier) => {
+                let loaded = loaded.get_or_insert_with(kernel::load);
+                kernel::run(subject, carrier, mode, &plan, loaded, context)
+            }
             Subject::Stack => stack::run(mode, &plan, context),
         };
         match outcome {
@@ -545,4 +570,4 @@ pub(crate) fn run(experiment: &'static str, context: &Context<'_>) -> Result<Arc
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{Gate, GateSet, STACK, Span};
-use tollgate_workload::stack_memory::trains::{Passed, Recording, StackTrains};
+use tollgate_workload::stack_memory::trains::{Passed, Recording, StackTrains, WARM_UP};
 use tollgate_workload::trains::Trains;
 use tollgate_workload::{Error, Mode};
 
@@ -20,6 +20,15 @@ pub(super) fn run(mode: Mode, plan: &Plan<'_>, context: &Context<'_>) -> Result<
     let mut trains = StackTrains::open()?;
     let mut measured = Measured::new(Subject::Stack, mode, Some(STACK), plan.sizes.len());
     measured.settings = trains.settings();
+    let pilot = Instant::now();
+    for &response in plan.sizes {
+        trains.run(response, 1, &mut |_| ())?;
+    }
+    let round_trips = plan.paced(
+        pilot.elapsed() / (1 + WARM_UP),
+        2 * STACK.spans().len(),
+        WARM_UP,
+    );
     let mut longest = Duration::ZERO;
     for round in 0..plan.rounds {
         let round_begun = Instant::now();
@@ -30,27 +39,28 @@ pub(super) fn run(mode: Mode, plan: &Plan<'_>, context: &Context<'_>) -> Result<
         if context.cancel.is_raised() || (round > 0 && over) {
             break;
         }
-        let left = plan.within.map_or(longest * (plan.rounds - round), |within| {
-            within.saturating_sub(begun.elapsed())
-        });
+        let left = plan
+            .within
+            .map_or(longest * (plan.rounds - round), |within| {
+                within.saturating_sub(begun.elapsed())
+            });
         for (index, span) in STACK.spans().iter().enumerate() {
             if context.cancel.is_raised() {
                 break;
             }
             context.tell(&format!("{}, {}", Subject::Stack.label(), span.name), left);
             let at = (round as usize + index) % plan.sizes.len().max(1);
-            let cost = trains.passage_ns(span.from, plan.sizes[at], plan.round_trips)?;
+            let cost = trains.passage_ns(span.from, plan.sizes[at], round_trips)?;
             measured.probes.entry(span.from).or_default().extend(cost);
             let probe = measured.probe_ns(span.from);
             for (size, &response) in measured.sizes.iter_mut().zip(plan.sizes) {
                 let mut times = Vec::new();
-                let recording =
-                    trains.gated(active(span), response, plan.round_trips, &mut |ns| {
-                        times.push(ns);
-                    })?;
+                let recording = trains.gated(active(span), response, round_trips, &mut |ns| {
+                    times.push(ns);
+                })?;
                 size.spans[index].beside.0.append(&mut times);
                 size.add(index, span, &seen(span, &recording, &trains, probe));
-                trains.run(response, plan.round_trips, &mut |ns| times.push(ns))?;
+                trains.run(response, round_trips, &mut |ns| times.push(ns))?;
                 size.spans[index].beside.1.extend(&times);
                 size.ungated.extend(times);
             }
@@ -60,7 +70,7 @@ pub(super) fn run(mode: Mode, plan: &Plan<'_>, context: &Context<'_>) -> Result<
     Ok(measured)
 }
 
-/// The gates of a slice: those of the span, and those that say which packets a burst holds.
+/// The gates of a slice: those of the span, and those that say which packets a burst holds and when a posted reader has one.
 fn active(span: &Span) -> GateSet {
     let mut gates = span.gates();
     if gates.contains(Gate::DriverOutBegin) || gates.contains(Gate::DriverOutEnd) {
@@ -68,6 +78,9 @@ fn active(span: &Span) -> GateSet {
     }
     if gates.contains(Gate::DriverInBegin) {
         gates = gates.with(Gate::IpInBegin);
+    }
+    if gates.contains(Gate::SocketInBegin) {
+        gates = gates.with(Gate::SocketQueued);
     }
     gates
 }

@@ -76,10 +76,8 @@ fn a_packet_that_was_not_seen_breaks_the_train() {
 }
 
 #[test]
-fn the_longest_twentieth_is_left_out() {
-    let mut values = vec![10.0; 19];
-    values.push(1_000.0);
-    assert_eq!(typical(&values), Some(10.0));
+fn the_middle_half_stands_for_all() {
+    assert_eq!(typical(&[1_000.0, 10.0, 12.0, -5.0]), Some(11.0));
     assert_eq!(typical(&[]), None);
     assert_eq!(typical(&[3.0]), Some(3.0));
 }
@@ -120,4 +118,83 @@ fn sizes_are_the_papers_or_fewer_of_them() {
         ..Options::default()
     };
     assert_eq!(sizes(&given, None), (vec![300], false));
+}
+
+#[test]
+fn slices_are_as_long_as_time_allows() {
+    let plan = |within| Plan {
+        sizes: &[256],
+        round_trips: 24,
+        rounds: 1,
+        within,
+    };
+    let paced = |within| plan(within).paced(Duration::from_millis(10), 10, 4);
+    assert_eq!(paced(None), 24);
+    assert_eq!(paced(Some(Duration::from_secs(60))), 24);
+    assert_eq!(paced(Some(Duration::from_millis(1_450))), 10);
+    assert_eq!(paced(Some(Duration::ZERO)), LEAST_ROUND_TRIPS);
+}
+
+/// A path of packets with two spans and known times, one that could not be run, and one without gates.
+pub(crate) fn fixed() -> Trains {
+    let queue = Span {
+        name: "ip.queue",
+        kind: Kind::Queueing,
+        layer: tollgate_gate::Layer::Link,
+        from: Gate::DriverOutEnd,
+        to: Gate::IpInBegin,
+        ..SPAN
+    };
+    let send = Span {
+        name: "tcp",
+        direction: Direction::Tx,
+        layer: tollgate_gate::Layer::Tcp,
+        from: Gate::TcpOutBegin,
+        to: Gate::DriverOutEnd,
+        ..SPAN
+    };
+    let table = SpanTable::new(Box::leak(Box::new([send, queue, SPAN]))).unwrap();
+    let mode = Mode {
+        placement: tollgate_workload::Placement::TwoCores,
+        waiting: tollgate_workload::Waiting::Blocking,
+    };
+    let sizes = vec![256, 8_192];
+    let train = Subject::Kernel(PathId::KernelLoopback, Carrier::OwnLoopback);
+    let mut measured = Measured::new(train, mode, Some(table), sizes.len());
+    measured.settings = vec![("congestion", "cubic".to_owned())];
+    measured.probes.insert(Gate::TcpOutBegin, vec![80.0]);
+    for (at, &size) in sizes.iter().enumerate() {
+        let count = packets(size);
+        for (index, span) in table.spans().iter().enumerate() {
+            let began = 1_000.0 * index as f64;
+            let seen = Seen {
+                packets: vec![
+                    (0..count)
+                        .map(|place| {
+                            let from = began + 9_000.0 * place as f64;
+                            way(from, from + 802.0 + 100.0 * place as f64)
+                        })
+                        .collect(),
+                ],
+                requests: vec![way(0.0, 902.0).unwrap()],
+                responses: vec![way(0.0, 4_002.0).unwrap()],
+                messages: 2,
+                ..Seen::default()
+            };
+            measured.sizes[at].add(index, span, &seen);
+            measured.sizes[at].spans[index].beside = (vec![15_300.0], vec![15_000.0]);
+        }
+        measured.sizes[at].ungated = vec![15_000.0];
+    }
+    let gso = Subject::Kernel(PathId::KernelLoopback, Carrier::Segments);
+    let mut without = Measured::new(gso, mode, None, sizes.len());
+    without.without_gates = Some("the kernel's types cannot be read".to_owned());
+    without.sizes[1].ungated = vec![30_000.0];
+    Trains {
+        sizes,
+        fewer: false,
+        measured: vec![measured, without],
+        absent: vec![(Subject::Stack, "no processor is left".to_owned())],
+        stopped: false,
+    }
 }

@@ -376,7 +376,11 @@ impl Slice<'_> {
         if at % bytes == 0 && message < self.exchange.messages {
             let whole = self.exchange.message_id(leg, message);
             // A send that waits for memory asks again.
-            if self.chunks.get(&leg).is_none_or(|(_, before)| *before != at) {
+            if self
+                .chunks
+                .get(&leg)
+                .is_none_or(|(_, before)| *before != at)
+            {
                 self.tied.note(event, Gate::TcpOutBegin, whole);
                 let call = self
                     .calls

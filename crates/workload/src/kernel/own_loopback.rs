@@ -33,10 +33,12 @@ pub(super) fn within<T: Send>(
     work: impl FnOnce() -> Result<T, Error> + Send,
 ) -> Result<(T, OwnedFd), Error> {
     let body = move || {
-        let system = |doing| move |error: io::Error| Error::System {
-            path: PATH,
-            doing,
-            source: error,
+        let system = |doing| {
+            move |error: io::Error| Error::System {
+                path: PATH,
+                doing,
+                source: error,
+            }
         };
         // SAFETY: a new network namespace takes no file, memory or signal away from this thread, which has just begun and ends
         // with this function.

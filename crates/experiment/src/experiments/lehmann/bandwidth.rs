@@ -1,11 +1,16 @@
 //! `lehmann-bandwidth`: bytes of response for each second of a round trip, by the size of the response (Lehmann and Benz 2002,
 //! Fig. 3).
 
-use super::{absent, axis, columns, concerns, figure, missing, not_available, number, over_sizes};
+use tollgate_gate::Kind;
+use tollgate_gate::span::Place;
+
+use super::{
+    absent, axis, columns, concerns, figure, missing, not_available, number, over_sizes, span_row,
+};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::experiments::Experiment;
-use crate::run::{self, Figure, Source, Table, Unit};
+use crate::run::{self, Cell, Figure, Row, RowKind, Source, Table, Unit};
 use crate::shapes;
 use crate::trains::{Measured, Trains};
 use crate::words;
@@ -41,17 +46,26 @@ impl Experiment for Bandwidth {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let trains = context.trains(self.name())?;
-        let command = shapes::command(self.name(), &context.options);
-        Ok(run::Experiment {
+        Ok(self.show(&trains, &context.options))
+    }
+}
+
+impl Bandwidth {
+    /// What the measurement shows.
+    pub(super) fn show(&self, trains: &Trains, options: &Options) -> run::Experiment {
+        let command = shapes::command(self.name(), options);
+        run::Experiment {
             name: self.name().to_owned(),
             title: self.title().to_owned(),
             paper: self.paper(),
-            finding: finding(&trains),
-            tables: vec![rates(&trains)],
-            figures: vec![lines(&trains, &command)],
-            trust: super::trust(&trains),
+            finding: finding(trains),
+            tables: std::iter::once(rates(trains))
+                .chain(ledgers(trains))
+                .collect(),
+            figures: vec![lines(trains, &command)],
+            trust: super::trust(trains),
             command,
-        })
+        }
     }
 }
 
@@ -63,13 +77,18 @@ fn rate(measured: &Measured, trains: &Trains, at: usize) -> Option<f64> {
 
 fn rates(trains: &Trains) -> Table {
     let places = columns(&trains.sizes);
-    let mut rows: Vec<run::Row> = trains
+    let mut rows: Vec<Row> = trains
         .measured
         .iter()
         .map(|measured| {
             let cells = places.iter().map(|&at| match rate(measured, trains, at) {
                 Some(rate) => number(rate, measured.sizes[at].ungated.len() as u64),
-                None => missing(measured, at, "the run was stopped before it came to this"),
+                None => not_available(
+                    measured.sizes[at]
+                        .failure
+                        .clone()
+                        .unwrap_or_else(|| "the run was stopped before it came to this".to_owned()),
+                ),
             });
             shapes::plain_row(measured.subject.label(), cells.collect())
         })
@@ -89,6 +108,63 @@ fn rates(trains: &Trains) -> Table {
         columns: shapes::size_columns(&super::sizes_at(trains, &places), Unit::BytesPerSecond),
         rows,
     }
+}
+
+/// The way of the last byte, span by span, beside the round trip without gates that it must sum to.
+fn ledgers(trains: &Trains) -> Vec<Table> {
+    let places = columns(&trains.sizes);
+    let gated = trains.measured.iter();
+    gated
+        .filter_map(|measured| Some((measured, measured.table?)))
+        .map(|(measured, table)| {
+            let row = |kind, label: &str, value: &dyn Fn(usize) -> Option<f64>| Row {
+                kind,
+                ..shapes::plain_row(
+                    label,
+                    places
+                        .iter()
+                        .map(|&at| match value(at) {
+                            Some(ns) => Cell::exact(ns),
+                            None => missing(measured, at, "one of its parts was not measured"),
+                        })
+                        .collect(),
+                )
+            };
+            let mut rows: Vec<Row> = measured
+                .spans()
+                .filter(|(_, span)| span.place == Place::OnTheWay)
+                .map(|(index, span)| {
+                    let kind = match span.kind {
+                        Kind::Processing => RowKind::Processing,
+                        Kind::Queueing => RowKind::Queueing,
+                    };
+                    let both = |at: usize| {
+                        let (request, response) = measured.sizes[at].whole_ns(index, span)?;
+                        Some(request + response)
+                    };
+                    let cells = row(kind, "", &both).cells;
+                    span_row(span, kind, cells)
+                })
+                .collect();
+            let total = |at: usize| measured.sizes[at].round_trip_ns();
+            let sum = |at: usize| measured.sizes[at].sum_ns(table);
+            rows.push(row(RowKind::Unattributed, "left open", &|at| {
+                Some(total(at)? - sum(at)?)
+            }));
+            rows.push(row(RowKind::Total, "round trip without gates", &total));
+            super::table(
+                format!("ledger-{}", measured.subject.id()),
+                format!(
+                    "{}, {}: the way of the last byte, request and response together",
+                    measured.subject.label(),
+                    measured.mode
+                ),
+                trains,
+                &places,
+                rows,
+            )
+        })
+        .collect()
 }
 
 fn lines(trains: &Trains, command: &str) -> Figure {
@@ -116,9 +192,8 @@ fn finding(trains: &Trains) -> String {
         .iter()
         .filter_map(|measured| {
             let most = rate(measured, trains, last)?;
-            let half = (0..=last).find(|&at| {
-                rate(measured, trains, at).is_some_and(|rate| rate >= most / 2.0)
-            })?;
+            let half = (0..=last)
+                .find(|&at| rate(measured, trains, at).is_some_and(|rate| rate >= most / 2.0))?;
             Some(format!(
                 "{} carries {} Gb/s (half of that from {} bytes on)",
                 measured.subject.label(),

@@ -50,23 +50,30 @@ impl Experiment for Budget {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let trains = context.trains(self.name())?;
-        let command = shapes::command(self.name(), &context.options);
-        let rate = context.options.line_rate.unwrap_or(LINE_RATE);
-        let mut trust = super::trust(&trains);
+        Ok(self.show(&trains, &context.options))
+    }
+}
+
+impl Budget {
+    /// What the measurement shows.
+    pub(super) fn show(&self, trains: &Trains, options: &Options) -> run::Experiment {
+        let command = shapes::command(self.name(), options);
+        let rate = options.line_rate.unwrap_or(LINE_RATE);
+        let mut trust = super::trust(trains);
         trust.push(shapes::note(
             "a budget is that of one processor: work on a packet to send it, or to receive it, is done by one at a time; the copy \
              to the reader and its wakeup are not in it, nor are they in the paper",
         ));
-        Ok(run::Experiment {
+        run::Experiment {
             name: self.name().to_owned(),
             title: self.title().to_owned(),
             paper: self.paper(),
-            finding: finding(&trains, rate),
-            tables: vec![summary(&trains, rate), layers(&trains, rate)],
-            figures: vec![bars(&trains, &command), lines(&trains, rate, &command)],
+            finding: finding(trains, rate),
+            tables: vec![summary(trains, rate), layers(trains, rate)],
+            figures: vec![bars(trains, &command), lines(trains, rate, &command)],
             trust,
             command,
-        })
+        }
     }
 }
 
@@ -163,7 +170,9 @@ fn summary(trains: &Trains, rate: u64) -> Table {
                 shapes::published_cell(then, &source),
                 share.map_or_else(no_work, Cell::exact),
                 Cell::text("TCP takes the largest slice"),
-                budget.zip(then).map_or_else(no_work, |(budget, then)| Cell::exact(budget / then)),
+                budget
+                    .zip(then)
+                    .map_or_else(no_work, |(budget, then)| Cell::exact(budget / then)),
             ];
             rows.push(shapes::plain_row(label, cells));
         }
@@ -331,7 +340,10 @@ mod tests {
     #[test]
     fn the_budget_is_the_papers_at_a_gigabit() {
         let ours = budget_ns(LINE_RATE);
-        assert!((ours / 1_000.0 - fact("gigabit-budget").unwrap()).abs() < 0.005, "{ours}");
+        assert!(
+            (ours / 1_000.0 - fact("gigabit-budget").unwrap()).abs() < 0.005,
+            "{ours}"
+        );
         assert_eq!(FRAME, fact("gigabit-frame").unwrap());
         assert_eq!(line(10_000_000_000), "10.0 Gb/s");
         assert_eq!(line(100_000_000), "100 Mb/s");

@@ -196,8 +196,8 @@ fn first_train(trains: &Trains) -> Option<&Measured> {
 /// How far the measurement can be trusted.
 fn trust(trains: &Trains) -> Vec<TrustLine> {
     let mut lines = vec![shapes::note(format!(
-        "requests of {REQUEST} bytes, responses of {} sizes from {} to {} bytes{}; a time is the mean of all but the longest \
-         twentieth",
+        "requests of {REQUEST} bytes, responses of {} sizes from {} to {} bytes{}; a time is the mean of the middle half of \
+         all",
         trains.sizes.len(),
         words::whole(trains.sizes.first().copied().unwrap_or(0) as u64),
         words::whole(trains.sizes.last().copied().unwrap_or(0) as u64),
@@ -249,7 +249,11 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
             .iter()
             .zip(&measured.sizes)
             .filter_map(|(&size, at)| {
-                Some((at.closure(table)?, at.round_trip_ns()? - at.sum_ns(table)?, size))
+                Some((
+                    at.closure(table)?,
+                    at.round_trip_ns()? - at.sum_ns(table)?,
+                    size,
+                ))
             })
             .collect();
         closures.sort_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
@@ -317,8 +321,7 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
             ),
         });
     }
-    if let (Some(packets), Some(messages)) =
-        (measured.packets_joined(), measured.messages_joined())
+    if let (Some(packets), Some(messages)) = (measured.packets_joined(), measured.messages_joined())
     {
         lines.push(TrustLine {
             kind: TrustKind::JoinRate,

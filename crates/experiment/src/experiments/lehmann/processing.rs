@@ -47,20 +47,27 @@ impl Experiment for Processing {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let trains = context.trains(self.name())?;
-        let command = shapes::command(self.name(), &context.options);
+        Ok(self.show(&trains, &context.options))
+    }
+}
+
+impl Processing {
+    /// What the measurement shows.
+    pub(super) fn show(&self, trains: &Trains, options: &Options) -> run::Experiment {
+        let command = shapes::command(self.name(), options);
         let mut tables: Vec<Table> = trains
             .measured
             .iter()
-            .map(|measured| today(measured, &trains))
+            .map(|measured| today(measured, trains))
             .collect();
         tables.extend(then());
         let places = columns(&trains.sizes);
-        let left_out = absent(&trains, places.len());
+        let left_out = absent(trains, places.len());
         if !left_out.is_empty() {
             tables.push(super::table(
                 "absent".to_owned(),
                 "Not measured".to_owned(),
-                &trains,
+                trains,
                 &places,
                 left_out,
             ));
@@ -69,19 +76,19 @@ impl Experiment for Processing {
             .measured
             .iter()
             .filter(|measured| measured.table.is_some())
-            .map(|measured| by_layer(measured, &trains, &command))
+            .map(|measured| by_layer(measured, trains, &command))
             .collect();
-        figures.push(both_ways(&trains, &command));
-        Ok(run::Experiment {
+        figures.push(both_ways(trains, &command));
+        run::Experiment {
             name: self.name().to_owned(),
             title: self.title().to_owned(),
             paper: self.paper(),
-            finding: finding(&trains),
+            finding: finding(trains),
             tables,
             figures,
-            trust: super::trust(&trains),
+            trust: super::trust(trains),
             command,
-        })
+        }
     }
 }
 
@@ -176,7 +183,10 @@ fn then() -> Option<Table> {
 
 fn by_layer(measured: &Measured, trains: &Trains, command: &str) -> Figure {
     Figure::Lines {
-        title: format!("Work of each layer for each packet, {}", measured.subject.label()),
+        title: format!(
+            "Work of each layer for each packet, {}",
+            measured.subject.label()
+        ),
         x: axis("Size of the response", Unit::Bytes),
         y: axis("Work for each packet", Unit::Nanoseconds),
         series: worked(measured)

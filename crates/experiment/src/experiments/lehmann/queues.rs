@@ -50,43 +50,50 @@ impl Experiment for Queues {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let trains = context.trains(self.name())?;
-        let command = shapes::command(self.name(), &context.options);
+        Ok(self.show(&trains, &context.options))
+    }
+}
+
+impl Queues {
+    /// What the measurement shows.
+    pub(super) fn show(&self, trains: &Trains, options: &Options) -> run::Experiment {
+        let command = shapes::command(self.name(), options);
         let mut tables = Vec::new();
         let mut figures = Vec::new();
         for measured in &trains.measured {
-            tables.push(by_size(measured, &trains));
+            tables.push(by_size(measured, trains));
             if measured.table.is_none() {
                 continue;
             }
-            figures.push(over_size(measured, &trains, &command));
-            for size in shown(&trains) {
-                tables.push(by_place(measured, &trains, size));
-                figures.push(waits_over_time(measured, &trains, size, &command));
-                figures.push(gaps_over_time(measured, &trains, size, &command));
+            figures.push(over_size(measured, trains, &command));
+            for size in shown(trains) {
+                tables.push(by_place(measured, trains, size));
+                figures.push(waits_over_time(measured, trains, size, &command));
+                figures.push(gaps_over_time(measured, trains, size, &command));
             }
         }
         tables.extend(then());
         let places = columns(&trains.sizes);
-        let left_out = absent(&trains, places.len());
+        let left_out = absent(trains, places.len());
         if !left_out.is_empty() {
             tables.push(super::table(
                 "absent".to_owned(),
                 "Not measured".to_owned(),
-                &trains,
+                trains,
                 &places,
                 left_out,
             ));
         }
-        Ok(run::Experiment {
+        run::Experiment {
             name: self.name().to_owned(),
             title: self.title().to_owned(),
             paper: self.paper(),
-            finding: finding(&trains),
+            finding: finding(trains),
             tables,
             figures,
-            trust: super::trust(&trains),
+            trust: super::trust(trains),
             command,
-        })
+        }
     }
 }
 
@@ -229,7 +236,10 @@ fn then() -> Option<Table> {
 
 fn over_size(measured: &Measured, trains: &Trains, command: &str) -> Figure {
     Figure::Lines {
-        title: format!("Wait of a packet in each span, {}", measured.subject.label()),
+        title: format!(
+            "Wait of a packet in each span, {}",
+            measured.subject.label()
+        ),
         x: axis("Size of the response", Unit::Bytes),
         y: axis("Wait of a packet, mean", Unit::Nanoseconds),
         series: queues(measured)

@@ -1,1 +1,71 @@
-//! x
+use std::fmt::Write as _;
+
+use super::*;
+use crate::run::Experiment as Shown;
+use crate::trains::tests::fixed;
+
+/// The words and numbers that a reader would see.
+fn text(shown: &Shown) -> String {
+    let mut text = format!("{}\n", shown.finding);
+    for table in &shown.tables {
+        let names: Vec<&str> = table.columns.iter().map(|one| one.name.as_str()).collect();
+        let _ = writeln!(
+            text,
+            "\n[{}] {}: {}",
+            table.id,
+            table.title,
+            names.join(" | ")
+        );
+        for row in &table.rows {
+            let cells: Vec<String> = row
+                .cells
+                .iter()
+                .map(|cell| match cell {
+                    Cell::Value(number) => words::significant(number.value),
+                    Cell::Published { value, .. } => {
+                        format!("{} (published)", words::significant(*value))
+                    }
+                    Cell::NotAvailable { reason } => format!("n/a: {reason}"),
+                    Cell::Text { text } => text.clone(),
+                })
+                .collect();
+            let _ = writeln!(text, "  {}: {}", row.label, cells.join(" | "));
+        }
+    }
+    for line in &shown.trust {
+        let _ = writeln!(text, "{} {}", if line.holds { " " } else { "!" }, line.text);
+    }
+    text
+}
+
+#[test]
+fn the_views_of_fixed_numbers() {
+    let (trains, options) = (fixed(), Options::default());
+    insta::assert_snapshot!("bandwidth", text(&Bandwidth.show(&trains, &options)));
+    insta::assert_snapshot!("processing", text(&Processing.show(&trains, &options)));
+    insta::assert_snapshot!("queues", text(&Queues.show(&trains, &options)));
+    insta::assert_snapshot!("budget", text(&Budget.show(&trains, &options)));
+}
+
+#[test]
+fn a_faster_line_breaks_at_a_layer() {
+    let options = Options {
+        line_rate: Some(100_000_000_000),
+        ..Options::default()
+    };
+    let shown = Budget.show(&fixed(), &options);
+    assert!(
+        shown.finding.contains("breaks it at send: tcp"),
+        "{}",
+        shown.finding
+    );
+    assert!(shown.command.ends_with("--line-rate 100000000000"));
+}
+
+#[test]
+fn many_sizes_become_few_columns() {
+    let all: Vec<usize> = (1..=256).map(|at| at * 256).collect();
+    let chosen: Vec<usize> = columns(&all).into_iter().map(|at| all[at]).collect();
+    assert_eq!(chosen, COLUMNS);
+    assert_eq!(columns(&[4, 20]), [0, 1]);
+}

@@ -49,11 +49,9 @@ fn up_to(ktime: u64, gate: Gate, end: u32) -> Event {
     Event::of_stream(ktime, gate, BACK, ANSWERED.wrapping_add(end))
 }
 
-fn on(processor: u16, event: Event) -> Event {
-    Event {
-        cpu: processor,
-        ..event
-    }
+fn on(processor: u16, mut event: Event) -> Event {
+    event.cpu = processor;
+    event
 }
 
 fn joined(tied: &Tied, gates: &[Gate]) -> Joined {
@@ -106,9 +104,8 @@ fn every_id_stands_for_one_part() {
 
 #[test]
 fn segments_are_known_by_their_last_byte() {
-    let ending = |from, to| -> Vec<(u32, u32)> {
-        EXCHANGE.ending_in(Leg::Response, from, to).collect()
-    };
+    let ending =
+        |from, to| -> Vec<(u32, u32)> { EXCHANGE.ending_in(Leg::Response, from, to).collect() };
     assert_eq!(ending(0, 1_447), []);
     assert_eq!(ending(0, 1_448), [(0, 0)]);
     assert_eq!(ending(1_448, 2_999), [(0, 1)]);
@@ -130,7 +127,10 @@ fn segments_are_known_by_their_last_byte() {
 fn a_train_in_order_passes_segment_by_segment() {
     let gates = [Gate::DriverOutEnd, Gate::IpInBegin];
     let mut events = Vec::new();
-    for (index, (at, len)) in [(0, 1_448), (1_448, 1_448), (2_896, 104)].into_iter().enumerate() {
+    for (index, (at, len)) in [(0, 1_448), (1_448, 1_448), (2_896, 104)]
+        .into_iter()
+        .enumerate()
+    {
         let ktime = 100 * (index as u64 + 1);
         events.push(piece(ktime, Gate::DriverOutEnd, at, len));
         events.push(piece(ktime + 30, Gate::IpInBegin, at, len));
@@ -140,11 +140,18 @@ fn a_train_in_order_passes_segment_by_segment() {
         times(&tied, &gates, Gate::IpInBegin),
         [Some(130), Some(230), Some(330)]
     );
-    assert_eq!((tied.pieces, tied.joint, tied.counts.strange), (6, (0, 0), 0));
+    assert_eq!(
+        (tied.pieces, tied.joint, tied.counts.strange),
+        (6, (0, 0), 0)
+    );
     // The message as a whole passes with its last segment.
     let whole = EXCHANGE.message_id(Leg::Response, 0);
     let joined = joined(&tied, &gates);
-    let whole = joined.passages.iter().find(|one| one.packet == whole).unwrap();
+    let whole = joined
+        .passages
+        .iter()
+        .find(|one| one.packet == whole)
+        .unwrap();
     assert_eq!(whole.at(Gate::DriverOutEnd), Some(Ticks(300)));
     assert_eq!(joined.stats.join_rate(), Some(1.0));
 }
@@ -286,7 +293,10 @@ fn the_last_return_before_an_end_sends_again_ends_what_it_read() {
     let between = |leg| {
         let id = EXCHANGE.message_id(leg, 0);
         let passage = joined.passages.iter().find(|one| one.packet == id).unwrap();
-        (passage.at(gates[0]).unwrap().0, passage.at(gates[1]).unwrap().0)
+        (
+            passage.at(gates[0]).unwrap().0,
+            passage.at(gates[1]).unwrap().0,
+        )
     };
     assert_eq!(between(Leg::Request), (20, 25));
     assert_eq!(between(Leg::Response), (60, 65));
@@ -321,7 +331,10 @@ fn a_hand_over_and_the_gates_on_the_way_are_seen() {
     let tied = trains().tie(&events, &EXCHANGE);
     let id = |index| EXCHANGE.segment_id(Leg::Response, 0, index);
     let over = |index| tied.handed_over(id(index), Gate::DemuxBegin, Gate::TcpInBegin);
-    assert_eq!([over(0), over(1), over(2)], [Some(false), Some(true), Some(true)]);
+    assert_eq!(
+        [over(0), over(1), over(2)],
+        [Some(false), Some(true), Some(true)]
+    );
     let between = |index, from, to| {
         tied.passages_between(
             id(index),
