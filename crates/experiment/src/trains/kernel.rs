@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tollgate_gate::span::Place;
-use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, Span, TickScale, join};
+use tollgate_gate::{Direction, Gate, GateSet, JoinPlan, Passage, Recorded, Span, TickScale, join};
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Tied, Trains as Joiner};
 use tollgate_kernel::{Attached, Gates, Namespace, Plan as Hooks, Watch, abilities, passage_cost};
 use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
@@ -300,10 +300,15 @@ fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], pro
     let counted = exchange.messages - WARM_UP;
     let mut seen = Seen {
         packets: vec![vec![None; places]; counted as usize],
+        requests: vec![None; counted as usize],
+        responses: vec![None; counted as usize],
         strange: tied.counts.strange,
-        messages: 2 * u64::from(counted),
         ..Seen::default()
     };
+    // After its last response the asking end asks no more.
+    if span.direction == Direction::Between {
+        seen.responses.pop();
+    }
     let begun = passages
         .iter()
         .filter_map(|passage| passage.at(span.from))
@@ -330,16 +335,17 @@ fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], pro
             }) if warm(message) => {
                 seen.packets[(message - WARM_UP) as usize][index as usize] = Some(way);
             }
-            Some(Part::Message { leg, message }) if warm(message) => match leg {
-                Leg::Request => seen.requests.push(way),
-                Leg::Response => seen.responses.push(way),
-            },
+            Some(Part::Message { leg, message }) if warm(message) => {
+                let messages = match leg {
+                    Leg::Request => &mut seen.requests,
+                    Leg::Response => &mut seen.responses,
+                };
+                if let Some(slot) = messages.get_mut((message - WARM_UP) as usize) {
+                    slot.get_or_insert(way);
+                }
+            }
             _ => {}
         }
-    }
-    // After its last response the asking end asks no more.
-    if span.direction == tollgate_gate::Direction::Between {
-        seen.messages -= 1;
     }
     seen
 }

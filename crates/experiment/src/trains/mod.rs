@@ -12,7 +12,9 @@
 //!
 //! **Closure.** The sums of all packets' times say nothing of the round trip, since packets are under way at once. What must sum to
 //! it is the way of the last byte: from the call that sends to the last packet's passage of each gate to the return of the call
-//! that reads it, for request and response.
+//! that reads it, for request and response. In Tollgate's own stack a reading of the clock costs as much as a span, and what it
+//! costs is hidden in part by what the processor has in flight; so there each gate is timed from the first, and the spans of that
+//! way are differences, from which the reading falls out.
 
 mod kernel;
 mod stack;
@@ -130,13 +132,11 @@ impl Way {
 pub(crate) struct Seen {
     /// By response and by place in it; none where the packet was not seen at both gates.
     packets: Vec<Vec<Option<Way>>>,
-    /// Requests and responses as a whole.
-    requests: Vec<Way>,
-    responses: Vec<Way>,
+    /// Requests and responses as a whole; none that was not seen at both gates.
+    requests: Vec<Option<Way>>,
+    responses: Vec<Option<Way>>,
     lost: u64,
     strange: u64,
-    /// Messages that were sent, each way.
-    messages: u64,
 }
 
 /// The packets at one span at one size.
@@ -164,6 +164,8 @@ pub(crate) struct AtSize {
     pub(crate) spans: Vec<AtSpan>,
     /// Round trips without gates.
     pub(crate) ungated: Vec<f64>,
+    /// From the first gate to this one, for requests and for responses, where gates are timed so.
+    reached: BTreeMap<Gate, (Vec<f64>, Vec<f64>)>,
     /// Packets that should have been seen, and those that were at both gates of a span.
     packets: (u64, u64),
     /// The same of messages.
@@ -218,8 +220,10 @@ pub(crate) const fn packets(response: usize) -> usize {
 
 impl AtSpan {
     fn add(&mut self, span: &Span, seen: &Seen) {
-        self.requests.extend(seen.requests.iter().map(Way::net));
-        self.responses.extend(seen.responses.iter().map(Way::net));
+        self.requests
+            .extend(seen.requests.iter().flatten().map(Way::net));
+        self.responses
+            .extend(seen.responses.iter().flatten().map(Way::net));
         for response in &seen.packets {
             self.add_response(span.kind, response);
         }
@@ -324,8 +328,11 @@ impl AtSize {
                 self.packets.1 += response.iter().flatten().count() as u64;
             }
         }
-        self.messages.0 += seen.messages;
-        self.messages.1 += (seen.requests.len() + seen.responses.len()) as u64;
+        if span.place == Place::OnTheWay {
+            let messages = || seen.requests.iter().chain(&seen.responses);
+            self.messages.0 += messages().count() as u64;
+            self.messages.1 += messages().flatten().count() as u64;
+        }
         self.spans[index].add(span, seen);
     }
 
@@ -337,12 +344,25 @@ impl AtSize {
     /// What the way of a request's last byte, and that of a response's, take in a span, in nanoseconds; none where it was not
     /// measured. What the asking end does between two round trips is in none of them.
     pub(crate) fn whole_ns(&self, index: usize, span: &Span) -> Option<(f64, f64)> {
+        if !self.reached.is_empty() {
+            let (from, to) = (self.reached_ns(span.from)?, self.reached_ns(span.to)?);
+            return Some((to.0 - from.0, to.1 - from.1));
+        }
         let seen = self.spans.get(index)?;
         let responses = match span.direction {
             Direction::Between => 0.0,
             Direction::Tx | Direction::Rx => typical(&seen.responses)?,
         };
         Some((typical(&seen.requests)?, responses))
+    }
+
+    /// From the first gate to this one, for a request and for a response.
+    fn reached_ns(&self, gate: Gate) -> Option<(f64, f64)> {
+        if gate == Gate::SocketOutBegin {
+            return Some((0.0, 0.0));
+        }
+        let (requests, responses) = self.reached.get(&gate)?;
+        Some((typical(requests)?, typical(responses)?))
     }
 
     /// The way of the last byte of request and response, in nanoseconds; none where a span was not measured.

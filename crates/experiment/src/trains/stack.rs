@@ -8,8 +8,13 @@ use tollgate_workload::stack_memory::trains::{Passed, Recording, StackTrains, WA
 use tollgate_workload::trains::Trains;
 use tollgate_workload::{Error, Mode};
 
-use super::{Measured, Plan, Seen, Subject, Way};
+use super::{AtSize, Measured, Plan, Seen, Subject, Way};
 use crate::context::Context;
+
+/// Where the time of a message begins.
+const FIRST: Gate = Gate::SocketOutBegin;
+/// Slices for each span: with its gates, without any, with the first gate and its last one.
+const SLICES: usize = 3;
 
 /// Measures `stack-memory`.
 ///
@@ -63,11 +68,36 @@ pub(super) fn run(mode: Mode, plan: &Plan<'_>, context: &Context<'_>) -> Result<
                 trains.run(response, round_trips, &mut |ns| times.push(ns))?;
                 size.spans[index].beside.1.extend(&times);
                 size.ungated.extend(times);
+                if span.place == Place::OnTheWay {
+                    // A posted reader has a packet when it is queued, and passes no gate to take it.
+                    let seen_at = match span.to {
+                        Gate::SocketInBegin => Gate::SocketQueued,
+                        gate => gate,
+                    };
+                    let gates = GateSet::of(&[FIRST, seen_at]);
+                    let recording = trains.gated(gates, response, round_trips, &mut |_| ())?;
+                    reach(size, span.to, &recording, &trains, probe);
+                }
             }
         }
         longest = longest.max(round_begun.elapsed());
     }
     Ok(measured)
+}
+
+/// Adds how long after the first gate the messages of a slice came to `gate`.
+fn reach(size: &mut AtSize, gate: Gate, recording: &Recording, trains: &StackTrains, probe: f64) {
+    let reached = size.reached.entry(gate).or_default();
+    for message in &recording.messages {
+        if let (Some(from), Some(to)) = (message.whole.at(FIRST), message.whole.at(gate)) {
+            let ns = trains.clock().ns_between(from, to) - probe;
+            if message.response {
+                reached.1.push(ns);
+            } else {
+                reached.0.push(ns);
+            }
+        }
+    }
 }
 
 /// The gates of a slice: those of the span, and those that say which packets a burst holds and when a posted reader has one.
@@ -107,12 +137,10 @@ fn seen(span: &Span, recording: &Recording, trains: &StackTrains, probe: f64) ->
         if message.response {
             seen.packets
                 .push(message.segments.iter().map(way).collect());
-            seen.responses.extend(whole);
+            seen.responses.push(whole);
         } else {
-            seen.requests.extend(whole);
+            seen.requests.push(whole);
         }
-        // Spans inside others are no part of the message's way.
-        seen.messages += u64::from(span.place == Place::OnTheWay);
     }
     seen
 }

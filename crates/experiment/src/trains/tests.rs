@@ -88,11 +88,10 @@ fn the_way_of_the_last_byte_sums_to_the_round_trip() {
     let mut size = AtSize::new(1);
     let seen = Seen {
         packets: vec![vec![way(0.0, 12.0), None]],
-        requests: vec![way(0.0, 32.0).unwrap()],
-        responses: vec![way(0.0, 42.0).unwrap()],
+        requests: vec![way(0.0, 32.0)],
+        responses: vec![way(0.0, 42.0)],
         lost: 3,
         strange: 1,
-        messages: 2,
     };
     size.add(0, &SPAN, &seen);
     assert_eq!(size.sum_ns(table), Some(70.0));
@@ -101,6 +100,11 @@ fn the_way_of_the_last_byte_sums_to_the_round_trip() {
     assert!((size.closure(table).unwrap() - 0.3).abs() < 1e-9);
     assert_eq!((size.packets, size.messages), ((2, 1), (2, 2)));
     assert_eq!((size.lost, size.strange), (3, 1));
+    // Where gates are timed from the first, spans are differences.
+    size.reached.insert(SPAN.from, (vec![5.0], vec![6.0]));
+    assert_eq!(size.whole_ns(0, &SPAN), None);
+    size.reached.insert(SPAN.to, (vec![15.0], vec![36.0]));
+    assert_eq!(size.whole_ns(0, &SPAN), Some((10.0, 30.0)));
 }
 
 #[test]
@@ -176,9 +180,8 @@ pub(crate) fn fixed() -> Trains {
                         })
                         .collect(),
                 ],
-                requests: vec![way(0.0, 902.0).unwrap()],
-                responses: vec![way(0.0, 4_002.0).unwrap()],
-                messages: 2,
+                requests: vec![way(0.0, 902.0)],
+                responses: vec![way(0.0, 4_002.0)],
                 ..Seen::default()
             };
             measured.sizes[at].add(index, span, &seen);

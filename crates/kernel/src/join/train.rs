@@ -373,7 +373,7 @@ impl Slice<'_> {
         self.end_chunk(leg, at);
         let bytes = self.exchange.bytes(leg);
         let message = at / bytes;
-        if at % bytes == 0 && message < self.exchange.messages {
+        if at.is_multiple_of(bytes) && message < self.exchange.messages {
             let whole = self.exchange.message_id(leg, message);
             // A send that waits for memory asks again.
             if self

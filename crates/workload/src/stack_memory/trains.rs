@@ -372,12 +372,15 @@ fn carried(out: &[Event], inn: &[Event], begin: u32, bytes: usize, strange: &mut
     for event in out {
         match event.gate {
             Gate::SocketOutBegin => whole.first(event.gate, event.ticks),
-            Gate::DriverOutBegin => queued
-                .iter()
-                .for_each(|&index| segments[index].first(event.gate, event.ticks)),
-            Gate::DriverOutEnd => queued
-                .drain(..)
-                .for_each(|index| segments[index].first(event.gate, event.ticks)),
+            Gate::DriverOutBegin | Gate::DriverOutEnd => {
+                whole.last(event.gate, event.ticks);
+                for &index in &queued {
+                    segments[index].first(event.gate, event.ticks);
+                }
+                if event.gate == Gate::DriverOutEnd {
+                    queued.clear();
+                }
+            }
             Gate::TcpOutBegin
             | Gate::ChecksumOutBegin
             | Gate::ChecksumOutEnd
@@ -402,7 +405,10 @@ fn carried(out: &[Event], inn: &[Event], begin: u32, bytes: usize, strange: &mut
     let mut asked = None;
     for event in inn {
         match event.gate {
-            Gate::DriverInBegin => asked = Some(event.ticks),
+            Gate::DriverInBegin => {
+                whole.last(event.gate, event.ticks);
+                asked = Some(event.ticks);
+            }
             Gate::SocketInEnd => whole.last(event.gate, event.ticks),
             Gate::IpInBegin
             | Gate::DemuxBegin
