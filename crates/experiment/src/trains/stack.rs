@@ -31,7 +31,7 @@ pub(super) fn run(mode: Mode, plan: &Plan<'_>, context: &Context<'_>) -> Result<
     }
     let round_trips = plan.paced(
         pilot.elapsed() / (1 + WARM_UP),
-        2 * STACK.spans().len(),
+        SLICES * STACK.spans().len(),
         WARM_UP,
     );
     let mut longest = Duration::ZERO;
