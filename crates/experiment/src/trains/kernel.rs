@@ -33,7 +33,7 @@ pub(super) fn run(
     context: &Context<'_>,
 ) -> Result<Measured, Error> {
     let begun = Instant::now();
-    let trains = KernelTrains::open(carrier, mode)?;
+    let trains = KernelTrains::open(subject.path(), carrier, mode)?;
     let (gates, table, without) = match loaded {
         Ok((gates, hooks)) => match hooks.table(EXCEPT) {
             Some(table) => (Some(gates), Some(table), None),

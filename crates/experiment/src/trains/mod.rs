@@ -56,9 +56,11 @@ pub(crate) enum Subject {
 }
 
 /// All of them, in the order in which they are shown.
-const SUBJECTS: [Subject; 3] = [
-    Subject::Kernel(PathId::KernelLoopback, Carrier::OwnLoopback),
-    Subject::Kernel(PathId::KernelLoopback, Carrier::Segments),
+const SUBJECTS: [Subject; 5] = [
+    Subject::Kernel(PathId::KernelLoopback, Carrier::Packets),
+    Subject::Kernel(PathId::KernelVeth, Carrier::Packets),
+    Subject::Kernel(PathId::KernelLoopback, Carrier::Gso),
+    Subject::Kernel(PathId::KernelVeth, Carrier::Gso),
     Subject::Stack,
 ];
 
@@ -81,15 +83,15 @@ impl Subject {
     /// What it is called in the ids of tables.
     pub(crate) fn id(self) -> String {
         match self {
-            Self::Kernel(path, Carrier::OwnLoopback) => path.to_string(),
-            Self::Kernel(path, Carrier::Segments) => format!("{path}-gso"),
+            Self::Kernel(path, Carrier::Packets) => path.to_string(),
+            Self::Kernel(path, Carrier::Gso) => format!("{path}-gso"),
             Self::Stack => PathId::StackMemory.to_string(),
         }
     }
 
     /// Whether each segment travels as a packet of its own.
     pub(crate) const fn is_a_train(self) -> bool {
-        !matches!(self, Self::Kernel(_, Carrier::Segments))
+        !matches!(self, Self::Kernel(_, Carrier::Gso))
     }
 
     /// The first of its modes that the user wants; none when none is.

@@ -163,7 +163,7 @@ pub(crate) fn fixed() -> Trains {
         waiting: tollgate_workload::Waiting::Blocking,
     };
     let sizes = vec![256, 8_192];
-    let train = Subject::Kernel(PathId::KernelLoopback, Carrier::OwnLoopback);
+    let train = Subject::Kernel(PathId::KernelLoopback, Carrier::Packets);
     let mut measured = Measured::new(train, mode, Some(table), sizes.len());
     measured.settings = vec![("congestion", "cubic".to_owned())];
     measured.probes.insert(Gate::TcpOutBegin, vec![80.0]);
@@ -189,7 +189,7 @@ pub(crate) fn fixed() -> Trains {
         }
         measured.sizes[at].ungated = vec![15_000.0];
     }
-    let gso = Subject::Kernel(PathId::KernelLoopback, Carrier::Segments);
+    let gso = Subject::Kernel(PathId::KernelLoopback, Carrier::Gso);
     let mut without = Measured::new(gso, mode, None, sizes.len());
     without.without_gates = Some("the kernel's types cannot be read".to_owned());
     without.sizes[1].ungated = vec![30_000.0];

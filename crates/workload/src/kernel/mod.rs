@@ -32,8 +32,8 @@ mod server;
 mod socket;
 #[cfg(test)]
 mod tests;
-mod veth;
 pub mod trains;
+mod veth;
 mod zero_copy;
 
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -1,16 +1,17 @@
-//! Trains of segments over the kernel's loopback.
+//! Trains of segments over the kernel's paths.
 //!
-//! Loopback has an MTU of 65,536 bytes, on which a response is one packet. So that it becomes a train of packets of Ethernet's size,
-//! as in the paper, there are two ways, and they tell apart what segmentation offload does:
+//! Loopback has an MTU of 65,536 bytes, on which a response is one packet, and on any device several segments travel as one skb
+//! (GSO). So that a response is a train of packets of Ethernet's size, as in the paper, the device must be told; [`Carrier`] names
+//! both ways, which tell apart what segmentation offload does:
 //!
-//! - [`Carrier::OwnLoopback`]: a loopback of our own ([`super::own_loopback`]) with an MTU of 1,500 bytes, on which every segment
-//!   travels as a packet of its own. It needs CAP_SYS_ADMIN.
-//! - [`Carrier::Segments`]: the machine's loopback with TCP_MAXSEG on both sockets. TCP cuts segments of Ethernet's size, but they
-//!   travel as one skb of up to 64 KiB (GSO), which is never taken apart on the way.
+//! | | `kernel-loopback` | `kernel-veth` |
+//! |---|---|---|
+//! | [`Carrier::Packets`] | a loopback of our own, MTU 1500, gso_max_segs 1 | a pair of our own, gso_max_segs 1 at both ends |
+//! | [`Carrier::Gso`] | the machine's loopback, TCP_MAXSEG on both sockets | the pair as it is made |
 //!
-//! Loopback has no GRO: packets reach TCP as they were sent.
+//! GRO runs on neither: loopback has none, and veth's is off unless it is switched on. Namespaces need CAP_SYS_ADMIN.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -18,52 +19,113 @@ use std::time::Instant;
 
 use rustix::net::Shutdown;
 
-use super::own_loopback::{Device, within};
+use super::own_loopback::OwnLoopback;
 use super::socket::{self, End, Options};
-use super::{PATH, thread_id, thread_name};
+use super::veth::Pair;
+use super::{PATH, Place, thread_id, thread_name};
 use crate::cores::{self, Cores, Pinned};
 use crate::error::Error;
-use crate::path::{KernelEnds, Mode};
+use crate::path::{KernelEnds, Mode, PathId};
 use crate::slice::{Control, Server};
-use crate::trains::{MTU, REQUEST, SEGMENT, Trains, ask, asked, check};
+use crate::trains::{REQUEST, SEGMENT, Trains, ask, asked, check};
 
 /// Round trips that a slice makes before those that are timed.
 pub const WARM_UP: u32 = 4;
 
-/// What carries the segments.
+/// How segments travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Carrier {
-    /// A loopback of our own on which every segment is a packet.
-    OwnLoopback,
-    /// The machine's loopback, on which several segments travel as one skb.
-    Segments,
+    /// Every segment is a packet.
+    Packets,
+    /// Several segments travel as one skb.
+    Gso,
 }
 
 impl Carrier {
     /// What it is called in tables.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::OwnLoopback => "a packet for each segment",
-            Self::Segments => "GSO",
+            Self::Packets => "a packet for each segment",
+            Self::Gso => "GSO",
+        }
+    }
+}
+
+/// Where the ends are.
+enum Home {
+    /// The machine's loopback.
+    Loopback,
+    /// One of our own.
+    OwnLoopback(OwnLoopback),
+    /// A pair of veth devices.
+    Veth(Arc<Pair>),
+}
+
+impl Home {
+    fn find(path: PathId, carrier: Carrier) -> Result<Self, Error> {
+        Ok(match (path, carrier) {
+            (PathId::KernelLoopback, Carrier::Packets) => Self::OwnLoopback(OwnLoopback::make()?),
+            (PathId::KernelLoopback, Carrier::Gso) => Self::Loopback,
+            (PathId::KernelVeth, Carrier::Packets) => Self::Veth(Arc::new(Pair::of_packets()?)),
+            (PathId::KernelVeth, Carrier::Gso) => Self::Veth(Pair::shared()?),
+            _ => {
+                return Err(Error::Unsupported {
+                    path,
+                    asked: "trains of the kernel".to_owned(),
+                    has: "its own".to_owned(),
+                });
+            }
+        })
+    }
+
+    fn pair(&self, mode: Mode) -> Result<(End, End, u16), Error> {
+        let mut options = Options {
+            nodelay: true,
+            waiting: mode.waiting,
+            max_segment: None,
+        };
+        match self {
+            Self::Loopback => {
+                // What the other end is told counts without TCP's timestamps.
+                options.max_segment = Some((SEGMENT + 12) as u32);
+                socket::pair(&options, &Place::Loopback)
+            }
+            Self::OwnLoopback(own) => own.within(|| socket::pair(&options, &Place::Loopback)),
+            Self::Veth(pair) => socket::pair(&options, &Place::Veth(Arc::clone(pair))),
         }
     }
 
-    /// What it is, in words.
-    pub const fn describe(self) -> &'static str {
+    fn namespaces(&self) -> Vec<BorrowedFd<'_>> {
         match self {
-            Self::OwnLoopback => {
-                "a loopback in a network namespace of its own, MTU 1500, every segment a packet (gso_max_segs 1, no GRO)"
-            }
-            Self::Segments => {
+            Self::Loopback => Vec::new(),
+            Self::OwnLoopback(own) => vec![own.namespace()],
+            Self::Veth(pair) => pair.namespaces(),
+        }
+    }
+
+    const fn describe(&self, carrier: Carrier) -> &'static str {
+        match (self, carrier) {
+            (Self::Loopback, _) => {
                 "the machine's loopback, MTU 65536, TCP_MAXSEG 1460, segments of 1448 bytes together in one skb of up to 64 KiB \
-                 (GSO), never taken apart"
+                 (GSO), never taken apart; no GRO"
+            }
+            (Self::OwnLoopback(_), _) => {
+                "a loopback in a network namespace of its own, MTU 1500, every segment a packet (gso_max_segs 1); no GRO"
+            }
+            (Self::Veth(_), Carrier::Packets) => {
+                "a veth pair between two network namespaces, MTU 1500, every segment a packet (gso_max_segs 1); GRO off"
+            }
+            (Self::Veth(_), Carrier::Gso) => {
+                "a veth pair between two network namespaces, MTU 1500, segments of 1448 bytes together in one skb of up to 64 KiB \
+                 (GSO), never taken apart; GRO off"
             }
         }
     }
 }
 
-/// Two ends on the kernel's loopback.
+/// Two ends on a path of the kernel.
 pub struct KernelTrains {
+    path: PathId,
     carrier: Carrier,
     cores: Cores,
     control: Arc<Control>,
@@ -71,7 +133,8 @@ pub struct KernelTrains {
     thread: Option<JoinHandle<()>>,
     threads: (u32, u32),
     far_port: u16,
-    namespace: Option<OwnedFd>,
+    // Dropped after the ends, so that they are closed in namespaces that are still there.
+    home: Home,
     congestion: String,
     request: [u8; REQUEST],
     response: Vec<u8>,
@@ -81,28 +144,15 @@ impl KernelTrains {
     /// Connects the ends. The calling thread is the one that asks.
     ///
     /// # Errors
-    /// What the system refused; [`Carrier::OwnLoopback`] needs CAP_SYS_ADMIN.
-    pub fn open(carrier: Carrier, mode: Mode) -> Result<Self, Error> {
+    /// [`Error::Unsupported`] for a path that is not the kernel's, else what the system refused; namespaces need CAP_SYS_ADMIN.
+    pub fn open(path: PathId, carrier: Carrier, mode: Mode) -> Result<Self, Error> {
+        Self::connect(path, carrier, mode).map_err(|error| error.on(path))
+    }
+
+    fn connect(path: PathId, carrier: Carrier, mode: Mode) -> Result<Self, Error> {
         let cores = Cores::choose(mode.placement)?;
-        let mut options = Options {
-            nodelay: true,
-            waiting: mode.waiting,
-            max_segment: None,
-        };
-        let ((near, far, far_port), namespace) = match carrier {
-            Carrier::OwnLoopback => {
-                let device = Device {
-                    mtu: MTU as u32,
-                    segments: 1,
-                };
-                let (pair, namespace) = within(device, || socket::pair(&options))?;
-                (pair, Some(namespace))
-            }
-            Carrier::Segments => {
-                options.max_segment = Some((SEGMENT + 12) as u32);
-                (socket::pair(&options)?, None)
-            }
-        };
+        let home = Home::find(path, carrier)?;
+        let (near, far, far_port) = home.pair(mode)?;
         let congestion = near.congestion()?;
         let control = Arc::new(Control::new());
         let (tell, told) = mpsc::sync_channel(1);
@@ -119,6 +169,7 @@ impl KernelTrains {
             .map_err(|error| Error::system(PATH, "starting a thread", error))?;
         let threads = (thread_id(), told.recv().unwrap_or(0));
         Ok(Self {
+            path,
             carrier,
             cores,
             control,
@@ -126,7 +177,7 @@ impl KernelTrains {
             thread: Some(thread),
             threads,
             far_port,
-            namespace,
+            home,
             congestion,
             request: [0; REQUEST],
             response: Vec::new(),
@@ -139,7 +190,7 @@ impl KernelTrains {
             near: self.threads.0,
             far: self.threads.1,
             far_ports: vec![self.far_port],
-            namespaces: self.namespace.iter().map(AsFd::as_fd).collect(),
+            namespaces: self.home.namespaces(),
         }
     }
 
@@ -210,14 +261,17 @@ impl Trains for KernelTrains {
         check(response)?;
         let outcome = self.slice(response, round_trips, each);
         match (outcome, self.control.failure()) {
-            (Err(_), Some(reason)) => Err(Error::Peer { path: PATH, reason }),
-            (outcome, _) => outcome,
+            (Err(_), Some(reason)) => Err(Error::Peer {
+                path: self.path,
+                reason,
+            }),
+            (outcome, _) => outcome.map_err(|error| error.on(self.path)),
         }
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("carrier", self.carrier.describe().to_owned()),
+            ("carrier", self.home.describe(self.carrier).to_owned()),
             ("congestion", self.congestion.clone()),
             ("nagle", "off".to_owned()),
             ("cores", self.cores.describe()),
@@ -256,27 +310,35 @@ mod tests {
 
     #[test]
     fn one_connection_carries_responses_of_any_size() {
-        let mut trains = KernelTrains::open(Carrier::Segments, MODE).unwrap();
+        let path = PathId::KernelLoopback;
+        let mut trains = KernelTrains::open(path, Carrier::Gso, MODE).unwrap();
         for response in [256, 65_536, 1, 1_448] {
             assert_eq!(count(&mut trains, response), 3);
         }
         assert!(trains.run(0, 1, &mut |_| ()).is_err());
         assert!(trains.ends().namespaces.is_empty());
         assert_ne!(trains.ends().near, trains.ends().far);
+        assert!(KernelTrains::open(PathId::StackMemory, Carrier::Gso, MODE).is_err());
     }
 
     #[test]
-    fn a_loopback_of_its_own_leaves_the_machines_alone() {
+    fn devices_of_our_own_leave_the_machines_alone() {
         let before = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
-        match KernelTrains::open(Carrier::OwnLoopback, MODE) {
-            Ok(mut trains) => {
-                assert_eq!(count(&mut trains, 65_536), 3);
-                assert_eq!(trains.ends().namespaces.len(), 1);
+        for (path, carrier, namespaces) in [
+            (PathId::KernelLoopback, Carrier::Packets, 1),
+            (PathId::KernelVeth, Carrier::Packets, 2),
+            (PathId::KernelVeth, Carrier::Gso, 2),
+        ] {
+            match KernelTrains::open(path, carrier, MODE) {
+                Ok(mut trains) => {
+                    assert_eq!(count(&mut trains, 65_536), 3);
+                    assert_eq!(trains.ends().namespaces.len(), namespaces);
+                }
+                Err(error) if !rustix::process::geteuid().is_root() => {
+                    println!("{path} is skipped, needs root: {error}");
+                }
+                Err(error) => panic!("{error}"),
             }
-            Err(error) if !rustix::process::geteuid().is_root() => {
-                println!("skipped, needs root: {error}");
-            }
-            Err(error) => panic!("{error}"),
         }
         let after = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
         assert_eq!(before, after);

@@ -98,7 +98,7 @@ impl Session for VethSession {
     fn kernel_ends(&self) -> Option<KernelEnds<'_>> {
         let ends = self.session.kernel_ends()?;
         Some(KernelEnds {
-            namespaces: vec![self.pair.near.as_fd(), self.pair.far.as_fd()],
+            namespaces: self.pair.namespaces(),
             ..ends
         })
     }
@@ -125,6 +125,10 @@ impl Pair {
         known.retain(|pair| pair.strong_count() > 0);
         let mut pairs = known.iter().filter_map(Weak::upgrade);
         if let Some(pair) = pairs.find(|pair| pair.offload == offload) {
+    pub(super) fn shared() -> Result<Arc<Self>, Error> {
+        // A panic elsewhere leaves the pair as it was.
+        let mut known = PAIR.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pair) = known.upgrade() {
             return Ok(pair);
         }
         let pair = Arc::new(Self::make(offload)?);
@@ -166,6 +170,20 @@ impl Pair {
             ip(namespace, &["link", "set", device, "up"])?;
         }
         Ok(pair)
+    }
+
+    /// A pair of its own, on which every segment travels as a packet.
+    pub(super) fn of_packets() -> Result<Self, Error> {
+        let pair = Self::make()?;
+        let limit = |device| ip(&["link", "set", "dev", device, "gso_max_segs", "1"]);
+        pair.near(|| limit(NEAR_DEVICE))?;
+        pair.far(|| limit(FAR_DEVICE))?;
+        Ok(pair)
+    }
+
+    /// Both namespaces.
+    pub(super) fn namespaces(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.near.as_fd(), self.far.as_fd()]
     }
 
     /// Where the far end listens.
@@ -211,7 +229,7 @@ fn own_namespace() -> Result<File, Error> {
 }
 
 /// A new network namespace without a name.
-fn namespace() -> Result<File, Error> {
+pub(super) fn namespace() -> Result<File, Error> {
     on_a_thread(|| {
         // SAFETY: the thread gets a network namespace of its own and shares everything else as before.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|error| {
@@ -230,7 +248,8 @@ fn enter(namespace: BorrowedFd<'_>) -> Result<(), Error> {
         .map_err(|error| Error::system(PATH, "entering a network namespace", error))
 }
 
-fn within<T: Send>(
+/// Does something in a namespace, on a thread of its own.
+pub(super) fn within<T: Send>(
     namespace: BorrowedFd<'_>,
     work: impl FnOnce() -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
@@ -253,7 +272,7 @@ fn on_a_thread<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Resul
 }
 
 /// Runs `ip` in the calling thread's namespace.
-fn ip(arguments: &[&str]) -> Result<(), Error> {
+pub(super) fn ip(arguments: &[&str]) -> Result<(), Error> {
     let done = Command::new("ip")
         .args(arguments)
         .stdin(Stdio::null())

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::experiments::Experiment;
+use crate::experiments::{Experiment, Reported};
 use crate::run::{self, Cell, Figure, Row, RowKind, Source, Table, Unit};
 use crate::shapes;
 use crate::trains::{Measured, Trains};
@@ -33,6 +33,11 @@ impl Experiment for Bandwidth {
 
     fn summary(&self) -> &'static str {
         "128-byte requests and responses of 256 to 65,536 bytes as trains of packets: bytes a second"
+    }
+
+    /// In the full report: every size of every path takes seconds that a quick one does not have.
+    fn reported(&self) -> Reported {
+        Reported::Full
     }
 
     /// Whichever of the four comes first measures for all.

@@ -7,7 +7,7 @@ use super::processing::{no_work, path_ns, worked};
 use super::{absent, axis, concerns, fact, figure, number, over_sizes, span_row, way};
 use crate::context::{Context, LINE_RATE, Options};
 use crate::error::Error;
-use crate::experiments::Experiment;
+use crate::experiments::{Experiment, Reported};
 use crate::run::{
     self, Bar, Cell, Column, Figure, Point, Row, RowKind, Segment, SegmentKind, Series, Source,
     Table, Unit,
@@ -38,6 +38,11 @@ impl Experiment for Budget {
 
     fn summary(&self) -> &'static str {
         "the time that a line leaves for a full packet (12.11 us at 1 Gb/s; --line-rate), and the layer that breaks it"
+    }
+
+    /// In the full report: every size of every path takes seconds that a quick one does not have.
+    fn reported(&self) -> Reported {
+        Reported::Full
     }
 
     fn weight(&self) -> u32 {

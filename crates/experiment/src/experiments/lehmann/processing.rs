@@ -10,7 +10,7 @@ use super::{
 };
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::experiments::Experiment;
+use crate::experiments::{Experiment, Reported};
 use crate::published;
 use crate::run::{self, Cell, Figure, Row, RowKind, Source, Table, Unit};
 use crate::shapes;
@@ -35,6 +35,11 @@ impl Experiment for Processing {
 
     fn summary(&self) -> &'static str {
         "what each layer works on a packet of a response, apart from queues, by the size of the response"
+    }
+
+    /// In the full report: every size of every path takes seconds that a quick one does not have.
+    fn reported(&self) -> Reported {
+        Reported::Full
     }
 
     fn weight(&self) -> u32 {

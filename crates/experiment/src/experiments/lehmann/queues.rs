@@ -10,7 +10,7 @@ use super::{
 };
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::experiments::Experiment;
+use crate::experiments::{Experiment, Reported};
 use crate::published;
 use crate::run::{self, Column, Figure, Row, RowKind, Source, Table, Unit};
 use crate::shapes;
@@ -38,6 +38,11 @@ impl Experiment for Queues {
 
     fn summary(&self) -> &'static str {
         "how long packets wait in each queue, by the size of the response and by their place in it, and gaps"
+    }
+
+    /// In the full report: every size of every path takes seconds that a quick one does not have.
+    fn reported(&self) -> Reported {
+        Reported::Full
     }
 
     fn weight(&self) -> u32 {
