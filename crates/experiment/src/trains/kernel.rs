@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, GateSet, JoinPlan, Passage, Recorded, Span, TickScale, join};
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Tied, Trains as Joiner};
-use tollgate_kernel::{Attached, Gates, Namespace, Plan as Hooks, Watch, abilities, passage_cost};
+use tollgate_kernel::{
+    Attached, Gates, Namespace, Plan as Hooks, Traffic, Watch, abilities, passage_cost,
+};
 use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
 use tollgate_workload::trains::{REQUEST, SEGMENT, Trains};
 use tollgate_workload::{Error, Mode};
@@ -117,7 +119,7 @@ pub(super) type Loaded = Result<(Gates, Hooks), String>;
 /// Finds out what the kernel allows and loads the programs, once for all subjects.
 pub(super) fn load() -> Loaded {
     let abilities = abilities();
-    let hooks = Hooks::choose(&abilities);
+    let hooks = Hooks::choose(&abilities, Traffic::Others);
     if hooks.gates().is_empty() {
         let reason = abilities.types.reason().or(abilities.tracepoints.reason());
         return Err(reason

@@ -27,6 +27,8 @@ use crate::cores::{self, Cores, Pinned};
 use crate::error::Error;
 use crate::path::{KernelEnds, Mode, PathId};
 use crate::slice::{Control, Server};
+use crate::sockets::Offload;
+use crate::stamps::Stamps;
 use crate::trains::{REQUEST, SEGMENT, Trains, ask, asked, check};
 
 /// Round trips that a slice makes before those that are timed.
@@ -67,7 +69,7 @@ impl Home {
             (PathId::KernelLoopback, Carrier::Packets) => Self::OwnLoopback(OwnLoopback::make()?),
             (PathId::KernelLoopback, Carrier::Gso) => Self::Loopback,
             (PathId::KernelVeth, Carrier::Packets) => Self::Veth(Arc::new(Pair::of_packets()?)),
-            (PathId::KernelVeth, Carrier::Gso) => Self::Veth(Pair::shared()?),
+            (PathId::KernelVeth, Carrier::Gso) => Self::Veth(Pair::shared(Offload::Usual)?),
             _ => {
                 return Err(Error::Unsupported {
                     path,
@@ -138,6 +140,8 @@ pub struct KernelTrains {
     congestion: String,
     request: [u8; REQUEST],
     response: Vec<u8>,
+    /// The ends stamp nothing: the gates at system calls stand where a response begins and ends.
+    stamps: Stamps,
 }
 
 impl KernelTrains {
@@ -181,6 +185,7 @@ impl KernelTrains {
             congestion,
             request: [0; REQUEST],
             response: Vec::new(),
+            stamps: Stamps::default(),
         })
     }
 
@@ -191,6 +196,7 @@ impl KernelTrains {
             far: self.threads.1,
             far_ports: vec![self.far_port],
             namespaces: self.home.namespaces(),
+            stamps: &self.stamps,
         }
     }
 

@@ -119,16 +119,12 @@ pub(super) struct Pair {
 static PAIRS: Mutex<Vec<Weak<Pair>>> = Mutex::new(Vec::new());
 
 impl Pair {
-    fn shared(offload: Offload) -> Result<Arc<Self>, Error> {
+    pub(super) fn shared(offload: Offload) -> Result<Arc<Self>, Error> {
         // A panic elsewhere leaves the pairs as they were.
         let mut known = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|pair| pair.strong_count() > 0);
         let mut pairs = known.iter().filter_map(Weak::upgrade);
         if let Some(pair) = pairs.find(|pair| pair.offload == offload) {
-    pub(super) fn shared() -> Result<Arc<Self>, Error> {
-        // A panic elsewhere leaves the pair as it was.
-        let mut known = PAIR.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pair) = known.upgrade() {
             return Ok(pair);
         }
         let pair = Arc::new(Self::make(offload)?);
@@ -174,7 +170,7 @@ impl Pair {
 
     /// A pair of its own, on which every segment travels as a packet.
     pub(super) fn of_packets() -> Result<Self, Error> {
-        let pair = Self::make()?;
+        let pair = Self::make(Offload::Usual)?;
         let limit = |device| ip(&["link", "set", "dev", device, "gso_max_segs", "1"]);
         pair.near(|| limit(NEAR_DEVICE))?;
         pair.far(|| limit(FAR_DEVICE))?;
