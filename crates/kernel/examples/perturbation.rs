@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut ratios = Vec::new();
     let (mut plain, mut observed, mut starts, mut own) = (0.0, 0.0, 0.0_f64, 0.0);
-    let mut samples = 0;
+    let (mut samples, mut on) = (0, 0.0);
     let until = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < until {
         let before = slice(&mut || Ok(()))?;
@@ -70,11 +70,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let mut watcher = Watcher::start(choice.clone(), &ask, Vec::new())?;
         starts = starts.max(started.elapsed().as_secs_f64());
+        // What beginning takes is told apart; a slice is of the time after it.
+        let settled = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < settled {
+            std::thread::sleep(Duration::from_millis(10));
+            watcher.tend()?;
+        }
         let used = own_time()?;
         let during = slice(&mut || watcher.tend())?;
         let raw = watcher.read()?;
         own += own_time()? - used;
         samples += raw.totals.finished;
+        on += raw.on.as_secs_f64() / raw.at.as_secs_f64();
         if std::env::var_os("VERBOSE").is_some() {
             println!(
                 "N {} {:?} missed {} vanished {} waiting {}",
@@ -120,7 +127,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ratios[ratios.len() / 2],
     );
     println!(
-        "{samples} samples; live after {:.0} ms at most; reading took {:.2} % of a core",
+        "gates on for {:.1} % of the time; {samples} samples; live after {:.0} ms at most; reading took {:.2} % of a core",
+        on / n * 100.0,
         starts * 1e3,
         own / n / SLICE.as_secs_f64() * 100.0
     );

@@ -1,0 +1,192 @@
+//! Traffic that is already there, on this kernel: skipped, and said so, without root or where the kernel has no hooks.
+
+#![cfg(feature = "bpf")]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tollgate_kernel::observe::filter::Side;
+use tollgate_kernel::observe::{Ask, Choice, Filter, Observation, Watcher};
+
+/// A pair that asks and answers on an address until this is dropped.
+struct Traffic {
+    port: u16,
+    stop: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Traffic {
+    fn on(address: &str) -> std::io::Result<Self> {
+        let listener = TcpListener::bind((address, 0))?;
+        let to = listener.local_addr()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let server = std::thread::spawn(move || {
+            let Ok((mut stream, _)) = listener.accept() else {
+                return;
+            };
+            let mut message = [0; 200];
+            while stream.read_exact(&mut message).is_ok() && stream.write_all(&message).is_ok() {}
+        });
+        let stopped = stop.clone();
+        let client = std::thread::spawn(move || {
+            let Ok(mut stream) = TcpStream::connect(to) else {
+                return;
+            };
+            let mut message = [7; 200];
+            while !stopped.load(Ordering::Relaxed)
+                && stream.write_all(&message).is_ok()
+                && stream.read_exact(&mut message).is_ok()
+            {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        Ok(Self {
+            port: to.port(),
+            stop,
+            threads: vec![server, client],
+        })
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the kernel allows; none, with the reason printed, where nothing can be observed.
+fn choice() -> Option<Choice> {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: observing needs root");
+        return None;
+    }
+    let choice = Choice::of(&tollgate_kernel::abilities());
+    if let Some((hook, reason)) = choice.stopped_by() {
+        println!("skipped: this kernel has no hook {}: {reason}", hook.name);
+        return None;
+    }
+    Some(choice)
+}
+
+/// Observes until so many samples have come to their end; none after half a minute without.
+fn observe(choice: &Choice, ask: &Ask, wanted: u64) -> Observation {
+    let mut watcher = Watcher::start(choice.clone(), ask, Vec::new()).unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        std::thread::sleep(Duration::from_millis(10));
+        watcher.tend().unwrap();
+        let raw = watcher.read().unwrap();
+        if raw.totals.finished >= wanted || Instant::now() > until {
+            return Observation::between(None, &raw, choice, 10);
+        }
+    }
+}
+
+fn port(port: u16) -> Filter {
+    Filter::Ports(Side::Either, port, port)
+}
+
+fn check(address: &str) {
+    let Some(choice) = choice() else { return };
+    let traffic = match Traffic::on(address) {
+        Ok(traffic) => traffic,
+        Err(error) => {
+            println!("skipped: no listener on {address}: {error}");
+            return;
+        }
+    };
+    let ask = Ask {
+        filter: port(traffic.port).operations(),
+        every: Some(1),
+        slower_than: Some(Duration::from_nanos(1)),
+        ..Ask::default()
+    };
+    let seen = observe(&choice, &ask, 200);
+    let samples = seen.samples;
+    assert!(samples.read >= 200, "{samples:?}");
+    assert_eq!(
+        (samples.backwards, samples.missed, samples.vanished),
+        (0, 0, 0),
+        "{samples:?}"
+    );
+    // The reader of a request sends the answer, so both gates of a loopback passage are there.
+    let n = |name: &str| seen.sum(name).map_or(0, |row| row.n);
+    assert_eq!(n("send to receive"), samples.read);
+    assert!(seen.spans.iter().any(|row| row.name == "tcp" && row.n > 0));
+    let shares: f64 = seen.spans.iter().filter_map(|row| row.share).sum();
+    assert!((shares - 1.0).abs() < 1e-6, "{shares}");
+    assert!(
+        seen.sockets
+            .iter()
+            .all(|socket| socket.pid == std::process::id())
+    );
+    assert!(samples.slow >= 200 && !seen.slow.is_empty());
+    for slow in &seen.slow {
+        assert_eq!(
+            slow.spans.iter().map(|span| span.2).sum::<u64>(),
+            slow.total_ns
+        );
+    }
+}
+
+#[test]
+fn every_gate_of_a_round_trip_is_seen() {
+    check("127.0.0.1");
+}
+
+#[test]
+fn ipv6_is_seen_alike() {
+    check("::1");
+}
+
+#[test]
+fn what_the_filter_keeps_out_is_not_sampled() {
+    let Some(choice) = choice() else { return };
+    let wanted = Traffic::on("127.0.0.1").unwrap();
+    let other = Traffic::on("127.0.0.1").unwrap();
+    let only = format!(
+        "ip and host 127.0.0.1 and port {} and not port {}",
+        wanted.port, other.port
+    );
+    let ask = Ask {
+        filter: Filter::parse(&only).unwrap().operations(),
+        every: Some(1),
+        ..Ask::default()
+    };
+    let seen = observe(&choice, &ask, 100);
+    let end = format!(":{}", wanted.port);
+    assert!(seen.samples.read >= 100);
+    for socket in &seen.sockets {
+        assert!(
+            socket.local.ends_with(&end) || socket.remote.ends_with(&end),
+            "{socket:?}"
+        );
+    }
+}
+
+#[test]
+fn other_processes_are_counted_and_left_out() {
+    let Some(choice) = choice() else { return };
+    let traffic = Traffic::on("127.0.0.1").unwrap();
+    let ask = Ask {
+        filter: port(traffic.port).operations(),
+        groups: vec![1],
+        every: Some(1),
+        ..Ask::default()
+    };
+    let mut watcher = Watcher::start(choice.clone(), &ask, Vec::new()).unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    while watcher.read().unwrap().totals.unwanted < 50 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let raw = watcher.read().unwrap();
+    let seen = Observation::between(None, &raw, &choice, 10);
+    assert!(seen.samples.not_asked_for >= 50, "{:?}", seen.samples);
+    assert!(seen.spans.is_empty() && seen.sockets.is_empty());
+}
