@@ -259,7 +259,10 @@ impl Gates {
         let fd = program.as_fd();
         for namespace in namespaces {
             for family in FAMILIES {
-                let link = within(*namespace, || system::link_netfilter(fd, family, at, twin));
+                let link = within(*namespace, || {
+                    system::link_netfilter(fd, family, at, u8::from(twin))
+                        .map_err(|error| error.to_string())
+                });
                 links.push(OneLink::Own(link.map_err(refused)?));
             }
         }
@@ -380,9 +383,9 @@ pub(crate) fn attempt(name: &str) -> Result<(), String> {
         .iter()
         .find(|hook| hook.program == Some(name));
     match hook.map(|hook| hook.need) {
-        Some(Need::Netfilter(at)) => {
-            system::link_netfilter(program.as_fd(), FAMILIES[0], at, false).map(drop)
-        }
+        Some(Need::Netfilter(at)) => system::link_netfilter(program.as_fd(), FAMILIES[0], at, 0)
+            .map(drop)
+            .map_err(|error| error.to_string()),
         _ => program
             .attach()
             .map(drop)

@@ -16,7 +16,7 @@ enum {
 	BUCKET_BITS = 6,
 	BUCKETS = 1 << BUCKET_BITS,
 	/* Bytes that can be followed at once in a bucket of flows. */
-	WAYS = 4,
+	WAYS = 16,
 	FINEST_BITS = 6,
 	FINEST = 1 << FINEST_BITS,
 	/* Up to 2^40 ns, 18 minutes. */

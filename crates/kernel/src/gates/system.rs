@@ -92,14 +92,18 @@ impl Drop for Mapped {
 }
 
 /// Among netfilter's hooks ours come where nobody has changed the packet yet (out) or will any more (in).
-/// No two of a hook may have the same priority; a twin comes right behind its gate.
-const fn priority(hook: Netfilter, twin: bool) -> i32 {
+/// No two of a hook may have the same priority: rank 0 is a gate's, 1 its twin's, which comes right behind it, and those up to
+/// [`RANKS`] are for samples of traffic, each taken by whoever comes first.
+const fn priority(hook: Netfilter, rank: u8) -> i32 {
     let first = match hook {
         Netfilter::LocalOut => i32::MIN + 1,
-        Netfilter::LocalIn => i32::MAX - 2,
+        Netfilter::LocalIn => i32::MAX - RANKS as i32,
     };
-    first + twin as i32
+    first + rank as i32
 }
+
+/// Ranks of our programs at one hook.
+pub(crate) const RANKS: u8 = 34;
 
 /// Attaches a netfilter program in the calling thread's namespace; it is detached when the result is closed. By hand, since
 /// libbpf's program cannot be lent to the thread that is in the other namespace.
@@ -107,8 +111,8 @@ pub(crate) fn link_netfilter(
     program: BorrowedFd<'_>,
     family: i32,
     hook: Netfilter,
-    twin: bool,
-) -> Result<OwnedFd, String> {
+    rank: u8,
+) -> io::Result<OwnedFd> {
     let mut options = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as u64,
         ..Default::default()
@@ -117,7 +121,7 @@ pub(crate) fn link_netfilter(
         libbpf_sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_5 {
             pf: family as u32,
             hooknum: hook.number() as u32,
-            priority: priority(hook, twin),
+            priority: priority(hook, rank),
             flags: 0,
         };
     // SAFETY: the options are a whole value that says its own size, and live longer than the call.
@@ -130,7 +134,7 @@ pub(crate) fn link_netfilter(
         )
     };
     if link < 0 {
-        return Err(io::Error::from_raw_os_error(-link).to_string());
+        return Err(io::Error::from_raw_os_error(-link));
     }
     // SAFETY: the descriptor is new and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(link) })

@@ -5,7 +5,7 @@
 /// Processors that have a countdown.
 pub const PROCESSORS: usize = 1024;
 /// Bytes that can be followed at once.
-pub const PASSAGES: usize = 256;
+pub const PASSAGES: usize = 1024;
 /// Gates of a passage.
 pub const STAMPS: usize = 12;
 /// Spans and sums that have a histogram.

@@ -16,7 +16,7 @@ const SAMPLED: f64 = 10e-6;
 /// Samples a second that are aimed at, over all the time; within windows there are more.
 const AIM: f64 = 1_000.0;
 /// Samples a second within a window, at most.
-const MOST_IN_A_WINDOW: f64 = 5_000.0;
+const MOST_IN_A_WINDOW: f64 = 3_000.0;
 /// How long the traffic is looked at before the first choice.
 pub(super) const FIRST: Duration = Duration::from_millis(50);
 /// How long a window is open.

@@ -4,7 +4,7 @@
 //! is pinned.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,9 +18,9 @@ use super::memory::{
 use super::pace::{AGAIN, FIRST, Pace, WINDOW};
 use super::{Ask, Raw};
 use crate::error::Error;
-use crate::gates::system::{Mapped, link_netfilter, missed_runs};
+use crate::gates::system::{Mapped, RANKS, link_netfilter, missed_runs};
 use crate::gates::{Aligned, FAMILIES, in_words, listen, within};
-use crate::hook::Need;
+use crate::hook::{Need, Netfilter};
 use crate::watch::Namespace;
 
 static OBJECT: &Aligned<[u8]> =
@@ -242,7 +242,7 @@ impl Watcher {
             let others = self.namespaces.iter().map(|fd| Namespace::Of(fd.as_fd()));
             for namespace in std::iter::once(Namespace::Own).chain(others) {
                 for family in FAMILIES {
-                    let link = within(namespace, || link_netfilter(fd, family, at, false));
+                    let link = within(namespace, || link_at_free_rank(fd, family, at));
                     links.push(OneLink::Own(link.map_err(refused)?));
                 }
             }
@@ -480,6 +480,22 @@ impl Watcher {
             missed,
         })
     }
+}
+
+/// Attaches a netfilter program where nobody else who observes has attached his.
+fn link_at_free_rank(
+    program: BorrowedFd<'_>,
+    family: i32,
+    hook: Netfilter,
+) -> Result<OwnedFd, String> {
+    const FIRST: u8 = 2;
+    for rank in FIRST..RANKS {
+        match link_netfilter(program, family, hook, rank) {
+            Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {}
+            outcome => return outcome.map_err(|error| error.to_string()),
+        }
+    }
+    Err(format!("{} others observe already", RANKS - FIRST))
 }
 
 /// CLOCK_MONOTONIC, as the programs read it.

@@ -157,7 +157,7 @@ impl Page {
             Ink::Bold,
             "",
             0,
-            "Sockets by the processing at their end, while the gates were on",
+            "Sockets by the processing at their end while the gates were on; passages of one segment or one receive overlap, so it is no processor time",
         );
         let headings = [
             "socket",
@@ -165,7 +165,6 @@ impl Page {
             "process",
             "n",
             "processing",
-            "of a core",
             "waiting",
             "slow",
             "sent again",
@@ -182,7 +181,6 @@ impl Page {
                 process,
                 group_thousands(&socket.n.to_string()),
                 alone(Unit::Nanoseconds, socket.processing_ns as f64),
-                percent(socket.processing_ns as f64 / 1e9 / observation.on_s.max(1e-9)),
                 alone(Unit::Nanoseconds, socket.queueing_ns as f64),
                 group_thousands(&socket.slow.to_string()),
                 group_thousands(&socket.retransmitted.to_string()),
