@@ -402,6 +402,8 @@ impl Joined<'_> {
             .filter(|label| matches!(label, WolmanLabel::Row(_) | WolmanLabel::NotInPaper))
             .filter_map(|label| Some((label, share(label)?)))
             .max_by(|a, b| a.1.total_cmp(&b.1))
+            // More than all of it is noise: another row is as far below zero.
+            .filter(|(_, share)| *share <= 100.0)
             .map_or_else(String::new, |(label, share)| {
                 format!(
                     " (most of it {}, {share:.0} %)",
