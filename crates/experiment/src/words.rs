@@ -92,6 +92,16 @@ pub(crate) fn range(values: impl Iterator<Item = u64>) -> Option<String> {
     })
 }
 
+/// One sentence of several findings; empty when there are none.
+pub(crate) fn sentence(findings: &[String]) -> String {
+    let text = findings.join("; ");
+    let mut rest = text.chars();
+    match rest.next() {
+        None => String::new(),
+        Some(first) => format!("{}{}.", first.to_uppercase(), rest.as_str()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +151,12 @@ mod tests {
         );
         assert_eq!(range([7, 7].into_iter()).as_deref(), Some("7"));
         assert_eq!(range(std::iter::empty()), None);
+    }
+
+    #[test]
+    fn findings_make_one_sentence() {
+        let findings = ["a stream takes 2".to_owned(), "b takes 3".to_owned()];
+        assert_eq!(sentence(&findings), "A stream takes 2; b takes 3.");
+        assert_eq!(sentence(&[]), "");
     }
 }

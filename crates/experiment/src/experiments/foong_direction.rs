@@ -149,29 +149,33 @@ fn finding(streams: &Streams) -> String {
         let (&small, &large) = (in_cache.first()?, in_cache.last()?);
         let mut places = vec![small, large];
         places.dedup();
-        let parts: Vec<String> = places
-            .into_iter()
-            .filter_map(|at| {
-                let ratio = ratio(&panel.splits[at])?;
-                let label = streams.loads[at].label();
-                Some(if ratio.interval.contains(1.0) {
-                    format!("no difference is shown for {label}")
-                } else {
-                    format!(
-                        "receiving takes {} times what transmitting takes for {label}",
-                        words::factor(ratio.value)
-                    )
-                })
-            })
-            .collect();
+        let (mut parts, mut alike) = (Vec::new(), Vec::new());
+        for at in places {
+            let Some(ratio) = ratio(&panel.splits[at]) else {
+                continue;
+            };
+            let label = streams.loads[at].label();
+            if ratio.interval.contains(1.0) {
+                alike.push(label);
+            } else {
+                parts.push(format!(
+                    "receiving takes {} times what transmitting takes for {label}",
+                    words::factor(ratio.value)
+                ));
+            }
+        }
+        if !alike.is_empty() {
+            parts.push(format!(
+                "no difference is shown for {}",
+                words::list(&alike)
+            ));
+        }
         (!parts.is_empty()).then(|| format!("over {}, {}", panel.path, words::list(&parts)))
     });
-    let told: Vec<String> = told.collect();
+    let mut told: Vec<String> = told.collect();
     if told.is_empty() {
         return "Nothing was measured.".to_owned();
     }
-    format!(
-        "O{}. In 2003 receiving took more at 800 MHz and transmitting at 2.4 GHz.",
-        &told.join("; ")[1..]
-    )
+    told.push("in 2003 receiving took more at 800 MHz and transmitting at 2.4 GHz".to_owned());
+    words::sentence(&told)
 }

@@ -353,7 +353,7 @@ fn finding(streams: &Streams, hz: f64) -> String {
             && let Some(beyond) = value(at)
         {
             text.push_str(&format!(
-                "; beyond the last cache it takes {} times as much as within",
+                ", beyond the last cache {} times as much as within",
                 words::factor(beyond / little)
             ));
         }
@@ -363,7 +363,7 @@ fn finding(streams: &Streams, hz: f64) -> String {
     if told.is_empty() {
         return "Nothing was measured.".to_owned();
     }
-    format!("A{}.", &told.join(". A")[1..])
+    words::sentence(&told)
 }
 
 fn trust(streams: &Streams, hz: f64) -> Vec<TrustLine> {

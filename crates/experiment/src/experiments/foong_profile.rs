@@ -94,7 +94,11 @@ fn shown(streams: &Streams, groups: &Categories, command: &str) -> Shown {
             let title = format!("Shares of the processor time of {name}");
             tables.push(table(streams, panel, groups, &splits, (name, &title)));
             figures.extend(figure(streams, panel, groups, &splits, &title, command));
-            told.extend(largest(streams, groups, &splits, name));
+            let who = match streams.panels.len() {
+                1 => name.to_owned(),
+                _ => format!("{name} over {}", panel.path),
+            };
+            told.extend(largest(streams, groups, &splits, &who));
         }
         let splits: Groups = (0..streams.loads.len())
             .map(|at| streams.survey.splits(panel.first + at, &mut whole))
@@ -115,7 +119,7 @@ fn shown(streams: &Streams, groups: &Categories, command: &str) -> Shown {
     let finding = if told.is_empty() {
         "Nothing was measured.".to_owned()
     } else {
-        format!("{}.", told.join("; "))
+        words::sentence(&told)
     };
     (finding, tables, figures, trust)
 }
@@ -204,32 +208,30 @@ fn largest(
         .collect();
     let mut places = vec![*in_cache.first()?, *in_cache.last()?];
     places.dedup();
-    let parts: Vec<String> = places
+    let parts: Vec<(&str, String)> = places
         .into_iter()
         .filter_map(|at| {
             let (value, name) = names(categories)
                 .enumerate()
                 .filter_map(|(category, name)| Some((share(&splits[at], category)?.value, name)))
                 .max_by(|a, b| a.0.total_cmp(&b.0))?;
-            Some(format!(
-                "{name} ({value:.0} %) for {}",
-                streams.loads[at].label()
-            ))
+            let label = streams.loads[at].label();
+            Some((name, format!("{value:.0} % for {label}")))
         })
         .collect();
-    let mut first = direction.chars();
-    let capital: String = first
-        .next()
-        .into_iter()
-        .flat_map(char::to_uppercase)
-        .collect();
-    (!parts.is_empty()).then(|| {
-        format!(
-            "{capital}{} spends most on {}",
-            first.as_str(),
+    let told = match parts.as_slice() {
+        [] => return None,
+        [(first, little), (second, much)] if first == second => {
+            format!("{first} ({little}, {much})")
+        }
+        parts => {
+            let parts: Vec<String> = (parts.iter())
+                .map(|(name, share)| format!("{name} ({share})"))
+                .collect();
             words::list(&parts)
-        )
-    })
+        }
+    };
+    Some(format!("{direction} spends most on {told}"))
 }
 
 /// The shares that the paper's text states.

@@ -602,21 +602,18 @@ fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
         let (first, end) = (total(0)?, total(last)?);
         let (little, much) = (touching(0)?, touching(last)?);
         Some(format!(
-            "receiving and sending back over {} takes {first} in the kernel for {} and {end} for {}; touching data is {little} \
-             and {much} of that{overtakes}",
+            "receiving and sending back over {} takes {first} in the kernel for {} and {end} for {}, of which touching data is \
+             {little} and {much}{overtakes}",
             panel.name(echoes),
             words::size(echoes.sizes[0]),
             words::size(echoes.sizes[last]),
         ))
     });
     let told: Vec<String> = told.collect();
-    let sentence = told.join(". ");
-    let mut characters = sentence.chars();
-    match characters.next() {
-        Some(first) => format!("{}{}.", first.to_uppercase(), characters.as_str()),
-        None => "Nothing was measured.".to_owned(),
+    if told.is_empty() {
+        return "Nothing was measured.".to_owned();
     }
-    .replace(". receiving", ". Receiving")
+    words::sentence(&told)
 }
 
 /// What holds for both experiments on echoes.
