@@ -14,10 +14,12 @@ use tollgate_gate::{
 };
 use tollgate_kernel::join::Counts;
 use tollgate_kernel::{
-    Attached, Event, Gates, Joiner, Namespace, Plan, ROOM, Taken, Talk, Traffic, Watch, abilities,
-    passage_cost,
+    Attached, Event, Flow, Gates, Joiner, Namespace, Plan, ROOM, Taken, Talk, Traffic, Watch,
+    abilities, passage_cost,
 };
-use tollgate_workload::{Mode, PathId, Samples, Session, Spec, Waiting, Wanted, Workload, find};
+use tollgate_workload::{
+    Mode, PathId, SOCKET_STAMPED, Samples, Session, Spec, Stamp, Waiting, Wanted, Workload, find,
+};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -132,13 +134,18 @@ impl Ends {
     }
 
     /// What the gates and the ends themselves have recorded since the last time.
-    fn take(&self, gates: &Gates) -> Taken {
-        let mut taken = gates.take();
+    fn take(&self, gates: Option<&Gates>) -> Taken {
+        let mut taken = gates.map(Gates::take).unwrap_or_default();
         let stamps = self.session.kernel_ends().map(|ends| ends.stamps.take());
+        let talk = self.joiner.talk();
         taken
             .events
             .extend(stamps.into_iter().flatten().map(|stamp| {
-                let event = Event::of_thread(stamp.ktime, stamp.gate, stamp.thread);
+                let event = if SOCKET_STAMPED.contains(stamp.gate) {
+                    of_socket(&stamp, talk)
+                } else {
+                    Event::of_thread(stamp.ktime, stamp.gate, stamp.thread)
+                };
                 if stamp.twin { event.as_twin() } else { event }
             }));
         taken
@@ -151,6 +158,22 @@ impl Ends {
             .map_err(|error| error.to_string())?;
         Ok(samples)
     }
+}
+
+/// A stamp of a socket. A slice's messages are numbered, so its bytes are counted from 0.
+fn of_socket(stamp: &Stamp, talk: Talk) -> Event {
+    let receives = stamp.gate == Gate::DriverOutEnd;
+    let there = (stamp.thread == talk.near) != receives;
+    let flow = Flow {
+        ports: if there {
+            u32::from(talk.far_port)
+        } else {
+            u32::from(talk.far_port) << 16
+        },
+        addresses: 0,
+    };
+    let seq = stamp.message.wrapping_mul(talk.size);
+    Event::of_packet(stamp.ktime, stamp.gate, flow, seq, talk.size)
 }
 
 /// Adds a slice's round trips.
@@ -198,7 +221,11 @@ pub(crate) fn run(
             reason.unwrap_or("this kernel has fewer than two of the hooks"),
         )
     })?;
-    let gates = Gates::load(&plan, ROOM).map_err(|error| refused(experiment, error))?;
+    let gates = plan
+        .has_programs()
+        .then(|| Gates::load(&plan, ROOM))
+        .transpose()
+        .map_err(|error| refused(experiment, error))?;
     let mut run = Run {
         gates,
         ends: sizes
@@ -276,7 +303,8 @@ fn first_gate(span: &Span) -> Gate {
 }
 
 struct Run {
-    gates: Gates,
+    /// None where the plan needs no programs.
+    gates: Option<Gates>,
     ends: Vec<Result<Ends, String>>,
     ledgers: Ledgers,
     round_trips: u64,
@@ -289,7 +317,7 @@ impl Run {
     fn at(
         &mut self,
         at: usize,
-        work: impl FnOnce(&Gates, &mut Ends, &mut Gated) -> Result<(), String>,
+        work: impl FnOnce(Option<&Gates>, &mut Ends, &mut Gated) -> Result<(), String>,
     ) {
         let gated = &mut self.ledgers.sizes[at];
         if gated.failure.is_some() {
@@ -298,11 +326,11 @@ impl Run {
         let Ok(ends) = &mut self.ends[at] else {
             return;
         };
-        if let Err(reason) = self
-            .gates
-            .watch(&ends.watch)
+        let gates = self.gates.as_ref();
+        if let Err(reason) = gates
+            .map_or(Ok(()), |gates| gates.watch(&ends.watch))
             .map_err(|error| error.to_string())
-            .and_then(|()| work(&self.gates, ends, gated))
+            .and_then(|()| work(gates, ends, gated))
         {
             gated.failure = Some(reason);
         }
@@ -311,12 +339,15 @@ impl Run {
     /// The namespaces in which the sessions run are those of the first that is open: all sessions of a path share them.
     ///
     /// What the plan leaves to those who call, the ends stamp from their next slice on.
-    fn attach(&self, gates: GateSet, twins: bool) -> Result<Attached, String> {
+    fn attach(&self, gates: GateSet, twins: bool) -> Result<Option<Attached>, String> {
         let own = self.ledgers.plan.own_calls();
         self.want(Wanted {
             gates: gates.iter().filter(|&gate| own.contains(gate)).collect(),
             twins,
         });
+        let Some(programs) = &self.gates else {
+            return Ok(None);
+        };
         let ends = self
             .ends
             .iter()
@@ -331,9 +362,10 @@ impl Run {
             namespaces.push(Namespace::Own);
         }
         match (twins, gates.first()) {
-            (true, Some(gate)) => self.gates.attach_twins(gate, &namespaces),
-            _ => self.gates.attach(gates, &namespaces),
+            (true, Some(gate)) => programs.attach_twins(gate, &namespaces),
+            _ => programs.attach(gates, &namespaces),
         }
+        .map(Some)
         .map_err(|error| error.to_string())
     }
 
@@ -347,7 +379,7 @@ impl Run {
     }
 
     /// Detaches the gates; the ends stamp nothing any more.
-    fn detach(&self, attached: Attached) {
+    fn detach(&self, attached: Option<Attached>) {
         drop(attached);
         self.want(Wanted::default());
     }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 
 use tollgate_gate::{Gate, GateSet};
 
+use crate::clock;
 use crate::error::Error;
 use crate::plan::{Abilities, Plan};
 use crate::watch::{Namespace, Taken, Watch};
@@ -75,7 +76,7 @@ impl Gates {
     }
 }
 
-/// What this kernel allows: nothing can be tried without programs.
+/// What this kernel allows: only what needs no programs can be tried.
 pub fn abilities() -> Abilities {
-    Abilities::none(&Error::NotBuilt.to_string())
+    clock::without_programs(&Error::NotBuilt.to_string())
 }

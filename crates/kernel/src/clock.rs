@@ -1,19 +1,62 @@
-//! Whether this process's CLOCK_MONOTONIC is the one that the kernel's gates read.
+//! What can be had without programs: whether this process's CLOCK_MONOTONIC is the one that the kernel's gates read, and whether
+//! the kernel stamps for sockets.
 
 use std::fs;
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsRawFd;
 
-use crate::plan::Ability;
+use crate::plan::{Abilities, Ability};
 
 const OFFSETS: &str = "/proc/self/timens_offsets";
 
 /// A time namespace (time_namespaces(7)) moves the clock that processes see, and not that of BPF programs.
-pub(crate) fn ability() -> Ability {
+pub(crate) fn clock() -> Ability {
     match fs::read_to_string(OFFSETS) {
         Ok(text) => judge(&text),
         // A kernel without time namespaces has one clock for all.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ability::Works,
         Err(error) => Ability::Refused(format!("{OFFSETS} cannot be read: {error}")),
+    }
+}
+
+/// Asks for the stamps that plans use, on a socket that is closed again.
+pub(crate) fn sockets() -> Ability {
+    let tried = || -> Result<(), String> {
+        let socket =
+            UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
+        // TX_SOFTWARE, RX_SOFTWARE, SOFTWARE, TX_SCHED and OPT_TSONLY of linux/net_tstamp.h.
+        let flags: libc::c_uint = 1 << 1 | 1 << 3 | 1 << 4 | 1 << 8 | 1 << 11;
+        // SAFETY: the option's value is an int that lives during the call.
+        let set = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_TIMESTAMPING,
+                (&raw const flags).cast(),
+                size_of_val(&flags) as libc::socklen_t,
+            )
+        };
+        if set == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error().to_string())
+        }
+    };
+    match tried() {
+        Ok(()) => Ability::Works,
+        Err(reason) => Ability::Refused(format!(
+            "time stamps of sockets (SO_TIMESTAMPING) were tried and refused: {reason}"
+        )),
+    }
+}
+
+/// What can be had without programs, and why programs cannot be had.
+pub(crate) fn without_programs(reason: &str) -> Abilities {
+    Abilities {
+        clock: clock(),
+        sockets: sockets(),
+        ..Abilities::none(reason)
     }
 }
 
@@ -50,7 +93,7 @@ mod tests {
 
     #[test]
     fn it_is_tried_here() {
-        if let Ability::Refused(reason) = ability() {
+        if let Ability::Refused(reason) = clock() {
             println!("our clock is not the kernel's: {reason}");
         }
     }

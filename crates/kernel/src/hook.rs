@@ -13,6 +13,9 @@ pub enum Need {
     Function(&'static str),
     /// That we make the calls ourselves, and that our clock is the kernel's.
     OwnCall,
+    /// That the sockets are ours, and that the kernel stamps for them (SO_TIMESTAMPING). Such stamps come with no sequence
+    /// number, so they stand only where no program does.
+    OwnSocket,
 }
 
 /// The hooks of netfilter that are used.
@@ -65,6 +68,15 @@ const fn own_call(gate: Gate, name: &'static str) -> Hook {
     }
 }
 
+const fn own_socket(gate: Gate, name: &'static str) -> Hook {
+    Hook {
+        gate,
+        name,
+        program: None,
+        need: Need::OwnSocket,
+    }
+}
+
 /// All hooks, by gate in the order of the way, the finest first.
 ///
 /// sys_enter and sys_exit come last: while one of them is attached every system call of every thread takes its slow path.
@@ -94,8 +106,11 @@ pub static HOOKS: &[Hook] = &[
         need: Need::Function("__ip_local_out"),
     },
     tracepoint(Gate::DeviceQueueIn, "net_dev_queue"),
+    own_socket(Gate::DeviceQueueIn, "SO_TIMESTAMPING TX_SCHED"),
     tracepoint(Gate::DriverOutBegin, "net_dev_start_xmit"),
+    own_socket(Gate::DriverOutBegin, "SO_TIMESTAMPING TX_SOFTWARE"),
     tracepoint(Gate::DriverOutEnd, "netif_rx_entry"),
+    own_socket(Gate::DriverOutEnd, "SO_TIMESTAMPING RX_SOFTWARE"),
     tracepoint(Gate::IpInBegin, "netif_receive_skb"),
     Hook {
         gate: Gate::DemuxBegin,

@@ -124,6 +124,11 @@ impl Joiner {
         }
     }
 
+    /// The connection.
+    pub const fn talk(&self) -> Talk {
+        self.talk
+    }
+
     /// Ties the events of one slice, in which no message may be under way at the beginning or at the end. The first slice must
     /// have a gate that sees where a message begins: one of a packet, or the one where a send begins.
     pub fn tie(&mut self, events: &[Event]) -> Tied {
@@ -153,7 +158,7 @@ impl Joiner {
 
     fn take_flow(&mut self, slice: &mut Slice, event: &Event, gate: Gate, flow: Flow) {
         let size = self.talk.size.max(1);
-        let (_, reader) = self.talk.ends(flow);
+        let (sender, reader) = self.talk.ends(flow);
         let stream = match self.flows.entry(flow) {
             Entry::Occupied(known) => known.into_mut(),
             // What has come so far tells no border between messages.
@@ -206,6 +211,14 @@ impl Joiner {
                     }
                     stream.sent = Some(id);
                 }
+                // Without the gate where a send begins, the first one that sees the message tells which was sent.
+                Gate::IpOutBegin | Gate::DeviceQueueIn => {
+                    if let Some(at) = slice.thread(sender).sends.take() {
+                        slice.note(at, Gate::SocketOutBegin, id);
+                    }
+                }
+                // In the same way for what is read.
+                Gate::DriverOutEnd => slice.thread(reader).reads = Some(id),
                 Gate::SocketInBegin | Gate::SocketInEnd => {
                     let thread = slice.thread(reader);
                     thread.reads = Some(id);

@@ -21,7 +21,7 @@ impl Traffic {
     /// Whether there is somebody who can take such a hook.
     fn allows(self, need: Need) -> bool {
         match need {
-            Need::OwnCall => self == Self::Ours,
+            Need::OwnCall | Need::OwnSocket => self == Self::Ours,
             Need::Tracepoint(_) | Need::Netfilter(_) | Need::Function(_) => true,
         }
     }
@@ -62,6 +62,8 @@ pub struct Abilities {
     pub netfilter: Ability,
     /// BPF programs at the entry of functions (fentry).
     pub functions: Ability,
+    /// The kernel stamps for sockets of ours (SO_TIMESTAMPING); it takes no privilege.
+    pub sockets: Ability,
     /// Our clock and the kernel's tell the same time, so that stamps of ours lie among those of the gates.
     pub clock: Ability,
     /// The tracepoints that the kernel's types name, of those that hooks need.
@@ -79,6 +81,7 @@ impl Abilities {
             tracepoints: refused(),
             netfilter: refused(),
             functions: refused(),
+            sockets: refused(),
             clock: refused(),
             tracepoint_names: BTreeSet::new(),
             function_names: BTreeSet::new(),
@@ -95,6 +98,10 @@ impl Abilities {
             }),
             Need::Netfilter(_) => refused(&self.netfilter),
             Need::OwnCall => refused(&self.clock),
+            Need::OwnSocket if self.tracepoints.works() => {
+                Some("programs see more, and do not go with it".to_owned())
+            }
+            Need::OwnSocket => refused(&self.clock).or_else(|| refused(&self.sockets)),
             Need::Function(name) => refused(&self.functions).or_else(|| {
                 (!self.function_names.contains(name))
                     .then(|| format!("this kernel's types name no function {name}"))
@@ -176,11 +183,18 @@ impl Plan {
         gates
     }
 
-    /// The gates that whoever makes the calls takes.
+    /// Whether a gate is taken by a program.
+    pub fn has_programs(&self) -> bool {
+        self.boundaries
+            .iter()
+            .any(|boundary| boundary.hook.is_some_and(|hook| hook.program.is_some()))
+    }
+
+    /// The gates that whoever makes the calls takes, by a clock or by a socket.
     pub fn own_calls(&self) -> GateSet {
         self.boundaries
             .iter()
-            .filter(|boundary| boundary.hook.is_some_and(|hook| hook.need == Need::OwnCall))
+            .filter(|boundary| boundary.hook.is_some_and(|hook| hook.program.is_none()))
             .map(|boundary| boundary.gate)
             .collect()
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use libbpf_rs::btf::{Btf, types};
 
+use crate::clock;
 use crate::gates::attempt;
 use crate::hook::{HOOKS, Need};
 use crate::observe;
@@ -14,14 +15,14 @@ pub fn abilities() -> Abilities {
     let kernel = match Btf::from_vmlinux() {
         Ok(kernel) => kernel,
         Err(error) => {
-            return Abilities::none(&format!(
+            return clock::without_programs(&format!(
                 "the kernel's types cannot be read ({error}); a kernel with CONFIG_DEBUG_INFO_BTF has them"
             ));
         }
     };
     let tracepoint_names: BTreeSet<String> = needed(|need| match need {
         Need::Tracepoint(name) => Some(name),
-        Need::Netfilter(_) | Need::Function(_) | Need::OwnCall => None,
+        Need::Netfilter(_) | Need::Function(_) | Need::OwnCall | Need::OwnSocket => None,
     })
     .filter(|name| {
         kernel
@@ -32,7 +33,7 @@ pub fn abilities() -> Abilities {
     .collect();
     let function_names: BTreeSet<String> = needed(|need| match need {
         Need::Function(name) => Some(name),
-        Need::Netfilter(_) | Need::Tracepoint(_) | Need::OwnCall => None,
+        Need::Netfilter(_) | Need::Tracepoint(_) | Need::OwnCall | Need::OwnSocket => None,
     })
     .filter(|name| kernel.type_by_name::<types::Func<'_>>(name).is_some())
     .map(str::to_owned)
@@ -46,7 +47,8 @@ pub fn abilities() -> Abilities {
         tracepoints: tried("BPF programs on tracepoints", "net_dev_queue"),
         netfilter: tried("BPF netfilter links", "nf_local_out"),
         functions: tried("BPF programs on functions (fentry)", "fentry_ip_local_out"),
-        clock: crate::clock::ability(),
+        sockets: clock::sockets(),
+        clock: clock::clock(),
         tracepoint_names,
         function_names,
     }

@@ -41,4 +41,4 @@ pub use path::{Capabilities, KernelEnds, Mode, Path, PathId, Session, find, path
 pub use samples::{Laps, Samples, Timing};
 pub use sockets::{MAX_DATAGRAM, Offload, Reading, Sending, Sockets, Transport};
 pub use spec::{MAX_SIZE, Placement, Spec, Waiting, Workload};
-pub use stamps::{STAMPED, Stamp, Stamps, Wanted};
+pub use stamps::{SOCKET_STAMPED, STAMPED, Stamp, Stamps, Wanted};

@@ -16,15 +16,24 @@ use tollgate_gate::{Gate, GateSet};
 pub const STAMPED: GateSet =
     GateSet::of(&[Gate::SocketOutBegin, Gate::SocketInEnd, Gate::SocketOutEnd]);
 
+/// The boundaries that the kernel stamps for a socket, by SO_TIMESTAMPING.
+pub const SOCKET_STAMPED: GateSet = GateSet::of(&[
+    Gate::DeviceQueueIn,
+    Gate::DriverOutBegin,
+    Gate::DriverOutEnd,
+]);
+
 /// A boundary that an end has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// CLOCK_MONOTONIC in nanoseconds.
     pub ktime: u64,
-    /// The boundary, one of [`STAMPED`].
+    /// The boundary, one of [`STAMPED`] or of [`SOCKET_STAMPED`].
     pub gate: Gate,
     /// The thread that passed.
     pub thread: u32,
+    /// With a boundary of [`SOCKET_STAMPED`], which of the slice's messages in that direction passed, from 0.
+    pub message: u32,
     /// Taken right behind another one of the same passage, to measure what a stamp costs.
     pub twin: bool,
 }
@@ -44,7 +53,7 @@ struct Shared {
 /// Which boundaries are stamped.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
-    /// Of these only what is in [`STAMPED`] counts.
+    /// Of these only what is in [`STAMPED`] or [`SOCKET_STAMPED`] counts.
     pub gates: GateSet,
     /// Every passage is stamped twice.
     pub twins: bool,
@@ -73,22 +82,42 @@ pub(crate) struct Stamper {
     thread: u32,
     wanted: Wanted,
     own: Vec<Stamp>,
+    of_socket: GateSet,
+    /// What CLOCK_MONOTONIC is behind CLOCK_REALTIME.
+    behind: u64,
+    /// Messages that were received in this slice.
+    received: u32,
+    /// This end sends after it has received.
+    answers: bool,
 }
 
 impl Stamper {
-    /// For the end on the calling thread.
-    pub(crate) fn new() -> Self {
+    /// For the end on the calling thread, which asks, or answers.
+    pub(crate) fn new(answers: bool) -> Self {
         Self {
             thread: rustix::thread::gettid().as_raw_nonzero().get() as u32,
             wanted: Wanted::default(),
             own: Vec::new(),
+            of_socket: GateSet::EMPTY,
+            behind: 0,
+            received: 0,
+            answers,
         }
     }
 
     /// Begins a slice of so many messages.
     pub(crate) fn begin(&mut self, stamps: &Stamps, messages: u64) {
         self.wanted = stamps.shared().wanted;
+        self.of_socket = SOCKET_STAMPED
+            .iter()
+            .filter(|&gate| self.wanted.gates.contains(gate))
+            .collect();
+        self.received = 0;
+        if !self.of_socket.is_empty() {
+            self.behind = monotonic_behind_real();
+        }
         let each = STAMPED
+            .union(SOCKET_STAMPED)
             .iter()
             .filter(|&gate| self.wanted.gates.contains(gate))
             .count()
@@ -109,16 +138,52 @@ impl Stamper {
     #[inline(never)]
     fn note(&mut self, gate: Gate) {
         for twin in [false, true] {
-            let now = clock_gettime(ClockId::Monotonic);
             self.own.push(Stamp {
-                ktime: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+                ktime: clock_ns(ClockId::Monotonic),
                 gate,
                 thread: self.thread,
+                message: 0,
                 twin,
             });
             if !self.wanted.twins {
                 break;
             }
+        }
+    }
+
+    /// The boundaries that the kernel is to stamp for the socket.
+    pub(crate) const fn of_socket(&self) -> GateSet {
+        self.of_socket
+    }
+
+    /// The kernel has stamped what was sent last, at this CLOCK_REALTIME.
+    pub(crate) fn sent(&mut self, gate: Gate, real: u64) {
+        self.note_socket(
+            gate,
+            real,
+            self.received - u32::from(self.answers && self.received > 0),
+        );
+    }
+
+    /// A message has come in at this CLOCK_REALTIME. What was sent before has to be told before [`Self::next_message`].
+    pub(crate) fn came(&mut self, real: u64) {
+        self.note_socket(Gate::DriverOutEnd, real, self.received);
+    }
+
+    /// What comes now belongs to the next message.
+    pub(crate) fn next_message(&mut self) {
+        self.received += 1;
+    }
+
+    fn note_socket(&mut self, gate: Gate, real: u64, message: u32) {
+        if self.wanted.gates.contains(gate) {
+            self.own.push(Stamp {
+                ktime: real.saturating_sub(self.behind),
+                gate,
+                thread: self.thread,
+                message,
+                twin: false,
+            });
         }
     }
 
@@ -130,6 +195,25 @@ impl Stamper {
     }
 }
 
+fn clock_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// What CLOCK_MONOTONIC is behind CLOCK_REALTIME: that of the shortest of some readings of one between two of the other. Both run
+/// at one rate, so it changes only when somebody sets the clock.
+fn monotonic_behind_real() -> u64 {
+    (0..16)
+        .map(|_| {
+            let before = clock_ns(ClockId::Monotonic);
+            let real = clock_ns(ClockId::Realtime);
+            let after = clock_ns(ClockId::Monotonic);
+            (after - before, real.saturating_sub(before.midpoint(after)))
+        })
+        .min()
+        .map_or(0, |(_, behind)| behind)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,7 +221,7 @@ mod tests {
     fn passed(wanted: Wanted) -> Vec<Stamp> {
         let stamps = Stamps::default();
         stamps.want(wanted);
-        let mut stamper = Stamper::new();
+        let mut stamper = Stamper::new(false);
         stamper.begin(&stamps, 1);
         for gate in STAMPED.iter() {
             stamper.pass(gate);

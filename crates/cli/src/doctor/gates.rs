@@ -134,6 +134,8 @@ fn kinds(abilities: &Abilities) -> impl Iterator<Item = (&'static str, &Ability)
         ("tracepoints with types", &abilities.tracepoints),
         ("netfilter links", &abilities.netfilter),
         ("function entries (fentry)", &abilities.functions),
+        ("stamps of sockets (SO_TIMESTAMPING)", &abilities.sockets),
+        ("our clock is the kernel's", &abilities.clock),
     ]
     .into_iter()
 }
@@ -187,6 +189,7 @@ mod tests {
             netfilter: Ability::Refused("came with Linux 6.4".to_owned()),
             functions: Ability::Refused("EPERM".to_owned()),
             clock: Ability::Refused("in a time namespace".to_owned()),
+            sockets: Ability::Works,
             tracepoint_names: names(&["net_dev_queue", "net_dev_start_xmit", "netif_receive_skb"]),
             function_names: names(&[]),
         });

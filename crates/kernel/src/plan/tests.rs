@@ -18,13 +18,14 @@ fn kernel(without: &[&str]) -> Abilities {
         netfilter: Ability::Works,
         functions: Ability::Works,
         clock: Ability::Works,
+        sockets: Ability::Works,
         tracepoint_names: names(&|need| match need {
             Need::Tracepoint(name) => (!without.contains(&name)).then_some(name),
-            Need::Netfilter(_) | Need::Function(_) | Need::OwnCall => None,
+            Need::Netfilter(_) | Need::Function(_) | Need::OwnCall | Need::OwnSocket => None,
         }),
         function_names: names(&|need| match need {
             Need::Function(name) => Some(name),
-            Need::Netfilter(_) | Need::Tracepoint(_) | Need::OwnCall => None,
+            Need::Netfilter(_) | Need::Tracepoint(_) | Need::OwnCall | Need::OwnSocket => None,
         }),
     }
 }
@@ -170,4 +171,41 @@ fn another_clock_than_the_kernels_leaves_the_calls_to_the_kernel() {
     assert_eq!(plan.hook(Gate::SocketOutBegin).unwrap().name, "sys_enter");
     let missed = &plan.boundaries()[0].missed;
     assert_eq!(missed[0].1, "in a time namespace");
+}
+
+/// Nobody special: no program is allowed.
+fn level_c() -> Abilities {
+    Abilities {
+        clock: Ability::Works,
+        sockets: Ability::Works,
+        ..Abilities::none("not root")
+    }
+}
+
+#[test]
+fn without_privilege_calls_and_sockets_give_fewer_rows() {
+    let plan = Plan::choose(&level_c(), Traffic::Ours);
+    assert!(!plan.has_programs());
+    let table = plan.table(GateSet::EMPTY).unwrap();
+    let names: Vec<&str> = table.spans().iter().map(|span| span.name).collect();
+    assert_eq!(
+        names,
+        [
+            "socket + tcp + ip",
+            "device.queue",
+            "driver",
+            "ip.queue + ip + demux + tcp + wakeup + resume + socket",
+            "application"
+        ]
+    );
+    let others = Plan::choose(&level_c(), Traffic::Others);
+    assert!(others.gates().is_empty());
+}
+
+#[test]
+fn stamps_of_sockets_never_stand_beside_programs() {
+    let abilities = kernel(&["net_dev_queue"]);
+    let plan = Plan::choose(&abilities, Traffic::Ours);
+    assert!(plan.has_programs());
+    assert_eq!(plan.hook(Gate::DeviceQueueIn), None);
 }

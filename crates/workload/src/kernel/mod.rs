@@ -30,6 +30,7 @@ mod offload;
 mod own_loopback;
 mod server;
 mod socket;
+mod software_stamps;
 #[cfg(test)]
 mod tests;
 pub mod trains;
@@ -43,7 +44,6 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use rustix::net::Shutdown;
-use tollgate_gate::Gate;
 
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
@@ -276,7 +276,7 @@ impl KernelSession {
             threads,
             far_ports,
             stamps,
-            stamper: Stamper::new(),
+            stamper: Stamper::new(false),
             out: vec![0; spec.size],
             inn: vec![0; spec.size],
             message: 0,
@@ -296,6 +296,9 @@ impl KernelSession {
             Workload::Stream => 0,
         };
         self.stamper.begin(&self.stamps, iterations + warmup);
+        if let Near::Connection(end) = &self.near {
+            end.begin_stamps(&self.stamper)?;
+        }
         self.control.begin(PATH, iterations + warmup, || Ok(()))?;
         for _ in 0..warmup {
             self.round_trip()?;
@@ -319,6 +322,9 @@ impl KernelSession {
                 laps.finish(samples, iterations * size, true);
             }
         }
+        if let Near::Connection(end) = &self.near {
+            end.end_stamps(&mut self.stamper)?;
+        }
         self.stamper.end(&self.stamps);
         self.control.finish(PATH, || Ok(()))
     }
@@ -332,19 +338,13 @@ impl KernelSession {
         }
         match &self.near {
             Near::Connection(end) => {
-                self.stamper.pass(Gate::SocketOutBegin);
-                end.send_all(&self.out, &self.control)?;
-                self.stamper.pass(Gate::SocketOutEnd);
-                end.recv_exact(&mut self.inn, &self.control)?;
-                self.stamper.pass(Gate::SocketInEnd);
+                end.send_message(&self.out, &self.control, &mut self.stamper)?;
+                end.recv_message(&mut self.inn, &self.control, &mut self.stamper)?;
             }
             Near::Destinations(addresses) => {
                 let end = End::connect(&addresses[destination(message)], &self.options)?;
-                self.stamper.pass(Gate::SocketOutBegin);
-                end.send_all(&self.out, &self.control)?;
-                self.stamper.pass(Gate::SocketOutEnd);
-                end.recv_exact(&mut self.inn, &self.control)?;
-                self.stamper.pass(Gate::SocketInEnd);
+                end.send_message(&self.out, &self.control, &mut self.stamper)?;
+                end.recv_message(&mut self.inn, &self.control, &mut self.stamper)?;
                 end.shutdown(Shutdown::Write)?;
                 end.recv_end(&self.control)?;
             }

@@ -2,8 +2,6 @@
 
 use std::os::fd::OwnedFd;
 
-use tollgate_gate::Gate;
-
 use super::socket::{End, Options, accept};
 use super::{PATH, STREAM_SEED, destination};
 use crate::cores;
@@ -41,7 +39,7 @@ pub(super) fn serve(
         control,
         listeners,
         stamps,
-        stamper: Stamper::new(),
+        stamper: Stamper::new(true),
         buffer: match spec.workload {
             Workload::Rr | Workload::Crr => vec![0; spec.size],
             Workload::Stream => vec![0; READ],
@@ -81,6 +79,9 @@ impl Far<'_> {
     fn serve(&mut self, server: &mut Server<'_>, job: &Job) -> Result<(), Error> {
         while let Some(iterations) = server.next_order() {
             self.stamper.begin(self.stamps, iterations);
+            if let Job::Connection(end) = job {
+                end.begin_stamps(&self.stamper)?;
+            }
             server.ready();
             match (job, self.spec.workload) {
                 (Job::Connection(end), Workload::Stream) => self.drain(end, iterations)?,
@@ -100,6 +101,9 @@ impl Far<'_> {
                     }
                 }
             }
+            if let Job::Connection(end) = job {
+                end.end_stamps(&mut self.stamper)?;
+            }
             self.stamper.end(self.stamps);
             server.done();
         }
@@ -117,8 +121,7 @@ impl Far<'_> {
     fn answer(&mut self, end: &End) -> Result<(), Error> {
         let message = self.message;
         self.message += 1;
-        end.recv_exact(&mut self.buffer, self.control)?;
-        self.stamper.pass(Gate::SocketInEnd);
+        end.recv_message(&mut self.buffer, self.control, &mut self.stamper)?;
         if self.spec.verify {
             check(&self.buffer, request_seed(message), 0).map_err(|offset| Error::Corrupt {
                 path: PATH,
@@ -128,10 +131,7 @@ impl Far<'_> {
             })?;
             fill(&mut self.out, response_seed(message), 0);
         }
-        self.stamper.pass(Gate::SocketOutBegin);
-        end.send_all(&self.out, self.control)?;
-        self.stamper.pass(Gate::SocketOutEnd);
-        Ok(())
+        end.send_message(&self.out, self.control, &mut self.stamper)
     }
 
     /// Reads a slice's bytes, then says so with one byte.

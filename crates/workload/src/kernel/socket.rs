@@ -8,11 +8,13 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, accept_with, bind,
     connect, getsockname, listen as listen_on, recv, send, shutdown, socket_with, sockopt,
 };
+use tollgate_gate::Gate;
 
-use super::{PATH, Place};
+use super::{PATH, Place, software_stamps};
 use crate::error::Error;
 use crate::slice::{Control, Look, PATIENCE, Spin};
 use crate::spec::Waiting;
+use crate::stamps::Stamper;
 
 /// Turns of a polling loop, each a system call of 0.1 us or more, between two looks at the deadline.
 const TURNS: u32 = 1 << 12;
@@ -253,6 +255,96 @@ impl End {
             at += self.recv_some(&mut buffer[at..], control)?;
         }
         Ok(())
+    }
+
+    /// Sends a message, and stamps the call.
+    #[inline]
+    pub(super) fn send_message(
+        &self,
+        data: &[u8],
+        control: &Control,
+        stamper: &mut Stamper,
+    ) -> Result<(), Error> {
+        stamper.pass(Gate::SocketOutBegin);
+        self.send_all(data, control)?;
+        stamper.pass(Gate::SocketOutEnd);
+        Ok(())
+    }
+
+    /// Receives a message, and stamps the return of the call.
+    #[inline]
+    pub(super) fn recv_message(
+        &self,
+        buffer: &mut [u8],
+        control: &Control,
+        stamper: &mut Stamper,
+    ) -> Result<(), Error> {
+        if !stamper.of_socket().is_empty() {
+            return self.recv_with_stamps(buffer, control, stamper);
+        }
+        self.recv_exact(buffer, control)?;
+        stamper.pass(Gate::SocketInEnd);
+        Ok(())
+    }
+
+    /// The same where the kernel stamps for the socket. What was sent before has been stamped by now.
+    #[cold]
+    fn recv_with_stamps(
+        &self,
+        buffer: &mut [u8],
+        control: &Control,
+        stamper: &mut Stamper,
+    ) -> Result<(), Error> {
+        let flags = match self.waiting {
+            Waiting::Blocking => 0,
+            Waiting::BusyPoll => libc::MSG_DONTWAIT,
+        };
+        let (mut at, mut came) = (0, None);
+        while at < buffer.len() {
+            let (got, time) = persist(self.waiting, control, "receiving", || {
+                software_stamps::recv(self.fd(), &mut buffer[at..], flags)
+                    .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            })?;
+            if got == 0 {
+                return Err(Error::Closed {
+                    path: PATH,
+                    doing: "receiving",
+                });
+            }
+            at += got;
+            came = time;
+        }
+        stamper.pass(Gate::SocketInEnd);
+        if let Some(came) = came {
+            stamper.came(came);
+        }
+        self.take_stamps(stamper)?;
+        stamper.next_message();
+        Ok(())
+    }
+
+    fn take_stamps(&self, stamper: &mut Stamper) -> Result<(), Error> {
+        software_stamps::of_sends(self.fd(), |gate, at| stamper.sent(gate, at))
+            .map_err(|error| Error::system(PATH, "reading time stamps of a socket", error))
+    }
+
+    /// Has the kernel make the stamps that a slice wants.
+    pub(super) fn begin_stamps(&self, stamper: &Stamper) -> Result<(), Error> {
+        if stamper.of_socket().is_empty() {
+            return Ok(());
+        }
+        software_stamps::switch(self.fd(), stamper.of_socket())
+            .map_err(|error| Error::system(PATH, "asking for time stamps (SO_TIMESTAMPING)", error))
+    }
+
+    /// Takes the last stamps of a slice and ends their making.
+    pub(super) fn end_stamps(&self, stamper: &mut Stamper) -> Result<(), Error> {
+        if stamper.of_socket().is_empty() {
+            return Ok(());
+        }
+        self.take_stamps(stamper)?;
+        software_stamps::switch(self.fd(), tollgate_gate::GateSet::EMPTY)
+            .map_err(|error| Error::system(PATH, "ending time stamps (SO_TIMESTAMPING)", error))
     }
 
     /// Waits for the other end's FIN.
