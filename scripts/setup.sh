@@ -19,6 +19,7 @@ libelf-dev        | /usr/include/libelf.h /usr/include/*/libelf.h          | the
 zlib1g-dev        | /usr/include/zlib.h /usr/include/*/zlib.h              | the gates of the Linux kernel             | report test lint qemu
 pkg-config        | pkg-config                                             | the gates of the Linux kernel             | report test lint qemu
 make              | make                                                   | the gates of the Linux kernel             | report test lint qemu
+iproute2          | ip                                                     | the devices of the path kernel-veth       | report test
 valgrind          | valgrind                                               | instruction counts by Callgrind           | report test budget! bench qemu
 chromium          | chromium                                               | the test that renders the HTML report     | test
 fonts-dejavu-core | /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf        | letters in the rendered HTML report       | test

@@ -171,10 +171,12 @@ mod tests {
         insta::assert_snapshot!(plain(&report), @r"
 
         Gates of the kernel, each kind of hook tried
-          no  kernel types (BTF)         not root
-          no  tracepoints with types     not root
-          no  netfilter links            not root
-          no  function entries (fentry)  not root
+          no  kernel types (BTF)                   not root
+          no  tracepoints with types               not root
+          no  netfilter links                      not root
+          no  function entries (fentry)            not root
+          no  stamps of sockets (SO_TIMESTAMPING)  not root
+          no  our clock is the kernel's            not root
           No boundary can be taken, so the kernel's rows are left out.
               -> run as root (or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN) a build with the feature bpf, on a kernel with CONFIG_DEBUG_INFO_BTF
         ");

@@ -101,8 +101,21 @@ impl Shown<'_> {
                     ..Measured::default()
                 }))
             },
-            absent(label),
+            self.absent(label),
         )
+    }
+
+    /// Why there is no such row.
+    fn absent(&self, label: WolmanLabel) -> &'static str {
+        let boundaries = self.ledgers.plan.boundaries();
+        let joined = boundaries.iter().any(|boundary| boundary.hook.is_none());
+        match absent(label) {
+            Some(reason) => reason,
+            None if joined && !self.ledgers.stopped => {
+                "a boundary of it is not resolved here, so it lies within a row whose spans are joined"
+            }
+            None => "the run was stopped before it came to this",
+        }
     }
 
     fn between(&self, span: &Span) -> String {
@@ -345,6 +358,12 @@ impl Shown<'_> {
                  User begins when the reader runs; the application's own time is shown and is in no row of the paper"
             ),
         });
+        if !self.ledgers.plan.has_programs() {
+            notes.push(format!(
+                "{path}: no program could be loaded, so what the kernel stamps for sockets (SO_TIMESTAMPING) stands for its gates; \
+                 such a stamp has no twin, so its cost is in the rows beside it"
+            ));
+        }
         for boundary in self.ledgers.plan.boundaries() {
             let reasons: Vec<&str> = boundary
                 .missed
@@ -363,9 +382,9 @@ impl Shown<'_> {
     }
 }
 
-/// Why the kernel has no such row.
-fn absent(label: WolmanLabel) -> &'static str {
-    match label {
+/// Why the kernel never has such a row.
+fn absent(label: WolmanLabel) -> Option<&'static str> {
+    Some(match label {
         WolmanLabel::Row(WolmanRow::Mcopy) => {
             "retransmission keeps a reference to the buffer, so there is no such copy"
         }
@@ -379,6 +398,6 @@ fn absent(label: WolmanLabel) -> &'static str {
         WolmanLabel::Row(WolmanRow::Atm) => {
             "the driver of the sender carries the segment into the queue of IP; it is on the way out"
         }
-        _ => "the run was stopped before it came to this",
-    }
+        _ => return None,
+    })
 }

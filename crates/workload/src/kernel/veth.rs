@@ -391,6 +391,100 @@ mod tests {
         assert!(shared_pairs(Offload::Neither).is_empty());
     }
 
+    /// The variable by which this program knows that it is the one to be killed.
+    const VICTIM: &str = "TOLLGATE_TEST_VICTIM";
+
+    /// What keeps a network namespace: processes and threads in it, descriptors, mounts.
+    fn holders(inode: u64) -> Vec<String> {
+        let name = format!("net:[{inode}]");
+        let mut found = Vec::new();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        found.extend(
+            mounts
+                .lines()
+                .filter(|line| line.contains(&name))
+                .map(str::to_owned),
+        );
+        // Processes come and go while they are looked through.
+        for process in std::fs::read_dir("/proc").unwrap().flatten() {
+            let process = process.path();
+            let tasks = std::fs::read_dir(process.join("task"))
+                .into_iter()
+                .flatten()
+                .flatten();
+            let descriptors = std::fs::read_dir(process.join("fd"))
+                .into_iter()
+                .flatten()
+                .flatten();
+            found.extend(
+                tasks
+                    .map(|task| task.path().join("ns/net"))
+                    .chain(descriptors.map(|entry| entry.path()))
+                    .filter(|path| {
+                        std::fs::read_link(path).is_ok_and(|to| to.as_os_str() == name.as_str())
+                    })
+                    .map(|path| path.display().to_string()),
+            );
+        }
+        found
+    }
+
+    /// The child of the next test: opens a session and waits to be killed.
+    #[test]
+    fn victim() {
+        if std::env::var_os(VICTIM).is_none() {
+            return;
+        }
+        let _session = KernelVeth.open(&Spec::new(Workload::Rr, 4)).unwrap();
+        let pair = Pair::shared().unwrap();
+        let inode = |file: &File| file.metadata().unwrap().ino();
+        println!("namespaces {} {}", inode(&pair.near), inode(&pair.far));
+        std::thread::sleep(std::time::Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_killed_run_leaves_no_namespace_and_no_device() {
+        use std::io::{BufRead, BufReader};
+        if let Some(reason) = reason() {
+            println!("left out: {reason}");
+            return;
+        }
+        let before = devices();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "kernel::veth::tests::victim", "--nocapture"])
+            .env(VICTIM, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let inodes: Vec<u64> = BufReader::new(child.stdout.take().unwrap())
+            .lines()
+            .map_while(Result::ok)
+            .find_map(|line| {
+                let (_, numbers) = line.split_once("namespaces ")?;
+                Some(
+                    numbers
+                        .split(' ')
+                        .map(|number| number.parse().unwrap())
+                        .collect(),
+                )
+            })
+            .expect("the child ended before its session was open");
+        assert_eq!(inodes.len(), 2);
+        for &inode in &inodes {
+            assert!(
+                !holders(inode).is_empty(),
+                "the search does not find {inode}"
+            );
+        }
+        // SIGKILL.
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for inode in inodes {
+            assert_eq!(holders(inode), Vec::<String>::new());
+        }
+        assert_eq!(devices(), before);
+    }
+
     #[test]
     fn what_the_path_cannot_do_is_refused_by_its_name() {
         let mut spec = Spec::new(Workload::Stream, 4);
