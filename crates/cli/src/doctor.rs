@@ -270,7 +270,17 @@ mod tests {
           ok  peer-smoltcp one-core busy-poll       1.23 us   rr, crr
           no  stack-shm                        this build does not have it
 
-        1 thing could be better; the arrow says how.
+        Gates of the kernel, each kind of hook tried
+          no  kernel types (BTF)                   this build has none
+          no  tracepoints with types               this build has none
+          no  netfilter links                      this build has none
+          no  function entries (fentry)            this build has none
+          no  stamps of sockets (SO_TIMESTAMPING)  this build has none
+          no  our clock is the kernel's            this build has none
+          No boundary can be taken, so the kernel's rows are left out.
+              -> run as root (or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN) a build with the feature bpf, on a kernel with CONFIG_DEBUG_INFO_BTF
+
+        2 things could be better; the arrows say how.
         ");
         assert!(text(&findings, true).contains("\x1b[1;31mno\x1b[0m"));
     }
