@@ -201,3 +201,45 @@ pub(crate) fn fixed() -> Trains {
         stopped: false,
     }
 }
+
+#[test]
+fn packets_are_joined_on_the_running_kernel() {
+    let loaded = kernel::load();
+    if let Err(reason) = &loaded {
+        println!("skipped, no gates here: {reason}");
+        return;
+    }
+    let mode = Mode {
+        placement: tollgate_workload::Placement::OneCore,
+        waiting: tollgate_workload::Waiting::Blocking,
+    };
+    let context = Context::new(
+        Options::default(),
+        None,
+        crate::context::Cancel::default(),
+        &crate::context::Silent,
+    );
+    let plan = Plan {
+        sizes: &[256, 8_192, 20_000],
+        round_trips: 4,
+        rounds: 1,
+        within: None,
+    };
+    for subject in SUBJECTS {
+        let Subject::Kernel(_, carrier) = subject else {
+            continue;
+        };
+        let measured = kernel::run(subject, carrier, mode, &plan, &loaded, &context).unwrap();
+        assert_eq!(measured.without_gates, None, "{}", subject.label());
+        assert!(measured.packets_joined().unwrap() >= 0.95);
+        assert!(measured.messages_joined().unwrap() >= 0.99);
+        assert_eq!(measured.strange(), 0, "{}", subject.label());
+        let table = measured.table.unwrap();
+        assert!(
+            measured
+                .sizes
+                .iter()
+                .all(|size| size.sum_ns(table).is_some())
+        );
+    }
+}
