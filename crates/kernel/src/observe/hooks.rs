@@ -183,7 +183,7 @@ mod tests {
             match hook.need {
                 Need::Tracepoint(name) => abilities.tracepoint_names.insert(name.to_owned()),
                 Need::Function(name) => abilities.function_names.insert(name.to_owned()),
-                Need::Netfilter(_) | Need::OwnCall => false,
+                Need::Netfilter(_) | Need::OwnCall | Need::OwnSocket => false,
             };
         }
         abilities

@@ -436,7 +436,7 @@ mod tests {
             return;
         }
         let _session = KernelVeth.open(&Spec::new(Workload::Rr, 4)).unwrap();
-        let pair = Pair::shared().unwrap();
+        let pair = Pair::shared(Offload::Usual).unwrap();
         let inode = |file: &File| file.metadata().unwrap().ino();
         println!("namespaces {} {}", inode(&pair.near), inode(&pair.far));
         std::thread::sleep(std::time::Duration::from_secs(60));
