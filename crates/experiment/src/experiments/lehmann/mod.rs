@@ -19,7 +19,7 @@ use crate::run::{
     TrustKind, TrustLine, Unit,
 };
 use crate::shapes;
-use crate::trains::{self, Measured, Trains, typical};
+use crate::trains::{self, Measured, Subject, Trains, typical};
 use crate::words;
 
 pub(super) use bandwidth::Bandwidth;
@@ -302,9 +302,14 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
     if let Some((low, high)) = measured.probes_ns() {
         lines.push(shapes::note(format!(
             "{label}: a passage of a gate costs {} to {} as measured in place, which is subtracted for each that lies within a \
-             time",
+             time{}",
             words::duration(low),
-            words::duration(high)
+            words::duration(high),
+            match measured.subject {
+                Subject::Kernel(..) =>
+                    "; acknowledgments pass gates too and are not recorded, so what that costs stays in",
+                Subject::Stack => "",
+            }
         )));
     }
     if measured.table.is_some() {

@@ -255,14 +255,14 @@ fn finding(trains: &Trains) -> String {
             })
             .max_by(|a, b| a.2.total_cmp(&b.2))?;
         Some(format!(
-            " The largest part on {} is {} with {}.",
+            "; the largest part on {} is {} with {}",
             measured.subject.label(),
             super::name(span),
             words::duration(ns)
         ))
     });
     format!(
-        "{}{then}.{}",
+        "{}{then}{}.",
         parts.join("; "),
         heaviest.unwrap_or_default()
     )
