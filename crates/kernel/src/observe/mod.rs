@@ -8,8 +8,16 @@
 //! traffic, and never leave out in silence what it could not count.
 
 pub mod filter;
+#[cfg_attr(
+    not(feature = "bpf"),
+    allow(dead_code, reason = "the loader of the programs uses the rest")
+)]
 pub mod hooks;
 pub mod memory;
+#[cfg_attr(
+    not(feature = "bpf"),
+    allow(dead_code, reason = "the loader of the programs uses the rest")
+)]
 pub mod pace;
 pub mod scope;
 pub mod summary;
