@@ -1,0 +1,374 @@
+use super::*;
+use crate::buffer::Pool;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const C: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const OTHER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+fn frame(pool: &mut Pool, mark: u8) -> Frame {
+    pool.frame_from(&[mark]).unwrap()
+}
+
+/// Releases the frames and says how they were marked.
+fn marks(pool: &mut Pool, frames: impl Iterator<Item = Frame>) -> Vec<u8> {
+    frames
+        .map(|frame| {
+            let mark = pool.frame(&frame)[0];
+            pool.release(frame.id);
+            mark
+        })
+        .collect()
+}
+
+fn poll(cache: &mut Cache, now: Instant) -> Vec<Action> {
+    let mut actions = Vec::new();
+    cache.poll(now, &mut |action| actions.push(action));
+    actions
+}
+
+/// Queues a frame; says whether the caller has to ask, and the marks of the frames that were dropped for it.
+fn queue(
+    cache: &mut Cache,
+    pool: &mut Pool,
+    ip: Ipv4Addr,
+    mark: u8,
+    now: Instant,
+) -> (bool, Vec<u8>) {
+    let frame = frame(pool, mark);
+    match cache.resolve(ip, frame, now) {
+        Resolution::Queued { ask, dropped, .. } => (ask, marks(pool, dropped)),
+        Resolution::Send(..) => panic!("{ip} is known"),
+    }
+}
+
+#[test]
+fn frames_wait_for_the_answer_and_leave_in_order() {
+    let (mut cache, mut pool) = (Cache::new(8), Pool::new(8, 2048));
+    assert_eq!(cache.lookup(A, at(0)), Lookup::Wait);
+    assert_eq!(
+        queue(&mut cache, &mut pool, A, 1, at(0)),
+        (true, Vec::new())
+    );
+    assert_eq!(
+        queue(&mut cache, &mut pool, A, 2, at(0)),
+        (false, Vec::new())
+    );
+    let update = cache.heard(A, MAC, Heard::Other, at(0)).unwrap();
+    assert_eq!((update.mac, update.changed), (MAC, false));
+    assert_eq!(marks(&mut pool, update.pending), [1, 2]);
+    assert_eq!(cache.lookup(A, at(1)), Lookup::Found(MAC));
+    let third = frame(&mut pool, 3);
+    let Resolution::Send(MAC, third) = cache.resolve(A, third, at(1)) else {
+        panic!("A is known")
+    };
+    pool.release(third.id);
+    assert_eq!(pool.available(), 8);
+}
+
+#[test]
+fn the_latest_frames_are_kept() {
+    let (mut cache, mut pool) = (Cache::new(8), Pool::new(8, 2048));
+    for mark in 1..=4 {
+        assert_eq!(queue(&mut cache, &mut pool, A, mark, at(0)).1, []);
+    }
+    assert_eq!(
+        queue(&mut cache, &mut pool, A, 5, at(0)),
+        (false, alloc::vec![1])
+    );
+    let update = cache.heard(A, MAC, Heard::Other, at(0)).unwrap();
+    assert_eq!(marks(&mut pool, update.pending), [2, 3, 4, 5]);
+}
+
+/// RFC 1122, 2.3.2.1: "The recommended maximum rate is 1 per second per destination."
+#[test]
+fn questions_come_once_a_second_and_three_times() {
+    let (mut cache, mut pool) = (Cache::new(8), Pool::new(8, 2048));
+    assert!(queue(&mut cache, &mut pool, A, 1, at(0)).0);
+    assert_eq!(cache.next(), Some(at(1)));
+    assert_eq!(poll(&mut cache, Instant::from_nanos(999_999_999)), []);
+    assert_eq!(poll(&mut cache, at(1)), [Action::Ask(A)]);
+    assert_eq!(poll(&mut cache, at(1)), []);
+    assert!(!queue(&mut cache, &mut pool, A, 2, at(1)).0);
+    assert_eq!(poll(&mut cache, at(2)), [Action::Ask(A)]);
+    let failed = poll(&mut cache, at(3))
+        .into_iter()
+        .map(|action| match action {
+            Action::Fail(A, frame) => frame,
+            other => panic!("{other:?}"),
+        });
+    assert_eq!(marks(&mut pool, failed), [1, 2]);
+    assert_eq!(cache.next(), None);
+    assert!(queue(&mut cache, &mut pool, A, 3, at(3)).0);
+}
+
+#[test]
+fn an_entry_in_use_is_asked_for_again_before_it_ends() {
+    let mut cache = Cache::new(8);
+    assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+    let stale = 19 * 60;
+    assert_eq!(cache.lookup(A, at(stale - 1)), Lookup::Found(MAC));
+    assert_eq!(poll(&mut cache, at(stale)), [Action::Stale(A)]);
+    assert_eq!(cache.lookup(A, at(stale)), Lookup::Found(MAC));
+    assert_eq!(cache.next(), Some(at(stale)));
+    assert_eq!(poll(&mut cache, at(stale)), [Action::Ask(A)]);
+    assert!(cache.heard(A, MAC, Heard::Other, at(stale + 1)).is_some());
+    assert_eq!(poll(&mut cache, at(stale + 2)), []);
+    assert_eq!(cache.lookup(A, at(2 * stale)), Lookup::Found(MAC));
+    // Nobody answers this time.
+    assert_eq!(cache.lookup(A, at(2 * stale + 1)), Lookup::Found(MAC));
+    assert_eq!(
+        poll(&mut cache, at(2 * stale + 1)),
+        [Action::Ask(A), Action::Stale(A)]
+    );
+    for second in 2..=3 {
+        assert_eq!(poll(&mut cache, at(2 * stale + second)), [Action::Ask(A)]);
+    }
+    assert_eq!(poll(&mut cache, at(2 * stale + 4)), [Action::Gone(A)]);
+    assert_eq!(cache.lookup(A, at(2 * stale + 4)), Lookup::Wait);
+}
+
+#[test]
+fn a_neighbour_that_is_doubted_is_asked_for_at_once() {
+    let mut cache = Cache::new(8);
+    cache.doubt(A, at(0));
+    assert_eq!(poll(&mut cache, at(0)), []);
+    assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+    cache.doubt(A, at(0));
+    assert_eq!(poll(&mut cache, at(0)), []);
+    cache.doubt(A, at(5));
+    assert_eq!(poll(&mut cache, at(5)), [Action::Ask(A)]);
+    // Again and again does not ask more often.
+    cache.doubt(A, at(5));
+    assert_eq!(poll(&mut cache, at(5)), []);
+    assert!(cache.heard(A, MAC, Heard::Other, at(6)).is_some());
+    assert_eq!(poll(&mut cache, at(7)), []);
+    cache.doubt(A, at(8));
+    for second in 8..=10 {
+        assert_eq!(poll(&mut cache, at(second)), [Action::Ask(A)]);
+    }
+    assert_eq!(poll(&mut cache, at(11)), [Action::Gone(A)]);
+}
+
+#[test]
+fn an_entry_without_use_ends_after_twenty_minutes() {
+    let (mut cache, mut pool) = (Cache::new(8), Pool::new(8, 2048));
+    assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+    assert_eq!(cache.next(), Some(at(1140)));
+    assert_eq!(poll(&mut cache, at(1140)), [Action::Stale(A)]);
+    assert_eq!(cache.next(), Some(at(1200)));
+    assert_eq!(cache.lookup(A, at(1200)), Lookup::Wait);
+    assert!(queue(&mut cache, &mut pool, A, 1, at(1200)).0);
+    assert!(cache.heard(B, MAC, Heard::Request, at(0)).is_some());
+    assert_eq!(poll(&mut cache, at(1200)), [Action::Gone(B)]);
+    assert!(cache.heard(B, MAC, Heard::Other, at(1200)).is_none());
+}
+
+#[test]
+fn only_requests_to_this_host_make_entries() {
+    let mut cache = Cache::new(8);
+    assert!(cache.heard(A, MAC, Heard::Other, at(0)).is_none());
+    assert_eq!(cache.lookup(A, at(0)), Lookup::Wait);
+    assert!(
+        cache
+            .heard(A, MacAddr::BROADCAST, Heard::Request, at(0))
+            .is_none()
+    );
+    assert!(
+        cache
+            .heard(A, MacAddr::default(), Heard::Request, at(0))
+            .is_none()
+    );
+    assert!(
+        cache
+            .heard(Ipv4Addr::UNSPECIFIED, MAC, Heard::Request, at(0))
+            .is_none()
+    );
+    assert!(
+        cache
+            .heard(Ipv4Addr::BROADCAST, MAC, Heard::Request, at(0))
+            .is_none()
+    );
+    assert!(
+        cache
+            .heard(Ipv4Addr::new(224, 0, 0, 1), MAC, Heard::Request, at(0))
+            .is_none()
+    );
+    assert!(
+        cache
+            .heard(A, MAC, Heard::Request, at(0))
+            .is_some_and(|update| !update.changed)
+    );
+    assert!(
+        cache
+            .heard(A, OTHER_MAC, Heard::Other, at(0))
+            .is_some_and(|update| update.changed)
+    );
+    assert_eq!(cache.lookup(A, at(0)), Lookup::Found(OTHER_MAC));
+}
+
+#[test]
+fn a_flood_of_requests_does_not_drive_out_neighbours_in_use() {
+    let mut cache = Cache::new(4);
+    for ip in [A, B] {
+        assert!(cache.heard(ip, MAC, Heard::Request, at(0)).is_some());
+        assert_eq!(cache.lookup(ip, at(0)), Lookup::Found(MAC));
+    }
+    for host in 0..1000u32 {
+        let ip = Ipv4Addr::from_bits(0x0a01_0000 + host);
+        assert!(
+            cache
+                .heard(ip, OTHER_MAC, Heard::Request, at(u64::from(host) / 100))
+                .is_some()
+        );
+        assert!(cache.entries.len() <= 4);
+    }
+    assert_eq!(cache.lookup(A, at(20)), Lookup::Found(MAC));
+    assert_eq!(cache.lookup(B, at(20)), Lookup::Found(MAC));
+}
+
+#[test]
+fn room_is_made_by_the_least_recently_used_and_last_by_those_with_frames() {
+    let (mut cache, mut pool) = (Cache::new(2), Pool::new(8, 2048));
+    assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+    assert!(cache.heard(B, MAC, Heard::Request, at(0)).is_some());
+    assert_eq!(cache.lookup(A, at(2)), Lookup::Found(MAC));
+    assert_eq!(cache.lookup(B, at(1)), Lookup::Found(MAC));
+    // B was used before A.
+    assert_eq!(
+        queue(&mut cache, &mut pool, C, 1, at(3)),
+        (true, Vec::new())
+    );
+    assert_eq!(cache.lookup(A, at(4)), Lookup::Found(MAC));
+    assert_eq!(cache.lookup(B, at(4)), Lookup::Wait);
+    // A was used later than C, but has no frames.
+    assert_eq!(
+        queue(&mut cache, &mut pool, B, 2, at(5)),
+        (true, Vec::new())
+    );
+    assert_eq!(cache.lookup(A, at(5)), Lookup::Wait);
+    assert_eq!(
+        queue(&mut cache, &mut pool, B, 3, at(5)),
+        (false, Vec::new())
+    );
+    // A request finds no room among entries with frames, a frame does.
+    assert!(cache.heard(A, MAC, Heard::Request, at(5)).is_none());
+    assert_eq!(
+        queue(&mut cache, &mut pool, A, 4, at(6)),
+        (true, alloc::vec![1])
+    );
+    assert_eq!(
+        queue(&mut cache, &mut pool, C, 5, at(7)),
+        (true, alloc::vec![2, 3])
+    );
+}
+
+#[test]
+fn an_entry_that_has_ended_makes_room_for_its_successor() {
+    let (mut cache, mut pool) = (Cache::new(2), Pool::new(8, 2048));
+    assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+    assert!(cache.heard(B, MAC, Heard::Request, at(1000)).is_some());
+    assert_eq!(cache.lookup(B, at(1000)), Lookup::Found(MAC));
+    assert_eq!(cache.lookup(A, at(1199)), Lookup::Found(MAC));
+    assert!(queue(&mut cache, &mut pool, A, 1, at(1200)).0);
+    assert_eq!(cache.lookup(B, at(1200)), Lookup::Found(MAC));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send(u8),
+    Hear(u8, bool, bool),
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0u8..8).prop_map(Step::Send),
+        2 => (0u8..8, any::<bool>(), any::<bool>())
+            .prop_map(|(host, request, moved)| Step::Hear(host, request, moved)),
+        3 => prop_oneof![0u64..3_000, 1_100_000u64..1_210_000].prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    /// Frames that the cache holds and frames that came back are together all that it was given; it holds at most
+    /// four for each entry; it asks for no address twice within a second unless its entry was given up; it is never
+    /// late.
+    #[test]
+    fn no_frame_is_lost_and_no_neighbour_pestered(steps in prop::collection::vec(step(), 1..150)) {
+        let (mut cache, mut pool) = (Cache::new(5), Pool::new(64, 2048));
+        let mut now = at(1);
+        let mut asked: Vec<(Ipv4Addr, Instant)> = Vec::new();
+        let address = |host: u8| Ipv4Addr::new(10, 0, 0, host + 1);
+        for step in steps {
+            match step {
+                Step::Send(host) => {
+                    let ip = address(host);
+                    let frame = frame(&mut pool, host);
+                    match cache.resolve(ip, frame, now) {
+                        Resolution::Send(_, frame) => pool.release(frame.id),
+                        Resolution::Queued { ask, dropped, evicted } => {
+                            prop_assert!(evicted.is_none_or(|ip| !cache.entries.contains_key(&ip)));
+                            dropped.for_each(|frame| pool.release(frame.id));
+                            asked.retain(|(ip, _)| cache.entries.contains_key(ip));
+                            if ask {
+                                asked.push((ip, now));
+                            }
+                        }
+                    }
+                }
+                Step::Hear(host, request, moved) => {
+                    let heard = if request { Heard::Request } else { Heard::Other };
+                    let mac = if moved { OTHER_MAC } else { MAC };
+                    if let Some(update) = cache.heard(address(host), mac, heard, now) {
+                        update.pending.for_each(|frame| pool.release(frame.id));
+                    }
+                    asked.retain(|(ip, _)| cache.entries.contains_key(ip) && *ip != address(host));
+                }
+                Step::Wait(millis) => {
+                    now = now + Duration::from_millis(millis);
+                    for action in poll(&mut cache, now) {
+                        match action {
+                            Action::Fail(_, frame) => pool.release(frame.id),
+                            Action::Stale(ip) => prop_assert!(cache.entries.contains_key(&ip)),
+                            Action::Gone(ip) => prop_assert!(!cache.entries.contains_key(&ip)),
+                            Action::Ask(ip) => {
+                                let earlier = asked.iter().rfind(|(other, _)| *other == ip);
+                                prop_assert!(earlier.is_none_or(|(_, then)| now - *then >= ASK_INTERVAL));
+                                asked.push((ip, now));
+                            }
+                        }
+                    }
+                    prop_assert!(cache.next().is_none_or(|next| next > now));
+                    prop_assert_eq!(poll(&mut cache, now), []);
+                }
+            }
+            prop_assert!(cache.entries.len() <= 5);
+            let waiting: usize = cache
+                .entries
+                .values()
+                .map(|entry| match &entry.state {
+                    State::Incomplete { pending, .. } => pending.frames.iter().flatten().count(),
+                    State::Known { .. } => 0,
+                })
+                .sum();
+            prop_assert_eq!(waiting + pool.available(), pool.capacity());
+        }
+        for _ in 0..=TRIES {
+            now = now + ASK_INTERVAL;
+            for action in poll(&mut cache, now) {
+                if let Action::Fail(_, frame) = action {
+                    pool.release(frame.id);
+                }
+            }
+        }
+        prop_assert_eq!(pool.available(), pool.capacity());
+    }
+}
