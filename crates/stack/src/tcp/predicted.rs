@@ -8,6 +8,7 @@
 
 use super::congestion;
 use super::tcb::{Deadline, Tcb, flag};
+use super::template::{PLAIN, STAMPED};
 use crate::buffer::{Frame, FrameId, Pool, RxChecksum, SUMMED_FROM};
 use crate::config::Demux;
 use crate::counters::Miss;
@@ -22,10 +23,6 @@ use tollgate_checksum::{Kernel, Partial, Wide, sum_header};
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::{SeqNumber, ipv4};
 
-/// Ethernet, IPv4 and TCP headers without options.
-const PLAIN: usize = 14 + 20 + 20;
-/// The same with the aligned timestamp option.
-const STAMPED: usize = PLAIN + 12;
 /// Data offset and flags of the two layouts, PSH set: what is predicted is told apart by it.
 const PLAIN_OFFSET: u8 = 0x50;
 /// PSH in the word of data offset and flags.
@@ -34,12 +31,12 @@ const PSH: u16 = 8;
 const TIMESTAMP_LAYOUT: u32 = 0x0101_080a;
 
 #[inline(always)]
-fn be16<const N: usize>(head: &[u8; N], at: usize) -> u16 {
+pub(super) fn be16<const N: usize>(head: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([head[at], head[at + 1]])
 }
 
 #[inline(always)]
-fn be32<const N: usize>(head: &[u8; N], at: usize) -> u32 {
+pub(super) fn be32<const N: usize>(head: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
 }
 
@@ -65,7 +62,7 @@ fn window_of<const N: usize>(head: &[u8; N], tcb: &Tcb) -> u32 {
 }
 
 #[inline(always)]
-fn key_of<const N: usize>(head: &[u8; N]) -> FlowKey {
+pub(super) fn key_of<const N: usize>(head: &[u8; N]) -> FlowKey {
     FlowKey {
         remote: ne32(head, 26),
         local: ne32(head, 30),

@@ -9,9 +9,11 @@
 //! is changed before every check has passed; whatever fails goes the general way untouched, and the reason is counted.
 //! Which segments are taken is RFC 9293, 3.10.7.4, cut down to these.
 
+use super::predicted::{be16, be32, key_of};
 use super::predicted::{segment_is_intact, take_acknowledgment};
 use super::predicted_syn::SYN_ACK;
 use super::tcb::{Deadline, State, Tcb, flag, rare};
+use super::template::STAMPED;
 use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, FrameId, RxChecksum};
 use crate::config::Prediction;
@@ -25,8 +27,6 @@ use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::{Flags, TIMESTAMP_LAYOUT};
 
-/// Ethernet, IPv4 and TCP headers with the aligned timestamp option.
-const STAMPED: usize = 14 + 20 + 20 + 12;
 /// The IP packet's octets, no payload included.
 const TOTAL_LEN: u16 = (STAMPED - 14) as u16;
 /// Data offset of eight words, and ACK.
@@ -44,18 +44,6 @@ struct Change {
     window: u32,
     ts_value: u32,
     fin: bool,
-}
-
-fn be16(head: &[u8; STAMPED], at: usize) -> u16 {
-    u16::from_be_bytes([head[at], head[at + 1]])
-}
-
-fn be32(head: &[u8; STAMPED], at: usize) -> u32 {
-    u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
-}
-
-fn ne32(head: &[u8; STAMPED], at: usize) -> u32 {
-    u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
 }
 
 /// A set of one state.
@@ -247,11 +235,7 @@ impl<R: Recorder> Active<'_, R> {
         if unlikely(head[54..58] != TIMESTAMP_LAYOUT) {
             return Err(ChangeMiss::OptionLayout);
         }
-        let key = FlowKey {
-            remote: ne32(head, 26),
-            local: ne32(head, 30),
-            ports: ne32(head, 34),
-        };
+        let key = key_of(head);
         let index = self.known(key).ok_or(ChangeMiss::State)?;
         let tcb = stack.tcbs.get(index).ok_or(ChangeMiss::State)?;
         let fin = be16(head, 46) & FIN != 0;

@@ -6,6 +6,7 @@
 //! counted by [`super::predicted_change`].
 
 use super::listener::Listener;
+use super::predicted::{be16, be32, key_of};
 use super::syn::{Syn, USUAL};
 use super::tcb::{State, rare};
 use crate::buffer::{Frame, RxChecksum};
@@ -26,18 +27,6 @@ const SYN: u16 = USUAL_OFFSET | Flags::SYN.0 as u16;
 pub(super) const SYN_ACK: u16 = SYN | Flags::ACK.0 as u16;
 /// The IP packet's octets, no payload included.
 const TOTAL_LEN: u16 = (USUAL - 14) as u16;
-
-fn be16(head: &[u8; USUAL], at: usize) -> u16 {
-    u16::from_be_bytes([head[at], head[at + 1]])
-}
-
-fn be32(head: &[u8; USUAL], at: usize) -> u32 {
-    u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
-}
-
-fn ne32(head: &[u8; USUAL], at: usize) -> u32 {
-    u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
-}
 
 /// Whether pseudo-header and segment are intact.
 #[inline(always)]
@@ -114,11 +103,7 @@ impl<R: Recorder> Active<'_, R> {
         if verify && unlikely(!is_intact(head)) {
             return Err(ChangeMiss::Checksum);
         }
-        let key = FlowKey {
-            remote: ne32(head, 26),
-            local: ne32(head, 30),
-            ports: ne32(head, 34),
-        };
+        let key = key_of(head);
         let syn = Syn {
             seq: SeqNumber(be32(head, 38)),
             ack: SeqNumber(be32(head, 42)),
