@@ -34,6 +34,13 @@ impl Partial {
         Self(word.to_be() as u32)
     }
 
+    /// The sum that folds to `sum` ([`Partial::fold`]).
+    #[inline]
+    #[must_use]
+    pub const fn from_folded(sum: u16) -> Self {
+        Self(sum as u32)
+    }
+
     /// The sum of four bytes as they lie in memory, loaded native-endian.
     #[inline]
     #[must_use]

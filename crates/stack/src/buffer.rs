@@ -177,6 +177,15 @@ impl Buffer {
     }
 }
 
+/// A frame that was just taken for a segment ([`Pool::take`]).
+pub(crate) struct Taken<'a, const N: usize> {
+    pub(crate) id: FrameId,
+    pub(crate) meta: &'a mut Meta,
+    /// Where the headers go.
+    pub(crate) head: &'a mut [u8; N],
+    pub(crate) payload: &'a mut [u8],
+}
+
 /// The pool.
 #[derive(Debug)]
 pub struct Pool {
@@ -262,6 +271,33 @@ impl Pool {
     #[inline(always)]
     pub(crate) const fn is_low(&self) -> bool {
         self.available <= self.reserve
+    }
+
+    /// Takes a frame for a segment of `len` octets of payload: its record, in which the count is yet to be set, the `N`
+    /// octets in front of the payload, and the payload.
+    #[inline(always)]
+    pub(crate) fn take<const N: usize>(&mut self, len: usize) -> Option<Taken<'_, N>> {
+        const { assert!(N <= PAYLOAD_OFFSET) };
+        let id = self.free;
+        let end = self.start(id) + PAYLOAD_OFFSET;
+        // The end of the free list is the id that no frame has.
+        let meta = self.meta.get_mut(id.index())?;
+        let octets = self.region.get_mut(end - N..end + len)?;
+        let (head, payload) = octets.split_first_chunk_mut()?;
+        self.free = meta.tx_next;
+        self.available -= 1;
+        Some(Taken {
+            id,
+            meta,
+            head,
+            payload,
+        })
+    }
+
+    /// Like [`Pool::take`], but leaves the frames of the reserve, as [`Pool::alloc_for_sending`] does.
+    #[inline(always)]
+    pub(crate) fn take_for_sending<const N: usize>(&mut self, len: usize) -> Option<Taken<'_, N>> {
+        if self.is_low() { None } else { self.take(len) }
     }
 
     /// Counts one more holder.

@@ -34,7 +34,7 @@ impl FlowKey {
 
     /// Both addresses in one word, in the order of memory.
     #[inline(always)]
-    const fn addresses(self) -> u64 {
+    pub(crate) const fn addresses(self) -> u64 {
         let (first, second) = (self.remote as u64, self.local as u64);
         if cfg!(target_endian = "little") {
             first | second << 32

@@ -191,6 +191,7 @@ impl<R: Recorder> Active<'_, R> {
         set_mss(tcb, mtu);
         if tcb.mss >= before {
             tcb.mss = before;
+            tcb.predict_sending();
             return;
         }
         let mss = tcb.mss;

@@ -254,7 +254,8 @@ impl<R: Recorder> Active<'_, R> {
 
     pub(crate) fn set_link_address(&mut self, index: usize, mac: MacAddr) {
         let tcb = &mut self.stack.tcbs[index];
-        tcb.link = mac.0;
+        let ([a, b, c, d, e, f], [g, h, ..]) = (mac.0, self.stack.config.mac.0);
+        tcb.link = [a, b, c, d, e, f, g, h];
         tcb.choose_way();
     }
 

@@ -1,9 +1,14 @@
 //! Secrets and what is drawn from them: initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323, 5.4), ports
-//! (RFC 6056, algorithm 3).
+//! (RFC 6056, algorithm 4).
 
 use crate::demux::{FlowKey, Sip, Table};
 use crate::time::Instant;
+use alloc::boxed::Box;
 use tollgate_wire::SeqNumber;
+
+/// Counters of ports that were given out (TABLE_LENGTH of RFC 6056, 3.3.4): peers that share one take every second port,
+/// and search longer once the range was gone through.
+const PORT_COUNTERS: usize = 256;
 
 /// Keys for each purpose, drawn from the stack's seed so that knowing one tells nothing of the others.
 #[derive(Clone, Debug)]
@@ -13,10 +18,10 @@ pub(crate) struct Secrets {
     port: Sip,
     cookie: Sip,
     identification: u16,
-    port_counter: u32,
+    port_counters: Box<[u32; PORT_COUNTERS]>,
     /// The last answers of two hashes, which hosts that talk to the same peer again ask for again.
-    last_timestamp: (FlowKey, u32),
-    last_port: (FlowKey, u32),
+    last_timestamp: (FlowKey, u64),
+    last_port: (FlowKey, u64),
 }
 
 impl Secrets {
@@ -36,14 +41,14 @@ impl Secrets {
         let (timestamp, port) = (Sip::new(draw(2)), Sip::new(draw(3)));
         let none = FlowKey::default();
         Self {
-            last_timestamp: (none, timestamp.flow::<2, 4>(none) as u32),
-            last_port: (none, port.flow::<2, 4>(none) as u32),
+            last_timestamp: (none, timestamp.flow::<2, 4>(none)),
+            last_port: (none, port.flow::<2, 4>(none)),
             table: draw(0),
             timestamp,
             port,
             cookie: Sip::new(draw(4)),
             identification: draw(5)[0] as u16,
-            port_counter: 0,
+            port_counters: Box::new([0; PORT_COUNTERS]),
         }
     }
 
@@ -62,13 +67,16 @@ impl Secrets {
             &mut self.last_timestamp,
             &self.timestamp,
             FlowKey { ports: 0, ..key },
-        )
+        ) as u32
     }
 
-    /// The first port to try for a connection to a peer; each call moves on (RFC 6056, 3.3.3).
+    /// The first port to try for a connection to a peer; each call moves on. Both hashes of RFC 6056, 3.3.4, are halves of
+    /// one: the offset, and which counter counts.
     pub(crate) fn next_port_offset(&mut self, key: FlowKey) -> u32 {
-        self.port_counter = self.port_counter.wrapping_add(1);
-        remembered(&mut self.last_port, &self.port, key).wrapping_add(self.port_counter)
+        let hash = remembered(&mut self.last_port, &self.port, key);
+        let counter = &mut self.port_counters[(hash >> 32) as usize % PORT_COUNTERS];
+        *counter = counter.wrapping_add(1);
+        (hash as u32).wrapping_add(*counter)
     }
 
     /// The keyed part of a SYN cookie.
@@ -95,9 +103,9 @@ pub(crate) fn initial_sequence_number(table: &Table, key: FlowKey, now: Instant)
 
 /// The hash of `key`, which is the last one's when the key is.
 #[inline]
-fn remembered(last: &mut (FlowKey, u32), sip: &Sip, key: FlowKey) -> u32 {
+fn remembered(last: &mut (FlowKey, u64), sip: &Sip, key: FlowKey) -> u64 {
     if last.0 != key {
-        *last = (key, sip.flow::<2, 4>(key) as u32);
+        *last = (key, sip.flow::<2, 4>(key));
     }
     last.1
 }
@@ -105,6 +113,7 @@ fn remembered(last: &mut (FlowKey, u32), sip: &Sip, key: FlowKey) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     #[test]
     fn what_is_remembered_is_what_would_be_hashed() {
@@ -122,12 +131,34 @@ mod tests {
         assert_eq!(secrets.next_port_offset(key(1, 5)), first.wrapping_add(1));
         let other = secrets.next_port_offset(key(1, 6));
         assert_ne!(other, first.wrapping_add(2));
-        assert_eq!(secrets.next_port_offset(key(1, 5)), first.wrapping_add(3));
+        // Another peer has another counter.
+        assert_eq!(secrets.next_port_offset(key(1, 5)), first.wrapping_add(2));
         let none = FlowKey::default();
         assert_eq!(
             Secrets::new([1, 2, 3, 4]).timestamp_offset(none),
             secrets.timestamp_offset(none)
         );
+    }
+
+    /// RFC 6056, 3.3.4: what is opened to one peer leaves the order of ports to another alone, which with one counter for all
+    /// would go through the range in steps and meet ports that are taken.
+    #[test]
+    fn peers_in_turn_each_go_through_all_ports() {
+        const PORTS: usize = 28_232;
+        let mut secrets = Secrets::new([1, 2, 3, 4]);
+        let mut taken = vec![false; 4 * PORTS];
+        for n in 0..4 * PORTS {
+            let peer = n % 4;
+            let key = FlowKey {
+                remote: peer as u32,
+                local: 9,
+                ports: 7,
+            };
+            let port = secrets.next_port_offset(key) as usize % PORTS;
+            let slot = &mut taken[peer * PORTS + port];
+            assert!(!*slot, "peer {peer} was given a port twice");
+            *slot = true;
+        }
     }
 
     #[test]

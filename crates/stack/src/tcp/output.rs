@@ -7,7 +7,7 @@
 use super::held;
 use super::tcb::{Deadline, Tcb, flag, rare};
 use super::template::{self, Common, PLAIN, STAMPED, Varying};
-use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum};
+use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
 use crate::config::{ChecksumPolicy, HeaderTemplate, RetransmitCopy};
 use crate::counters::Drop;
 use crate::likely::unlikely;
@@ -164,8 +164,7 @@ impl Stack {
                     self.wheel.insert(index as u32, at);
                 }
             }
-            let checksum = self.config.mechanisms.checksum == ChecksumPolicy::Always;
-            let frame = emit_stamped(tcb, pool, rec, &self.template, id, varying, checksum);
+            let frame = emit_stamped(tcb, pool, rec, &self.template, id, varying);
             self.device.push(frame);
             rec.pass(Gate::DeviceQueueIn, PacketId(varying.seq.0));
         }
@@ -181,13 +180,12 @@ fn emit_stamped<R: Recorder>(
     template: &Common,
     id: FrameId,
     varying: Varying,
-    checksum: bool,
 ) -> Frame {
     let packet = PacketId(varying.seq.0);
     rec.pass(Gate::TcpOutBegin, packet);
     rec.pass(Gate::ChecksumOutBegin, packet);
     if let Some(head) = pool.front::<STAMPED>(id) {
-        template::write(head, tcb, template, varying, checksum);
+        template::write(head, tcb, template, varying);
     }
     rec.pass(Gate::ChecksumOutEnd, packet);
     rec.pass(Gate::IpOutBegin, packet);
@@ -374,29 +372,21 @@ impl<R: Recorder> Active<'_, R> {
             ..
         } = &mut *self.stack;
         let tcb = &mut tcbs[index];
-        let checksum = config.mechanisms.checksum == ChecksumPolicy::Always;
         let on = config.mechanisms.template == HeaderTemplate::On;
         let frame = if on && tcb.is(flag::TIMESTAMPS) {
-            emit_stamped(
-                tcb,
-                self.pool,
-                &mut self.rec,
-                template,
-                id,
-                varying,
-                checksum,
-            )
+            emit_stamped(tcb, self.pool, &mut self.rec, template, id, varying)
         } else {
             let packet = PacketId(seq.0);
             self.rec.pass(Gate::TcpOutBegin, packet);
             self.rec.pass(Gate::ChecksumOutBegin, packet);
             let headers = if on {
                 if let Some(head) = self.pool.front::<PLAIN>(id) {
-                    template::write(head, tcb, template, varying, checksum);
+                    template::write(head, tcb, template, varying);
                 }
                 PLAIN
             } else {
                 let octets = self.pool.octets_mut(id);
+                let checksum = config.mechanisms.checksum == ChecksumPolicy::Always;
                 template::write_field_by_field(octets, tcb, config, varying, checksum)
             };
             self.rec.pass(Gate::ChecksumOutEnd, packet);
@@ -419,6 +409,49 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends an acknowledgment without data.
     #[inline(never)]
     pub(crate) fn acknowledge(&mut self, index: usize) {
+        if !self.acknowledge_predicted(index) {
+            self.acknowledge_in_general(index);
+        }
+    }
+
+    /// Sends an acknowledgment of an established connection at once; says whether it was so, and has changed nothing
+    /// otherwise.
+    #[inline(always)]
+    fn acknowledge_predicted(&mut self, index: usize) -> bool {
+        let stack = &mut *self.stack;
+        let tcb = &mut stack.tcbs[index];
+        if unlikely(tcb.sendable == 0 || stack.device.len() >= stack.config.device_queue) {
+            return false;
+        }
+        let Some(Taken { id, meta, head, .. }) = self.pool.take::<STAMPED>(0) else {
+            return false;
+        };
+        meta.refs = 1;
+        let packet = PacketId(tcb.snd_nxt.0);
+        self.rec.pass(Gate::TcpOutBegin, packet);
+        self.rec.pass(Gate::ChecksumOutBegin, packet);
+        let varying = Varying {
+            seq: tcb.snd_nxt,
+            flags: Flags::ACK,
+            tick: self.now.tick().0,
+            len: 0,
+            sum: Partial::ZERO,
+        };
+        template::write(head, tcb, &stack.template, varying);
+        self.rec.pass(Gate::ChecksumOutEnd, packet);
+        self.rec.pass(Gate::IpOutBegin, packet);
+        stack.device.push(Frame {
+            id,
+            offset: (PAYLOAD_OFFSET - STAMPED) as u16,
+            len: STAMPED as u16,
+            checksum: RxChecksum::Unknown,
+        });
+        self.rec.pass(Gate::DeviceQueueIn, packet);
+        true
+    }
+
+    #[inline(never)]
+    fn acknowledge_in_general(&mut self, index: usize) {
         if self.device_has_room()
             && let Some(id) = self.pool.alloc()
         {

@@ -96,15 +96,17 @@ fn is_tcp<const N: usize>(head: &[u8; N], mac_word: u64) -> bool {
 
 /// The prediction: what the segment must say, given the connection. Its flags and lengths have been checked.
 #[inline(always)]
-fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<(), Miss> {
+fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<Says, Miss> {
     if unlikely(seq_of(head) != tcb.rcv_nxt) {
         return Err(Miss::Sequence);
     }
-    let acked = ack_of(head) - tcb.snd_una;
+    let ack = ack_of(head);
+    let acked = ack - tcb.snd_una;
     if unlikely(acked > tcb.in_flight()) {
         return Err(Miss::Acknowledgment);
     }
-    if let Some(stamp) = stamp_of(head) {
+    let stamp = stamp_of(head);
+    if let Some(stamp) = stamp {
         if unlikely(be32(head, PLAIN) != TIMESTAMP_LAYOUT) {
             return Err(Miss::OptionLayout);
         }
@@ -122,7 +124,11 @@ fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<(), Mis
     if unlikely(len | acked == 0) && window == tcb.snd_wnd {
         return Err(Miss::Duplicate);
     }
-    Ok(())
+    Ok(Says {
+        ack,
+        window,
+        ts_value: stamp.unwrap_or(tcb.ts_recent),
+    })
 }
 
 impl Stack {
@@ -243,18 +249,13 @@ impl Stack {
             return Err(Miss::Checksum);
         }
         rec.pass(Gate::ChecksumInEnd, packet);
-        expect(head, tcb, len as u32)?;
+        let says = expect(head, tcb, len as u32)?;
         if unlikely(self.unidirectional && bidirectional(head, tcb, len)) {
             return Err(Miss::Bidirectional);
         }
 
         // Every check has passed: act.
         self.counters.predicted += 1;
-        let says = Says {
-            ack: ack_of(head),
-            window: window_of(head, tcb),
-            ts_value: stamp_of(head).unwrap_or(tcb.ts_recent),
-        };
         let mut ready = accept(tcb, pool, now, says, self.min_rto);
         if len != 0 {
             rec.pass(Gate::SocketQueued, packet);

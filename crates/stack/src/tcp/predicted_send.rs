@@ -4,15 +4,14 @@
 //! to wait for. Everything that [`super::output`] decides in general is known then, so the message is copied, summed,
 //! given headers and queued for the link in one go. Whatever is different goes the general way, with nothing changed.
 
-use super::tcb::{Deadline, UNPREDICTABLE, flag};
+use super::tcb::{Deadline, flag};
 use super::template::{self, STAMPED, Varying};
-use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum};
-use crate::config::{ChecksumPolicy, Mechanisms};
+use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
+use crate::config::Mechanisms;
 use crate::likely::unlikely;
 use crate::stack::Stack;
 use crate::time::Instant;
 use core::hint::cold_path;
-use tollgate_checksum::Partial;
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::tcp::Flags;
 
@@ -32,7 +31,7 @@ impl Mechanisms {
 }
 
 impl Stack {
-    /// Sends `data` when it is predicted; says whether it was, and has changed nothing otherwise.
+    /// Sends `data` when it is predicted; says whether it was, and has changed nothing otherwise. Nothing may be unsent.
     #[inline(never)]
     pub(crate) fn send_predicted<R: Recorder>(
         &mut self,
@@ -46,42 +45,39 @@ impl Stack {
             cold_path();
             return false;
         };
+        // Without data the length less one is beyond every segment.
+        if unlikely(data.len().wrapping_sub(1) >= usize::from(tcb.sendable)) {
+            return false;
+        }
         let len = data.len() as u32;
         let flight = tcb.in_flight();
-        let usual = tcb.predicted != UNPREDICTABLE
-            && tcb.flags & (flag::DETOUR | flag::TIMESTAMPS) == flag::TIMESTAMPS
-            && tcb.unsent.is_none()
-            && self.send_predictable;
         if unlikely(
-            !usual
-                || data.is_empty()
-                || data.len() > usize::from(tcb.mss)
-                || flight + len > tcb.snd_wnd.min(tcb.cwnd)
+            flight + len > tcb.snd_wnd.min(tcb.cwnd)
                 || flight + len > tcb.snd_limit
-                || (flight != 0 && !tcb.is(flag::NO_DELAY))
                 || self.device.len() >= self.config.device_queue,
         ) {
             return false;
         }
-        let Some(id) = pool.alloc_for_sending() else {
+        if flight != 0 && !tcb.is(flag::NO_DELAY) {
+            cold_path();
+            return false;
+        }
+        let Some(Taken {
+            id,
+            meta,
+            head,
+            payload,
+        }) = pool.take_for_sending::<STAMPED>(data.len())
+        else {
             cold_path();
             return false;
         };
 
-        let octets = pool.octets_mut(id);
-        let room = &mut octets[PAYLOAD_OFFSET..PAYLOAD_OFFSET + data.len()];
-        let checksum = self.config.mechanisms.checksum == ChecksumPolicy::Always;
-        let sum = if checksum {
-            self.kernel.copy_and_sum(room, data)
-        } else {
-            room.copy_from_slice(data);
-            Partial::ZERO
-        };
+        let sum = self.copier.copy_and_sum(payload, data);
         let seq = tcb.snd_nxt;
         rec.pass(Gate::TcpOutBegin, PacketId(seq.0));
 
         let end = seq + len;
-        let meta = pool.meta_mut(id);
         // One count is the send queue's, one the link's.
         meta.refs = 2;
         meta.tx_len = len as u16;
@@ -93,6 +89,18 @@ impl Stack {
         meta.transmissions = 1;
         meta.tx_limit = 0;
         meta.sent_at = now;
+
+        rec.pass(Gate::ChecksumOutBegin, PacketId(seq.0));
+        let varying = Varying {
+            seq,
+            flags: Flags::PSH | Flags::ACK,
+            tick: now.tick().0,
+            len: len as u16,
+            sum,
+        };
+        template::write(head, tcb, &self.template, varying);
+        rec.pass(Gate::ChecksumOutEnd, PacketId(seq.0));
+
         if tcb.tx_head.is_none() {
             tcb.tx_head = id;
         } else {
@@ -111,21 +119,6 @@ impl Stack {
                 self.wheel.insert(index as u32, at);
             }
         }
-
-        rec.pass(Gate::ChecksumOutBegin, PacketId(seq.0));
-        let varying = Varying {
-            seq,
-            flags: Flags::PSH | Flags::ACK,
-            tick: now.tick().0,
-            len: len as u16,
-            sum,
-        };
-        if let Some(head) =
-            pool.octets_mut(id)[PAYLOAD_OFFSET - STAMPED..].first_chunk_mut::<STAMPED>()
-        {
-            template::write(head, tcb, &self.template, varying, checksum);
-        }
-        rec.pass(Gate::ChecksumOutEnd, PacketId(seq.0));
         rec.pass(Gate::IpOutBegin, PacketId(seq.0));
         self.device.push(Frame {
             id,

@@ -238,7 +238,7 @@ fn write_usual(
     let put = |head: &mut [u8; USUAL], at: usize, word: u32| {
         head[at..at + 4].copy_from_slice(&word.to_ne_bytes());
     };
-    head[..6].copy_from_slice(&tcb.link);
+    head[..6].copy_from_slice(&tcb.link_address());
     head[6..16].copy_from_slice(link);
     // Length and identification; flags, TTL, protocol; the checksum last.
     put(head, 16, (u32::from(TCP_LEN + 20) << 16).to_be());
@@ -267,7 +267,7 @@ fn write_usual(
     // Addresses, ports and the layout of the timestamps are in the template's sum.
     let varying = [tcb.iss.0, ack, word, mss, shift, value, tcb.ts_recent];
     let sum = varying.iter().map(|&word| u64::from(word)).sum::<u64>() + u64::from(TCP_LEN);
-    let transport = (Partial::from_be_sum(sum) + tcb.tcp_sum).finish();
+    let transport = (Partial::from_be_sum(sum) + Partial::from_folded(tcb.tcp_sum)).finish();
     let [first, second] = transport.to_ne_bytes();
     // The urgent pointer is zero.
     head[50..54].copy_from_slice(&[first, second, 0, 0]);
@@ -289,6 +289,7 @@ pub(crate) fn set_mss(tcb: &mut Tcb, mtu: u16) {
     tcb.mss = tcb.peer_mss.min(mtu - 40) - options;
     tcb.mss = tcb.mss.saturating_sub(u16::from(tcb.ip_options)).max(8);
     tcb.window_step = (tcb.rcv_limit / 2).min(u32::from(tcb.mss)) as u16;
+    tcb.predict_sending();
 }
 
 /// Sums what is constant in the headers of every segment.
@@ -302,7 +303,7 @@ pub(crate) fn make_template(tcb: &mut Tcb, ttl: u8) {
     };
     let transport =
         addresses + u64::from(tcb.key.ports) + u64::from(protocol.to_be()) + u64::from(stamps);
-    tcb.tcp_sum = Partial::from_ne_u64(transport);
+    tcb.tcp_sum = Partial::from_ne_u64(transport).fold();
     let ip = addresses
         + u64::from(0x4500u16.to_be())
         + u64::from(ipv4::DONT_FRAGMENT.to_be())
@@ -340,7 +341,7 @@ mod tests {
                 ts_recent: numbers.3,
                 rx_free: numbers.4,
                 rcv_shift: shift,
-                link: [2, 3, 4, 5, 6, 7],
+                link: [2, 3, 4, 5, 6, 7, 8, 9],
                 flags: flag::TIMESTAMPS,
                 ..Tcb::FREE
             };

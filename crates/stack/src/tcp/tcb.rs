@@ -12,7 +12,6 @@ use crate::tcp::syn::shift_for;
 use crate::time::{Tick, ticks};
 use core::mem::offset_of;
 use core::net::Ipv4Addr;
-use tollgate_checksum::Partial;
 use tollgate_wire::SeqNumber;
 
 /// The states of RFC 9293, 3.3.2. LISTEN lives in a [`super::listener::Listener`] and TIME-WAIT in a
@@ -146,6 +145,8 @@ pub(crate) mod rare {
     pub(crate) const OUTDATED: u16 = 1 << 11;
     /// What the template writes is not all: urgent pointer, Diffserv field.
     pub(crate) const AMENDED: u16 = 1 << 10;
+    /// A mechanism asks for another way out than the predicted one.
+    pub(crate) const SENT_IN_GENERAL: u16 = 1 << 12;
 }
 
 /// `Tcb::predicted` when no segment may be predicted: the data offset 15 with all flags never matches.
@@ -217,15 +218,16 @@ pub(crate) struct Tcb {
     pub(crate) rx_free: u32,
     /// Octets that may be queued for sending and not acknowledged.
     pub(crate) snd_limit: u32,
-    /// Header template: the next hop's link address. The other constant octets are the stack's, or are the key's turned
-    /// round.
-    pub(crate) link: [u8; 6],
+    /// Header template: the link header's first octets, which are the next hop's address and the first two of ours. The
+    /// other constant octets are the stack's, or are the key's turned round.
+    pub(crate) link: [u8; 8],
     /// Octets by which the offered window grows at least: a full segment or half of the buffer, whichever is less
     /// (RFC 9293, 3.8.6.2.2).
     pub(crate) window_step: u16,
-    /// Header template: the constant part of the TCP checksum.
-    pub(crate) tcp_sum: Partial,
-    /// Header template: the constant part of the IP checksum, folded.
+    /// Octets of the longest message that goes out predicted: a full segment, or zero while none does.
+    pub(crate) sendable: u16,
+    /// Header template: the constant parts of the TCP and IP checksums, folded.
+    pub(crate) tcp_sum: u16,
     pub(crate) ip_sum: u16,
     pub(crate) rtx_deadline: Deadline,
     pub(crate) ack_deadline: Deadline,
@@ -336,9 +338,10 @@ impl Tcb {
         rx_tail: FrameId::NONE,
         rx_free: 0,
         snd_limit: 0,
-        link: [0; 6],
+        link: [0; 8],
         window_step: 0,
-        tcp_sum: Partial::ZERO,
+        sendable: 0,
+        tcp_sum: 0,
         ip_sum: 0,
         rtx_deadline: Deadline::NONE,
         ack_deadline: Deadline::NONE,
@@ -398,10 +401,16 @@ impl Tcb {
                 };
                 no_delay | timestamps
             },
-            rare: if config.mechanisms.prediction == Prediction::Off {
-                rare::UNPREDICTED
-            } else {
-                0
+            rare: {
+                let input = match config.mechanisms.prediction {
+                    Prediction::Off => rare::UNPREDICTED,
+                    Prediction::Bidirectional | Prediction::Unidirectional => 0,
+                };
+                let output = match config.mechanisms.send_predictable() {
+                    true => 0,
+                    false => rare::SENT_IN_GENERAL,
+                };
+                input | output
             },
             rto: ticks(INITIAL_RTO).max(ticks(config.min_rto)),
             rx_free: config.receive_buffer,
@@ -444,7 +453,14 @@ impl Tcb {
 
     /// The next hop's link address, if it is known.
     pub(crate) fn known_link(&self) -> Option<[u8; 6]> {
-        (self.link != [0; 6]).then_some(self.link)
+        let address = self.link_address();
+        (address != [0; 6]).then_some(address)
+    }
+
+    /// The next hop's link address, or zeros.
+    pub(crate) fn link_address(&self) -> [u8; 6] {
+        let [a, b, c, d, e, f, ..] = self.link;
+        [a, b, c, d, e, f]
     }
 
     /// Sets [`flag::DETOUR`] to what it stands for. Called whenever something of that changes.
@@ -454,6 +470,7 @@ impl Tcb {
         } else {
             self.flags &= !flag::DETOUR;
         }
+        self.predict_sending();
     }
 
     /// The peer's address.
@@ -507,6 +524,15 @@ impl Tcb {
             (true, true) => PREDICTED_WITH_TIMESTAMPS,
             (true, false) => PREDICTED_WITHOUT_OPTIONS,
         };
+        self.predict_sending();
+    }
+
+    /// Sets `sendable` to what state, mechanisms and MSS allow. Called whenever one of them changes.
+    pub(crate) fn predict_sending(&mut self) {
+        let usual = self.predicted == PREDICTED_WITH_TIMESTAMPS
+            && !self.is(flag::DETOUR)
+            && !self.is_rare(rare::SENT_IN_GENERAL);
+        self.sendable = if usual { self.mss } else { 0 };
     }
 
     /// Looks whether TS.Recent has moved since the last look, which is at most [`LOOK`] ago. Where it has stood still for

@@ -6,7 +6,7 @@
 
 use super::tcb::{Tcb, flag};
 use crate::buffer::PAYLOAD_OFFSET;
-use crate::config::Config;
+use crate::config::{ChecksumPolicy, Config};
 use tollgate_checksum::{Checksum, Partial, Wide, sum_header};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
@@ -25,6 +25,8 @@ pub(crate) struct Common {
     pub(crate) link: [u8; 10],
     /// Octets 20 to 23 as a number: don't fragment, TTL, protocol.
     rest: u64,
+    /// Whether checksums are made.
+    sums: bool,
 }
 
 impl Common {
@@ -34,6 +36,7 @@ impl Common {
         Self {
             link: [a, b, c, d, e, f, 0x08, 0x00, 0x45, 0x00],
             rest: u64::from(rest),
+            sums: config.mechanisms.checksum == ChecksumPolicy::Always,
         }
     }
 }
@@ -59,7 +62,8 @@ impl Tcb {
         if edge.signed_distance(self.rcv_edge) >= i32::from(self.window_step) {
             self.rcv_edge = edge;
         }
-        ((self.rcv_edge - self.rcv_nxt) >> self.rcv_shift).min(0xffff) as u16
+        // The shift was chosen so that the buffer's size fits.
+        ((self.rcv_edge - self.rcv_nxt) >> self.rcv_shift) as u16
     }
 }
 
@@ -70,7 +74,6 @@ pub(crate) fn write<const N: usize>(
     tcb: &mut Tcb,
     common: &Common,
     v: Varying,
-    checksum: bool,
 ) {
     let put4 = |head: &mut [u8; N], at: usize, word: u32| {
         head[at..at + 4].copy_from_slice(&word.to_ne_bytes())
@@ -82,12 +85,11 @@ pub(crate) fn write<const N: usize>(
     let tcp_len = (N - 34) as u32 + u32::from(v.len);
     let total_len = tcp_len + 20;
 
-    head[..6].copy_from_slice(&tcb.link);
-    head[6..16].copy_from_slice(&common.link);
+    head[..8].copy_from_slice(&tcb.link);
+    head[8..16].copy_from_slice(&common.link[2..]);
     // Length; identification zero, since the datagram is atomic (RFC 6864, 4.1); don't fragment; TTL; protocol.
     put8(head, 16, (u64::from(total_len) << 48 | common.rest).to_be());
-    put4(head, 26, tcb.key.local);
-    put4(head, 30, tcb.key.remote);
+    put8(head, 26, tcb.key.addresses().rotate_left(32));
     put4(head, 34, tcb.key.ports.rotate_left(16));
 
     let word = (((N - 34) / 4) as u32) << 28 | u32::from(v.flags.0) << 16 | u32::from(window);
@@ -106,10 +108,10 @@ pub(crate) fn write<const N: usize>(
     }
     let mut transport = [0; 2];
     let mut ip = [0; 2];
-    if checksum {
+    if common.sums {
         ip = Checksum::of_folded(tcb.ip_sum, (total_len as u16).to_be()).to_ne_bytes();
         transport = Wide::from_be_sum(sum)
-            .add(Wide::of_parts(tcb.tcp_sum, v.sum))
+            .add(Wide::of_parts(Partial::from_folded(tcb.tcp_sum), v.sum))
             .finish()
             .to_ne_bytes();
     }
@@ -133,7 +135,7 @@ pub(crate) fn write_field_by_field(
     checksum: bool,
 ) -> usize {
     let link = ethernet::Header {
-        destination: MacAddr(tcb.link),
+        destination: MacAddr(tcb.link_address()),
         source: config.mac,
         ethertype: EtherType::Ipv4,
     };
