@@ -185,19 +185,28 @@ impl Kernel {
         unsafe { (self.copy_and_sum)(dst.as_mut_ptr(), src.as_ptr(), len) }
     }
 
-    /// As [`copy_and_sum`](Self::copy_and_sum), for a caller whose data is mostly short: what the kernel does with fewer
-    /// than 128 bytes stands in the caller's place, which is larger for it and saves the call.
+    /// Whether [`copy_and_sum_few`](Self::copy_and_sum_few) takes so many bytes.
     #[inline(always)]
     #[must_use]
-    pub fn copy_and_sum_few(&self, dst: &mut [u8], src: &[u8]) -> Wide {
+    pub fn takes_as_few(&self, len: usize) -> bool {
+        len < self.few
+    }
+
+    /// As [`copy_and_sum`](Self::copy_and_sum) when there are so few bytes that the kernel has no loop for them: what it does
+    /// then stands in the caller's place, which is larger for it and saves the call. Nothing, and nothing done, when there are
+    /// more.
+    #[inline(always)]
+    #[must_use]
+    pub fn copy_and_sum_few(&self, dst: &mut [u8], src: &[u8]) -> Option<Wide> {
         debug_assert_eq!(dst.len(), src.len());
         let len = dst.len().min(src.len());
-        if len < self.few {
-            // SAFETY: both slices have at least `len` bytes, which are fewer than 128; a `&mut` overlaps with nothing.
-            return Wide(unsafe { scalar::short::<true>(0, dst.as_mut_ptr(), src.as_ptr(), len) });
+        if !self.takes_as_few(len) {
+            return None;
         }
-        core::hint::cold_path();
-        self.copy_and_sum(dst, src).into()
+        // SAFETY: both slices have at least `len` bytes, which are fewer than 128; a `&mut` overlaps with nothing.
+        Some(Wide(unsafe {
+            scalar::short::<true>(0, dst.as_mut_ptr(), src.as_ptr(), len)
+        }))
     }
 }
 

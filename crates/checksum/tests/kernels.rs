@@ -52,7 +52,18 @@ fn check(kernel: Kernel, src: &[u8], expected: u16, buffer: &mut Vec<u8>, offset
 }
 
 fn few(kernel: &Kernel, dst: &mut [u8], src: &[u8]) -> Partial {
-    kernel.copy_and_sum_few(dst, src).narrow()
+    let before = dst.to_vec();
+    match kernel.copy_and_sum_few(dst, src) {
+        Some(sum) => {
+            assert!(kernel.takes_as_few(src.len()));
+            sum.narrow()
+        }
+        None => {
+            assert!(!kernel.takes_as_few(src.len()));
+            assert_eq!(dst, before, "octets were copied and refused");
+            kernel.copy_and_sum(dst, src)
+        }
+    }
 }
 
 /// Checks one of a kernel's two ways to copy and sum.
@@ -321,6 +332,23 @@ proptest! {
         prop_assert_eq!(before.update(old, word), sum(&changed));
         let old = u32::from(old) << 16 | u32::from(std::mem::replace(&mut changed[at + 1], new as u16));
         prop_assert_eq!(before.update_u32(old, new), sum(&changed));
+    }
+
+    #[test]
+    fn a_word_in_the_place_of_zeros_is_an_update(
+        header in proptest::collection::vec(any::<u16>(), 10..30),
+        word in 1u16..,
+    ) {
+        let mut header = header;
+        (header[0], header[1]) = (0x4500, 0);
+        let sum = |words: &[u16]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+            sum_header(&bytes).finish()
+        };
+        let without = sum(&header);
+        header[1] = word;
+        prop_assert_eq!(without.with_word(word.to_be()), sum(&header));
+        prop_assert_eq!(without.with_word(word.to_be()), without.update(0, word));
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl Buffer {
 pub(crate) struct Taken<'a, const N: usize> {
     pub(crate) id: FrameId,
     pub(crate) meta: &'a mut Meta,
-    /// Where the headers go.
+    /// The octets in front of the payload: where the headers go.
     pub(crate) head: &'a mut [u8; N],
     pub(crate) payload: &'a mut [u8],
 }
@@ -260,44 +260,55 @@ impl Pool {
         Some(id)
     }
 
-    /// Like [`Pool::alloc`], but leaves the frames of the reserve: those without which nothing could be received or
-    /// acknowledged any more, and so none of the sender's frames would ever come back.
-    #[inline(always)]
-    pub(crate) fn alloc_for_sending(&mut self) -> Option<FrameId> {
-        if self.is_low() { None } else { self.alloc() }
-    }
-
     /// Whether only the reserve is left.
     #[inline(always)]
     pub(crate) const fn is_low(&self) -> bool {
         self.available <= self.reserve
     }
 
-    /// Takes a frame for a segment of `len` octets of payload: its record, in which the count is yet to be set, the `N`
-    /// octets in front of the payload, and the payload.
+    /// Takes a frame for a segment of `len` octets of payload and puts it behind `tail`, unless that is
+    /// [`FrameId::NONE`]. Its count is yet to be set.
     #[inline(always)]
-    pub(crate) fn take<const N: usize>(&mut self, len: usize) -> Option<Taken<'_, N>> {
+    pub(crate) fn take<const N: usize>(
+        &mut self,
+        tail: FrameId,
+        len: usize,
+    ) -> Option<Taken<'_, N>> {
         const { assert!(N <= PAYLOAD_OFFSET) };
         let id = self.free;
         let end = self.start(id) + PAYLOAD_OFFSET;
-        // The end of the free list is the id that no frame has.
-        let meta = self.meta.get_mut(id.index())?;
         let octets = self.region.get_mut(end - N..end + len)?;
         let (head, payload) = octets.split_first_chunk_mut()?;
-        self.free = meta.tx_next;
+        // The end of the free list is the id that no frame has.
+        let next = self.meta.get(id.index())?.tx_next;
+        if tail.is_some()
+            && let Some(tail) = self.meta.get_mut(tail.index())
+        {
+            tail.tx_next = id;
+        }
+        self.free = next;
         self.available -= 1;
         Some(Taken {
             id,
-            meta,
+            meta: &mut self.meta[id.index()],
             head,
             payload,
         })
     }
 
-    /// Like [`Pool::take`], but leaves the frames of the reserve, as [`Pool::alloc_for_sending`] does.
+    /// Like [`Pool::take`], but leaves the frames of the reserve: those without which nothing could be received or
+    /// acknowledged any more, and so none of the sender's frames would ever come back.
     #[inline(always)]
-    pub(crate) fn take_for_sending<const N: usize>(&mut self, len: usize) -> Option<Taken<'_, N>> {
-        if self.is_low() { None } else { self.take(len) }
+    pub(crate) fn take_for_sending<const N: usize>(
+        &mut self,
+        tail: FrameId,
+        len: usize,
+    ) -> Option<Taken<'_, N>> {
+        if self.is_low() {
+            None
+        } else {
+            self.take(tail, len)
+        }
     }
 
     /// Counts one more holder.
@@ -514,6 +525,41 @@ mod tests {
         pool.release(a);
         pool.release(b);
         assert_eq!(pool.available(), 2);
+    }
+
+    #[test]
+    fn a_frame_is_taken_with_its_head_and_payload_and_put_behind_the_last() {
+        let mut pool = Pool::new(16, 2048);
+        let first = pool.take::<66>(FrameId::NONE, 3).unwrap();
+        let tail = first.id;
+        first.meta.refs = 1;
+        first.meta.tx_next = FrameId::NONE;
+        first.head.fill(1);
+        first.payload.copy_from_slice(&[2; 3]);
+        let second = pool.take_for_sending::<0>(tail, 0).unwrap();
+        let id = second.id;
+        second.meta.refs = 1;
+        assert_eq!(pool.meta(tail).tx_next, id);
+        assert_eq!(
+            pool.octets(tail)[PAYLOAD_OFFSET - 66..PAYLOAD_OFFSET],
+            [1; 66]
+        );
+        assert_eq!(
+            pool.octets(tail)[PAYLOAD_OFFSET..PAYLOAD_OFFSET + 3],
+            [2; 3]
+        );
+        assert_eq!(pool.available(), 14);
+
+        // More than the region holds, or the reserve: nothing is taken, and the last frame still is.
+        assert!(pool.take::<0>(id, usize::MAX / 2).is_none());
+        assert_eq!(pool.available(), 14);
+        while let Some(taken) = pool.take_for_sending::<0>(FrameId::NONE, 1) {
+            taken.meta.refs = 1;
+        }
+        assert!(pool.is_low() && pool.available() > 0);
+        assert!(pool.take::<0>(FrameId::NONE, 1).is_some());
+        pool.release(tail);
+        pool.release(id);
     }
 
     #[test]

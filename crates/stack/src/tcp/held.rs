@@ -45,6 +45,27 @@ impl Stack {
     /// more.
     #[inline(always)]
     pub(crate) fn append_held(&mut self, pool: &mut Pool, index: usize, data: &[u8]) -> bool {
+        if self.copier.takes_as_few(data.len()) {
+            self.append_held_as::<true>(pool, index, data)
+        } else {
+            self.append_held_many(pool, index, data)
+        }
+    }
+
+    /// The same for more octets than are copied in place.
+    #[inline(never)]
+    fn append_held_many(&mut self, pool: &mut Pool, index: usize, data: &[u8]) -> bool {
+        self.append_held_as::<false>(pool, index, data)
+    }
+
+    /// The same for `FEW` octets, which are copied in place, or for any number.
+    #[inline(always)]
+    fn append_held_as<const FEW: bool>(
+        &mut self,
+        pool: &mut Pool,
+        index: usize,
+        data: &[u8],
+    ) -> bool {
         let Some(tcb) = self.tcbs.get_mut(index) else {
             cold_path();
             return false;
@@ -54,7 +75,15 @@ impl Stack {
             return false;
         };
         let before = meta.tx_len;
-        let sum = self.copier.copy_and_sum_few(room, data);
+        let sum = if FEW {
+            self.copier.copy_and_sum_few(room, data)
+        } else {
+            Some(self.copier.copy_and_sum(room, data).into())
+        };
+        let Some(sum) = sum else {
+            cold_path();
+            return false;
+        };
         meta.tx_sum = meta.tx_sum.append(usize::from(before), sum);
         meta.tx_len = before + data.len() as u16;
         tcb.snd_end += data.len() as u32;

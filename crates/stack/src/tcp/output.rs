@@ -18,6 +18,15 @@ use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
 
+/// Copies the application's octets and sums them, few of them in place.
+#[inline(always)]
+fn copy_in(copier: &Kernel, to: &mut [u8], octets: &[u8]) -> Wide {
+    match copier.copy_and_sum_few(to, octets) {
+        Some(sum) => sum,
+        None => copier.copy_and_sum(to, octets).into(),
+    }
+}
+
 /// Puts octets behind those of an unsent last frame, as far as a segment holds; returns the rest.
 #[inline(always)]
 fn fill_tail<'d>(tcb: &mut Tcb, pool: &mut Pool, copier: &Kernel, data: &'d [u8]) -> &'d [u8] {
@@ -30,7 +39,7 @@ fn fill_tail<'d>(tcb: &mut Tcb, pool: &mut Pool, copier: &Kernel, data: &'d [u8]
     let Some((meta, room)) = pool.behind(tcb.tx_tail, chunk.len()) else {
         return data;
     };
-    let sum = copier.copy_and_sum_few(room, chunk);
+    let sum = copy_in(copier, room, chunk);
     meta.tx_sum = meta.tx_sum.append(usize::from(before), sum);
     meta.tx_len += chunk.len() as u16;
     meta.tx_limit = 0;
@@ -39,10 +48,19 @@ fn fill_tail<'d>(tcb: &mut Tcb, pool: &mut Pool, copier: &Kernel, data: &'d [u8]
     rest
 }
 
-/// Puts a frame with `len` octets of payload behind the send queue.
+/// The last frame of the send queue, or [`FrameId::NONE`] when it is empty.
 #[inline(always)]
-fn queue_frame(tcb: &mut Tcb, pool: &mut Pool, id: FrameId, len: u16, sum: Wide) {
-    let meta = pool.meta_mut(id);
+fn tail(tcb: &Tcb) -> FrameId {
+    if tcb.tx_head.is_none() {
+        FrameId::NONE
+    } else {
+        tcb.tx_tail
+    }
+}
+
+/// Makes a frame with `len` octets of payload the last of the send queue; the one before it knows that already.
+#[inline(always)]
+fn queue_frame(tcb: &mut Tcb, id: FrameId, meta: &mut Meta, len: u16, sum: Wide) {
     meta.tx_len = len;
     meta.tx_seq = tcb.snd_end;
     meta.tx_end = tcb.snd_end + u32::from(len);
@@ -54,8 +72,6 @@ fn queue_frame(tcb: &mut Tcb, pool: &mut Pool, id: FrameId, len: u16, sum: Wide)
     tcb.snd_end = meta.tx_end;
     if tcb.tx_head.is_none() {
         tcb.tx_head = id;
-    } else {
-        pool.meta_mut(tcb.tx_tail).tx_next = id;
     }
     if tcb.unsent.is_none() {
         tcb.unsent = id;
@@ -116,10 +132,38 @@ impl Stack {
         rec: &mut R,
         index: usize,
     ) -> Stop {
-        let tcb = &mut self.tcbs[index];
+        let tcb = &self.tcbs[index];
         let usual = self.send_predictable
             && tcb.flags & (flag::DETOUR | flag::TIMESTAMPS) == flag::TIMESTAMPS;
-        let segment = pool.payload_room();
+        if usual {
+            self.send_unsent_as::<true, R>(pool, now, rec, index)
+        } else {
+            self.look_at_unsent(pool, now, rec, index)
+        }
+    }
+
+    /// The same where no frame is sent as usual: only looks at the first.
+    #[cold]
+    #[inline(never)]
+    fn look_at_unsent<R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: &mut R,
+        index: usize,
+    ) -> Stop {
+        self.send_unsent_as::<false, R>(pool, now, rec, index)
+    }
+
+    #[inline(always)]
+    fn send_unsent_as<const USUAL: bool, R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: &mut R,
+        index: usize,
+    ) -> Stop {
+        let tcb = &mut self.tcbs[index];
         loop {
             let id = tcb.unsent;
             let Some(meta) = pool.meta_mut_if(id) else {
@@ -137,13 +181,15 @@ impl Stack {
                 && meta.tx_next.is_none()
                 && meta.tx_flags == Flags(0)
             {
+                let segment = pool.payload_room();
+                let meta = pool.meta_mut(id);
                 meta.tx_limit = held::limit(tcb, meta, segment);
                 return Stop::Partial;
             }
             if unlikely(self.device.len() >= self.config.device_queue) {
                 return Stop::Device;
             }
-            if unlikely(!usual || meta.transmissions != 0) {
+            if !USUAL || unlikely(meta.transmissions != 0) {
                 return Stop::Unusual(id);
             }
             let varying = Varying {
@@ -209,14 +255,17 @@ impl<R: Recorder> Active<'_, R> {
             left = fill_tail(tcb, self.pool, copier, left);
         }
         while !left.is_empty() {
-            let Some(id) = self.pool.alloc_for_sending() else {
+            let (chunk, rest) = left.split_at(left.len().min(usize::from(tcb.mss)));
+            let taken = self.pool.take_for_sending::<0>(tail(tcb), chunk.len());
+            let Some(Taken {
+                id, meta, payload, ..
+            }) = taken
+            else {
                 break;
             };
-            let (chunk, rest) = left.split_at(left.len().min(usize::from(tcb.mss)));
-            let octets = self.pool.octets_mut(id);
-            let room = &mut octets[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk.len()];
-            let sum = copier.copy_and_sum_few(room, chunk);
-            queue_frame(tcb, self.pool, id, chunk.len() as u16, sum);
+            meta.refs = 1;
+            let sum = copy_in(copier, payload, chunk);
+            queue_frame(tcb, id, meta, chunk.len() as u16, sum);
             left = rest;
         }
         total - left.len()
@@ -224,7 +273,11 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Puts a frame with `len` octets of payload behind the send queue.
     pub(crate) fn append_frame(&mut self, index: usize, id: FrameId, len: u16, sum: Partial) {
-        queue_frame(&mut self.stack.tcbs[index], self.pool, id, len, sum.into());
+        let tcb = &mut self.stack.tcbs[index];
+        if let Some(meta) = self.pool.meta_mut_if(tail(tcb)) {
+            meta.tx_next = id;
+        }
+        queue_frame(tcb, id, self.pool.meta_mut(id), len, sum.into());
     }
 
     /// Puts a FIN behind the send queue, on the last frame when that is unsent. Without a frame in the pool it is tried again
@@ -266,11 +319,22 @@ impl<R: Recorder> Active<'_, R> {
 
     #[inline(never)]
     fn output_frames(&mut self, index: usize) {
+        let stop = self
+            .stack
+            .send_unsent(self.pool, self.now, &mut self.rec, index);
+        match stop {
+            Stop::Nothing => self.stack.tcbs[index].flags &= !flag::CWND_LIMITED,
+            Stop::Partial => {}
+            Stop::Window | Stop::Device | Stop::Unusual(_) => self.output_stopped(index, stop),
+        }
+    }
+
+    /// Does what output stopped for, and goes on where that lets it.
+    #[cold]
+    #[inline(never)]
+    fn output_stopped(&mut self, index: usize, mut stop: Stop) {
         loop {
-            match self
-                .stack
-                .send_unsent(self.pool, self.now, &mut self.rec, index)
-            {
+            match stop {
                 Stop::Nothing => break,
                 Stop::Partial => return,
                 Stop::Window => {
@@ -284,6 +348,9 @@ impl<R: Recorder> Active<'_, R> {
                 }
                 Stop::Unusual(id) => self.send_unusual(index, id),
             }
+            stop = self
+                .stack
+                .send_unsent(self.pool, self.now, &mut self.rec, index);
         }
         self.stack.tcbs[index].flags &= !flag::CWND_LIMITED;
     }
@@ -297,7 +364,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         let tcb = &mut self.stack.tcbs[index];
         let meta = self.pool.meta_mut(id);
-        let (seq, len, sum) = (meta.tx_seq, meta.tx_len, meta.tx_sum.narrow());
+        let (seq, len, sum) = (meta.tx_seq, meta.tx_len, meta.tx_sum);
         let flags = mark_sent(tcb, meta, self.now);
         if !tcb.rtx_deadline.is_set() {
             let at = self.now.tick().after(tcb.rto);
@@ -337,7 +404,7 @@ impl<R: Recorder> Active<'_, R> {
         seq: SeqNumber,
         flags: Flags,
         len: u16,
-        sum: Partial,
+        sum: Wide,
     ) {
         let Some(copy) = self.pool.alloc() else {
             self.stack.counters.dropped(Drop::NoFrame);
@@ -356,14 +423,14 @@ impl<R: Recorder> Active<'_, R> {
         seq: SeqNumber,
         flags: Flags,
         len: u16,
-        sum: Partial,
+        sum: Wide,
     ) {
         let varying = Varying {
             seq,
             flags,
             tick: self.now.tick().0,
             len,
-            sum,
+            sum: sum.narrow(),
         };
         let Stack {
             tcbs,
@@ -423,7 +490,7 @@ impl<R: Recorder> Active<'_, R> {
         if unlikely(tcb.sendable == 0 || stack.device.len() >= stack.config.device_queue) {
             return false;
         }
-        let Some(Taken { id, meta, head, .. }) = self.pool.take::<STAMPED>(0) else {
+        let Some(Taken { id, meta, head, .. }) = self.pool.take::<STAMPED>(FrameId::NONE, 0) else {
             return false;
         };
         meta.refs = 1;
@@ -456,7 +523,7 @@ impl<R: Recorder> Active<'_, R> {
             && let Some(id) = self.pool.alloc()
         {
             let seq = self.stack.tcbs[index].highest_sent();
-            self.emit(index, id, seq, Flags::ACK, 0, Partial::ZERO);
+            self.emit(index, id, seq, Flags::ACK, 0, Wide::ZERO);
         } else {
             self.acknowledge_later(index);
         }
@@ -598,24 +665,10 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::DeviceQueueFull);
         } else if shared || self.stack.config.mechanisms.retransmit == RetransmitCopy::Copy {
             // Whoever else holds the frame may be reading the headers that would be overwritten.
-            self.emit_copy(
-                index,
-                id,
-                meta.tx_seq,
-                flags,
-                meta.tx_len,
-                meta.tx_sum.narrow(),
-            );
+            self.emit_copy(index, id, meta.tx_seq, flags, meta.tx_len, meta.tx_sum);
         } else {
             self.pool.retain(id);
-            self.emit(
-                index,
-                id,
-                meta.tx_seq,
-                flags,
-                meta.tx_len,
-                meta.tx_sum.narrow(),
-            );
+            self.emit(index, id, meta.tx_seq, flags, meta.tx_len, meta.tx_sum);
         }
     }
 

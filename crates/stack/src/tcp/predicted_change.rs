@@ -220,7 +220,7 @@ impl<R: Recorder> Active<'_, R> {
             tcb.rtx_deadline = Deadline::at(at);
             self.arm(index, at);
         }
-        self.emit(index, id, seq, Flags::FIN | Flags::ACK, 0, Partial::ZERO);
+        self.emit(index, id, seq, Flags::FIN | Flags::ACK, 0, Wide::ZERO);
         true
     }
 

@@ -58,53 +58,34 @@ impl Stack {
         ) {
             return false;
         }
-        if flight != 0 && !tcb.is(flag::NO_DELAY) {
+        let tail = if flight == 0 {
+            debug_assert!(
+                tcb.tx_head.is_none(),
+                "what was sent and acknowledged is still queued"
+            );
+            FrameId::NONE
+        } else if tcb.is(flag::NO_DELAY) {
+            tcb.tx_tail
+        } else {
             cold_path();
             return false;
-        }
+        };
         let Some(Taken {
             id,
             meta,
             head,
             payload,
-        }) = pool.take_for_sending::<STAMPED>(data.len())
+        }) = pool.take_for_sending::<STAMPED>(tail, data.len())
         else {
             cold_path();
             return false;
         };
 
-        let sum = self.copier.copy_and_sum(payload, data);
+        // What needs no look at the octets comes before the copy, so that little has to be kept over the call.
         let seq = tcb.snd_nxt;
-        rec.pass(Gate::TcpOutBegin, PacketId(seq.0));
-
         let end = seq + len;
-        // One count is the send queue's, one the link's.
-        meta.refs = 2;
-        meta.tx_len = len as u16;
-        meta.tx_seq = seq;
-        meta.tx_end = end;
-        meta.tx_sum = sum.into();
-        meta.tx_flags = Flags(0);
-        meta.tx_next = FrameId::NONE;
-        meta.transmissions = 1;
-        meta.tx_limit = 0;
-        meta.sent_at = now;
-
-        rec.pass(Gate::ChecksumOutBegin, PacketId(seq.0));
-        let varying = Varying {
-            seq,
-            flags: Flags::PSH | Flags::ACK,
-            tick: now.tick().0,
-            len: len as u16,
-            sum,
-        };
-        template::write(head, tcb, &self.template, varying);
-        rec.pass(Gate::ChecksumOutEnd, PacketId(seq.0));
-
-        if tcb.tx_head.is_none() {
+        if tail.is_none() {
             tcb.tx_head = id;
-        } else {
-            pool.meta_mut(tcb.tx_tail).tx_next = id;
         }
         tcb.tx_tail = id;
         tcb.snd_end = end;
@@ -119,13 +100,38 @@ impl Stack {
                 self.wheel.insert(index as u32, at);
             }
         }
-        rec.pass(Gate::IpOutBegin, PacketId(seq.0));
         self.device.push(Frame {
             id,
             offset: (PAYLOAD_OFFSET - STAMPED) as u16,
             len: STAMPED as u16 + len as u16,
             checksum: RxChecksum::Unknown,
         });
+        // One count is the send queue's, one the link's.
+        meta.refs = 2;
+        meta.tx_len = len as u16;
+        meta.tx_seq = seq;
+        meta.tx_end = end;
+        meta.tx_flags = Flags(0);
+        meta.tx_next = FrameId::NONE;
+        meta.transmissions = 1;
+        meta.tx_limit = 0;
+        meta.sent_at = now;
+        let sum = self.copier.copy_and_sum(payload, data);
+        meta.tx_sum = sum.into();
+
+        rec.pass(Gate::TcpOutBegin, PacketId(seq.0));
+        rec.pass(Gate::ChecksumOutBegin, PacketId(seq.0));
+        let varying = Varying {
+            seq,
+            flags: Flags::PSH | Flags::ACK,
+            tick: now.tick().0,
+            len: len as u16,
+            sum,
+        };
+        template::write(head, tcb, &self.template, varying);
+        rec.pass(Gate::ChecksumOutEnd, PacketId(seq.0));
+
+        rec.pass(Gate::IpOutBegin, PacketId(seq.0));
         rec.pass(Gate::DeviceQueueIn, PacketId(seq.0));
         true
     }

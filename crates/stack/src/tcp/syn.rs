@@ -9,7 +9,7 @@ use crate::counters::Drop;
 use crate::stack::Active;
 use crate::tcp::congestion;
 use crate::time::Tick;
-use tollgate_checksum::{Checksum, Partial, Wide};
+use tollgate_checksum::{Partial, Wide};
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{
     self, Flags, Header, Options, SYN_OPTIONS_LEN, TIMESTAMP_LAYOUT, Timestamps,
@@ -244,7 +244,7 @@ fn write_usual(
     put(head, 16, (u32::from(TCP_LEN + 20) << 16).to_be());
     let third = u32::from(ipv4::DONT_FRAGMENT) << 16 | u32::from(ttl) << 8;
     put(head, 20, (third | u32::from(ipv4::protocol::TCP)).to_be());
-    let ip = Checksum::of_folded(tcb.ip_sum, (TCP_LEN + 20).to_be());
+    let ip = tcb.ip_checksum.with_word((TCP_LEN + 20).to_be());
     head[24..26].copy_from_slice(&ip.to_ne_bytes());
     put(head, 26, tcb.key.local);
     put(head, 30, tcb.key.remote);
@@ -308,7 +308,7 @@ pub(crate) fn make_template(tcb: &mut Tcb, ttl: u8) {
         + u64::from(0x4500u16.to_be())
         + u64::from(ipv4::DONT_FRAGMENT.to_be())
         + u64::from((u16::from(ttl) << 8 | protocol).to_be());
-    tcb.ip_sum = Partial::from_ne_u64(ip).fold();
+    tcb.ip_checksum = Partial::from_ne_u64(ip).finish();
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::tcp::syn::shift_for;
 use crate::time::{Tick, ticks};
 use core::mem::offset_of;
 use core::net::Ipv4Addr;
+use tollgate_checksum::Checksum;
 use tollgate_wire::SeqNumber;
 
 /// The states of RFC 9293, 3.3.2. LISTEN lives in a [`super::listener::Listener`] and TIME-WAIT in a
@@ -226,9 +227,10 @@ pub(crate) struct Tcb {
     pub(crate) window_step: u16,
     /// Octets of the longest message that goes out predicted: a full segment, or zero while none does.
     pub(crate) sendable: u16,
-    /// Header template: the constant parts of the TCP and IP checksums, folded.
+    /// Header template: the constant part of the TCP checksum, folded.
     pub(crate) tcp_sum: u16,
-    pub(crate) ip_sum: u16,
+    /// Header template: the IP checksum of a header whose length is zero.
+    pub(crate) ip_checksum: Checksum,
     pub(crate) rtx_deadline: Deadline,
     pub(crate) ack_deadline: Deadline,
     /// Retransmission timeout, ticks.
@@ -342,7 +344,7 @@ impl Tcb {
         window_step: 0,
         sendable: 0,
         tcp_sum: 0,
-        ip_sum: 0,
+        ip_checksum: Checksum::from_ne_bytes([0; 2]),
         rtx_deadline: Deadline::NONE,
         ack_deadline: Deadline::NONE,
         rto: 0,

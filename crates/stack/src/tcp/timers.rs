@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::socket::Error;
 use crate::stack::Active;
 use crate::time::{Tick, ticks};
-use tollgate_checksum::Partial;
+use tollgate_checksum::Wide;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::Flags;
 
@@ -201,7 +201,7 @@ impl<R: Recorder> Active<'_, R> {
         // An old sequence number draws an acknowledgment and carries nothing.
         let seq = tcb.snd_nxt - 1;
         if let Some(id) = self.pool.alloc() {
-            self.emit(index, id, seq, Flags::ACK, 0, Partial::ZERO);
+            self.emit(index, id, seq, Flags::ACK, 0, Wide::ZERO);
         }
     }
 
