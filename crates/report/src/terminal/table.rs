@@ -2,6 +2,7 @@
 //!
 //! A table that is wider than the terminal is cut into blocks that repeat the row labels; nothing is left out.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use tollgate_experiment::run::{Cell, Column, Row, RowKind, Table};
@@ -166,7 +167,12 @@ impl Page {
             self.block(labels, columns, &widths, range, label_width, with_notes);
         }
         if !notes_shown {
-            for label in labels.iter().filter(|label| !label.note.is_empty()) {
+            // Tables of several paths have the same row for each of them: it is explained once.
+            let mut explained = BTreeSet::new();
+            let noted = labels.iter().filter(|label| !label.note.is_empty());
+            for label in
+                noted.filter(|label| explained.insert((label.text.trim_start(), &label.note)))
+            {
                 let lead = format!("  {}: ", label.text.trim_start());
                 let hang = width(&lead).min(self.width / 2);
                 self.wrap(Ink::Faint, &lead, hang, &label.note);
@@ -363,6 +369,33 @@ mod tests {
         assert_eq!(fit(&[8; 8], 75), [0..7, 7..8]);
         assert_eq!(fit_evenly(&[8; 8], 75), [0..4, 4..8]);
         assert_eq!(fit_evenly(&[8; 8], 80).len(), 1);
+    }
+
+    #[test]
+    fn rows_of_the_same_name_and_note_are_explained_once() {
+        let label = |text: &str, note: &str| Label {
+            mark: "",
+            mark_ink: Ink::Plain,
+            text: text.to_owned(),
+            ink: Ink::Plain,
+            note: note.to_owned(),
+        };
+        let note = "ip.in.begin -> demux.begin, which is too long to stand beside the row of a narrow table";
+        let labels = [
+            label("ip", note),
+            label("  ip", note),
+            label(
+                "ip",
+                "elsewhere something else, which is no shorter than that of the others, and so stands below",
+            ),
+        ];
+        let mut page = Page {
+            text: String::new(),
+            width: 80,
+            colour: false,
+        };
+        page.blocks(&labels, &[]);
+        assert_eq!(page.text.matches("  ip: ").count(), 2, "{}", page.text);
     }
 
     proptest! {
