@@ -111,7 +111,7 @@ impl Gates {
         let wanted: Vec<&str> = plan
             .boundaries()
             .iter()
-            .filter_map(|boundary| boundary.hook?.program)
+            .flat_map(|boundary| boundary.programs.iter().copied())
             .collect();
         let mut open = open()?;
         for mut program in open.progs_mut() {
@@ -218,10 +218,18 @@ impl Gates {
             if gate == Gate::ApplicationEnd {
                 continue;
             }
-            let hook = self.plan.hook(gate).ok_or(Error::NoHook(gate))?;
-            self.attach_hook(hook, false, namespaces, &mut links)?;
-            if twins.contains(gate) {
-                self.attach_hook(hook, true, namespaces, &mut links)?;
+            let boundary = self.plan.boundary(gate).ok_or(Error::NoHook(gate))?;
+            let hook = boundary.hook.ok_or(Error::NoHook(gate))?;
+            for program in &boundary.programs {
+                let order: &[bool] = match (twins.contains(gate), hook.need) {
+                    (false, _) => &[false],
+                    // A function calls the program first that came last (kernel/bpf/trampoline.c, hlist_add_head).
+                    (true, Need::Function(_)) => &[true, false],
+                    (true, _) => &[false, true],
+                };
+                for &twin in order {
+                    self.attach_program(hook, program, twin, namespaces, &mut links)?;
+                }
             }
         }
         Ok(Attached {
@@ -230,17 +238,14 @@ impl Gates {
         })
     }
 
-    fn attach_hook(
+    fn attach_program(
         &self,
         hook: &'static Hook,
+        program: &str,
         twin: bool,
         namespaces: &[Namespace<'_>],
         links: &mut Vec<OneLink>,
     ) -> Result<(), Error> {
-        // Whoever makes the call takes it.
-        let Some(program) = hook.program else {
-            return Ok(());
-        };
         let name = format!("{program}{}", if twin { "_twin" } else { "" });
         let refused = |reason: String| Error::Attach {
             gate: hook.gate,

@@ -9,7 +9,7 @@ pub enum Need {
     Tracepoint(&'static str),
     /// A BPF netfilter link at this hook of IP.
     Netfilter(Netfilter),
-    /// A function of this name that can be traced (fentry).
+    /// A function of this name, by which segments pass a program at its entry (fentry).
     Function(&'static str),
     /// That we make the calls ourselves, and that our clock is the kernel's.
     OwnCall,
@@ -48,6 +48,17 @@ pub struct Hook {
     pub program: Option<&'static str>,
     /// What it needs.
     pub need: Need,
+    /// Where segments of IPv6 take another way.
+    pub ipv6: Option<Function>,
+}
+
+/// A function of the kernel and the program at its entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Function {
+    /// The function's name.
+    pub name: &'static str,
+    /// The program's name.
+    pub program: &'static str,
 }
 
 const fn tracepoint(gate: Gate, name: &'static str) -> Hook {
@@ -56,6 +67,28 @@ const fn tracepoint(gate: Gate, name: &'static str) -> Hook {
         name,
         program: Some(name),
         need: Need::Tracepoint(name),
+        ipv6: None,
+    }
+}
+
+const fn netfilter(gate: Gate, name: &'static str, program: &'static str, at: Netfilter) -> Hook {
+    Hook {
+        gate,
+        name,
+        program: Some(program),
+        need: Need::Netfilter(at),
+        ipv6: None,
+    }
+}
+
+/// A function with the same arguments wherever it is; its name as users know it has `fentry` in front.
+const fn function(gate: Gate, name: &'static str, of: Function) -> Hook {
+    Hook {
+        gate,
+        name,
+        program: Some(of.program),
+        need: Need::Function(of.name),
+        ipv6: None,
     }
 }
 
@@ -65,6 +98,7 @@ const fn own_call(gate: Gate, name: &'static str) -> Hook {
         name,
         program: None,
         need: Need::OwnCall,
+        ipv6: None,
     }
 }
 
@@ -74,10 +108,16 @@ const fn own_socket(gate: Gate, name: &'static str) -> Hook {
         name,
         program: None,
         need: Need::OwnSocket,
+        ipv6: None,
     }
 }
 
 /// All hooks, by gate in the order of the way, the finest first.
+///
+/// A tracepoint stands before a function, since it needs no trampoline. A function stands before a netfilter link: it lies where
+/// the segment goes from one layer to the other, while netfilter's hook comes when IP has found the route and written its header
+/// (LOCAL_OUT), or when it has not handed the segment over yet (LOCAL_IN). The functions that are named are called by pointer or from
+/// another file, so that no compiler has put a copy of them into their caller.
 ///
 /// sys_enter and sys_exit come last: while one of them is attached every system call of every thread takes its slow path.
 pub static HOOKS: &[Hook] = &[
@@ -87,24 +127,34 @@ pub static HOOKS: &[Hook] = &[
         ..tracepoint(Gate::SocketOutBegin, "sys_enter")
     },
     tracepoint(Gate::TcpOutBegin, "tcp_sendmsg_locked"),
+    function(
+        Gate::TcpOutBegin,
+        "fentry tcp_sendmsg_locked",
+        Function {
+            name: "tcp_sendmsg_locked",
+            program: "fentry_tcp_sendmsg_locked",
+        },
+    ),
     Hook {
-        gate: Gate::TcpOutBegin,
-        name: "fentry tcp_sendmsg_locked",
-        program: Some("fentry_tcp_sendmsg_locked"),
-        need: Need::Function("tcp_sendmsg_locked"),
+        ipv6: Some(Function {
+            name: "inet6_csk_xmit",
+            program: "fentry_inet6_csk_xmit",
+        }),
+        ..function(
+            Gate::IpOutBegin,
+            "fentry ip_queue_xmit",
+            Function {
+                name: "ip_queue_xmit",
+                program: "fentry_ip_queue_xmit",
+            },
+        )
     },
-    Hook {
-        gate: Gate::IpOutBegin,
-        name: "netfilter LOCAL_OUT",
-        program: Some("nf_local_out"),
-        need: Need::Netfilter(Netfilter::LocalOut),
-    },
-    Hook {
-        gate: Gate::IpOutBegin,
-        name: "fentry __ip_local_out",
-        program: Some("fentry_ip_local_out"),
-        need: Need::Function("__ip_local_out"),
-    },
+    netfilter(
+        Gate::IpOutBegin,
+        "netfilter LOCAL_OUT",
+        "nf_local_out",
+        Netfilter::LocalOut,
+    ),
     tracepoint(Gate::DeviceQueueIn, "net_dev_queue"),
     own_socket(Gate::DeviceQueueIn, "SO_TIMESTAMPING TX_SCHED"),
     tracepoint(Gate::DriverOutBegin, "net_dev_start_xmit"),
@@ -113,25 +163,35 @@ pub static HOOKS: &[Hook] = &[
     own_socket(Gate::DriverOutEnd, "SO_TIMESTAMPING RX_SOFTWARE"),
     tracepoint(Gate::IpInBegin, "netif_receive_skb"),
     Hook {
-        gate: Gate::DemuxBegin,
-        name: "netfilter LOCAL_IN",
-        program: Some("nf_local_in"),
-        need: Need::Netfilter(Netfilter::LocalIn),
+        ipv6: Some(Function {
+            name: "tcp_v6_rcv",
+            program: "fentry_tcp_v6_rcv",
+        }),
+        ..function(
+            Gate::DemuxBegin,
+            "fentry tcp_v4_rcv",
+            Function {
+                name: "tcp_v4_rcv",
+                program: "fentry_tcp_v4_rcv",
+            },
+        )
     },
-    Hook {
-        gate: Gate::DemuxBegin,
-        name: "fentry ip_local_deliver",
-        program: Some("fentry_ip_local_deliver"),
-        need: Need::Function("ip_local_deliver"),
-    },
+    netfilter(
+        Gate::DemuxBegin,
+        "netfilter LOCAL_IN",
+        "nf_local_in",
+        Netfilter::LocalIn,
+    ),
     tracepoint(Gate::TcpInBegin, "tcp_probe"),
     tracepoint(Gate::SocketQueued, "sk_data_ready"),
-    Hook {
-        gate: Gate::SocketQueued,
-        name: "fentry sock_def_readable",
-        program: Some("fentry_sock_def_readable"),
-        need: Need::Function("sock_def_readable"),
-    },
+    function(
+        Gate::SocketQueued,
+        "fentry sock_def_readable",
+        Function {
+            name: "sock_def_readable",
+            program: "fentry_sock_def_readable",
+        },
+    ),
     tracepoint(Gate::ReaderRuns, "sched_switch"),
     tracepoint(Gate::SocketInBegin, "skb_copy_datagram_iovec"),
     own_call(Gate::SocketInEnd, "clock after recv()"),
@@ -150,5 +210,14 @@ impl Hook {
     /// The hooks of a gate, the finest first.
     pub fn of(gate: Gate) -> impl Iterator<Item = &'static Self> {
         HOOKS.iter().filter(move |hook| hook.gate == gate)
+    }
+
+    /// The functions that its programs are put on.
+    pub fn functions(&self) -> impl Iterator<Item = &'static str> {
+        let own = match self.need {
+            Need::Function(name) => Some(name),
+            Need::Tracepoint(_) | Need::Netfilter(_) | Need::OwnCall | Need::OwnSocket => None,
+        };
+        own.into_iter().chain(self.ipv6.map(|ipv6| ipv6.name))
     }
 }

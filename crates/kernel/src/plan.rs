@@ -2,7 +2,7 @@
 //!
 //! A pure function of what a kernel allows ([`Abilities`]), so that it can be tested for kernels that are not running.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_gate::{Gate, GateSet, KERNEL, SpanTable};
 
@@ -70,6 +70,8 @@ pub struct Abilities {
     pub tracepoint_names: BTreeSet<String>,
     /// The functions that the kernel's types name, of those that hooks need.
     pub function_names: BTreeSet<String>,
+    /// Those of them that take no program, or whose program is not called when segments pass, and why.
+    pub unfit_functions: BTreeMap<String, String>,
 }
 
 impl Abilities {
@@ -85,6 +87,7 @@ impl Abilities {
             clock: refused(),
             tracepoint_names: BTreeSet::new(),
             function_names: BTreeSet::new(),
+            unfit_functions: BTreeMap::new(),
         }
     }
 
@@ -103,8 +106,11 @@ impl Abilities {
             }
             Need::OwnSocket => refused(&self.clock).or_else(|| refused(&self.sockets)),
             Need::Function(name) => refused(&self.functions).or_else(|| {
-                (!self.function_names.contains(name))
-                    .then(|| format!("this kernel's types name no function {name}"))
+                if self.function_names.contains(name) {
+                    self.unfit_functions.get(name).cloned()
+                } else {
+                    Some(format!("this kernel's types name no function {name}"))
+                }
             }),
         }
     }
@@ -117,8 +123,40 @@ pub struct Boundary {
     pub gate: Gate,
     /// Its hook; none when it stays unresolved.
     pub hook: Option<&'static Hook>,
-    /// Finer hooks that could not be had, and why.
+    /// The BPF programs of the hook that take it, which are none where whoever makes the calls does.
+    pub programs: Vec<&'static str>,
+    /// Finer hooks that could not be had, and why; also the hook itself, where it does not see IPv6.
     pub missed: Vec<(&'static Hook, String)>,
+}
+
+impl Boundary {
+    /// The finest of the hooks of a gate that these abilities allow.
+    fn choose(gate: Gate, abilities: &Abilities, traffic: Traffic) -> Self {
+        let mut boundary = Self {
+            gate,
+            hook: None,
+            programs: Vec::new(),
+            missed: Vec::new(),
+        };
+        for hook in Hook::of(gate).filter(|hook| traffic.allows(hook.need)) {
+            if let Some(reason) = abilities.lacks(hook.need) {
+                boundary.missed.push((hook, reason));
+                continue;
+            }
+            boundary.hook = Some(hook);
+            boundary.programs.extend(hook.program);
+            if let Some(ipv6) = hook.ipv6 {
+                match abilities.lacks(Need::Function(ipv6.name)) {
+                    None => boundary.programs.push(ipv6.program),
+                    Some(reason) => boundary
+                        .missed
+                        .push((hook, format!("it does not see IPv6: {reason}"))),
+                }
+            }
+            break;
+        }
+        boundary
+    }
 }
 
 /// Which boundary is taken by which hook.
@@ -134,24 +172,7 @@ impl Plan {
             .gates()
             .iter()
             .filter(|&gate| gate != Gate::ApplicationEnd)
-            .map(|gate| {
-                let mut missed = Vec::new();
-                let mut chosen = None;
-                for hook in Hook::of(gate).filter(|hook| traffic.allows(hook.need)) {
-                    match abilities.lacks(hook.need) {
-                        None => {
-                            chosen = Some(hook);
-                            break;
-                        }
-                        Some(reason) => missed.push((hook, reason)),
-                    }
-                }
-                Boundary {
-                    gate,
-                    hook: chosen,
-                    missed,
-                }
-            })
+            .map(|gate| Boundary::choose(gate, abilities, traffic))
             .collect();
         Self { boundaries }
     }
@@ -161,12 +182,16 @@ impl Plan {
         &self.boundaries
     }
 
-    /// The hook of a gate; none when it stays unresolved.
-    pub fn hook(&self, gate: Gate) -> Option<&'static Hook> {
+    /// How a gate is taken; none for one that is not on the kernel's way.
+    pub fn boundary(&self, gate: Gate) -> Option<&Boundary> {
         self.boundaries
             .iter()
-            .find(|boundary| boundary.gate == gate)?
-            .hook
+            .find(|boundary| boundary.gate == gate)
+    }
+
+    /// The hook of a gate; none when it stays unresolved.
+    pub fn hook(&self, gate: Gate) -> Option<&'static Hook> {
+        self.boundary(gate)?.hook
     }
 
     /// The gates that are taken. The application's end is that of the answer's first gate.
@@ -187,7 +212,7 @@ impl Plan {
     pub fn has_programs(&self) -> bool {
         self.boundaries
             .iter()
-            .any(|boundary| boundary.hook.is_some_and(|hook| hook.program.is_some()))
+            .any(|boundary| !boundary.programs.is_empty())
     }
 
     /// The gates that whoever makes the calls takes, by a clock or by a socket.

@@ -1,6 +1,9 @@
 //! What this kernel allows, found out by trying.
+//!
+//! Owns what it attaches for the trial, which goes when [`abilities`] returns; it must never leave anything attached, nor change
+//! what a packet meets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use libbpf_rs::btf::{Btf, types};
 
@@ -9,6 +12,8 @@ use crate::gates::attempt;
 use crate::hook::{HOOKS, Need};
 use crate::observe;
 use crate::plan::{Abilities, Ability};
+
+mod trial;
 
 /// Tries every kind of hook: loads a program, attaches it, takes it away again. Takes some tens of milliseconds.
 pub fn abilities() -> Abilities {
@@ -20,42 +25,62 @@ pub fn abilities() -> Abilities {
             ));
         }
     };
-    let tracepoint_names: BTreeSet<String> = needed(|need| match need {
-        Need::Tracepoint(name) => Some(name),
-        Need::Netfilter(_) | Need::Function(_) | Need::OwnCall | Need::OwnSocket => None,
-    })
-    .filter(|name| {
-        kernel
-            .type_by_name::<types::Typedef<'_>>(&format!("btf_trace_{name}"))
-            .is_some()
-    })
-    .map(str::to_owned)
-    .collect();
-    let function_names: BTreeSet<String> = needed(|need| match need {
-        Need::Function(name) => Some(name),
-        Need::Netfilter(_) | Need::Tracepoint(_) | Need::OwnCall | Need::OwnSocket => None,
-    })
-    .filter(|name| kernel.type_by_name::<types::Func<'_>>(name).is_some())
-    .map(str::to_owned)
-    .collect();
-    let tried = |what: &str, program: &str| match attempt(program) {
+    let tracepoint_names = needed()
+        .filter_map(|need| match need {
+            Need::Tracepoint(name) => Some(name),
+            Need::Netfilter(_) | Need::Function(_) | Need::OwnCall | Need::OwnSocket => None,
+        })
+        .filter(|name| {
+            kernel
+                .type_by_name::<types::Typedef<'_>>(&format!("btf_trace_{name}"))
+                .is_some()
+        })
+        .map(str::to_owned)
+        .collect();
+    let of_ipv6: BTreeSet<&'static str> = HOOKS
+        .iter()
+        .filter_map(|hook| Some(hook.ipv6?.name))
+        .collect();
+    let function_names: BTreeSet<&'static str> = needed()
+        .filter_map(|need| match need {
+            Need::Function(name) => Some(name),
+            Need::Netfilter(_) | Need::Tracepoint(_) | Need::OwnCall | Need::OwnSocket => None,
+        })
+        .chain(of_ipv6.iter().copied())
+        .filter(|name| kernel.type_by_name::<types::Func<'_>>(name).is_some())
+        .collect();
+    let tried = |what: &str, outcome: Result<(), String>| match outcome {
         Ok(()) => Ability::Works,
         Err(reason) => Ability::Refused(format!("{what} were tried and refused: {reason}")),
     };
+    let trial = trial::run(&function_names, &of_ipv6);
+    let (functions, unfit) = match trial {
+        Err(reason) => (Err(reason), BTreeMap::new()),
+        Ok(unfit) if unfit.len() == function_names.len() => {
+            let reason = unfit.into_values().next().unwrap_or_default();
+            (Err(reason), BTreeMap::new())
+        }
+        Ok(unfit) => (Ok(()), unfit),
+    };
     Abilities {
         types: Ability::Works,
-        tracepoints: tried("BPF programs on tracepoints", "net_dev_queue"),
-        netfilter: tried("BPF netfilter links", "nf_local_out"),
-        functions: tried("BPF programs on functions (fentry)", "fentry_ip_local_out"),
+        tracepoints: tried("BPF programs on tracepoints", attempt("net_dev_queue")),
+        netfilter: tried("BPF netfilter links", attempt("nf_local_out")),
+        functions: tried("BPF programs on functions (fentry)", functions),
         sockets: clock::sockets(),
         clock: clock::clock(),
         tracepoint_names,
-        function_names,
+        function_names: function_names.into_iter().map(str::to_owned).collect(),
+        unfit_functions: unfit
+            .into_iter()
+            .map(|(name, reason)| (name.to_owned(), reason))
+            .collect(),
     }
 }
 
-fn needed(name: impl Fn(Need) -> Option<&'static str>) -> impl Iterator<Item = &'static str> {
+/// What hooks need of the kernel, those of gates and those of samples.
+fn needed() -> impl Iterator<Item = Need> {
     let gates = HOOKS.iter().map(|hook| hook.need);
     let samples = observe::hooks::HOOKS.iter().map(|hook| hook.need);
-    gates.chain(samples).filter_map(name)
+    gates.chain(samples)
 }

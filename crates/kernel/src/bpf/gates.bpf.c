@@ -319,14 +319,7 @@ GATE("tp_btf/skb_copy_datagram_iovec", skb_copy_datagram_iovec, pass_copy(now, s
 GATE("tp_btf/sock_recv_length", sock_recv_length,
      if (result > 0) pass_receiver(now, sk, 0, SOCKET_IN_END, flags), struct sock *sk, int result)
 
-/* The same boundaries where the tracepoints or the netfilter links are not there. */
-GATE("fentry/tcp_sendmsg_locked", fentry_tcp_sendmsg_locked, pass_sender(now, sk, flags), struct sock *sk)
-GATE("fentry/__ip_local_out", fentry_ip_local_out, pass_packet(now, skb, network_header(skb), IP_OUT_BEGIN, flags),
-     struct net *net, struct sock *sk, struct sk_buff *skb)
-GATE("fentry/ip_local_deliver", fentry_ip_local_deliver, pass_packet(now, skb, network_header(skb), DEMUX_BEGIN, flags),
-     struct sk_buff *skb)
-GATE("fentry/sock_def_readable", fentry_sock_def_readable, pass_receiver(now, sk, 1, SOCKET_QUEUED, flags),
-     struct sock *sk)
+#include "functions.h"
 
 /* Netfilter programs get a context instead of arguments. */
 #define FILTER(name, gate)                                                                                            \

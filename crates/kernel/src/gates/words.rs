@@ -8,10 +8,19 @@ pub(super) fn last_lines(log: &str) -> Option<String> {
     let lines: Vec<&str> = log
         .lines()
         .map(|line| line.trim().trim_start_matches("libbpf: "))
-        .filter(|line| !line.is_empty() && !is_bookkeeping(line))
+        .filter(|line| !line.is_empty() && !is_bookkeeping(line) && !is_guess(line))
         .collect();
+    // The error says as much.
+    if lines.iter().all(|line| line.contains(": -E")) {
+        return None;
+    }
     let last = &lines[lines.len().saturating_sub(LINES)..];
-    (!last.is_empty()).then(|| last.join("; "))
+    Some(last.join("; "))
+}
+
+/// What libbpf thinks the cause may be, which since Linux 5.11 it never is: programs are not counted as locked memory any more.
+fn is_guess(line: &str) -> bool {
+    line.contains("RLIMIT_MEMLOCK") || line.contains("ulimit -l")
 }
 
 /// Lines that stand around the verifier's and tell nothing new.
@@ -40,6 +49,19 @@ mod tests {
             "prog 'nf_local_in': BPF program load failed: Permission denied; 0: R1=ctx() R10=fp0; R2 invalid mem access \
              'scalar'"
         );
+    }
+
+    #[test]
+    fn what_the_error_says_anyway_and_guesses_are_left_out() {
+        let log = "libbpf: prog 'slot_0': BPF program load failed: -EPERM\n\
+                   libbpf: permission error while running as root; try raising 'ulimit -l'? current value: 8.0 MiB\n\
+                   libbpf: prog 'slot_0': failed to load: -EPERM\n\
+                   libbpf: failed to load object 'tollgate'\n";
+        assert_eq!(last_lines(log), None);
+        let log = "libbpf: Failed to bump RLIMIT_MEMLOCK (err = -EPERM), you might need to do it explicitly!\n\
+                   libbpf: Error in bpf_object__probe_loading(): -EPERM. Couldn't load trivial BPF program. Make sure your \
+                   kernel supports BPF (CONFIG_BPF_SYSCALL=y) and/or that RLIMIT_MEMLOCK is set to big enough value.\n";
+        assert_eq!(last_lines(log), None);
     }
 
     #[test]

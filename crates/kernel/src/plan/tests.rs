@@ -23,10 +23,12 @@ fn kernel(without: &[&str]) -> Abilities {
             Need::Tracepoint(name) => (!without.contains(&name)).then_some(name),
             Need::Netfilter(_) | Need::Function(_) | Need::OwnCall | Need::OwnSocket => None,
         }),
-        function_names: names(&|need| match need {
-            Need::Function(name) => Some(name),
-            Need::Netfilter(_) | Need::Tracepoint(_) | Need::OwnCall | Need::OwnSocket => None,
-        }),
+        function_names: HOOKS
+            .iter()
+            .flat_map(Hook::functions)
+            .map(str::to_owned)
+            .collect(),
+        unfit_functions: BTreeMap::new(),
     }
 }
 
@@ -61,10 +63,49 @@ fn tracepoints_and_netfilter_links_resolve_every_boundary() {
         "netfilter LOCAL_OUT"
     );
     assert!(
-        plan.boundaries()
-            .iter()
-            .all(|boundary| boundary.missed.is_empty())
+        plan.boundaries().iter().all(
+            |boundary| boundary.hook == Hook::of(boundary.gate).find(|hook| !is_function(hook))
+        )
     );
+}
+
+fn is_function(hook: &Hook) -> bool {
+    matches!(hook.need, Need::Function(_))
+}
+
+#[test]
+fn where_everything_is_allowed_the_hook_nearest_to_each_boundary_is_taken() {
+    let plan = Plan::choose(&kernel(&[]), Traffic::Ours);
+    for boundary in plan.boundaries() {
+        assert_eq!(boundary.hook, Hook::of(boundary.gate).next());
+        assert!(boundary.missed.is_empty());
+    }
+    assert_eq!(
+        plan.hook(Gate::TcpOutBegin).unwrap().name,
+        "tcp_sendmsg_locked"
+    );
+    let out = plan.boundary(Gate::IpOutBegin).unwrap();
+    assert_eq!(
+        out.programs,
+        ["fentry_ip_queue_xmit", "fentry_inet6_csk_xmit"]
+    );
+}
+
+#[test]
+fn a_function_that_segments_do_not_pass_is_not_taken() {
+    let abilities = |name: &str| Abilities {
+        unfit_functions: [(name.to_owned(), "nobody calls it".to_owned())].into(),
+        ..kernel(&[])
+    };
+    let plan = Plan::choose(&abilities("tcp_v4_rcv"), Traffic::Ours);
+    let demux = plan.boundary(Gate::DemuxBegin).unwrap();
+    assert_eq!(demux.programs, ["nf_local_in"]);
+    assert_eq!(demux.missed[0].1, "nobody calls it");
+    // Only IPv6 is not seen then, which is said.
+    let plan = Plan::choose(&abilities("tcp_v6_rcv"), Traffic::Ours);
+    let demux = plan.boundary(Gate::DemuxBegin).unwrap();
+    assert_eq!(demux.programs, ["fentry_tcp_v4_rcv"]);
+    assert_eq!(demux.missed[0].1, "it does not see IPv6: nobody calls it");
 }
 
 #[test]
@@ -72,8 +113,8 @@ fn where_newer_hooks_are_missing_functions_take_their_place() {
     let plan = Plan::choose(&level_b(), Traffic::Ours);
     let name = |gate| plan.hook(gate).map(|hook| hook.name);
     assert_eq!(name(Gate::TcpOutBegin), Some("fentry tcp_sendmsg_locked"));
-    assert_eq!(name(Gate::IpOutBegin), Some("fentry __ip_local_out"));
-    assert_eq!(name(Gate::DemuxBegin), Some("fentry ip_local_deliver"));
+    assert_eq!(name(Gate::IpOutBegin), Some("fentry ip_queue_xmit"));
+    assert_eq!(name(Gate::DemuxBegin), Some("fentry tcp_v4_rcv"));
     assert_eq!(name(Gate::SocketQueued), Some("fentry sock_def_readable"));
     assert_eq!(name(Gate::TcpInBegin), Some("tcp_probe"));
     assert_eq!(plan.table(GateSet::EMPTY), Some(KERNEL));
@@ -141,7 +182,14 @@ fn every_gate_of_the_kernel_has_a_hook_and_every_program_one_gate() {
     for gate in KERNEL.gates().without(Gate::ApplicationEnd).iter() {
         assert!(Hook::of(gate).next().is_some(), "{}", gate.name());
     }
-    let programs: Vec<&str> = HOOKS.iter().filter_map(|hook| hook.program).collect();
+    let programs: Vec<&str> = HOOKS
+        .iter()
+        .flat_map(|hook| {
+            hook.program
+                .into_iter()
+                .chain(hook.ipv6.map(|ipv6| ipv6.program))
+        })
+        .collect();
     let different: BTreeSet<&str> = programs.iter().copied().collect();
     assert_eq!(programs.len(), different.len());
 }
