@@ -1,7 +1,8 @@
-//! The first and only program of the machine in which the kernel's instructions are counted.
+//! The first program of a machine of ours, and the only one of that in which the kernel's instructions are counted.
 //!
 //! As process 1 it brings up the loopback device, carries out the tasks that stand on the kernel's command line, says what
-//! the host must know ([`Message`]), and powers off. Called with `peer` it is the other end of a task.
+//! the host must know ([`Message`]), and powers off. Called with `peer` it is the other end of a task. Where its file system
+//! has a list of errands, it carries out these instead.
 
 use std::arch::asm;
 use std::fs;
@@ -12,8 +13,11 @@ use std::time::Duration;
 
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
-use tollgate_qemu::protocol::{Marker, Message, PORT, TASK_PREFIX, TRACE_PREFIX, Task, Workload};
+use tollgate_qemu::protocol::{
+    ERRANDS, Marker, Message, PORT, TASK_PREFIX, TRACE_PREFIX, Task, Workload,
+};
 
+mod errands;
 mod trace;
 
 /// Between two messages in one direction everything comes to rest.
@@ -49,6 +53,9 @@ fn run(arguments: &[String]) -> io::Result<()> {
             .map_err(|error| io::Error::other(format!("mounting {place}: {error}")))?;
     }
     loopback_up()?;
+    if let Ok(list) = fs::read_to_string(format!("/{ERRANDS}")) {
+        return errands::carry_out(&list);
+    }
     facts()?;
     let mut tasks = Vec::new();
     for argument in arguments {

@@ -78,6 +78,37 @@ pub struct Task {
     pub count: u32,
 }
 
+/// Where the guest finds its errands, one to a line; it carries them out in the place of tasks.
+pub const ERRANDS: &str = "errands";
+
+/// Something that the guest does for the host apart from counting, as it stands in [`ERRANDS`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Errand {
+    /// Runs a program as this user, `run USER WORD...`; no word has a blank in it.
+    Run {
+        /// The user's number, which is also that of the group.
+        user: u32,
+        /// The program and its arguments.
+        words: Vec<String>,
+    },
+    /// Writes a value to a file, `write PATH VALUE`.
+    Write {
+        /// The file, which is there.
+        path: String,
+        /// What is written.
+        value: String,
+    },
+}
+
+/// Where a line comes from that a program of the guest has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Its standard output.
+    Out,
+    /// Its standard error.
+    Err,
+}
+
 /// What the guest says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
@@ -89,6 +120,10 @@ pub enum Message {
     Traced(String, u64, u64),
     /// A function of the kernel: its address and its name.
     Symbol(u64, String),
+    /// A program wrote a line.
+    Line(Stream, String),
+    /// An errand has been carried out, with this outcome: `exit status: 0` for a program that succeeded.
+    Ended(String),
     /// The guest could not go on.
     Failed(String),
     /// The guest is done.
@@ -149,6 +184,36 @@ impl FromStr for Task {
     }
 }
 
+impl fmt::Display for Errand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Run { user, words } => write!(f, "run {user} {}", words.join(" ")),
+            Self::Write { path, value } => write!(f, "write {path} {value}"),
+        }
+    }
+}
+
+impl FromStr for Errand {
+    type Err = Unreadable;
+
+    fn from_str(line: &str) -> Result<Self, Unreadable> {
+        let unreadable = || Unreadable(line.to_owned());
+        let mut parts = line.splitn(3, ' ');
+        let mut next = || parts.next().ok_or_else(unreadable);
+        match next()? {
+            "run" => Ok(Self::Run {
+                user: next()?.parse().map_err(|_| unreadable())?,
+                words: next()?.split_whitespace().map(str::to_owned).collect(),
+            }),
+            "write" => Ok(Self::Write {
+                path: next()?.to_owned(),
+                value: next()?.to_owned(),
+            }),
+            _ => Err(unreadable()),
+        }
+    }
+}
+
 impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -156,6 +221,9 @@ impl fmt::Display for Message {
             Self::Region(task, clock) => write!(f, "region {task} {clock}"),
             Self::Traced(name, calls, ns) => write!(f, "traced {calls} {ns} {name}"),
             Self::Symbol(address, name) => write!(f, "symbol {address:x} {name}"),
+            Self::Line(Stream::Out, line) => write!(f, "out {line}"),
+            Self::Line(Stream::Err, line) => write!(f, "err {line}"),
+            Self::Ended(outcome) => write!(f, "ended {outcome}"),
             Self::Failed(reason) => write!(f, "failed {reason}"),
             Self::Done => f.write_str("done"),
         }
@@ -189,6 +257,9 @@ impl FromStr for Message {
                 let address = u64::from_str_radix(address, 16).map_err(|_| unreadable())?;
                 Self::Symbol(address, name.to_owned())
             }
+            "out" => Self::Line(Stream::Out, rest.to_owned()),
+            "err" => Self::Line(Stream::Err, rest.to_owned()),
+            "ended" => Self::Ended(rest.to_owned()),
             "failed" => Self::Failed(rest.to_owned()),
             "done" if rest.is_empty() => Self::Done,
             _ => return Err(unreadable()),
@@ -215,10 +286,39 @@ mod tests {
             Message::Region(task, 17),
             Message::Traced("tcp_v4_rcv".to_owned(), 80, 345_678),
             Message::Symbol(0xffff_ffff_8100_0000, "_stext".to_owned()),
+            Message::Line(Stream::Out, "  \"schema\": 1,".to_owned()),
+            Message::Line(Stream::Err, String::new()),
+            Message::Ended("exit status: 0".to_owned()),
             Message::Failed("no loopback".to_owned()),
             Message::Done,
         ] {
             assert_eq!(message.to_string().parse(), Ok(message));
+        }
+    }
+
+    #[test]
+    fn errands_survive_the_archive() {
+        for errand in [
+            Errand::Run {
+                user: 65_534,
+                words: vec!["/bin/tollgate".to_owned(), "doctor".to_owned()],
+            },
+            Errand::Write {
+                path: "/proc/sys/kernel/ftrace_enabled".to_owned(),
+                value: "0".to_owned(),
+            },
+        ] {
+            assert_eq!(errand.to_string().parse(), Ok(errand));
+        }
+        for line in [
+            "",
+            "run",
+            "run root /bin/true",
+            "run 0",
+            "write /x",
+            "walk 1 2",
+        ] {
+            assert!(line.parse::<Errand>().is_err(), "{line:?}");
         }
     }
 

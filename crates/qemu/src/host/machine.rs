@@ -119,41 +119,9 @@ impl Machine<'_> {
             place("tally"),
             place("errors"),
         );
-        let stderr = fs::File::create(&errors).map_err(Error::file(&errors))?;
-        let child = Command::new(QEMU)
-            .args(self.arguments(&said, &console, &tally))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(stderr)
-            .spawn()
-            .map_err(missing)?;
-        let mut running = Running(child);
-        let begun = Instant::now();
-        let status = loop {
-            if let Some(status) = running.0.try_wait().map_err(Error::file(Path::new(QEMU)))? {
-                break status;
-            }
-            if stop.load(Ordering::Relaxed) {
-                return Err(Error::Stopped);
-            }
-            if begun.elapsed() > self.limit {
-                return Err(Error::Late {
-                    limit: self.limit,
-                    console: last_words(&console),
-                });
-            }
-            std::thread::sleep(PATIENCE);
-        };
-        if !status.success() {
-            return Err(Error::Program {
-                program: QEMU.to_owned(),
-                said: last_words(&errors),
-            });
-        }
-        let messages = messages(&read(&said)).map_err(|reason| Error::Guest {
-            reason,
-            console: last_words(&console),
-        })?;
+        let arguments = self.arguments(&said, &console, &tally);
+        attend(&arguments, &console, &errors, self.limit, stop)?;
+        let messages = heard(&said, &console)?;
         let tally = if self.plugin.is_some() {
             read(&tally)
         } else {
@@ -163,11 +131,6 @@ impl Machine<'_> {
     }
 
     fn arguments(&self, said: &Path, console: &Path, tally: &Path) -> Vec<OsString> {
-        let joined = |before: &str, path: &Path| {
-            let mut text = OsString::from(before);
-            text.push(path);
-            text
-        };
         let mut arguments: Vec<OsString> = [
             "-nodefaults -no-reboot -display none -monitor none",
             // From version 7.1 on this machine would hand the kernel a random seed.
@@ -204,6 +167,64 @@ impl Machine<'_> {
         arguments.extend(["-append".into(), line.into()]);
         arguments
     }
+}
+
+/// Runs QEMU to its end, or until `stop` is raised; `console` is where the guest's console goes.
+pub(super) fn attend(
+    arguments: &[OsString],
+    console: &Path,
+    errors: &Path,
+    limit: Duration,
+    stop: &AtomicBool,
+) -> Result<(), Error> {
+    let stderr = fs::File::create(errors).map_err(Error::file(errors))?;
+    let child = Command::new(QEMU)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .spawn()
+        .map_err(missing)?;
+    let mut running = Running(child);
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = running.0.try_wait().map_err(Error::file(Path::new(QEMU)))? {
+            break status;
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
+        }
+        if begun.elapsed() > limit {
+            return Err(Error::Late {
+                limit,
+                console: last_words(console),
+            });
+        }
+        std::thread::sleep(PATIENCE);
+    };
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Error::Program {
+            program: QEMU.to_owned(),
+            said: last_words(errors),
+        })
+    }
+}
+
+/// What the guest said, which is in the file `said`.
+pub(super) fn heard(said: &Path, console: &Path) -> Result<Vec<Message>, Error> {
+    messages(&read(said)).map_err(|reason| Error::Guest {
+        reason,
+        console: last_words(console),
+    })
+}
+
+/// The option's text before a path.
+pub(super) fn joined(before: &str, path: &Path) -> OsString {
+    let mut text = OsString::from(before);
+    text.push(path);
+    text
 }
 
 /// What the guest said, when it came to its end.

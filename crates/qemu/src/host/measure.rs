@@ -149,7 +149,11 @@ impl Setup<'_> {
                 }
                 Message::Region(task, clock) => done.push((*task, *clock)),
                 Message::Symbol(address, name) => functions.push((*address, name.clone())),
-                Message::Traced(..) | Message::Failed(_) | Message::Done => {}
+                Message::Traced(..)
+                | Message::Line(..)
+                | Message::Ended(_)
+                | Message::Failed(_)
+                | Message::Done => {}
             }
         }
         let profiles = profile::read(&outcome.tally, &Symbols::new(functions))?;

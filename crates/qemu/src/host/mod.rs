@@ -1,4 +1,4 @@
-//! What runs outside of the machine: the kernel's package, the initial file system, QEMU, and what the counts mean.
+//! What runs outside of the machine: the kernel's package, the initial file system, QEMU, what the counts mean, and visits without counting.
 
 pub mod counts;
 pub mod error;
@@ -9,5 +9,6 @@ pub mod machine;
 pub mod measure;
 pub mod profile;
 pub mod symbols;
+pub mod visit;
 
 pub use error::Error;
