@@ -97,7 +97,8 @@ struct Stream {
     numbers: HashMap<u32, PacketId>,
     /// The end up to which each gate of the receiving socket has been passed.
     passed: HashMap<Gate, u32>,
-    /// The last message that was queued and whose reader has not been seen to run since, and when.
+    /// The last message that was queued (or passed the gate that stands for it) and whose reader has not been seen to run since, and
+    /// when.
     queued: Option<(PacketId, u64)>,
     /// The last message that was queued and whose `send()` has not returned since.
     sent: Option<PacketId>,
@@ -141,6 +142,7 @@ impl Joiner {
         let mut slice = Slice {
             tied: Tied::default(),
             threads: HashMap::new(),
+            wakes: last_before_the_reader(&sorted),
         };
         for event in sorted {
             slice.tied.counts.read += 1;
@@ -198,19 +200,19 @@ impl Joiner {
             });
             stream.border = end;
             slice.note(event.ktime, gate, id);
+            if gate == slice.wakes
+                && let Some((before, at)) = stream.queued.replace((id, event.ktime))
+            {
+                slice.tied.counts.awake += 1;
+                slice.note(at, Gate::ReaderRuns, before);
+            }
             match gate {
                 Gate::TcpOutBegin => {
                     if let Some(at) = slice.thread(event.thread).sends.take() {
                         slice.note(at, Gate::SocketOutBegin, id);
                     }
                 }
-                Gate::SocketQueued => {
-                    if let Some((before, at)) = stream.queued.replace((id, event.ktime)) {
-                        slice.tied.counts.awake += 1;
-                        slice.note(at, Gate::ReaderRuns, before);
-                    }
-                    stream.sent = Some(id);
-                }
+                Gate::SocketQueued => stream.sent = Some(id),
                 // Without the gate where a send begins, the first one that sees the message tells which was sent.
                 Gate::IpOutBegin | Gate::DeviceQueueIn => {
                     if let Some(at) = slice.thread(sender).sends.take() {
@@ -287,6 +289,23 @@ impl Joiner {
 struct Slice {
     tied: Tied,
     threads: HashMap<u32, Thread>,
+    /// The gate behind which a message waits for its reader to run.
+    wakes: Gate,
+}
+
+/// The last gate of the slice before its reader runs: where a kernel has no hook at the socket's queue, an earlier one stands for it.
+fn last_before_the_reader(events: &[&Event]) -> Gate {
+    let gates = || events.iter().filter_map(|event| event.gate());
+    let earlier = Gate::DriverOutEnd..Gate::SocketQueued;
+    match gates().filter(|gate| earlier.contains(gate)).max() {
+        Some(gate)
+            if gates().any(|gate| gate == Gate::ReaderRuns)
+                && !gates().any(|gate| gate == Gate::SocketQueued) =>
+        {
+            gate
+        }
+        Some(_) | None => Gate::SocketQueued,
+    }
 }
 
 impl Slice {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::mount::{MountFlags, mount};
 use tollgate_qemu::protocol::{Errand, Message, Stream};
@@ -17,6 +18,13 @@ const PLACES: [(&str, &str); 6] = [
     ("securityfs", "/sys/kernel/security"),
     ("cgroup2", "/sys/fs/cgroup"),
 ];
+
+/// Which functions of the kernel are traced.
+const ENABLED_FUNCTIONS: &str = "/sys/kernel/tracing/enabled_functions";
+/// How long is waited between two looks.
+const WHILE: Duration = Duration::from_millis(5);
+/// Looks until what is there counts as left.
+const PATIENCE: u32 = 2_000;
 
 /// Carries out each errand of the list and says what came of it.
 ///
@@ -34,15 +42,26 @@ pub(crate) fn carry_out(list: &str) -> io::Result<()> {
                 Ok(()) => "written".to_owned(),
                 Err(error) => format!("writing {path}: {error}"),
             },
-            Errand::Run { user, words } => run(user, &words)?,
+            Errand::Run { user, words } => run(user, &words, Fate::Ends)?,
+            Errand::Kill { user, words } => run(user, &words, Fate::IsKilled)?,
+            Errand::Leftovers => leftovers()?.to_string(),
         };
         crate::say(&Message::Ended(outcome))?;
     }
     Ok(())
 }
 
+/// How a program comes to its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// By itself.
+    Ends,
+    /// By a signal, as soon as something is attached.
+    IsKilled,
+}
+
 /// Runs a program and says what it wrote; returns how it ended.
-fn run(user: u32, words: &[String]) -> io::Result<String> {
+fn run(user: u32, words: &[String], fate: Fate) -> io::Result<String> {
     let Some((program, arguments)) = words.split_first() else {
         return Ok("there is no program to run".to_owned());
     };
@@ -62,13 +81,23 @@ fn run(user: u32, words: &[String]) -> io::Result<String> {
         Err(error) => return Ok(format!("{program} could not be started: {error}")),
     };
     // Both at once, so that neither pipe fills up while the other is read.
-    let stderr = child.stderr.take();
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let out = std::thread::spawn(move || text(stdout));
     let errors = std::thread::spawn(move || text(stderr));
-    let out = text(child.stdout.take())?;
-    let errors = errors
-        .join()
-        .map_err(|_| io::Error::other("the thread that reads the standard error has panicked"))??;
+    if fate == Fate::IsKilled {
+        while child.try_wait()?.is_none() {
+            if bpf::count(bpf::LINK_GET_NEXT_ID)? > 0 {
+                child.kill()?;
+            }
+            std::thread::sleep(WHILE);
+        }
+    }
     let status = child.wait()?;
+    let read = |reader: std::thread::JoinHandle<io::Result<String>>| {
+        let panicked = |_| io::Error::other("a thread that reads a pipe has panicked");
+        reader.join().map_err(panicked)?
+    };
+    let (out, errors) = (read(out)?, read(errors)?);
     let lines = |stream, text: &str| -> Vec<Message> {
         let line = |line: &str| Message::Line(stream, line.to_owned());
         text.lines().map(line).collect()
@@ -76,6 +105,87 @@ fn run(user: u32, words: &[String]) -> io::Result<String> {
     crate::say_all(&lines(Stream::Out, &out))?;
     crate::say_all(&lines(Stream::Err, &errors))?;
     Ok(status.to_string())
+}
+
+/// What is in the kernel of BPF programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Leftovers {
+    programs: usize,
+    links: usize,
+    /// Functions of the kernel that call something else first.
+    functions: usize,
+}
+
+impl std::fmt::Display for Leftovers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            programs,
+            links,
+            functions,
+        } = self;
+        write!(
+            f,
+            "programs {programs}, links {links}, functions {functions}"
+        )
+    }
+}
+
+/// What is there when the kernel has had time to free what nobody holds any more.
+fn leftovers() -> io::Result<Leftovers> {
+    let mut seen = Leftovers {
+        programs: 0,
+        links: 0,
+        functions: 0,
+    };
+    for _ in 0..PATIENCE {
+        seen = Leftovers {
+            programs: bpf::count(bpf::PROG_GET_NEXT_ID)?,
+            links: bpf::count(bpf::LINK_GET_NEXT_ID)?,
+            functions: fs::read_to_string(ENABLED_FUNCTIONS)?.lines().count(),
+        };
+        if (seen.programs, seen.links, seen.functions) == (0, 0, 0) {
+            break;
+        }
+        std::thread::sleep(WHILE);
+    }
+    Ok(seen)
+}
+
+/// What bpf(2) tells of programs and links without opening one.
+mod bpf {
+    use std::io;
+
+    /// BPF_PROG_GET_NEXT_ID of linux/bpf.h.
+    pub(super) const PROG_GET_NEXT_ID: libc::c_int = 11;
+    /// BPF_LINK_GET_NEXT_ID of linux/bpf.h.
+    pub(super) const LINK_GET_NEXT_ID: libc::c_int = 31;
+
+    /// The part of `union bpf_attr` that the two commands use.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Ids {
+        start: u32,
+        next: u32,
+        flags: u32,
+    }
+
+    /// How many there are.
+    pub(super) fn count(command: libc::c_int) -> io::Result<usize> {
+        let mut ids = Ids::default();
+        for found in 0.. {
+            // SAFETY: the attributes live during the call, and the kernel is told how long they are.
+            let outcome =
+                unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut ids, size_of::<Ids>()) };
+            if outcome != 0 {
+                return match io::Error::last_os_error() {
+                    error if error.raw_os_error() == Some(libc::ENOENT) => Ok(found),
+                    error => Err(error),
+                };
+            }
+            ids.start = ids.next;
+        }
+        Ok(usize::MAX)
+    }
 }
 
 fn text(pipe: Option<impl Read>) -> io::Result<String> {

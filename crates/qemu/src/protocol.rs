@@ -91,6 +91,15 @@ pub enum Errand {
         /// The program and its arguments.
         words: Vec<String>,
     },
+    /// The same, and kills it (SIGKILL) as soon as a BPF program is attached, `kill USER WORD...`.
+    Kill {
+        /// The user's number, which is also that of the group.
+        user: u32,
+        /// The program and its arguments.
+        words: Vec<String>,
+    },
+    /// Says what is left in the kernel of BPF programs, `leftovers`; what the kernel is about to free, it is given time for.
+    Leftovers,
     /// Writes a value to a file, `write PATH VALUE`.
     Write {
         /// The file, which is there.
@@ -188,6 +197,8 @@ impl fmt::Display for Errand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Run { user, words } => write!(f, "run {user} {}", words.join(" ")),
+            Self::Kill { user, words } => write!(f, "kill {user} {}", words.join(" ")),
+            Self::Leftovers => f.write_str("leftovers"),
             Self::Write { path, value } => write!(f, "write {path} {value}"),
         }
     }
@@ -200,11 +211,18 @@ impl FromStr for Errand {
         let unreadable = || Unreadable(line.to_owned());
         let mut parts = line.splitn(3, ' ');
         let mut next = || parts.next().ok_or_else(unreadable);
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        let user = |text: &str| text.parse().map_err(|_| unreadable());
         match next()? {
             "run" => Ok(Self::Run {
-                user: next()?.parse().map_err(|_| unreadable())?,
-                words: next()?.split_whitespace().map(str::to_owned).collect(),
+                user: user(next()?)?,
+                words: words(next()?),
             }),
+            "kill" => Ok(Self::Kill {
+                user: user(next()?)?,
+                words: words(next()?),
+            }),
+            "leftovers" => Ok(Self::Leftovers),
             "write" => Ok(Self::Write {
                 path: next()?.to_owned(),
                 value: next()?.to_owned(),
@@ -303,6 +321,11 @@ mod tests {
                 user: 65_534,
                 words: vec!["/bin/tollgate".to_owned(), "doctor".to_owned()],
             },
+            Errand::Kill {
+                user: 0,
+                words: vec!["/bin/tollgate".to_owned()],
+            },
+            Errand::Leftovers,
             Errand::Write {
                 path: "/proc/sys/kernel/ftrace_enabled".to_owned(),
                 value: "0".to_owned(),

@@ -2,16 +2,15 @@
 //!
 //! Leaves itself out, with the reason, where QEMU or the kernel's package cannot be had.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tollgate_qemu::kernel::{self, Kernel};
+use tollgate_qemu::Error;
 use tollgate_qemu::layers::Rules;
 use tollgate_qemu::measure::{Setup, Traced};
 use tollgate_qemu::protocol::{Task, Workload};
-use tollgate_qemu::{Error, machine};
+
+mod stock;
 
 const TASKS: [Task; 2] = [
     Task {
@@ -26,44 +25,16 @@ const TASKS: [Task; 2] = [
     },
 ];
 
-/// Where `make qemu` keeps the same things, so that neither fetches nor builds what the other has.
-fn cache() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    target.join("qemu")
-}
-
-fn kernel() -> Result<Kernel, Error> {
-    machine::version()?;
-    kernel::fetch(&cache())
-}
-
-/// Builds the guest's program and the plugin.
-fn parts() -> (PathBuf, PathBuf) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("parts.sh");
-    let output = Command::new(script)
-        .arg(cache().join("parts"))
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let text = String::from_utf8(output.stdout).unwrap();
-    let mut lines = text.lines().map(PathBuf::from);
-    (lines.next().unwrap(), lines.next().unwrap())
-}
-
 #[test]
 fn two_boots_count_the_same_and_agree_with_the_guests_clock() {
-    let kernel = match kernel() {
+    let kernel = match stock::kernel() {
         Ok(kernel) => kernel,
         Err(reason) => {
             println!("left out: {reason}");
             return;
         }
     };
-    let (guest, plugin) = parts();
+    let (guest, plugin) = stock::parts();
     let rules = Rules::built_in().unwrap();
     let setup = Setup {
         kernel: &kernel,

@@ -236,6 +236,25 @@ fn queued_from_the_backlog_in_the_reader_s_own_call_it_was_awake() {
 }
 
 #[test]
+fn without_a_hook_at_the_queue_the_gate_before_it_wakes_the_reader() {
+    let mut joiner = Joiner::new(TALK);
+    teach(&mut joiner);
+    for gate in [Gate::TcpInBegin, Gate::IpInBegin] {
+        let mut events = round_trips(2);
+        events.retain(|event| [Some(gate), Some(Gate::ReaderRuns)].contains(&event.gate()));
+        let tied = joiner.tie(&events);
+        for at in times(&tied, gate) {
+            let runs = at / 100 * 100 + 100;
+            assert_eq!(
+                passage(&tied, gate, at),
+                [(gate, at), (Gate::ReaderRuns, runs)]
+            );
+        }
+        assert_eq!((tied.events.len(), tied.counts.awake), (8, 0));
+    }
+}
+
+#[test]
 fn a_retransmission_is_a_second_passage_of_the_same_message() {
     let mut joiner = Joiner::new(TALK);
     teach(&mut joiner);

@@ -1,0 +1,220 @@
+//! The hook plan at its three levels on a stock kernel of Debian 12 (Linux 6.1), in QEMU: with programs on functions, which take the
+//! boundaries that this kernel has no newer hooks for; with tracepoints only; and for somebody who may load no program.
+//!
+//! Nothing is said about times: QEMU translates. Leaves itself out, with the reason, where QEMU or the kernel cannot be had.
+#![cfg(all(feature = "bpf", target_arch = "x86_64"))]
+
+#[path = "../../qemu/tests/stock/mod.rs"]
+mod stock;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde_json::Value;
+use tollgate_qemu::protocol::Errand;
+use tollgate_qemu::visit::{Report, Visit, with_libraries};
+
+const ROOT: u32 = 0;
+const NOBODY: u32 = 65_534;
+
+fn tollgate(arguments: &str) -> Vec<String> {
+    let words = arguments.split(' ').map(str::to_owned);
+    ["/bin/tollgate".to_owned()]
+        .into_iter()
+        .chain(words)
+        .collect()
+}
+
+const DOCTOR: &str = "doctor --json -";
+/// One round of few round trips: what is looked at is which messages are seen, not when.
+const MEASURE: &str = "experiment run wolman-transmit --path kernel-loopback --cores 1 --size 200 --iterations 32 --quiet --json -";
+
+fn run(user: u32, arguments: &str) -> Errand {
+    Errand::Run {
+        user,
+        words: tollgate(arguments),
+    }
+}
+
+/// What a program that succeeded has written.
+fn json(report: &Report) -> Value {
+    assert_eq!(report.outcome, "exit status: 0", "{}", report.err);
+    serde_json::from_str(&report.out).unwrap()
+}
+
+/// The boundaries of a plan and the hooks that take them.
+fn plan(doctor: &Value) -> Vec<(&str, Option<&str>)> {
+    let boundaries = doctor["gates"]["boundaries"].as_array().unwrap();
+    boundaries
+        .iter()
+        .map(|one| (one["gate"].as_str().unwrap(), one["hook"].as_str()))
+        .collect()
+}
+
+/// Asserts that every span was seen, at both its gates, by at least 99 of 100 messages; returns the names of the spans.
+fn spans(run: &Value) -> Vec<String> {
+    let experiment = &run["experiments"][0];
+    let of_kind = |kind: &str| {
+        let trust = experiment["trust"].as_array().unwrap();
+        let one = trust.iter().find(|one| one["kind"] == kind);
+        one.and_then(|one| one["value"].as_f64()).unwrap()
+    };
+    assert!(of_kind("join_rate") >= 99.0, "{experiment}");
+    assert_eq!(of_kind("events_lost"), 0.0);
+    let tables = experiment["tables"].as_array().unwrap();
+    let spans = tables
+        .iter()
+        .find(|table| table["id"] == "spans-kernel-loopback")
+        .unwrap();
+    let rows = spans["rows"].as_array().unwrap();
+    for row in rows {
+        let messages = row["cells"][0]["n"].as_u64().unwrap_or(0);
+        assert!(messages >= 32, "{row}");
+    }
+    rows.iter()
+        .map(|row| row["label"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn the_plan_has_its_three_levels_on_a_stock_kernel() {
+    let kernel = match stock::kernel() {
+        Ok(kernel) => kernel,
+        Err(reason) => {
+            println!("left out: {reason}");
+            return;
+        }
+    };
+    let (guest, _) = stock::parts();
+    // What only debuggers read would be most of what the guest has to unpack.
+    let place = tempfile::tempdir().unwrap();
+    let stripped = place.path().join("tollgate");
+    let whole = Path::new(env!("CARGO_BIN_EXE_tollgate"));
+    let strip = Command::new("strip")
+        .arg("-o")
+        .arg(&stripped)
+        .arg(whole)
+        .status();
+    let program = match strip {
+        Ok(status) if status.success() => stripped.as_path(),
+        Ok(_) | Err(_) => whole,
+    };
+    let ftrace = |value: &str| Errand::Write {
+        path: "/proc/sys/kernel/ftrace_enabled".to_owned(),
+        value: value.to_owned(),
+    };
+    let errands = [
+        run(ROOT, DOCTOR),
+        run(ROOT, MEASURE),
+        Errand::Leftovers,
+        Errand::Kill {
+            user: ROOT,
+            words: tollgate(MEASURE),
+        },
+        Errand::Leftovers,
+        // Programs on functions are attached then, and never called.
+        ftrace("0"),
+        run(ROOT, DOCTOR),
+        run(ROOT, MEASURE),
+        ftrace("1"),
+        run(NOBODY, DOCTOR),
+        run(NOBODY, MEASURE),
+        Errand::Leftovers,
+    ];
+    let visit = Visit {
+        kernel: &kernel,
+        guest: &guest,
+        files: &with_libraries(program, "bin/tollgate").unwrap(),
+        errands: &errands,
+        processors: 1,
+        limit: Duration::from_secs(300),
+    };
+    let reports = visit.pay(&AtomicBool::new(false)).unwrap();
+    let [
+        doctor,
+        measured,
+        left,
+        killed,
+        left_killed,
+        off,
+        without,
+        poor,
+        on,
+        nobody,
+        nobodys,
+        left_all,
+    ] = reports.as_slice()
+    else {
+        panic!("{reports:?}")
+    };
+    for left in [left, left_killed, left_all] {
+        assert_eq!(left.outcome, "programs 0, links 0, functions 0");
+    }
+    assert_eq!(killed.outcome, "signal: 9 (SIGKILL)", "{}", killed.err);
+    assert_eq!(
+        (off.outcome.as_str(), on.outcome.as_str()),
+        ("written", "written")
+    );
+
+    // With functions: nothing is missing.
+    let doctor = json(doctor);
+    assert_eq!(
+        plan(&doctor),
+        [
+            ("socket.out.begin", Some("clock before send()")),
+            ("tcp.out.begin", Some("fentry tcp_sendmsg_locked")),
+            ("ip.out.begin", Some("fentry ip_queue_xmit")),
+            ("device.queue.in", Some("net_dev_queue")),
+            ("driver.out.begin", Some("net_dev_start_xmit")),
+            ("driver.out.end", Some("netif_rx_entry")),
+            ("ip.in.begin", Some("netif_receive_skb")),
+            ("demux.begin", Some("fentry tcp_v4_rcv")),
+            ("tcp.in.begin", Some("tcp_probe")),
+            ("socket.queue.in", Some("fentry sock_def_readable")),
+            ("reader.runs", Some("sched_switch")),
+            ("socket.in.begin", Some("skb_copy_datagram_iovec")),
+            ("socket.in.end", Some("clock after recv()")),
+            ("socket.out.end", Some("clock after send()")),
+        ]
+    );
+    let beside = "(send.return, beside the way)";
+    let whole = ["socket", "tcp", "ip", "device.queue", "driver", beside];
+    assert_eq!(spans(&json(measured)), whole);
+
+    // Without: the rows beside what this kernel cannot tell are joined.
+    let without = json(without);
+    let missing: Vec<&str> = plan(&without)
+        .into_iter()
+        .filter_map(|(gate, hook)| hook.is_none().then_some(gate))
+        .collect();
+    assert_eq!(
+        missing,
+        [
+            "tcp.out.begin",
+            "ip.out.begin",
+            "demux.begin",
+            "socket.queue.in"
+        ]
+    );
+    assert_eq!(
+        spans(&json(poor)),
+        ["socket + tcp + ip", "device.queue", "driver"]
+    );
+
+    // Nobody: what the callers' clocks and the kernel's stamps for sockets tell.
+    let nobody = json(nobody);
+    assert!(
+        plan(&nobody)
+            .iter()
+            .flat_map(|(_, hook)| hook)
+            .all(|hook| hook.starts_with("clock") || hook.starts_with("SO_TIMESTAMPING")),
+        "{:?}",
+        plan(&nobody)
+    );
+    assert_eq!(
+        spans(&json(nobodys)),
+        ["socket + tcp + ip", "device.queue", "driver"]
+    );
+}
