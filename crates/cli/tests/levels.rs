@@ -8,20 +8,17 @@
 mod stock;
 
 use std::path::Path;
-use std::process::Command;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use serde_json::Value;
 use tollgate_qemu::protocol::Errand;
-use tollgate_qemu::visit::{Report, Visit, with_libraries};
+use tollgate_qemu::visit::Report;
 
 const ROOT: u32 = 0;
 const NOBODY: u32 = 65_534;
 
 fn tollgate(arguments: &str) -> Vec<String> {
     let words = arguments.split(' ').map(str::to_owned);
-    ["/bin/tollgate".to_owned()]
+    ["/bin/program".to_owned()]
         .into_iter()
         .chain(words)
         .collect()
@@ -30,6 +27,8 @@ fn tollgate(arguments: &str) -> Vec<String> {
 const DOCTOR: &str = "doctor --json -";
 /// One round of few round trips: what is looked at is which messages are seen, not when.
 const MEASURE: &str = "experiment run wolman-transmit --path kernel-loopback --cores 1 --size 200 --iterations 32 --quiet --json -";
+/// Nobody talks meanwhile: what is looked at is whether its programs go together with this kernel.
+const OBSERVE: &str = "observe --for 1s --quiet --json -";
 
 fn run(user: u32, arguments: &str) -> Errand {
     Errand::Run {
@@ -87,20 +86,6 @@ fn the_plan_has_its_three_levels_on_a_stock_kernel() {
             return;
         }
     };
-    let (guest, _) = stock::parts();
-    // What only debuggers read would be most of what the guest has to unpack.
-    let place = tempfile::tempdir().unwrap();
-    let stripped = place.path().join("tollgate");
-    let whole = Path::new(env!("CARGO_BIN_EXE_tollgate"));
-    let strip = Command::new("strip")
-        .arg("-o")
-        .arg(&stripped)
-        .arg(whole)
-        .status();
-    let program = match strip {
-        Ok(status) if status.success() => stripped.as_path(),
-        Ok(_) | Err(_) => whole,
-    };
     let ftrace = |value: &str| Errand::Write {
         path: "/proc/sys/kernel/ftrace_enabled".to_owned(),
         value: value.to_owned(),
@@ -114,6 +99,12 @@ fn the_plan_has_its_three_levels_on_a_stock_kernel() {
             words: tollgate(MEASURE),
         },
         Errand::Leftovers,
+        run(ROOT, OBSERVE),
+        Errand::Kill {
+            user: ROOT,
+            words: tollgate(OBSERVE),
+        },
+        Errand::Leftovers,
         // Programs on functions are attached then, and never called.
         ftrace("0"),
         run(ROOT, DOCTOR),
@@ -123,21 +114,17 @@ fn the_plan_has_its_three_levels_on_a_stock_kernel() {
         run(NOBODY, MEASURE),
         Errand::Leftovers,
     ];
-    let visit = Visit {
-        kernel: &kernel,
-        guest: &guest,
-        files: &with_libraries(program, "bin/tollgate").unwrap(),
-        errands: &errands,
-        processors: 1,
-        limit: Duration::from_secs(300),
-    };
-    let reports = visit.pay(&AtomicBool::new(false)).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_tollgate"));
+    let reports = stock::visit(&kernel, program, &errands);
     let [
         doctor,
         measured,
         left,
         killed,
         left_killed,
+        observed,
+        observer,
+        left_observer,
         off,
         without,
         poor,
@@ -149,10 +136,16 @@ fn the_plan_has_its_three_levels_on_a_stock_kernel() {
     else {
         panic!("{reports:?}")
     };
-    for left in [left, left_killed, left_all] {
+    for left in [left, left_killed, left_observer, left_all] {
         assert_eq!(left.outcome, "programs 0, links 0, functions 0");
     }
-    assert_eq!(killed.outcome, "signal: 9 (SIGKILL)", "{}", killed.err);
+    for killed in [killed, observer] {
+        assert_eq!(killed.outcome, "signal: 9 (SIGKILL)", "{}", killed.err);
+    }
+    assert_eq!(
+        json(observed)["unresolved"].as_array().map(Vec::len),
+        Some(0)
+    );
     assert_eq!(
         (off.outcome.as_str(), on.outcome.as_str()),
         ("written", "written")

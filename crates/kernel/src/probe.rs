@@ -37,10 +37,9 @@ pub fn abilities() -> Abilities {
         })
         .map(str::to_owned)
         .collect();
-    let of_ipv6: BTreeSet<&'static str> = HOOKS
-        .iter()
-        .filter_map(|hook| Some(hook.ipv6?.name))
-        .collect();
+    let of_gates = HOOKS.iter().filter_map(|hook| hook.ipv6);
+    let of_samples = observe::hooks::HOOKS.iter().filter_map(|hook| hook.ipv6);
+    let of_ipv6: BTreeSet<&'static str> = of_gates.chain(of_samples).map(|at| at.name).collect();
     let function_names: BTreeSet<&'static str> = needed()
         .filter_map(|need| match need {
             Need::Function(name) => Some(name),

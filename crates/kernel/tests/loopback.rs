@@ -3,6 +3,10 @@
 //! Where gates cannot be had these tests say why and leave themselves out.
 #![cfg(feature = "bpf")]
 
+#[cfg(target_arch = "x86_64")]
+#[path = "../../qemu/tests/stock/mod.rs"]
+mod stock;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -283,4 +287,17 @@ fn a_killed_run_leaves_nothing_attached() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(programs(), before);
+}
+
+/// The same on a kernel that lacks the newest hooks, so that functions take their place.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_stock_kernel_is_seen_as_well() {
+    stock::run_there(&[
+        "every_span_of_a_round_trip_is_seen",
+        "the_same_holds_for_ipv6",
+        "a_twin_tells_what_a_passage_costs",
+        "what_is_not_watched_or_not_attached_is_not_recorded",
+        "a_killed_run_leaves_nothing_attached",
+    ]);
 }

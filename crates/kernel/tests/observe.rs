@@ -2,6 +2,10 @@
 
 #![cfg(feature = "bpf")]
 
+#[cfg(target_arch = "x86_64")]
+#[path = "../../qemu/tests/stock/mod.rs"]
+mod stock;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -189,4 +193,16 @@ fn other_processes_are_counted_and_left_out() {
     let seen = Observation::between(None, &raw, &choice, 10);
     assert!(seen.samples.not_asked_for >= 50, "{:?}", seen.samples);
     assert!(seen.spans.is_empty() && seen.sockets.is_empty());
+}
+
+/// The same on a kernel that lacks the newest hooks, so that functions take their place.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_stock_kernel_is_seen_as_well() {
+    stock::run_there(&[
+        "every_gate_of_a_round_trip_is_seen",
+        "ipv6_is_seen_alike",
+        "what_the_filter_keeps_out_is_not_sampled",
+        "other_processes_are_counted_and_left_out",
+    ]);
 }

@@ -466,6 +466,24 @@ static __always_inline void pass_out(const struct sk_buff *skb, __u32 gate)
 	bpf_loop(WAYS, out, &crossing, 0);
 }
 
+/* TCP hands a segment to IP: the TCP header is what the data begins with, and there is no IP header yet. */
+static __always_inline void pass_handed(const struct sock *sk, const struct sk_buff *skb)
+{
+	struct crossing crossing = {.now = bpf_ktime_get_ns(), .skb = skb, .gate = IP_OUT};
+	struct flow flow = {};
+	struct tcp_header tcp;
+
+	if (!flow_of(sk, 1, &flow) || !crosses(&crossing, &flow, ON_THE_WAY) ||
+	    bpf_probe_read_kernel(&tcp, sizeof(tcp), skb->data))
+		return;
+	__u32 length = skb->len, header = (tcp.offset >> 4) * 4;
+	if (length <= header || length > 1 << 20)
+		return;
+	crossing.seq = bpf_ntohl(tcp.seq);
+	crossing.len = length - header;
+	bpf_loop(WAYS, out, &crossing, 0);
+}
+
 static __always_inline bool is_wire(const struct net_device___observe *device)
 {
 	__u32 index = device->ifindex;
@@ -709,9 +727,24 @@ GATE("tp_btf/skb_copy_datagram_iovec", skb_copy_datagram_iovec, WAITING_ONLY, pa
      int len)
 GATE("tp_btf/sock_recv_length", sock_recv_length, WAITING_ONLY, pass_received(sk, result, flags), struct sock *sk,
      int result, int flags)
-GATE("fentry/__ip_local_out", fentry_ip_local_out, ON_THE_WAY_ONLY, pass_out(skb, IP_OUT), struct net *net,
-     struct sock *sk, struct sk_buff *skb)
-GATE("fentry/ip_local_deliver", fentry_ip_local_deliver, ON_THE_WAY_ONLY, pass_in(skb, network_header(skb), DEMUX),
+/* The kernel has this tracepoint since 6.3; as a function it ends with the same, since 5.19 with the flags in this place. */
+SEC("fexit/tcp_recvmsg") int BPF_PROG(fexit_tcp_recvmsg, struct sock *sk, struct msghdr *msg, unsigned long size, int flags)
+{
+	__u64 result = 0;
+
+	WAITING_ONLY
+	if (!bpf_get_func_ret(ctx, &result))
+		pass_received(sk, (int)result, flags);
+	return 0;
+}
+
+GATE("fentry/ip_queue_xmit", fentry_ip_queue_xmit, ON_THE_WAY_ONLY, pass_handed(sk, skb), struct sock *sk,
+     struct sk_buff *skb)
+GATE("fentry/inet6_csk_xmit", fentry_inet6_csk_xmit, ON_THE_WAY_ONLY, pass_handed(sk, skb), struct sock *sk,
+     struct sk_buff *skb)
+GATE("fentry/tcp_v4_rcv", fentry_tcp_v4_rcv, ON_THE_WAY_ONLY, pass_in(skb, network_header(skb), DEMUX),
+     struct sk_buff *skb)
+GATE("fentry/tcp_v6_rcv", fentry_tcp_v6_rcv, ON_THE_WAY_ONLY, pass_in(skb, network_header(skb), DEMUX),
      struct sk_buff *skb)
 
 #define FILTER(name, body)                                                                                            \

@@ -1,6 +1,6 @@
 //! Which hook takes which gate of a sample, the finest first, and what is chosen of them on this kernel.
 
-use crate::hook::{Need, Netfilter};
+use crate::hook::{Function, Need, Netfilter};
 use crate::plan::Abilities;
 
 /// A place where samples pass.
@@ -14,6 +14,8 @@ pub struct Hook {
     pub program: &'static str,
     /// What it needs.
     pub need: Need,
+    /// Where segments of IPv6 take another way.
+    pub ipv6: Option<Function>,
     /// What is missing where no hook of this boundary can be had.
     pub without: Without,
 }
@@ -35,32 +37,32 @@ const fn tracepoint(boundary: &'static str, name: &'static str, without: Without
         name,
         program: name,
         need: Need::Tracepoint(name),
+        ipv6: None,
         without,
     }
 }
 
-const fn function(
-    of: &Hook,
-    name: &'static str,
-    function: &'static str,
-    program: &'static str,
-) -> Hook {
+/// A function in the place of a hook, or before it.
+const fn function(of: &Hook, name: &'static str, at: Function, ipv6: Option<Function>) -> Hook {
     Hook {
         boundary: of.boundary,
         name,
-        program,
-        need: Need::Function(function),
+        program: at.program,
+        need: Need::Function(at.name),
+        ipv6,
         without: of.without,
     }
 }
 
 const SENT: Hook = tracepoint("a send", "tcp_sendmsg_locked", Without::Nothing);
+const RECEIVED: Hook = tracepoint("a receive returns", "sock_recv_length", Without::Nothing);
 const READY: Hook = tracepoint("the reader is told", "sk_data_ready", Without::Nothing);
 const IP_OUT: Hook = Hook {
     boundary: IP_OUT_BOUNDARY,
     name: "netfilter LOCAL_OUT",
     program: "nf_local_out",
     need: Need::Netfilter(Netfilter::LocalOut),
+    ipv6: None,
     without: Without::Joined,
 };
 const DEMUX: Hook = Hook {
@@ -68,6 +70,7 @@ const DEMUX: Hook = Hook {
     name: "netfilter LOCAL_IN",
     program: "nf_local_in",
     need: Need::Netfilter(Netfilter::LocalIn),
+    ipv6: None,
     without: Without::Joined,
 };
 pub(super) const IP_OUT_BOUNDARY: &str = "from TCP to IP";
@@ -75,45 +78,72 @@ pub(super) const DEMUX_BOUNDARY: &str = "from IP to TCP";
 /// The program that takes segments from wires, too, in the place of the one at the same tracepoint.
 pub(super) const WIRE: (&str, &str) = ("netif_receive_skb", "netif_receive_wire");
 
-/// All hooks, by boundary in the order of the way, the finest first.
+/// All hooks, by boundary in the order of the way, the finest first; in the same order as those of gates ([`crate::hook::HOOKS`]).
 pub static HOOKS: &[Hook] = &[
     SENT,
     function(
         &SENT,
         "fentry tcp_sendmsg_locked",
-        "tcp_sendmsg_locked",
-        "fentry_tcp_sendmsg_locked",
+        Function {
+            name: "tcp_sendmsg_locked",
+            program: "fentry_tcp_sendmsg_locked",
+        },
+        None,
     ),
-    IP_OUT,
     function(
         &IP_OUT,
-        "fentry __ip_local_out",
-        "__ip_local_out",
-        "fentry_ip_local_out",
+        "fentry ip_queue_xmit",
+        Function {
+            name: "ip_queue_xmit",
+            program: "fentry_ip_queue_xmit",
+        },
+        Some(Function {
+            name: "inet6_csk_xmit",
+            program: "fentry_inet6_csk_xmit",
+        }),
     ),
+    IP_OUT,
     tracepoint("the device queue", "net_dev_queue", Without::Hole),
     tracepoint("the driver begins", "net_dev_start_xmit", Without::Hole),
     tracepoint("the driver returns", "net_dev_xmit", Without::Hole),
     tracepoint("the queue of IP", "netif_rx_entry", Without::Hole),
     tracepoint("IP begins", "netif_receive_skb", Without::Nothing),
-    DEMUX,
     function(
         &DEMUX,
-        "fentry ip_local_deliver",
-        "ip_local_deliver",
-        "fentry_ip_local_deliver",
+        "fentry tcp_v4_rcv",
+        Function {
+            name: "tcp_v4_rcv",
+            program: "fentry_tcp_v4_rcv",
+        },
+        Some(Function {
+            name: "tcp_v6_rcv",
+            program: "fentry_tcp_v6_rcv",
+        }),
     ),
+    DEMUX,
     tracepoint("TCP begins", "tcp_probe", Without::Hole),
     READY,
     function(
         &READY,
         "fentry sock_def_readable",
-        "sock_def_readable",
-        "fentry_sock_def_readable",
+        Function {
+            name: "sock_def_readable",
+            program: "fentry_sock_def_readable",
+        },
+        None,
     ),
     tracepoint("a thread runs", "sched_switch", Without::Hole),
     tracepoint("the copy begins", "skb_copy_datagram_iovec", Without::Hole),
-    tracepoint("a receive returns", "sock_recv_length", Without::Nothing),
+    RECEIVED,
+    function(
+        &RECEIVED,
+        "fexit tcp_recvmsg",
+        Function {
+            name: "tcp_recvmsg",
+            program: "fexit_tcp_recvmsg",
+        },
+        None,
+    ),
 ];
 
 /// The hooks that are taken on this kernel, and what stays without one.
@@ -121,6 +151,8 @@ pub static HOOKS: &[Hook] = &[
 pub struct Choice {
     /// One for each boundary that can be taken, in the order of the way.
     pub taken: Vec<&'static Hook>,
+    /// Their programs, each with its hook.
+    pub programs: Vec<(&'static Hook, &'static str)>,
     /// Boundaries that cannot, and why.
     pub missing: Vec<(&'static Hook, String)>,
 }
@@ -130,6 +162,7 @@ impl Choice {
     pub fn of(abilities: &Abilities) -> Self {
         let mut choice = Self {
             taken: Vec::new(),
+            programs: Vec::new(),
             missing: Vec::new(),
         };
         let mut rest = HOOKS;
@@ -148,7 +181,16 @@ impl Choice {
                 has
             });
             match taken {
-                Some(hook) => choice.taken.push(hook),
+                Some(hook) => {
+                    choice.taken.push(hook);
+                    let ipv6 = hook
+                        .ipv6
+                        .filter(|ipv6| abilities.lacks(Need::Function(ipv6.name)).is_none());
+                    let programs = std::iter::once(hook.program).chain(ipv6.map(|at| at.program));
+                    choice
+                        .programs
+                        .extend(programs.map(|program| (hook, program)));
+                }
                 None => choice.missing.push((first, reasons.join("; "))),
             }
         }
@@ -185,6 +227,8 @@ mod tests {
                 Need::Function(name) => abilities.function_names.insert(name.to_owned()),
                 Need::Netfilter(_) | Need::OwnCall | Need::OwnSocket => false,
             };
+            let ipv6 = hook.ipv6.map(|ipv6| ipv6.name.to_owned());
+            abilities.function_names.extend(ipv6);
         }
         abilities
     }
@@ -194,12 +238,15 @@ mod tests {
         let choice = Choice::of(&all());
         assert!(choice.missing.is_empty() && choice.stopped_by().is_none());
         assert_eq!(choice.taken.len(), 13);
-        assert!(
-            choice
-                .taken
-                .iter()
-                .all(|hook| !matches!(hook.need, Need::Function(_)))
-        );
+        let names: Vec<&str> = choice.programs.iter().map(|(_, name)| *name).collect();
+        assert_eq!(names.len(), 15);
+        for name in [
+            "fentry_ip_queue_xmit",
+            "fentry_inet6_csk_xmit",
+            "sk_data_ready",
+        ] {
+            assert!(names.contains(&name), "{name}: {names:?}");
+        }
     }
 
     #[test]
@@ -208,6 +255,7 @@ mod tests {
         old.netfilter = Ability::Refused("Linux 6.1 has none".to_owned());
         old.tracepoint_names.remove("tcp_sendmsg_locked");
         old.tracepoint_names.remove("sk_data_ready");
+        old.tracepoint_names.remove("sock_recv_length");
         let names: Vec<&str> = Choice::of(&old)
             .taken
             .iter()
@@ -215,9 +263,10 @@ mod tests {
             .collect();
         for name in [
             "fentry tcp_sendmsg_locked",
-            "fentry __ip_local_out",
-            "fentry ip_local_deliver",
+            "fentry ip_queue_xmit",
+            "fentry tcp_v4_rcv",
             "fentry sock_def_readable",
+            "fexit tcp_recvmsg",
         ] {
             assert!(names.contains(&name), "{name}: {names:?}");
         }
@@ -231,7 +280,7 @@ mod tests {
         let choice = Choice::of(&poor);
         assert!(!choice.takes(IP_OUT_BOUNDARY) && !choice.takes(DEMUX_BOUNDARY));
         assert_eq!(choice.stopped_by(), None);
-        assert_eq!(choice.missing[0].1, "not in this kernel; not permitted");
+        assert_eq!(choice.missing[0].1, "not permitted; not in this kernel");
     }
 
     #[test]

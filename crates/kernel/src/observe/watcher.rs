@@ -112,9 +112,9 @@ impl Watcher {
             });
         }
         let wanted: Vec<&'static str> = choice
-            .taken
+            .programs
             .iter()
-            .map(|hook| match hook.program {
+            .map(|&(_, program)| match program {
                 program if program == WIRE.0 && !ask.wires.is_empty() => WIRE.1,
                 program => program,
             })
@@ -221,7 +221,7 @@ impl Watcher {
 
     fn attach(&mut self) -> Result<(), Error> {
         let mut links = Vec::new();
-        for (hook, name) in self.choice.taken.iter().zip(&self.wanted) {
+        for ((hook, _), name) in self.choice.programs.iter().zip(&self.wanted) {
             let refused = |reason: String| Error::Hook {
                 hook: hook.name,
                 reason,

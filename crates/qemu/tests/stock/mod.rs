@@ -1,9 +1,14 @@
 //! What tests need that boot a stock kernel: the kernel, and what runs inside of QEMU. Also used by the tests of other crates.
+#![allow(dead_code, reason = "each test uses its part")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tollgate_qemu::kernel::{self, Kernel};
+use tollgate_qemu::protocol::Errand;
+use tollgate_qemu::visit::{Report, Visit, with_libraries};
 use tollgate_qemu::{Error, machine};
 
 /// Where `make qemu` keeps the same things, so that neither fetches nor builds what the other has.
@@ -33,4 +38,67 @@ pub fn parts() -> (PathBuf, PathBuf) {
     let text = String::from_utf8(output.stdout).unwrap();
     let mut lines = text.lines().map(PathBuf::from);
     (lines.next().unwrap(), lines.next().unwrap())
+}
+
+/// Carries a program into a machine with that kernel and lets it carry out these errands, where it is `/bin/program`.
+pub fn visit(kernel: &Kernel, program: &Path, errands: &[Errand]) -> Vec<Report> {
+    let (guest, _) = parts();
+    // What only debuggers read would be most of what the guest has to unpack.
+    let place = tempfile::tempdir().unwrap();
+    let stripped = place.path().join("program");
+    let strip = Command::new("strip")
+        .arg("-o")
+        .arg(&stripped)
+        .arg(program)
+        .status();
+    let program = match strip {
+        Ok(status) if status.success() => stripped.as_path(),
+        Ok(_) | Err(_) => program,
+    };
+    let visit = Visit {
+        kernel,
+        guest: &guest,
+        files: &with_libraries(program, "bin/program").unwrap(),
+        errands,
+        processors: 1,
+        limit: Duration::from_secs(300),
+    };
+    visit.pay(&AtomicBool::new(false)).unwrap()
+}
+
+/// Runs tests of the calling test program in a machine with a stock kernel; leaves them out, with the reason, where that cannot be
+/// had.
+pub fn run_there(tests: &[&str]) {
+    let kernel = match kernel() {
+        Ok(kernel) => kernel,
+        Err(reason) => {
+            println!("left out: {reason}");
+            return;
+        }
+    };
+    let words = ["/bin/program", "--exact", "--nocapture", "--test-threads=1"];
+    let errands = [
+        Errand::Run {
+            user: 0,
+            words: words
+                .iter()
+                .chain(tests)
+                .map(|&word| word.to_owned())
+                .collect(),
+        },
+        Errand::Leftovers,
+    ];
+    let program = std::env::current_exe().unwrap();
+    let reports = visit(&kernel, &program, &errands);
+    let (ran, left) = (&reports[0], &reports[1]);
+    assert_eq!(ran.outcome, "exit status: 0", "{}{}", ran.out, ran.err);
+    let passed = format!("test result: ok. {} passed", tests.len());
+    assert!(
+        ran.out.contains(&passed)
+            && !ran.out.contains("left out:")
+            && !ran.out.contains("skipped:"),
+        "{}",
+        ran.out
+    );
+    assert_eq!(left.outcome, "programs 0, links 0, functions 0");
 }
