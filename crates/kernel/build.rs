@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SOURCES: [&str; 3] = ["gates", "observe", "trial"];
+const SOURCES: [&str; 4] = ["gates", "observe", "offers", "trial"];
 
 fn main() {
     println!("cargo::rerun-if-changed=src/bpf");

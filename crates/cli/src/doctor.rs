@@ -2,6 +2,7 @@
 
 mod checks;
 mod gates;
+mod privileges;
 
 use std::process::ExitCode;
 
@@ -88,7 +89,7 @@ pub(crate) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error>
             .iter()
             .flat_map(|&path| try_path(path))
             .collect(),
-        gates: gates::Report::of(&tollgate_kernel::abilities()),
+        gates: gates::Report::of(&tollgate_kernel::abilities(), &tollgate_kernel::offers()),
     };
     match &doctor.json.to {
         Some(Sink::Stdout) => output::print(&json(&findings)?)?,
@@ -258,7 +259,10 @@ mod tests {
                     reason: Some("this build does not have it".into()),
                 },
             ],
-            gates: gates::Report::of(&tollgate_kernel::Abilities::none("this build has none")),
+            gates: gates::Report::of(
+                &tollgate_kernel::Abilities::none("this build has none"),
+                &[],
+            ),
         };
         insta::assert_snapshot!(text(&findings, false), @r"
         This machine
@@ -278,7 +282,7 @@ mod tests {
           no  stamps of sockets (SO_TIMESTAMPING)  this build has none
           no  our clock is the kernel's            this build has none
           No boundary can be taken, so the kernel's rows are left out.
-              -> run as root (or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN) a build with the feature bpf, on a kernel with CONFIG_DEBUG_INFO_BTF
+              -> run as root (or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN) a build with the feature bpf, on a kernel with CONFIG_DEBUG_INFO_BTF: 14 more boundaries
 
         2 things could be better; the arrows say how.
         ");

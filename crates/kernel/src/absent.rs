@@ -6,7 +6,8 @@ use tollgate_gate::{Gate, GateSet};
 
 use crate::clock;
 use crate::error::Error;
-use crate::plan::{Abilities, Plan};
+use crate::offer::{Kind, Offer};
+use crate::plan::{Abilities, Ability, Plan};
 use crate::watch::{Namespace, Taken, Watch};
 
 /// Programs that are loaded; this build has none.
@@ -79,4 +80,13 @@ impl Gates {
 /// What this kernel allows: only what needs no programs can be tried.
 pub fn abilities() -> Abilities {
     clock::without_programs(&Error::NotBuilt.to_string())
+}
+
+/// The kinds of hooks that no gate is taken with: without programs none can be tried.
+pub fn offers() -> Vec<Offer> {
+    let refused = |kind| Offer {
+        kind,
+        ability: Ability::Refused(Error::NotBuilt.to_string()),
+    };
+    Kind::ALL.into_iter().map(refused).collect()
 }

@@ -346,7 +346,7 @@ pub(crate) fn in_words(error: &libbpf_rs::Error) -> String {
     }
 }
 
-fn find<'a>(object: &'a Object, name: &str) -> Option<ProgramMut<'a>> {
+pub(crate) fn find<'a>(object: &'a Object, name: &str) -> Option<ProgramMut<'a>> {
     object
         .progs_mut()
         .find(|program| program.name().to_string_lossy() == name)

@@ -9,7 +9,8 @@
 //!
 //! The way through it:
 //!
-//! 1. [`abilities`] tries what the kernel allows; [`Plan::choose`] makes the hook plan of it.
+//! 1. [`abilities`] tries what the kernel allows; [`Plan::choose`] makes the hook plan of it. [`offers`] tries what the plan could
+//!    do without.
 //! 2. [`Gates::load`] loads the plan's programs; [`Gates::watch`] says whose packets and threads; [`Gates::attach`] attaches a few
 //!    gates for a slice and detaches them when the result is dropped; [`Gates::take`] gives the [`Event`]s.
 //!    What the plan leaves to whoever makes the calls ([`Plan::own_calls`]) comes as [`Event::of_thread`].
@@ -21,6 +22,7 @@
 
 #[cfg(not(feature = "bpf"))]
 mod absent;
+pub mod better;
 mod clock;
 mod cost;
 mod error;
@@ -30,6 +32,7 @@ mod gates;
 pub mod hook;
 pub mod join;
 pub mod observe;
+pub mod offer;
 pub mod plan;
 #[cfg(feature = "bpf")]
 mod probe;
@@ -37,7 +40,8 @@ pub mod sampling;
 pub mod watch;
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::{Attached, Gates, abilities};
+pub use absent::{Attached, Gates, abilities, offers};
+pub use better::{Better, Change, better};
 pub use cost::passage_cost;
 pub use error::Error;
 pub use event::{Event, Flow};
@@ -45,7 +49,8 @@ pub use event::{Event, Flow};
 pub use gates::{Attached, Gates};
 pub use hook::{Hook, Need};
 pub use join::{Joiner, Talk};
+pub use offer::{Kind, Offer, Place};
 pub use plan::{Abilities, Ability, Boundary, Plan, Traffic};
 #[cfg(feature = "bpf")]
-pub use probe::abilities;
+pub use probe::{abilities, offers};
 pub use watch::{Namespace, ROOM, Taken, Watch};

@@ -91,6 +91,17 @@ impl Abilities {
         }
     }
 
+    /// Whether the kind of hook works that has this need.
+    pub const fn of(&self, need: Need) -> &Ability {
+        match need {
+            Need::Tracepoint(_) => &self.tracepoints,
+            Need::Netfilter(_) => &self.netfilter,
+            Need::Function(_) => &self.functions,
+            Need::OwnCall => &self.clock,
+            Need::OwnSocket => &self.sockets,
+        }
+    }
+
     /// Why this kernel does not have what a hook needs; none when it has.
     pub(crate) fn lacks(&self, need: Need) -> Option<String> {
         let refused = |ability: &Ability| ability.reason().map(str::to_owned);

@@ -13,7 +13,10 @@ use crate::hook::{HOOKS, Need};
 use crate::observe;
 use crate::plan::{Abilities, Ability};
 
+mod offers;
 mod trial;
+
+pub use offers::offers;
 
 /// Tries every kind of hook: loads a program, attaches it, takes it away again. Takes some tens of milliseconds.
 pub fn abilities() -> Abilities {

@@ -11,7 +11,7 @@ use tollgate_gate::{Clock, Source};
 use tollgate_workload::Placement;
 use tollgate_workload::cores::Cores;
 
-use super::{Check, State};
+use super::{Check, State, privileges};
 
 /// Load per processor above which others disturb.
 const BUSY: f64 = 0.25;
@@ -19,7 +19,7 @@ const BUSY: f64 = 0.25;
 /// All checks, the most important first.
 pub(super) fn all(time: &Clock) -> Vec<Check> {
     let host = Host::read();
-    vec![
+    let mut checks = vec![
         build(),
         kernel(&host),
         clock(time),
@@ -31,13 +31,17 @@ pub(super) fn all(time: &Clock) -> Vec<Check> {
         valgrind(),
         counters(Path::new("/")),
         root(),
+    ];
+    checks.extend(privileges::all(Path::new("/")));
+    checks.extend([
         congestion(Path::new("/")),
         huge_pages(Path::new("/")),
         chromium(),
-    ]
+    ]);
+    checks
 }
 
-fn check(name: &'static str, state: State, found: impl Into<String>) -> Check {
+pub(super) fn check(name: &'static str, state: State, found: impl Into<String>) -> Check {
     Check {
         name,
         state,
@@ -47,14 +51,14 @@ fn check(name: &'static str, state: State, found: impl Into<String>) -> Check {
 }
 
 impl Check {
-    fn advice(mut self, advice: impl Into<String>) -> Self {
+    pub(super) fn advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 }
 
 /// The content of a file without the blanks at its ends.
-fn read(root: &Path, path: &str) -> Option<String> {
+pub(super) fn read(root: &Path, path: &str) -> Option<String> {
     std::fs::read_to_string(root.join(path))
         .ok()
         .map(|text| text.trim().to_owned())
@@ -323,19 +327,21 @@ fn chromium() -> Check {
     }
 }
 
+/// A directory with these files, for tests.
+#[cfg(test)]
+pub(super) fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    root
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        root
-    }
 
     #[test]
     fn congestion_control_is_judged_by_what_can_be_set() {

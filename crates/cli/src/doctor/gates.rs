@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tollgate_gate::GateSet;
-use tollgate_kernel::{Abilities, Ability, Plan, Traffic};
+use tollgate_kernel::{Abilities, Ability, Offer, Place, Plan, Traffic, better};
 
 use super::State;
 
@@ -28,6 +28,16 @@ struct Tried {
     reason: Option<String>,
 }
 
+/// A kind of hook that no gate is taken with.
+#[derive(Debug, Serialize)]
+struct Other {
+    name: &'static str,
+    /// Whether the kernel allows it.
+    allowed: bool,
+    /// Why it is not needed, or was refused.
+    reason: String,
+}
+
 /// The hook plan, and what would make it better.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -36,11 +46,13 @@ pub(super) struct Report {
     boundaries: Vec<Boundary>,
     /// The rows of the ledger that the plan gives, in the order of the way.
     rows: Vec<&'static str>,
+    /// The other kinds of hooks, in the order of the way.
+    others: Vec<Other>,
     pub(super) advice: Vec<String>,
 }
 
 impl Report {
-    pub(super) fn of(abilities: &Abilities) -> Self {
+    pub(super) fn of(abilities: &Abilities, offers: &[Offer]) -> Self {
         let plan = Plan::choose(abilities, Traffic::Ours);
         let boundaries: Vec<Boundary> = plan
             .boundaries()
@@ -57,13 +69,15 @@ impl Report {
                 missed: boundary
                     .missed
                     .iter()
-                    .map(|(hook, reason)| format!("{}: {reason}", hook.name))
+                    .map(|(hook, reason)| {
+                        // What was refused altogether has been told.
+                        let refused = abilities.of(hook.need).reason();
+                        let reason = refused.map_or(reason.as_str(), |_| "refused, as above");
+                        format!("{}: {reason}", hook.name)
+                    })
                     .collect(),
             })
             .collect();
-        let unresolved = boundaries
-            .iter()
-            .any(|boundary| boundary.state == State::Missing);
         Self {
             tried: kinds(abilities)
                 .map(|(name, ability)| Tried {
@@ -81,11 +95,11 @@ impl Report {
                 .map(|table| table.spans().iter().map(|span| span.name).collect())
                 .unwrap_or_default(),
             boundaries,
-            advice: if unresolved {
-                advice(abilities)
-            } else {
-                Vec::new()
-            },
+            others: offers.iter().map(|offer| Other::of(offer, &plan)).collect(),
+            advice: better(abilities, Traffic::Ours)
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
         }
     }
 
@@ -123,6 +137,24 @@ impl Report {
         for advice in &self.advice {
             out.push_str(&format!("      -> {advice}\n"));
         }
+        if !self.others.is_empty() {
+            out.push_str("\nOther hooks, each tried\n");
+        }
+        let width = self.others.iter().map(|other| other.name.len()).max();
+        let width = width.unwrap_or(0);
+        for other in &self.others {
+            let state = if other.allowed {
+                State::Good
+            } else {
+                State::Improvable
+            };
+            out.push_str(&format!(
+                "  {}  {:width$}  {}\n",
+                paint(state, state.sign()),
+                other.name,
+                other.reason
+            ));
+        }
         out
     }
 }
@@ -140,25 +172,28 @@ fn kinds(abilities: &Abilities) -> impl Iterator<Item = (&'static str, &Ability)
     .into_iter()
 }
 
-/// What would resolve more boundaries.
-fn advice(abilities: &Abilities) -> Vec<String> {
-    let mut advice = Vec::new();
-    if !abilities.types.works() || !abilities.tracepoints.works() {
-        advice.push(
-            "run as root (or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN) a build with the feature bpf, on a kernel with \
-             CONFIG_DEBUG_INFO_BTF"
-                .to_owned(),
-        );
-    } else if !abilities.netfilter.works() && !abilities.functions.works() {
-        advice.push(
-            "Linux 6.4 or later has netfilter links, and a kernel that allows fentry has the same boundaries".to_owned(),
-        );
+impl Other {
+    fn of(offer: &Offer, plan: &Plan) -> Self {
+        let reason = match (&offer.ability, offer.kind.place()) {
+            (Ability::Refused(reason), _) => reason.clone(),
+            (Ability::Works, Place::Elsewhere(place)) => format!("allowed, not needed: {place}"),
+            (Ability::Works, Place::At(gate)) => match plan.hook(gate) {
+                Some(hook) => format!("allowed, not needed: {} takes {}", hook.name, gate.name()),
+                None => format!("allowed, but no program takes {} with it", gate.name()),
+            },
+        };
+        Self {
+            name: offer.kind.name(),
+            allowed: offer.ability.works(),
+            reason,
+        }
     }
-    advice
 }
 
 #[cfg(test)]
 mod tests {
+    use tollgate_kernel::Kind;
+
     use super::*;
 
     fn plain(report: &Report) -> String {
@@ -167,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_kernel_without_gates_says_why_and_what_to_do() {
-        let report = Report::of(&Abilities::none("not root"));
+        let report = Report::of(&Abilities::none("not root"), &[]);
         insta::assert_snapshot!(plain(&report), @r"
 
         Gates of the kernel, each kind of hook tried
@@ -178,14 +213,14 @@ mod tests {
           no  stamps of sockets (SO_TIMESTAMPING)  not root
           no  our clock is the kernel's            not root
           No boundary can be taken, so the kernel's rows are left out.
-              -> run as root (or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN) a build with the feature bpf, on a kernel with CONFIG_DEBUG_INFO_BTF
+              -> run as root (or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN) a build with the feature bpf, on a kernel with CONFIG_DEBUG_INFO_BTF: 14 more boundaries
         ");
     }
 
     #[test]
     fn a_boundary_that_is_missing_joins_rows_and_is_advised_on() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let report = Report::of(&Abilities {
+        let abilities = Abilities {
             types: Ability::Works,
             tracepoints: Ability::Works,
             netfilter: Ability::Refused("came with Linux 6.4".to_owned()),
@@ -194,17 +229,32 @@ mod tests {
             sockets: Ability::Works,
             tracepoint_names: names(&["net_dev_queue", "net_dev_start_xmit", "netif_receive_skb"]),
             function_names: names(&[]),
-        });
+            unfit_functions: std::collections::BTreeMap::new(),
+        };
+        let offers = [
+            Offer {
+                kind: Kind::TcExpress,
+                ability: Ability::Works,
+            },
+            Offer {
+                kind: Kind::Kprobes,
+                ability: Ability::Refused("this kernel has none".to_owned()),
+            },
+        ];
+        let report = Report::of(&abilities, &offers);
         assert_eq!(report.rows, ["device.queue", "driver + ip.queue"]);
         let text = plain(&report);
         assert!(
             text.contains("ok  device.queue.in   net_dev_queue"),
             "{text}"
         );
-        assert!(
-            text.contains("netfilter LOCAL_OUT: came with Linux 6.4"),
-            "{text}"
-        );
-        assert_eq!(report.advice.len(), 1);
+        for part in [
+            "netfilter LOCAL_OUT: refused, as above",
+            "ok  tcx links  allowed, not needed: net_dev_queue takes device.queue.in",
+            "--  kprobes    this kernel has none",
+            "-> Linux 6.4 or later, which has netfilter links: 2 more boundaries (ip.out.begin, demux.begin)",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
     }
 }

@@ -104,7 +104,7 @@ pub fn cgroups(path: &Path) -> Result<Vec<u64>, ScopeError> {
     Ok(ids)
 }
 
-fn hierarchy(mounts: &str) -> Option<PathBuf> {
+pub(crate) fn hierarchy(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');
         let (path, kind) = (fields.nth(1)?, fields.next()?);
