@@ -71,9 +71,8 @@ impl Kind {
                 Place::At(Gate::DeviceQueueIn)
             }
             Self::Xdp => Place::At(Gate::IpInBegin),
-            Self::Kprobes => Place::Elsewhere(
-                "it takes the functions that fentry takes, and costs a breakpoint at each passage",
-            ),
+            // Wherever functions are taken; this is where they are nearest to the boundary.
+            Self::Kprobes => Place::At(Gate::IpOutBegin),
         }
     }
 }

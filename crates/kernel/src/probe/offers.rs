@@ -9,7 +9,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::{Object, ObjectBuilder, ProgramMut, TC_EGRESS, TcHookBuilder};
+use libbpf_rs::btf::{Btf, types};
+use libbpf_rs::{ErrorKind, Object, ObjectBuilder, ProgramMut, TC_EGRESS, TcHookBuilder};
 use perf_event_open_sys as sys;
 use perf_event_open_sys::bindings::perf_event_attr;
 
@@ -25,6 +26,8 @@ static OBJECT: &Aligned<[u8]> =
 const LOOPBACK: i32 = 1;
 /// Where the kernel tells the number of its PMU for kprobes.
 const KPROBE_TYPE: &str = "/sys/bus/event_source/devices/kprobe/type";
+/// What sock_ops programs call to ask for stamps.
+const STAMPS: &str = "bpf_sock_ops_enable_tx_tstamp";
 /// A function that every kernel with TCP has.
 const PROBED: &str = "tcp_v4_rcv";
 
@@ -46,11 +49,29 @@ fn attempt(kind: Kind) -> Result<(), String> {
     match kind {
         Kind::CgroupPackets => at_cgroup("cgroup_packets"),
         Kind::SocketOperations => at_cgroup("socket_operations"),
-        Kind::SocketStamps => load("socket_stamps").map(drop),
+        Kind::SocketStamps => {
+            let known = Btf::from_vmlinux()
+                .is_ok_and(|kernel| kernel.type_by_name::<types::Func<'_>>(STAMPS).is_some());
+            if known {
+                load("socket_stamps").map(drop)
+            } else {
+                Err(format!(
+                    "this kernel has no {STAMPS}, which came with Linux 6.15"
+                ))
+            }
+        }
         Kind::TcExpress => in_new_namespace(|| {
             let object = load("tc_express")?;
             let program = the_program(&object, "tc_express")?;
-            link(&program, libbpf_sys::BPF_TCX_EGRESS)
+            link(&program, libbpf_sys::BPF_TCX_EGRESS).map_err(|error| {
+                let unknown = error.raw_os_error() == Some(libc::EINVAL);
+                let hint = if unknown {
+                    "; they came with Linux 6.6"
+                } else {
+                    ""
+                };
+                format!("{error}{hint}")
+            })
         }),
         Kind::TcClassic => in_new_namespace(|| {
             let object = load("tc_classic")?;
@@ -62,13 +83,18 @@ fn attempt(kind: Kind) -> Result<(), String> {
                 .handle(1)
                 .priority(1)
                 .hook(TC_EGRESS);
-            clsact.create().map_err(hook)?;
+            clsact.create().map_err(|error| match error.kind() {
+                ErrorKind::NotFound => {
+                    "this kernel has no clsact (the module sch_ingress)".to_owned()
+                }
+                _ => hook(error),
+            })?;
             clsact.attach().map(drop).map_err(hook)
         }),
         Kind::Xdp => in_new_namespace(|| {
             let object = load("driver_receives")?;
             let program = the_program(&object, "driver_receives")?;
-            link(&program, libbpf_sys::BPF_XDP)
+            link(&program, libbpf_sys::BPF_XDP).map_err(|error| error.to_string())
         }),
         Kind::Kprobes => kprobe(),
     }
@@ -94,13 +120,13 @@ fn the_program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, Str
 }
 
 /// Attaches a program to the loopback device of the thread's namespace, and detaches it again.
-fn link(program: &ProgramMut<'_>, at: libbpf_sys::bpf_attach_type) -> Result<(), String> {
+fn link(program: &ProgramMut<'_>, at: libbpf_sys::bpf_attach_type) -> io::Result<()> {
     // SAFETY: both descriptors are plain numbers, and options need not be given.
     let link = unsafe {
         libbpf_sys::bpf_link_create(program.as_fd().as_raw_fd(), LOOPBACK, at, std::ptr::null())
     };
     if link < 0 {
-        return Err(io::Error::from_raw_os_error(-link).to_string());
+        return Err(io::Error::from_raw_os_error(-link));
     }
     // SAFETY: the descriptor is new and nobody else has it.
     drop(unsafe { OwnedFd::from_raw_fd(link) });
