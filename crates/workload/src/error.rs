@@ -143,6 +143,18 @@ pub enum Error {
         /// What is wrong with them.
         reason: String,
     },
+    /// Another host was to do something, and did not.
+    #[error("kernel-remote: {doing} {host}: {reason}; {advice}")]
+    Remote {
+        /// Whom it was asked of, as the user named it.
+        host: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What went wrong.
+        reason: String,
+        /// What to do.
+        advice: &'static str,
+    },
     /// Samples that were taken in different ways cannot be put together.
     #[error("samples timed per {ours} and per {theirs} cannot be put together")]
     Timing {
@@ -174,6 +186,7 @@ impl Error {
             | Self::Datagram { .. }
             | Self::Cores { .. }
             | Self::ChildOrders { .. }
+            | Self::Remote { .. }
             | Self::Timing { .. } => {}
         }
         self

@@ -10,6 +10,7 @@
 //! |---|---|---|---|
 //! | `kernel-loopback` | rr (also over UDP), crr, stream (in several [ways](Sockets)) | one core blocking, two cores blocking or busy polling | two threads |
 //! | `kernel-veth` | rr, crr, stream | as `kernel-loopback` | two threads, two network namespaces |
+//! | `kernel-remote` | rr, crr, stream | two cores blocking or busy polling | two hosts, the other one served by [`kernel::remote::Server`] |
 //! | `stack-memory` | rr, crr, stream | one core, polled | one thread |
 //! | `stack-shm` | rr, crr, stream | two cores busy polling or blocking, one core blocking | two processes |
 //! | `peer-smoltcp` | rr, crr, stream | one core, polled | one thread |
@@ -19,6 +20,7 @@ pub mod bare_shm;
 pub mod child;
 pub mod cores;
 mod error;
+pub mod gates;
 pub mod kernel;
 mod now;
 pub mod path;
@@ -36,6 +38,7 @@ mod stamps;
 pub mod trains;
 
 pub use error::Error;
+pub use kernel::remote;
 pub use now::{gate_clock, now_ns};
 pub use path::{Capabilities, KernelEnds, Mode, Path, PathId, Session, find, paths};
 pub use samples::{Laps, Samples, Timing};

@@ -20,6 +20,8 @@ pub enum PathId {
     KernelLoopback,
     /// Linux TCP between two network namespaces over a veth pair.
     KernelVeth,
+    /// Linux TCP to another host, where `tollgate serve` runs the other end.
+    KernelRemote,
     /// Two of Tollgate's stacks in one thread over a memory link.
     StackMemory,
     /// Two of Tollgate's stacks in two processes over shared memory.
@@ -33,6 +35,7 @@ pub enum PathId {
 names!(PathId, "path",
     KernelLoopback => "kernel-loopback",
     KernelVeth => "kernel-veth",
+    KernelRemote => "kernel-remote",
     StackMemory => "stack-memory",
     StackShm => "stack-shm",
     PeerSmoltcp => "peer-smoltcp",
@@ -51,7 +54,10 @@ impl PathId {
     /// Whether the path runs over sockets of the kernel.
     #[must_use]
     pub const fn is_kernel(self) -> bool {
-        matches!(self, Self::KernelLoopback | Self::KernelVeth)
+        matches!(
+            self,
+            Self::KernelLoopback | Self::KernelVeth | Self::KernelRemote
+        )
     }
 }
 
@@ -188,7 +194,8 @@ pub trait Session {
     }
 }
 
-/// The paths that can be opened here, in the order in which tables show them.
+/// The paths that can be opened here, in the order in which tables show them. [`PathId::KernelRemote`] is none of them: it takes a
+/// host, see [`kernel::remote::KernelRemote::connect`].
 pub fn paths() -> &'static [&'static dyn Path] {
     &[
         &kernel::KernelLoopback,
@@ -221,8 +228,8 @@ mod tests {
         let error = "kernel-lo".parse::<PathId>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown path `kernel-lo`; known: kernel-loopback, kernel-veth, stack-memory, stack-shm, peer-smoltcp, \
-             bare-shm"
+            "unknown path `kernel-lo`; known: kernel-loopback, kernel-veth, kernel-remote, stack-memory, stack-shm, \
+             peer-smoltcp, bare-shm"
         );
     }
 

@@ -26,8 +26,11 @@
 //! polling loops look at a deadline. Dropping a session wakes its thread, joins it and closes every socket.
 
 mod bulk;
+mod far;
+mod near;
 mod offload;
 mod own_loopback;
+pub mod remote;
 mod server;
 mod socket;
 mod software_stamps;
@@ -39,26 +42,23 @@ mod zero_copy;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
 
 use rustix::net::Shutdown;
 
-use crate::cores::{Cores, Pinned};
+use crate::cores::Cores;
 use crate::error::Error;
 use crate::path::{Capabilities, KernelEnds, Mode, Path, PathId, Session};
-use crate::payload::{check, fill, request_seed, response_seed};
-use crate::samples::{Laps, Samples, Timing};
-use crate::slice::Control;
+use crate::samples::{Samples, Timing};
 use crate::sockets::{Sockets, Transport};
 use crate::spec::{Placement, Spec, Waiting, Workload};
-use crate::stamps::{Stamper, Stamps};
 
 pub use veth::KernelVeth;
 
-use server::{Job, serve};
-use socket::{End, Options};
+use far::{FarThread, thread_id, thread_name};
+use near::{Near, NearEnd};
+use server::Job;
+use socket::Options;
 
 const PATH: PathId = PathId::KernelLoopback;
 
@@ -82,6 +82,14 @@ enum Place {
 }
 
 impl Place {
+    /// The path whose ends are here.
+    const fn path(&self) -> PathId {
+        match self {
+            Self::Loopback => PathId::KernelLoopback,
+            Self::Veth(_) => PathId::KernelVeth,
+        }
+    }
+
     /// The address of the near end.
     fn near_address(&self) -> Ipv4Addr {
         match self {
@@ -156,53 +164,26 @@ impl Path for KernelLoopback {
 }
 
 struct KernelSession {
-    spec: Spec,
     place: Place,
-    timing: Timing,
     cores: Cores,
-    options: Options,
     congestion: String,
-    control: Arc<Control>,
-    near: Near,
-    /// The other end's UDP socket, which does not learn from this one that the session is over.
-    far: Option<End>,
-    listeners: Arc<Vec<OwnedFd>>,
-    thread: Option<JoinHandle<()>>,
-    /// The ids of the timed end's thread and of the other's.
-    threads: (u32, u32),
+    near: NearEnd,
+    far: FarThread,
+    /// The timed end's thread.
+    thread: u32,
     far_ports: Vec<u16>,
-    stamps: Arc<Stamps>,
-    stamper: Stamper,
-    out: Vec<u8>,
-    inn: Vec<u8>,
-    /// Messages (rr, crr) since the session was opened.
-    message: u64,
-    /// Bytes that have been streamed since the session was opened.
-    streamed: u64,
     failed: bool,
-}
-
-/// What the timed end talks through.
-enum Near {
-    /// One connection for the whole session.
-    Connection(End),
-    /// A connection for each iteration, to these destinations in turn.
-    Destinations(Vec<SocketAddrV4>),
 }
 
 impl KernelSession {
     fn open(spec: &Spec, place: Place) -> Result<Self, Error> {
         let cores = Cores::choose(spec.placement)?;
-        let options = Options {
-            nodelay: !spec.nagle.unwrap_or(false),
-            waiting: spec.waiting,
-            max_segment: None,
-        };
-        let control = Arc::new(Control::new());
+        let options = Options::of(spec);
         let mut wakes = None;
         let (near, job, listeners, far_ports, congestion) = match spec.workload {
             Workload::Rr if spec.sockets.transport == Transport::Udp => {
                 let (near, far) = socket::datagram_pair(&options, &place)?;
+                // It does not learn from the near one that the session is over.
                 wakes = Some(far.again()?);
                 (
                     Near::Connection(near),
@@ -225,14 +206,8 @@ impl KernelSession {
                 )
             }
             Workload::Crr => {
-                let mut listeners = Vec::with_capacity(LISTENERS);
-                let mut addresses = Vec::with_capacity(LISTENERS);
-                for _ in 0..LISTENERS {
-                    let (listener, address) =
-                        place.far(|| socket::listen(&options, place.far_address()))?;
-                    listeners.push(listener);
-                    addresses.push(address);
-                }
+                let (listeners, addresses) =
+                    place.far(|| listen_for(spec.workload, &options, place.far_address()))?;
                 let congestion = socket::congestion_of(&listeners[0])?;
                 let ports = addresses.iter().map(SocketAddrV4::port).collect();
                 (
@@ -244,175 +219,71 @@ impl KernelSession {
                 )
             }
         };
-        let listeners = Arc::new(listeners);
-        let stamps = Arc::new(Stamps::default());
-        let (tell, told) = mpsc::sync_channel(1);
-        let thread = thread::Builder::new()
-            .name(thread_name())
-            .spawn({
-                let (spec, control, listeners) =
-                    (spec.clone(), Arc::clone(&control), Arc::clone(&listeners));
-                let stamps = Arc::clone(&stamps);
-                move || {
-                    // Nobody listens when the session could not be opened after all.
-                    let _ = tell.send(thread_id());
-                    serve(
-                        &spec, options, cores.far, &control, job, &listeners, &stamps,
-                    );
-                }
-            })
-            .map_err(|error| Error::system(PATH, "starting a thread", error))?;
-        let threads = (thread_id(), told.recv().unwrap_or(0));
-        Ok(Self {
-            timing: KernelLoopback.capabilities().timing(spec),
-            cores,
+        let far = FarThread::start(
+            place.path(),
+            spec,
             options,
-            congestion,
-            control,
-            near,
-            far: wakes,
+            cores.far,
+            job,
             listeners,
-            thread: Some(thread),
-            threads,
-            far_ports,
-            stamps,
-            stamper: Stamper::new(false),
-            out: vec![0; spec.size],
-            inn: vec![0; spec.size],
-            message: 0,
-            streamed: 0,
-            failed: false,
-            spec: spec.clone(),
+            wakes,
+        )?;
+        let near = NearEnd::new(
+            spec,
+            KernelLoopback.capabilities().timing(spec),
+            cores.near,
+            options,
+            near,
+            Arc::clone(far.control()),
+            Arc::clone(far.stamps()),
+        );
+        Ok(Self {
             place,
+            cores,
+            congestion,
+            near,
+            far,
+            thread: thread_id(),
+            far_ports,
+            failed: false,
         })
     }
 
     fn slice(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
-        let _pinned = Pinned::to(self.cores.near)
-            .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
-        let size = self.spec.size as u64;
-        let warmup = match self.spec.workload {
-            Workload::Rr | Workload::Crr => u64::from(self.spec.warmup),
-            Workload::Stream => 0,
-        };
-        self.stamper.begin(&self.stamps, iterations + warmup);
-        if let Near::Connection(end) = &self.near {
-            end.begin_stamps(&self.stamper)?;
-        }
-        self.control.begin(PATH, iterations + warmup, || Ok(()))?;
-        for _ in 0..warmup {
-            self.round_trip()?;
-        }
-        let mut laps = Laps::start(self.timing, samples)?;
-        match self.spec.workload {
-            Workload::Rr | Workload::Crr => {
-                for _ in 0..iterations {
-                    self.round_trip()?;
-                    laps.lap(samples);
-                }
-                laps.finish(samples, 2 * iterations * size, false);
-            }
-            Workload::Stream => {
-                for _ in 0..iterations {
-                    self.write()?;
-                    laps.lap(samples);
-                }
-                laps.flush(samples);
-                self.await_acknowledgement()?;
-                laps.finish(samples, iterations * size, true);
-            }
-        }
-        if let Near::Connection(end) = &self.near {
-            end.end_stamps(&mut self.stamper)?;
-        }
-        self.stamper.end(&self.stamps);
-        self.control.finish(PATH, || Ok(()))
+        self.near.slice(iterations, samples, &mut self.far)
     }
+}
 
-    #[inline]
-    fn round_trip(&mut self) -> Result<(), Error> {
-        let message = self.message;
-        self.message += 1;
-        if self.spec.verify {
-            fill(&mut self.out, request_seed(message), 0);
-        }
-        match &self.near {
-            Near::Connection(end) => {
-                end.send_message(&self.out, &self.control, &mut self.stamper)?;
-                end.recv_message(&mut self.inn, &self.control, &mut self.stamper)?;
-            }
-            Near::Destinations(addresses) => {
-                let end = End::connect(&addresses[destination(message)], &self.options)?;
-                end.send_message(&self.out, &self.control, &mut self.stamper)?;
-                end.recv_message(&mut self.inn, &self.control, &mut self.stamper)?;
-                end.shutdown(Shutdown::Write)?;
-                end.recv_end(&self.control)?;
-            }
-        }
-        if self.spec.verify {
-            check(&self.inn, response_seed(message), 0).map_err(|offset| Error::Corrupt {
-                path: PATH,
-                what: "response",
-                message,
-                offset,
-            })?;
-        }
-        Ok(())
+/// The listeners that a workload's far end has, on free ports of the address.
+fn listen_for(
+    workload: Workload,
+    options: &Options,
+    address: Ipv4Addr,
+) -> Result<(Vec<OwnedFd>, Vec<SocketAddrV4>), Error> {
+    let count = match workload {
+        Workload::Rr | Workload::Stream => 1,
+        Workload::Crr => LISTENERS,
+    };
+    let mut listeners = Vec::with_capacity(count);
+    let mut addresses = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (listener, address) = socket::listen(options, address)?;
+        listeners.push(listener);
+        addresses.push(address);
     }
-
-    #[inline]
-    fn write(&mut self) -> Result<(), Error> {
-        if self.spec.verify {
-            fill(&mut self.out, STREAM_SEED, self.streamed);
-        }
-        self.streamed += self.spec.size as u64;
-        match &self.near {
-            Near::Connection(end) => end.send_all(&self.out, &self.control),
-            Near::Destinations(_) => Err(Error::Closed {
-                path: PATH,
-                doing: "streaming without a connection",
-            }),
-        }
-    }
-
-    /// Waits for the byte by which the reader says that it has read the whole slice.
-    fn await_acknowledgement(&mut self) -> Result<(), Error> {
-        match &self.near {
-            Near::Connection(end) => {
-                if !self.options.nodelay {
-                    end.push()?;
-                }
-                end.recv_exact(&mut [0], &self.control)
-            }
-            Near::Destinations(_) => Err(Error::Closed {
-                path: PATH,
-                doing: "streaming without a connection",
-            }),
-        }
-    }
+    Ok((listeners, addresses))
 }
 
 /// The seed of the bytes that are streamed.
 const STREAM_SEED: u64 = 0x5eed;
-
-/// A name for the other end's thread that no other session has; Linux shows 15 characters of it.
-fn thread_name() -> String {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    format!("tg-peer-{}", COUNT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// The calling thread's id.
-fn thread_id() -> u32 {
-    rustix::thread::gettid().as_raw_nonzero().get() as u32
-}
 
 impl Session for KernelSession {
     fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
         if self.failed {
             return Err(Error::Poisoned { path: PATH });
         }
-        samples.check_timing(self.timing)?;
-        let outcome = match (&self.place, &self.near) {
+        samples.check_timing(self.near.timing())?;
+        let outcome = match (&self.place, self.near.near()) {
             // New sockets are made all along, and they belong to the namespace of the thread that makes them.
             (Place::Veth(pair), Near::Destinations(_)) => {
                 let pair = Arc::clone(pair);
@@ -427,37 +298,34 @@ impl Session for KernelSession {
         };
         self.failed = outcome.is_err();
         // When the other end has failed, its reason says more than the closed connection on this side.
-        match (outcome, self.control.failure()) {
+        match (outcome, self.far.control().failure()) {
             (Err(_), Some(reason)) => Err(Error::Peer { path: PATH, reason }),
             (outcome, _) => outcome,
         }
     }
 
     fn timing(&self) -> Timing {
-        self.timing
+        self.near.timing()
     }
 
     fn kernel_ends(&self) -> Option<KernelEnds<'_>> {
         Some(KernelEnds {
-            near: self.threads.0,
-            far: self.threads.1,
+            near: self.thread,
+            far: self.far.id(),
             far_ports: self.far_ports.clone(),
             namespaces: Vec::new(),
-            stamps: &self.stamps,
+            stamps: self.near.stamps(),
         })
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
         let mut settings = vec![
             ("congestion", self.congestion.clone()),
-            (
-                "nagle",
-                if self.options.nodelay { "off" } else { "on" }.to_owned(),
-            ),
+            ("nagle", self.near.options().nagle().to_owned()),
             ("cores", self.cores.describe()),
             ("ends", "two threads".to_owned()),
         ];
-        if let Near::Destinations(addresses) = &self.near {
+        if let Near::Destinations(addresses) = self.near.near() {
             settings.push(("destinations", addresses.len().to_string()));
         }
         settings
@@ -466,21 +334,11 @@ impl Session for KernelSession {
 
 impl Drop for KernelSession {
     fn drop(&mut self) {
-        self.control.quit();
-        // The other end may sleep in recv or accept; both return when their socket is shut down. A socket that is no
-        // longer connected refuses, and then nobody sleeps on it.
-        if let Near::Connection(end) = &self.near {
+        self.far.control().quit();
+        // The other end may sleep in recv; it returns when this end is shut down. A socket that is no longer connected refuses,
+        // and then nobody sleeps on it.
+        if let Near::Connection(end) = self.near.near() {
             let _ = end.shutdown(Shutdown::Both);
-        }
-        if let Some(end) = &self.far {
-            let _ = end.shutdown(Shutdown::Both);
-        }
-        for listener in self.listeners.iter() {
-            let _ = rustix::net::shutdown(listener, Shutdown::Both);
-        }
-        if let Some(thread) = self.thread.take() {
-            // A panic of that thread has been reported by the panic hook.
-            let _ = thread.join();
         }
     }
 }

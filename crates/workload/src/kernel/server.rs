@@ -6,6 +6,7 @@ use super::socket::{End, Options, accept};
 use super::{PATH, STREAM_SEED, destination};
 use crate::cores;
 use crate::error::Error;
+use crate::path::PathId;
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::slice::{Control, Server};
 use crate::spec::{Spec, Workload};
@@ -23,7 +24,12 @@ pub(super) enum Job {
 }
 
 /// The thread's body: serves slices until told to stop, and reports why when it cannot.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the body of a thread, called in one place"
+)]
 pub(super) fn serve(
+    path: PathId,
     spec: &Spec,
     options: Options,
     core: usize,
@@ -38,6 +44,7 @@ pub(super) fn serve(
         options,
         control,
         listeners,
+        path,
         stamps,
         stamper: Stamper::new(true),
         buffer: match spec.workload {
@@ -55,7 +62,7 @@ pub(super) fn serve(
         // The session was dropped in the middle of a slice: nobody is left to be told.
         Ok(()) => {}
         Err(_) if control.is_quit() => {}
-        Err(error) => server.fail(&error.to_string()),
+        Err(error) => server.fail(&error.on(path).to_string()),
     }
     // Only now: a failure has to be there to be read before the closed connection tells the timed end that something is
     // wrong.
@@ -67,6 +74,7 @@ struct Far<'a> {
     options: Options,
     control: &'a Control,
     listeners: &'a [OwnedFd],
+    path: PathId,
     stamps: &'a Stamps,
     stamper: Stamper,
     buffer: Vec<u8>,
@@ -94,10 +102,8 @@ impl Far<'_> {
                     for _ in 0..iterations {
                         let listener = &self.listeners[destination(self.message)];
                         let end = accept(listener, self.options.waiting, self.control)?;
-                        self.answer(&end)
-                            .inspect_err(|error| self.tell_first(server, error))?;
-                        end.recv_end(self.control)
-                            .inspect_err(|error| self.tell_first(server, error))?;
+                        let outcome = self.answer(&end).and_then(|()| end.recv_end(self.control));
+                        outcome.map_err(|error| self.tell_first(server, error))?;
                     }
                 }
             }
@@ -111,10 +117,12 @@ impl Far<'_> {
     }
 
     /// Reports a failure before the connection is closed by being dropped.
-    fn tell_first(&self, server: &Server<'_>, error: &Error) {
+    fn tell_first(&self, server: &Server<'_>, error: Error) -> Error {
+        let error = error.on(self.path);
         if !self.control.is_quit() {
             server.fail(&error.to_string());
         }
+        error
     }
 
     #[inline]

@@ -6,14 +6,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, accept_with, bind,
-    connect, getsockname, listen as listen_on, recv, send, shutdown, socket_with, sockopt,
+    connect, getpeername, getsockname, listen as listen_on, recv, send, shutdown, socket_with,
+    sockopt,
 };
 use tollgate_gate::Gate;
 
 use super::{PATH, Place, software_stamps};
 use crate::error::Error;
 use crate::slice::{Control, Look, PATIENCE, Spin};
-use crate::spec::Waiting;
+use crate::spec::{Spec, Waiting};
 use crate::stamps::Stamper;
 
 /// Turns of a polling loop, each a system call of 0.1 us or more, between two looks at the deadline.
@@ -32,6 +33,22 @@ pub(super) struct Options {
     pub(super) waiting: Waiting,
     /// TCP_MAXSEG in bytes; as the device has it unless given.
     pub(super) max_segment: Option<u32>,
+}
+
+impl Options {
+    /// Those of a session for this spec.
+    pub(super) fn of(spec: &Spec) -> Self {
+        Self {
+            nodelay: !spec.nagle.unwrap_or(false),
+            waiting: spec.waiting,
+            max_segment: None,
+        }
+    }
+
+    /// Nagle's algorithm, in words.
+    pub(super) const fn nagle(&self) -> &'static str {
+        if self.nodelay { "off" } else { "on" }
+    }
 }
 
 fn tcp_socket() -> Result<OwnedFd, Error> {
@@ -77,7 +94,8 @@ fn set_max_segment(fd: BorrowedFd<'_>, bytes: u32) -> std::io::Result<()> {
     }
 }
 
-fn set_timeouts(fd: impl AsFd) -> Result<(), Error> {
+/// Lets no call on the socket take longer than a session is patient.
+pub(super) fn set_timeouts(fd: impl AsFd) -> Result<(), Error> {
     let fd = fd.as_fd();
     for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
         sockopt::set_socket_timeout(fd, which, Some(PATIENCE))
@@ -192,6 +210,22 @@ impl End {
             fd,
             waiting: options.waiting,
         })
+    }
+
+    /// The address of the other end.
+    pub(super) fn peer(&self) -> Result<Ipv4Addr, Error> {
+        getpeername(&self.fd)
+            .map_err(|error| Error::system(PATH, "reading a peer's address", error))
+            .and_then(|address| {
+                let address = address.map(SocketAddrV4::try_from);
+                match address {
+                    Some(Ok(address)) => Ok(*address.ip()),
+                    Some(Err(_)) | None => Err(Error::Closed {
+                        path: PATH,
+                        doing: "reading a peer's address",
+                    }),
+                }
+            })
     }
 
     /// The congestion control that this end really has.

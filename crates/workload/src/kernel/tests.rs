@@ -3,8 +3,10 @@
 use std::fs;
 use std::io;
 use std::net::TcpStream;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use super::near::FarEnd;
 use super::*;
 use crate::sockets::{Reading, Sending};
 
@@ -145,7 +147,7 @@ fn wrong_bytes_are_reported_by_the_end_that_reads_them_and_poison_the_session() 
                 continue;
             };
             // The other end still compares, and this one now sends zeros.
-            session.spec.verify = false;
+            session.near.spec.verify = false;
             let mut samples = session.new_samples();
             let error = session.run(5, &mut samples).unwrap_err();
             assert_eq!(
@@ -172,12 +174,7 @@ fn threads_named(name: &str) -> Vec<std::path::PathBuf> {
 }
 
 fn name_of(session: &KernelSession) -> String {
-    session
-        .thread
-        .as_ref()
-        .and_then(|thread| thread.thread().name())
-        .expect("named")
-        .to_owned()
+    session.far.name().expect("named").to_owned()
 }
 
 /// Looks until it is so; a machine under load may need a while.
@@ -220,11 +217,11 @@ fn dropping_a_session_ends_its_thread_and_frees_its_ports() {
                 };
                 session.run(2, &mut session.new_samples()).unwrap();
                 if in_the_middle {
-                    session.control.begin(PATH, 1000, || Ok(())).unwrap();
+                    session.far.begin(1000).unwrap();
                 }
                 let name = name_of(&session);
                 eventually("named", || threads_named(&name).len() == 1);
-                let addresses = match &session.near {
+                let addresses = match session.near.near() {
                     Near::Connection(_) => Vec::new(),
                     Near::Destinations(addresses) => addresses.clone(),
                 };

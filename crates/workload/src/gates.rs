@@ -1,0 +1,128 @@
+//! The kernel's gates on this host, and the stamps of the ends that run here, behind one set of calls: what the plan leaves to
+//! programs and what it leaves to those who call is switched together and comes back together.
+//!
+//! It never decides which gates are wanted, and never compares times.
+
+use tollgate_gate::{Gate, GateSet};
+use tollgate_kernel::{
+    Attached, Event, Flow, Gates, Namespace, Plan, ROOM, Taken, Talk, Traffic, Watch, abilities,
+};
+
+use crate::stamps::{SOCKET_STAMPED, Stamp, Stamps, Wanted};
+
+/// The gates of this host.
+pub struct Keeper {
+    plan: Plan,
+    /// None where the plan needs no programs.
+    programs: Option<Gates>,
+    attached: Option<Attached>,
+}
+
+impl Keeper {
+    /// Tries what this kernel allows, and loads the programs of the plan.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn load() -> Result<Self, tollgate_kernel::Error> {
+        let plan = Plan::choose(&abilities(), Traffic::Ours);
+        let programs = plan
+            .has_programs()
+            .then(|| Gates::load(&plan, ROOM))
+            .transpose()?;
+        Ok(Self {
+            plan,
+            programs,
+            attached: None,
+        })
+    }
+
+    /// Which boundary is taken by which hook.
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Changes whose packets and threads programs record.
+    ///
+    /// # Errors
+    /// When there are more threads than can be watched.
+    pub fn watch(&self, watch: &Watch) -> Result<(), tollgate_kernel::Error> {
+        self.programs
+            .as_ref()
+            .map_or(Ok(()), |programs| programs.watch(watch))
+    }
+
+    /// Attaches these gates instead of those before; with `twins` only the first of them, with its twin. The ends that stamp here
+    /// do so from their next slice on.
+    ///
+    /// # Errors
+    /// What the kernel refused; nothing stays attached then.
+    pub fn attach<'a>(
+        &mut self,
+        gates: GateSet,
+        twins: bool,
+        namespaces: &[Namespace<'_>],
+        ends: impl IntoIterator<Item = &'a Stamps>,
+    ) -> Result<(), tollgate_kernel::Error> {
+        self.attached = None;
+        let own = self.plan.own_calls();
+        let wanted = Wanted {
+            gates: gates.iter().filter(|&gate| own.contains(gate)).collect(),
+            twins,
+        };
+        for stamps in ends {
+            stamps.want(wanted);
+        }
+        let Some(programs) = &self.programs else {
+            return Ok(());
+        };
+        self.attached = Some(match (twins, gates.first()) {
+            (true, Some(gate)) => programs.attach_twins(gate, namespaces)?,
+            _ => programs.attach(gates, namespaces)?,
+        });
+        Ok(())
+    }
+
+    /// Detaches all gates; the ends stamp nothing any more.
+    pub fn detach<'a>(&mut self, ends: impl IntoIterator<Item = &'a Stamps>) {
+        self.attached = None;
+        for stamps in ends {
+            stamps.want(Wanted::default());
+        }
+    }
+
+    /// What programs and the ends of this session have recorded since the last time.
+    pub fn take(&self, stamps: &Stamps, talk: Talk) -> Taken {
+        let mut taken = self.programs.as_ref().map(Gates::take).unwrap_or_default();
+        let stamps = stamps.take();
+        taken
+            .events
+            .extend(stamps.iter().map(|stamp| event_of(stamp, talk)));
+        taken
+    }
+}
+
+/// A stamp as an event of the kernel's gates.
+pub fn event_of(stamp: &Stamp, talk: Talk) -> Event {
+    let event = if SOCKET_STAMPED.contains(stamp.gate) {
+        of_socket(stamp, talk)
+    } else {
+        Event::of_thread(stamp.ktime, stamp.gate, stamp.thread)
+    };
+    if stamp.twin { event.as_twin() } else { event }
+}
+
+/// A stamp of a socket. A slice's messages are numbered, so its bytes are counted from 0.
+fn of_socket(stamp: &Stamp, talk: Talk) -> Event {
+    let receives = stamp.gate == Gate::DriverOutEnd;
+    let there = (stamp.thread == talk.near) != receives;
+    let flow = Flow {
+        ports: if there {
+            u32::from(talk.far_port)
+        } else {
+            u32::from(talk.far_port) << 16
+        },
+        addresses: 0,
+    };
+    let seq = stamp.message.wrapping_mul(talk.size);
+    Event::of_packet(stamp.ktime, stamp.gate, flow, seq, talk.size)
+}

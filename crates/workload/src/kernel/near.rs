@@ -1,0 +1,207 @@
+//! The timed end of a session over kernel sockets: sends and receives what a slice orders, and takes the times. It knows the other
+//! end only by what a [`FarEnd`] can be told.
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+use rustix::net::Shutdown;
+
+use super::socket::{End, Options};
+use super::{PATH, STREAM_SEED, destination};
+use crate::cores::Pinned;
+use crate::error::Error;
+use crate::payload::{check, fill, request_seed, response_seed};
+use crate::samples::{Laps, Samples, Timing};
+use crate::slice::Control;
+use crate::spec::{Spec, Workload};
+use crate::stamps::{Stamper, Stamps};
+
+/// Who starts and ends slices at the other end, in this process or on another host.
+pub(super) trait FarEnd {
+    /// Orders a slice of so many iterations and waits until the other end stands ready for it.
+    fn begin(&mut self, iterations: u64) -> Result<(), Error>;
+
+    /// Waits until the other end is done with the slice.
+    fn finish(&mut self) -> Result<(), Error>;
+}
+
+/// What the timed end talks through.
+pub(super) enum Near {
+    /// One connection for the whole session.
+    Connection(End),
+    /// A connection for each iteration, to these destinations in turn.
+    Destinations(Vec<SocketAddrV4>),
+}
+
+/// The timed end.
+pub(super) struct NearEnd {
+    pub(super) spec: Spec,
+    timing: Timing,
+    /// The processor that it is pinned to in a slice.
+    core: usize,
+    options: Options,
+    control: Arc<Control>,
+    near: Near,
+    stamps: Arc<Stamps>,
+    stamper: Stamper,
+    out: Vec<u8>,
+    inn: Vec<u8>,
+    /// Messages (rr, crr) since the session was opened.
+    message: u64,
+    /// Bytes that have been streamed since the session was opened.
+    streamed: u64,
+}
+
+impl NearEnd {
+    /// The end on the calling thread. A loop that polls looks at `control` now and then.
+    pub(super) fn new(
+        spec: &Spec,
+        timing: Timing,
+        core: usize,
+        options: Options,
+        near: Near,
+        control: Arc<Control>,
+        stamps: Arc<Stamps>,
+    ) -> Self {
+        Self {
+            timing,
+            core,
+            options,
+            control,
+            near,
+            stamps,
+            stamper: Stamper::new(false),
+            out: vec![0; spec.size],
+            inn: vec![0; spec.size],
+            message: 0,
+            streamed: 0,
+            spec: spec.clone(),
+        }
+    }
+
+    pub(super) const fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    pub(super) const fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(super) const fn near(&self) -> &Near {
+        &self.near
+    }
+
+    pub(super) fn stamps(&self) -> &Stamps {
+        &self.stamps
+    }
+
+    /// Runs a slice.
+    pub(super) fn slice(
+        &mut self,
+        iterations: u64,
+        samples: &mut Samples,
+        far: &mut dyn FarEnd,
+    ) -> Result<(), Error> {
+        let _pinned = Pinned::to(self.core)
+            .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
+        let size = self.spec.size as u64;
+        let warmup = match self.spec.workload {
+            Workload::Rr | Workload::Crr => u64::from(self.spec.warmup),
+            Workload::Stream => 0,
+        };
+        self.stamper.begin(&self.stamps, iterations + warmup);
+        if let Near::Connection(end) = &self.near {
+            end.begin_stamps(&self.stamper)?;
+        }
+        far.begin(iterations + warmup)?;
+        for _ in 0..warmup {
+            self.round_trip()?;
+        }
+        let mut laps = Laps::start(self.timing, samples)?;
+        match self.spec.workload {
+            Workload::Rr | Workload::Crr => {
+                for _ in 0..iterations {
+                    self.round_trip()?;
+                    laps.lap(samples);
+                }
+                laps.finish(samples, 2 * iterations * size, false);
+            }
+            Workload::Stream => {
+                for _ in 0..iterations {
+                    self.write()?;
+                    laps.lap(samples);
+                }
+                laps.flush(samples);
+                self.await_acknowledgement()?;
+                laps.finish(samples, iterations * size, true);
+            }
+        }
+        if let Near::Connection(end) = &self.near {
+            end.end_stamps(&mut self.stamper)?;
+        }
+        self.stamper.end(&self.stamps);
+        far.finish()
+    }
+
+    #[inline]
+    fn round_trip(&mut self) -> Result<(), Error> {
+        let message = self.message;
+        self.message += 1;
+        if self.spec.verify {
+            fill(&mut self.out, request_seed(message), 0);
+        }
+        match &self.near {
+            Near::Connection(end) => {
+                end.send_message(&self.out, &self.control, &mut self.stamper)?;
+                end.recv_message(&mut self.inn, &self.control, &mut self.stamper)?;
+            }
+            Near::Destinations(addresses) => {
+                let end = End::connect(&addresses[destination(message)], &self.options)?;
+                end.send_message(&self.out, &self.control, &mut self.stamper)?;
+                end.recv_message(&mut self.inn, &self.control, &mut self.stamper)?;
+                end.shutdown(Shutdown::Write)?;
+                end.recv_end(&self.control)?;
+            }
+        }
+        if self.spec.verify {
+            check(&self.inn, response_seed(message), 0).map_err(|offset| Error::Corrupt {
+                path: PATH,
+                what: "response",
+                message,
+                offset,
+            })?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write(&mut self) -> Result<(), Error> {
+        if self.spec.verify {
+            fill(&mut self.out, STREAM_SEED, self.streamed);
+        }
+        self.streamed += self.spec.size as u64;
+        match &self.near {
+            Near::Connection(end) => end.send_all(&self.out, &self.control),
+            Near::Destinations(_) => Err(Error::Closed {
+                path: PATH,
+                doing: "streaming without a connection",
+            }),
+        }
+    }
+
+    /// Waits for the byte by which the reader says that it has read the whole slice.
+    fn await_acknowledgement(&mut self) -> Result<(), Error> {
+        match &self.near {
+            Near::Connection(end) => {
+                if !self.options.nodelay {
+                    end.push()?;
+                }
+                end.recv_exact(&mut [0], &self.control)
+            }
+            Near::Destinations(_) => Err(Error::Closed {
+                path: PATH,
+                doing: "streaming without a connection",
+            }),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! A session with another host: the timed end here, the other one there.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+
+use rustix::net::Shutdown;
+
+use super::super::far::thread_id;
+use super::super::near::{FarEnd, Near, NearEnd};
+use super::super::socket::{self, End, Options};
+use super::client::Shared;
+use super::message::{Request, Response};
+use crate::cores::Cores;
+use crate::error::Error;
+use crate::path::{Capabilities, KernelEnds, Mode, PathId, Session};
+use crate::samples::{Samples, Timing};
+use crate::slice::Control;
+use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::stamps::Stamps;
+
+const PATH: PathId = PathId::KernelRemote;
+
+/// What the path can do: each end is on a processor of its own host.
+pub const CAPABILITIES: Capabilities = Capabilities {
+    workloads: Workload::ALL,
+    modes: &[
+        Mode {
+            placement: Placement::TwoCores,
+            waiting: Waiting::Blocking,
+        },
+        Mode {
+            placement: Placement::TwoCores,
+            waiting: Waiting::BusyPoll,
+        },
+    ],
+    round_trip_timing: Timing::Each,
+    stream_timing: Timing::Batch(16),
+};
+
+/// A session with another host.
+pub struct RemoteSession {
+    near: NearEnd,
+    far: RemoteEnd,
+    cores: (usize, usize),
+    congestion: String,
+    /// The timed end's thread, and the other end's on its host.
+    threads: (u32, u32),
+    ports: Vec<u16>,
+    failed: bool,
+}
+
+impl RemoteSession {
+    pub(super) fn open(spec: &Spec, host: Ipv4Addr, link: &Shared) -> Result<Self, Error> {
+        const OPENING: &str = "opening a session with";
+        let core = Cores::choose(Placement::OneCore)?.near;
+        let options = Options::of(spec);
+        let (session, ports) = {
+            let mut link = link.lock();
+            let request = Request::Open { spec: spec.clone() };
+            match link.call(&request, OPENING)? {
+                Response::Opened { session, ports } if !ports.is_empty() => (session, ports),
+                _ => return Err(link.out_of_turn(OPENING)),
+            }
+        };
+        // From here on the session is closed when it is dropped.
+        let far = RemoteEnd {
+            link: link.clone(),
+            session,
+        };
+        let mut addresses = ports.iter().map(|&port| SocketAddrV4::new(host, port));
+        let here = |error: Error| error.on(PATH);
+        let (near, congestion) = match (spec.workload, addresses.next()) {
+            (Workload::Rr | Workload::Stream, Some(address)) => {
+                let end = End::connect(&address, &options).map_err(here)?;
+                socket::set_timeouts(end.fd()).map_err(here)?;
+                let congestion = end.congestion().map_err(here)?;
+                (Near::Connection(end), congestion)
+            }
+            (_, first) => {
+                let destinations = first.into_iter().chain(addresses).collect();
+                (
+                    Near::Destinations(destinations),
+                    "as the kernel has it".to_owned(),
+                )
+            }
+        };
+        let (thread, far_core) = {
+            let mut link = link.lock();
+            match link.call(&Request::Start { session }, OPENING)? {
+                Response::Started { thread, core } => (thread, core),
+                _ => return Err(link.out_of_turn(OPENING)),
+            }
+        };
+        let near = NearEnd::new(
+            spec,
+            CAPABILITIES.timing(spec),
+            core,
+            options,
+            near,
+            // Nobody but this end looks at it.
+            Arc::new(Control::new()),
+            Arc::new(Stamps::default()),
+        );
+        Ok(Self {
+            near,
+            far,
+            cores: (core, far_core),
+            congestion,
+            threads: (thread_id(), thread),
+            ports,
+            failed: false,
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) const fn near_end(&mut self) -> &mut NearEnd {
+        &mut self.near
+    }
+
+    /// Its number at the server.
+    pub(super) const fn number(&self) -> u32 {
+        self.far.session
+    }
+}
+
+impl Session for RemoteSession {
+    fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
+        if self.failed {
+            return Err(Error::Poisoned { path: PATH });
+        }
+        samples.check_timing(self.near.timing())?;
+        let outcome = self.near.slice(iterations, samples, &mut self.far);
+        self.failed = outcome.is_err();
+        outcome.map_err(|error| match error.on(PATH) {
+            // These say what the server said already.
+            error @ (Error::Remote { .. } | Error::Peer { .. }) => error,
+            // Its reason says more than the closed connection on this side.
+            error => self.far.why().unwrap_or(error),
+        })
+    }
+
+    fn timing(&self) -> Timing {
+        self.near.timing()
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let (here, there) = self.cores;
+        let mut settings = vec![
+            ("congestion", self.congestion.clone()),
+            ("nagle", self.near.options().nagle().to_owned()),
+            ("cores", format!("{here} here and {there} there")),
+            ("ends", "two hosts".to_owned()),
+        ];
+        if let Near::Destinations(addresses) = self.near.near() {
+            settings.push(("destinations", addresses.len().to_string()));
+        }
+        settings
+    }
+
+    /// The far thread is one of the other host, and none here.
+    fn kernel_ends(&self) -> Option<KernelEnds<'_>> {
+        Some(KernelEnds {
+            near: self.threads.0,
+            far: self.threads.1,
+            far_ports: self.ports.clone(),
+            namespaces: Vec::new(),
+            stamps: self.near.stamps(),
+        })
+    }
+}
+
+impl Drop for RemoteSession {
+    fn drop(&mut self) {
+        // The other end may sleep in recv; a connection that is gone refuses, and then nobody sleeps on it.
+        if let Near::Connection(end) = self.near.near() {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// The other end, as the control connection reaches it.
+struct RemoteEnd {
+    link: Shared,
+    session: u32,
+}
+
+impl RemoteEnd {
+    /// What the server says went wrong; none when it knows of nothing.
+    fn why(&self) -> Option<Error> {
+        let request = Request::Status {
+            session: self.session,
+        };
+        self.link.done(&request, "asking what went wrong at").err()
+    }
+}
+
+impl FarEnd for RemoteEnd {
+    fn begin(&mut self, iterations: u64) -> Result<(), Error> {
+        let request = Request::Begin {
+            session: self.session,
+            iterations,
+        };
+        self.link.done(&request, "beginning a slice with")
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let request = Request::Finish {
+            session: self.session,
+        };
+        self.link.done(&request, "ending a slice with")
+    }
+}
+
+impl Drop for RemoteEnd {
+    fn drop(&mut self) {
+        let request = Request::Close {
+            session: self.session,
+        };
+        // A server that is gone has closed it.
+        let _ = self.link.done(&request, "closing a session with");
+    }
+}

@@ -1,0 +1,119 @@
+//! Whom a client asks: `HOST[:PORT]`.
+
+use std::fmt;
+use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::str::FromStr;
+
+use crate::error::Error;
+
+/// The port on which `tollgate serve` listens unless told otherwise: TOLL on the keys of a telephone. IANA has given it to nobody.
+pub const PORT: u16 = 8655;
+
+/// A server, as the user names it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    host: String,
+    port: u16,
+    /// What the server wants to hear, if anything.
+    token: Option<String>,
+}
+
+impl Target {
+    /// The same server, which wants to hear this.
+    #[must_use]
+    pub fn with_token(mut self, token: Option<String>) -> Self {
+        self.token = token;
+        self
+    }
+
+    pub(super) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// Its first IPv4 address.
+    ///
+    /// # Errors
+    /// [`Error::Remote`] when the name is not known, or has none.
+    pub(super) fn resolve(&self) -> Result<SocketAddrV4, Error> {
+        let failed = |reason: String| Error::Remote {
+            host: self.to_string(),
+            doing: "looking up",
+            reason,
+            advice: "give a name or an IPv4 address of the host that runs `tollgate serve`",
+        };
+        (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .map_err(|error| failed(error.to_string()))?
+            .find_map(|address| match address {
+                SocketAddr::V4(address) => Some(address),
+                SocketAddr::V6(_) => None,
+            })
+            .ok_or_else(|| failed("it has no IPv4 address".to_owned()))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// Without the token.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, String> {
+        let refused = || {
+            format!("unknown host `{given}`; give a name or an IPv4 address as HOST or HOST:PORT")
+        };
+        let (host, port) = match given.split_once(':') {
+            None => (given, PORT),
+            Some((host, port)) => (host, port.parse().map_err(|_| refused())?),
+        };
+        let strange = |c: char| c.is_whitespace() || c.is_control() || "/@[]".contains(c);
+        if host.is_empty() || port == 0 || host.contains(strange) {
+            return Err(refused());
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            token: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_may_have_a_port() {
+        let target: Target = "192.0.2.7".parse().unwrap();
+        assert_eq!(target.to_string(), format!("192.0.2.7:{PORT}"));
+        let target: Target = "box.example:99".parse().unwrap();
+        assert_eq!(target.to_string(), "box.example:99");
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused() {
+        for given in [
+            "", ":1", "a:", "a:0", "a:65536", "a b", "::1", "[::1]:9", "http://a",
+        ] {
+            let error = given.parse::<Target>().unwrap_err();
+            assert!(error.contains("HOST:PORT"), "{given}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_not_shown() {
+        let target: Target = "a".parse().unwrap();
+        let target = target.with_token(Some("secret".to_owned()));
+        assert!(!format!("{target:?} {target}").contains("secret"));
+    }
+}
