@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,8 +11,10 @@ use tollgate_experiment::context::Options;
 use tollgate_experiment::experiments;
 use tollgate_kernel::observe::{Filter, pace, summary};
 use tollgate_kernel::sampling::Categories;
+use tollgate_workload::remote::{PORT, Target};
 use tollgate_workload::{MAX_SIZE, PathId, Placement, Waiting};
 
+use crate::error::Error;
 use crate::nearest::unknown;
 use crate::output;
 
@@ -70,6 +73,8 @@ pub(crate) enum Command {
     /// The experiments: list them, or run some.
     #[command(subcommand)]
     Experiment(ExperimentCommand),
+    /// Be the other end for `--to` of another host, until Ctrl-C.
+    Serve(Serve),
     /// Traffic that is already there: where its time goes, by samples (needs root).
     Observe(Observe),
     /// What can be measured here, and what would make it better.
@@ -120,11 +125,79 @@ pub(crate) struct Counted {
     pub(crate) linux_counts: Option<PathBuf>,
 }
 
+/// The host at the other end.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Far {
+    /// The other end runs on this host, by `tollgate serve`; implies --path kernel-remote.
+    #[arg(long = "to", value_name = "HOST[:PORT]", value_parser = target)]
+    host: Option<Target>,
+    /// What the server wants to hear [default: the variable TOLLGATE_TOKEN].
+    #[arg(long, value_name = "TOKEN", requires = "host")]
+    token: Option<String>,
+}
+
+/// The variable that holds a token which is not to be seen on the command line.
+const TOKEN: &str = "TOLLGATE_TOKEN";
+
+/// The token that was given, or that of the variable.
+fn token(given: Option<&String>) -> Option<String> {
+    given.cloned().or_else(|| std::env::var(TOKEN).ok())
+}
+
+impl Far {
+    /// The options with the host.
+    ///
+    /// # Errors
+    /// A path without its host, or a host without its path.
+    pub(crate) fn add_to(&self, options: Options) -> Result<Options, Error> {
+        let remote = PathId::KernelRemote;
+        let named = |paths: &Vec<PathId>| paths.contains(&remote);
+        match (&self.host, &options.paths) {
+            (None, Some(paths)) if named(paths) => Err(Error::Usage(
+                "kernel-remote takes a host that runs `tollgate serve`; name it with --to HOST"
+                    .to_owned(),
+            )),
+            (Some(host), Some(paths)) if !named(paths) => Err(Error::Usage(format!(
+                "--to {host} is for the path kernel-remote, which --path leaves out; name it there, or leave --path out"
+            ))),
+            (None, _) => Ok(options),
+            (Some(host), _) => Ok(Options {
+                to: Some(host.clone().with_token(token(self.token.as_ref()))),
+                paths: options.paths.clone().or_else(|| Some(vec![remote])),
+                ..options
+            }),
+        }
+    }
+}
+
+/// `serve`
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Where clients are waited for: an address of this host; 0.0.0.0 for all of them, port 0 for a free one.
+    #[arg(long, value_name = "ADDR[:PORT]", default_value_t = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT), value_parser = listen)]
+    pub(crate) listen: SocketAddrV4,
+    /// End when the first client is gone.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Serve only clients that give this [default: the variable TOLLGATE_TOKEN].
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+}
+
+impl Serve {
+    /// What clients must give.
+    pub(crate) fn token(&self) -> Option<String> {
+        token(self.token.as_ref())
+    }
+}
+
 /// `rr`, `crr`, `stream`
 #[derive(Debug, Args)]
 pub(crate) struct Workload {
     #[command(flatten)]
     pub(crate) measuring: Measuring,
+    #[command(flatten)]
+    pub(crate) far: Far,
     /// Write an HTML file, too.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -145,6 +218,8 @@ pub(crate) struct RunExperiments {
     pub(crate) names: Vec<&'static str>,
     #[command(flatten)]
     pub(crate) measuring: Measuring,
+    #[command(flatten)]
+    pub(crate) far: Far,
     /// Samples per second and processor, where processor time is sampled [default: 20000].
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(100..=49_000))]
     pub(crate) rate: Option<u32>,
@@ -289,6 +364,7 @@ impl Measuring {
             repetitions: self.repetitions,
             rate: None,
             categories: None,
+            to: None,
             line_rate: self.line_rate,
         }
     }
@@ -297,6 +373,21 @@ impl Measuring {
 fn path(given: &str) -> Result<PathId, String> {
     let known: Vec<&str> = PathId::ALL.iter().map(|path| path.name()).collect();
     given.parse().map_err(|_| unknown("path", given, &known))
+}
+
+fn target(given: &str) -> Result<Target, String> {
+    given.parse()
+}
+
+fn listen(given: &str) -> Result<SocketAddrV4, String> {
+    given
+        .parse()
+        .or_else(|_| Ok(SocketAddrV4::new(given.parse()?, PORT)))
+        .map_err(|_: std::net::AddrParseError| {
+            format!(
+                "unknown address `{given}`; give an IPv4 address of this host as ADDR or ADDR:PORT"
+            )
+        })
 }
 
 fn experiment(given: &str) -> Result<&'static str, String> {
@@ -523,6 +614,33 @@ mod tests {
         assert_eq!(duration("1.5min"), Ok(Duration::from_secs(90)));
         for wrong in ["", "s", "-1s", "10h", "0s", "1e9s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_host_implies_its_path_and_the_path_wants_its_host() {
+        let options = |line: &str| match parsed(line).unwrap().command {
+            Command::Rr(workload) => workload.far.add_to(workload.measuring.options()),
+            other => panic!("{other:?}"),
+        };
+        let told = options("tollgate rr --to box").unwrap();
+        assert_eq!(told.paths, Some(vec![PathId::KernelRemote]));
+        assert_eq!(told.to.unwrap().to_string(), "box:8655");
+        let both = options("tollgate rr --to box --path kernel-loopback,kernel-remote").unwrap();
+        assert_eq!(both.paths.unwrap().len(), 2);
+        let error = options("tollgate rr --path kernel-remote").unwrap_err();
+        assert!(error.to_string().contains("name it with --to HOST"));
+        let error = options("tollgate rr --to box --path stack-shm").unwrap_err();
+        assert!(error.to_string().contains("which --path leaves out"));
+        assert!(options("tollgate rr").unwrap().to.is_none());
+    }
+
+    #[test]
+    fn a_server_listens_where_it_is_told() {
+        assert_eq!(listen("0.0.0.0").unwrap().to_string(), "0.0.0.0:8655");
+        assert_eq!(listen("192.0.2.1:0").unwrap().port(), 0);
+        for wrong in ["", "box", "::1", "1.2.3.4:x", "1.2.3"] {
+            assert!(listen(wrong).unwrap_err().contains("ADDR:PORT"), "{wrong}");
         }
     }
 

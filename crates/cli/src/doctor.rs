@@ -87,6 +87,8 @@ pub(crate) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error>
         checks: checks::all(&Clock::calibrate()),
         paths: PathId::ALL
             .iter()
+            // What it can do is the other host's to say.
+            .filter(|&&path| path != PathId::KernelRemote)
             .flat_map(|&path| try_path(path))
             .collect(),
         gates: gates::Report::of(&tollgate_kernel::abilities(), &tollgate_kernel::offers()),

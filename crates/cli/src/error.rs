@@ -47,6 +47,9 @@ pub(crate) enum Error {
         /// What to do.
         advice: &'static str,
     },
+    /// Another host cannot be reached, or was lost, or cannot be waited for.
+    #[error(transparent)]
+    Remote(#[from] tollgate_workload::Error),
     /// No signal handler could be set.
     #[error("cannot prepare for Ctrl-C: {0}")]
     Signals(io::Error),

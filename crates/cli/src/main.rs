@@ -12,6 +12,7 @@ mod nearest;
 mod observe;
 mod output;
 mod progress;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         }
         Command::Experiment(ExperimentCommand::List(list)) => list::list(list),
         Command::Experiment(ExperimentCommand::Run(run)) => measure::experiments(run, &cli.manners),
+        Command::Serve(serve) => serve::run(serve, &cli.manners),
         Command::Observe(observe) => observe::run(observe, &cli.manners),
         Command::Doctor(doctor) => doctor::run(doctor, &cli.manners),
         Command::Scenario(scenario) => measure::scenario(scenario),

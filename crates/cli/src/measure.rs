@@ -15,6 +15,7 @@ use tollgate_experiment::noise::Noise;
 use tollgate_experiment::run::{self, Host, Run, Schema, Tool, VERSION};
 use tollgate_gate::{Clock, Source};
 use tollgate_qemu::counts::Counts;
+use tollgate_workload::remote::KernelRemote;
 
 use crate::args::{Manners, Measuring, Report, RunExperiments, SCENARIO, Scenario, Sink, Workload};
 use crate::error::{Error, INTERRUPTED};
@@ -61,7 +62,7 @@ pub(crate) fn workload(
     let job = Job {
         experiments: experiments::find(experiment).into_iter().collect(),
         measuring: &workload.measuring,
-        options: workload.measuring.options(),
+        options: workload.far.add_to(workload.measuring.options())?,
         html: workload.out.as_ref(),
         linux_counts: None,
         budget: budget(&workload.measuring),
@@ -75,16 +76,17 @@ pub(crate) fn experiments(run: &RunExperiments, manners: &Manners) -> Result<Exi
     let options = Options {
         rate: run.rate,
         categories: run.categories.as_deref().cloned(),
-        ..run.measuring.options()
+        ..run.far.add_to(run.measuring.options())?
     };
     if let Some(idle) = experiments::all()
         .iter()
         .find(|one| wanted(one) && !one.concerns(&options))
     {
         return Err(Error::Usage(format!(
-            "{} has nothing to measure as asked ({}); leave --path, --cores and --wait out",
+            "{} has nothing to measure as asked ({}); leave {}--path, --cores and --wait out",
             idle.name(),
-            options.restrictions()
+            options.restrictions(),
+            if options.to.is_some() { "--to, " } else { "" }
         )));
     }
     let job = Job {
@@ -134,6 +136,12 @@ impl Job<'_> {
             .linux_counts
             .map(|path| Counts::load(path))
             .transpose()?;
+        let remote = self
+            .options
+            .to
+            .as_ref()
+            .map(|host| KernelRemote::connect(host, &tool_words()))
+            .transpose()?;
         let cancel = interrupt::prepare()?;
         let begun = Instant::now();
         let started = SystemTime::now();
@@ -145,6 +153,7 @@ impl Job<'_> {
         let mut context = Context::new(self.options.clone(), budget, cancel.clone(), &progress);
         context.counter = Program::this([SCENARIO]).ok();
         context.linux_counts = linux_counts;
+        context.remote = remote;
         let conducted = conduct(&self.experiments, &mut context);
         progress.finish();
 
@@ -160,7 +169,21 @@ impl Job<'_> {
             warnings.push(format!("{name} failed: {error}"));
             say(&format!("error: {error}"));
         }
-        let failed = !conducted.failed.is_empty();
+        let mut failed = !conducted.failed.is_empty();
+        let mut far = None;
+        if let Some(remote) = &context.remote {
+            match far_end(remote) {
+                Ok(end) => far = Some(end),
+                Err(warning) => warnings.push(warning),
+            }
+            if let Some(error) = remote.lost() {
+                if !failed {
+                    say(&format!("error: {error}"));
+                }
+                warnings.push(error.to_string());
+                failed = true;
+            }
+        }
         if conducted.shown.is_empty() {
             if conducted.failed.is_empty() && !manners.quiet {
                 say("stopped before anything was measured");
@@ -176,6 +199,7 @@ impl Job<'_> {
             command: command_line(),
             quick: self.measuring.quick,
             host,
+            far,
             clock: clock_of(&clock),
             experiments: conducted.shown,
             warnings,
@@ -229,13 +253,49 @@ fn tool() -> Tool {
     }
 }
 
+/// The program and its version, for the server.
+pub(crate) fn tool_words() -> String {
+    let tool = tool();
+    format!("{} {}", tool.name, tool.version)
+}
+
+/// The host at the other end, or why nothing can be told of it.
+fn far_end(remote: &KernelRemote) -> Result<run::FarEnd, String> {
+    let address = remote.target().to_string();
+    match serde_json::from_value(remote.host().clone()) {
+        Ok(host) => Ok(run::FarEnd {
+            address,
+            server: remote.tool().to_owned(),
+            host,
+        }),
+        Err(error) => Err(format!(
+            "what {address} tells of its host is not understood: {error}; install the same version on both hosts"
+        )),
+    }
+}
+
 /// The command line as it could be typed again.
 fn command_line() -> String {
-    let words: Vec<String> = std::env::args_os()
-        .skip(1)
-        .map(|word| quoted(&word.to_string_lossy()))
-        .collect();
-    format!("tollgate {}", words.join(" "))
+    let words = std::env::args_os().skip(1);
+    typed(words.map(|word| word.to_string_lossy().into_owned()))
+}
+
+/// Words as they could be typed again. A token is not for those who read the run.
+fn typed(words: impl Iterator<Item = String>) -> String {
+    const TOKEN: &str = "--token";
+    let mut line = "tollgate".to_owned();
+    let mut hidden = false;
+    for word in words {
+        let shown = match word.split_once('=') {
+            _ if hidden => "...".to_owned(),
+            Some((TOKEN, _)) => format!("{TOKEN}=..."),
+            _ => quoted(&word),
+        };
+        hidden = word == TOKEN && !hidden;
+        line.push(' ');
+        line.push_str(&shown);
+    }
+    line
 }
 
 /// A word as a shell reads it back.
@@ -282,6 +342,14 @@ fn warnings(clock: &Clock) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_is_not_in_the_run() {
+        let line = |words: &[&str]| typed(words.iter().map(|word| (*word).to_owned()));
+        let shown = line(&["rr", "--token", "--token", "--to", "a b"]);
+        assert_eq!(shown, "tollgate rr --token ... --to 'a b'");
+        assert_eq!(line(&["--token=secret"]), "tollgate --token=...");
+    }
 
     #[test]
     fn words_are_quoted_where_a_shell_needs_it() {

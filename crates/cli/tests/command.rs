@@ -68,8 +68,8 @@ fn refused(arguments: &[&str]) -> String {
 fn an_unknown_path_is_refused_with_the_known_ones() {
     assert_eq!(
         refused(&["rr", "--path", "kernel-lopback"]),
-        "error: unknown path `kernel-lopback`; known: kernel-loopback, kernel-veth, stack-memory, stack-shm, peer-smoltcp, \
-         bare-shm; did you mean kernel-loopback?\n"
+        "error: unknown path `kernel-lopback`; known: kernel-loopback, kernel-veth, kernel-remote, stack-memory, stack-shm, \
+         peer-smoltcp, bare-shm; did you mean kernel-loopback?\n"
     );
 }
 

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use tollgate_budget::valgrind::Program;
 use tollgate_kernel::sampling::Categories;
 use tollgate_qemu::counts::Counts;
-use tollgate_workload::{Capabilities, Mode, PathId, Placement, Waiting};
+use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
+use tollgate_workload::{Capabilities, Mode, Path, PathId, Placement, Waiting, find};
 
 use crate::echoes::{self, Echoes};
 use crate::error::Error;
 use crate::gated::{self, Ledgers};
 use crate::kernel_gated;
+use crate::remote::{self, TwoHosts};
 use crate::sampled::Sampled;
 use crate::streams::{self, Streams};
 use crate::trains::{self, Trains};
@@ -47,6 +49,8 @@ pub struct Options {
     pub rate: Option<u32>,
     /// The categories of sampled processor time; the experiment's own unless given.
     pub categories: Option<Categories>,
+    /// The host on which the other end of [`PathId::KernelRemote`] runs; without it there is no such path.
+    pub to: Option<Target>,
     /// Bits per second of the line for which packets have a budget of time, [`LINE_RATE`] unless given.
     pub line_rate: Option<u64>,
 }
@@ -78,6 +82,14 @@ impl Options {
                 .is_none_or(|waiting| waiting == Waiting::BusyPoll)
     }
 
+    /// What a path can do; `None` when there is none of that name, or it takes a host and none is given.
+    pub fn capabilities(&self, path: PathId) -> Option<Capabilities> {
+        match path {
+            PathId::KernelRemote => self.to.as_ref().map(|_| CAPABILITIES),
+            _ => find(path).map(Path::capabilities),
+        }
+    }
+
     /// The modes of a path that fit.
     pub fn modes(&self, capabilities: &Capabilities) -> Vec<Mode> {
         capabilities
@@ -100,6 +112,7 @@ impl Options {
             let names: Vec<&str> = paths.iter().map(|path| path.name()).collect();
             words.push(format!("path {}", names.join(", ")));
         }
+        words.extend(self.to.as_ref().map(|host| format!("to {host}")));
         words.extend(self.placement.map(|placement| placement.to_string()));
         words.extend(self.waiting.map(|waiting| waiting.to_string()));
         if words.is_empty() {
@@ -157,6 +170,8 @@ pub struct Context<'a> {
     pub counter: Option<Program>,
     /// A kernel's instructions, counted in QEMU before; `None` when nobody gave them.
     pub linux_counts: Option<Counts>,
+    /// The server of `options.to`, when it has said welcome.
+    pub remote: Option<KernelRemote>,
     progress: &'a dyn Progress,
     begun: Instant,
     /// For all experiments together; `None` takes what it needs.
@@ -175,6 +190,8 @@ pub struct Context<'a> {
     streams: Option<Rc<Sampled<Streams>>>,
     /// The same of the kernel's paths.
     kernel: Vec<kernel_gated::Ledgers>,
+    /// The same of both hosts of `kernel-remote`.
+    two_hosts: Option<Arc<TwoHosts>>,
     /// The same of trains of packets.
     trains: Option<Arc<Trains>>,
 }
@@ -192,6 +209,7 @@ impl<'a> Context<'a> {
             cancel,
             counter: None,
             linux_counts: None,
+            remote: None,
             progress,
             begun: Instant::now(),
             budget,
@@ -202,7 +220,16 @@ impl<'a> Context<'a> {
             echoes: None,
             streams: None,
             kernel: Vec::new(),
+            two_hosts: None,
             trains: None,
+        }
+    }
+
+    /// The path of this name; `None` when it cannot be opened here.
+    pub(crate) fn path(&self, id: PathId) -> Option<&dyn Path> {
+        match id {
+            PathId::KernelRemote => self.remote.as_ref().map(|remote| remote as &dyn Path),
+            _ => find(id).map(|path| path as &dyn Path),
         }
     }
 
@@ -296,6 +323,33 @@ impl<'a> Context<'a> {
         let ledgers = kernel_gated::run(experiment, path, mode, sizes, until, self)?;
         self.kernel.push(ledgers.clone());
         Ok(ledgers)
+    }
+
+    /// The ledgers of both hosts of `kernel-remote` at these sizes, measured at the first call in half of the time that is left.
+    ///
+    /// # Errors
+    /// As [`remote::run`].
+    pub(crate) fn two_hosts(
+        &mut self,
+        experiment: &'static str,
+        mode: Mode,
+        sizes: &[usize],
+    ) -> Result<Arc<TwoHosts>, Error> {
+        let known = self.two_hosts.as_ref().filter(|known| known.mode == mode);
+        if let Some(known) = known {
+            return Ok(Arc::clone(known));
+        }
+        let Some(server) = &self.remote else {
+            return Err(Error::NothingMeasured {
+                experiment,
+                reason: "kernel-remote takes a host that serves: --to HOST".to_owned(),
+            });
+        };
+        let until = self.remaining().map(|left| left / 2);
+        let hosts = remote::run(experiment, server, mode, sizes, until, self)?;
+        let hosts = Arc::new(hosts);
+        self.two_hosts = Some(Arc::clone(&hosts));
+        Ok(hosts)
     }
 
     /// Trains of packets on all paths that have them, measured at the first call.

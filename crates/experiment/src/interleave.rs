@@ -12,7 +12,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_workload::{Mode, PathId, Placement, Session, Spec, Waiting, Workload, find};
+use tollgate_workload::{Mode, PathId, Placement, Session, Spec, Waiting, Workload};
 
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
@@ -77,17 +77,14 @@ impl LineUp {
     /// [`Error::NothingToRun`] when none fits.
     pub(crate) fn of(workload: Workload, context: &Context<'_>) -> Result<Self, Error> {
         let options = &context.options;
-        let ids: Vec<PathId> = options
-            .paths
-            .clone()
-            .unwrap_or_else(|| PathId::ALL.to_vec());
+        let ids: Vec<PathId> = options.paths.clone().unwrap_or_else(|| {
+            let without_host = |id: &PathId| *id != PathId::KernelRemote || options.to.is_some();
+            PathId::ALL.iter().copied().filter(without_host).collect()
+        });
         let (mut contenders, mut absent) = (Vec::new(), Vec::new());
         for path in ids {
-            let Some(found) = find(path) else {
-                absent.push((
-                    path.to_string(),
-                    format!("this build of tollgate does not have the path {path}"),
-                ));
+            let Some(found) = context.path(path) else {
+                absent.push((path.to_string(), no_such_path(path)));
                 continue;
             };
             let capabilities = found.capabilities();
@@ -129,6 +126,14 @@ impl LineUp {
             contenders,
             absent,
         })
+    }
+}
+
+/// Why there is no path of this name.
+fn no_such_path(path: PathId) -> String {
+    match path {
+        PathId::KernelRemote => "kernel-remote takes a host that serves: --to HOST".to_owned(),
+        _ => format!("this build of tollgate does not have the path {path}"),
     }
 }
 
@@ -192,7 +197,7 @@ impl Race<'_> {
     fn open(&mut self, contender: usize, at: usize) -> Option<Box<dyn Session>> {
         let spec = self.spec(contender, self.outcome.sizes[at]);
         let path = self.outcome.line_up.contenders[contender].path;
-        let opened = find(path).map(|path| path.open(&spec))?;
+        let opened = self.context.path(path).map(|path| path.open(&spec))?;
         match opened {
             Ok(session) => Some(session),
             Err(error) => {

@@ -18,6 +18,7 @@ mod kernel_gated;
 pub mod noise;
 mod outcome;
 pub mod published;
+mod remote;
 pub mod run;
 mod sampled;
 mod shapes;

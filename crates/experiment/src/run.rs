@@ -48,12 +48,26 @@ pub struct Run {
     pub quick: bool,
     /// The machine.
     pub host: Host,
+    /// The host at the other end, where it is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<FarEnd>,
     /// The clock that the times were read from.
     pub clock: Clock,
     /// What was measured, in the order in which it is shown.
     pub experiments: Vec<Experiment>,
     /// What the reader must know before trusting any number of this run.
     pub warnings: Vec<String>,
+}
+
+/// The host at the other end, as its server describes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FarEnd {
+    /// The host and the port of its server, as the user named them.
+    pub address: String,
+    /// The version of its server.
+    pub server: String,
+    /// The machine.
+    pub host: Host,
 }
 
 /// The program that measured.

@@ -1,7 +1,7 @@
 //! The shapes that experiments share: columns by size, rows of contenders, lines over size, published rows, and what is said
 //! of an interleaved run's trust.
 
-use tollgate_workload::Timing;
+use tollgate_workload::{PathId, Timing};
 
 use crate::interleave::SLICES;
 use crate::outcome::{Figure, Outcome};
@@ -296,7 +296,11 @@ pub(crate) fn command(name: &str, options: &crate::context::Options) -> String {
     let mut add = |flag: &str, values: Vec<String>| {
         command.push_str(&format!(" --{flag} {}", values.join(",")));
     };
-    if let Some(paths) = &options.paths {
+    if let Some(host) = &options.to {
+        add("to", vec![host.to_string()]);
+    }
+    let implied = options.to.is_some() && options.paths.as_deref() == Some(&[PathId::KernelRemote]);
+    if let Some(paths) = options.paths.as_ref().filter(|_| !implied) {
         add("path", paths.iter().map(ToString::to_string).collect());
     }
     if let Some(sizes) = &options.sizes {

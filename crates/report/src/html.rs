@@ -4,7 +4,7 @@
 //! light and dark follow the reader's system. Everything that comes from the run is escaped.
 
 use tollgate_experiment::run::{
-    Clock, Experiment, Figure, Host, Mitigation, Reading, Run, TrustLine, Unit,
+    Clock, Experiment, FarEnd, Figure, Host, Mitigation, Reading, Run, TrustLine, Unit,
 };
 
 use crate::format::{alone, frequency, memory, significant};
@@ -207,15 +207,7 @@ impl Page {
         self.out.raw("</ul>\n</div>\n");
     }
 
-    fn host(&mut self, run: &Run) {
-        let Run {
-            host,
-            clock,
-            tool,
-            command,
-            ..
-        } = run;
-        self.out.raw("<section id=\"host\" aria-labelledby=\"host-title\">\n<h2 id=\"host-title\">The machine and the clock</h2>\n<dl class=\"facts\">\n");
+    fn machine_facts(&mut self, host: &Host) {
         self.fact("Kernel", &host.kernel, |release| format!("Linux {release}"));
         self.fact("Processor", &host.cpu_model, String::clone);
         self.fact("Cores online", &host.cores, u32::to_string);
@@ -223,17 +215,10 @@ impl Page {
         self.fact("Hypervisor", &host.hypervisor, String::clone);
         self.fact("Frequency governor", &host.governor, String::clone);
         self.fact("Frequency", &host.frequency_hz, |hz| frequency(*hz as f64));
-        self.fact("Clock", &value(clock_words(clock)), String::clone);
-        let git = tool
-            .git
-            .as_ref()
-            .map_or(String::new(), |git| format!(" ({git})"));
-        self.fact(
-            "Measured by",
-            &value(format!("{} {}{git}", tool.name, tool.version)),
-            String::clone,
-        );
-        self.fact("Command", &value(command.clone()), String::clone);
+    }
+
+    /// The last of a machine's facts, which end their list.
+    fn mitigation_facts(&mut self, host: &Host) {
         self.fact("Mitigations", &host.mitigations, |list| {
             mitigation_words(list)
         });
@@ -246,6 +231,47 @@ impl Page {
                 self.fact(name, &value(state.clone()), String::clone);
             }
             self.out.raw("</dl></details>\n");
+        }
+    }
+
+    fn host(&mut self, run: &Run) {
+        let Run {
+            host,
+            far,
+            clock,
+            tool,
+            command,
+            ..
+        } = run;
+        self.out.raw("<section id=\"host\" aria-labelledby=\"host-title\">\n<h2 id=\"host-title\">The machine and the clock</h2>\n<dl class=\"facts\">\n");
+        self.machine_facts(host);
+        self.fact("Clock", &value(clock_words(clock)), String::clone);
+        let git = tool
+            .git
+            .as_ref()
+            .map_or(String::new(), |git| format!(" ({git})"));
+        self.fact(
+            "Measured by",
+            &value(format!("{} {}{git}", tool.name, tool.version)),
+            String::clone,
+        );
+        self.fact("Command", &value(command.clone()), String::clone);
+        self.mitigation_facts(host);
+        if let Some(FarEnd {
+            address,
+            server,
+            host,
+        }) = far
+        {
+            self.out
+                .raw("<h3>The machine at the other end</h3>\n<dl class=\"facts\">\n");
+            self.fact(
+                "Server",
+                &value(format!("{server} at {address}")),
+                String::clone,
+            );
+            self.machine_facts(host);
+            self.mitigation_facts(host);
         }
         self.out.raw("</section>\n");
     }

@@ -110,6 +110,12 @@ impl Page {
         )];
         facts.extend(host_facts(&run.host));
         self.wrap(Ink::Faint, "", 0, &facts.join(" · "));
+        if let Some(far) = &run.far {
+            let mut facts = vec![host_line(&far.host)];
+            facts.extend(host_facts(&far.host));
+            let line = format!("other end: {} · {}", far.address, facts.join(" · "));
+            self.wrap(Ink::Faint, "", 0, &line);
+        }
         for warning in &run.warnings {
             let lead = self.ink(Ink::Warning, "warning: ");
             self.wrap(Ink::Plain, &lead, 9, warning);

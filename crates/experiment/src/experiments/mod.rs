@@ -13,6 +13,7 @@ mod foong_sendfile;
 mod kay_breakdown;
 mod kay_detail;
 mod lehmann;
+mod remote_shown;
 mod rr_by_size;
 mod stream_by_write_size;
 mod wolman;

@@ -9,15 +9,20 @@ use tollgate_workload::{Mode, PathId, Workload};
 
 use super::wolman_joined::{Joined, Part};
 use super::wolman_stack::Shown;
-use super::{Experiment, Reported, wolman_kernel};
+use super::{Experiment, Reported, remote_shown, wolman_kernel};
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::published;
+use crate::remote::Host;
 use crate::run::{self, Layer, RowKind, SegmentKind, Source, TrustLine};
 use crate::shapes;
 
 /// The paths whose gates are the kernel's.
-const KERNEL_PATHS: [PathId; 2] = [PathId::KernelLoopback, PathId::KernelVeth];
+const KERNEL_PATHS: [PathId; 3] = [
+    PathId::KernelLoopback,
+    PathId::KernelVeth,
+    PathId::KernelRemote,
+];
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
 
 /// One direction of the paper's ledger.
@@ -114,6 +119,22 @@ impl Experiment for Wolman {
         let command = shapes::command(self.name(), &context.options);
         let mut shown = Gathered::default();
         for (path, mode) in kernel_modes(&context.options) {
+            if path == PathId::KernelRemote {
+                match context.two_hosts(self.name(), mode, &sizes) {
+                    Ok(hosts) => {
+                        let remote = remote_shown::Shown {
+                            sizes: &sizes,
+                            hosts: &hosts,
+                        };
+                        let parts = Host::BOTH.map(|host| remote.part(host, self.direction));
+                        shown.parts.extend(parts);
+                        shown.trust.extend(remote.trust());
+                    }
+                    Err(Error::Stopped) => return Err(Error::Stopped),
+                    Err(error) => shown.leave_out(path, error),
+                }
+                continue;
+            }
             match context.kernel_ledgers(self.name(), path, mode, &sizes) {
                 Ok(ledgers) => {
                     let kernel = wolman_kernel::Shown {
@@ -146,7 +167,7 @@ fn kernel_modes(options: &Options) -> Vec<(PathId, Mode)> {
         .iter()
         .filter(|&&path| options.wants(path))
         .filter_map(|&path| {
-            let capabilities = tollgate_workload::find(path)?.capabilities();
+            let capabilities = options.capabilities(path)?;
             Some((path, options.modes(&capabilities).first().copied()?))
         })
         .collect()

@@ -3,7 +3,6 @@
 
 use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::{Direction, WolmanRow};
-use tollgate_workload::PathId;
 
 use super::Experiment;
 use super::wolman::{Wolman, labels, manner, name, percent, published_id};
@@ -16,8 +15,9 @@ const TOLD: [usize; 3] = [200, 4, 1_400];
 
 /// What one path has to show. Everything that is by size is in the order of the sizes.
 pub(super) struct Part {
-    pub(super) path: PathId,
-    /// The path and how it is run.
+    /// The path, and the host where there are two.
+    pub(super) name: String,
+    /// The same and how it is run.
     pub(super) label: String,
     /// The paper's rows, in ns for each message.
     pub(super) lines: Vec<(WolmanLabel, Vec<Cell>)>,
@@ -120,7 +120,7 @@ impl Joined<'_> {
             column("share", Unit::Percent),
         ];
         for part in self.parts {
-            columns.push(column(part.path.name(), Unit::Nanoseconds));
+            columns.push(column(&part.name, Unit::Nanoseconds));
             columns.push(column("share", Unit::Percent));
         }
         let rows = labels(self.direction()).into_iter().map(|label| {
@@ -188,7 +188,7 @@ impl Joined<'_> {
             }
             rows.extend(self.parts.iter().map(|part| {
                 let cells = (0..self.sizes.len()).map(|at| part.cell(label, at));
-                below(part.path.name(), cells.collect())
+                below(&part.name, cells.collect())
             }));
         }
         Table {
@@ -202,7 +202,8 @@ impl Joined<'_> {
     /// The sum of both directions against the round trip without gates.
     fn closure(&self) -> Table {
         let mut rows = Vec::new();
-        for part in self.parts {
+        // A host that takes no total has its part in that of the other one.
+        for part in self.parts.iter().filter(|part| !part.closure.is_empty()) {
             rows.push(shapes::plain_row(part.label.clone(), Vec::new()));
             rows.extend(part.closure.iter().cloned().map(|row| Row {
                 depth: row.depth + 1,
@@ -269,7 +270,7 @@ impl Joined<'_> {
                 bars.extend(of(part, at).map(|(total_measured, segments)| Bar {
                     label: match self.parts.len() {
                         1 => size,
-                        _ => format!("{size}, {}", part.path),
+                        _ => format!("{size}, {}", part.name),
                     },
                     total_measured,
                     segments,
@@ -317,7 +318,7 @@ impl Joined<'_> {
                     ..segment
                 });
                 bars.push(Bar {
-                    label: part.path.to_string(),
+                    label: part.name.clone(),
                     total_measured: None,
                     segments: scaled.collect(),
                 });
@@ -342,11 +343,7 @@ impl Joined<'_> {
             .filter_map(|part| {
                 let ns = part.ns(WolmanLabel::Total, at)?;
                 let most = self.most(|label| part.share(label, at));
-                Some(format!(
-                    "{} on {}{most}",
-                    words::duration(ns),
-                    part.path.name()
-                ))
+                Some(format!("{} on {}{most}", words::duration(ns), &part.name))
             })
             .collect();
         if told.is_empty() {
@@ -368,7 +365,7 @@ impl Joined<'_> {
         let sums: Vec<String> = (self.parts.iter())
             .filter_map(|part| {
                 let share = part.share(checksum, last)?;
-                Some(format!("{share:.0} % on {}", part.path.name()))
+                Some(format!("{share:.0} % on {}", &part.name))
             })
             .collect();
         if let (false, Some(then)) = (sums.is_empty(), self.then_share(checksum, last)) {
@@ -381,7 +378,7 @@ impl Joined<'_> {
         let open: Vec<String> = (self.parts.iter())
             .filter_map(|part| {
                 let share = (*part.open.get(at)?)?;
-                Some(format!("{} on {}", percent(share), part.path.name()))
+                Some(format!("{} on {}", percent(share), &part.name))
             })
             .collect();
         if !open.is_empty() {
@@ -415,6 +412,8 @@ impl Joined<'_> {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_workload::PathId;
+
     use super::*;
     use crate::experiments::wolman::TRANSMIT;
 
@@ -444,7 +443,7 @@ mod tests {
             value: total,
         }];
         Part {
-            path,
+            name: path.to_string(),
             label: path.to_string(),
             lines,
             spans: Table {

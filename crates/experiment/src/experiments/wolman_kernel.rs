@@ -33,7 +33,7 @@ impl Shown<'_> {
     pub(super) fn part(&self) -> Part {
         let ledgers = || (0..self.sizes.len()).map(|at| self.ledgers.ledger(at));
         Part {
-            path: self.ledgers.path,
+            name: self.ledgers.path.to_string(),
             label: self.ledgers.label(),
             lines: labels(self.direction)
                 .into_iter()
@@ -383,7 +383,7 @@ impl Shown<'_> {
 }
 
 /// Why the kernel never has such a row.
-fn absent(label: WolmanLabel) -> Option<&'static str> {
+pub(super) fn absent(label: WolmanLabel) -> Option<&'static str> {
     Some(match label {
         WolmanLabel::Row(WolmanRow::Mcopy) => {
             "retransmission keeps a reference to the buffer, so there is no such copy"

@@ -1,10 +1,10 @@
 //! `wolman-networks`: round trips over the kernel's networks, by the size of the message, and what the second takes of the first;
 //! after Wolman, Voelker and Thekkath 1994, Table 1, which has Ethernet and ATM.
 
-use tollgate_workload::{PathId, Workload};
+use tollgate_workload::{Mode, PathId, Workload};
 
 use super::rr_by_size::{published_lines, published_ns, published_table};
-use super::{Experiment, Reported};
+use super::{Experiment, Reported, remote_shown};
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
 use crate::error::Error;
 use crate::interleave::{self, LineUp};
@@ -45,7 +45,7 @@ impl Experiment for WolmanNetworks {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        NETWORKS.iter().any(|&path| options.wants(path))
+        NETWORKS.iter().any(|&path| options.wants(path)) || remote_mode(options).is_some()
     }
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
@@ -56,6 +56,14 @@ impl Experiment for WolmanNetworks {
             .options
             .paths
             .get_or_insert_with(|| NETWORKS.to_vec());
+        // First, since round trips take what time is left.
+        let hosts = match remote_mode(&context.options) {
+            Some(mode) => match context.two_hosts(self.name(), mode, &sizes) {
+                Err(Error::Stopped) => return Err(Error::Stopped),
+                hosts => Some(hosts),
+            },
+            None => None,
+        };
         let outcome = LineUp::of(Workload::Rr, context)
             .and_then(|line_up| interleave::run(self.name(), line_up, &sizes, context));
         context.options.paths = wanted;
@@ -83,23 +91,57 @@ impl Experiment for WolmanNetworks {
             context.options.repetitions.unwrap_or(REPETITIONS),
             "round trips",
         );
-        trust.push(shapes::note(
-            "the paper's networks are two machines and a wire; here both ends are on one machine, and no wire is between them",
-        ));
+        if outcome
+            .line_up
+            .contenders
+            .iter()
+            .any(|one| one.path != PathId::KernelRemote)
+        {
+            trust.push(shapes::note(
+                "the paper's networks are two machines and a wire; but for kernel-remote both ends are on one machine, and no wire is \
+                 between them",
+            ));
+        }
+        let mut finding = finding(&outcome, pair);
+        let (mut tables, mut figures) = (vec![table], vec![figure]);
+        tables.extend(pair.map(|pair| ratios(&outcome, pair)));
+        match &hosts {
+            Some(Ok(hosts)) => {
+                let shown = remote_shown::Shown {
+                    sizes: &sizes,
+                    hosts,
+                };
+                tables.extend([shown.table(), shown.ways()]);
+                figures.extend(shown.figure(&command));
+                trust.extend(shown.trust());
+                if let Some(told) = shown.finding() {
+                    finding = words::sentence(&[told]);
+                }
+            }
+            Some(Err(error)) => trust.push(shapes::warning(format!(
+                "where the time of kernel-remote goes is left out: {error}"
+            ))),
+            None => {}
+        }
+        tables.extend(published_table(&sizes));
         Ok(run::Experiment {
             name: self.name().to_owned(),
             title: self.title().to_owned(),
             paper: self.paper(),
-            finding: finding(&outcome, pair),
-            tables: std::iter::once(table)
-                .chain(pair.map(|pair| ratios(&outcome, pair)))
-                .chain(published_table(&sizes))
-                .collect(),
-            figures: vec![figure],
+            finding,
+            tables,
+            figures,
             trust,
             command,
         })
     }
+}
+
+/// How another host is talked to, when there is one and it is wanted.
+fn remote_mode(options: &Options) -> Option<Mode> {
+    let path = PathId::KernelRemote;
+    let capabilities = options.capabilities(path).filter(|_| options.wants(path))?;
+    options.modes(&capabilities).first().copied()
 }
 
 /// Two contenders that run in the same way on the two networks: the first such pair.

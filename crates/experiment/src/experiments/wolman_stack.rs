@@ -67,7 +67,7 @@ impl Shown<'_> {
         };
         let chains = || (0..self.sizes.len()).map(|at| self.ledgers.chain(at));
         Part {
-            path: PathId::StackMemory,
+            name: PathId::StackMemory.to_string(),
             label: PathId::StackMemory.to_string(),
             lines: labels(direction)
                 .into_iter()

@@ -117,6 +117,11 @@ fn complete() -> Run {
         elapsed_s: 28.5,
         command: command(),
         quick: true,
+        far: Some(FarEnd {
+            address: "box:8655".into(),
+            server: "tollgate 0.1.0".into(),
+            host: host.clone(),
+        }),
         host,
         clock: Clock {
             source: "tsc".into(),

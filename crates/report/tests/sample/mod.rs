@@ -616,6 +616,7 @@ pub fn run() -> Run {
                 reason: "there is one (processor flag), but it does not give its name".into(),
             },
         },
+        far: None,
         clock: Clock { source: "tsc".into(), hz: 2.1e9, read_cost_ns: 22.0, resolution_ns: 9.5 },
         experiments: vec![
             rr_by_size(),

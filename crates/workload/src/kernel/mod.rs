@@ -53,7 +53,7 @@ use crate::samples::{Samples, Timing};
 use crate::sockets::{Sockets, Transport};
 use crate::spec::{Placement, Spec, Waiting, Workload};
 
-pub use veth::KernelVeth;
+pub use veth::{KernelVeth, Pair};
 
 use far::{FarThread, thread_id, thread_name};
 use near::{Near, NearEnd};
@@ -78,7 +78,7 @@ enum Place {
     /// Both in the process's own namespace, on 127.0.0.1.
     Loopback,
     /// Each in a namespace of its own.
-    Veth(Arc<veth::Pair>),
+    Veth(Arc<Pair>),
 }
 
 impl Place {

@@ -104,9 +104,9 @@ impl Session for VethSession {
     }
 }
 
-/// Two network namespaces and the veth pair between them.
+/// Two network namespaces and the veth pair between them. They are gone when this is dropped and nobody is in them any more.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub struct Pair {
     near: File,
     far: File,
     /// The namespace that the process was in.
@@ -119,6 +119,14 @@ pub(super) struct Pair {
 static PAIRS: Mutex<Vec<Weak<Pair>>> = Mutex::new(Vec::new());
 
 impl Pair {
+    /// A pair of its own.
+    ///
+    /// # Errors
+    /// What the system refused; it takes root, and `ip` of iproute2.
+    pub fn new() -> Result<Self, Error> {
+        Self::make(Offload::Usual)
+    }
+
     pub(super) fn shared(offload: Offload) -> Result<Arc<Self>, Error> {
         // A panic elsewhere leaves the pairs as they were.
         let mut known = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,29 +190,32 @@ impl Pair {
         vec![self.near.as_fd(), self.far.as_fd()]
     }
 
-    /// Where the far end listens.
-    pub(super) const fn far_address(&self) -> Ipv4Addr {
+    /// The address of the far end.
+    pub const fn far_address(&self) -> Ipv4Addr {
         FAR
     }
 
     /// The address of the near end.
-    pub(super) const fn near_address(&self) -> Ipv4Addr {
+    pub const fn near_address(&self) -> Ipv4Addr {
         NEAR
     }
 
-    /// Does something in the near end's namespace, on a thread of its own.
-    pub(super) fn near<T: Send>(
+    /// Does something in the near end's namespace, on a thread of its own: a process that it starts is there, too.
+    ///
+    /// # Errors
+    /// What the system refused, and those of the work.
+    pub fn near<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         within(self.near.as_fd(), work)
     }
 
-    /// Does something in the far end's namespace, on a thread of its own.
-    pub(super) fn far<T: Send>(
-        &self,
-        work: impl FnOnce() -> Result<T, Error> + Send,
-    ) -> Result<T, Error> {
+    /// Does something in the far end's namespace, on a thread of its own: a process that it starts is there, too.
+    ///
+    /// # Errors
+    /// What the system refused, and those of the work.
+    pub fn far<T: Send>(&self, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
         within(self.far.as_fd(), work)
     }
 

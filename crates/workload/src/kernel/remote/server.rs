@@ -48,6 +48,9 @@ const LOOK: Timespec = Timespec {
 /// Silence after which the system asks whether the client is still there, and how often and how many times it asks.
 const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(10), Duration::from_secs(5), 3);
 
+/// Whether a server is to stop.
+type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// What a server is told.
 #[derive(Clone, Default)]
 pub struct Service {
@@ -158,14 +161,14 @@ impl Server {
         self.address
     }
 
-    /// Serves clients until `stop` is raised, or until the first is gone when that was asked for. All that clients have opened is
+    /// Serves clients until `stop` says so, or until the first is gone when that was asked for. All that clients have opened is
     /// given back when it returns.
     ///
     /// # Errors
     /// What the system refused.
-    pub fn serve(&self, stop: &AtomicBool, tell: &(dyn Fn(Notice) + Sync)) -> Result<(), Error> {
+    pub fn serve(&self, stop: Stop<'_>, tell: &(dyn Fn(Notice) + Sync)) -> Result<(), Error> {
         std::thread::scope(|scope| {
-            while !stop.load(Ordering::Relaxed) && !self.is_over() {
+            while !stop() && !self.is_over() {
                 let mut wait = [PollFd::new(&self.listener, PollFlags::IN)];
                 match poll(&mut wait, Some(&LOOK)) {
                     Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -200,7 +203,7 @@ impl Server {
         &self,
         stream: TcpStream,
         client: SocketAddr,
-        stop: &AtomicBool,
+        stop: Stop<'_>,
         tell: &(dyn Fn(Notice) + Sync),
     ) {
         let greeted = self.greet(stream, client, stop);
@@ -242,14 +245,14 @@ impl Server {
         &self,
         stream: TcpStream,
         client: SocketAddr,
-        stop: &AtomicBool,
+        stop: Stop<'_>,
     ) -> Result<(Channel, Place, String), String> {
         let place = Place::of(&stream)?;
         keep_alive(&stream)?;
         let words = |error: ChannelError| error.to_string();
         let deadline = Instant::now() + GREETING;
         let mut go_on = || {
-            if stop.load(Ordering::Relaxed) {
+            if stop() {
                 Err(ChannelError::Stopped)
             } else if Instant::now() >= deadline {
                 Err(ChannelError::Silence {
@@ -379,7 +382,7 @@ struct Serving<'a> {
     channel: Channel,
     place: Place,
     client: SocketAddr,
-    stop: &'a AtomicBool,
+    stop: Stop<'a>,
     tell: &'a (dyn Fn(Notice) + Sync),
     sessions: BTreeMap<u32, Session>,
     /// Sessions so far.
@@ -396,7 +399,7 @@ impl Serving<'_> {
     /// Does what the client asks until the connection ends, and gives how it ended.
     fn run(&mut self) -> ChannelError {
         let stop = self.stop;
-        let mut go_on = || match stop.load(Ordering::Relaxed) {
+        let mut go_on = || match stop() {
             true => Err(ChannelError::Stopped),
             false => Ok(()),
         };

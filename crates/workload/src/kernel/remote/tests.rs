@@ -21,7 +21,11 @@ fn served<T>(service: Service, work: impl FnOnce(SocketAddr) -> T) -> (T, Vec<No
         let tell = |notice| notices.lock().unwrap().push(notice);
         let thread = scope.spawn({
             let (server, stop) = (&server, &stop);
-            move || server.serve(stop, &tell).unwrap()
+            move || {
+                server
+                    .serve(&|| stop.load(Ordering::Relaxed), &tell)
+                    .unwrap()
+            }
         });
         /// Ends the server when the work panics, too.
         struct Stop<'a>(&'a AtomicBool);
@@ -231,7 +235,7 @@ fn a_server_that_stops_in_the_middle_is_told_and_stays_told() {
     .unwrap();
     let (address, stop) = (server.address(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| server.serve(&stop, &|_| ()));
+        let thread = scope.spawn(|| server.serve(&|| stop.load(Ordering::Relaxed), &|_| ()));
         let remote = connect(address).unwrap();
         let mut session = remote.open(&Spec::new(Workload::Rr, 4)).unwrap();
         session.run(5, &mut session.new_samples()).unwrap();
@@ -332,7 +336,7 @@ fn once_is_one_client() {
     let server = Server::listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), service).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| server.serve(&stop, &|_| ()));
+        let thread = scope.spawn(|| server.serve(&|| stop.load(Ordering::Relaxed), &|_| ()));
         drop(connect(server.address()).unwrap());
         thread.join().unwrap().unwrap();
     });
