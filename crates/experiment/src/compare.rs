@@ -18,23 +18,23 @@ pub(crate) fn at_first_size(
         .find_map(|at| Some((outcome.sizes[at], at_size(outcome, paths, at, figure)?)))
 }
 
-/// What each of the paths takes at one size, those that were measured.
+/// What each of the paths takes at one size, those that were measured; when none of them was, what others take.
 pub(crate) fn at_size(
     outcome: &Outcome,
     paths: &[PathId],
     at: usize,
     figure: Figure,
 ) -> Option<String> {
-    let told: Vec<String> = paths
-        .iter()
-        .filter_map(|&path| {
-            let contender = outcome.quickest(path, at, figure)?;
-            let value = outcome.value(contender, at, figure)?;
-            let phrase = outcome.line_up.contenders[contender].phrase();
-            Some(format!("{} over {phrase}", shown(value, figure)))
-        })
-        .collect();
-    (!told.is_empty()).then(|| words::list(&told))
+    let tell = |&path: &PathId| {
+        let contender = outcome.quickest(path, at, figure)?;
+        let value = outcome.value(contender, at, figure)?;
+        let phrase = outcome.line_up.contenders[contender].phrase();
+        Some(format!("{} over {phrase}", shown(value, figure)))
+    };
+    [paths, PathId::ALL].into_iter().find_map(|paths| {
+        let told: Vec<String> = paths.iter().filter_map(tell).collect();
+        (!told.is_empty()).then(|| words::list(&told))
+    })
 }
 
 fn shown(value: f64, figure: Figure) -> String {

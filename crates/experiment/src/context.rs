@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn modes_are_restricted() {
-        let path = tollgate_workload::find(PathId::KernelLoopback).unwrap();
+        let path = find(PathId::KernelLoopback).unwrap();
         let mut options = Options::default();
         assert_eq!(options.modes(&path.capabilities()).len(), 3);
         options.placement = Some(Placement::OneCore);

@@ -85,6 +85,7 @@ impl Experiment for Crr {
 fn finding(outcome: &Outcome) -> String {
     let paths = [
         PathId::KernelLoopback,
+        PathId::KernelRemote,
         PathId::StackShm,
         PathId::PeerSmoltcp,
         PathId::StackMemory,

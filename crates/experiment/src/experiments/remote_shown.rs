@@ -3,7 +3,7 @@
 
 use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::span::Place;
-use tollgate_gate::{Direction, Ledger, Span};
+use tollgate_gate::{Direction, Ledger, Span, WolmanRow};
 use tollgate_workload::PathId;
 
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
@@ -102,8 +102,14 @@ impl Shown<'_> {
     }
 
     fn span_row(&self, host: Host, index: usize, span: &Span, depth: u8) -> Row {
-        let boundaries = self.hosts.boundaries(host);
-        let hook = |gate| boundaries.hook(gate).unwrap_or("none");
+        let between = |host| {
+            let boundaries = self.hosts.boundaries(host);
+            let hook = |gate| boundaries.hook(gate).unwrap_or("none");
+            format!("{} -> {}", hook(span.from), hook(span.to))
+        };
+        let note = between(host);
+        // Once is enough where both hosts have the same.
+        let said = depth > 0 && host == Host::Server && note == between(Host::Client);
         Row {
             label: span.name.to_owned(),
             depth,
@@ -112,7 +118,7 @@ impl Shown<'_> {
                 tollgate_gate::Kind::Queueing => RowKind::Queueing,
             },
             layer: Some(layer(span.layer)),
-            note: Some(format!("{} -> {}", hook(span.from), hook(span.to))),
+            note: (!said).then_some(note),
             cells: self.cells(
                 |sized| {
                     let ledger = sized.ledger(host);
@@ -138,11 +144,10 @@ impl Shown<'_> {
         self.hosts.sizes.first().map(|sized| sized.ledger(host))
     }
 
-    /// A way between the hosts, of which nobody can say more than bounds.
+    /// A way between the hosts, of which nobody can say more than bounds; its time is in the network's row.
     fn way_row(&self, label: &str, bounds: impl Fn(&Sized) -> Option<Bounds>) -> Row {
         Row {
             layer: Some(Layer::Link),
-            note: Some("bounds; its time is in `network and clocks`".to_owned()),
             ..shapes::plain_row(
                 label,
                 self.cells(
@@ -243,7 +248,8 @@ impl Shown<'_> {
         });
         Table {
             id: "one-way".to_owned(),
-            title: "What lies between the hosts, one way: bounds of the mean".to_owned(),
+            title: "What lies between the hosts, one way: bounds of the mean, in the middle slice"
+                .to_owned(),
             columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
             rows: rows.into_iter().flatten().collect(),
         }
@@ -405,7 +411,7 @@ impl Shown<'_> {
                 ),
             });
         }
-        let worst: Vec<(&str, f64)> = (self.hosts.sizes.iter())
+        let worst: Vec<(String, f64)> = (self.hosts.sizes.iter())
             .filter_map(Sized::worst_perturbation)
             .collect();
         let shares: Vec<f64> = worst.iter().map(|(_, share)| *share).collect();
@@ -419,7 +425,7 @@ impl Shown<'_> {
                 text: format!(
                     "{path}: the gates that disturb most make a round trip {} longer, over the sizes; the most it is with those of {}",
                     between_percents(low, high),
-                    of.map_or("none", |(span, _)| *span)
+                    of.map_or("none", |(step, _)| step)
                 ),
             });
         }
@@ -592,6 +598,13 @@ fn filled(mut segments: Vec<Segment>, values: Vec<f64>) -> Vec<Segment> {
 
 /// Why a host has no such row.
 fn absent(label: WolmanLabel) -> &'static str {
-    super::wolman_kernel::absent(label)
-        .unwrap_or("a boundary of it is not resolved here, so it lies within a row whose spans are joined, or between the hosts")
+    match label {
+        WolmanLabel::Row(WolmanRow::Atm) => "a driver lies between the hosts, in network and clocks",
+        WolmanLabel::Row(WolmanRow::Checksum) => {
+            "no hook tells it from the rest of TCP, and most devices take it off the kernel"
+        }
+        label => super::wolman_kernel::absent(label).unwrap_or(
+            "a boundary of it is not resolved here, so it lies within a row whose spans are joined, or between the hosts",
+        ),
+    }
 }

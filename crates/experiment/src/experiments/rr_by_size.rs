@@ -148,6 +148,7 @@ pub(super) fn published_lines(sizes: &[usize]) -> Vec<Series> {
 fn finding(outcome: &Outcome) -> String {
     let paths = [
         PathId::KernelLoopback,
+        PathId::KernelRemote,
         PathId::StackShm,
         PathId::PeerSmoltcp,
         PathId::StackMemory,

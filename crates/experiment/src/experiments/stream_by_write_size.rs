@@ -96,6 +96,7 @@ impl Experiment for StreamByWriteSize {
 fn finding(outcome: &Outcome) -> String {
     let paths = [
         PathId::KernelLoopback,
+        PathId::KernelRemote,
         PathId::StackShm,
         PathId::PeerSmoltcp,
         PathId::StackMemory,

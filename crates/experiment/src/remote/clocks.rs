@@ -72,6 +72,20 @@ pub(super) struct OneWay {
     pub(super) ahead: Bounds,
 }
 
+impl OneWay {
+    /// The same less what lies within each way and is known: what gates cost.
+    pub(super) fn less(self, there: f64, back: f64) -> Self {
+        Self {
+            there: self.there.map(|ns| ns - there),
+            back: self.back.map(|ns| ns - back),
+            ..self
+        }
+    }
+}
+
+/// The share of the longest exchanges that means leave out, as the ledger's trimmed mean does; they bound the clocks all the same.
+const LONGEST: usize = 100;
+
 /// Bounds a slice's one-way times; none without exchanges, or when no two clocks could have shown them.
 pub(super) fn one_way(exchanges: &[Exchange]) -> Option<OneWay> {
     let first = exchanges.first()?;
@@ -94,8 +108,14 @@ pub(super) fn one_way(exchanges: &[Exchange]) -> Option<OneWay> {
         })
         .collect();
     let lines = Lines::between(above.clone(), below.clone());
+    let mut kept: Vec<usize> = (0..exchanges.len()).collect();
+    kept.sort_by(|&a, &b| {
+        let both = |at: usize| exchanges[at].both_ways_ns();
+        both(a).total_cmp(&both(b))
+    });
+    kept.truncate(exchanges.len() - exchanges.len() / LONGEST);
     let mean = |points: &[Point], of: fn(&Point) -> f64| {
-        points.iter().map(of).sum::<f64>() / points.len() as f64
+        kept.iter().map(|&at| of(&points[at])).sum::<f64>() / kept.len() as f64
     };
     let there_at = lines.at(mean(&above, |point| point.at))?;
     let back_at = lines.at(mean(&below, |point| point.at))?;

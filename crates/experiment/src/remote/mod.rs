@@ -72,24 +72,21 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    fn mean(&self, of: impl Fn(&clocks::OneWay) -> Bounds) -> Option<Bounds> {
-        let n = self.slices.len() as f64;
-        let mean =
-            |end: fn(Bounds) -> f64| self.slices.iter().map(|way| end(of(way))).sum::<f64>() / n;
-        (n > 0.0).then(|| Bounds {
-            low: mean(|bounds| bounds.low),
-            high: mean(|bounds| bounds.high),
-        })
+    /// The slice in the middle, by the middles of its bounds: a processor that is taken away in some of them does not move it.
+    fn middle(&self, of: impl Fn(&clocks::OneWay) -> Bounds) -> Option<Bounds> {
+        let mut bounds: Vec<Bounds> = self.slices.iter().map(of).collect();
+        bounds.sort_by(|a, b| a.middle_ns().total_cmp(&b.middle_ns()));
+        bounds.get(bounds.len() / 2).copied()
     }
 
-    /// The mean time from the client's last gate to the server's first one, in nanoseconds.
+    /// The mean time from the client's last gate to the server's first one, in nanoseconds, as the middle slice bounds it.
     pub(crate) fn there(&self) -> Option<Bounds> {
-        self.mean(|way| way.there)
+        self.middle(|way| way.there)
     }
 
-    /// The mean time from the server's last gate to the client's first one, in nanoseconds.
+    /// The mean time from the server's last gate to the client's first one, in nanoseconds, as the middle slice bounds it.
     pub(crate) fn back(&self) -> Option<Bounds> {
-        self.mean(|way| way.back)
+        self.middle(|way| way.back)
     }
 
     /// What the server's clock was ahead in the last slice, in nanoseconds.
@@ -112,8 +109,8 @@ pub(crate) struct Sized {
     pub(crate) unpaired: u64,
     /// Round trips without gates.
     ungated: Distribution,
-    /// By span: the round trips of slices with its gates, and of those without that followed.
-    beside: BTreeMap<&'static str, (Distribution, Distribution)>,
+    /// By step of the rotation: the round trips of slices with its gates, and of those without that followed.
+    beside: BTreeMap<String, (Distribution, Distribution)>,
     pub(crate) counts: Counts,
     /// Why it failed.
     pub(crate) failure: Option<String>,
@@ -138,13 +135,13 @@ impl Sized {
         Some(sum)
     }
 
-    /// The span whose gates disturb most, and the share by which they lengthen a round trip.
-    pub(crate) fn worst_perturbation(&self) -> Option<(&'static str, f64)> {
+    /// The step of the rotation whose gates disturb most, and the share by which they lengthen a round trip.
+    pub(crate) fn worst_perturbation(&self) -> Option<(String, f64)> {
         let share = |(gated, ungated): &(Distribution, Distribution)| {
             Some(gated.trimmed_mean_ns()? / ungated.trimmed_mean_ns()? - 1.0)
         };
         (self.beside.iter())
-            .filter_map(|(span, both)| Some((*span, share(both)?)))
+            .filter_map(|(step, both)| Some((step.clone(), share(both)?)))
             .max_by(|a, b| a.1.total_cmp(&b.1))
     }
 }
@@ -555,9 +552,9 @@ impl Rotation {
     /// Every size once with the gates of a step and once without any.
     fn step(&mut self, step: Step) {
         let round_trips = self.round_trips;
-        let probe_ns: f64 = (self.disturbing(step).into_iter())
+        let probes: Vec<f64> = (self.disturbing(step).into_iter())
             .map(|(host, gate)| self.probe_ns(host, gate))
-            .sum();
+            .collect();
         let mut gates = [GateSet::EMPTY; 2];
         match step {
             Step::Span(host, span) => gates[host as usize] = side::attached_for(span),
@@ -567,10 +564,7 @@ impl Rotation {
                 }
             }
         }
-        let name = match step {
-            Step::Span(_, span) => span.name,
-            Step::Between => "what lies between the hosts",
-        };
+        let name = step.name();
         self.with(gates, false, None, |sides, ends, sized| {
             let samples = ends.run(round_trips)?;
             match step {
@@ -580,7 +574,7 @@ impl Rotation {
                     let slice = Slice {
                         active: span.gates(),
                         units: round_trips,
-                        probe_ns,
+                        probe_ns: probes.iter().sum(),
                         scale: SCALE,
                     };
                     sized.ledgers[host as usize].add_slice(&slice, &joined.passages(span.gates()));
@@ -589,16 +583,16 @@ impl Rotation {
                     let [client, server] = sides;
                     let joined = [ends.take(client)?, ends.take(server)?];
                     let borders = [client.boundaries.border(), server.boundaries.border()];
-                    sized.between(&joined, borders, round_trips, probe_ns);
+                    sized.between(&joined, borders, round_trips, &probes);
                 }
             }
-            let beside = sized.beside.entry(name).or_default();
+            let beside = sized.beside.entry(name.clone()).or_default();
             each_ns(&samples, |ns| beside.0.record_ns(ns));
             Ok(())
         });
         self.with([GateSet::EMPTY; 2], false, None, |_, ends, sized| {
             let samples = ends.run(round_trips)?;
-            let beside = sized.beside.entry(name).or_default();
+            let beside = sized.beside.entry(name.clone()).or_default();
             each_ns(&samples, |ns| {
                 sized.ungated.record_ns(ns);
                 beside.1.record_ns(ns);
@@ -615,7 +609,7 @@ impl Sized {
         joined: &[Joined; 2],
         borders: [GateSet; 2],
         round_trips: u64,
-        probe_ns: f64,
+        probes: &[f64],
     ) {
         for joined in joined {
             self.counts.merge(&joined.tied.counts);
@@ -624,14 +618,16 @@ impl Sized {
             self.unpaired += round_trips;
             return;
         };
+        // A passage out of the client lies on the way there, one out of the server on the way back.
+        let there = probes.first().copied().unwrap_or(0.0);
+        let back = probes.get(1).copied().unwrap_or(0.0);
         let mut slice = Distribution::new();
         for exchange in &exchanges {
-            let ns = exchange.both_ways_ns() - probe_ns;
-            slice.record_ns(ns);
+            slice.record_ns(exchange.both_ways_ns() - there - back);
         }
         self.network_slices.extend(slice.trimmed_mean_ns());
         self.network.merge(&slice);
-        match clocks::one_way(&exchanges) {
+        match clocks::one_way(&exchanges).map(|way| way.less(there, back)) {
             Some(way) => self.ways.slices.push(way),
             None => self.ways.uneven += 1,
         }

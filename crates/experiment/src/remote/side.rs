@@ -100,7 +100,7 @@ impl Boundaries {
 
     /// The last gate that what is sent passes here.
     pub(super) fn last_out(&self) -> Option<Gate> {
-        self.gates().iter().filter(|&gate| is_out(gate)).last()
+        self.gates().iter().rfind(|&gate| is_out(gate))
     }
 
     /// The first gate that what is received passes here.

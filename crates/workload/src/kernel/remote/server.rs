@@ -38,6 +38,10 @@ const GREETING: Duration = Duration::from_secs(5);
 const GREETINGS: usize = 16;
 /// Sessions that a client may have at the same time: all sizes of an experiment are far fewer.
 const SESSIONS: usize = 256;
+/// Iterations of a slice; so many writes of the largest size are bytes that can be counted.
+const ITERATIONS: u64 = 1 << 40;
+/// The same with gates: an end that stamps sets memory aside for each iteration.
+const GATED_ITERATIONS: u64 = 1 << 20;
 /// Data connections of others that are closed before a session gives up waiting for its client's.
 const STRANGERS: usize = 64;
 /// How often a waiting server looks whether it is to stop.
@@ -223,6 +227,7 @@ impl Server {
             opened: 0,
             told: BTreeSet::new(),
             gates: None,
+            attached: false,
         };
         let wrong = match serving.run() {
             // So a client goes.
@@ -390,6 +395,8 @@ struct Serving<'a> {
     /// The workloads that were told.
     told: BTreeSet<&'static str>,
     gates: Option<Keeper>,
+    /// Gates are attached, or ends stamp.
+    attached: bool,
 }
 
 /// Why a request could not be done, in words for the client.
@@ -427,6 +434,13 @@ impl Serving<'_> {
                 session,
                 iterations,
             } => {
+                let most = match self.attached {
+                    true => GATED_ITERATIONS,
+                    false => ITERATIONS,
+                };
+                if iterations > most {
+                    return Err(format!("a slice has {most} iterations at the most here"));
+                }
                 if let (Some(gates), Some(Session::Running { watch, .. })) =
                     (&self.gates, self.sessions.get(&session))
                 {
@@ -464,6 +478,7 @@ impl Serving<'_> {
                     .into_iter()
                     .collect();
                 let keeper = self.gates.as_mut().ok_or(NO_GATES)?;
+                self.attached = true;
                 let ends = self.sessions.values().filter_map(Session::stamps);
                 keeper
                     .attach(named, twins, &[Namespace::Own], ends)
@@ -473,6 +488,7 @@ impl Serving<'_> {
             Request::Detach => {
                 let keeper = self.gates.as_mut().ok_or(NO_GATES)?;
                 keeper.detach(self.sessions.values().filter_map(Session::stamps));
+                self.attached = false;
                 Ok(Response::Done)
             }
             Request::Take { session } => {

@@ -328,6 +328,25 @@ fn the_servers_clock_stamps_every_message_that_is_wanted() {
 }
 
 #[test]
+fn a_slice_beyond_all_memory_is_refused_and_the_session_lives_on() {
+    served(Service::default(), |address| {
+        let remote = connect(address).unwrap();
+        let mut session = remote.open(&Spec::new(Workload::Stream, 4)).unwrap();
+        let error = session
+            .run(1 << 50, &mut session.new_samples())
+            .unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("1099511627776 iterations at the most"),
+            "{error}"
+        );
+        let mut session = remote.open(&Spec::new(Workload::Stream, 4)).unwrap();
+        session.run(3, &mut session.new_samples()).unwrap();
+    });
+}
+
+#[test]
 fn once_is_one_client() {
     let service = Service {
         once: true,
