@@ -102,7 +102,7 @@ pub(crate) enum ExperimentCommand {
     /// List the experiments.
     List(List),
     /// Run experiments by name.
-    Run(RunExperiments),
+    Run(Box<RunExperiments>),
 }
 
 /// `report`

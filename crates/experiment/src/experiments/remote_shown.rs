@@ -8,8 +8,7 @@ use tollgate_workload::PathId;
 
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
-use crate::kernel_gated::STATISTIC;
-use crate::remote::{Bounds, Host, Sized, TwoHosts, directions, failures};
+use crate::remote::{Bounds, Host, STATISTIC, Sized, TwoHosts, directions, failures};
 use crate::run::{
     Bar, Cell, Figure, Interval, Layer, Measured, Row, RowKind, Segment, SegmentKind, Table,
     TrustKind, TrustLine, Unit,

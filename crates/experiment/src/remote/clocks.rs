@@ -75,9 +75,10 @@ pub(super) struct OneWay {
 impl OneWay {
     /// The same less what lies within each way and is known: what gates cost.
     pub(super) fn less(self, there: f64, back: f64) -> Self {
+        // What is left is no shorter than nothing either.
         Self {
-            there: self.there.map(|ns| ns - there),
-            back: self.back.map(|ns| ns - back),
+            there: self.there.map(|ns| (ns - there).max(0.0)),
+            back: self.back.map(|ns| (ns - back).max(0.0)),
             ..self
         }
     }

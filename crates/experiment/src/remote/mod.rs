@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::distribution::Distribution;
-use tollgate_gate::{Direction, Gate, GateSet, Ledger, Scope, Slice, Span};
+use tollgate_gate::{Direction, Gate, GateSet, Ledger, Scope, Slice, Span, Statistic};
 use tollgate_kernel::Talk;
 use tollgate_kernel::join::Counts;
 use tollgate_workload::remote::{KernelRemote, RemoteSession};
@@ -25,7 +25,6 @@ use tollgate_workload::{Mode, Samples, Session, Spec, Workload};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::kernel_gated::STATISTIC;
 use crate::words;
 
 pub(crate) use clocks::Bounds;
@@ -33,6 +32,8 @@ use side::{Joined, SCALE, Side};
 
 pub(crate) use side::{Boundaries, is_own};
 
+/// Which number of a distribution stands for it: a processor that is taken away now and then moves it little.
+pub(crate) const STATISTIC: Statistic = Statistic::TrimmedMean;
 /// Round trips of a slice at one size.
 const ROUND_TRIPS: u64 = 256;
 /// The fewest of them.
