@@ -237,7 +237,7 @@ fn ctrl_c_ends_a_server_in_good_order() {
 }
 
 /// Experiments to a server, whose sums and counts are held against each other.
-const GATED: [&str; 7] = [
+const GATED: [&str; 10] = [
     "experiment",
     "run",
     "wolman-networks",
@@ -245,7 +245,14 @@ const GATED: [&str; 7] = [
     "wolman-receive",
     "--size=4,8000",
     "--iterations=256",
+    "--repetitions=1",
+    "--quiet",
+    "--json=-",
 ];
+
+fn gated(server: &Serving) -> Vec<&str> {
+    [&GATED[..], &["--to", &server.address]].concat()
+}
 
 fn experiment<'a>(run: &'a Run, name: &str) -> &'a Experiment {
     let found = run.experiments.iter().find(|one| one.name == name);
@@ -364,17 +371,7 @@ fn between_two_namespaces_both_hosts_are_joined() {
     let server = pair
         .far(|| Ok(Serving::start(tollgate(&["serve", "--listen", &listen]))))
         .unwrap();
-    let arguments = [
-        &GATED[..],
-        &[
-            "--to",
-            &server.address,
-            "--repetitions=1",
-            "--quiet",
-            "--json=-",
-        ],
-    ]
-    .concat();
+    let arguments = gated(&server);
     let output = pair
         .near(|| Ok(tollgate(&arguments).output()))
         .unwrap()
@@ -416,17 +413,7 @@ fn nobody_gets_fewer_rows_of_both_hosts_and_no_error() {
         command
     };
     let server = Serving::start(as_nobody(&["serve", "--listen=127.0.0.1:0"]));
-    let arguments = [
-        &GATED[..],
-        &[
-            "--to",
-            &server.address,
-            "--repetitions=1",
-            "--quiet",
-            "--json=-",
-        ],
-    ]
-    .concat();
+    let arguments = gated(&server);
     let output = as_nobody(&arguments).output().unwrap();
     check_both_hosts(&run_of(&output));
     let printed = text(&output.stdout);

@@ -14,12 +14,11 @@ use tollgate_gate::{
 };
 use tollgate_kernel::join::Counts;
 use tollgate_kernel::{
-    Attached, Event, Flow, Gates, Joiner, Namespace, Plan, ROOM, Taken, Talk, Traffic, Watch,
-    abilities, passage_cost,
+    Attached, Gates, Joiner, Namespace, Plan, ROOM, Taken, Talk, Traffic, Watch, abilities,
+    passage_cost,
 };
-use tollgate_workload::{
-    Mode, PathId, SOCKET_STAMPED, Samples, Session, Spec, Stamp, Waiting, Wanted, Workload, find,
-};
+use tollgate_workload::gates::event_of;
+use tollgate_workload::{Mode, PathId, Samples, Session, Spec, Waiting, Wanted, Workload, find};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -138,16 +137,10 @@ impl Ends {
         let mut taken = gates.map(Gates::take).unwrap_or_default();
         let stamps = self.session.kernel_ends().map(|ends| ends.stamps.take());
         let talk = self.joiner.talk();
+        let stamps = stamps.into_iter().flatten();
         taken
             .events
-            .extend(stamps.into_iter().flatten().map(|stamp| {
-                let event = if SOCKET_STAMPED.contains(stamp.gate) {
-                    of_socket(&stamp, talk)
-                } else {
-                    Event::of_thread(stamp.ktime, stamp.gate, stamp.thread)
-                };
-                if stamp.twin { event.as_twin() } else { event }
-            }));
+            .extend(stamps.map(|stamp| event_of(&stamp, talk)));
         taken
     }
 
@@ -158,22 +151,6 @@ impl Ends {
             .map_err(|error| error.to_string())?;
         Ok(samples)
     }
-}
-
-/// A stamp of a socket. A slice's messages are numbered, so its bytes are counted from 0.
-fn of_socket(stamp: &Stamp, talk: Talk) -> Event {
-    let receives = stamp.gate == Gate::DriverOutEnd;
-    let there = (stamp.thread == talk.near) != receives;
-    let flow = Flow {
-        ports: if there {
-            u32::from(talk.far_port)
-        } else {
-            u32::from(talk.far_port) << 16
-        },
-        addresses: 0,
-    };
-    let seq = stamp.message.wrapping_mul(talk.size);
-    Event::of_packet(stamp.ktime, stamp.gate, flow, seq, talk.size)
 }
 
 /// Adds a slice's round trips.

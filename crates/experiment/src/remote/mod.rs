@@ -21,7 +21,7 @@ use tollgate_gate::{Direction, Gate, GateSet, Ledger, Scope, Slice, Span, Statis
 use tollgate_kernel::Talk;
 use tollgate_kernel::join::Counts;
 use tollgate_workload::remote::{KernelRemote, RemoteSession};
-use tollgate_workload::{Mode, Samples, Session, Spec, Workload};
+use tollgate_workload::{Mode, Samples, Session, Spec, Waiting, Workload};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -216,7 +216,14 @@ pub(crate) fn run(
                 iterations.clamp(LEAST_ROUND_TRIPS, ROUND_TRIPS)
             }),
     };
-    let tables = run.learn().map_err(|reason| refused(experiment, reason))?;
+    let without = match mode.waiting {
+        Waiting::Blocking => GateSet::EMPTY,
+        // Nobody sleeps, so nobody is woken.
+        Waiting::BusyPoll => GateSet::of(&[Gate::ReaderRuns]),
+    };
+    let tables = run
+        .learn(without)
+        .map_err(|reason| refused(experiment, reason))?;
     run.sizes = sizes
         .iter()
         .map(|_| Sized {
@@ -462,8 +469,9 @@ impl Rotation {
         }
     }
 
-    /// Learns which of the gates messages are seen at, and where messages begin in the sequence numbers; gives each host's spans.
-    fn learn(&mut self) -> Result<[tollgate_gate::SpanTable; 2], String> {
+    /// Learns which of the gates messages are seen at, and where messages begin in the sequence numbers; gives each host's spans,
+    /// but for those at the gates in `without`.
+    fn learn(&mut self, without: GateSet) -> Result<[tollgate_gate::SpanTable; 2], String> {
         let sessions = || self.ends.iter().flatten().map(|ends| &ends.session);
         for side in &mut self.sides {
             let all = side.boundaries.gates();
@@ -498,7 +506,11 @@ impl Rotation {
             return Err(reason.clone());
         }
         let [client, server] = &mut self.sides;
-        Ok([client.settle(seen[0])?, server.settle(seen[1])?])
+        let kept = seen.map(|seen| {
+            let gates = seen.iter().filter(|&gate| !without.contains(gate));
+            gates.collect()
+        });
+        Ok([client.settle(kept[0])?, server.settle(kept[1])?])
     }
 
     /// How many round trips each size has time for in a slice over all sizes; never fewer than a slice needs.

@@ -411,7 +411,9 @@ impl Serving<'_> {
             false => Ok(()),
         };
         loop {
-            let request = match self.channel.receive(MAX_REQUEST, &mut go_on) {
+            // A client that is never silent does not keep the server from stopping.
+            let received = go_on().and_then(|()| self.channel.receive(MAX_REQUEST, &mut go_on));
+            let request = match received {
                 Ok(request) => request,
                 Err(error) => return error,
             };
