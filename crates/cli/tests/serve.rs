@@ -244,7 +244,7 @@ const GATED: [&str; 10] = [
     "wolman-transmit",
     "wolman-receive",
     "--size=4,8000",
-    "--iterations=256",
+    "--iterations=512",
     "--repetitions=1",
     "--quiet",
     "--json=-",

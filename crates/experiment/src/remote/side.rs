@@ -1,7 +1,11 @@
 //! One host's side of a message's way: its gates, and which events and spans are its own.
 
+use std::collections::HashMap;
+
 use tollgate_gate::span::Place;
-use tollgate_gate::{Gate, GateSet, JoinPlan, KERNEL, Recorded, Span, SpanTable, TickScale, join};
+use tollgate_gate::{
+    Gate, GateSet, JoinPlan, KERNEL, PacketId, Recorded, Span, SpanTable, TickScale, join,
+};
 use tollgate_kernel::{Event, Namespace, Plan, Taken, Talk, Watch};
 use tollgate_workload::gates::Keeper;
 use tollgate_workload::remote::{FarGates, KernelRemote, RemoteSession};
@@ -267,12 +271,15 @@ impl Joined {
         join([recorded], JoinPlan::new(gates, SCALE))
     }
 
-    /// When messages passed the gate on their way out of the host, or in, in their order.
+    /// When each message passed the gate first, in their order: a retransmission of one that has come through changes nothing.
     fn times(&self, gate: Gate) -> Vec<u64> {
-        let passages = self.passages(GateSet::of(&[gate])).passages;
-        let mut times: Vec<u64> = (passages.iter())
-            .filter_map(|passage| Some(passage.at(gate)?.0))
-            .collect();
+        let mut first: HashMap<PacketId, u64> = HashMap::new();
+        for event in self.tied.events.iter().filter(|event| event.gate == gate) {
+            let at = event.ticks.0;
+            let known = first.entry(event.packet).or_insert(at);
+            *known = at.min(*known);
+        }
+        let mut times: Vec<u64> = first.into_values().collect();
         times.sort_unstable();
         times
     }
@@ -316,7 +323,7 @@ pub(super) fn exchanges(
 /// For the tests of this module and its neighbours.
 #[cfg(test)]
 mod tests {
-    use tollgate_gate::{PacketId, Ticks};
+    use tollgate_gate::Ticks;
     use tollgate_kernel::Flow;
 
     use super::*;
@@ -403,6 +410,11 @@ mod tests {
             }
         );
         assert_eq!(paired[1].both_ways_ns(), 7.0);
+        let mut again = server();
+        let mut late = again.tied.events[0];
+        late.ticks = Ticks(1_020);
+        again.tied.events.push(late);
+        assert_eq!(exchanges(&[client(), again], borders, 2), Some(paired));
         // One is missing, there is one too many, or they overlap.
         assert!(exchanges(&[client(), joined(&[1_015], &[1_012, 1_032])], borders, 2).is_none());
         assert!(exchanges(&[client(), server()], borders, 3).is_none());
