@@ -301,7 +301,7 @@ impl<'a> Context<'a> {
         Ok(streams)
     }
 
-    /// The ledgers of a path of the kernel at these sizes, measured at the first call in half of the time that is left.
+    /// The ledgers of a path of the kernel at these sizes, measured at the first call in this share of the time that is left.
     ///
     /// # Errors
     /// As [`kernel_gated::run`].
@@ -311,6 +311,7 @@ impl<'a> Context<'a> {
         path: PathId,
         mode: Mode,
         sizes: &[usize],
+        share: f64,
     ) -> Result<kernel_gated::Ledgers, Error> {
         let known = self
             .kernel
@@ -319,7 +320,7 @@ impl<'a> Context<'a> {
         if let Some(ledgers) = known {
             return Ok(ledgers.clone());
         }
-        let until = self.remaining().map(|left| left / 2);
+        let until = self.remaining().map(|left| left.mul_f64(share));
         let ledgers = kernel_gated::run(experiment, path, mode, sizes, until, self)?;
         self.kernel.push(ledgers.clone());
         Ok(ledgers)

@@ -3,46 +3,64 @@
 //! Gates rotate. A slice carries the two gates of one span and runs every size once; a slice without gates follows, so that the
 //! round trip that the spans must sum to is measured next to each of them. What a passage costs is measured in place by a twin
 //! of the span's first gate, and subtracted.
+//!
+//! What is told as the time of a span, and what the spans are summed to, is of the usual round trips ([`usual`]); percentiles and
+//! the join rate are of all.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use tollgate_gate::distribution::Distribution;
 use tollgate_gate::{
-    Gate, GateSet, JoinPlan, Ledger, Recorded, Scope, Slice, Span, SpanTable, Statistic, TickScale,
-    join,
+    Gate, GateSet, JoinPlan, Joined, Ledger, Recorded, Scope, Slice, Span, SpanTable, Statistic,
+    TickScale, Ticks, join,
 };
 use tollgate_kernel::join::Counts;
 use tollgate_kernel::{
-    Attached, Gates, Joiner, Namespace, Plan, ROOM, Taken, Talk, Traffic, Watch, abilities,
-    passage_cost,
+    Attached, Gates, Joiner, Namespace, Plan, Taken, Talk, Traffic, Watch, abilities, passage_cost,
 };
 use tollgate_workload::gates::event_of;
-use tollgate_workload::{Mode, PathId, Samples, Session, Spec, Waiting, Wanted, Workload, find};
+use tollgate_workload::{
+    Mode, PathId, Samples, Session, Spec, Usage, Waiting, Wanted, Workload, find,
+};
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::stats::{Estimate, Interval, middle_half, ratio, typical};
 use crate::words;
 
-/// Round trips of a slice at one size.
-const ROUND_TRIPS: u64 = 256;
+mod usual;
+
+use usual::Round;
+
+/// Events that each processor has room for: those of a slice a few times over. It is gone through again and again, so it has to
+/// stay in the second cache, or writing an event would wait for memory.
+const ROOM: u32 = 1 << 11;
+/// Round trips of a slice at one size: few, so that there are many rounds, whose differences tell how well the sums are known.
+const ROUND_TRIPS: u64 = 128;
 /// The fewest of them.
 const LEAST_ROUND_TRIPS: u64 = 32;
 /// Times that the rotation is gone through without a time budget.
-const ROUNDS: u32 = 16;
+const ROUNDS: u32 = 32;
+/// Times that it is to be gone through at least when time is short; slices are made shorter for it.
+const LEAST_ROUNDS: u32 = 4;
 /// Round trips before each slice that are not timed; gates see them all the same.
 const WARM_UP: u32 = 16;
-/// Which number of a distribution stands for it: a processor that is taken away now and then moves it little.
-pub(crate) const STATISTIC: Statistic = Statistic::TrimmedMean;
+/// Which number of the usual round trips stands for them: the one whose parts sum to the whole.
+pub(crate) const STATISTIC: Statistic = Statistic::Mean;
 const SCALE: TickScale = TickScale::NANOSECONDS;
 
 /// The messages of one size.
 #[derive(Debug, Clone)]
 pub(crate) struct Gated {
-    /// The spans and the round trip that they must sum to.
-    pub(crate) ledger: Ledger,
-    /// By span of the table: the round trips of the slices with its gates, and of those without any that followed.
-    beside: Vec<(Distribution, Distribution)>,
+    /// Every message.
+    all: Ledger,
+    /// Those of the usual round trips: the spans and the round trip that they must sum to.
+    usual: Ledger,
+    /// By span of the table: the usual round trip of each slice with its gates, and of the one without any that followed.
+    beside: Vec<(Vec<f64>, Vec<f64>)>,
+    rounds: Vec<Round>,
+    /// The processor time of both ends in slices without gates, and the round trips of these.
+    used: (Usage, u64),
     /// What became of the events before they were joined.
     pub(crate) counts: Counts,
     /// Why it failed.
@@ -70,28 +88,77 @@ pub(crate) struct Ledgers {
 impl Gated {
     fn new(table: SpanTable) -> Self {
         Self {
-            ledger: Ledger::new(table, Scope::RoundTrip),
+            all: Ledger::new(table, Scope::RoundTrip),
+            usual: Ledger::new(table, Scope::RoundTrip),
             beside: vec![Default::default(); table.spans().len()],
+            rounds: Vec::new(),
+            used: (Usage::default(), 0),
             counts: Counts::default(),
             failure: None,
         }
     }
 
-    /// The ledger, when anything was measured.
-    pub(crate) fn measured(&self) -> Option<&Ledger> {
-        self.ledger.ungated().map(|_| &self.ledger)
+    /// Every message, for percentiles and counts.
+    pub(crate) const fn all(&self) -> &Ledger {
+        &self.all
     }
 
-    /// The span whose gates disturb most, and what they cost: the round trip with them over the one without, less 1.
-    pub(crate) fn worst_perturbation(&self) -> Option<(&'static str, f64)> {
-        self.ledger
-            .table()
-            .spans()
-            .iter()
-            .zip(&self.beside)
-            .filter_map(|(span, (gated, ungated))| {
-                let share = gated.trimmed_mean_ns()? / ungated.trimmed_mean_ns()? - 1.0;
-                Some((span.name, share))
+    /// The usual round trips; none when nothing was measured.
+    pub(crate) fn usual(&self) -> Option<&Ledger> {
+        self.usual.ungated().map(|_| &self.usual)
+    }
+
+    /// Processor time of both ends for a round trip without gates; none where it was not measured.
+    pub(crate) fn used(&self) -> Option<Usage> {
+        let (used, round_trips) = self.used;
+        let each = |time: Duration| time.div_f64(round_trips as f64);
+        (round_trips > 0).then(|| Usage {
+            user: each(used.user),
+            system: each(used.system),
+        })
+    }
+
+    /// The share of the round trip that the sum of the spans leaves open, signed.
+    pub(crate) fn closure(&self) -> Option<f64> {
+        self.usual()?.closure_by(STATISTIC)
+    }
+
+    /// Its 95 % interval, from how much the rounds differ; none of fewer than two.
+    pub(crate) fn closure_interval(&self) -> Option<Interval> {
+        let total = self.usual()?.ungated()?.mean_ns;
+        let (value, interval) = usual::residual(&self.rounds, self.usual.table())?;
+        let at = self.closure()?;
+        Some(Interval {
+            low: at + (interval.low - value) / total,
+            high: at + (interval.high - value) / total,
+        })
+    }
+
+    /// What the gates of the span at this place cost: the round trip with them over the one without, less 1, and its 95 % interval
+    /// where there were two rounds.
+    pub(crate) fn perturbation(&self, index: usize) -> Option<(f64, Option<Interval>)> {
+        let (gated, ungated) = self.beside.get(index)?;
+        match ratio(gated, ungated) {
+            Ok(Estimate {
+                value, interval, ..
+            }) => {
+                let interval = Interval {
+                    low: interval.low - 1.0,
+                    high: interval.high - 1.0,
+                };
+                Some((value - 1.0, Some(interval)))
+            }
+            Err(_) => Some((gated.first()? / ungated.first()? - 1.0, None)),
+        }
+    }
+
+    /// The span whose gates disturb most, and what they cost.
+    pub(crate) fn worst_perturbation(&self) -> Option<(&'static str, f64, Option<Interval>)> {
+        let spans = self.usual.table().spans().iter().enumerate();
+        spans
+            .filter_map(|(index, span)| {
+                let (share, interval) = self.perturbation(index)?;
+                Some((span.name, share, interval))
             })
             .max_by(|a, b| a.1.total_cmp(&b.1))
     }
@@ -124,6 +191,7 @@ impl Ends {
         let watch = Watch {
             ports: ends.far_ports.clone(),
             threads: vec![ends.near, ends.far],
+            acknowledgments: false,
         };
         Ok(Self {
             session,
@@ -144,6 +212,18 @@ impl Ends {
         taken
     }
 
+    /// The processor time of both ends since the last time.
+    fn take_usage(&self) -> Usage {
+        let ends = self.session.kernel_ends();
+        ends.map_or_else(Usage::default, |ends| ends.stamps.take_usage())
+    }
+
+    /// When the warm-up of the last slice was over.
+    fn timed_from(&self) -> Ticks {
+        let ends = self.session.kernel_ends();
+        Ticks(ends.map_or(0, |ends| ends.stamps.timed_from()))
+    }
+
     fn run(&mut self, round_trips: u64) -> Result<Samples, String> {
         let mut samples = self.session.new_samples();
         self.session
@@ -153,13 +233,12 @@ impl Ends {
     }
 }
 
-/// Adds a slice's round trips.
-fn each_ns(samples: &Samples, mut add: impl FnMut(f64)) {
-    for (ns, count) in samples.buckets() {
-        for _ in 0..count {
-            add(ns as f64);
-        }
-    }
+/// A slice's round trips, in nanoseconds.
+fn times(samples: &Samples) -> Vec<f64> {
+    samples
+        .buckets()
+        .flat_map(|(ns, count)| std::iter::repeat_n(ns as f64, count as usize))
+        .collect()
 }
 
 /// Why a path has no gates here, as an experiment's failure.
@@ -235,10 +314,10 @@ pub(crate) fn run(
     run.learn();
     run.ledgers.start_up = begun.elapsed();
     if let Some(until) = until {
-        let slices = 2 * table.spans().len() as u32;
+        let turns = LEAST_ROUNDS * table.spans().len() as u32;
         run.round_trips = run
             .round_trips
-            .min(run.affordable(until.saturating_sub(begun.elapsed()) / slices));
+            .min(run.affordable(until.saturating_sub(begun.elapsed()) / turns));
     }
     let rounds = context.options.iterations.map_or(ROUNDS, |iterations| {
         let rounds = iterations.div_ceil(run.round_trips);
@@ -250,6 +329,9 @@ pub(crate) fn run(
         // The first round is always gone through; another only when there is time for it.
         if round > 0 && until.is_some_and(|until| begun.elapsed() + longest > until) {
             break;
+        }
+        for gated in &mut run.ledgers.sizes {
+            gated.rounds.push(Round::new(table));
         }
         for (index, span) in table.spans().iter().enumerate() {
             if context.cancel.is_raised() {
@@ -267,7 +349,7 @@ pub(crate) fn run(
         longest = longest.max(round_begun.elapsed());
     }
     let ledgers = run.finish();
-    if ledgers.sizes.iter().all(|sized| sized.measured().is_none()) {
+    if ledgers.sizes.iter().all(|sized| sized.usual().is_none()) {
         let reason = ledgers.sizes.iter().find_map(|sized| sized.failure.clone());
         return Err(reason.map_or(Error::Stopped, |reason| refused(experiment, reason)));
     }
@@ -275,7 +357,7 @@ pub(crate) fn run(
 }
 
 /// The gate whose passage lies within a span.
-fn first_gate(span: &Span) -> Gate {
+pub(crate) fn first_gate(span: &Span) -> Gate {
     span.gates().first().unwrap_or(Gate::SocketOutBegin)
 }
 
@@ -392,15 +474,27 @@ impl Run {
         }
     }
 
-    /// How many round trips each size has time for in a slice over all sizes; never fewer than a slice needs.
-    fn affordable(&mut self, slice: Duration) -> u64 {
+    /// How many round trips each size has time for in a slice, when a span's turn, which is two slices over all sizes and one more
+    /// at one size, may take so long; never fewer than a slice needs.
+    fn affordable(&mut self, turn: Duration) -> u64 {
+        let begun = Instant::now();
+        if let Some(span) = self.ledgers.table.spans().first() {
+            match self.attach(span.gates(), false) {
+                Ok(attached) => self.detach(attached),
+                Err(reason) => self.fail_all(&reason),
+            }
+        }
+        let attaching = begun.elapsed();
         let begun = Instant::now();
         for at in 0..self.ends.len() {
             self.at(at, |_, ends, _| ends.run(LEAST_ROUND_TRIPS).map(drop));
         }
         let pilot = begun.elapsed().as_secs_f64().max(1e-9);
-        let fits = slice.as_secs_f64() / pilot * LEAST_ROUND_TRIPS as f64;
-        (fits as u64).max(LEAST_ROUND_TRIPS)
+        let slices = 2.0 + 1.0 / self.ends.len().max(1) as f64;
+        let warm_up = u64::from(WARM_UP);
+        let slice = turn.saturating_sub(2 * attaching).as_secs_f64() / slices;
+        let fits = slice / pilot * (LEAST_ROUND_TRIPS + warm_up) as f64;
+        (fits as u64).saturating_sub(warm_up).max(LEAST_ROUND_TRIPS)
     }
 
     /// Measures what a passage of the gate costs.
@@ -413,20 +507,23 @@ impl Run {
         let mut cost = None;
         self.at(at, |gates, ends, _| {
             ends.run(round_trips)?;
-            cost = passage_cost(&ends.take(gates).events);
+            let since = ends.timed_from();
+            let mut events = ends.take(gates).events;
+            events.retain(|event| event.ticks() >= since);
+            cost = passage_cost(&events);
             Ok(())
         });
         self.detach(attached);
         if let Some(cost) = cost {
-            self.probes.entry(gate).or_default().push(cost.median_ns);
+            let costs = self.probes.entry(gate).or_default();
+            costs.push(cost.middle_mean_ns);
         }
     }
 
-    /// What a passage of the gate costs, as known so far: the median of the rounds.
+    /// What a passage of the gate cost when it was measured last: it drifts with the machine as the spans do.
     fn probe_ns(&self, gate: Gate) -> f64 {
-        let mut costs = self.probes.get(&gate).cloned().unwrap_or_default();
-        costs.sort_by(f64::total_cmp);
-        costs.get(costs.len() / 2).copied().unwrap_or(0.0)
+        let costs = self.probes.get(&gate);
+        costs.and_then(|costs| costs.last()).copied().unwrap_or(0.0)
     }
 
     /// Every size once with the gates of a span and once without any.
@@ -443,39 +540,58 @@ impl Run {
         for at in 0..self.ends.len() {
             self.at(at, |gates, ends, gated| {
                 let samples = ends.run(round_trips)?;
+                let since = ends.timed_from();
                 let taken = ends.take(gates);
-                let tied = ends.joiner.tie(&taken.events);
+                let mut tied = ends.joiner.tie(&taken.events);
+                tied.events.retain(|event| event.ticks >= since);
                 let recorded = Recorded {
                     events: &tied.events,
                     lost: taken.lost,
                 };
                 let joined = join([recorded], JoinPlan::new(span.gates(), SCALE));
                 gated.counts.merge(&tied.counts);
-                gated.ledger.add_slice(
-                    &Slice {
-                        active: span.gates(),
-                        // Gates see the warm-up, too.
-                        units: round_trips + u64::from(WARM_UP),
-                        probe_ns,
-                        scale: SCALE,
+                let mut slice = Slice {
+                    active: span.gates(),
+                    units: round_trips,
+                    probe_ns,
+                    scale: SCALE,
+                };
+                gated.all.add_slice(&slice, &joined);
+                let usual = usual::usual(usual::trips(&joined.passages, span, SCALE));
+                if let Some(round) = gated.rounds.last_mut() {
+                    round.add_span(index, span, &usual, SCALE, probe_ns);
+                }
+                slice.units = usual.len() as u64;
+                let passages = usual.into_iter().flat_map(|trip| trip.messages).collect();
+                gated.usual.add_slice(
+                    &slice,
+                    &Joined {
+                        passages,
+                        ..Joined::default()
                     },
-                    &joined,
                 );
-                each_ns(&samples, |ns| {
-                    gated.ledger.add_gated_ns(ns);
-                    gated.beside[index].0.record_ns(ns);
-                });
+                gated.beside[index].0.extend(typical(&times(&samples)));
                 Ok(())
             });
         }
         self.detach(attached);
         for at in 0..self.ends.len() {
             self.at(at, |_, ends, gated| {
+                ends.take_usage();
                 let samples = ends.run(round_trips)?;
-                each_ns(&samples, |ns| {
-                    gated.ledger.add_ungated_ns(ns);
-                    gated.beside[index].1.record_ns(ns);
-                });
+                gated.used.0 += ends.take_usage();
+                gated.used.1 += round_trips + u64::from(WARM_UP);
+                let times = times(&samples);
+                for &ns in &times {
+                    gated.all.add_ungated_ns(ns);
+                }
+                gated.beside[index].1.extend(typical(&times));
+                if let (Some(round), Some(ns)) = (gated.rounds.last_mut(), typical(&times)) {
+                    round.add_ungated(ns);
+                }
+                for ns in middle_half(times, |ns| *ns) {
+                    gated.usual.add_ungated_ns(ns);
+                }
                 Ok(())
             });
         }
@@ -484,8 +600,8 @@ impl Run {
     fn finish(self) -> Ledgers {
         let probes = self
             .probes
-            .keys()
-            .map(|&gate| (gate, self.probe_ns(gate)))
+            .iter()
+            .filter_map(|(&gate, costs)| Some((gate, typical(costs)?)))
             .collect();
         Ledgers {
             probes,
@@ -495,9 +611,9 @@ impl Run {
 }
 
 impl Ledgers {
-    /// The ledger of the size at this place, if anything was measured.
-    pub(crate) fn ledger(&self, at: usize) -> Option<&Ledger> {
-        self.sizes.get(at)?.measured()
+    /// The size at this place, if anything was measured.
+    pub(crate) fn at(&self, at: usize) -> Option<&Gated> {
+        self.sizes.get(at).filter(|gated| gated.usual().is_some())
     }
 
     /// The path and the way in which it was run.

@@ -262,6 +262,21 @@ pub fn mean(values: &[f64]) -> Result<Estimate, StatsError> {
     })
 }
 
+/// The middle half of some things in the order of their times: a quarter of them, rounded down, is left out at either end.
+pub(crate) fn middle_half<T>(mut all: Vec<T>, ns: impl Fn(&T) -> f64) -> Vec<T> {
+    all.sort_by(|a, b| ns(a).total_cmp(&ns(b)));
+    let beside = all.len() / 4;
+    all.truncate(all.len() - beside);
+    all.drain(..beside);
+    all
+}
+
+/// The mean of the middle half, which a processor that is taken away now and then does not move; none of nothing.
+pub(crate) fn typical(values: &[f64]) -> Option<f64> {
+    let middle = middle_half(values.to_vec(), |value| *value);
+    (!middle.is_empty()).then(|| middle.iter().sum::<f64>() / middle.len() as f64)
+}
+
 /// How one thing stands to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -477,6 +492,17 @@ mod tests {
         assert!(!difference.difference.interval.contains(0.0));
         assert!(difference.a.interval.overlaps(&difference.b.interval));
         assert_eq!(difference.verdict, Verdict::NoDifference);
+    }
+
+    #[test]
+    fn the_middle_half_is_what_most_are_like() {
+        assert_eq!(typical(&[]), None);
+        assert_eq!(typical(&[3.0]), Some(3.0));
+        assert_eq!(typical(&[9.0, 1e9, 11.0, -1e9]), Some(10.0));
+        assert_eq!(
+            middle_half(vec![5, 1, 4, 2, 3], |&value| f64::from(value)),
+            [2, 3, 4]
+        );
     }
 
     #[test]

@@ -199,7 +199,10 @@ pub struct ProbeCost {
     /// The mean of all but the longest hundredth, in nanoseconds. Where a passage costs but a few steps of the clock,
     /// this is the truer figure to subtract from a mean.
     pub trimmed_mean_ns: f64,
-    /// The number of twin passages behind both.
+    /// The mean of the middle half, in nanoseconds: what a passage costs in a packet's usual course, not bound to the clock's
+    /// steps.
+    pub middle_mean_ns: f64,
+    /// The number of twin passages behind all of them.
     pub n: usize,
 }
 
@@ -210,9 +213,12 @@ impl ProbeCost {
         let median_ns = *costs.get(n / 2)?;
         let kept = &costs[..n - n / 100];
         let trimmed_mean_ns = kept.iter().sum::<f64>() / kept.len() as f64;
+        let middle = &costs[n / 4..n - n / 4];
+        let middle_mean_ns = middle.iter().sum::<f64>() / middle.len() as f64;
         Some(Self {
             median_ns,
             trimmed_mean_ns,
+            middle_mean_ns,
             n,
         })
     }
@@ -342,6 +348,7 @@ mod tests {
             Some(ProbeCost {
                 median_ns: 30.0,
                 trimmed_mean_ns: 650.0 / 3.0,
+                middle_mean_ns: 650.0 / 3.0,
                 n: 3
             })
         );

@@ -67,6 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     gates.watch(&Watch {
         ports: vec![port],
         threads: vec![talk.near, talk.far],
+        acknowledgments: false,
     })?;
     let mut buffer = vec![0; size];
     let mut run = |samples: &mut dyn FnMut(f64)| -> std::io::Result<()> {

@@ -25,8 +25,8 @@ pub(crate) fn sockets() -> Ability {
     let tried = || -> Result<(), String> {
         let socket =
             UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
-        // TX_SOFTWARE, RX_SOFTWARE, SOFTWARE, TX_SCHED and OPT_TSONLY of linux/net_tstamp.h.
-        let flags: libc::c_uint = 1 << 1 | 1 << 3 | 1 << 4 | 1 << 8 | 1 << 11;
+        // TX_SOFTWARE, RX_SOFTWARE, SOFTWARE, TX_SCHED, TX_ACK and OPT_TSONLY of linux/net_tstamp.h.
+        let flags: libc::c_uint = 1 << 1 | 1 << 3 | 1 << 4 | 1 << 8 | 1 << 9 | 1 << 11;
         // SAFETY: the option's value is an int that lives during the call.
         let set = unsafe {
             libc::setsockopt(

@@ -13,7 +13,8 @@ pub fn passage_cost(events: &[Event]) -> Option<ProbeCost> {
     for (first, second) in events.iter().zip(events.iter().skip(1)) {
         let same = first.cpu == second.cpu
             && first.gate() == second.gate()
-            && (first.object, first.seq) == (second.object, second.seq);
+            && (first.ports, first.addresses, first.seq)
+                == (second.ports, second.addresses, second.seq);
         if same
             && !first.is_twin()
             && second.is_twin()

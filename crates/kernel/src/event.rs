@@ -10,9 +10,6 @@ use tollgate_gate::{Gate, Ticks};
 pub struct Event {
     /// CLOCK_MONOTONIC in nanoseconds; 0 in a slot that is not written yet.
     pub ktime: u64,
-    /// The address of the skb or, at a gate that has none, of the socket. It tells packets of one moment apart and means nothing
-    /// else.
-    pub object: u64,
     /// Source port in the upper half, destination port in the lower one, as on the wire; 0 for a thread.
     pub ports: u32,
     /// Source and destination address, mixed.
@@ -32,8 +29,9 @@ pub struct Event {
 const TWIN: u8 = 1;
 const UP_TO: u8 = 2;
 const THREAD: u8 = 4;
+const ACKNOWLEDGMENT: u8 = 8;
 
-const _: () = assert!(size_of::<Event>() == 40);
+const _: () = assert!(size_of::<Event>() == 32);
 // The programs have these numbers by heart.
 const _: () = assert!(
     Gate::SocketOutBegin as u8 == 0
@@ -79,7 +77,6 @@ impl Event {
     pub const fn of_packet(ktime: u64, gate: Gate, flow: Flow, seq: u32, len: u32) -> Self {
         Self {
             ktime,
-            object: 0,
             ports: flow.ports,
             addresses: flow.addresses,
             seq,
@@ -107,6 +104,13 @@ impl Event {
         let mut event = Self::of_packet(ktime, gate, nothing, 0, 0);
         event.flags = THREAD;
         event.thread = thread;
+        event
+    }
+
+    /// A passage of `gate` at `ktime` by a segment of `flow` without a byte.
+    pub const fn of_acknowledgment(ktime: u64, gate: Gate, flow: Flow, seq: u32) -> Self {
+        let mut event = Self::of_packet(ktime, gate, flow, seq, 0);
+        event.flags = ACKNOWLEDGMENT;
         event
     }
 
@@ -149,6 +153,11 @@ impl Event {
     /// Whether it stands for all bytes before `seq`.
     pub const fn is_up_to(&self) -> bool {
         self.flags & UP_TO != 0
+    }
+
+    /// Whether what passed had no byte: it belongs to no message, and took its time at the gate all the same.
+    pub const fn is_acknowledgment(&self) -> bool {
+        self.flags & ACKNOWLEDGMENT != 0
     }
 
     /// Whether a twin wrote it, to measure what a passage costs.

@@ -46,6 +46,7 @@ struct Settings {
     threads: [u32; THREADS],
     send_calls: [u32; 4],
     receive_calls: [u32; 4],
+    acknowledgments: u32,
 }
 
 /// The system calls that send: sendto, sendmsg, write, writev.
@@ -176,6 +177,7 @@ impl Gates {
             threads: [0; THREADS],
             send_calls: SEND_CALLS,
             receive_calls: RECEIVE_CALLS,
+            acknowledgments: u32::from(watch.acknowledgments),
         };
         for &port in &watch.ports {
             settings.ports[usize::from(port) / 64] |= 1 << (port % 64);

@@ -192,6 +192,10 @@ pub static HOOKS: &[Hook] = &[
             program: "fentry_sock_def_readable",
         },
     ),
+    own_socket(
+        Gate::SocketQueued,
+        "SO_TIMESTAMPING TX_ACK of what it answers",
+    ),
     tracepoint(Gate::ReaderRuns, "sched_switch"),
     tracepoint(Gate::SocketInBegin, "skb_copy_datagram_iovec"),
     own_call(Gate::SocketInEnd, "clock after recv()"),

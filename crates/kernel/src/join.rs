@@ -13,7 +13,7 @@
 //! | of a thread | the thread only | the message that this thread sends, waits for or reads |
 //!
 //! A retransmission is a second passage of the same message, which `tollgate_gate::join` judges. Pure acknowledgments carry no
-//! byte and never come this far. Times are never changed; what belongs to no message is counted.
+//! byte and are no passage of any. Times are never changed; what belongs to no message is counted.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -53,7 +53,7 @@ impl Talk {
 pub struct Counts {
     /// Events that were read.
     pub read: u64,
-    /// Events of packets that lie wholly within a message whose last byte another event has: they are its other segments.
+    /// Events of packets that hold no last byte of a message: its other segments, and acknowledgments.
     pub inner: u64,
     /// Events that could be tied to no message.
     pub strange: u64,
@@ -146,6 +146,10 @@ impl Joiner {
         };
         for event in sorted {
             slice.tied.counts.read += 1;
+            if event.is_acknowledgment() {
+                slice.tied.counts.inner += 1;
+                continue;
+            }
             let Some(gate) = event.gate() else {
                 slice.tied.counts.strange += 1;
                 continue;
@@ -212,7 +216,10 @@ impl Joiner {
                         slice.note(at, Gate::SocketOutBegin, id);
                     }
                 }
-                Gate::SocketQueued => stream.sent = Some(id),
+                Gate::SocketQueued => {
+                    stream.sent = Some(id);
+                    slice.thread(reader).reads = Some(id);
+                }
                 // Without the gate where a send begins, the first one that sees the message tells which was sent.
                 Gate::IpOutBegin | Gate::DeviceQueueIn => {
                     if let Some(at) = slice.thread(sender).sends.take() {

@@ -16,6 +16,8 @@ pub struct Watch {
     pub ports: Vec<u16>,
     /// Threads, by their id; at most [`THREADS`].
     pub threads: Vec<u32>,
+    /// Whether segments without a byte are recorded as well ([`Event::is_acknowledgment`]).
+    pub acknowledgments: bool,
 }
 
 /// What the programs recorded since the last time.

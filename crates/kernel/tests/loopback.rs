@@ -8,7 +8,7 @@
 mod stock;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -60,8 +60,13 @@ struct Pair {
 
 impl Pair {
     fn new(address: SocketAddr, size: usize) -> Self {
-        let listener = TcpListener::bind(address).unwrap();
-        let address = listener.local_addr().unwrap();
+        Self::between(address, address.ip(), size)
+    }
+
+    /// The same where the server may listen on more than the client connects to.
+    fn between(listens: SocketAddr, to: IpAddr, size: usize) -> Self {
+        let listener = TcpListener::bind(listens).unwrap();
+        let address = SocketAddr::new(to, listener.local_addr().unwrap().port());
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             tell.send(thread_id()).unwrap();
@@ -88,6 +93,7 @@ impl Pair {
         Watch {
             ports: vec![self.talk.far_port],
             threads: vec![self.talk.near, self.talk.far],
+            acknowledgments: false,
         }
     }
 
@@ -99,12 +105,12 @@ impl Pair {
     }
 }
 
-fn every_span_is_seen(address: SocketAddr) {
+fn every_span_is_seen(listens: SocketAddr, to: IpAddr) {
     let _turn = TURN.lock();
     let gates = gates_or_leave!();
     let table = gates.plan().table(GateSet::EMPTY).unwrap();
     for size in [4, 8_000, 100_000] {
-        let mut pair = Pair::new(address, size);
+        let mut pair = Pair::between(listens, to, size);
         gates.watch(&pair.watch()).unwrap();
         let mut joiner = Joiner::new(pair.talk);
         let learn = gates
@@ -156,7 +162,8 @@ fn every_span_is_seen(address: SocketAddr) {
 
 #[test]
 fn every_span_of_a_round_trip_is_seen() {
-    every_span_is_seen((Ipv4Addr::LOCALHOST, 0).into());
+    let address = Ipv4Addr::LOCALHOST;
+    every_span_is_seen((address, 0).into(), address.into());
 }
 
 #[test]
@@ -165,7 +172,50 @@ fn the_same_holds_for_ipv6() {
         println!("left out: this machine has no IPv6 loopback");
         return;
     }
-    every_span_is_seen((Ipv6Addr::LOCALHOST, 0).into());
+    let address = Ipv6Addr::LOCALHOST;
+    every_span_is_seen((address, 0).into(), address.into());
+}
+
+/// The socket of a server that listens on `::` has its client's IPv4 address in IPv6's form, and the packets have it in their own.
+#[test]
+fn the_same_holds_for_a_socket_of_both_protocols() {
+    if TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_err() {
+        println!("left out: this machine has no IPv6");
+        return;
+    }
+    every_span_is_seen(
+        (Ipv6Addr::UNSPECIFIED, 0).into(),
+        Ipv4Addr::LOCALHOST.into(),
+    );
+}
+
+#[test]
+fn acknowledgments_are_seen_when_that_is_wanted() {
+    let _turn = TURN.lock();
+    let gates = gates_or_leave!();
+    let mut pair = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 100_000);
+    let mut counts = Vec::new();
+    for acknowledgments in [false, true] {
+        gates
+            .watch(&Watch {
+                acknowledgments,
+                ..pair.watch()
+            })
+            .unwrap();
+        let attached = gates
+            .attach(GateSet::of(&[Gate::DeviceQueueIn]), &[Namespace::Own])
+            .unwrap();
+        pair.run();
+        drop(attached);
+        let events = gates.take().events;
+        for event in &events {
+            assert_eq!(event.is_acknowledgment(), event.len == 0);
+        }
+        let without = events.iter().filter(|event| event.is_acknowledgment());
+        counts.push(without.count());
+    }
+    assert_eq!(counts[0], 0);
+    assert!(counts[1] > 0);
 }
 
 #[test]
@@ -193,7 +243,7 @@ fn what_is_not_watched_or_not_attached_is_not_recorded() {
     gates
         .watch(&Watch {
             ports: vec![watched.talk.far_port],
-            threads: Vec::new(),
+            ..Watch::default()
         })
         .unwrap();
     let attached = gates

@@ -113,7 +113,7 @@ pub fn event_of(stamp: &Stamp, talk: Talk) -> Event {
 
 /// A stamp of a socket. A slice's messages are numbered, so its bytes are counted from 0.
 fn of_socket(stamp: &Stamp, talk: Talk) -> Event {
-    let receives = stamp.gate == Gate::DriverOutEnd;
+    let receives = matches!(stamp.gate, Gate::DriverOutEnd | Gate::SocketQueued);
     let there = (stamp.thread == talk.near) != receives;
     let flow = Flow {
         ports: if there {

@@ -36,6 +36,7 @@ pub mod stack_memory;
 pub mod stack_shm;
 mod stamps;
 pub mod trains;
+mod usage;
 
 pub use error::Error;
 pub use kernel::remote;
@@ -45,3 +46,4 @@ pub use samples::{Laps, Samples, Timing};
 pub use sockets::{MAX_DATAGRAM, Offload, Reading, Sending, Sockets, Transport};
 pub use spec::{MAX_SIZE, Placement, Spec, Waiting, Workload};
 pub use stamps::{SOCKET_STAMPED, STAMPED, Stamp, Stamps, Wanted};
+pub use usage::Usage;

@@ -12,15 +12,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::time::{ClockId, clock_gettime};
 use tollgate_gate::{Gate, GateSet};
 
+use crate::usage::Usage;
+
 /// The boundaries that ends can stamp.
 pub const STAMPED: GateSet =
     GateSet::of(&[Gate::SocketOutBegin, Gate::SocketInEnd, Gate::SocketOutEnd]);
 
-/// The boundaries that the kernel stamps for a socket, by SO_TIMESTAMPING.
+/// The boundaries that the kernel stamps for a socket, by SO_TIMESTAMPING. That a message was acknowledged says that the answer to
+/// it, which carries the acknowledgment, is about to be queued.
 pub const SOCKET_STAMPED: GateSet = GateSet::of(&[
     Gate::DeviceQueueIn,
     Gate::DriverOutBegin,
     Gate::DriverOutEnd,
+    Gate::SocketQueued,
 ]);
 
 /// A boundary that an end has passed.
@@ -48,6 +52,8 @@ pub struct Stamps {
 struct Shared {
     wanted: Wanted,
     taken: Vec<Stamp>,
+    timed_from: u64,
+    used: Usage,
 }
 
 /// Which boundaries are stamped.
@@ -70,6 +76,17 @@ impl Stamps {
         self.shared().wanted = wanted;
     }
 
+    /// When the last slice's warm-up was over, in nanoseconds of CLOCK_MONOTONIC: what gates saw before belongs to no round trip
+    /// that was timed. 0 before the first slice.
+    pub fn timed_from(&self) -> u64 {
+        self.shared().timed_from
+    }
+
+    /// Takes the processor time that both ends have used in slices since the last time, warm-up included.
+    pub fn take_usage(&self) -> Usage {
+        std::mem::take(&mut self.shared().used)
+    }
+
     /// Takes what was stamped since the last time, each end's in its own order.
     pub fn take(&self) -> Vec<Stamp> {
         std::mem::take(&mut self.shared().taken)
@@ -89,6 +106,8 @@ pub(crate) struct Stamper {
     received: u32,
     /// This end sends after it has received.
     answers: bool,
+    /// The thread's processor time when the slice began.
+    used: Usage,
 }
 
 impl Stamper {
@@ -102,6 +121,7 @@ impl Stamper {
             behind: 0,
             received: 0,
             answers,
+            used: Usage::default(),
         }
     }
 
@@ -125,6 +145,12 @@ impl Stamper {
         // So that memory is not asked for in the middle of a slice.
         self.own
             .reserve(each.saturating_mul(usize::try_from(messages).unwrap_or(0)));
+        self.used = Usage::of_thread();
+    }
+
+    /// The warm-up is over, and nothing is under way.
+    pub(crate) fn timed(&self, stamps: &Stamps) {
+        stamps.shared().timed_from = clock_ns(ClockId::Monotonic);
     }
 
     /// Passes a boundary now.
@@ -187,11 +213,18 @@ impl Stamper {
         }
     }
 
+    /// The kernel says that the other end has acknowledged what was sent before, at this CLOCK_REALTIME: with the message that has
+    /// come in just now. Told before [`Self::next_message`].
+    pub(crate) fn acknowledged(&mut self, real: u64) {
+        self.note_socket(Gate::SocketQueued, real, self.received);
+    }
+
     /// Ends a slice and gives away what was stamped.
     pub(crate) fn end(&mut self, stamps: &Stamps) {
-        if !self.own.is_empty() {
-            stamps.shared().taken.append(&mut self.own);
-        }
+        let used = Usage::of_thread() - self.used;
+        let mut shared = stamps.shared();
+        shared.used += used;
+        shared.taken.append(&mut self.own);
     }
 }
 
@@ -241,6 +274,62 @@ mod tests {
         });
         assert_eq!(seen.len(), 1);
         assert_eq!((seen[0].gate, seen[0].twin), (Gate::SocketOutBegin, false));
+    }
+
+    #[test]
+    fn the_end_of_the_warm_up_lies_between_the_stamps_around_it() {
+        let stamps = Stamps::default();
+        assert_eq!(stamps.timed_from(), 0);
+        stamps.want(Wanted {
+            gates: STAMPED,
+            twins: false,
+        });
+        let mut stamper = Stamper::new(false);
+        stamper.begin(&stamps, 1);
+        stamper.pass(Gate::SocketOutBegin);
+        stamper.timed(&stamps);
+        stamper.pass(Gate::SocketInEnd);
+        stamper.end(&stamps);
+        let seen: Vec<u64> = stamps.take().iter().map(|stamp| stamp.ktime).collect();
+        assert!(seen[0] <= stamps.timed_from() && stamps.timed_from() <= seen[1]);
+    }
+
+    #[test]
+    fn an_acknowledgment_is_a_passage_of_the_message_that_carries_it() {
+        for answers in [false, true] {
+            let stamps = Stamps::default();
+            stamps.want(Wanted {
+                gates: SOCKET_STAMPED,
+                twins: false,
+            });
+            let mut stamper = Stamper::new(answers);
+            stamper.begin(&stamps, 2);
+            for _ in 0..2 {
+                stamper.acknowledged(u64::MAX);
+                stamper.next_message();
+            }
+            stamper.end(&stamps);
+            let seen: Vec<(Gate, u32)> = stamps
+                .take()
+                .iter()
+                .map(|stamp| (stamp.gate, stamp.message))
+                .collect();
+            assert_eq!(seen, [(Gate::SocketQueued, 0), (Gate::SocketQueued, 1)]);
+        }
+    }
+
+    #[test]
+    fn the_processor_time_of_a_slice_is_given_once() {
+        let stamps = Stamps::default();
+        let mut stamper = Stamper::new(false);
+        let mut used = Usage::default();
+        while used == Usage::default() {
+            stamper.begin(&stamps, 0);
+            std::hint::black_box((0..100_000u64).map(std::hint::black_box).sum::<u64>());
+            stamper.end(&stamps);
+            used = stamps.take_usage();
+        }
+        assert_eq!(stamps.take_usage(), Usage::default());
     }
 
     #[test]

@@ -341,12 +341,12 @@ impl Shown<'_> {
             name: name.clone(),
             label: format!("{name}, {}", self.hosts.mode),
             lines: lines.collect(),
-            spans: Table {
+            tables: vec![Table {
                 id: format!("spans-{}-{}", PathId::KernelRemote, host.name()),
                 title: format!("The spans of {name}, per message"),
                 columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
                 rows: rows.collect(),
-            },
+            }],
             closure: match host {
                 Host::Client => self.closure(),
                 Host::Server => Vec::new(),

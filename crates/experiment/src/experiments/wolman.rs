@@ -5,7 +5,7 @@
 
 use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::{Direction, WolmanRow};
-use tollgate_workload::{Mode, PathId, Workload};
+use tollgate_workload::{Mode, PathId, Placement, Workload};
 
 use super::wolman_joined::{Joined, Part};
 use super::wolman_stack::Shown;
@@ -23,6 +23,8 @@ const KERNEL_PATHS: [PathId; 3] = [
     PathId::KernelVeth,
     PathId::KernelRemote,
 ];
+/// The time that `stack-memory` needs beside that of one of them: its round trips are shorter.
+const STACK_SHARE: f64 = 0.5;
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
 
 /// One direction of the paper's ledger.
@@ -118,7 +120,14 @@ impl Experiment for Wolman {
         let sizes = context.options.sizes_or(&SIZES);
         let command = shapes::command(self.name(), &context.options);
         let mut shown = Gathered::default();
-        for (path, mode) in kernel_modes(&context.options) {
+        let kernel = kernel_modes(&context.options);
+        let stack = if context.options.want_stack_memory() {
+            STACK_SHARE
+        } else {
+            0.0
+        };
+        for (at, &(path, mode)) in kernel.iter().enumerate() {
+            let share = 1.0 / ((kernel.len() - at) as f64 + stack);
             if path == PathId::KernelRemote {
                 match context.two_hosts(self.name(), mode, &sizes) {
                     Ok(hosts) => {
@@ -135,7 +144,7 @@ impl Experiment for Wolman {
                 }
                 continue;
             }
-            match context.kernel_ledgers(self.name(), path, mode, &sizes) {
+            match context.kernel_ledgers(self.name(), path, mode, &sizes, share) {
                 Ok(ledgers) => {
                     let kernel = wolman_kernel::Shown {
                         direction: self.direction,
@@ -161,14 +170,18 @@ impl Experiment for Wolman {
     }
 }
 
-/// The kernel's paths that are wanted, each in the first of its ways that fits.
+/// The kernel's paths that are wanted, with both ends on one core unless something else is asked for: so is `stack-memory`, and
+/// what stands between two cores is above all the wakeup of an idle processor, which differs by more from one second to the next
+/// than all of TCP takes.
 fn kernel_modes(options: &Options) -> Vec<(PathId, Mode)> {
     KERNEL_PATHS
         .iter()
         .filter(|&&path| options.wants(path))
         .filter_map(|&path| {
             let capabilities = options.capabilities(path)?;
-            Some((path, options.modes(&capabilities).first().copied()?))
+            let modes = options.modes(&capabilities);
+            let one_core = |mode: &&Mode| mode.placement == Placement::OneCore;
+            Some((path, *modes.iter().find(one_core).or(modes.first())?))
         })
         .collect()
 }

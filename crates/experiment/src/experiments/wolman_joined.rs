@@ -21,8 +21,8 @@ pub(super) struct Part {
     pub(super) label: String,
     /// The paper's rows, in ns for each message.
     pub(super) lines: Vec<(WolmanLabel, Vec<Cell>)>,
-    /// The path's own spans.
-    pub(super) spans: Table,
+    /// The path's own spans, and what else it has to show.
+    pub(super) tables: Vec<Table>,
     /// The sum of the spans against the round trip without gates.
     pub(super) closure: Vec<Row>,
     /// The unattributed share of a round trip where the ledger does not close.
@@ -103,7 +103,7 @@ impl Joined<'_> {
 
     pub(super) fn tables(&self) -> Vec<Table> {
         let mut tables = vec![self.compared(), self.by_size()];
-        tables.extend(self.parts.iter().map(|part| part.spans.clone()));
+        tables.extend(self.parts.iter().flat_map(|part| part.tables.clone()));
         tables.push(self.closure());
         tables
     }
@@ -446,12 +446,12 @@ mod tests {
             name: path.to_string(),
             label: path.to_string(),
             lines,
-            spans: Table {
+            tables: vec![Table {
                 id: format!("spans-{path}"),
                 title: String::new(),
                 columns: Vec::new(),
                 rows: Vec::new(),
-            },
+            }],
             closure: vec![shapes::plain_row("sum", vec![Cell::exact(1.0); 2])],
             open: vec![None, Some(0.07)],
             messages: vec![Some(segments.clone()); 2],

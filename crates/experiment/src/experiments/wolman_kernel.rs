@@ -7,9 +7,10 @@ use tollgate_gate::{Direction, Gate, Ledger, Span, WolmanRow};
 
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
-use crate::kernel_gated::{Ledgers, STATISTIC};
-use crate::run::{Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
+use crate::kernel_gated::{Gated, Ledgers, STATISTIC, first_gate};
+use crate::run::{self, Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
 use crate::shapes;
+use crate::stats::Interval;
 use crate::words;
 
 /// A ledger closes when its sum lies within this share of the total.
@@ -31,7 +32,7 @@ pub(super) struct Shown<'a> {
 impl Shown<'_> {
     /// What is shown beside the other paths.
     pub(super) fn part(&self) -> Part {
-        let ledgers = || (0..self.sizes.len()).map(|at| self.ledgers.ledger(at));
+        let sizes = || (0..self.sizes.len()).map(|at| self.ledgers.at(at));
         Part {
             name: self.ledgers.path.to_string(),
             label: self.ledgers.label(),
@@ -39,26 +40,24 @@ impl Shown<'_> {
                 .into_iter()
                 .map(|label| (label, self.line_cells(label)))
                 .collect(),
-            spans: self.spans(),
+            tables: vec![self.spans(), self.gates()],
             closure: self.closure(),
-            open: ledgers()
-                .map(|ledger| {
-                    let closure = ledger?.closure_by(STATISTIC)?;
+            open: sizes()
+                .map(|gated| {
+                    let closure = gated?.closure()?;
                     (closure.abs() > CLOSES).then_some(closure)
                 })
                 .collect(),
-            messages: ledgers()
-                .map(|ledger| {
-                    Some(self.segments(ledger?, 1.0, &|span| span.direction == self.direction))
+            messages: sizes()
+                .map(|gated| {
+                    let ledger = gated?.usual()?;
+                    Some(self.segments(ledger, 1.0, &|span| span.direction == self.direction))
                 })
                 .collect(),
-            round_trips: ledgers()
-                .map(|ledger| {
-                    let ledger = ledger?;
-                    Some((
-                        ledger.sum_ns(STATISTIC)? + ledger.unattributed_ns(STATISTIC)?,
-                        self.segments(ledger, MESSAGES, &|_| true),
-                    ))
+            round_trips: sizes()
+                .map(|gated| {
+                    let ledger = gated?.usual()?;
+                    Some((total(ledger)?, self.segments(ledger, MESSAGES, &|_| true)))
                 })
                 .collect(),
         }
@@ -75,11 +74,11 @@ impl Shown<'_> {
         }
     }
 
-    fn cells(&self, cell: impl Fn(&Ledger) -> Option<Cell>, reason: &str) -> Vec<Cell> {
+    fn cells(&self, cell: impl Fn(&Gated) -> Option<Cell>, reason: &str) -> Vec<Cell> {
         (0..self.sizes.len())
             .map(|at| {
                 self.ledgers
-                    .ledger(at)
+                    .at(at)
                     .and_then(&cell)
                     .unwrap_or_else(|| self.missing(at, reason))
             })
@@ -94,10 +93,10 @@ impl Shown<'_> {
     /// One of the paper's rows.
     fn line_cells(&self, label: WolmanLabel) -> Vec<Cell> {
         self.cells(
-            |ledger| {
+            |gated| {
                 Some(Cell::Value(Measured {
-                    value: self.line(ledger, label)?,
-                    n: Some(ledger.join_stats().passages),
+                    value: self.line(gated.usual()?, label)?,
+                    n: Some(gated.all().join_stats().passages),
                     ..Measured::default()
                 }))
             },
@@ -136,10 +135,7 @@ impl Shown<'_> {
     /// The kernel's spans, one by one.
     fn spans(&self) -> Table {
         let spans = self.ledgers.table.spans();
-        let shown = spans.iter().enumerate().filter(|(_, span)| {
-            span.direction == self.direction
-                || (self.direction == Direction::Rx && span.direction == Direction::Between)
-        });
+        let shown = (spans.iter().enumerate()).filter(|(_, span)| self.shows(span));
         let rows = shown.map(|(index, span)| Row {
             label: match span.place {
                 Place::Beside => format!("({}, beside the way)", span.name),
@@ -156,9 +152,9 @@ impl Shown<'_> {
             layer: Some(layer(span.layer)),
             note: Some(self.between(span)),
             cells: self.cells(
-                |ledger| {
-                    let row = ledger.rows().get(index).copied()?;
-                    let value = ledger.own_per_unit_ns(index, STATISTIC)? / MESSAGES;
+                |gated| {
+                    let row = gated.all().rows().get(index).copied()?;
+                    let value = gated.usual()?.own_per_unit_ns(index, STATISTIC)? / MESSAGES;
                     let net = row.net;
                     Some(Cell::Value(Measured {
                         value,
@@ -181,30 +177,95 @@ impl Shown<'_> {
         }
     }
 
+    /// What the gates of each span cost: by the round trip, and by a twin of the first.
+    fn gates(&self) -> Table {
+        let spans = self.ledgers.table.spans().iter().enumerate();
+        let shown = spans.filter(|(_, span)| self.shows(span));
+        let rows = shown.map(|(index, span)| {
+            let probe = self.ledgers.probes.get(&first_gate(span));
+            Row {
+                note: probe.map(|ns| {
+                    format!(
+                        "a passage of the first: {} by its twin",
+                        words::duration(*ns)
+                    )
+                }),
+                ..shapes::plain_row(
+                    span.name,
+                    self.cells(
+                        |gated| {
+                            let (share, interval) = gated.perturbation(index)?;
+                            Some(Cell::Value(Measured {
+                                value: 100.0 * share,
+                                ci: interval.map(|interval| run::Interval {
+                                    low: 100.0 * interval.low,
+                                    high: 100.0 * interval.high,
+                                }),
+                                ..Measured::default()
+                            }))
+                        },
+                        "the run was stopped before it came to this",
+                    ),
+                )
+            }
+        });
+        Table {
+            id: format!("gates-{}", self.ledgers.path),
+            title: format!(
+                "How much longer a round trip of {} is with the gates of a span",
+                self.ledgers.label()
+            ),
+            columns: shapes::size_columns(self.sizes, Unit::Percent),
+            rows: rows.collect(),
+        }
+    }
+
+    /// Whether a span is shown in this direction; what lies between the directions is shown on the way in.
+    fn shows(&self, span: &Span) -> bool {
+        span.direction == self.direction
+            || (self.direction == Direction::Rx && span.direction == Direction::Between)
+    }
+
     /// The sum of both directions and the application against the round trip without gates.
     fn closure(&self) -> Vec<Row> {
         let stopped = "the run was stopped before it came to this";
-        let row = |label: &str, kind, number: &dyn Fn(&Ledger) -> Option<Cell>| Row {
+        let row = |label: &str, kind, number: &dyn Fn(&Gated) -> Option<Cell>| Row {
             kind,
             ..shapes::plain_row(label, self.cells(number, stopped))
         };
-        let statistic =
-            |ledger: &Ledger| Some(ledger.sum_ns(STATISTIC)? + ledger.unattributed_ns(STATISTIC)?);
+        let exact = |number: &dyn Fn(&Ledger) -> Option<f64>, gated: &Gated| {
+            Some(Cell::exact(number(gated.usual()?)?))
+        };
+        let text = |text| Some(Cell::Text { text });
         vec![
-            row("sum of the spans", RowKind::Plain, &|ledger| {
-                Some(Cell::exact(ledger.sum_ns(STATISTIC)?))
+            row("sum of the spans", RowKind::Plain, &|gated| {
+                exact(&|ledger| ledger.sum_ns(STATISTIC), gated)
             }),
-            row("unattributed", RowKind::Unattributed, &|ledger| {
-                Some(Cell::exact(ledger.unattributed_ns(STATISTIC)?))
+            row("unattributed", RowKind::Unattributed, &|gated| {
+                exact(&|ledger| ledger.unattributed_ns(STATISTIC), gated)
             }),
-            row("round trip without gates", RowKind::Total, &|ledger| {
-                Some(Cell::exact(statistic(ledger)?))
+            row("round trip without gates", RowKind::Total, &|gated| {
+                exact(&total, gated)
             }),
-            row("unattributed share of it", RowKind::Plain, &|ledger| {
-                Some(Cell::Text {
-                    text: percent(ledger.closure_by(STATISTIC)?),
-                })
+            row("unattributed share of it", RowKind::Plain, &|gated| {
+                text(percent(gated.closure()?))
             }),
+            row("95 % interval of the share", RowKind::Plain, &|gated| {
+                text(gated.closure_interval().map_or_else(
+                    || "one round has none".to_owned(),
+                    |interval| between_percents(interval.low, interval.high),
+                ))
+            }),
+            row(
+                "processor time of both ends, user",
+                RowKind::Plain,
+                &|gated| Some(Cell::exact(gated.used()?.user.as_nanos() as f64)),
+            ),
+            row(
+                "processor time of both ends, system",
+                RowKind::Plain,
+                &|gated| Some(Cell::exact(gated.used()?.system.as_nanos() as f64)),
+            ),
         ]
     }
 
@@ -239,27 +300,86 @@ impl Shown<'_> {
         ends(&values)
     }
 
+    /// Whether the sums close on the round trips without gates.
+    fn closes(&self) -> Option<TrustLine> {
+        let path = self.ledgers.path;
+        let shares: Vec<(f64, Option<Interval>)> = (0..self.sizes.len())
+            .filter_map(|at| {
+                let gated = self.ledgers.at(at)?;
+                Some((gated.closure()?, gated.closure_interval()))
+            })
+            .collect();
+        let (low, high) = ends(&shares.iter().map(|(share, _)| *share).collect::<Vec<_>>())?;
+        let worst = low.abs().max(high.abs());
+        let holds = worst <= CLOSES;
+        let known: Vec<Interval> = shares
+            .iter()
+            .filter_map(|(_, interval)| *interval)
+            .collect();
+        let within = if known.is_empty() {
+            "how well that is known takes a second round to tell".to_owned()
+        } else {
+            let reach = known
+                .iter()
+                .map(|interval| (interval.high - interval.low) / 2.0)
+                .fold(0.0, f64::max);
+            let explained = known
+                .iter()
+                .filter(|interval| interval.contains(0.0))
+                .count();
+            format!(
+                "which is known to ±{} at the worst; at {explained} of {} sizes the 95 % interval holds 0",
+                percent(reach).trim_start_matches('+'),
+                known.len()
+            )
+        };
+        Some(TrustLine {
+            kind: TrustKind::Closure,
+            value: Some(100.0 * worst),
+            unit: Unit::Percent,
+            holds,
+            text: format!(
+                "{path}: {} on the round trip without gates: {} of it is unattributed, over the sizes, {within}",
+                if holds { "closes" } else { "does not close" },
+                between_percents(low, high)
+            ),
+        })
+    }
+
+    /// What the gates of the span that disturb most make of a round trip.
+    fn disturbs(&self) -> Option<TrustLine> {
+        let path = self.ledgers.path;
+        let worst: Vec<_> = (0..self.sizes.len())
+            .filter_map(|at| self.ledgers.at(at)?.worst_perturbation())
+            .collect();
+        let (low, high) = ends(&worst.iter().map(|(_, share, _)| *share).collect::<Vec<_>>())?;
+        let (span, _, interval) = worst.iter().find(|(_, share, _)| *share == high)?;
+        let interval = interval.map_or_else(String::new, |interval| {
+            format!(
+                " (95 % interval {})",
+                between_percents(interval.low, interval.high)
+            )
+        });
+        Some(TrustLine {
+            kind: TrustKind::Perturbation,
+            value: Some(100.0 * high),
+            unit: Unit::Percent,
+            holds: high <= PERTURBS,
+            text: format!(
+                "{path}: the gates of the span that disturb most make a round trip {} longer, over the sizes; the most it is with \
+                 those of {span}{interval}",
+                between_percents(low, high)
+            ),
+        })
+    }
+
     /// How far it can be trusted.
     pub(super) fn trust(&self) -> Vec<TrustLine> {
         let path = self.ledgers.path;
         let mut lines = Vec::new();
-        let ledger = |at: usize| self.ledgers.ledger(at);
-        if let Some((low, high)) = self.over_sizes(|at| ledger(at)?.closure_by(STATISTIC)) {
-            let worst = low.abs().max(high.abs());
-            let holds = worst <= CLOSES;
-            lines.push(TrustLine {
-                kind: TrustKind::Closure,
-                value: Some(100.0 * worst),
-                unit: Unit::Percent,
-                holds,
-                text: format!(
-                    "{path}: {} on the round trip without gates: {} of it is unattributed, over the sizes",
-                    if holds { "closes" } else { "does not close" },
-                    between_percents(low, high)
-                ),
-            });
-        }
-        if let Some((low, high)) = self.over_sizes(|at| ledger(at)?.unattributed_ns(STATISTIC)) {
+        lines.extend(self.closes());
+        let usual = |at: usize| self.ledgers.at(at)?.usual();
+        if let Some((low, high)) = self.over_sizes(|at| usual(at)?.unattributed_ns(STATISTIC)) {
             lines.push(TrustLine {
                 kind: TrustKind::Residual,
                 value: Some(if high.abs() > low.abs() { high } else { low }),
@@ -272,28 +392,9 @@ impl Shown<'_> {
                 ),
             });
         }
-        let worst: Vec<(&str, f64)> = (self.ledgers.sizes.iter())
-            .filter_map(|gated| gated.worst_perturbation())
-            .collect();
-        let shares: Vec<f64> = worst.iter().map(|(_, share)| *share).collect();
-        if let Some((low, high)) = ends(&shares) {
-            let span = (worst.iter())
-                .find(|(_, share)| *share == high)
-                .map_or("", |(span, _)| *span);
-            lines.push(TrustLine {
-                kind: TrustKind::Perturbation,
-                value: Some(100.0 * high),
-                unit: Unit::Percent,
-                holds: high <= PERTURBS,
-                text: format!(
-                    "{path}: the gates of the span that disturb most make a round trip {} longer, over the sizes; the most it is \
-                     with those of {span}",
-                    between_percents(low, high)
-                ),
-            });
-        }
+        lines.extend(self.disturbs());
         let stats: Vec<_> = (0..self.sizes.len())
-            .filter_map(|at| Some(ledger(at)?.join_stats()))
+            .filter_map(|at| Some(self.ledgers.at(at)?.all().join_stats()))
             .collect();
         let lost: u64 = stats.iter().map(|stats| stats.lost).sum();
         lines.push(TrustLine {
@@ -340,8 +441,8 @@ impl Shown<'_> {
         if let Some((low, high)) = ends(&probes) {
             notes.push(format!(
                 "{path}: each span is measured in slices with its two gates and no others; a passage costs {} to {} as \
-                 measured in place by a twin, which is subtracted; means are those without the longest hundredth; gates were \
-                 live {} ms after the start",
+                 measured in place by a twin, which is subtracted; times are means over the middle half of the round trips of \
+                 each slice, percentiles are of all; gates were live {} ms after the start",
                 words::duration(low),
                 words::duration(high),
                 self.ledgers.start_up.as_millis()
@@ -380,6 +481,11 @@ impl Shown<'_> {
         }
         notes
     }
+}
+
+/// The round trip without gates.
+fn total(ledger: &Ledger) -> Option<f64> {
+    Some(ledger.sum_ns(STATISTIC)? + ledger.unattributed_ns(STATISTIC)?)
 }
 
 /// Why the kernel never has such a row.

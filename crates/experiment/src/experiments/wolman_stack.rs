@@ -73,7 +73,7 @@ impl Shown<'_> {
                 .into_iter()
                 .map(|label| (label, cells(label)))
                 .collect(),
-            spans: self.spans(),
+            tables: vec![self.spans()],
             closure: self.closure(),
             open: chains()
                 .map(|chain| chain?.closure().filter(|closure| closure.abs() > CLOSES))

@@ -166,6 +166,7 @@ impl Side {
                 let watch = Watch {
                     ports: vec![talk.far_port],
                     threads: vec![talk.near],
+                    acknowledgments: false,
                 };
                 keeper.watch(&watch).map_err(|error| error.to_string())
             }

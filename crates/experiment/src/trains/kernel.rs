@@ -14,6 +14,7 @@ use tollgate_workload::{Error, Mode};
 
 use super::{AtSize, Measured, Plan, Seen, Subject, Way, active, packets};
 use crate::context::Context;
+use crate::stats::middle_half;
 
 /// Events that each processor has room for: a slice of the longest responses.
 const ROOM: u32 = 1 << 14;
@@ -57,6 +58,8 @@ pub(super) fn run(
         watch: Watch {
             ports: ends.far_ports.clone(),
             threads: vec![ends.near, ends.far],
+            // They pass between the gates of a train, and their passages are to be subtracted.
+            acknowledgments: true,
         },
         trains,
         gates,
@@ -239,7 +242,7 @@ impl Run<'_> {
         self.joiner.advance(&exchange(response, round_trips));
         if let Some(cost) = passage_cost(&self.taken().0) {
             let costs = self.measured.probes.entry(gate).or_default();
-            costs.push(cost.median_ns);
+            costs.push(cost.middle_mean_ns);
         }
         Ok(())
     }
@@ -266,8 +269,16 @@ impl Run<'_> {
             let joined = join([recorded], JoinPlan::new(span.gates(), SCALE));
             let seen = seen(span, &exchange, &tied, &joined.passages, probe);
             let size = &mut self.measured.sizes[at];
+            size.add(
+                index,
+                span,
+                &Seen {
+                    lost,
+                    usual: usual(&times),
+                    ..seen
+                },
+            );
             size.spans[index].beside.0.extend(times);
-            size.add(index, span, &Seen { lost, ..seen });
         }
         drop(attached);
         Ok(())
@@ -289,9 +300,20 @@ impl Run<'_> {
             if let Some(index) = index {
                 size.spans[index].beside.1.extend(&times);
             }
+            size.usual_ungated
+                .extend(middle_half(times.clone(), |ns| *ns));
             size.ungated.extend(times);
         }
     }
+}
+
+/// The places of the round trips of the middle half: means of their spans sum to the mean of their times.
+fn usual(times: &[f64]) -> Vec<usize> {
+    let numbered = times.iter().copied().enumerate().collect();
+    middle_half(numbered, |(_, ns): &(usize, f64)| *ns)
+        .into_iter()
+        .map(|(at, _)| at)
+        .collect()
 }
 
 /// What the passages of a slice say of a span.
@@ -305,6 +327,7 @@ fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], pro
         requests: vec![None; counted as usize],
         responses: vec![None; counted as usize],
         strange: tied.counts.strange,
+        acknowledgments: tied.acknowledgments,
         ..Seen::default()
     };
     // After its last response the asking end asks no more.

@@ -10,7 +10,8 @@
 //! Packets that enter and leave together are one piece (GSO) and share its time. Spans that are queues by their kind are waiting
 //! always.
 //!
-//! **Closure.** The sums of all packets' times say nothing of the round trip, since packets are under way at once. What must sum to
+//! **Closure.** The kernel's round trips are looked at where they are usual: in the middle half of a slice by their whole time, with
+//! gates and without, so that what is left out is the same for all spans. The sums of all packets' times say nothing of the round trip, since packets are under way at once. What must sum to
 //! it is the way of the last byte: from the call that sends to the last packet's passage of each gate to the return of the call
 //! that reads it, for request and response. In Tollgate's own stack a reading of the clock costs as much as a span, and what it
 //! costs is hidden in part by what the processor has in flight; so there each gate is timed from the first, and the spans of that
@@ -31,6 +32,7 @@ use tollgate_workload::{Mode, PathId, find};
 
 use crate::context::{Context, Options};
 use crate::error::Error;
+pub(crate) use crate::stats::typical;
 
 /// Bytes between two sizes of the paper's sweep, and the last of them.
 const STEP: usize = 256;
@@ -137,8 +139,11 @@ pub(crate) struct Seen {
     /// Requests and responses as a whole; none that was not seen at both gates.
     requests: Vec<Option<Way>>,
     responses: Vec<Option<Way>>,
+    /// The places of the usual round trips; none where all are looked at alike.
+    usual: Vec<usize>,
     lost: u64,
     strange: u64,
+    acknowledgments: u64,
 }
 
 /// The packets at one span at one size.
@@ -152,7 +157,7 @@ pub(crate) struct AtSpan {
     wait_by_place: Vec<Vec<f64>>,
     /// From the packet before to this one at the first gate, by place.
     gaps: Vec<Vec<f64>>,
-    /// The time of messages as a whole.
+    /// The time of messages as a whole, in the usual round trips.
     requests: Vec<f64>,
     responses: Vec<f64>,
     /// Round trips with the span's gates, and those without any that followed.
@@ -166,6 +171,8 @@ pub(crate) struct AtSize {
     pub(crate) spans: Vec<AtSpan>,
     /// Round trips without gates.
     pub(crate) ungated: Vec<f64>,
+    /// The usual ones among them; none where all are looked at alike.
+    usual_ungated: Vec<f64>,
     /// From the first gate to this one, for requests and for responses, where gates are timed so.
     reached: BTreeMap<Gate, (Vec<f64>, Vec<f64>)>,
     /// Packets that should have been seen, and those that were at both gates of a span.
@@ -175,6 +182,8 @@ pub(crate) struct AtSize {
     /// Events that found no room, and events that belong to nothing.
     lost: u64,
     strange: u64,
+    /// Passages of acknowledgments.
+    acknowledgments: u64,
     /// Why it failed.
     pub(crate) failure: Option<String>,
 }
@@ -206,13 +215,9 @@ pub(crate) struct Trains {
     pub(crate) stopped: bool,
 }
 
-/// The mean of the middle half, which a processor that is taken away now and then does not move; none of nothing.
-pub(crate) fn typical(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let beside = sorted.len() / 4;
-    let middle = &sorted[beside..sorted.len() - beside];
-    (!middle.is_empty()).then(|| middle.iter().sum::<f64>() / middle.len() as f64)
+/// The mean; none of nothing.
+fn plain_mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// The segments of a response.
@@ -222,10 +227,13 @@ pub(crate) const fn packets(response: usize) -> usize {
 
 impl AtSpan {
     fn add(&mut self, span: &Span, seen: &Seen) {
-        self.requests
-            .extend(seen.requests.iter().flatten().map(Way::net));
-        self.responses
-            .extend(seen.responses.iter().flatten().map(Way::net));
+        for (to, ways) in [
+            (&mut self.requests, &seen.requests),
+            (&mut self.responses, &seen.responses),
+        ] {
+            let usual = seen.usual.iter().filter_map(|&at| *ways.get(at)?);
+            to.extend(usual.map(|way| way.net()));
+        }
         for response in &seen.packets {
             self.add_response(span.kind, response);
         }
@@ -324,6 +332,7 @@ impl AtSize {
     fn add(&mut self, index: usize, span: &Span, seen: &Seen) {
         self.lost += seen.lost;
         self.strange += seen.strange;
+        self.acknowledgments += seen.acknowledgments;
         if of_packets(span) {
             for response in &seen.packets {
                 self.packets.0 += response.len() as u64;
@@ -340,7 +349,7 @@ impl AtSize {
 
     /// The round trip without gates, in nanoseconds.
     pub(crate) fn round_trip_ns(&self) -> Option<f64> {
-        typical(&self.ungated)
+        plain_mean(&self.usual_ungated).or_else(|| typical(&self.ungated))
     }
 
     /// What the way of a request's last byte, and that of a response's, take in a span, in nanoseconds; none where it was not
@@ -353,9 +362,9 @@ impl AtSize {
         let seen = self.spans.get(index)?;
         let responses = match span.direction {
             Direction::Between => 0.0,
-            Direction::Tx | Direction::Rx => typical(&seen.responses)?,
+            Direction::Tx | Direction::Rx => plain_mean(&seen.responses)?,
         };
-        Some((typical(&seen.requests)?, responses))
+        Some((plain_mean(&seen.requests)?, responses))
     }
 
     /// From the first gate to this one, for a request and for a response.
@@ -445,6 +454,11 @@ impl Measured {
     /// Events that found no room.
     pub(crate) fn lost(&self) -> u64 {
         self.sizes.iter().map(|size| size.lost).sum()
+    }
+
+    /// Passages of acknowledgments.
+    pub(crate) fn acknowledgments(&self) -> u64 {
+        self.sizes.iter().map(|size| size.acknowledgments).sum()
     }
 
     /// Events that belong to nothing.

@@ -9,18 +9,19 @@
 /* TCP hands a segment to IP: the TCP header is what the data begins with, and there is no IP header yet. */
 static __always_inline void pass_segment(__u64 ktime, const struct sock *sk, const struct sk_buff *skb, __u8 gate, __u8 flags)
 {
-	struct event event = {.ktime = ktime, .gate = gate, .flags = flags};
+	struct way way;
 	struct tcp_header tcp;
 
-	if (!watched_socket(sk, 1, &event) || bpf_probe_read_kernel(&tcp, sizeof(tcp), skb->data))
+	if (!watched_socket(sk, 1, &way) || bpf_probe_read_kernel(&tcp, sizeof(tcp), skb->data))
 		return;
 	__u32 length = skb->len, header = (tcp.offset >> 4) * 4;
-	if (length <= header)
-		return;
-	event.object = (__u64)skb;
-	event.seq = bpf_ntohl(tcp.seq);
-	event.len = length - header;
-	record(&event);
+	if (length <= header) {
+		if (!settings.acknowledgments)
+			return;
+		length = header;
+		flags |= ACKNOWLEDGMENT;
+	}
+	record(ktime, way, bpf_ntohl(tcp.seq), length - header, 0, gate, flags);
 }
 
 GATE("fentry/tcp_sendmsg_locked", fentry_tcp_sendmsg_locked, pass_sender(now, sk, flags), struct sock *sk)

@@ -3,8 +3,9 @@
  * The gates of the Linux kernel.
  *
  * A program reads the clock first, then asks whether the packet, the socket or the thread is one that is watched, and only then
- * writes an event of 40 bytes into the memory of its processor. What follows the reading is the cost of a gate; the same
- * program a second time on the same hook (its twin) measures it in place.
+ * writes an event of 32 bytes into the memory of its processor. What follows the reading is the cost of a gate; the same
+ * program a second time on the same hook (its twin) measures it in place. Headers are read where they lie when the kernel
+ * allows that (bpf_rdonly_cast, Linux 6.2), which calls nobody; else they are copied.
  *
  * Nothing here decides anything about a packet: netfilter programs accept, the others cannot do otherwise.
  */
@@ -48,12 +49,12 @@ enum flags {
 	UP_TO = 2,
 	/* A thread passed: there are neither ports nor a sequence number. */
 	THREAD = 4,
+	/* A segment of no bytes passed. */
+	ACKNOWLEDGMENT = 8,
 };
 
 struct event {
 	__u64 ktime;
-	/* The skb or, where there is none, the socket. */
-	__u64 object;
 	/* Source port above destination port, as on the wire. */
 	__u32 ports;
 	/* Both addresses, mixed. */
@@ -81,6 +82,8 @@ struct settings {
 	/* The numbers of the system calls that send and receive. */
 	__u32 send_calls[4];
 	__u32 receive_calls[4];
+	/* Not 0: segments without a byte are recorded, too. */
+	__u32 acknowledgments;
 };
 
 struct cursor cursors[CPUS] SEC(".bss.cursors");
@@ -97,7 +100,16 @@ struct {
 	__type(value, struct event);
 } events SEC(".maps");
 
-static __always_inline void record(const struct event *from)
+/* A connection in one direction. */
+struct way {
+	/* Source port above destination port, as on the wire. */
+	__u32 ports;
+	/* Both addresses, mixed. */
+	__u32 addresses;
+};
+
+/* Everything of an event but the processor, which is written down where it passed. */
+static __always_inline void record(__u64 ktime, struct way way, __u32 seq, __u32 len, __u32 thread, __u8 gate, __u8 flags)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	if (cpu >= CPUS)
@@ -113,17 +125,16 @@ static __always_inline void record(const struct event *from)
 	struct event *to = bpf_map_lookup_elem(&events, &index);
 	if (!to)
 		return;
-	to->object = from->object;
-	to->ports = from->ports;
-	to->addresses = from->addresses;
-	to->seq = from->seq;
-	to->len = from->len;
-	to->thread = from->thread;
+	to->ports = way.ports;
+	to->addresses = way.addresses;
+	to->seq = seq;
+	to->len = len;
+	to->thread = thread;
 	to->cpu = cpu;
-	to->gate = from->gate;
-	to->flags = from->flags;
+	to->gate = gate;
+	to->flags = flags;
 	/* Last: a slot without a time is not finished. */
-	*(volatile __u64 *)&to->ktime = from->ktime;
+	*(volatile __u64 *)&to->ktime = ktime;
 }
 
 static __always_inline bool watched_port(__u16 port)
@@ -137,53 +148,116 @@ static __always_inline bool watched_thread(__u32 thread)
 			  thread == settings.threads[2] || thread == settings.threads[3]);
 }
 
-/* An skb passes; its IP header begins at `network`. Pure acknowledgments are not recorded. */
-static __always_inline void pass_packet(__u64 ktime, const struct sk_buff *skb, const unsigned char *network, __u8 gate,
-					__u8 flags)
+/*
+ * The kernel's types of headers and of TCP's sockets. Where the loader finds bpf_rdonly_cast the verifier takes the pointer as one
+ * to such a type and the load stands in the program itself; where it does not, `copied` is read instead.
+ */
+void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
+
+#define CASTS (&bpf_rdonly_cast != 0)
+#define CAST(type, address) ((const struct type *)bpf_rdonly_cast((const void *)(address), bpf_core_type_id_kernel(struct type)))
+/* A byte that C knows as two fields of bits. */
+#define BYTE(header, at) (((const __u8 *)(header))[at])
+/* Where such bytes lie. */
+#define VERSION 0
+#define DATA_OFFSET 12
+
+/* What of a TCP segment's headers is looked at. */
+struct headers {
+	struct way way;
+	__be16 source;
+	__be16 destination;
+	__be32 seq;
+	/* Bytes of both headers. */
+	__u32 length;
+};
+
+static __always_inline bool cast_headers(const unsigned char *network, struct headers *to)
+{
+	const struct iphdr *v4 = CAST(iphdr, network);
+	__u8 version_length = BYTE(v4, VERSION);
+
+	if (version_length >> 4 == 4) {
+		if (v4->protocol != IPPROTO_TCP)
+			return 0;
+		to->way.addresses = mix(v4->saddr, v4->daddr);
+		to->length = (version_length & 15) * 4;
+	} else if (version_length >> 4 == 6) {
+		const struct ipv6hdr *v6 = CAST(ipv6hdr, network);
+
+		if (v6->nexthdr != IPPROTO_TCP)
+			return 0;
+		to->way.addresses = mix(FOLD(v6->saddr), FOLD(v6->daddr));
+		to->length = sizeof(struct ipv6_header);
+	} else {
+		return 0;
+	}
+	const struct tcphdr *tcp = CAST(tcphdr, network + to->length);
+	to->source = tcp->source;
+	to->destination = tcp->dest;
+	to->seq = tcp->seq;
+	to->length += (BYTE(tcp, DATA_OFFSET) >> 4) * 4;
+	return 1;
+}
+
+static __always_inline bool copied_headers(const unsigned char *network, struct headers *to)
 {
 	struct {
 		struct ipv4_header ip;
 		struct tcp_header tcp;
 	} v4;
-	struct event event = {.ktime = ktime, .object = (__u64)skb, .gate = gate, .flags = flags};
-	const struct tcp_header *tcp = &v4.tcp;
 	struct {
 		struct ipv6_header ip;
 		struct tcp_header tcp;
 	} v6;
-	__u32 header;
+	const struct tcp_header *tcp = &v4.tcp;
 
 	if (bpf_probe_read_kernel(&v4, sizeof(v4), network))
-		return;
+		return 0;
 	if (v4.ip.version_length >> 4 == 4) {
 		if (v4.ip.protocol != IPPROTO_TCP)
-			return;
-		header = (v4.ip.version_length & 15) * 4;
-		if (header != sizeof(v4.ip) &&
-		    bpf_probe_read_kernel(&v4.tcp, sizeof(v4.tcp), network + header))
-			return;
-		event.addresses = mix(v4.ip.source, v4.ip.destination);
+			return 0;
+		to->length = (v4.ip.version_length & 15) * 4;
+		if (to->length != sizeof(v4.ip) && bpf_probe_read_kernel(&v4.tcp, sizeof(v4.tcp), network + to->length))
+			return 0;
+		to->way.addresses = mix(v4.ip.source, v4.ip.destination);
 	} else if (v4.ip.version_length >> 4 == 6) {
 		if (bpf_probe_read_kernel(&v6, sizeof(v6), network) || v6.ip.next != IPPROTO_TCP)
-			return;
-		header = sizeof(v6.ip);
-		event.addresses = mix(fold(v6.ip.source), fold(v6.ip.destination));
+			return 0;
+		to->length = sizeof(v6.ip);
+		to->way.addresses = mix(fold(v6.ip.source), fold(v6.ip.destination));
 		tcp = &v6.tcp;
 	} else {
-		return;
+		return 0;
 	}
-	__u16 source = bpf_ntohs(tcp->source), destination = bpf_ntohs(tcp->destination);
+	to->source = tcp->source;
+	to->destination = tcp->destination;
+	to->seq = tcp->seq;
+	to->length += (tcp->offset >> 4) * 4;
+	return 1;
+}
+
+/* An skb passes; its IP header begins at `network`. Pure acknowledgments are recorded only when that is wanted. */
+static __always_inline void pass_packet(__u64 ktime, const struct sk_buff *skb, const unsigned char *network, __u8 gate,
+					__u8 flags)
+{
+	struct headers headers;
+
+	if (!(CASTS ? cast_headers(network, &headers) : copied_headers(network, &headers)))
+		return;
+	__u16 source = bpf_ntohs(headers.source), destination = bpf_ntohs(headers.destination);
 	if (!watched_port(source) && !watched_port(destination))
 		return;
 	/* What of the skb lies before the IP header is not counted, whatever has been pulled. */
 	__u32 length = skb->len - (__u32)(network - skb->data);
-	__u32 headers = header + (tcp->offset >> 4) * 4;
-	if (length <= headers)
-		return;
-	event.ports = (__u32)source << 16 | destination;
-	event.seq = bpf_ntohl(tcp->seq);
-	event.len = length - headers;
-	record(&event);
+	if (length <= headers.length) {
+		if (!settings.acknowledgments)
+			return;
+		length = headers.length;
+		flags |= ACKNOWLEDGMENT;
+	}
+	headers.way.ports = (__u32)source << 16 | destination;
+	record(ktime, headers.way, bpf_ntohl(headers.seq), length - headers.length, 0, gate, flags);
 }
 
 static __always_inline const unsigned char *network_header(const struct sk_buff *skb)
@@ -191,8 +265,22 @@ static __always_inline const unsigned char *network_header(const struct sk_buff 
 	return skb->head + skb->network_header;
 }
 
+/* Both addresses of a socket, near and far. One of IPv6 that carries IPv4 (::ffff:0:0/96) has them in both forms, and its packets
+ * have the shorter one. */
+static __always_inline void addresses_of(const struct sock_common *common, __u32 *near, __u32 *far)
+{
+	*near = common->skc_rcv_saddr;
+	*far = common->skc_daddr;
+	if (common->skc_family == AF_INET6 &&
+	    !(common->skc_v6_daddr.in6_u.u6_addr32[0] == 0 && common->skc_v6_daddr.in6_u.u6_addr32[1] == 0 &&
+	      common->skc_v6_daddr.in6_u.u6_addr32[2] == bpf_htonl(0xffff))) {
+		*near = FOLD(common->skc_v6_rcv_saddr);
+		*far = FOLD(common->skc_v6_daddr);
+	}
+}
+
 /* The connection of a socket, in the direction of what it sends or of what it receives. */
-static __always_inline bool watched_socket(const struct sock *sk, bool sends, struct event *event)
+static __always_inline bool watched_socket(const struct sock *sk, bool sends, struct way *way)
 {
 	const struct sock_common *common = &sk->__sk_common;
 	__u16 near = common->skc_num, far = bpf_ntohs(common->skc_dport);
@@ -200,28 +288,22 @@ static __always_inline bool watched_socket(const struct sock *sk, bool sends, st
 
 	if (!watched_port(near) && !watched_port(far))
 		return 0;
-	if (common->skc_family == AF_INET6) {
-		const struct in6_addr *ours = &common->skc_v6_rcv_saddr, *theirs = &common->skc_v6_daddr;
-		near_address = ours->in6_u.u6_addr32[0] ^ ours->in6_u.u6_addr32[1] ^ ours->in6_u.u6_addr32[2] ^
-			       ours->in6_u.u6_addr32[3];
-		far_address = theirs->in6_u.u6_addr32[0] ^ theirs->in6_u.u6_addr32[1] ^ theirs->in6_u.u6_addr32[2] ^
-			      theirs->in6_u.u6_addr32[3];
-	} else {
-		near_address = common->skc_rcv_saddr;
-		far_address = common->skc_daddr;
-	}
-	event->object = (__u64)sk;
-	event->ports = sends ? (__u32)near << 16 | far : (__u32)far << 16 | near;
-	event->addresses = sends ? mix(near_address, far_address) : mix(far_address, near_address);
+	addresses_of(common, &near_address, &far_address);
+	way->ports = sends ? (__u32)near << 16 | far : (__u32)far << 16 | near;
+	way->addresses = sends ? mix(near_address, far_address) : mix(far_address, near_address);
 	return 1;
 }
 
+/* A field of a socket of TCP. */
+#define OF_TCP(sk, field)                                                                                             \
+	(CASTS ? CAST(tcp_sock, sk)->field : BPF_CORE_READ((const struct tcp_sock *)(sk), field))
+
 static __always_inline void pass_thread(__u64 ktime, __u32 thread, __u8 gate, __u8 flags)
 {
-	struct event event = {.ktime = ktime, .thread = thread, .gate = gate, .flags = flags | THREAD};
+	struct way nobody = {0, 0};
 
 	if (watched_thread(thread))
-		record(&event);
+		record(ktime, nobody, 0, 0, thread, gate, flags | THREAD);
 }
 
 /* A thread calls or returns. */
@@ -236,42 +318,32 @@ static __always_inline void pass_call(__u64 ktime, const __u32 *calls, __u64 cal
 
 static __always_inline void pass_sender(__u64 ktime, struct sock *sk, __u8 flags)
 {
-	struct event event = {.ktime = ktime, .gate = TCP_OUT_BEGIN, .flags = flags};
+	struct way way;
 
-	if (!watched_socket(sk, 1, &event))
+	if (!watched_socket(sk, 1, &way))
 		return;
-	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
-	event.seq = BPF_CORE_READ(tp, write_seq);
-	event.thread = (__u32)bpf_get_current_pid_tgid();
-	record(&event);
+	record(ktime, way, OF_TCP(sk, write_seq), 0, (__u32)bpf_get_current_pid_tgid(), TCP_OUT_BEGIN, flags);
 }
 
 /* The receiving socket passes with all that lies before `end`. */
 static __always_inline void pass_receiver(__u64 ktime, struct sock *sk, bool queued, __u8 gate, __u8 flags)
 {
-	struct event event = {.ktime = ktime, .gate = gate, .flags = flags | UP_TO};
+	struct way way;
 
-	if (!watched_socket(sk, 0, &event))
+	if (!watched_socket(sk, 0, &way))
 		return;
-	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
-	event.seq = queued ? BPF_CORE_READ(tp, rcv_nxt) : BPF_CORE_READ(tp, copied_seq);
-	event.thread = (__u32)bpf_get_current_pid_tgid();
-	record(&event);
+	__u32 end = queued ? OF_TCP(sk, rcv_nxt) : OF_TCP(sk, copied_seq);
+	record(ktime, way, end, 0, (__u32)bpf_get_current_pid_tgid(), gate, flags | UP_TO);
 }
 
 static __always_inline void pass_copy(__u64 ktime, const struct sk_buff *skb, int len, __u8 flags)
 {
-	struct event event = {.ktime = ktime, .gate = SOCKET_IN_BEGIN, .flags = flags};
 	struct sock *sk = skb->sk;
+	struct way way;
 
-	if (!sk || !watched_socket(sk, 0, &event))
+	if (!sk || !watched_socket(sk, 0, &way))
 		return;
-	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
-	event.object = (__u64)skb;
-	event.seq = BPF_CORE_READ(tp, copied_seq);
-	event.len = len;
-	event.thread = (__u32)bpf_get_current_pid_tgid();
-	record(&event);
+	record(ktime, way, OF_TCP(sk, copied_seq), len, (__u32)bpf_get_current_pid_tgid(), SOCKET_IN_BEGIN, flags);
 }
 
 /* A hook's program and its twin. The body sees `now` and `flags`. */

@@ -75,6 +75,24 @@ struct sk_buff {
 	unsigned char *data;
 };
 
+struct iphdr {
+	__u8 protocol;
+	__be32 saddr;
+	__be32 daddr;
+};
+
+struct ipv6hdr {
+	__u8 nexthdr;
+	struct in6_addr saddr;
+	struct in6_addr daddr;
+};
+
+struct tcphdr {
+	__be16 source;
+	__be16 dest;
+	__be32 seq;
+};
+
 struct task_struct {
 	int pid;
 	int tgid;
@@ -153,5 +171,10 @@ static inline __attribute__((always_inline)) __u32 fold(const __be32 *words)
 {
 	return words[0] ^ words[1] ^ words[2] ^ words[3];
 }
+
+/* The same of an address that the kernel has, each word of which is to be found by itself. */
+#define FOLD(address)                                                                                                 \
+	((address).in6_u.u6_addr32[0] ^ (address).in6_u.u6_addr32[1] ^ (address).in6_u.u6_addr32[2] ^                    \
+	 (address).in6_u.u6_addr32[3])
 
 #endif

@@ -68,7 +68,7 @@ impl Mapped {
     /// Takes the event out of a slot and leaves it empty; none when its program is still writing it.
     pub(super) fn take_event(&self, index: usize) -> Option<Event> {
         let slot = self.slot::<Event>(index);
-        // SAFETY: the time is the first field, aligned to 8 in an array of 40 bytes each, and every bit pattern is valid.
+        // SAFETY: the time is the first field, aligned to 8 in an array of 32 bytes each, and every bit pattern is valid.
         let ktime = unsafe { AtomicU64::from_ptr(slot.cast::<u64>().as_ptr()) };
         let at = ktime.load(Ordering::Acquire);
         if at == 0 {

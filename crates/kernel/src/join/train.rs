@@ -150,6 +150,8 @@ pub struct Tied {
     pub joint: (u64, u64),
     /// Pieces at all gates of packets.
     pub pieces: u64,
+    /// Passages of segments without a byte: they are part of no message, but lie between the gates of some.
+    pub acknowledgments: u64,
 }
 
 impl Tied {
@@ -229,7 +231,7 @@ impl Trains {
     pub fn learn(&mut self, events: &[Event], exchange: &Exchange) -> bool {
         let mut first: Vec<&Event> = events
             .iter()
-            .filter(|event| !event.is_twin() && !event.is_up_to())
+            .filter(|event| !event.is_twin() && !event.is_up_to() && !event.is_acknowledgment())
             .collect();
         first.sort_by_key(|event| event.ktime);
         for event in first {
@@ -269,7 +271,11 @@ impl Trains {
             tied,
         };
         for event in sorted {
-            slice.take(event);
+            if event.is_acknowledgment() {
+                slice.tied.acknowledgments += 1;
+            } else {
+                slice.take(event);
+            }
         }
         let tied = slice.finish();
         self.advance(exchange);

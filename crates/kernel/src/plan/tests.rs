@@ -242,8 +242,10 @@ fn without_privilege_calls_and_sockets_give_fewer_rows() {
             "socket + tcp + ip",
             "device.queue",
             "driver",
-            "ip.queue + ip + demux + tcp + wakeup + resume + socket",
-            "application"
+            "ip.queue + ip + demux + tcp",
+            "wakeup + resume + socket",
+            "application",
+            "send.return"
         ]
     );
     let others = Plan::choose(&level_c(), Traffic::Others);

@@ -117,6 +117,7 @@ impl NearEnd {
         for _ in 0..warmup {
             self.round_trip()?;
         }
+        self.stamper.timed(&self.stamps);
         let mut laps = Laps::start(self.timing, samples)?;
         match self.spec.workload {
             Workload::Rr | Workload::Crr => {

@@ -11,7 +11,8 @@ use rustix::net::{
 };
 use tollgate_gate::Gate;
 
-use super::{PATH, Place, software_stamps};
+use super::software_stamps::{self, Sent};
+use super::{PATH, Place};
 use crate::error::Error;
 use crate::slice::{Control, Look, PATIENCE, Spin};
 use crate::spec::{Spec, Waiting};
@@ -21,6 +22,9 @@ use crate::stamps::Stamper;
 const TURNS: u32 = 1 << 12;
 /// The congestion control that is asked for, the same on every machine.
 const CONGESTION: &str = "cubic";
+/// The kernel begins to stamp what comes in when a worker of this processor has run (net_enable_timestamp() in net/core/dev.c), so
+/// the processor is left to it for a moment.
+const SETTLE: std::time::Duration = std::time::Duration::from_millis(2);
 /// Connections that may wait to be accepted; there is never more than one.
 const BACKLOG: i32 = 16;
 
@@ -352,13 +356,16 @@ impl End {
         if let Some(came) = came {
             stamper.came(came);
         }
-        self.take_stamps(stamper)?;
+        self.take_stamps(|sent, at| match sent {
+            Sent::Passed(gate) => stamper.sent(gate, at),
+            Sent::Acknowledged => stamper.acknowledged(at),
+        })?;
         stamper.next_message();
         Ok(())
     }
 
-    fn take_stamps(&self, stamper: &mut Stamper) -> Result<(), Error> {
-        software_stamps::of_sends(self.fd(), |gate, at| stamper.sent(gate, at))
+    fn take_stamps(&self, each: impl FnMut(Sent, u64)) -> Result<(), Error> {
+        software_stamps::of_sends(self.fd(), each)
             .map_err(|error| Error::system(PATH, "reading time stamps of a socket", error))
     }
 
@@ -367,8 +374,13 @@ impl End {
         if stamper.of_socket().is_empty() {
             return Ok(());
         }
-        software_stamps::switch(self.fd(), stamper.of_socket())
-            .map_err(|error| Error::system(PATH, "asking for time stamps (SO_TIMESTAMPING)", error))
+        software_stamps::switch(self.fd(), stamper.of_socket()).map_err(|error| {
+            Error::system(PATH, "asking for time stamps (SO_TIMESTAMPING)", error)
+        })?;
+        if stamper.of_socket().contains(Gate::DriverOutEnd) {
+            std::thread::sleep(SETTLE);
+        }
+        Ok(())
     }
 
     /// Takes the last stamps of a slice and ends their making.
@@ -376,7 +388,11 @@ impl End {
         if stamper.of_socket().is_empty() {
             return Ok(());
         }
-        self.take_stamps(stamper)?;
+        self.take_stamps(|sent, at| match sent {
+            Sent::Passed(gate) => stamper.sent(gate, at),
+            // No message of this slice has brought it.
+            Sent::Acknowledged => {}
+        })?;
         software_stamps::switch(self.fd(), tollgate_gate::GateSet::EMPTY)
             .map_err(|error| Error::system(PATH, "ending time stamps (SO_TIMESTAMPING)", error))
     }

@@ -1,5 +1,5 @@
-//! SO_TIMESTAMPING: the kernel notes when a socket's bytes join the device queue, are given to the driver, and come in, and tells it
-//! with the messages of the error queue and of recvmsg(2) (Documentation/networking/timestamping.rst). It takes no privilege.
+//! SO_TIMESTAMPING: the kernel notes when a socket's bytes join the device queue, are given to the driver, are acknowledged, and come
+//! in, and tells it with the messages of the error queue and of recvmsg(2) (Documentation/networking/timestamping.rst). It takes no privilege.
 //!
 //! It owns the option and the reading of what comes of it. It never says which message a stamp belongs to.
 
@@ -14,11 +14,13 @@ const TX_SOFTWARE: libc::c_uint = 1 << 1;
 const RX_SOFTWARE: libc::c_uint = 1 << 3;
 const SOFTWARE: libc::c_uint = 1 << 4;
 const TX_SCHED: libc::c_uint = 1 << 8;
+const TX_ACK: libc::c_uint = 1 << 9;
 const OPT_TSONLY: libc::c_uint = 1 << 11;
 /// SO_EE_ORIGIN_TIMESTAMPING and the kinds of stamps, linux/errqueue.h.
 const ORIGIN: u8 = 4;
 const KIND_SND: u32 = 0;
 const KIND_SCHED: u32 = 1;
+const KIND_ACK: u32 = 2;
 /// Room for control messages: a stamp and an extended error with the offender's address.
 const CONTROL: usize = 256;
 
@@ -38,6 +40,7 @@ pub(super) fn switch(socket: BorrowedFd<'_>, gates: GateSet) -> io::Result<()> {
     let of = |gate, flag| if gates.contains(gate) { flag } else { 0 };
     let mut flags = of(Gate::DeviceQueueIn, TX_SCHED)
         | of(Gate::DriverOutBegin, TX_SOFTWARE)
+        | of(Gate::SocketQueued, TX_ACK)
         | of(Gate::DriverOutEnd, RX_SOFTWARE);
     if flags != 0 {
         flags |= SOFTWARE | OPT_TSONLY;
@@ -59,15 +62,25 @@ pub(super) fn switch(socket: BorrowedFd<'_>, gates: GateSet) -> io::Result<()> {
     }
 }
 
-/// Reads the stamps of what was sent that are there, without waiting: the gate and CLOCK_REALTIME in nanoseconds.
-pub(super) fn of_sends(socket: BorrowedFd<'_>, mut each: impl FnMut(Gate, u64)) -> io::Result<()> {
+/// What became of bytes that were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// They passed this gate.
+    Passed(Gate),
+    /// The other end has acknowledged them.
+    Acknowledged,
+}
+
+/// Reads the stamps of what was sent that are there, without waiting: what became of it, and CLOCK_REALTIME in nanoseconds.
+pub(super) fn of_sends(socket: BorrowedFd<'_>, mut each: impl FnMut(Sent, u64)) -> io::Result<()> {
     loop {
         match receive(socket, &mut [], libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
             Ok((_, told)) => match (told.kind, told.at) {
-                (Some(KIND_SCHED), Some(at)) => each(Gate::DeviceQueueIn, at),
-                (Some(KIND_SND), Some(at)) => each(Gate::DriverOutBegin, at),
+                (Some(KIND_SCHED), Some(at)) => each(Sent::Passed(Gate::DeviceQueueIn), at),
+                (Some(KIND_SND), Some(at)) => each(Sent::Passed(Gate::DriverOutBegin), at),
+                (Some(KIND_ACK), Some(at)) => each(Sent::Acknowledged, at),
                 _ => {}
             },
         }

@@ -595,6 +595,7 @@ impl Serving<'_> {
         let watch = Watch {
             ports,
             threads: vec![thread],
+            acknowledgments: false,
         };
         self.sessions
             .insert(session, Session::Running { far, talk, watch });
