@@ -21,10 +21,15 @@ use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
 const SIZES: usize = 40;
 /// The largest, in bytes.
 const LARGEST: usize = 8_192;
-/// For each size and protocol, when nobody is in a hurry: 4 % of the time is then known within 4 %.
+/// For each size and protocol, when nobody is in a hurry: 4 % of the time is then known within 4 %. The error decides whether it
+/// becomes less or more.
 const EACH: Duration = Duration::from_millis(1_600);
-/// With less for each, fewer sizes are measured.
-const LEAST: Duration = Duration::from_millis(80);
+/// With less for each, fewer sizes are measured: a hundredth of the time is then some 80 samples.
+const LEAST: Duration = Duration::from_millis(400);
+/// The bar for the relative standard error of the mean, section IV.
+pub(crate) const STANDARD_ERROR: f64 = 0.05;
+/// A category that takes less than this share of the time has no error worth the name.
+const NEGLIGIBLE: f64 = 0.01;
 /// The fewest sizes, unless the user gives them.
 const FEWEST: usize = 6;
 
@@ -136,17 +141,26 @@ pub(crate) fn run(
             }));
         }
     }
-    let survey = match sampled::survey(experiment, subjects, EACH, context)? {
-        Sampled::Measured(survey) => survey,
-        Sampled::Unavailable(reason) => return Ok(Sampled::Unavailable(reason)),
-    };
     let categories = options.categories.clone().unwrap_or_else(Categories::kay);
     let mut classifier = Classifier::new(categories.clone());
     for panel in &mut panels {
-        for at in panel.first..panel.first + sizes.len() {
-            panel.splits.push(survey.splits(at, &mut classifier));
-            panel.failures.push(survey.observed[at].failure.clone());
+        panel.splits = vec![Vec::new(); sizes.len()];
+    }
+    let mut enough = |survey: &Survey| {
+        for panel in &mut panels {
+            panel.take(survey, &mut classifier);
         }
+        known(&panels, categories.categories.len())
+    };
+    let survey = match sampled::survey_until(experiment, subjects, EACH, &mut enough, context)? {
+        Sampled::Measured(survey) => survey,
+        Sampled::Unavailable(reason) => return Ok(Sampled::Unavailable(reason)),
+    };
+    for panel in &mut panels {
+        panel.take(&survey, &mut classifier);
+        panel.failures = (panel.first..panel.first + sizes.len())
+            .map(|at| survey.observed[at].failure.clone())
+            .collect();
     }
     Ok(Sampled::Measured(Echoes {
         wanted: options.sizes.as_ref().map_or(SIZES, Vec::len),
@@ -168,7 +182,39 @@ fn affordable(remaining: Option<Duration>, lines: usize) -> usize {
         .clamp(FEWEST, SIZES)
 }
 
+/// Whether the standard error of every category, averaged over the sizes, is below the bar on every panel.
+fn known(panels: &[Panel], categories: usize) -> bool {
+    let average = |errors: Vec<f64>| errors.iter().sum::<f64>() / errors.len() as f64;
+    panels.iter().all(|panel| {
+        (0..categories)
+            .map(|category| panel.relative_errors(category))
+            .filter(|errors| !errors.is_empty())
+            .all(|errors| average(errors) < STANDARD_ERROR)
+    })
+}
+
 impl Panel {
+    /// Sorts the rounds that it has not seen yet.
+    fn take(&mut self, survey: &Survey, classifier: &mut Classifier) {
+        for (at, splits) in self.splits.iter_mut().enumerate() {
+            let more = survey.splits_since(self.first + at, splits.len(), classifier);
+            splits.extend(more);
+        }
+    }
+
+    /// The relative standard errors of a category, over the sizes at which it takes more than a negligible part.
+    pub(crate) fn relative_errors(&self, category: usize) -> Vec<f64> {
+        (0..self.splits.len())
+            .filter_map(|at| {
+                let mean = self.mean(at, |split| split.category_ns(category))?;
+                let total = self.mean(at, Split::total_ns)?;
+                (mean.value >= NEGLIGIBLE * total.value)
+                    .then(|| mean.relative_error())
+                    .flatten()
+            })
+            .collect()
+    }
+
     /// The heading of its tables.
     pub(crate) fn name(&self, echoes: &Echoes) -> String {
         let protocol = self.transport.name().to_uppercase();
@@ -232,7 +278,7 @@ mod tests {
     fn little_time_gives_fewer_sizes() {
         assert_eq!(affordable(None, 2), 40);
         assert_eq!(affordable(Some(Duration::from_secs(100)), 2), 40);
-        assert_eq!(affordable(Some(Duration::from_millis(1_600)), 2), 10);
+        assert_eq!(affordable(Some(Duration::from_millis(8_000)), 2), 10);
         assert_eq!(affordable(Some(Duration::ZERO), 2), FEWEST);
     }
 }

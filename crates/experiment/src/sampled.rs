@@ -28,6 +28,8 @@ mod trust;
 const ROUNDS: u32 = 10;
 /// The fewest, whatever the time: a standard error needs some.
 const LEAST_ROUNDS: u32 = 4;
+/// The most, where the error decides how many there are.
+const MOST_ROUNDS: u32 = 4 * ROUNDS;
 /// The shortest slice that is worth its start.
 const SHORTEST: Duration = Duration::from_millis(15);
 /// A slice without the sampler is this part of one with it.
@@ -95,15 +97,43 @@ pub(crate) enum Sampled<T> {
     Unavailable(String),
 }
 
+/// Says whether what was measured so far is known well enough.
+pub(crate) type Judge<'a> = &'a mut dyn FnMut(&Survey) -> bool;
+
 /// Measures the subjects, for `each` unless there is less time.
 ///
 /// # Errors
-/// [`Error::Stopped`] when the user stopped it before anything was measured, [`Error::NothingMeasured`] when every subject
-/// failed.
+/// As [`survey_until`].
 pub(crate) fn survey(
     experiment: &'static str,
     subjects: Vec<Subject>,
     each: Duration,
+    context: &Context<'_>,
+) -> Result<Sampled<Survey>, Error> {
+    measure(experiment, subjects, each, None, context)
+}
+
+/// Measures the subjects until they are known well enough, as long as there is time: `each` gives the length of slices, of which
+/// there are at least [`LEAST_ROUNDS`] and at most [`MOST_ROUNDS`] of every subject.
+///
+/// # Errors
+/// [`Error::Stopped`] when the user stopped it before anything was measured, [`Error::NothingMeasured`] when every subject
+/// failed.
+pub(crate) fn survey_until(
+    experiment: &'static str,
+    subjects: Vec<Subject>,
+    each: Duration,
+    enough: Judge<'_>,
+    context: &Context<'_>,
+) -> Result<Sampled<Survey>, Error> {
+    measure(experiment, subjects, each, Some(enough), context)
+}
+
+fn measure(
+    experiment: &'static str,
+    subjects: Vec<Subject>,
+    each: Duration,
+    enough: Option<Judge<'_>>,
     context: &Context<'_>,
 ) -> Result<Sampled<Survey>, Error> {
     let cpus = processors(&subjects)?;
@@ -134,7 +164,7 @@ pub(crate) fn survey(
         costs: Vec::new(),
     };
     tour.open();
-    if let Err(reason) = tour.rounds(each) {
+    if let Err(reason) = tour.rounds(each, enough) {
         return Err(Error::NothingMeasured { experiment, reason });
     }
     let mut survey = tour.survey;
@@ -213,7 +243,7 @@ impl Tour<'_> {
         }
     }
 
-    fn rounds(&mut self, each: Duration) -> Result<(), String> {
+    fn rounds(&mut self, each: Duration, mut enough: Option<Judge<'_>>) -> Result<(), String> {
         let running = self.costs.iter().filter(|cost| cost.is_finite()).count();
         let count = u32::try_from(running.max(1)).unwrap_or(u32::MAX);
         let budget = self.context.remaining().map(|left| left / count);
@@ -225,9 +255,13 @@ impl Tour<'_> {
         let slice = (whole / rounds).min(longest).max(Duration::from_millis(1));
         let begun = Instant::now();
         let expected = each * count;
-        for round in 0..rounds {
+        let most = enough.as_ref().map_or(rounds, |_| MOST_ROUNDS);
+        for round in 0..most {
             // The least number is made however slow the machine turns out to be.
-            if round >= LEAST_ROUNDS && self.context.remaining() == Some(Duration::ZERO) {
+            if round >= LEAST_ROUNDS
+                && (self.context.remaining() == Some(Duration::ZERO)
+                    || enough.as_mut().is_some_and(|enough| enough(&self.survey)))
+            {
                 return Ok(());
             }
             for at in 0..self.sessions.len() {
@@ -359,13 +393,24 @@ impl Split {
 impl Survey {
     /// The rounds of a subject by category.
     pub(crate) fn splits(&self, subject: usize, classifier: &mut Classifier) -> Vec<Split> {
+        self.splits_since(subject, 0, classifier)
+    }
+
+    /// The same from a round on.
+    pub(crate) fn splits_since(
+        &self,
+        subject: usize,
+        round: usize,
+        classifier: &mut Classifier,
+    ) -> Vec<Split> {
         let split = |round: &Round| Split {
             breakdown: classifier.breakdown(&self.book, &round.profile),
             operations: round.operations,
             bytes: round.bytes,
             ns_per_weight: round.ns_per_weight(),
         };
-        self.observed[subject].rounds.iter().map(split).collect()
+        let rounds = &self.observed[subject].rounds;
+        rounds.iter().skip(round).map(split).collect()
     }
 
     /// The rounds of a subject by category, of those samples only that another classifier gives to one of its categories.

@@ -7,7 +7,7 @@ use tollgate_kernel::sampling::{Categories, Classifier};
 
 use super::{Experiment, Reported};
 use crate::context::{Context, Options};
-use crate::echoes::{self, Echoes, Panel, touching_ns};
+use crate::echoes::{self, Echoes, Panel, STANDARD_ERROR, touching_ns};
 use crate::error::Error;
 use crate::published;
 use crate::run::{
@@ -22,10 +22,6 @@ use crate::words;
 const PAPER: &str = "kay-pasquale-1996";
 /// The largest size of the small-message view, in bytes; figure 4 ends at 614.
 const SMALL: usize = 640;
-/// The bar for the standard error, section IV, in hundredths.
-const STANDARD_ERROR: f64 = 5.0;
-/// A category with less than this share of the time is not held to the bar.
-const NEGLIGIBLE: f64 = 0.01;
 
 /// Processor time by category.
 pub(super) struct KayBreakdown;
@@ -399,15 +395,8 @@ fn then_and_now(echoes: &Echoes, crossovers: &[Crossover]) -> Table {
 
 /// The relative standard errors of a category, in hundredths, over the sizes at which it takes more than a negligible part.
 fn errors(panel: &Panel, category: usize) -> Vec<f64> {
-    (0..panel.splits.len())
-        .filter_map(|at| {
-            let mean = panel.mean(at, |split| split.category_ns(category))?;
-            let total = panel.mean(at, Split::total_ns)?;
-            (mean.value >= NEGLIGIBLE * total.value)
-                .then(|| Some(100.0 * mean.relative_error()?))
-                .flatten()
-        })
-        .collect()
+    let errors = panel.relative_errors(category).into_iter();
+    errors.map(|error| 100.0 * error).collect()
 }
 
 fn average(values: &[f64]) -> Option<f64> {
@@ -627,7 +616,7 @@ pub(super) fn trust(echoes: &Echoes) -> Vec<TrustLine> {
         for (category, name) in names(&echoes.categories).take(categories - 1).enumerate() {
             if let Some(average) = average(&errors(panel, category)) {
                 all.push(average);
-                if average >= STANDARD_ERROR {
+                if average >= 100.0 * STANDARD_ERROR {
                     above.push(format!("{name} of {} {average:.1} %", panel.name(echoes)));
                 }
             }
@@ -645,7 +634,7 @@ pub(super) fn trust(echoes: &Echoes) -> Vec<TrustLine> {
             kind: TrustKind::Note,
             value: Some(average),
             unit: Unit::Percent,
-            holds: average < STANDARD_ERROR,
+            holds: average < 100.0 * STANDARD_ERROR,
             text,
         });
     }
