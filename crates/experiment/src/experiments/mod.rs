@@ -89,10 +89,10 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &foong_offload::FoongOffload,
         &foong_sendfile::FoongSendfile,
         &clark_direct::ClarkDirect,
-        &lehmann::Bandwidth,
-        &lehmann::Processing,
-        &lehmann::Queues,
-        &lehmann::Budget,
+        &lehmann::BANDWIDTH,
+        &lehmann::PROCESSING,
+        &lehmann::QUEUES,
+        &lehmann::BUDGET,
         &clark_instructions::ClarkInstructions,
     ]
 }

@@ -5,72 +5,34 @@ use tollgate_gate::Kind;
 use tollgate_gate::span::Place;
 
 use super::{
-    absent, axis, columns, concerns, figure, missing, not_available, number, over_sizes, span_row,
+    Parts, View, absent, axis, columns, figure, missing, not_available, number, over_sizes,
+    span_row,
 };
-use crate::context::{Context, Options};
-use crate::error::Error;
-use crate::experiments::{Experiment, Reported};
-use crate::run::{self, Cell, Figure, Row, RowKind, Source, Table, Unit};
+use crate::context::Options;
+use crate::run::{Cell, Figure, Row, RowKind, Table, Unit};
 use crate::shapes;
 use crate::trains::{Measured, Trains};
 use crate::words;
 
 /// Fig. 3.
-pub(in crate::experiments) struct Bandwidth;
+pub(in crate::experiments) const BANDWIDTH: View = View {
+    name: "lehmann-bandwidth",
+    title: "Bandwidth of responses by their size",
+    place: "Fig. 3",
+    summary: "128-byte requests and responses of 256 to 65,536 bytes as trains of packets: bytes a second",
+    weight: 3,
+    parts,
+};
 
-impl Experiment for Bandwidth {
-    fn name(&self) -> &'static str {
-        "lehmann-bandwidth"
-    }
-
-    fn title(&self) -> &'static str {
-        "Bandwidth of responses by their size"
-    }
-
-    fn paper(&self) -> Option<Source> {
-        figure("Fig. 3")
-    }
-
-    fn summary(&self) -> &'static str {
-        "128-byte requests and responses of 256 to 65,536 bytes as trains of packets: bytes a second"
-    }
-
-    /// In the full report: every size of every path takes seconds that a quick one does not have.
-    fn reported(&self) -> Reported {
-        Reported::Full
-    }
-
-    /// Whichever of the four comes first measures for all.
-    fn weight(&self) -> u32 {
-        3
-    }
-
-    fn concerns(&self, options: &Options) -> bool {
-        concerns(options)
-    }
-
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let trains = context.trains(self.name())?;
-        Ok(self.show(&trains, &context.options))
-    }
-}
-
-impl Bandwidth {
-    /// What the measurement shows.
-    pub(super) fn show(&self, trains: &Trains, options: &Options) -> run::Experiment {
-        let command = shapes::command(self.name(), options);
-        run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding: finding(trains),
-            tables: std::iter::once(rates(trains))
-                .chain(ledgers(trains))
-                .collect(),
-            figures: vec![lines(trains, &command)],
-            trust: super::trust(trains),
-            command,
-        }
+/// What the measurement shows.
+fn parts(trains: &Trains, _options: &Options, command: &str) -> Parts {
+    Parts {
+        finding: finding(trains),
+        tables: std::iter::once(rates(trains))
+            .chain(ledgers(trains))
+            .collect(),
+        figures: vec![lines(trains, command)],
+        trust: super::trust(trains),
     }
 }
 

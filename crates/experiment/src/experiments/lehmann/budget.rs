@@ -4,13 +4,10 @@
 use tollgate_gate::Direction;
 
 use super::processing::{no_work, path_ns, worked};
-use super::{absent, axis, concerns, fact, figure, number, over_sizes, span_row, way};
-use crate::context::{Context, LINE_RATE, Options};
-use crate::error::Error;
-use crate::experiments::{Experiment, Reported};
+use super::{Parts, View, absent, axis, fact, figure, number, over_sizes, span_row, way};
+use crate::context::{LINE_RATE, Options};
 use crate::run::{
-    self, Bar, Cell, Column, Figure, Point, Row, RowKind, Segment, SegmentKind, Series, Source,
-    Table, Unit,
+    Bar, Cell, Column, Figure, Point, Row, RowKind, Segment, SegmentKind, Series, Table, Unit,
 };
 use crate::shapes;
 use crate::trains::{Measured, Trains};
@@ -21,64 +18,28 @@ const FRAME: f64 = 1_514.0;
 const BITS: f64 = 8.0;
 
 /// Section 4.
-pub(in crate::experiments) struct Budget;
+pub(in crate::experiments) const BUDGET: View = View {
+    name: "lehmann-budget",
+    title: "Time for a packet at a line's rate",
+    place: "section 4",
+    summary: "the time that a line leaves for a full packet (12.11 us at 1 Gb/s; --line-rate), and the layer that breaks it",
+    weight: 1,
+    parts,
+};
 
-impl Experiment for Budget {
-    fn name(&self) -> &'static str {
-        "lehmann-budget"
-    }
-
-    fn title(&self) -> &'static str {
-        "Time for a packet at a line's rate"
-    }
-
-    fn paper(&self) -> Option<Source> {
-        figure("section 4")
-    }
-
-    fn summary(&self) -> &'static str {
-        "the time that a line leaves for a full packet (12.11 us at 1 Gb/s; --line-rate), and the layer that breaks it"
-    }
-
-    /// In the full report: every size of every path takes seconds that a quick one does not have.
-    fn reported(&self) -> Reported {
-        Reported::Full
-    }
-
-    fn weight(&self) -> u32 {
-        1
-    }
-
-    fn concerns(&self, options: &Options) -> bool {
-        concerns(options)
-    }
-
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let trains = context.trains(self.name())?;
-        Ok(self.show(&trains, &context.options))
-    }
-}
-
-impl Budget {
-    /// What the measurement shows.
-    pub(super) fn show(&self, trains: &Trains, options: &Options) -> run::Experiment {
-        let command = shapes::command(self.name(), options);
-        let rate = options.line_rate.unwrap_or(LINE_RATE);
-        let mut trust = super::trust(trains);
-        trust.push(shapes::note(
+/// What the measurement shows.
+fn parts(trains: &Trains, options: &Options, command: &str) -> Parts {
+    let rate = options.line_rate.unwrap_or(LINE_RATE);
+    let mut trust = super::trust(trains);
+    trust.push(shapes::note(
             "a budget is that of one processor: work on a packet to send it, or to receive it, is done by one at a time; the copy \
              to the reader and its wakeup are not in it, nor are they in the paper",
         ));
-        run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding: finding(trains, rate),
-            tables: vec![summary(trains, rate), layers(trains, rate)],
-            figures: vec![bars(trains, &command), lines(trains, rate, &command)],
-            trust,
-            command,
-        }
+    Parts {
+        finding: finding(trains, rate),
+        tables: vec![summary(trains, rate), layers(trains, rate)],
+        figures: vec![bars(trains, command), lines(trains, rate, command)],
+        trust,
     }
 }
 

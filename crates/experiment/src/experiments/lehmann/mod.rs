@@ -12,20 +12,22 @@ mod queues;
 use tollgate_gate::{Direction, Span};
 use tollgate_workload::trains::REQUEST;
 
-use crate::context::Options;
+use super::{Experiment, Reported};
+use crate::context::{Context, Options};
+use crate::error::Error;
 use crate::published;
 use crate::run::{
-    Axis, Cell, Layer, Measured as Number, Point, Row, RowKind, Scale, Series, Source, Table,
-    TrustKind, TrustLine, Unit,
+    self, Axis, Cell, Figure, Layer, Measured as Number, Point, Row, RowKind, Scale, Series,
+    Source, Table, TrustKind, TrustLine, Unit,
 };
 use crate::shapes;
 use crate::trains::{self, Measured, Subject, Trains, typical};
 use crate::words;
 
-pub(super) use bandwidth::Bandwidth;
-pub(super) use budget::Budget;
-pub(super) use processing::Processing;
-pub(super) use queues::Queues;
+pub(super) use bandwidth::BANDWIDTH;
+pub(super) use budget::BUDGET;
+pub(super) use processing::PROCESSING;
+pub(super) use queues::QUEUES;
 
 const PAPER: &str = "lehmann-benz-2002";
 /// The sizes that become columns where there are too many for a table; figures show all.
@@ -39,9 +41,83 @@ const PACKETS: f64 = 0.95;
 const MESSAGES: f64 = 0.99;
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
 
-/// Whether anything fits the options.
-fn concerns(options: &Options) -> bool {
-    !trains::wanted(options).is_empty()
+/// One of the four: what it is called, and what it makes of the measurement.
+pub(super) struct View {
+    name: &'static str,
+    title: &'static str,
+    /// The place in the paper.
+    place: &'static str,
+    summary: &'static str,
+    weight: u32,
+    /// Given the measurement, the options, and the command that makes it.
+    parts: fn(&Trains, &Options, &str) -> Parts,
+}
+
+/// What a view shows.
+struct Parts {
+    finding: String,
+    tables: Vec<Table>,
+    figures: Vec<Figure>,
+    trust: Vec<TrustLine>,
+}
+
+impl View {
+    fn show(&self, trains: &Trains, options: &Options) -> run::Experiment {
+        let command = shapes::command(self.name, options);
+        let Parts {
+            finding,
+            tables,
+            figures,
+            trust,
+        } = (self.parts)(trains, options, &command);
+        run::Experiment {
+            name: self.name.to_owned(),
+            title: self.title.to_owned(),
+            paper: self.paper(),
+            finding,
+            command,
+            tables,
+            figures,
+            trust,
+        }
+    }
+}
+
+impl Experiment for View {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn title(&self) -> &'static str {
+        self.title
+    }
+
+    fn paper(&self) -> Option<Source> {
+        figure(self.place)
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    /// In the full report: every size of every path takes seconds that a quick one does not have.
+    fn reported(&self) -> Reported {
+        Reported::Full
+    }
+
+    /// Whichever of the four comes first measures for all.
+    fn weight(&self) -> u32 {
+        self.weight
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        !trains::wanted(options).is_empty()
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let trains = context.trains(self.name)?;
+        Ok(self.show(&trains, &context.options))
+    }
 }
 
 /// A figure of the paper.
@@ -306,9 +382,11 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
             words::duration(low),
             words::duration(high),
             match measured.subject {
-                Subject::Kernel(..) =>
-                    "; acknowledgments pass gates too and are not recorded, so what that costs stays in",
-                Subject::Stack => "",
+                Subject::Kernel(..) => format!(
+                    "; acknowledgments pass gates too, {} times, and are subtracted in the same way",
+                    words::whole(measured.acknowledgments())
+                ),
+                Subject::Stack => String::new(),
             }
         )));
     }

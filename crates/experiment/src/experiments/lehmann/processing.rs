@@ -5,95 +5,57 @@ use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Kind, Span};
 
 use super::{
-    NANOSECONDS_PER_MICROSECOND, PAPER, absent, axis, columns, concerns, figure, first_train,
-    missing, not_available, number, over_all, over_sizes, span_row, way,
+    NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, first_train, missing,
+    not_available, number, over_all, over_sizes, span_row, way,
 };
-use crate::context::{Context, Options};
-use crate::error::Error;
-use crate::experiments::{Experiment, Reported};
+use crate::context::Options;
 use crate::published;
-use crate::run::{self, Cell, Figure, Row, RowKind, Source, Table, Unit};
+use crate::run::{self, Cell, Figure, Row, RowKind, Table, Unit};
 use crate::shapes;
 use crate::trains::{Measured, Trains, of_packets, packets};
 use crate::words;
 
 /// Figs. 4, 5, 10 and 11.
-pub(in crate::experiments) struct Processing;
+pub(in crate::experiments) const PROCESSING: View = View {
+    name: "lehmann-processing",
+    title: "Work of each layer for each packet",
+    place: "Figs. 4, 5, 10 and 11",
+    summary: "what each layer works on a packet of a response, apart from queues, by the size of the response",
+    weight: 1,
+    parts,
+};
 
-impl Experiment for Processing {
-    fn name(&self) -> &'static str {
-        "lehmann-processing"
+/// What the measurement shows.
+fn parts(trains: &Trains, _options: &Options, command: &str) -> Parts {
+    let mut tables: Vec<Table> = trains
+        .measured
+        .iter()
+        .map(|measured| today(measured, trains))
+        .collect();
+    tables.extend(then());
+    let places = columns(&trains.sizes);
+    let left_out = absent(trains, places.len());
+    if !left_out.is_empty() {
+        tables.push(super::table(
+            "absent".to_owned(),
+            "Not measured".to_owned(),
+            trains,
+            &places,
+            left_out,
+        ));
     }
-
-    fn title(&self) -> &'static str {
-        "Work of each layer for each packet"
-    }
-
-    fn paper(&self) -> Option<Source> {
-        figure("Figs. 4, 5, 10 and 11")
-    }
-
-    fn summary(&self) -> &'static str {
-        "what each layer works on a packet of a response, apart from queues, by the size of the response"
-    }
-
-    /// In the full report: every size of every path takes seconds that a quick one does not have.
-    fn reported(&self) -> Reported {
-        Reported::Full
-    }
-
-    fn weight(&self) -> u32 {
-        1
-    }
-
-    fn concerns(&self, options: &Options) -> bool {
-        concerns(options)
-    }
-
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let trains = context.trains(self.name())?;
-        Ok(self.show(&trains, &context.options))
-    }
-}
-
-impl Processing {
-    /// What the measurement shows.
-    pub(super) fn show(&self, trains: &Trains, options: &Options) -> run::Experiment {
-        let command = shapes::command(self.name(), options);
-        let mut tables: Vec<Table> = trains
-            .measured
-            .iter()
-            .map(|measured| today(measured, trains))
-            .collect();
-        tables.extend(then());
-        let places = columns(&trains.sizes);
-        let left_out = absent(trains, places.len());
-        if !left_out.is_empty() {
-            tables.push(super::table(
-                "absent".to_owned(),
-                "Not measured".to_owned(),
-                trains,
-                &places,
-                left_out,
-            ));
-        }
-        let mut figures: Vec<Figure> = trains
-            .measured
-            .iter()
-            .filter(|measured| measured.table.is_some())
-            .map(|measured| by_layer(measured, trains, &command))
-            .collect();
-        figures.push(both_ways(trains, &command));
-        run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding: finding(trains),
-            tables,
-            figures,
-            trust: super::trust(trains),
-            command,
-        }
+    let mut figures: Vec<Figure> = trains
+        .measured
+        .iter()
+        .filter(|measured| measured.table.is_some())
+        .map(|measured| by_layer(measured, trains, command))
+        .collect();
+    figures.push(both_ways(trains, command));
+    Parts {
+        finding: finding(trains),
+        tables,
+        figures,
+        trust: super::trust(trains),
     }
 }
 

@@ -5,14 +5,12 @@ use tollgate_gate::span::Place;
 use tollgate_gate::{Gate, Span};
 
 use super::{
-    NANOSECONDS_PER_MICROSECOND, PAPER, absent, axis, columns, concerns, figure, first_train,
-    missing, number, over_packets, over_sizes, span_row,
+    NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, first_train, missing,
+    number, over_packets, over_sizes, span_row,
 };
-use crate::context::{Context, Options};
-use crate::error::Error;
-use crate::experiments::{Experiment, Reported};
+use crate::context::Options;
 use crate::published;
-use crate::run::{self, Column, Figure, Row, RowKind, Source, Table, Unit};
+use crate::run::{self, Column, Figure, Row, RowKind, Table, Unit};
 use crate::shapes;
 use crate::trains::{Measured, OVER_TIME, Trains, of_packets};
 use crate::words;
@@ -21,84 +19,48 @@ use crate::words;
 const PLACES: [usize; 6] = [1, 2, 3, 6, 12, 24];
 
 /// Figs. 4 and 6 to 9.
-pub(in crate::experiments) struct Queues;
+pub(in crate::experiments) const QUEUES: View = View {
+    name: "lehmann-queues",
+    title: "Where packets wait, over the size and within a response",
+    place: "Figs. 4 and 6 to 9",
+    summary: "how long packets wait in each queue, by the size of the response and by their place in it, and gaps",
+    weight: 1,
+    parts,
+};
 
-impl Experiment for Queues {
-    fn name(&self) -> &'static str {
-        "lehmann-queues"
-    }
-
-    fn title(&self) -> &'static str {
-        "Where packets wait, over the size and within a response"
-    }
-
-    fn paper(&self) -> Option<Source> {
-        figure("Figs. 4 and 6 to 9")
-    }
-
-    fn summary(&self) -> &'static str {
-        "how long packets wait in each queue, by the size of the response and by their place in it, and gaps"
-    }
-
-    /// In the full report: every size of every path takes seconds that a quick one does not have.
-    fn reported(&self) -> Reported {
-        Reported::Full
-    }
-
-    fn weight(&self) -> u32 {
-        1
-    }
-
-    fn concerns(&self, options: &Options) -> bool {
-        concerns(options)
-    }
-
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let trains = context.trains(self.name())?;
-        Ok(self.show(&trains, &context.options))
-    }
-}
-
-impl Queues {
-    /// What the measurement shows.
-    pub(super) fn show(&self, trains: &Trains, options: &Options) -> run::Experiment {
-        let command = shapes::command(self.name(), options);
-        let mut tables = Vec::new();
-        let mut figures = Vec::new();
-        for measured in &trains.measured {
-            tables.push(by_size(measured, trains));
-            if measured.table.is_none() {
-                continue;
-            }
-            figures.push(over_size(measured, trains, &command));
-            for size in shown(trains) {
-                tables.push(by_place(measured, trains, size));
-                figures.push(waits_over_time(measured, trains, size, &command));
-                figures.push(gaps_over_time(measured, trains, size, &command));
-            }
+/// What the measurement shows.
+fn parts(trains: &Trains, _options: &Options, command: &str) -> Parts {
+    let mut tables = Vec::new();
+    let mut figures = Vec::new();
+    for measured in &trains.measured {
+        tables.push(by_size(measured, trains));
+        if measured.table.is_none() {
+            continue;
         }
-        tables.extend(then());
-        let places = columns(&trains.sizes);
-        let left_out = absent(trains, places.len());
-        if !left_out.is_empty() {
-            tables.push(super::table(
-                "absent".to_owned(),
-                "Not measured".to_owned(),
-                trains,
-                &places,
-                left_out,
-            ));
+        figures.push(over_size(measured, trains, command));
+        for size in shown(trains) {
+            tables.push(by_place(measured, trains, size));
+            figures.push(waits_over_time(measured, trains, size, command));
+            figures.push(gaps_over_time(measured, trains, size, command));
         }
-        run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding: finding(trains),
-            tables,
-            figures,
-            trust: super::trust(trains),
-            command,
-        }
+    }
+    tables.extend(then());
+    let places = columns(&trains.sizes);
+    let left_out = absent(trains, places.len());
+    if !left_out.is_empty() {
+        tables.push(super::table(
+            "absent".to_owned(),
+            "Not measured".to_owned(),
+            trains,
+            &places,
+            left_out,
+        ));
+    }
+    Parts {
+        finding: finding(trains),
+        tables,
+        figures,
+        trust: super::trust(trains),
     }
 }
 

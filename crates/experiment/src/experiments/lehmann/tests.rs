@@ -41,10 +41,10 @@ fn text(shown: &Shown) -> String {
 #[test]
 fn the_views_of_fixed_numbers() {
     let (trains, options) = (fixed(), Options::default());
-    insta::assert_snapshot!("bandwidth", text(&Bandwidth.show(&trains, &options)));
-    insta::assert_snapshot!("processing", text(&Processing.show(&trains, &options)));
-    insta::assert_snapshot!("queues", text(&Queues.show(&trains, &options)));
-    insta::assert_snapshot!("budget", text(&Budget.show(&trains, &options)));
+    insta::assert_snapshot!("bandwidth", text(&BANDWIDTH.show(&trains, &options)));
+    insta::assert_snapshot!("processing", text(&PROCESSING.show(&trains, &options)));
+    insta::assert_snapshot!("queues", text(&QUEUES.show(&trains, &options)));
+    insta::assert_snapshot!("budget", text(&BUDGET.show(&trains, &options)));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_faster_line_breaks_at_a_layer() {
         line_rate: Some(100_000_000_000),
         ..Options::default()
     };
-    let shown = Budget.show(&fixed(), &options);
+    let shown = BUDGET.show(&fixed(), &options);
     assert!(
         shown.finding.contains("breaks it at send: tcp"),
         "{}",
