@@ -208,6 +208,11 @@ fn the_plan_has_its_three_levels_on_a_stock_kernel() {
     );
     assert_eq!(
         spans(&json(nobodys)),
-        ["socket + tcp + ip", "device.queue", "driver"]
+        [
+            "socket + tcp + ip",
+            "device.queue",
+            "driver",
+            "(send.return, beside the way)"
+        ]
     );
 }

@@ -121,7 +121,9 @@ fn check(address: &str) {
     );
     // The reader of a request sends the answer, so both gates of a loopback passage are there.
     let n = |name: &str| seen.sum(name).map_or(0, |row| row.n);
-    assert_eq!(n("send to receive"), samples.read);
+    // A reading may fall between the two counters of the one sample that is on its way.
+    let both = n("send to receive");
+    assert!(both.abs_diff(samples.read) <= 1, "{both}: {samples:?}");
     assert!(seen.spans.iter().any(|row| row.name == "tcp" && row.n > 0));
     let shares: f64 = seen.spans.iter().filter_map(|row| row.share).sum();
     assert!((shares - 1.0).abs() < 1e-6, "{shares}");
