@@ -50,6 +50,20 @@ pub struct Header {
 impl Header {
     /// Reads the header at the front of `packet` and checks its lengths against the packet's.
     pub fn parse(packet: &[u8]) -> Result<Self, Malformed> {
+        let header = Self::parse_front(packet)?;
+        if header.total_len < u16::from(header.header_len) {
+            return Err(Malformed::Length);
+        }
+        if packet.len() < usize::from(header.total_len) {
+            return Err(Malformed::Truncated);
+        }
+        Ok(header)
+    }
+
+    /// Reads the header at the front of `packet`, of which only the front may have been captured: the total length is not
+    /// held against anything. It is zero in what a host captures before its device cuts it into segments.
+    #[inline]
+    pub fn parse_front(packet: &[u8]) -> Result<Self, Malformed> {
         let Some((head, _)) = packet.split_first_chunk::<HEADER_LEN>() else {
             return Err(Malformed::Truncated);
         };
@@ -57,17 +71,13 @@ impl Header {
             return Err(Malformed::Version);
         }
         let header_len = (head[0] & 0xf) * 4;
-        let total_len = be16(head, 2);
-        if usize::from(header_len) < HEADER_LEN || total_len < u16::from(header_len) {
+        if usize::from(header_len) < HEADER_LEN {
             return Err(Malformed::Length);
-        }
-        if packet.len() < usize::from(total_len) {
-            return Err(Malformed::Truncated);
         }
         Ok(Self {
             header_len,
             tos: head[1],
-            total_len,
+            total_len: be16(head, 2),
             identification: be16(head, 4),
             flags_and_offset: be16(head, 6),
             ttl: head[8],

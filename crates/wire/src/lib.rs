@@ -1,7 +1,8 @@
-//! Headers of Ethernet, ARP, IPv4, ICMP, UDP and TCP as views over bytes, parsed and written in place.
+//! Headers of Ethernet, ARP, IPv4, ICMP, UDP and TCP as views over bytes, parsed and written in place; those of VLAN tags,
+//! Linux's cooked captures and IPv6 are only read.
 //!
 //! A `parse` looks at untrusted bytes, checks every length before it reads, and returns a small value; it never panics
-//! and never reads beyond the slice. An `emit` writes a header into the front of a slice that the caller has sized.
+//! and never reads beyond the slice. A `parse_front` does so with a packet of which only the front was captured. An `emit` writes a header into the front of a slice that the caller has sized.
 //! Checksums are verified by their owners (the stack decides by policy), so `parse` does not look at them, except where
 //! the header is its only user ([`ipv4::Header::checksum_is_valid`]).
 //!
@@ -10,13 +11,16 @@
 #![forbid(unsafe_code)]
 
 pub mod arp;
+pub mod cooked;
 pub mod ethernet;
 pub mod icmp;
 pub mod ipv4;
+pub mod ipv6;
 mod seq;
 pub mod source_route;
 pub mod tcp;
 pub mod udp;
+pub mod vlan;
 
 pub use seq::SeqNumber;
 

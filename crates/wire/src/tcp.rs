@@ -249,6 +249,18 @@ pub struct Header {
 impl Header {
     /// Reads the header at the front of `segment`.
     pub fn parse(segment: &[u8]) -> Result<Self, Malformed> {
+        let mut header = Self::parse_front(segment)?;
+        let Some(options) = segment.get(HEADER_LEN..usize::from(header.header_len)) else {
+            return Err(Malformed::Truncated);
+        };
+        header.options = Options::parse(options)?;
+        Ok(header)
+    }
+
+    /// Reads the fixed header at the front of `segment`, of which only the front may have been captured. Options are
+    /// counted in `header_len` and not read.
+    #[inline]
+    pub fn parse_front(segment: &[u8]) -> Result<Self, Malformed> {
         let Some((head, _)) = segment.split_first_chunk::<HEADER_LEN>() else {
             return Err(Malformed::Truncated);
         };
@@ -256,9 +268,6 @@ impl Header {
         if usize::from(header_len) < HEADER_LEN {
             return Err(Malformed::Length);
         }
-        let Some(options) = segment.get(HEADER_LEN..usize::from(header_len)) else {
-            return Err(Malformed::Truncated);
-        };
         Ok(Self {
             source_port: be16(head, 0),
             destination_port: be16(head, 2),
@@ -268,7 +277,7 @@ impl Header {
             flags: Flags(head[13]),
             window: be16(head, 14),
             urgent: be16(head, 18),
-            options: Options::parse(options)?,
+            options: Options::default(),
         })
     }
 

@@ -21,20 +21,27 @@ pub struct Header {
 impl Header {
     /// Reads the header at the front of `datagram` and checks its length against the datagram's.
     pub fn parse(datagram: &[u8]) -> Result<Self, Malformed> {
+        let header = Self::parse_front(datagram)?;
+        if usize::from(header.len) < HEADER_LEN {
+            return Err(Malformed::Length);
+        }
+        if datagram.len() < usize::from(header.len) {
+            return Err(Malformed::Truncated);
+        }
+        Ok(header)
+    }
+
+    /// Reads the header at the front of `datagram`, of which only the front may have been captured: the length is not held
+    /// against anything. It is zero in a jumbogram (RFC 2675, 4).
+    #[inline]
+    pub fn parse_front(datagram: &[u8]) -> Result<Self, Malformed> {
         let Some((head, _)) = datagram.split_first_chunk::<HEADER_LEN>() else {
             return Err(Malformed::Truncated);
         };
-        let len = be16(head, 4);
-        if usize::from(len) < HEADER_LEN {
-            return Err(Malformed::Length);
-        }
-        if datagram.len() < usize::from(len) {
-            return Err(Malformed::Truncated);
-        }
         Ok(Self {
             source_port: be16(head, 0),
             destination_port: be16(head, 2),
-            len,
+            len: be16(head, 4),
             no_checksum: head[6] == 0 && head[7] == 0,
         })
     }
