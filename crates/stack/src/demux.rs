@@ -16,19 +16,19 @@ use core::net::Ipv4Addr;
 /// Both ends of a connection, as the octets lie in a packet that comes in, each word loaded in the machine's own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
-pub(crate) struct FlowKey {
+pub struct FlowKey {
     /// Source address.
-    pub(crate) remote: u32,
+    pub remote: u32,
     /// Destination address.
-    pub(crate) local: u32,
+    pub local: u32,
     /// Source port, then destination port.
-    pub(crate) ports: u32,
+    pub ports: u32,
 }
 
 impl FlowKey {
     /// Equality in two compares, which `==` is not compiled to.
     #[inline(always)]
-    pub(crate) const fn is(self, other: Self) -> bool {
+    pub const fn is(self, other: Self) -> bool {
         self.addresses() == other.addresses() && self.ports == other.ports
     }
 
@@ -45,7 +45,7 @@ impl FlowKey {
 
     /// The key of the packets that come from `remote` to `local`, each an address and a port.
     #[inline]
-    pub(crate) fn new(remote: (Ipv4Addr, u16), local: (Ipv4Addr, u16)) -> Self {
+    pub fn new(remote: (Ipv4Addr, u16), local: (Ipv4Addr, u16)) -> Self {
         let [a, b] = remote.1.to_be_bytes();
         let [c, d] = local.1.to_be_bytes();
         Self {
@@ -59,13 +59,18 @@ impl FlowKey {
 /// The hash of a [`FlowKey`] under a table's key: 31 bits, and one that marks an entry as taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub(crate) struct FlowHash(u32);
+pub struct FlowHash(u32);
 
 impl FlowHash {
     /// No key's hash.
     #[cfg(test)]
     pub(crate) const NONE: Self = Self(0);
     const TAKEN: u32 = 1 << 31;
+
+    /// Which of `1 << bits` lists of connections (`bits` at most 31) belongs to this hash.
+    pub const fn list(self, bits: u32) -> u32 {
+        (self.0 & !Self::TAKEN) & ((1 << bits) - 1)
+    }
 }
 
 /// The state of SipHash (Aumasson and Bernstein 2012, section 2).
@@ -143,11 +148,11 @@ pub(crate) const OCTETS_PER_ENTRY: usize = size_of::<u64>();
 
 /// The table holds as many slots as it was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub struct Full;
 
 /// The table: from hashes to slots.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     sip: Sip,
     /// The hash in the upper half, the slot in the lower; zero when the entry is free.
     entries: Box<[u64]>,
@@ -159,7 +164,7 @@ pub(crate) struct Table {
 impl Table {
     /// Makes a table for `capacity` slots (at most 2^30), under a key of 128 random bits that nobody else knows. Its
     /// memory, 16 to 32 octets for each slot, is zero and untouched until it is used.
-    pub(crate) fn new(capacity: usize, key: [u64; 2]) -> Self {
+    pub fn new(capacity: usize, key: [u64; 2]) -> Self {
         let capacity = capacity.clamp(1, 1 << 30);
         // Never full: every search ends at a free entry.
         let entries = vec![0; (capacity * 2).next_power_of_two()].into_boxed_slice();
@@ -177,7 +182,7 @@ impl Table {
 
     /// The hash of `key`. The last one is remembered: a handshake asks for the same one several times over.
     #[inline]
-    pub(crate) fn hash(&self, key: FlowKey) -> FlowHash {
+    pub fn hash(&self, key: FlowKey) -> FlowHash {
         FlowHash(self.both_halves(key) as u32 | FlowHash::TAKEN)
     }
 
@@ -201,7 +206,7 @@ impl Table {
 
     /// The slot that was inserted under `hash` and for which `matches` says yes.
     #[inline(always)]
-    pub(crate) fn find(&self, hash: FlowHash, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: FlowHash, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut position = self.home(hash);
         loop {
             let entry = self.entries[position];
@@ -219,7 +224,7 @@ impl Table {
     ///
     /// # Errors
     /// [`Full`] when the table holds its capacity.
-    pub(crate) fn insert(&mut self, hash: FlowHash, slot: u32) -> Result<(), Full> {
+    pub fn insert(&mut self, hash: FlowHash, slot: u32) -> Result<(), Full> {
         if self.len == self.capacity {
             return Err(Full);
         }
@@ -233,7 +238,7 @@ impl Table {
     }
 
     /// Takes `slot` under `hash` out; false when it is not in the table.
-    pub(crate) fn remove(&mut self, hash: FlowHash, slot: u32) -> bool {
+    pub fn remove(&mut self, hash: FlowHash, slot: u32) -> bool {
         let Some(mut gap) = self.position(hash, slot) else {
             return false;
         };

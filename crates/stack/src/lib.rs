@@ -53,7 +53,7 @@ extern crate alloc;
 pub mod buffer;
 pub mod config;
 pub mod counters;
-mod demux;
+pub mod demux;
 pub mod icmp;
 mod ip;
 mod likely;
