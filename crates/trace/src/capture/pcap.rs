@@ -1,0 +1,174 @@
+//! The pcap format (IETF draft-ietf-opsawg-pcap): a header, then records of a 16-octet header and a packet.
+
+use std::io::Read;
+
+use super::{Damage, LinkType, Next};
+use crate::input::Input;
+
+/// Octets of the file's header.
+pub(super) const HEADER_LEN: usize = 24;
+const RECORD_LEN: usize = 16;
+/// The longest packet that tcpdump and Wireshark write, whatever the header says.
+const LONGEST: u32 = 262_144;
+/// A record further away in time from the last good one is not believed when records are looked for.
+const BELIEVED_S: u32 = 86_400;
+
+/// The file's header.
+pub(super) struct Reader {
+    swapped: bool,
+    /// Nanoseconds of the smaller unit of time: 1 or 1,000.
+    unit: u32,
+    link: LinkType,
+    /// The longest record that is believed.
+    longest: u32,
+    last_s: u32,
+}
+
+/// The header of a record.
+#[derive(Clone, Copy)]
+struct Record {
+    seconds: u32,
+    fraction: u32,
+    captured: u32,
+    on_wire: u32,
+}
+
+/// The magic of a variant whose records have longer headers (Kuznetzov's and IXIA's).
+pub(super) fn variant(front: &[u8]) -> Option<u32> {
+    let magic = u32::from_le_bytes(*front.first_chunk()?);
+    [0xa1b2_cd34, 0x1c00_01ac, 0x1c00_0cac]
+        .into_iter()
+        .find(|known| magic == *known || magic == known.swap_bytes())
+}
+
+impl Reader {
+    /// Reads the header, if `front` begins with one.
+    pub(super) fn new(front: &[u8]) -> Option<Self> {
+        let header: &[u8; HEADER_LEN] = front.first_chunk()?;
+        let (swapped, unit) = match u32::from_le_bytes([header[0], header[1], header[2], header[3]])
+        {
+            0xa1b2_c3d4 => (false, 1_000),
+            0xa1b2_3c4d => (false, 1),
+            0xd4c3_b2a1 => (true, 1_000),
+            0x4d3c_b2a1 => (true, 1),
+            _ => return None,
+        };
+        let snaplen = word(header, 16, swapped);
+        // The upper bits tell of a frame check sequence.
+        let link = word(header, 20, swapped) as u16;
+        Some(Self {
+            swapped,
+            unit,
+            link: LinkType::from_number(link),
+            longest: snaplen.clamp(LONGEST, crate::input::LONGEST as u32),
+            last_s: 0,
+        })
+    }
+
+    #[inline]
+    pub(super) fn next<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
+        if !input.have(RECORD_LEN) {
+            return cut(input, damage);
+        }
+        let Some(record) = self.record(input.window(), 0).filter(|r| self.fits(r)) else {
+            return self.skip(input, damage);
+        };
+        let len = record.captured as usize;
+        if !input.have(RECORD_LEN + len) {
+            return cut(input, damage);
+        }
+        self.last_s = record.seconds;
+        Next::Packet {
+            time_ns: i64::from(record.seconds) * 1_000_000_000
+                + i64::from(record.fraction) * i64::from(self.unit),
+            link: self.link,
+            wire_len: record.on_wire.max(record.captured),
+            at: RECORD_LEN,
+            len,
+            whole: RECORD_LEN + len,
+        }
+    }
+
+    #[inline]
+    fn record(&self, window: &[u8], at: usize) -> Option<Record> {
+        let header: &[u8; RECORD_LEN] = window.get(at..)?.first_chunk()?;
+        Some(Record {
+            seconds: word(header, 0, self.swapped),
+            fraction: word(header, 4, self.swapped),
+            captured: word(header, 8, self.swapped),
+            on_wire: word(header, 12, self.swapped),
+        })
+    }
+
+    /// Whether a record may be one at all.
+    #[inline]
+    fn fits(&self, record: &Record) -> bool {
+        record.captured <= self.longest
+            && u64::from(record.fraction) * u64::from(self.unit) < 1_000_000_000
+    }
+
+    /// Whether a record at a place that was found by looking is one.
+    fn is_believed(&self, record: &Record) -> bool {
+        record.seconds.abs_diff(self.last_s) <= BELIEVED_S
+            && self.fits(record)
+            && record.captured > 0
+            && record.captured <= record.on_wire
+            && record.on_wire <= self.longest
+    }
+
+    /// Looks for the next place where a record is followed by another or by the end of the file.
+    #[cold]
+    fn skip<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
+        damage.places += 1;
+        let before = input.offset();
+        loop {
+            let window = input.window();
+            let found = (0..window.len().saturating_sub(RECORD_LEN)).find(|&at| {
+                self.record(window, at)
+                    .is_some_and(|record| self.is_believed(&record))
+            });
+            let at = found.unwrap_or(window.len().saturating_sub(RECORD_LEN));
+            // Past what was looked at, but for a record that only begins there.
+            input.consume(at);
+            if found.is_some() {
+                if self.is_followed(input) {
+                    damage.skipped_octets += input.offset() - before;
+                    return Next::Skipped;
+                }
+                input.consume(1);
+            } else if !input.have(input.window().len() + 1) {
+                input.consume(usize::MAX);
+                damage.skipped_octets += input.offset() - before;
+                return Next::End;
+            }
+        }
+    }
+
+    /// Whether the record at the window's front is followed by a record, or by nothing.
+    fn is_followed<R: Read>(&self, input: &mut Input<R>) -> bool {
+        let Some(record) = self.record(input.window(), 0) else {
+            return false;
+        };
+        let end = RECORD_LEN + record.captured as usize;
+        if input.have(end + RECORD_LEN) {
+            self.record(input.window(), end)
+                .is_some_and(|next| self.is_believed(&next))
+        } else {
+            input.window().len() == end
+        }
+    }
+}
+
+/// The rest of the input is no whole record.
+#[cold]
+fn cut<R: Read>(input: &mut Input<R>, damage: &mut Damage) -> Next {
+    damage.cut_octets += input.window().len() as u64;
+    input.consume(usize::MAX);
+    Next::End
+}
+
+#[inline]
+fn word<const N: usize>(octets: &[u8; N], at: usize, swapped: bool) -> u32 {
+    let word = u32::from_le_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]);
+    if swapped { word.swap_bytes() } else { word }
+}

@@ -1,0 +1,338 @@
+//! The pcapng format (IETF draft-ietf-opsawg-pcapng): sections of blocks; interfaces, each with its link type and its unit
+//! of time; packets of one interface each. Other blocks are skipped.
+
+use std::io::Read;
+
+use super::{Damage, LinkType, Next};
+use crate::input::{Input, LONGEST};
+
+const SECTION: u32 = 0x0a0d_0d0a;
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+const INTERFACE: u32 = 1;
+/// Obsolete, and still in old files.
+const PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const ENHANCED_PACKET: u32 = 6;
+/// Octets of the least block: type, length, and the length once more.
+const LEAST: usize = 12;
+/// Interfaces of one section that are remembered; more is no capture that anybody made.
+const INTERFACES: usize = 65_536;
+const OPTION_TIME_UNIT: u16 = 9;
+const OPTION_TIME_OFFSET: u16 = 14;
+
+/// From an interface's unit of time to nanoseconds.
+#[derive(Clone, Copy)]
+enum Unit {
+    /// So many nanoseconds.
+    Times(i64),
+    /// So many to the nanosecond.
+    Part(i64),
+    /// Two to the minus this, in seconds.
+    Binary(u8),
+}
+
+impl Unit {
+    /// Of the option `if_tsresol`.
+    fn of(octet: u8) -> Self {
+        let exponent = octet & 0x7f;
+        match (octet & 0x80 != 0, exponent) {
+            (true, _) => Self::Binary(exponent.min(63)),
+            (false, 0..=9) => Self::Times(10_i64.pow(9 - u32::from(exponent))),
+            (false, _) => Self::Part(10_i64.pow(u32::from(exponent).min(27) - 9)),
+        }
+    }
+
+    #[inline]
+    fn nanoseconds(self, time: u64) -> i64 {
+        match self {
+            Self::Times(factor) => (time as i64).wrapping_mul(factor),
+            Self::Part(divisor) => (time / divisor as u64) as i64,
+            Self::Binary(bits) => ((u128::from(time) * 1_000_000_000) >> bits) as i64,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Interface {
+    link: LinkType,
+    snaplen: u32,
+    unit: Unit,
+    offset_ns: i64,
+}
+
+/// What the section so far has said.
+#[derive(Default)]
+pub(super) struct Reader {
+    swapped: bool,
+    interfaces: Vec<Interface>,
+}
+
+/// Whether `front` is that of a section.
+pub(super) fn begins(front: &[u8]) -> bool {
+    byte_order(front).is_some()
+}
+
+/// Whether the section at the front is in the other byte order than little-endian.
+fn byte_order(front: &[u8]) -> Option<bool> {
+    let head: &[u8; 12] = front.first_chunk()?;
+    let magic = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
+    let is_section = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) == SECTION;
+    match magic {
+        BYTE_ORDER_MAGIC if is_section => Some(false),
+        _ if is_section && magic.swap_bytes() == BYTE_ORDER_MAGIC => Some(true),
+        _ => None,
+    }
+}
+
+impl Reader {
+    #[inline]
+    pub(super) fn next<R: Read>(
+        &mut self,
+        input: &mut Input<R>,
+        damage: &mut Damage,
+        last_ns: i64,
+    ) -> Next {
+        if !input.have(LEAST) {
+            return cut(input, damage);
+        }
+        if let Some(swapped) = byte_order(input.window()) {
+            self.swapped = swapped;
+        }
+        let Some((kind, len)) = self.head(input.window(), 0) else {
+            return self.skip(input, damage);
+        };
+        if !input.have(len) {
+            return self.cut_or_skip(input, damage);
+        }
+        let block = &input.window()[..len];
+        if self.word(block, len - 4) as usize != len {
+            return self.skip(input, damage);
+        }
+        let body = &block[8..len - 4];
+        let next = match kind {
+            ENHANCED_PACKET => self.enhanced(body, damage, len),
+            SIMPLE_PACKET => self.simple(body, damage, len, last_ns),
+            PACKET => self.obsolete(body, damage, len),
+            SECTION => {
+                self.interfaces.clear();
+                None
+            }
+            INTERFACE => {
+                if let Some(interface) = self.interface(body)
+                    && self.interfaces.len() < INTERFACES
+                {
+                    self.interfaces.push(interface);
+                }
+                None
+            }
+            _ => None,
+        };
+        next.unwrap_or_else(|| {
+            input.consume(len);
+            Next::Skipped
+        })
+    }
+
+    /// Type and length of the block at `at`, if its length can be one.
+    fn head(&self, window: &[u8], at: usize) -> Option<(u32, usize)> {
+        let head: &[u8; 8] = window.get(at..)?.first_chunk()?;
+        let len = self.word(head, 4) as usize;
+        (len.is_multiple_of(4) && (LEAST..=LONGEST).contains(&len))
+            .then(|| (self.word(head, 0), len))
+    }
+
+    fn interface(&self, body: &[u8]) -> Option<Interface> {
+        let mut interface = Interface {
+            link: LinkType::from_number(self.half(body.get(..2)?)),
+            snaplen: self.word(body.get(4..8)?, 0),
+            unit: Unit::of(6),
+            offset_ns: 0,
+        };
+        let mut options = &body[8..];
+        while let Some(head) = options.first_chunk::<4>() {
+            let (code, len) = (self.half(&head[..2]), usize::from(self.half(&head[2..])));
+            let Some(value) = options.get(4..4 + len).filter(|_| code != 0) else {
+                break;
+            };
+            match (code, value) {
+                (OPTION_TIME_UNIT, [octet]) => interface.unit = Unit::of(*octet),
+                (OPTION_TIME_OFFSET, octets) => {
+                    if let Some(octets) = octets.as_array::<8>() {
+                        let low = i64::from(self.word(octets, if self.swapped { 4 } else { 0 }));
+                        let high = i64::from(self.word(octets, if self.swapped { 0 } else { 4 }));
+                        interface.offset_ns = (high << 32 | low).wrapping_mul(1_000_000_000);
+                    }
+                }
+                _ => {}
+            }
+            options = options
+                .get(4 + len.next_multiple_of(4)..)
+                .unwrap_or_default();
+        }
+        Some(interface)
+    }
+
+    #[inline]
+    fn enhanced(&self, body: &[u8], damage: &mut Damage, whole: usize) -> Option<Next> {
+        let head: &[u8; 20] = body.first_chunk()?;
+        let time = u64::from(self.word(head, 4)) << 32 | u64::from(self.word(head, 8));
+        let lengths = (self.word(head, 12), self.word(head, 16));
+        let interface = self.word(head, 0);
+        self.packet(interface, time, lengths, 20, body, damage, whole)
+    }
+
+    fn obsolete(&self, body: &[u8], damage: &mut Damage, whole: usize) -> Option<Next> {
+        let head: &[u8; 20] = body.first_chunk()?;
+        let time = u64::from(self.word(head, 4)) << 32 | u64::from(self.word(head, 8));
+        let lengths = (self.word(head, 12), self.word(head, 16));
+        let interface = u32::from(self.half(&head[..2]));
+        self.packet(interface, time, lengths, 20, body, damage, whole)
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the fields of one block, by one caller each"
+    )]
+    #[inline]
+    fn packet(
+        &self,
+        interface: u32,
+        time: u64,
+        (captured, on_wire): (u32, u32),
+        at: usize,
+        body: &[u8],
+        damage: &mut Damage,
+        whole: usize,
+    ) -> Option<Next> {
+        let Some(interface) = self.interfaces.get(interface as usize) else {
+            damage.without_interface += 1;
+            return None;
+        };
+        let len = captured as usize;
+        if len > body.len() - at {
+            damage.places += 1;
+            damage.skipped_octets += whole as u64;
+            return None;
+        }
+        Some(Next::Packet {
+            time_ns: interface
+                .unit
+                .nanoseconds(time)
+                .wrapping_add(interface.offset_ns),
+            link: interface.link,
+            wire_len: on_wire.max(captured),
+            at: 8 + at,
+            len,
+            whole,
+        })
+    }
+
+    /// A packet of the first interface, without a time.
+    fn simple(&self, body: &[u8], damage: &mut Damage, whole: usize, last_ns: i64) -> Option<Next> {
+        let head: &[u8; 4] = body.first_chunk()?;
+        let Some(interface) = self.interfaces.first() else {
+            damage.without_interface += 1;
+            return None;
+        };
+        damage.without_time += 1;
+        let wire_len = self.word(head, 0);
+        let snaplen = match interface.snaplen {
+            0 => usize::MAX,
+            limit => limit as usize,
+        };
+        Some(Next::Packet {
+            time_ns: last_ns,
+            link: interface.link,
+            wire_len,
+            at: 12,
+            len: (wire_len as usize).min(snaplen).min(body.len() - 4),
+            whole,
+        })
+    }
+
+    /// The block at the front names a length that the input does not have: it is the last and cut off, unless blocks follow
+    /// that fit together, in which case the length is wrong.
+    #[cold]
+    fn cut_or_skip<R: Read>(&self, input: &mut Input<R>, damage: &mut Damage) -> Next {
+        if self.next_block(input.window()).is_some() {
+            return self.skip(input, damage);
+        }
+        cut(input, damage)
+    }
+
+    /// Looks for the next block that fits together.
+    #[cold]
+    fn skip<R: Read>(&self, input: &mut Input<R>, damage: &mut Damage) -> Next {
+        damage.places += 1;
+        let before = input.offset();
+        loop {
+            // A block longer than this is not looked for.
+            const LOOKED_FOR: usize = 1 << 18;
+            let more = input.have(2 * LOOKED_FOR);
+            if let Some(at) = self.next_block(input.window()) {
+                input.consume(at);
+                damage.skipped_octets += input.offset() - before;
+                return Next::Skipped;
+            }
+            if !more {
+                input.consume(usize::MAX);
+                damage.skipped_octets += input.offset() - before;
+                return Next::End;
+            }
+            input.consume(input.window().len() - LOOKED_FOR);
+        }
+    }
+
+    /// Where behind the front a block of a known type begins whose two lengths agree.
+    fn next_block(&self, window: &[u8]) -> Option<usize> {
+        (1..window.len().saturating_sub(LEAST - 1)).find(|&at| {
+            let rest = &window[at..];
+            // A section may change the byte order.
+            let reader = byte_order(rest).map(|swapped| Self {
+                swapped,
+                interfaces: Vec::new(),
+            });
+            let reader = reader.as_ref().unwrap_or(self);
+            reader.head(window, at).is_some_and(|(kind, len)| {
+                matches!(
+                    kind,
+                    SECTION | INTERFACE | PACKET | SIMPLE_PACKET | ENHANCED_PACKET
+                ) && rest.len() >= len
+                    && reader.word(rest, len - 4) as usize == len
+            })
+        })
+    }
+
+    #[inline]
+    fn word(&self, octets: &[u8], at: usize) -> u32 {
+        let word = octets
+            .get(at..)
+            .and_then(|rest| rest.first_chunk())
+            .map_or(0, |word| u32::from_le_bytes(*word));
+        if self.swapped {
+            word.swap_bytes()
+        } else {
+            word
+        }
+    }
+
+    #[inline]
+    fn half(&self, octets: &[u8]) -> u16 {
+        let half = octets
+            .first_chunk()
+            .map_or(0, |half| u16::from_le_bytes(*half));
+        if self.swapped {
+            half.swap_bytes()
+        } else {
+            half
+        }
+    }
+}
+
+/// The rest of the input is no whole block.
+#[cold]
+fn cut<R: Read>(input: &mut Input<R>, damage: &mut Damage) -> Next {
+    damage.cut_octets += input.window().len() as u64;
+    input.consume(usize::MAX);
+    Next::End
+}

@@ -1,0 +1,201 @@
+use proptest::prelude::*;
+use tollgate_wire::tcp::Flags;
+
+use super::*;
+use crate::craft;
+
+/// Times in nanoseconds and lengths of all packets, and the damage.
+fn read(file: &[u8]) -> (Vec<(i64, usize)>, Damage) {
+    let mut capture = Capture::new(file).unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = capture.next_packet() {
+        packets.push((packet.time_ns, packet.octets.len()));
+    }
+    let (_, damage) = capture.finish().unwrap();
+    (packets, damage)
+}
+
+fn frames(n: usize) -> Vec<Vec<u8>> {
+    (0..n)
+        .map(|at| craft::tcp_frame(true, at as u32, Flags::ACK, at % 500))
+        .collect()
+}
+
+const EPOCH_NS: i64 = craft::EPOCH as i64 * 1_000_000_000;
+
+#[test]
+fn both_byte_orders_and_both_units_of_pcap_are_read() {
+    let frame = craft::tcp_frame(true, 1, Flags::ACK, 10);
+    for swapped in [false, true] {
+        let mut file = craft::pcap_header(1, swapped);
+        file.extend(craft::pcap_record(5, &frame, 0, swapped));
+        assert_eq!(
+            read(&file),
+            (vec![(EPOCH_NS + 5_000_000, 64)], Damage::default())
+        );
+    }
+    let mut file = craft::pcap(&[frame]);
+    file[..4].copy_from_slice(&0xa1b2_3c4d_u32.to_le_bytes());
+    file[24 + 4..24 + 8].copy_from_slice(&7_u32.to_le_bytes());
+    assert_eq!(read(&file).0, [(EPOCH_NS + 7, 64)]);
+}
+
+#[test]
+fn pcapng_has_a_unit_of_time_for_each_interface() {
+    let frame = craft::tcp_frame(true, 1, Flags::ACK, 10);
+    let offset = 100_i64.to_le_bytes();
+    let file = [
+        craft::section(),
+        craft::interface(1, &[]),
+        craft::interface(1, &[(9, &[9]), (14, &offset)]),
+        craft::interface(1, &[(9, &[0x80 | 10])]),
+        craft::enhanced(0, 3, &frame),
+        craft::enhanced(1, 3, &frame),
+        craft::block(5, &[0; 16]),
+        craft::enhanced(2, 512, &frame),
+        craft::enhanced(9, 0, &frame),
+    ]
+    .concat();
+    let (packets, damage) = read(&file);
+    let times: Vec<i64> = packets.iter().map(|packet| packet.0).collect();
+    assert_eq!(times, [3_000, 100_000_000_003, 500_000_000]);
+    assert_eq!(damage.without_interface, 1);
+    assert_eq!(damage.clock_steps, 1);
+}
+
+#[test]
+fn a_section_in_the_other_byte_order_is_read() {
+    let mut section = craft::section();
+    let mut interface = craft::interface(1, &[]);
+    for block in [&mut section, &mut interface] {
+        for word in block.chunks_exact_mut(4) {
+            word.reverse();
+        }
+    }
+    // The link type is half a word.
+    interface[8..12].copy_from_slice(&[0, 1, 0, 0]);
+    let capture = [section, interface].concat();
+    let mut capture = Capture::new(&capture[..]).unwrap();
+    assert_eq!(capture.next_packet(), None);
+    assert_eq!(*capture.damage(), Damage::default());
+}
+
+#[test]
+fn what_is_no_capture_is_refused_by_name() {
+    let refused = |file: &[u8]| match Capture::new(file) {
+        Err(refused) => refused.to_string(),
+        Ok(_) => panic!("taken"),
+    };
+    assert_eq!(refused(b""), "is empty");
+    assert!(refused(b"GET / HTTP/1.1\r\n\r\n").starts_with("is neither pcap nor pcapng"));
+    let mut variant = craft::pcap_header(1, false);
+    variant[..4].copy_from_slice(&0xa1b2_cd34_u32.to_le_bytes());
+    assert!(refused(&variant).contains("a1b2cd34"));
+}
+
+#[test]
+fn a_cut_file_gives_all_whole_packets_and_counts_the_rest() {
+    for pcapng in [false, true] {
+        let frames = frames(20);
+        let file = if pcapng {
+            let mut file = [craft::section(), craft::interface(1, &[])].concat();
+            for frame in &frames {
+                file.extend(craft::enhanced(0, 0, frame));
+            }
+            file
+        } else {
+            craft::pcap(&frames)
+        };
+        let (all, none) = read(&file);
+        assert_eq!((all.len(), none), (20, Damage::default()));
+        let (packets, damage) = read(&file[..file.len() - 1]);
+        assert_eq!(packets, all[..19]);
+        assert!(damage.cut_octets > 0);
+    }
+}
+
+#[test]
+fn a_damaged_place_costs_what_is_damaged() {
+    let frames = frames(50);
+    let whole = craft::pcap(&frames);
+    let (all, _) = read(&whole);
+    // The captured length of the 21st record.
+    let at = 24
+        + frames[..20]
+            .iter()
+            .map(|frame| 16 + frame.len())
+            .sum::<usize>();
+    let mut file = whole.clone();
+    file[at + 8..at + 12].copy_from_slice(&[0xff; 4]);
+    let (packets, damage) = read(&file);
+    assert_eq!(packets.len(), 49);
+    assert_eq!(packets[20..], all[21..]);
+    assert_eq!(damage.places, 1);
+    assert_eq!(damage.skipped_octets, 16 + frames[20].len() as u64);
+
+    let mut file = [craft::section(), craft::interface(1, &[])].concat();
+    for (at, frame) in frames.iter().enumerate() {
+        let mut block = craft::enhanced(0, 0, frame);
+        if at == 20 {
+            block[4] ^= 0x55;
+        }
+        file.extend(block);
+    }
+    let (packets, damage) = read(&file);
+    assert_eq!(packets.len(), 49);
+    assert_eq!(damage.places, 1);
+}
+
+#[test]
+fn garbage_behind_a_header_ends() {
+    let mut state = 1_u64;
+    let garbage: Vec<u8> = (0..3_000_000)
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect();
+    for front in [
+        craft::pcap(&frames(3)),
+        [craft::section(), craft::interface(1, &[])].concat(),
+    ] {
+        let file = [front, garbage.clone()].concat();
+        let (_, damage) = read(&file);
+        assert!(
+            damage.skipped_octets + damage.cut_octets > 2_900_000,
+            "{damage:?}"
+        );
+    }
+}
+
+proptest! {
+    /// Whatever a file holds, reading it ends, and no packet is longer than what was on the wire.
+    #[test]
+    fn any_octets_behind_any_header_are_read_to_the_end(
+        octets in prop::collection::vec(any::<u8>(), 0..4_000),
+        pcapng in any::<bool>(),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let mut file = if pcapng {
+            let blocks = frames(5).iter().flat_map(|frame| craft::enhanced(0, 0, frame)).collect();
+            [craft::section(), craft::interface(1, &[]), blocks].concat()
+        } else {
+            craft::pcap(&frames(5))
+        };
+        for (at, octet) in flips {
+            let at = at.index(file.len());
+            file[at] = octet;
+        }
+        file.extend(octets);
+        if let Ok(mut capture) = Capture::new(&file[..]) {
+            while let Some(packet) = capture.next_packet() {
+                prop_assert!(packet.octets.len() <= packet.wire_len as usize);
+            }
+            let (content, damage) = capture.finish().unwrap();
+            prop_assert_eq!(content.octets, file.len() as u64);
+            prop_assert!(damage.skipped_octets + damage.cut_octets <= file.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! The flows of a capture, and the messages on them.
+//!
+//! A flow is what two ends with their ports exchange over one protocol; a SYN with another sequence number begins a new one
+//! between the same ends. The table is bounded: when it is full, the flow that was silent longest goes, and that is
+//! counted.
+//!
+//! Must never look at a packet's octets.
+
+mod writes;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use foldhash::fast::RandomState;
+use tollgate_wire::tcp::Flags;
+
+use crate::anonymise::Anonymiser;
+use crate::decode::{Segment, Transport};
+use crate::rows::{
+    Carried, Counted, End, Ending, Ends, FlowRow, MessageRow, PacketRow, Protocol, Rows,
+};
+use writes::{Direction, Write};
+
+/// What bounds flows and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Flows that are remembered at once, at least 1; some 350 octets each.
+    pub flows: usize,
+    /// A silence of a sender that ends what its application wrote, in nanoseconds.
+    pub pause_ns: i64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            flows: 1 << 18,
+            // Longer than a round trip across the world, for which a sender waits when its window is full, and than most
+            // retransmission timeouts.
+            pause_ns: 1_000_000_000,
+        }
+    }
+}
+
+/// What was counted in passing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Flows that have begun.
+    pub flows: u64,
+    /// Flows that went, open as they were, since the table was full.
+    pub evicted: u64,
+    /// Places where octets of a connection are missing or come late.
+    pub gaps: u64,
+    /// Rows of messages.
+    pub messages: u64,
+}
+
+/// Both ends in an order that does not depend on who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    low: u128,
+    high: u128,
+    /// The lower end's port in the upper half.
+    ports: u32,
+    protocol: Protocol,
+    is_v4: bool,
+}
+
+impl Key {
+    /// The key, and whether the sender is the lower end.
+    #[inline]
+    fn of(transport: &Transport) -> (Self, bool) {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(v4) => v4.to_bits().into(),
+            IpAddr::V6(v6) => v6.to_bits(),
+        };
+        let (source, destination) = (&transport.source, &transport.destination);
+        let one = (bits(source.address), source.port);
+        let other = (bits(destination.address), destination.port);
+        let from_low = one <= other;
+        let (low, high) = if from_low { (one, other) } else { (other, one) };
+        let key = Self {
+            low: low.0,
+            high: high.0,
+            ports: u32::from(low.1) << 16 | u32::from(high.1),
+            protocol: transport.protocol(),
+            is_v4: source.address.is_ipv4(),
+        };
+        (key, from_low)
+    }
+}
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+struct Flow {
+    key: Key,
+    id: u64,
+    /// As the rows have them, which may be anonymised.
+    ends: Ends,
+    client_is_low: bool,
+    first_ns: i64,
+    last_ns: i64,
+    opened: bool,
+    reset: bool,
+    /// Whether the client, and the server, has sent a FIN.
+    finished: [bool; 2],
+    /// What the client, and what the server, sent.
+    carried: [Carried; 2],
+    directions: [Direction; 2],
+    newer: u32,
+    older: u32,
+}
+
+impl Flow {
+    fn ending(&self, otherwise: Ending) -> Ending {
+        if self.reset {
+            Ending::Reset
+        } else if self.finished == [true, true] {
+            Ending::Closed
+        } else {
+            otherwise
+        }
+    }
+
+    fn row(&self, ending: Ending) -> FlowRow {
+        FlowRow {
+            flow: self.id,
+            ends: self.ends,
+            first_ns: self.first_ns,
+            last_ns: self.last_ns,
+            opened: self.opened,
+            ending,
+            to_server: self.carried[CLIENT],
+            to_client: self.carried[SERVER],
+        }
+    }
+}
+
+/// Whose direction is which of two.
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+
+/// The table of flows.
+pub struct Flows {
+    limits: Limits,
+    anonymiser: Option<Anonymiser>,
+    by_key: HashMap<Key, u32, RandomState>,
+    slots: Vec<Flow>,
+    newest: u32,
+    oldest: u32,
+    /// The number of the next flow.
+    next_id: u64,
+    tally: Tally,
+}
+
+impl Flows {
+    /// An empty table, whose flows are numbered from `first_id` on.
+    pub fn new(limits: Limits, anonymiser: Option<Anonymiser>, first_id: u64) -> Self {
+        Self {
+            limits,
+            anonymiser,
+            by_key: HashMap::default(),
+            slots: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            next_id: first_id,
+            tally: Tally::default(),
+        }
+    }
+
+    /// What was counted so far.
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Takes a segment or datagram that came in `packets` packets, the first of them captured at `began_ns`.
+    ///
+    /// # Errors
+    /// What `rows` reports.
+    #[inline]
+    pub fn push<R: Rows>(
+        &mut self,
+        transport: &Transport,
+        time_ns: i64,
+        (packets, began_ns): (u32, i64),
+        rows: &mut R,
+    ) -> Result<(), R::Error> {
+        let (key, from_low) = Key::of(transport);
+        let slot = match self.find(&key) {
+            Some(slot) if !self.is_another(slot, transport, from_low) => slot,
+            Some(slot) => {
+                self.give(slot, Ending::Open, rows)?;
+                self.renew(slot, transport, key, from_low, time_ns);
+                slot
+            }
+            None => self.begin(transport, key, from_low, time_ns, rows)?,
+        };
+        self.touch(slot);
+        let flow = &mut self.slots[slot as usize];
+        let to_server = from_low == flow.client_is_low;
+        flow.first_ns = flow.first_ns.min(time_ns);
+        flow.last_ns = flow.last_ns.max(time_ns);
+        let size = transport.size;
+        let carried = &mut flow.carried[usize::from(!to_server)];
+        carried.packets += u64::from(packets);
+        carried.octets += u64::from(size);
+        carried.segments += u64::from(size > 0);
+        rows.packet(&PacketRow {
+            time_ns,
+            flow: flow.id,
+            to_server,
+            size,
+            flags: transport.segment.map_or(0, |segment| segment.flags.0),
+        })?;
+        let mut messages = Messages {
+            rows,
+            tally: &mut self.tally,
+        };
+        match &transport.segment {
+            Some(segment) => {
+                messages.segment(flow, to_server, segment, size, time_ns, &self.limits)
+            }
+            None => {
+                carried.writes += 1;
+                let row = MessageRow {
+                    time_ns: began_ns,
+                    flow: flow.id,
+                    to_server,
+                    size,
+                    packets,
+                    counted: Counted::AsBoth,
+                    again: false,
+                };
+                messages.give(&row, &flow.ends)
+            }
+        }
+    }
+
+    /// Gives all that is still there, the flow that was silent longest first.
+    ///
+    /// # Errors
+    /// What `rows` reports.
+    pub fn finish<R: Rows>(mut self, rows: &mut R) -> Result<Tally, R::Error> {
+        let mut slot = self.oldest;
+        while slot != NONE {
+            self.give(slot, Ending::Open, rows)?;
+            slot = self.slots[slot as usize].newer;
+        }
+        Ok(self.tally)
+    }
+
+    /// The flow under `key`. As Clark et al. 1989 saw, it is most often the one of the packet before.
+    #[inline]
+    fn find(&self, key: &Key) -> Option<u32> {
+        match self.slots.get(self.newest as usize) {
+            Some(newest) if newest.key == *key => Some(self.newest),
+            _ => self.by_key.get(key).copied(),
+        }
+    }
+
+    /// Whether a segment opens another connection between the same ends.
+    fn is_another(&self, slot: u32, transport: &Transport, from_low: bool) -> bool {
+        let Some(segment) = &transport.segment else {
+            return false;
+        };
+        if !segment.flags.has(Flags::SYN) || segment.flags.has(Flags::ACK) {
+            return false;
+        }
+        let flow = &self.slots[slot as usize];
+        let way = usize::from(from_low != flow.client_is_low);
+        flow.directions[way]
+            .first
+            .is_some_and(|first| first != segment.seq)
+            || flow.directions[way].first.is_none() && flow.carried[way].packets > 0
+    }
+
+    /// Begins a flow in a slot of its own, or in that of the flow that was silent longest.
+    fn begin<R: Rows>(
+        &mut self,
+        transport: &Transport,
+        key: Key,
+        from_low: bool,
+        time_ns: i64,
+        rows: &mut R,
+    ) -> Result<u32, R::Error> {
+        let slot = if self.slots.len() < self.limits.flows.clamp(1, NONE as usize) {
+            let slot = self.slots.len() as u32;
+            let flow = self.flow(transport, key, from_low, time_ns);
+            self.slots.push(flow);
+            self.link(slot);
+            slot
+        } else {
+            let slot = self.oldest;
+            if self.slots[slot as usize].ending(Ending::Evicted) == Ending::Evicted {
+                self.tally.evicted += 1;
+            }
+            self.give(slot, Ending::Evicted, rows)?;
+            self.by_key.remove(&self.slots[slot as usize].key);
+            self.renew(slot, transport, key, from_low, time_ns);
+            slot
+        };
+        self.by_key.insert(key, slot);
+        Ok(slot)
+    }
+
+    /// Puts a new flow into a slot.
+    fn renew(&mut self, slot: u32, transport: &Transport, key: Key, from_low: bool, time_ns: i64) {
+        let new = self.flow(transport, key, from_low, time_ns);
+        let old = &mut self.slots[slot as usize];
+        *old = Flow {
+            newer: old.newer,
+            older: old.older,
+            ..new
+        };
+    }
+
+    /// A flow that begins with this segment or datagram.
+    fn flow(&mut self, transport: &Transport, key: Key, from_low: bool, time_ns: i64) -> Flow {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.tally.flows += 1;
+        let flags = transport.segment.map_or(Flags(0), |segment| segment.flags);
+        // Who answers a SYN is the server.
+        let from_server = flags.has(Flags::SYN | Flags::ACK);
+        let shown = |end: End| End {
+            address: match &self.anonymiser {
+                Some(anonymiser) => anonymiser.address(end.address),
+                None => end.address,
+            },
+            port: end.port,
+        };
+        let (source, destination) = (shown(transport.source), shown(transport.destination));
+        let (client, server) = if from_server {
+            (destination, source)
+        } else {
+            (source, destination)
+        };
+        Flow {
+            key,
+            id,
+            ends: Ends {
+                protocol: key.protocol,
+                client,
+                server,
+            },
+            client_is_low: from_low != from_server,
+            first_ns: time_ns,
+            last_ns: time_ns,
+            opened: flags.has(Flags::SYN),
+            reset: false,
+            finished: [false; 2],
+            carried: [Carried::default(); 2],
+            directions: [Direction::default(); 2],
+            newer: NONE,
+            older: NONE,
+        }
+    }
+
+    /// Gives what a flow still holds, and its row.
+    fn give<R: Rows>(
+        &mut self,
+        slot: u32,
+        otherwise: Ending,
+        rows: &mut R,
+    ) -> Result<(), R::Error> {
+        let flow = &mut self.slots[slot as usize];
+        let mut messages = Messages {
+            rows,
+            tally: &mut self.tally,
+        };
+        for way in [CLIENT, SERVER] {
+            if let Some(write) = flow.directions[way].end() {
+                messages.write(flow, way == CLIENT, write)?;
+            }
+        }
+        rows.flow(&flow.row(flow.ending(otherwise)))
+    }
+
+    /// Makes a flow the newest.
+    #[inline]
+    fn touch(&mut self, slot: u32) {
+        if self.newest != slot {
+            let (newer, older) = {
+                let flow = &self.slots[slot as usize];
+                (flow.newer, flow.older)
+            };
+            // It is not the newest, so there is a newer one.
+            self.slots[newer as usize].older = older;
+            match self.slots.get_mut(older as usize) {
+                Some(flow) => flow.newer = newer,
+                None => self.oldest = newer,
+            }
+            self.link(slot);
+        }
+    }
+
+    /// Puts a flow in front of the newest.
+    fn link(&mut self, slot: u32) {
+        let before = self.newest;
+        match self.slots.get_mut(before as usize) {
+            Some(flow) => flow.newer = slot,
+            None => self.oldest = slot,
+        }
+        let flow = &mut self.slots[slot as usize];
+        flow.older = before;
+        flow.newer = NONE;
+        self.newest = slot;
+    }
+}
+
+/// Messages on their way to the rows.
+struct Messages<'a, R> {
+    rows: &'a mut R,
+    tally: &'a mut Tally,
+}
+
+impl<R: Rows> Messages<'_, R> {
+    #[inline]
+    fn segment(
+        &mut self,
+        flow: &mut Flow,
+        to_server: bool,
+        segment: &Segment,
+        size: u32,
+        time_ns: i64,
+        limits: &Limits,
+    ) -> Result<(), R::Error> {
+        let way = usize::from(!to_server);
+        flow.reset |= segment.flags.has(Flags::RST);
+        flow.finished[way] |= segment.flags.has(Flags::FIN);
+        if size == 0 {
+            return match flow.directions[way].without_data(segment) {
+                Some(write) => self.write(flow, to_server, write),
+                None => Ok(()),
+            };
+        }
+        let taken = flow.directions[way].data(segment, size, time_ns, limits.pause_ns);
+        self.tally.gaps += u64::from(taken.gap);
+        if taken.fresh > 0
+            && let Some(write) = flow.directions[1 - way].end()
+        {
+            self.write(flow, !to_server, write)?;
+        }
+        if let Some(write) = taken.before {
+            self.write(flow, to_server, write)?;
+        }
+        let alone = taken
+            .ended
+            .is_some_and(|write| write.packets == 1 && write.octets == size);
+        let again = taken.fresh == 0;
+        flow.carried[way].again += u64::from(again);
+        flow.carried[way].writes += u64::from(alone);
+        let row = MessageRow {
+            time_ns,
+            flow: flow.id,
+            to_server,
+            size,
+            packets: 1,
+            counted: if alone {
+                Counted::AsBoth
+            } else {
+                Counted::AsSegment
+            },
+            again,
+        };
+        self.give(&row, &flow.ends)?;
+        match taken.ended {
+            Some(write) if !alone => self.write(flow, to_server, write),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a write of more than one segment, or one whose end was only known later.
+    fn write(&mut self, flow: &mut Flow, to_server: bool, write: Write) -> Result<(), R::Error> {
+        flow.carried[usize::from(!to_server)].writes += 1;
+        let row = MessageRow {
+            time_ns: write.began_ns,
+            flow: flow.id,
+            to_server,
+            size: write.octets,
+            packets: write.packets,
+            counted: Counted::AsWrite,
+            again: false,
+        };
+        self.give(&row, &flow.ends)
+    }
+
+    #[inline]
+    fn give(&mut self, row: &MessageRow, ends: &Ends) -> Result<(), R::Error> {
+        self.tally.messages += 1;
+        self.rows.message(row, ends)
+    }
+}
+
+#[cfg(test)]
+mod tests;

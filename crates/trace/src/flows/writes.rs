@@ -1,0 +1,211 @@
+//! What an application wrote, as far as one direction of a TCP connection shows it.
+//!
+//! A write is the new octets of consecutive segments up to one with PSH or FIN, up to a pause, up to octets that are missing,
+//! or up to user data of the other end. TCP does not keep the bounds of what was written: two writes that were sent
+//! together are one here, and one that a sender pushed in pieces is several.
+//!
+//! Must never see payload: sequence numbers and lengths are enough.
+
+use tollgate_wire::SeqNumber;
+use tollgate_wire::tcp::Flags;
+
+use crate::decode::Segment;
+
+/// A write that has not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Write {
+    /// When its first segment was captured.
+    pub(crate) began_ns: i64,
+    /// Octets so far.
+    pub(crate) octets: u32,
+    /// Segments so far; none when there is no write.
+    pub(crate) packets: u32,
+    last_ns: i64,
+}
+
+/// One direction of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Direction {
+    /// The sequence number of the SYN, when it was seen.
+    pub(crate) first: Option<SeqNumber>,
+    /// The number behind the furthest octet seen, once there was one.
+    next: Option<SeqNumber>,
+    /// Octets that were passed over: from here up to there.
+    hole: Option<(SeqNumber, SeqNumber)>,
+    open: Write,
+}
+
+/// What a segment with user data was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// A write that had ended before it.
+    pub(crate) before: Option<Write>,
+    /// What the segment adds to what was written, in octets.
+    pub(crate) fresh: u32,
+    /// The write that it ended.
+    pub(crate) ended: Option<Write>,
+    /// Whether octets in front of it were passed over.
+    pub(crate) gap: bool,
+}
+
+impl Direction {
+    /// Takes the sequence number of a segment without user data.
+    pub(crate) fn without_data(&mut self, segment: &Segment) -> Option<Write> {
+        if segment.flags.has(Flags::SYN) {
+            self.first = Some(segment.seq);
+            self.next = Some(segment.seq + 1);
+        }
+        if segment.flags.any(Flags::FIN | Flags::RST) {
+            return self.end();
+        }
+        None
+    }
+
+    /// Takes a segment with `size` octets of user data.
+    #[inline]
+    pub(crate) fn data(
+        &mut self,
+        segment: &Segment,
+        size: u32,
+        time_ns: i64,
+        pause_ns: i64,
+    ) -> Taken {
+        let syn = segment.flags.has(Flags::SYN);
+        if syn {
+            self.first = Some(segment.seq);
+        }
+        let start = segment.seq + u32::from(syn);
+        let (fresh, gap) = self.fresh(start, start + size);
+        let paused = self.open.packets > 0 && time_ns.saturating_sub(self.open.last_ns) > pause_ns;
+        let before = (gap || paused).then(|| self.end()).flatten();
+        if fresh > 0 {
+            if self.open.packets == 0 {
+                self.open.began_ns = time_ns;
+            }
+            self.open.octets = self.open.octets.saturating_add(fresh);
+            self.open.packets += 1;
+            self.open.last_ns = time_ns;
+        }
+        let ends = fresh > 0 && segment.flags.has(Flags::PSH)
+            || segment.flags.any(Flags::FIN | Flags::RST);
+        Taken {
+            before,
+            fresh,
+            ended: ends.then(|| self.end()).flatten(),
+            gap,
+        }
+    }
+
+    /// Ends the write that is open.
+    #[inline]
+    pub(crate) fn end(&mut self) -> Option<Write> {
+        (self.open.packets > 0).then(|| std::mem::take(&mut self.open))
+    }
+
+    /// How many of the octets from `start` to `end` were not seen before, and whether they leave a gap.
+    #[inline]
+    fn fresh(&mut self, start: SeqNumber, end: SeqNumber) -> (u32, bool) {
+        let Some(next) = self.next.filter(|next| *next != start) else {
+            let size = end - start;
+            self.next = Some(end);
+            return (size, false);
+        };
+        if next.before(start) {
+            // Of several holes the last is remembered.
+            self.hole = Some((next, start));
+            self.next = Some(end);
+            return (end - start, true);
+        }
+        let mut fresh = 0;
+        if next.before(end) {
+            fresh += end - next;
+            self.next = Some(end);
+        }
+        if let Some((from, to)) = self.hole {
+            let (first, last) = (from.latest(start), to.earliest(end));
+            if first.before(last) {
+                fresh += last - first;
+                // What is left of the hole is its larger part.
+                let (left, right) = (first - from, to - last);
+                self.hole = match left.max(right) {
+                    0 => None,
+                    most if most == left => Some((from, first)),
+                    _ => Some((last, to)),
+                };
+            }
+        }
+        (fresh, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAUSE: i64 = 1_000;
+
+    fn segment(seq: u32, flags: Flags) -> Segment {
+        Segment {
+            seq: SeqNumber(seq),
+            flags: flags | Flags::ACK,
+        }
+    }
+
+    fn octets(write: Option<Write>) -> Option<(u32, u32)> {
+        write.map(|write| (write.octets, write.packets))
+    }
+
+    const NONE: Flags = Flags(0);
+
+    #[test]
+    fn a_write_ends_with_push() {
+        let mut way = Direction::default();
+        assert_eq!(way.data(&segment(1, NONE), 100, 0, PAUSE).ended, None);
+        let taken = way.data(&segment(101, Flags::PSH), 20, 1, PAUSE);
+        assert_eq!((taken.before, taken.fresh), (None, 20));
+        assert_eq!(octets(taken.ended), Some((120, 2)));
+        assert_eq!(way.end(), None);
+    }
+
+    #[test]
+    fn a_write_ends_with_a_pause_or_a_gap() {
+        let mut way = Direction::default();
+        way.data(&segment(1, NONE), 100, 0, PAUSE);
+        let taken = way.data(&segment(101, NONE), 100, PAUSE + 1, PAUSE);
+        assert_eq!(octets(taken.before), Some((100, 1)));
+        let taken = way.data(&segment(301, NONE), 7, PAUSE + 1, PAUSE);
+        assert_eq!(octets(taken.before), Some((100, 1)));
+        assert!(taken.gap);
+        assert_eq!(octets(way.end()), Some((7, 1)));
+    }
+
+    #[test]
+    fn what_was_sent_before_is_not_fresh() {
+        let mut way = Direction::default();
+        way.without_data(&segment(0, Flags::SYN));
+        way.data(&segment(1, NONE), 100, 0, PAUSE);
+        assert_eq!(way.data(&segment(1, NONE), 100, 0, PAUSE).fresh, 0);
+        assert_eq!(way.data(&segment(51, NONE), 100, 0, PAUSE).fresh, 50);
+        // A keep-alive's octet in front of what is next.
+        assert_eq!(way.data(&segment(150, NONE), 1, 0, PAUSE).fresh, 0);
+    }
+
+    #[test]
+    fn what_comes_late_fills_the_gap_that_it_left() {
+        let mut way = Direction::default();
+        way.data(&segment(1, NONE), 100, 0, PAUSE);
+        assert!(way.data(&segment(301, NONE), 100, 0, PAUSE).gap);
+        assert_eq!(way.data(&segment(101, NONE), 100, 0, PAUSE).fresh, 100);
+        assert_eq!(way.data(&segment(101, NONE), 200, 0, PAUSE).fresh, 100);
+        assert_eq!(way.data(&segment(201, NONE), 100, 0, PAUSE).fresh, 0);
+    }
+
+    #[test]
+    fn sequence_numbers_go_round() {
+        let mut way = Direction::default();
+        way.data(&segment(u32::MAX - 9, NONE), 10, 0, PAUSE);
+        let taken = way.data(&segment(0, NONE), 10, 0, PAUSE);
+        assert_eq!((taken.fresh, taken.gap), (10, false));
+        assert_eq!(way.data(&segment(u32::MAX, NONE), 1, 0, PAUSE).fresh, 0);
+    }
+}

@@ -1,0 +1,210 @@
+//! The loop from a capture to rows, and what it counts.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use serde::{Deserialize, Serialize};
+
+use crate::anonymise::Anonymiser;
+use crate::capture::Capture;
+use crate::decode::{self, Datagram, Ignored, Transport};
+use crate::flows::{Flows, Limits};
+use crate::fragments::Fragments;
+use crate::rows::{Protocol, Rows};
+
+/// How a capture becomes rows.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// What bounds flows and writes.
+    pub limits: Limits,
+    /// Replaces the addresses.
+    pub anonymiser: Option<Anonymiser>,
+    /// The number of the first flow.
+    pub first_flow: u64,
+}
+
+/// What one protocol carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Segments or datagrams; one that came in fragments counts once.
+    pub packets: u64,
+    /// Octets of user data in them.
+    pub octets: u64,
+    /// Flows.
+    pub flows: u64,
+}
+
+/// What a capture held, and what became of it. What was put together from fragments counts as a packet of TCP or UDP, so
+/// `packets` and `reassembled` together are the sum of `tcp.packets`, `udp.packets`, `fragments`, `other_protocols`,
+/// `not_ip`, `unknown_links`, `malformed` and `headers_cut`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Packets in the file.
+    pub packets: u64,
+    /// Octets of them that were captured.
+    pub captured_octets: u64,
+    /// Packets of which only the front was captured.
+    pub cut_packets: u64,
+    /// When the first was captured; nanoseconds since 1970-01-01 UTC.
+    pub first_ns: i64,
+    /// When the last was captured.
+    pub last_ns: i64,
+    /// TCP that came in one packet each, and what was put together.
+    pub tcp: Traffic,
+    /// UDP likewise.
+    pub udp: Traffic,
+    /// IP fragments.
+    pub fragments: u64,
+    /// TCP and UDP datagrams that were put together from fragments.
+    pub reassembled: u64,
+    /// Datagrams of which fragments are missing.
+    pub incomplete: u64,
+    /// Datagrams whose fragments overlap or contradict each other.
+    pub contradictory: u64,
+    /// Fragments that came twice.
+    pub duplicate_fragments: u64,
+    /// Packets of IP that are neither TCP nor UDP.
+    pub other_protocols: u64,
+    /// Packets that are no IP.
+    pub not_ip: u64,
+    /// Packets of link types that are not known, by link type.
+    pub unknown_links: BTreeMap<String, u64>,
+    /// Packets whose headers contradict themselves.
+    pub malformed: u64,
+    /// Packets whose headers were not captured whole.
+    pub headers_cut: u64,
+    /// Rows of messages.
+    pub messages: u64,
+    /// Flows that went, open as they were, since the table was full.
+    pub evicted_flows: u64,
+    /// Places where octets of a TCP connection are missing or come late.
+    pub gaps: u64,
+}
+
+/// Turns one capture into rows.
+pub struct Importer {
+    flows: Flows,
+    fragments: Fragments,
+    counts: Counts,
+}
+
+impl Importer {
+    /// Ready for the first packet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            flows: Flows::new(settings.limits, settings.anonymiser, settings.first_flow),
+            fragments: Fragments::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Reads up to `count` packets; false when the capture has no more.
+    ///
+    /// # Errors
+    /// What `rows` reports.
+    pub fn read<S: Read, R: Rows>(
+        &mut self,
+        capture: &mut Capture<S>,
+        count: u64,
+        rows: &mut R,
+    ) -> Result<bool, R::Error> {
+        for _ in 0..count {
+            let Some(packet) = capture.next_packet() else {
+                return Ok(false);
+            };
+            let counts = &mut self.counts;
+            if counts.packets == 0 {
+                (counts.first_ns, counts.last_ns) = (packet.time_ns, packet.time_ns);
+            }
+            counts.packets += 1;
+            counts.captured_octets += packet.octets.len() as u64;
+            counts.cut_packets += u64::from((packet.octets.len() as u64) < packet.wire_len.into());
+            counts.first_ns = counts.first_ns.min(packet.time_ns);
+            counts.last_ns = counts.last_ns.max(packet.time_ns);
+            match decode::datagram(&packet) {
+                Ok(datagram) => self.datagram(&datagram, packet.time_ns, rows)?,
+                Err(ignored) => self.ignore(ignored),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives what is still open, and says what was counted.
+    ///
+    /// # Errors
+    /// What `rows` reports.
+    pub fn finish<R: Rows>(self, rows: &mut R) -> Result<Counts, R::Error> {
+        let mut counts = self.counts;
+        let tally = self.flows.finish(rows)?;
+        counts.messages = tally.messages;
+        counts.evicted_flows = tally.evicted;
+        counts.gaps = tally.gaps;
+        let fates = self.fragments.finish();
+        counts.incomplete = fates.incomplete;
+        counts.contradictory = fates.contradictory;
+        counts.duplicate_fragments = fates.duplicates;
+        Ok(counts)
+    }
+
+    #[inline]
+    fn datagram<R: Rows>(
+        &mut self,
+        datagram: &Datagram<'_>,
+        time_ns: i64,
+        rows: &mut R,
+    ) -> Result<(), R::Error> {
+        let Some(part) = datagram.part else {
+            return match decode::transport(datagram) {
+                Ok(transport) => self.transport(&transport, time_ns, (1, time_ns), rows),
+                Err(ignored) => {
+                    self.ignore(ignored);
+                    Ok(())
+                }
+            };
+        };
+        self.counts.fragments += 1;
+        let Some(whole) = self.fragments.push(datagram, part, time_ns) else {
+            return Ok(());
+        };
+        // What is no TCP or UDP was counted with the fragments.
+        let Ok(transport) = decode::transport(&whole.datagram()) else {
+            return Ok(());
+        };
+        self.counts.reassembled += 1;
+        self.transport(&transport, time_ns, (whole.fragments, whole.began_ns), rows)
+    }
+
+    #[inline]
+    fn transport<R: Rows>(
+        &mut self,
+        transport: &Transport,
+        time_ns: i64,
+        came: (u32, i64),
+        rows: &mut R,
+    ) -> Result<(), R::Error> {
+        let traffic = match transport.protocol() {
+            Protocol::Tcp => &mut self.counts.tcp,
+            Protocol::Udp => &mut self.counts.udp,
+        };
+        traffic.packets += 1;
+        traffic.octets += u64::from(transport.size);
+        let before = self.flows.tally().flows;
+        self.flows.push(transport, time_ns, came, rows)?;
+        traffic.flows += self.flows.tally().flows - before;
+        Ok(())
+    }
+
+    #[cold]
+    fn ignore(&mut self, ignored: Ignored) {
+        let counts = &mut self.counts;
+        match ignored {
+            Ignored::LinkType(link) => {
+                *counts.unknown_links.entry(link.to_string()).or_default() += 1;
+            }
+            Ignored::NotIp => counts.not_ip += 1,
+            Ignored::Protocol => counts.other_protocols += 1,
+            Ignored::Malformed => counts.malformed += 1,
+            Ignored::HeadersCut => counts.headers_cut += 1,
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Octets from a file or from standard input: decompressed where they are compressed, and hashed as they are read.
+//!
+//! Owns the one buffer that packets are looked at in. Must never hold more of the input than one block of it.
+
+use std::cell::RefCell;
+use std::io::{self, Read};
+use std::rc::Rc;
+
+use flate2::read::MultiGzDecoder;
+
+/// Octets that are read at once, and that the buffer has room for unless a block is longer.
+const BUFFER: usize = 1 << 20;
+/// The longest block that is looked at whole. The longest packet that is known to occur (a "big TCP" segment on a loopback
+/// interface) is a thirtieth of it.
+pub const LONGEST: usize = 16 << 20;
+
+/// How the octets were compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    Plain,
+    /// RFC 1952.
+    Gzip,
+    /// RFC 8878.
+    Zstd,
+}
+
+impl Compression {
+    /// By the first octets.
+    fn of(front: &[u8]) -> Self {
+        match front {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
+            _ => Self::Plain,
+        }
+    }
+
+    /// The name as people write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// What the octets of a source are known by, whatever it is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// BLAKE3 of all octets as they were read, in hexadecimal.
+    pub hash: String,
+    /// How many there are.
+    pub octets: u64,
+}
+
+impl Content {
+    /// The content of all that `source` gives.
+    ///
+    /// # Errors
+    /// What `source` reports.
+    pub fn of(source: impl Read) -> io::Result<Self> {
+        let mut raw = Raw::new(source);
+        raw.drain()?;
+        Ok(raw.content())
+    }
+}
+
+/// The source itself, hashed as it is read.
+struct Raw<R> {
+    source: R,
+    hasher: blake3::Hasher,
+    octets: u64,
+}
+
+impl<R: Read> Raw<R> {
+    fn new(source: R) -> Self {
+        Self {
+            source,
+            hasher: blake3::Hasher::new(),
+            octets: 0,
+        }
+    }
+
+    /// Reads what is left, for the hash.
+    fn drain(&mut self) -> io::Result<()> {
+        let mut rest = vec![0; BUFFER];
+        while self.read(&mut rest)? > 0 {}
+        Ok(())
+    }
+
+    fn content(&self) -> Content {
+        Content {
+            hash: self.hasher.finalize().to_hex().to_string(),
+            octets: self.octets,
+        }
+    }
+}
+
+impl<R: Read> Read for Raw<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.source.read(into) {
+                Ok(n) => {
+                    self.hasher.update(&into[..n]);
+                    self.octets += n as u64;
+                    return Ok(n);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// A [`Raw`] that the decoder and the input both have at hand.
+struct Shared<R>(Rc<RefCell<Raw<R>>>);
+
+impl<R: Read> Read for Shared<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.borrow_mut().read(into)
+    }
+}
+
+enum Decoder<R: Read> {
+    Plain(Front<R>),
+    Gzip(Box<MultiGzDecoder<io::BufReader<Front<R>>>>),
+    Zstd(zstd::stream::read::Decoder<'static, io::BufReader<Front<R>>>),
+}
+
+/// The octets by which the compression was told, then the rest.
+type Front<R> = io::Chain<io::Cursor<Vec<u8>>, Shared<R>>;
+
+impl<R: Read> Read for Decoder<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(source) => source.read(into),
+            Self::Gzip(source) => source.read(into),
+            Self::Zstd(source) => source.read(into),
+        }
+    }
+}
+
+/// A source of octets, with a window on what comes next.
+pub struct Input<R: Read> {
+    decoder: Decoder<R>,
+    raw: Rc<RefCell<Raw<R>>>,
+    compression: Compression,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Decompressed octets in front of the window.
+    offset: u64,
+    ended: bool,
+    error: Option<io::Error>,
+}
+
+impl<R: Read> Input<R> {
+    /// Looks at the first octets of `source`.
+    ///
+    /// # Errors
+    /// What `source` reports at its first octets.
+    pub fn new(source: R) -> io::Result<Self> {
+        let raw = Rc::new(RefCell::new(Raw::new(source)));
+        let mut front = vec![0; 4];
+        let mut had = 0;
+        while had < front.len() {
+            match raw.borrow_mut().read(&mut front[had..])? {
+                0 => break,
+                n => had += n,
+            }
+        }
+        front.truncate(had);
+        let compression = Compression::of(&front);
+        let source = io::Cursor::new(front).chain(Shared(Rc::clone(&raw)));
+        let decoder = match compression {
+            Compression::Plain => Decoder::Plain(source),
+            Compression::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(
+                io::BufReader::with_capacity(BUFFER / 4, source),
+            ))),
+            Compression::Zstd => Decoder::Zstd(zstd::stream::read::Decoder::with_buffer(
+                io::BufReader::with_capacity(BUFFER / 4, source),
+            )?),
+        };
+        Ok(Self {
+            decoder,
+            raw,
+            compression,
+            buffer: vec![0; BUFFER],
+            start: 0,
+            end: 0,
+            offset: 0,
+            ended: false,
+            error: None,
+        })
+    }
+
+    /// How the source is compressed.
+    pub const fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// The octets at hand, as many as were asked for last or more.
+    #[inline]
+    pub fn window(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Decompressed octets in front of the window.
+    #[inline]
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Why the source ended before its end, if it did: it could not be read, or not be decompressed.
+    pub const fn error(&self) -> Option<&io::Error> {
+        self.error.as_ref()
+    }
+
+    /// Sees to it that `n` octets (at most [`LONGEST`] and a little) are at hand; false when the source ends before.
+    #[inline]
+    pub fn have(&mut self, n: usize) -> bool {
+        self.end - self.start >= n || self.fill(n)
+    }
+
+    /// Moves the window on by `n` octets (at most those at hand).
+    #[inline]
+    pub fn consume(&mut self, n: usize) {
+        let n = n.min(self.end - self.start);
+        self.start += n;
+        self.offset += n as u64;
+    }
+
+    #[cold]
+    fn fill(&mut self, n: usize) -> bool {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.buffer.len() < n {
+            self.buffer.resize(n, 0);
+        }
+        while self.end < n && !self.ended {
+            match self.decoder.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.ended = true,
+                Ok(more) => self.end += more,
+                Err(error) => {
+                    self.ended = true;
+                    self.error = Some(error);
+                }
+            }
+        }
+        self.end >= n
+    }
+
+    /// Reads the source to its end and says what it holds.
+    ///
+    /// # Errors
+    /// What the source reports.
+    pub fn finish(self) -> io::Result<Content> {
+        let mut raw = self.raw.borrow_mut();
+        raw.drain()?;
+        Ok(raw.content())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn octets(n: usize) -> Vec<u8> {
+        (0..n).map(|at| (at * 7 % 251) as u8).collect()
+    }
+
+    fn read_all(source: &[u8]) -> (Vec<u8>, Option<String>) {
+        let mut input = Input::new(source).unwrap();
+        let mut out = Vec::new();
+        while input.have(1) {
+            let n = input.window().len().min(1000);
+            out.extend_from_slice(&input.window()[..n]);
+            input.consume(n);
+        }
+        let error = input.error().map(ToString::to_string);
+        (out, error)
+    }
+
+    fn gzip(octets: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        out.write_all(octets).unwrap();
+        out.finish().unwrap()
+    }
+
+    #[test]
+    fn what_is_compressed_reads_as_what_is_not() {
+        let plain = octets(3 << 20);
+        assert_eq!(read_all(&plain), (plain.clone(), None));
+        assert_eq!(read_all(&gzip(&plain)), (plain.clone(), None));
+        let members = [gzip(&plain[..1000]), gzip(&plain[1000..])].concat();
+        assert_eq!(read_all(&members), (plain.clone(), None));
+        let zstd = zstd::stream::encode_all(&plain[..], 1).unwrap();
+        assert_eq!(read_all(&zstd), (plain, None));
+    }
+
+    #[test]
+    fn what_can_be_read_of_damaged_octets_is_read_and_the_rest_is_told() {
+        let plain = octets(3 << 20);
+        let mut cut = gzip(&plain);
+        cut.truncate(cut.len() / 2);
+        let (out, error) = read_all(&cut);
+        assert!(!out.is_empty() && plain.starts_with(&out));
+        assert!(error.is_some());
+    }
+
+    #[test]
+    fn the_content_is_that_of_the_source_however_much_was_looked_at() {
+        let source = gzip(&octets(100_000));
+        let whole = Content::of(&source[..]).unwrap();
+        assert_eq!(whole.octets, source.len() as u64);
+        let mut input = Input::new(&source[..]).unwrap();
+        assert!(input.have(10));
+        assert_eq!(input.finish().unwrap(), whole);
+        assert_ne!(Content::of(&source[1..]).unwrap().hash, whole.hash);
+    }
+
+    #[test]
+    fn a_block_longer_than_the_buffer_is_had_whole() {
+        let plain = octets(5 << 20);
+        let mut input = Input::new(&plain[..]).unwrap();
+        assert!(input.have(1));
+        input.consume(3);
+        assert!(input.have(4 << 20));
+        assert_eq!(input.window()[..4 << 20], plain[3..3 + (4 << 20)]);
+        assert!(!input.have(5 << 20));
+        assert_eq!(input.window(), &plain[3..]);
+        assert_eq!(input.offset(), 3);
+    }
+}

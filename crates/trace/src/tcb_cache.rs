@@ -1,0 +1,343 @@
+//! How often the connection of a segment is found at once: by the one-entry cache of Clark et al. 1989, in lists by a hash
+//! with the last used connection first, and in the table of Tollgate's own stack.
+//!
+//! Keys, their comparison, the hash and the table are the stack's ([`tollgate_stack::demux`]). Each host that receives has a
+//! cache and tables of its own, as it would in life.
+//!
+//! Must never know where the segments come from.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use tollgate_stack::demux::{FlowKey, Table};
+use tollgate_wire::tcp::Flags;
+
+use crate::rows::{End, Ends};
+
+/// The numbers of lists that are tried, as powers of two. Clark et al. 1989, "Checksums and TCBs", think of 8 bits.
+pub const LIST_BITS: [u32; 5] = [0, 4, 6, 8, 10];
+/// Connections of one host that the stack's table holds. When it is full, further ones are looked for and not found, and
+/// that is counted.
+const TABLE: usize = 4_096;
+/// The key of the hash. There is nobody here who could guess it.
+const HASH_KEY: [u64; 2] = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
+
+/// How lookups in lists, or in the table, went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookups {
+    /// Lookups whose connection was the first that was compared.
+    pub at_first: u64,
+    /// Connections that were compared in all lookups.
+    pub compared: u64,
+}
+
+/// What one host, or all of them, saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Segments received.
+    pub segments: u64,
+    /// Segments of the same connection as the one before.
+    pub hits: u64,
+    /// Connections, each when its first segment came.
+    pub connections: u64,
+    /// The most connections at the same time.
+    pub most_alive: u64,
+    /// Lookups in lists, for each of [`LIST_BITS`].
+    pub lists: [Lookups; LIST_BITS.len()],
+    /// Lookups in the stack's table, of segments of connections that it holds.
+    pub table: Lookups,
+    /// Connections for which the table had no room.
+    pub without_room: u64,
+}
+
+impl Seen {
+    /// The share of segments that the one-entry cache served; nothing when there was none.
+    pub fn hit_ratio(&self) -> Option<f64> {
+        (self.segments > 0).then(|| self.hits as f64 / self.segments as f64)
+    }
+
+    fn add(&mut self, other: &Self) {
+        let Self {
+            segments,
+            hits,
+            connections,
+            most_alive,
+            lists,
+            table,
+            without_room,
+        } = other;
+        self.segments += segments;
+        self.hits += hits;
+        self.connections += connections;
+        self.most_alive = self.most_alive.max(*most_alive);
+        for (mine, theirs) in self.lists.iter_mut().zip(lists) {
+            mine.at_first += theirs.at_first;
+            mine.compared += theirs.compared;
+        }
+        self.table.at_first += table.at_first;
+        self.table.compared += table.compared;
+        self.without_room += without_room;
+    }
+}
+
+/// One connection at one host.
+struct Tcb {
+    key: FlowKey,
+    /// Whether this end, and the other, has sent a FIN.
+    finished: [bool; 2],
+    /// Whether the table holds it.
+    in_table: bool,
+}
+
+struct Host {
+    seen: Seen,
+    cached: Option<FlowKey>,
+    tcbs: HashMap<u64, Tcb>,
+    /// For each of [`LIST_BITS`], the lists, the last used connection at their end.
+    lists: [HashMap<u32, Vec<FlowKey>>; LIST_BITS.len()],
+    table: Table,
+    /// The connections in the table, by slot.
+    slots: Vec<FlowKey>,
+    free: Vec<u32>,
+}
+
+impl Host {
+    fn new() -> Self {
+        Self {
+            seen: Seen::default(),
+            cached: None,
+            tcbs: HashMap::new(),
+            lists: Default::default(),
+            table: Table::new(TABLE, HASH_KEY),
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    fn open(&mut self, flow: u64, key: FlowKey) {
+        let hash = self.table.hash(key);
+        let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
+        let in_table = self.table.insert(hash, slot).is_ok();
+        if in_table {
+            match self.free.pop() {
+                Some(slot) => self.slots[slot as usize] = key,
+                None => self.slots.push(key),
+            }
+        } else {
+            self.seen.without_room += 1;
+        }
+        let tcb = Tcb {
+            key,
+            finished: [false; 2],
+            in_table,
+        };
+        self.tcbs.insert(flow, tcb);
+        self.seen.connections += 1;
+        self.seen.most_alive = self.seen.most_alive.max(self.tcbs.len() as u64);
+    }
+
+    fn receive(&mut self, flow: u64, key: FlowKey) {
+        if !self.tcbs.contains_key(&flow) {
+            self.open(flow, key);
+        }
+        self.seen.segments += 1;
+        self.seen.hits += u64::from(self.cached.is_some_and(|cached| cached.is(key)));
+        self.cached = Some(key);
+        let hash = self.table.hash(key);
+        for ((lists, seen), bits) in self
+            .lists
+            .iter_mut()
+            .zip(&mut self.seen.lists)
+            .zip(LIST_BITS)
+        {
+            let list = lists.entry(hash.list(bits)).or_default();
+            let position = list.iter().rev().position(|held| held.is(key));
+            seen.compared += position.map_or(list.len(), |before| before + 1) as u64;
+            seen.at_first += u64::from(position == Some(0));
+            match position {
+                Some(0) => {}
+                Some(before) => {
+                    let at = list.len() - 1 - before;
+                    list[at..].rotate_left(1);
+                }
+                None => list.push(key),
+            }
+        }
+        let (slots, mut compared) = (&self.slots, 0);
+        let found = self.table.find(hash, |slot| {
+            compared += 1;
+            slots[slot as usize].is(key)
+        });
+        if found.is_some() {
+            self.seen.table.compared += compared;
+            self.seen.table.at_first += u64::from(compared == 1);
+        }
+    }
+
+    /// Takes a segment's control bits; `own` when this host sent it.
+    fn follow(&mut self, flow: u64, flags: Flags, own: bool) {
+        let Some(tcb) = self.tcbs.get_mut(&flow) else {
+            return;
+        };
+        tcb.finished[usize::from(!own)] |= flags.has(Flags::FIN);
+        if tcb.finished != [true, true] && !flags.has(Flags::RST) {
+            return;
+        }
+        let Some(tcb) = self.tcbs.remove(&flow) else {
+            return;
+        };
+        let hash = self.table.hash(tcb.key);
+        for (lists, bits) in self.lists.iter_mut().zip(LIST_BITS) {
+            if let Some(list) = lists.get_mut(&hash.list(bits)) {
+                list.retain(|held| !held.is(tcb.key));
+            }
+        }
+        let slots = &self.slots;
+        let slot = self
+            .table
+            .find(hash, |slot| slots[slot as usize].is(tcb.key));
+        if tcb.in_table
+            && let Some(slot) = slot
+        {
+            self.table.remove(hash, slot);
+            self.free.push(slot);
+        }
+    }
+}
+
+/// All hosts that receive.
+#[derive(Default)]
+pub struct TcbCaches {
+    hosts: HashMap<IpAddr, Host>,
+    /// IPv6 addresses as the stack's key, which is of IPv4, can hold them: numbers in 0.0.0.0/8, where no host is.
+    numbers: HashMap<IpAddr, u32>,
+}
+
+impl TcbCaches {
+    /// Takes a segment of a flow, in the order in which they were captured.
+    pub fn segment(&mut self, flow: u64, ends: &Ends, to_server: bool, flags: Flags) {
+        let (from, to) = if to_server {
+            (ends.client, ends.server)
+        } else {
+            (ends.server, ends.client)
+        };
+        let key = FlowKey::new((self.number(from), from.port), (self.number(to), to.port));
+        let receiver = self.hosts.entry(to.address).or_insert_with(Host::new);
+        receiver.receive(flow, key);
+        receiver.follow(flow, flags, false);
+        if let Some(sender) = self.hosts.get_mut(&from.address) {
+            sender.follow(flow, flags, true);
+        }
+    }
+
+    fn number(&mut self, end: End) -> Ipv4Addr {
+        match end.address {
+            IpAddr::V4(v4) => v4,
+            v6 => {
+                let next = self.numbers.len() as u32;
+                Ipv4Addr::from_bits(*self.numbers.entry(v6).or_insert(next))
+            }
+        }
+    }
+
+    /// What each host saw, those with most segments first.
+    pub fn hosts(&self) -> Vec<(IpAddr, Seen)> {
+        let mut hosts: Vec<_> = self
+            .hosts
+            .iter()
+            .map(|(address, host)| (*address, host.seen))
+            .collect();
+        hosts.sort_by_key(|(address, seen)| (std::cmp::Reverse(seen.segments), *address));
+        hosts
+    }
+
+    /// What all hosts saw together; the most connections alive are those of one host.
+    pub fn all(&self) -> Seen {
+        let mut all = Seen::default();
+        self.hosts.values().for_each(|host| all.add(&host.seen));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::Protocol;
+
+    fn ends(port: u16, v6: bool) -> Ends {
+        let address = |n: u8| -> IpAddr {
+            if v6 {
+                format!("2001:db8::{n}").parse().unwrap()
+            } else {
+                Ipv4Addr::new(10, 0, 0, n).into()
+            }
+        };
+        Ends {
+            protocol: Protocol::Tcp,
+            client: End {
+                address: address(1),
+                port,
+            },
+            server: End {
+                address: address(2),
+                port: 80,
+            },
+        }
+    }
+
+    const ACK: Flags = Flags::ACK;
+
+    #[test]
+    fn the_cache_hits_when_a_connection_goes_on() {
+        for v6 in [false, true] {
+            let mut caches = TcbCaches::default();
+            for port in [1, 1, 1, 2, 1, 1] {
+                caches.segment(port.into(), &ends(port, v6), true, ACK);
+            }
+            let seen = caches.all();
+            assert_eq!((seen.segments, seen.hits, seen.connections), (6, 3, 2));
+            assert_eq!(seen.most_alive, 2);
+            // One list: its first is what the cache would be, but for a connection's first segment.
+            assert_eq!(seen.lists[0].at_first, 3);
+            // 0 + 1 + 1 + 1 + 2 + 1.
+            assert_eq!(seen.lists[0].compared, 6);
+            assert_eq!(seen.table.at_first, 6);
+        }
+    }
+
+    #[test]
+    fn each_host_has_its_own_cache() {
+        let mut caches = TcbCaches::default();
+        for _ in 0..3 {
+            caches.segment(1, &ends(1, false), true, ACK);
+            caches.segment(1, &ends(1, false), false, ACK);
+        }
+        let hosts = caches.hosts();
+        assert_eq!(hosts.len(), 2);
+        assert!(
+            hosts
+                .iter()
+                .all(|(_, seen)| (seen.segments, seen.hits) == (3, 2))
+        );
+    }
+
+    #[test]
+    fn a_connection_is_gone_when_both_ends_have_finished_or_one_resets() {
+        let mut caches = TcbCaches::default();
+        for flow in 0..100_u16 {
+            let ends = ends(flow, false);
+            caches.segment(flow.into(), &ends, true, Flags::SYN);
+            caches.segment(flow.into(), &ends, false, Flags::SYN | ACK);
+            if flow % 2 == 0 {
+                caches.segment(flow.into(), &ends, true, Flags::FIN | ACK);
+                caches.segment(flow.into(), &ends, false, Flags::FIN | ACK);
+            } else {
+                caches.segment(flow.into(), &ends, true, Flags::RST);
+            }
+        }
+        let seen = caches.all();
+        assert_eq!(seen.connections, 200);
+        assert_eq!(seen.most_alive, 1);
+        assert_eq!(seen.without_room, 0);
+    }
+}
