@@ -6,11 +6,11 @@ use tollgate_wire::ipv4::{Header, protocol};
 use tollgate_wire::tcp::{self, Flags};
 use tollgate_wire::{SeqNumber, udp};
 
-pub(crate) const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-pub(crate) const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// A TCP segment of `size` octets of user data.
-pub(crate) fn segment(ports: (u16, u16), seq: u32, flags: Flags, size: usize) -> Vec<u8> {
+pub fn segment(ports: (u16, u16), seq: u32, flags: Flags, size: usize) -> Vec<u8> {
     let mut head = [0; tcp::MAX_HEADER_LEN];
     let header = tcp::Header {
         source_port: ports.0,
@@ -30,7 +30,7 @@ pub(crate) fn segment(ports: (u16, u16), seq: u32, flags: Flags, size: usize) ->
 }
 
 /// A UDP datagram of `size` octets of user data.
-pub(crate) fn udp(ports: (u16, u16), size: usize) -> Vec<u8> {
+pub fn udp(ports: (u16, u16), size: usize) -> Vec<u8> {
     let header = udp::Header {
         source_port: ports.0,
         destination_port: ports.1,
@@ -43,12 +43,12 @@ pub(crate) fn udp(ports: (u16, u16), size: usize) -> Vec<u8> {
 }
 
 /// An IPv4 packet from A to B, or from B to A.
-pub(crate) fn ipv4(from_a: bool, protocol: u8, payload: &[u8]) -> Vec<u8> {
+pub fn ipv4(from_a: bool, protocol: u8, payload: &[u8]) -> Vec<u8> {
     fragment(from_a, protocol, payload, 0, 0)
 }
 
 /// A part of a datagram; `word` is the flags and the offset in units of 8 octets.
-pub(crate) fn fragment(
+pub fn fragment(
     from_a: bool,
     protocol: u8,
     payload: &[u8],
@@ -71,7 +71,7 @@ pub(crate) fn fragment(
 }
 
 /// An IPv6 packet.
-pub(crate) fn ipv6(next_header: u8, payload: &[u8]) -> Vec<u8> {
+pub fn ipv6(next_header: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![0x60, 0, 0, 0];
     out.extend_from_slice(&(payload.len() as u16).to_be_bytes());
     out.extend_from_slice(&[next_header, 64]);
@@ -80,21 +80,21 @@ pub(crate) fn ipv6(next_header: u8, payload: &[u8]) -> Vec<u8> {
     [&out[..], payload].concat()
 }
 
-pub(crate) fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
+pub fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![2; 12];
     out.extend_from_slice(&ethertype.to_be_bytes());
     [&out[..], payload].concat()
 }
 
 /// A frame with a TCP segment from A to B, or from B to A.
-pub(crate) fn tcp_frame(from_a: bool, seq: u32, flags: Flags, size: usize) -> Vec<u8> {
+pub fn tcp_frame(from_a: bool, seq: u32, flags: Flags, size: usize) -> Vec<u8> {
     let ports = if from_a { (1_000, 80) } else { (80, 1_000) };
     let payload = segment(ports, seq, flags, size);
     ethernet(0x0800, &ipv4(from_a, protocol::TCP, &payload))
 }
 
 /// The header of a pcap file with microseconds, of this link type.
-pub(crate) fn pcap_header(link: u32, swapped: bool) -> Vec<u8> {
+pub fn pcap_header(link: u32, swapped: bool) -> Vec<u8> {
     let words = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, link];
     let bytes = |word: u32| {
         if swapped {
@@ -107,10 +107,10 @@ pub(crate) fn pcap_header(link: u32, swapped: bool) -> Vec<u8> {
 }
 
 /// The first record's time, in seconds.
-pub(crate) const EPOCH: u32 = 1_700_000_000;
+pub const EPOCH: u32 = 1_700_000_000;
 
 /// A record of a pcap file, captured `ms` milliseconds after [`EPOCH`]; `cut` octets of the packet were not captured.
-pub(crate) fn pcap_record(ms: u32, packet: &[u8], cut: usize, swapped: bool) -> Vec<u8> {
+pub fn pcap_record(ms: u32, packet: &[u8], cut: usize, swapped: bool) -> Vec<u8> {
     let captured = packet.len() - cut;
     let words = [
         EPOCH + ms / 1_000,
@@ -131,7 +131,7 @@ pub(crate) fn pcap_record(ms: u32, packet: &[u8], cut: usize, swapped: bool) -> 
 }
 
 /// A pcap file of Ethernet with these packets, a millisecond apart.
-pub(crate) fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
+pub fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
     let mut out = pcap_header(1, false);
     for (at, packet) in packets.iter().enumerate() {
         out.extend_from_slice(&pcap_record(at as u32, packet, 0, false));
@@ -140,7 +140,7 @@ pub(crate) fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// A block of a pcapng file.
-pub(crate) fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+pub fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     let mut body = body.to_vec();
     body.resize(body.len().next_multiple_of(4), 0);
     let len = (body.len() + 12) as u32;
@@ -151,7 +151,7 @@ pub(crate) fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     out
 }
 
-pub(crate) fn section() -> Vec<u8> {
+pub fn section() -> Vec<u8> {
     let mut body = 0x1a2b_3c4d_u32.to_le_bytes().to_vec();
     body.extend_from_slice(&[1, 0, 0, 0]);
     body.extend_from_slice(&u64::MAX.to_le_bytes());
@@ -159,7 +159,7 @@ pub(crate) fn section() -> Vec<u8> {
 }
 
 /// An interface of this link type, with these options.
-pub(crate) fn interface(link: u16, options: &[(u16, &[u8])]) -> Vec<u8> {
+pub fn interface(link: u16, options: &[(u16, &[u8])]) -> Vec<u8> {
     let mut body = link.to_le_bytes().to_vec();
     body.extend_from_slice(&[0, 0, 0, 0, 0, 0]);
     for (code, value) in options {
@@ -172,7 +172,7 @@ pub(crate) fn interface(link: u16, options: &[(u16, &[u8])]) -> Vec<u8> {
 }
 
 /// A packet of this interface, with a time in the interface's unit.
-pub(crate) fn enhanced(interface: u32, time: u64, packet: &[u8]) -> Vec<u8> {
+pub fn enhanced(interface: u32, time: u64, packet: &[u8]) -> Vec<u8> {
     let len = packet.len() as u32;
     let words = [interface, (time >> 32) as u32, time as u32, len, len];
     let mut body: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
