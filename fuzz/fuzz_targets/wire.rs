@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tollgate_wire::tcp::MAX_HEADER_LEN;
-use tollgate_wire::{arp, ethernet, icmp, ipv4, tcp, udp};
+use tollgate_wire::{arp, cooked, ethernet, icmp, ipv4, ipv6, tcp, udp, vlan};
 
 fuzz_target!(|octets: &[u8]| {
     if let Ok(header) = ethernet::Header::parse(octets) {
@@ -41,6 +41,14 @@ fuzz_target!(|octets: &[u8]| {
             }
         );
     }
+    if let Ok(upper) = ipv6::upper(octets.first().copied().unwrap_or(0), octets) {
+        assert!(upper.offset <= octets.len());
+    }
+    if let Some((_, tags)) = vlan::skip_tags(0x8100, octets) {
+        assert!(tags <= octets.len());
+    }
     // An error is an answer, too.
+    let _ = ipv6::Header::parse_front(octets);
+    let _ = (cooked::v1_protocol(octets), cooked::v2_protocol(octets));
     let _ = tcp::Options::parse(octets);
 });

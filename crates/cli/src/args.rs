@@ -77,6 +77,18 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Traffic that is already there: where its time goes, by samples (needs root).
     Observe(Observe),
+    /// Captures of traffic: message sizes, flows, caches of connections, SQL.
+    #[cfg(feature = "sql")]
+    #[command(subcommand)]
+    Trace(crate::trace::args::TraceCommand),
+    /// Left out of this build.
+    #[cfg(not(feature = "sql"))]
+    #[command(hide = true)]
+    Trace {
+        /// What is not understood.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<std::ffi::OsString>,
+    },
     /// What can be measured here, and what would make it better.
     Doctor(Doctor),
     /// Run one scenario, under Callgrind.
@@ -433,7 +445,7 @@ fn wait(given: &str) -> Result<Waiting, String> {
     }
 }
 
-fn duration(given: &str) -> Result<Duration, String> {
+pub(crate) fn duration(given: &str) -> Result<Duration, String> {
     let at = given
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(given.len());

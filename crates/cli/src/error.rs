@@ -50,6 +50,27 @@ pub(crate) enum Error {
     /// Another host cannot be reached, or was lost, or cannot be waited for.
     #[error(transparent)]
     Remote(#[from] tollgate_workload::Error),
+    /// A trace.
+    #[cfg(feature = "sql")]
+    #[error(transparent)]
+    Trace(#[from] tollgate_table::Error),
+    /// A key could not be read or made.
+    #[cfg(feature = "sql")]
+    #[error(
+        "the key in {path} cannot be read: {reason}; it is to hold 32 octets: head -c 32 /dev/urandom > {path}"
+    )]
+    Key {
+        /// Where the key is.
+        path: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// This build knows no traces.
+    #[cfg(not(feature = "sql"))]
+    #[error(
+        "`tollgate trace` was left out when this command was built; cargo build --release -p tollgate --features sql builds it in"
+    )]
+    NoTraces,
     /// No signal handler could be set.
     #[error("cannot prepare for Ctrl-C: {0}")]
     Signals(io::Error),

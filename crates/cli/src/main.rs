@@ -13,6 +13,8 @@ mod observe;
 mod output;
 mod progress;
 mod serve;
+#[cfg(feature = "sql")]
+mod trace;
 
 use std::process::ExitCode;
 
@@ -45,6 +47,10 @@ fn main() -> ExitCode {
         Command::Experiment(ExperimentCommand::Run(run)) => measure::experiments(run, &cli.manners),
         Command::Serve(serve) => serve::run(serve, &cli.manners),
         Command::Observe(observe) => observe::run(observe, &cli.manners),
+        #[cfg(feature = "sql")]
+        Command::Trace(command) => trace::run(command, &cli.manners),
+        #[cfg(not(feature = "sql"))]
+        Command::Trace { rest: _ } => Err(Error::NoTraces),
         Command::Doctor(doctor) => doctor::run(doctor, &cli.manners),
         Command::Scenario(scenario) => measure::scenario(scenario),
     };

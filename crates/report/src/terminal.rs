@@ -39,6 +39,31 @@ pub fn render(run: &Run, width: usize, colour: bool) -> String {
     page.text
 }
 
+/// Renders a finding, its tables, and how far to trust them, of something that is no run; as [`render`] does.
+#[must_use]
+pub fn render_tables(
+    finding: &str,
+    tables: &[Table],
+    trust: &[String],
+    width: usize,
+    colour: bool,
+) -> String {
+    let mut page = Page {
+        text: String::new(),
+        width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
+        colour,
+    };
+    page.wrap(Ink::Bold, "", 0, finding);
+    tables.iter().for_each(|table| page.table(table));
+    if !trust.is_empty() {
+        page.line("");
+    }
+    for line in trust {
+        page.wrap(Ink::Faint, "  ", 2, line);
+    }
+    page.text
+}
+
 /// How a piece of text is set off.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Ink {

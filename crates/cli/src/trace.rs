@@ -1,0 +1,211 @@
+//! `tollgate trace`: captures of traffic. Arguments, progress and exit codes; what is done with captures is in the crates
+//! below.
+
+pub(crate) mod args;
+mod show;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use tollgate_report::terminal::render_tables;
+use tollgate_table::answer::Answer;
+use tollgate_table::import::{self, Options, Outcome};
+use tollgate_table::prefix::Prefix;
+use tollgate_table::session::{Origin, Session};
+use tollgate_table::store::Writable;
+use tollgate_table::{flows, sizes, tcb};
+use tollgate_trace::anonymise::KEY_LEN;
+use tollgate_trace::flows::Limits;
+
+use crate::args::{Json, Manners, Sink};
+use crate::error::{Error, INTERRUPTED};
+use crate::{interrupt, output};
+use args::{Cache, Flows, Import, Info, Sizes, Sql, TraceCommand};
+use show::Shown;
+
+/// Runs a command on traces.
+pub(crate) fn run(command: &TraceCommand, manners: &Manners) -> Result<ExitCode, Error> {
+    match command {
+        TraceCommand::Import(import) => run_import(import, manners),
+        TraceCommand::Info(info) => run_info(info, manners),
+        TraceCommand::Sizes(sizes) => run_sizes(sizes, manners),
+        TraceCommand::Flows(flows) => run_flows(flows, manners),
+        TraceCommand::Cache(cache) => run_cache(cache, manners),
+        TraceCommand::Sql(sql) => run_sql(sql, manners),
+    }
+}
+
+fn run_import(import: &Import, manners: &Manners) -> Result<ExitCode, Error> {
+    let options = Options {
+        limits: Limits {
+            pause_ns: import.pause.as_nanos() as i64,
+            ..Limits::default()
+        },
+        key: key(import)?,
+    };
+    let cancel = interrupt::prepare()?;
+    let mut trace = Writable::open(&import.into)?;
+    let mut outcomes = Vec::new();
+    let mut failed = None;
+    for path in &import.files {
+        let mut told = 0;
+        let mut goes_on = |packets: u64| {
+            // Every ten million packets, a few seconds.
+            if manners.verbose > 0 && packets / 10_000_000 > told {
+                told = packets / 10_000_000;
+                output::say(&format!("{}: {packets} packets so far", path.display()));
+            }
+            !cancel.is_raised()
+        };
+        let outcome = if path == Path::new("-") {
+            import::stream(io::stdin().lock(), "-", &options, &mut trace, &mut goes_on)
+        } else {
+            import::file(path, &options, &mut trace, &mut goes_on)
+        };
+        match outcome {
+            Ok(outcome) => outcomes.push((path.display().to_string(), outcome)),
+            // What was imported before is told, and kept.
+            Err(error) => {
+                failed = Some(error);
+                if cancel.is_raised() {
+                    break;
+                }
+                if let Some(error) = &failed
+                    && import.files.len() > 1
+                {
+                    output::say(&format!("error: {error}"));
+                }
+            }
+        }
+    }
+    let imported = outcomes.iter().map(|(name, outcome)| match outcome {
+        Outcome::Imported(source) => show::Imported::New(source.as_ref().clone()),
+        Outcome::Known(known) => show::Imported::Known {
+            name: name.clone(),
+            known: known.clone(),
+        },
+    });
+    let imported: Vec<show::Imported> = imported.collect();
+    if !imported.is_empty() || failed.is_none() {
+        let shown = show::import(&imported, &import.into);
+        give(&imported, &import.json, manners, |_| shown)?;
+    }
+    match failed {
+        None => Ok(ExitCode::SUCCESS),
+        Some(_) if cancel.is_raised() => Ok(ExitCode::from(INTERRUPTED)),
+        // It has been told among the others.
+        Some(_) if import.files.len() > 1 => Ok(ExitCode::FAILURE),
+        Some(error) => Err(error.into()),
+    }
+}
+
+/// The key that is in the file, or one that nobody will know.
+fn key(import: &Import) -> Result<Option<[u8; KEY_LEN]>, Error> {
+    let path = match &import.key {
+        Some(path) => path.as_path(),
+        None if import.anonymise => Path::new("/dev/urandom"),
+        None => return Ok(None),
+    };
+    let mut key = [0; KEY_LEN];
+    File::open(path)
+        .and_then(|mut file| file.read_exact(&mut key))
+        .map_err(|error| Error::Key {
+            path: path.display().to_string(),
+            reason: match error.kind() {
+                io::ErrorKind::UnexpectedEof => "it is shorter".to_owned(),
+                _ => error.to_string(),
+            },
+        })?;
+    Ok(Some(key))
+}
+
+fn run_info(info: &Info, manners: &Manners) -> Result<ExitCode, Error> {
+    match Origin::named(&info.which.name)? {
+        Origin::Stored(trace) => give(trace.sources(), &info.json, manners, |sources| {
+            show::info(sources, trace.directory())
+        })?,
+        Origin::Rebuilt(rebuilt) => give(
+            &show::RebuiltInfo::of(rebuilt),
+            &info.json,
+            manners,
+            show::rebuilt,
+        )?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_sizes(asked: &Sizes, manners: &Manners) -> Result<ExitCode, Error> {
+    let session = open(&asked.which.name)?;
+    let local: Vec<Prefix> = asked.local();
+    // The usual prefixes say nothing of replaced addresses.
+    let known = asked.lan.is_some() || !session.origin().is_anonymised();
+    let sizes = sizes::of(&session, known.then_some(local.as_slice()))?;
+    give(&sizes, &asked.json, manners, |sizes| {
+        show::sizes(sizes, session.origin(), asked.bins)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_flows(asked: &Flows, manners: &Manners) -> Result<ExitCode, Error> {
+    let session = open(&asked.which.name)?;
+    let flows = flows::of(&session)?;
+    give(&flows, &asked.json, manners, |flows| {
+        show::flows(flows, session.origin())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_cache(asked: &Cache, manners: &Manners) -> Result<ExitCode, Error> {
+    let session = open(&asked.which.name)?;
+    let caches = tcb::of(&session, asked.top)?;
+    give(&caches, &asked.json, manners, |caches| {
+        show::caches(caches, session.origin())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_sql(asked: &Sql, manners: &Manners) -> Result<ExitCode, Error> {
+    let session = open(&asked.which.name)?;
+    let rows = session.query(&asked.query)?;
+    let answer = Answer::of(&rows.0, &rows.1)?;
+    match &asked.json.to {
+        Some(_) => give(&answer, &asked.json, manners, |_| Shown::default())?,
+        None => output::print(&answer.text())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(name: &str) -> Result<Session, Error> {
+    Ok(Session::open(Origin::named(name)?)?)
+}
+
+/// Writes what was found as JSON, or shows it.
+fn give<T: Serialize + ?Sized>(
+    found: &T,
+    json: &Json,
+    manners: &Manners,
+    show: impl FnOnce(&T) -> Shown,
+) -> Result<(), Error> {
+    match &json.to {
+        None => {
+            let shown = show(found);
+            output::print(&render_tables(
+                &shown.finding,
+                &shown.tables,
+                &shown.trust,
+                output::width(),
+                output::colour(manners.color),
+            ))
+        }
+        Some(sink) => {
+            let json = serde_json::to_string_pretty(found)? + "\n";
+            match sink {
+                Sink::Stdout => output::print(&json),
+                Sink::File(path) => Ok(tollgate_report::write_file(path, json)?),
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! A capture into a trace.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use tollgate_trace::anonymise::{Anonymiser, KEY_LEN};
+use tollgate_trace::capture::Capture;
+use tollgate_trace::flows::Limits;
+use tollgate_trace::input::Content;
+use tollgate_trace::{Importer, Settings};
+
+use crate::Error;
+use crate::schema::VERSION;
+use crate::store::{Source, Writable};
+use crate::writer::{Files, Writer};
+
+/// Packets between two looks at whether the user wants more.
+const BETWEEN_LOOKS: u64 = 1 << 16;
+
+/// How captures are imported.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What bounds flows and writes.
+    pub limits: Limits,
+    /// The key with which addresses are replaced.
+    pub key: Option<[u8; KEY_LEN]>,
+}
+
+/// What came of an import.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It is in the trace now.
+    Imported(Box<Source>),
+    /// It was in the trace already, under this name.
+    Known(String),
+}
+
+/// Imports the file at `path`. `goes_on` is told the number of packets so far, now and then, and says whether to go on.
+///
+/// # Errors
+/// The file's, the trace's, or [`Error::Stopped`]; nothing of the file is in the trace then.
+pub fn file(
+    path: &Path,
+    options: &Options,
+    trace: &mut Writable,
+    goes_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Outcome, Error> {
+    let open = || {
+        File::open(path).map_err(|source| Error::File {
+            what: "open",
+            path: path.to_owned(),
+            source,
+        })
+    };
+    let name = path.display().to_string();
+    let opened = open()?;
+    let metadata = opened.metadata().map_err(|source| Error::Source {
+        name: name.clone(),
+        source,
+    })?;
+    // Reading it twice is worth it only where it may be one of those that are there.
+    let same_size = |source: &Source| source.octets == metadata.len();
+    if metadata.is_file() && trace.trace().sources().iter().any(same_size) {
+        let content = Content::of(open()?).map_err(|source| Error::Source {
+            name: name.clone(),
+            source,
+        })?;
+        if let Some(known) = trace.trace().find(&content) {
+            return Ok(Outcome::Known(known.name.clone()));
+        }
+    }
+    stream(opened, &name, options, trace, goes_on)
+}
+
+/// Imports all that `source` gives; as [`file`] does.
+///
+/// # Errors
+/// As [`file`].
+pub fn stream(
+    source: impl Read,
+    name: &str,
+    options: &Options,
+    trace: &mut Writable,
+    goes_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Outcome, Error> {
+    let mut capture = Capture::new(source).map_err(|source| Error::Refused {
+        name: name.to_owned(),
+        source,
+    })?;
+    let (format, compression) = (capture.format(), capture.compression());
+    let ordinal = trace.next_ordinal();
+    let tables = trace.begin()?;
+    let mut writer = Writer::new(Files::create(tables.path())?);
+    let mut importer = Importer::new(Settings {
+        limits: options.limits,
+        anonymiser: options.key.as_ref().map(Anonymiser::new),
+        first_flow: u64::from(ordinal) << 32,
+    });
+    let mut packets = 0;
+    while importer.read(&mut capture, BETWEEN_LOOKS, &mut writer)? {
+        packets += BETWEEN_LOOKS;
+        if !goes_on(packets) {
+            return Err(Error::Stopped {
+                name: name.to_owned(),
+            });
+        }
+    }
+    let counts = importer.finish(&mut writer)?;
+    let (content, damage) = capture.finish().map_err(|source| Error::Source {
+        name: name.to_owned(),
+        source,
+    })?;
+    if let Some(known) = trace.trace().find(&content) {
+        return Ok(Outcome::Known(known.name.clone()));
+    }
+    writer.finish()?.finish()?;
+    let source = Source {
+        schema: "tollgate-trace-source".to_owned(),
+        version: VERSION,
+        name: name.to_owned(),
+        hash: content.hash,
+        octets: content.octets,
+        format: format.to_owned(),
+        compression: compression.name().to_owned(),
+        anonymised: options.key.is_some(),
+        pause_ns: options.limits.pause_ns,
+        ordinal,
+        counts,
+        damage,
+    };
+    trace.commit(tables, source.clone())?;
+    Ok(Outcome::Imported(Box::new(source)))
+}

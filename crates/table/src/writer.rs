@@ -1,0 +1,433 @@
+//! Rows into batches of columns, and batches to whoever keeps them: Parquet files, or memory.
+//!
+//! Must never hold more than a batch of each table; what the Parquet writers hold is bounded by the size of a row group.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, DictionaryArray, Int32Array, RecordBatch, StringArray,
+    TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+};
+use arrow::datatypes::Int32Type;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+use tollgate_trace::rows::{Carried, Ends, FlowRow, MessageRow, PacketRow, Rows};
+
+use crate::Error;
+use crate::schema::Table;
+
+/// Rows that become columns together.
+const BATCH: usize = 1 << 14;
+/// Rows of a row group, which a Parquet writer holds until it is written.
+const ROW_GROUP: usize = 1 << 20;
+
+/// Who keeps batches.
+pub(crate) trait Keep {
+    fn keep(&mut self, table: Table, batch: RecordBatch) -> Result<(), Error>;
+}
+
+/// Parquet files.
+pub(crate) struct Files {
+    writers: [ArrowWriter<File>; Table::ALL.len()],
+}
+
+impl Files {
+    /// Makes the three files in `directory`.
+    pub(crate) fn create(directory: &Path) -> Result<Self, Error> {
+        let writer = |table: Table| {
+            let path = directory.join(table.file());
+            let file = File::create_new(&path).map_err(|source| Error::File {
+                what: "make a table",
+                path,
+                source,
+            })?;
+            ArrowWriter::try_new(file, table.schema(), Some(properties()))
+                .map_err(|source| failed(table, source))
+        };
+        let [packets, messages, flows] = Table::ALL;
+        Ok(Self {
+            writers: [writer(packets)?, writer(messages)?, writer(flows)?],
+        })
+    }
+
+    /// Ends the files and sees to it that they are on the disk.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        for (table, writer) in Table::ALL.into_iter().zip(self.writers) {
+            let file = writer
+                .into_inner()
+                .map_err(|source| failed(table, source))?;
+            file.sync_all()
+                .map_err(|source| failed(table, ParquetError::External(source.into())))?;
+        }
+        Ok(())
+    }
+}
+
+impl Keep for Files {
+    fn keep(&mut self, table: Table, batch: RecordBatch) -> Result<(), Error> {
+        self.writers[table as usize]
+            .write(&batch)
+            .map_err(|source| failed(table, source))
+    }
+}
+
+fn failed(table: Table, source: ParquetError) -> Error {
+    Error::Write {
+        table: table.name(),
+        source,
+    }
+}
+
+fn properties() -> WriterProperties {
+    let mut properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(ROW_GROUP))
+        .set_compression(Compression::LZ4_RAW)
+        .set_statistics_enabled(EnabledStatistics::Chunk);
+    // Numbers that grow: the differences are small, and a dictionary of them would be as long as the column.
+    for column in ["time", "flow", "first", "last"] {
+        let column = ColumnPath::from(column);
+        properties = properties
+            .set_column_dictionary_enabled(column.clone(), false)
+            .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
+    }
+    properties.build()
+}
+
+/// Batches in memory.
+#[derive(Default)]
+pub(crate) struct Batches {
+    pub(crate) tables: [Vec<RecordBatch>; Table::ALL.len()],
+}
+
+impl Keep for Batches {
+    fn keep(&mut self, table: Table, batch: RecordBatch) -> Result<(), Error> {
+        self.tables[table as usize].push(batch);
+        Ok(())
+    }
+}
+
+/// Turns rows into batches.
+pub(crate) struct Writer<K> {
+    keep: K,
+    packets: Packets,
+    messages: Messages,
+    flows: Flows,
+}
+
+impl<K: Keep> Writer<K> {
+    pub(crate) fn new(keep: K) -> Self {
+        Self {
+            keep,
+            packets: Packets::default(),
+            messages: Messages::default(),
+            flows: Flows::default(),
+        }
+    }
+
+    /// Gives the batches that are not full, and whoever kept them.
+    pub(crate) fn finish(mut self) -> Result<K, Error> {
+        self.keep.keep(Table::Packets, self.packets.take()?)?;
+        self.keep.keep(Table::Messages, self.messages.take()?)?;
+        self.keep.keep(Table::Flows, self.flows.take()?)?;
+        Ok(self.keep)
+    }
+}
+
+impl<K: Keep> Rows for Writer<K> {
+    type Error = Error;
+
+    #[inline]
+    fn packet(&mut self, row: &PacketRow) -> Result<(), Error> {
+        self.packets.push(row);
+        if self.packets.time.len() == BATCH {
+            self.keep.keep(Table::Packets, self.packets.take()?)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn message(&mut self, row: &MessageRow, ends: &Ends) -> Result<(), Error> {
+        self.messages.push(row, ends);
+        if self.messages.time.len() == BATCH {
+            self.keep.keep(Table::Messages, self.messages.take()?)?;
+        }
+        Ok(())
+    }
+
+    fn flow(&mut self, row: &FlowRow) -> Result<(), Error> {
+        self.flows.push(row);
+        if self.flows.flow.len() == BATCH {
+            self.keep.keep(Table::Flows, self.flows.take()?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes the values of a column.
+macro_rules! column {
+    ($array:ty, $values:expr) => {
+        Arc::new(<$array>::from(std::mem::take(&mut $values))) as ArrayRef
+    };
+}
+
+fn times(values: &mut Vec<i64>) -> ArrayRef {
+    Arc::new(TimestampNanosecondArray::from(std::mem::take(values)).with_timezone("UTC"))
+}
+
+/// Texts by their numbers in a dictionary that lasts for a batch.
+#[derive(Default)]
+struct Texts {
+    keys: Vec<i32>,
+    values: Vec<String>,
+}
+
+impl Texts {
+    fn add(&mut self, text: String) -> i32 {
+        self.values.push(text);
+        self.values.len() as i32 - 1
+    }
+
+    fn take(&mut self) -> Result<ArrayRef, Error> {
+        let keys = Int32Array::from(std::mem::take(&mut self.keys));
+        let values = Arc::new(StringArray::from(std::mem::take(&mut self.values)));
+        Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(
+            keys, values,
+        )?))
+    }
+}
+
+/// Addresses as text, each once in a batch.
+#[derive(Default)]
+struct Addresses {
+    texts: Texts,
+    known: HashMap<IpAddr, i32>,
+}
+
+impl Addresses {
+    fn key(&mut self, address: IpAddr) -> i32 {
+        match self.known.get(&address) {
+            Some(key) => *key,
+            None => {
+                let key = self.texts.add(address.to_string());
+                self.known.insert(address, key);
+                key
+            }
+        }
+    }
+
+    fn take(&mut self) -> Result<ArrayRef, Error> {
+        self.known.clear();
+        self.texts.take()
+    }
+}
+
+/// The columns that say between whom.
+#[derive(Default)]
+struct EndColumns {
+    protocol: Vec<u8>,
+    client: Addresses,
+    client_port: Vec<u16>,
+    server: Addresses,
+    server_port: Vec<u16>,
+    /// The addresses of flows of this batch.
+    flows: HashMap<u64, (i32, i32), foldhash::fast::RandomState>,
+}
+
+impl EndColumns {
+    #[inline]
+    fn push(&mut self, flow: u64, ends: &Ends) {
+        let (client, server) = match self.flows.get(&flow) {
+            Some(keys) => *keys,
+            None => {
+                let keys = (
+                    self.client.key(ends.client.address),
+                    self.server.key(ends.server.address),
+                );
+                self.flows.insert(flow, keys);
+                keys
+            }
+        };
+        self.protocol.push(ends.protocol.number());
+        self.client.texts.keys.push(client);
+        self.client_port.push(ends.client.port);
+        self.server.texts.keys.push(server);
+        self.server_port.push(ends.server.port);
+    }
+
+    fn take(&mut self) -> Result<[ArrayRef; 5], Error> {
+        self.flows.clear();
+        Ok([
+            column!(UInt8Array, self.protocol),
+            self.client.take()?,
+            column!(UInt16Array, self.client_port),
+            self.server.take()?,
+            column!(UInt16Array, self.server_port),
+        ])
+    }
+}
+
+#[derive(Default)]
+struct Packets {
+    time: Vec<i64>,
+    flow: Vec<u64>,
+    to_server: Vec<bool>,
+    size: Vec<u32>,
+    flags: Vec<u8>,
+}
+
+impl Packets {
+    #[inline]
+    fn push(&mut self, row: &PacketRow) {
+        let PacketRow {
+            time_ns,
+            flow,
+            to_server,
+            size,
+            flags,
+        } = *row;
+        self.time.push(time_ns);
+        self.flow.push(flow);
+        self.to_server.push(to_server);
+        self.size.push(size);
+        self.flags.push(flags);
+    }
+
+    fn take(&mut self) -> Result<RecordBatch, Error> {
+        let columns = vec![
+            times(&mut self.time),
+            column!(UInt64Array, self.flow),
+            column!(BooleanArray, self.to_server),
+            column!(UInt32Array, self.size),
+            column!(UInt8Array, self.flags),
+        ];
+        Ok(RecordBatch::try_new(Table::Packets.schema(), columns)?)
+    }
+}
+
+#[derive(Default)]
+struct Messages {
+    time: Vec<i64>,
+    flow: Vec<u64>,
+    to_server: Vec<bool>,
+    size: Vec<u32>,
+    packets: Vec<u32>,
+    is_segment: Vec<bool>,
+    is_write: Vec<bool>,
+    again: Vec<bool>,
+    ends: EndColumns,
+}
+
+impl Messages {
+    #[inline]
+    fn push(&mut self, row: &MessageRow, ends: &Ends) {
+        let MessageRow {
+            time_ns,
+            flow,
+            to_server,
+            size,
+            packets,
+            counted,
+            again,
+        } = *row;
+        self.time.push(time_ns);
+        self.flow.push(flow);
+        self.to_server.push(to_server);
+        self.size.push(size);
+        self.packets.push(packets);
+        self.is_segment.push(counted.is_segment());
+        self.is_write.push(counted.is_write());
+        self.again.push(again);
+        self.ends.push(flow, ends);
+    }
+
+    fn take(&mut self) -> Result<RecordBatch, Error> {
+        let mut columns = vec![
+            times(&mut self.time),
+            column!(UInt64Array, self.flow),
+            column!(BooleanArray, self.to_server),
+            column!(UInt32Array, self.size),
+            column!(UInt32Array, self.packets),
+            column!(BooleanArray, self.is_segment),
+            column!(BooleanArray, self.is_write),
+            column!(BooleanArray, self.again),
+        ];
+        columns.extend(self.ends.take()?);
+        Ok(RecordBatch::try_new(Table::Messages.schema(), columns)?)
+    }
+}
+
+#[derive(Default)]
+struct Flows {
+    flow: Vec<u64>,
+    ends: EndColumns,
+    first: Vec<i64>,
+    last: Vec<i64>,
+    opened: Vec<bool>,
+    endings: HashMap<&'static str, i32>,
+    ending: Texts,
+    /// Five columns to the server, five to the client.
+    carried: [Vec<u64>; 10],
+}
+
+impl Flows {
+    fn push(&mut self, row: &FlowRow) {
+        let FlowRow {
+            flow,
+            ends,
+            first_ns,
+            last_ns,
+            opened,
+            ending,
+            to_server,
+            to_client,
+        } = row;
+        self.flow.push(*flow);
+        self.ends.push(*flow, ends);
+        self.first.push(*first_ns);
+        self.last.push(*last_ns);
+        self.opened.push(*opened);
+        let texts = &mut self.ending;
+        let key = *self
+            .endings
+            .entry(ending.name())
+            .or_insert_with(|| texts.add(ending.name().to_owned()));
+        texts.keys.push(key);
+        let numbers = |carried: &Carried| {
+            let Carried {
+                packets,
+                octets,
+                segments,
+                writes,
+                again,
+            } = *carried;
+            [packets, octets, segments, writes, again]
+        };
+        let numbers = numbers(to_server).into_iter().chain(numbers(to_client));
+        for (column, number) in self.carried.iter_mut().zip(numbers) {
+            column.push(number);
+        }
+    }
+
+    fn take(&mut self) -> Result<RecordBatch, Error> {
+        self.endings.clear();
+        let mut columns = vec![column!(UInt64Array, self.flow)];
+        columns.extend(self.ends.take()?);
+        columns.extend([
+            times(&mut self.first),
+            times(&mut self.last),
+            column!(BooleanArray, self.opened),
+            self.ending.take()?,
+        ]);
+        for column in &mut self.carried {
+            columns.push(column!(UInt64Array, *column));
+        }
+        Ok(RecordBatch::try_new(Table::Flows.schema(), columns)?)
+    }
+}

@@ -1,0 +1,293 @@
+//! Captures into a trace and out again.
+
+#[path = "../../trace/src/craft.rs"]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "the tests of the other crate use more of it"
+)]
+mod craft;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use tollgate_table::answer::Answer;
+use tollgate_table::import::{self, Options, Outcome};
+use tollgate_table::prefix::{LOCAL, list};
+use tollgate_table::session::{Origin, Session};
+use tollgate_table::sizes::{Kind, Reach};
+use tollgate_table::store::{Trace, Writable};
+use tollgate_table::{Error, flows, sizes, tcb};
+use tollgate_wire::tcp::Flags;
+
+/// A connection: opened, one request, one response of two segments, closed.
+fn connection() -> Vec<Vec<u8>> {
+    let (ack, push) = (Flags::ACK, Flags::ACK | Flags::PSH);
+    vec![
+        craft::tcp_frame(true, 0, Flags::SYN, 0),
+        craft::tcp_frame(false, 0, Flags::SYN | ack, 0),
+        craft::tcp_frame(true, 1, push, 20),
+        craft::tcp_frame(false, 1, ack, 1_000),
+        craft::tcp_frame(false, 1_001, push, 100),
+        craft::tcp_frame(true, 21, Flags::FIN | ack, 0),
+        craft::tcp_frame(false, 1_101, Flags::FIN | ack, 0),
+    ]
+}
+
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn trace(&self) -> PathBuf {
+        self.directory.path().join("trace")
+    }
+
+    fn file(&self, name: &str, octets: &[u8]) -> PathBuf {
+        let path = self.directory.path().join(name);
+        fs::write(&path, octets).unwrap();
+        path
+    }
+
+    fn import(&self, path: &Path) -> Result<Outcome, Error> {
+        let mut trace = Writable::open(&self.trace())?;
+        import::file(path, &Options::default(), &mut trace, &mut |_| true)
+    }
+
+    fn session(&self) -> Session {
+        let trace = Trace::open(&self.trace()).unwrap();
+        Session::open(Origin::Stored(trace)).unwrap()
+    }
+
+    fn ask(&self, sql: &str) -> String {
+        let (schema, batches) = self.session().query(sql).unwrap();
+        Answer::of(&schema, &batches).unwrap().text()
+    }
+}
+
+#[test]
+fn a_capture_reads_back_as_packets_messages_and_flows() {
+    let place = Place::new();
+    let path = place.file("one.pcap", &craft::pcap(&connection()));
+    let Ok(Outcome::Imported(source)) = place.import(&path) else {
+        panic!("not imported");
+    };
+    assert_eq!((source.counts.packets, source.counts.messages), (7, 4));
+    insta::assert_snapshot!(place.ask("SELECT * FROM messages"), @r"
+    time                      flow  to_server  size  packets  is_segment  is_write  again  protocol  client    client_port  server    server_port
+    2023-11-14T22:13:20.002Z     0  true         20        1  true        true      false         6  10.0.0.1         1000  10.0.0.2           80
+    2023-11-14T22:13:20.003Z     0  false      1000        1  true        false     false         6  10.0.0.1         1000  10.0.0.2           80
+    2023-11-14T22:13:20.004Z     0  false       100        1  true        false     false         6  10.0.0.1         1000  10.0.0.2           80
+    2023-11-14T22:13:20.003Z     0  false      1100        2  false       true      false         6  10.0.0.1         1000  10.0.0.2           80
+    ");
+    insta::assert_snapshot!(place.ask("SELECT time, to_server, size, flags FROM packets LIMIT 3"), @r"
+    time                  to_server  size  flags
+    2023-11-14T22:13:20Z  true          0      2
+    2023-11-14T22:13:20.001Z  false     0     18
+    2023-11-14T22:13:20.002Z  true     20     24
+    ");
+    let flow = "SELECT opened, ending, packets_to_server, bytes_to_client, segments_to_client, writes_to_client FROM flows";
+    insta::assert_snapshot!(place.ask(flow), @r"
+    opened  ending  packets_to_server  bytes_to_client  segments_to_client  writes_to_client
+    true    closed                  3             1100                   2                 1
+    ");
+}
+
+#[test]
+fn the_same_capture_is_in_a_trace_once_whatever_its_name() {
+    let place = Place::new();
+    let octets = craft::pcap(&connection());
+    assert!(matches!(
+        place.import(&place.file("one.pcap", &octets)),
+        Ok(Outcome::Imported(_))
+    ));
+    let again = place.import(&place.file("two.pcap", &octets)).unwrap();
+    assert!(matches!(again, Outcome::Known(name) if name.ends_with("one.pcap")));
+    // Standard input is only known at its end.
+    let mut trace = Writable::open(&place.trace()).unwrap();
+    let again = import::stream(
+        &octets[..],
+        "-",
+        &Options::default(),
+        &mut trace,
+        &mut |_| true,
+    );
+    assert!(matches!(again, Ok(Outcome::Known(_))));
+    assert_eq!(trace.trace().sources().len(), 1);
+    drop(trace);
+    assert_eq!(place.ask("SELECT count(*) AS n FROM packets"), "n\n7\n");
+
+    let other = place.file("other.pcap", &craft::pcap(&connection()[..3]));
+    assert!(matches!(place.import(&other), Ok(Outcome::Imported(_))));
+    assert_eq!(
+        place.ask("SELECT count(*) AS n, count(DISTINCT flow) AS f FROM packets"),
+        "n   f\n10  2\n"
+    );
+}
+
+#[test]
+fn an_import_that_ends_early_leaves_nothing() {
+    let place = Place::new();
+    let packets: Vec<Vec<u8>> = (0..70_000)
+        .map(|at| craft::tcp_frame(true, at * 10, Flags::ACK, 10))
+        .collect();
+    let path = place.file("long.pcap", &craft::pcap(&packets));
+    let mut trace = Writable::open(&place.trace()).unwrap();
+    let stopped = import::file(&path, &Options::default(), &mut trace, &mut |_| false);
+    assert!(matches!(stopped, Err(Error::Stopped { .. })));
+    drop(trace);
+    let left: Vec<_> = fs::read_dir(place.trace()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+
+    // As a killed one leaves it.
+    let killed = place.trace().join(".importing-killed");
+    fs::create_dir(&killed).unwrap();
+    fs::write(killed.join("packets.parquet"), b"PAR1").unwrap();
+    assert_eq!(place.ask("SELECT count(*) AS n FROM packets"), "n\n0\n");
+    assert!(matches!(place.import(&path), Ok(Outcome::Imported(_))));
+    assert!(!killed.exists());
+    assert_eq!(place.ask("SELECT count(*) AS n FROM packets"), "n\n70000\n");
+}
+
+#[test]
+fn two_do_not_import_at_once_and_foreign_directories_are_left_alone() {
+    let place = Place::new();
+    let first = Writable::open(&place.trace()).unwrap();
+    assert!(matches!(
+        Writable::open(&place.trace()),
+        Err(Error::Busy(_))
+    ));
+    drop(first);
+    assert!(Writable::open(&place.trace()).is_ok());
+    place.file("letter.txt", b"dear");
+    assert!(matches!(
+        Writable::open(place.directory.path()),
+        Err(Error::Foreign(_))
+    ));
+    assert!(matches!(
+        Trace::open(place.directory.path()),
+        Err(Error::NoTrace(_))
+    ));
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_capture_is_in_the_trace_and_the_rest_is_told() {
+    let place = Place::new();
+    let mut octets = craft::pcap(&connection());
+    octets.truncate(octets.len() - 3);
+    let Ok(Outcome::Imported(source)) = place.import(&place.file("cut.pcap", &octets)) else {
+        panic!("not imported");
+    };
+    assert_eq!(source.counts.packets, 6);
+    assert!(source.damage.cut_octets > 0);
+    let trace = Trace::open(&place.trace()).unwrap();
+    assert_eq!(trace.sources(), [*source]);
+    let refused = place.import(&place.file("no.pcap", b"no capture, surely"));
+    assert!(matches!(refused, Err(Error::Refused { .. })));
+}
+
+#[test]
+fn queries_read_and_do_nothing_else() {
+    let place = Place::new();
+    drop(Writable::open(&place.trace()).unwrap());
+    let session = place.session();
+    for sql in [
+        "CREATE TABLE x AS SELECT 1",
+        "DROP TABLE messages",
+        "COPY messages TO '/tmp/tollgate-must-not-be.csv'",
+        "SET datafusion.execution.batch_size = 1",
+        "SELECT nothing FROM nowhere",
+        "SELECT in_prefix('10.0.0.1', 'ten')",
+    ] {
+        assert!(matches!(session.query(sql), Err(Error::Query(_))), "{sql}");
+    }
+}
+
+#[test]
+fn prefixes_can_be_asked_for() {
+    let place = Place::new();
+    let path = place.file("one.pcap", &craft::pcap(&connection()));
+    place.import(&path).unwrap();
+    assert_eq!(
+        place.ask("SELECT in_prefix(client, '10.0.0.1') AS a, in_prefix(client, '11.0.0.0/8,::/0') AS b FROM flows"),
+        "a     b\ntrue  false\n"
+    );
+}
+
+#[test]
+fn sizes_flows_and_caches_agree_with_what_was_sent() {
+    let place = Place::new();
+    let path = place.file("one.pcap", &craft::pcap(&connection()));
+    place.import(&path).unwrap();
+    let session = place.session();
+    let found = sizes::of(&session, Some(&list(LOCAL).unwrap())).unwrap();
+    let group = |reach, kind| {
+        let group = found
+            .groups
+            .iter()
+            .find(|group| (group.reach, group.kind) == (reach, kind));
+        group.map(|group| (group.messages, group.bytes, group.p50, group.largest))
+    };
+    assert_eq!(
+        group(Reach::Lan, Kind::TcpSegment),
+        Some((3, 1_120, 100, 1_000))
+    );
+    assert_eq!(
+        group(Reach::Lan, Kind::TcpWrite),
+        Some((2, 1_120, 20, 1_100))
+    );
+    assert_eq!(group(Reach::Wan, Kind::TcpWrite), None);
+    let elsewhere = sizes::of(&session, Some(&list("192.0.2.0/24").unwrap())).unwrap();
+    assert!(
+        elsewhere
+            .groups
+            .iter()
+            .all(|group| group.reach != Reach::Lan)
+    );
+
+    let found = flows::of(&session).unwrap();
+    assert_eq!(found.groups.len(), 1);
+    let group = &found.groups[0];
+    assert_eq!(
+        (group.flows, group.packets, group.bytes, group.closed),
+        (1, 7, 1_120, 1)
+    );
+    assert_eq!(found.alive.first().map(|alive| alive.tcp), Some(1));
+    assert!((found.duration_s - 0.006).abs() < 1e-9);
+
+    let found = tcb::of(&session, 10).unwrap();
+    let all = found.all.unwrap();
+    assert_eq!(
+        (all.segments, all.connections, found.hosts.len()),
+        (7, 2, 2)
+    );
+    // The first segment at each host misses.
+    assert!((all.hit_ratio - 5.0 / 7.0).abs() < 1e-9);
+}
+
+#[test]
+fn addresses_are_replaced_with_the_key_and_fit_together_between_imports() {
+    let place = Place::new();
+    let mut trace = Writable::open(&place.trace()).unwrap();
+    let options = Options {
+        key: Some([9; 32]),
+        ..Options::default()
+    };
+    for (name, packets) in [("a", &connection()[..]), ("b", &connection()[..4])] {
+        let path = place.file(name, &craft::pcap(packets));
+        import::file(&path, &options, &mut trace, &mut |_| true).unwrap();
+    }
+    drop(trace);
+    assert!(place.session().origin().is_anonymised());
+    assert_eq!(
+        place.ask("SELECT count(DISTINCT client) AS c, count(*) FILTER (WHERE client = '10.0.0.1') AS true_ones FROM flows"),
+        "c  true_ones\n1          0\n"
+    );
+}
