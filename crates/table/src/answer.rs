@@ -138,9 +138,6 @@ mod tests {
                 vec![Value::Null, 1_234.into()],
             ],
         };
-        assert_eq!(
-            answer.text(),
-            "name    count\na [2J       7\n         1234\n"
-        );
+        assert_eq!(answer.text(), "name   count\na [2J      7\n        1234\n");
     }
 }

@@ -88,10 +88,10 @@ fn a_capture_reads_back_as_packets_messages_and_flows() {
     2023-11-14T22:13:20.003Z     0  false      1100        2  false       true      false         6  10.0.0.1         1000  10.0.0.2           80
     ");
     insta::assert_snapshot!(place.ask("SELECT time, to_server, size, flags FROM packets LIMIT 3"), @r"
-    time                  to_server  size  flags
-    2023-11-14T22:13:20Z  true          0      2
-    2023-11-14T22:13:20.001Z  false     0     18
-    2023-11-14T22:13:20.002Z  true     20     24
+    time                      to_server  size  flags
+    2023-11-14T22:13:20Z      true          0      2
+    2023-11-14T22:13:20.001Z  false         0     18
+    2023-11-14T22:13:20.002Z  true         20     24
     ");
     let flow = "SELECT opened, ending, packets_to_server, bytes_to_client, segments_to_client, writes_to_client FROM flows";
     insta::assert_snapshot!(place.ask(flow), @r"
@@ -128,7 +128,7 @@ fn the_same_capture_is_in_a_trace_once_whatever_its_name() {
     assert!(matches!(place.import(&other), Ok(Outcome::Imported(_))));
     assert_eq!(
         place.ask("SELECT count(*) AS n, count(DISTINCT flow) AS f FROM packets"),
-        "n   f\n10  2\n"
+        " n  f\n10  2\n"
     );
 }
 
@@ -153,7 +153,10 @@ fn an_import_that_ends_early_leaves_nothing() {
     assert_eq!(place.ask("SELECT count(*) AS n FROM packets"), "n\n0\n");
     assert!(matches!(place.import(&path), Ok(Outcome::Imported(_))));
     assert!(!killed.exists());
-    assert_eq!(place.ask("SELECT count(*) AS n FROM packets"), "n\n70000\n");
+    assert_eq!(
+        place.ask("SELECT count(*) AS n FROM packets"),
+        "    n\n70000\n"
+    );
 }
 
 #[test]
