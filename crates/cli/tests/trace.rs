@@ -100,20 +100,6 @@ fn a_rebuilt_trace_is_marked_as_such_wherever_it_is_shown() {
 }
 
 #[test]
-fn sizes_read_as_they_should() {
-    let folder = tempfile::tempdir().unwrap();
-    insta::assert_snapshot!(text(&trace(folder.path(), &["sizes", "kay-lan"]).stdout));
-}
-
-#[test]
-fn caches_read_as_they_should() {
-    let folder = tempfile::tempdir().unwrap();
-    insta::assert_snapshot!(text(
-        &trace(folder.path(), &["cache", "kay-lan", "--top=2"]).stdout
-    ));
-}
-
-#[test]
 fn sql_is_answered_as_text_and_as_json() {
     let query = "SELECT protocol, count(*) AS n FROM messages GROUP BY protocol ORDER BY protocol";
     let folder = tempfile::tempdir().unwrap();
