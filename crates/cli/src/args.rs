@@ -89,6 +89,8 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<std::ffi::OsString>,
     },
+    /// Two runs, before and after: what became worse, what better, and in what the machines differ.
+    Compare(Compare),
     /// What can be measured here, and what would make it better.
     Doctor(Doctor),
     /// Run one scenario, under Callgrind.
@@ -288,6 +290,31 @@ pub(crate) struct Observe {
     /// How long an interval of --json-stream is.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s", requires = "json_stream")]
     pub(crate) interval: Duration,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+/// `compare`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 no regression, or --fail-on not given; 1 a regression; 2 a wrong call, or a file that is not a run."
+)]
+pub(crate) struct Compare {
+    /// The run before: a file that --json wrote.
+    #[arg(value_name = "BEFORE")]
+    pub(crate) before: PathBuf,
+    /// The run after.
+    #[arg(value_name = "AFTER")]
+    pub(crate) after: PathBuf,
+    /// End with exit code 1 when a row is significantly worse, and by more than this [default for what is shown: 5%].
+    #[arg(long, value_name = "PERCENT", value_parser = threshold)]
+    pub(crate) fail_on: Option<f64>,
+    /// A repeated run of BEFORE, nothing changed: it shows how much runs differ by themselves.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) again: Option<PathBuf>,
+    /// Only these experiments of the runs.
+    #[arg(long = "experiment", value_name = "NAME,..", value_delimiter = ',')]
+    pub(crate) experiments: Option<Vec<String>>,
     #[command(flatten)]
     pub(crate) json: Json,
 }
@@ -492,6 +519,19 @@ fn percent(given: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("unknown share `{given}`; give it in percent, from 0.01 to 100"))
 }
 
+/// A share that is given in percent, with or without the sign.
+fn threshold(given: &str) -> Result<f64, String> {
+    let number = given.strip_suffix('%').unwrap_or(given).trim_end();
+    number
+        .parse::<f64>()
+        .ok()
+        .filter(|percent| (0.0..=1_000.0).contains(percent))
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| {
+            format!("unknown threshold `{given}`; give it in percent, as 5%, from 0% to 1000%")
+        })
+}
+
 fn line_rate(given: &str) -> Result<u64, String> {
     let at = given
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -663,6 +703,15 @@ mod tests {
         assert_eq!(line_rate("1000000"), Ok(1_000_000));
         for wrong in ["", "G", "-1G", "1", "10X", "1e99"] {
             assert!(line_rate(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn thresholds_are_read() {
+        assert_eq!(threshold("5%"), Ok(0.05));
+        assert_eq!(threshold("2.5"), Ok(0.025));
+        for wrong in ["", "%", "-1%", "five", "1e9%"] {
+            assert!(threshold(wrong).is_err(), "{wrong}");
         }
     }
 

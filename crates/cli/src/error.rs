@@ -1,6 +1,7 @@
 //! What can go wrong in the command: one line each of what was tried, what went wrong and what to do.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Stopped by Ctrl-C, as shells number it: 128 and the signal.
@@ -9,6 +10,14 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// What can go wrong in the command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
+    /// A file that is given is not a run that can be read.
+    #[error("{}", of_file(path, error))]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: tollgate_report::json::ReadError,
+    },
     /// The arguments contradict each other.
     #[error("{0}")]
     Usage(String),
@@ -76,11 +85,23 @@ pub(crate) enum Error {
     Signals(io::Error),
 }
 
+/// The error with the file that it is about, once.
+fn of_file(path: &Path, error: &tollgate_report::json::ReadError) -> String {
+    use tollgate_report::json::ReadError;
+    match error {
+        ReadError::Io { .. } => error.to_string(),
+        ReadError::NotARun { .. }
+        | ReadError::Newer { .. }
+        | ReadError::Damaged(_)
+        | ReadError::Contradiction(_) => format!("cannot read the run {path:?}: {error}"),
+    }
+}
+
 impl Error {
     /// The exit code that tells of it.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Usage(_) | Self::Scope(_) => ExitCode::from(2),
+            Self::Usage(_) | Self::Input { .. } | Self::Scope(_) => ExitCode::from(2),
             // Whoever closed the pipe has what it wanted.
             Self::Closed => ExitCode::SUCCESS,
             _ => ExitCode::from(1),

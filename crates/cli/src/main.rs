@@ -3,8 +3,10 @@
 //! Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C.
 
 mod args;
+mod compare;
 mod doctor;
 mod error;
+mod input;
 mod interrupt;
 mod list;
 mod measure;
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Trace(command) => trace::run(command, &cli.manners),
         #[cfg(not(feature = "sql"))]
         Command::Trace { rest: _ } => Err(Error::NoTraces),
+        Command::Compare(asked) => compare::run(asked, &cli.manners),
         Command::Doctor(doctor) => doctor::run(doctor, &cli.manners),
         Command::Scenario(scenario) => measure::scenario(scenario),
     };

@@ -64,6 +64,94 @@ fn refused(arguments: &[&str]) -> String {
     error
 }
 
+/// A run in a file of its own, each time the same one but for the factor on its times.
+fn run_file(folder: &Path, name: &str, factor: f64) -> String {
+    let cell = |ns: f64| {
+        let (value, low, high) = (ns * factor, ns * factor * 0.999, ns * factor * 1.001);
+        format!(r#"{{"type": "value", "value": {value}, "ci": {{"low": {low}, "high": {high}}}}}"#)
+    };
+    let none = r#"{"type": "not_available", "reason": "not read in this test"}"#;
+    let text = format!(
+        r#"{{"schema": "tollgate.run", "version": 1, "tool": {{"name": "tollgate", "version": "0.1.0"}},
+        "started": "2026-01-01T00:00:00Z", "elapsed_s": 1.0, "command": "tollgate rr", "quick": false,
+        "host": {{"kernel": {none}, "cpu_model": {none}, "cores": {none}, "mitigations": {none}, "governor": {none},
+            "frequency_hz": {none}, "memory_bytes": {none}, "hypervisor": {none}}},
+        "clock": {{"source": "tsc", "hz": 1e9, "read_cost_ns": 10.0, "resolution_ns": 1.0}},
+        "experiments": [{{"name": "rr-by-size", "title": "Round trips by size", "finding": "", "command": "tollgate rr",
+            "tables": [{{"id": "round-trips", "title": "Round trip, median",
+                "columns": [{{"name": "4 B", "unit": "ns"}}, {{"name": "200 B", "unit": "ns"}}],
+                "rows": [{{"label": "kernel-loopback, 2 cores, polling", "depth": 0, "kind": "plain",
+                    "cells": [{}, {}]}}]}}],
+            "figures": [], "trust": []}}],
+        "warnings": []}}"#,
+        cell(8_000.0),
+        cell(9_000.0),
+    );
+    std::fs::write(folder.join(name), text).unwrap();
+    name.to_owned()
+}
+
+#[test]
+fn a_regression_is_told_by_the_exit_code_when_asked_for() {
+    let folder = folder();
+    let before = run_file(folder.path(), "before.json", 1.0);
+    let after = run_file(folder.path(), "after.json", 2.0);
+    let code = |arguments: &[&str]| {
+        let output = outcome(folder.path(), arguments);
+        assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+        (output.status.code(), text(&output.stdout))
+    };
+    let (status, told) = code(&["compare", &before, &after, "--fail-on", "5%"]);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(
+        told.starts_with("2 of 2 rows are worse by more than 5 %"),
+        "{told}"
+    );
+    assert_eq!(code(&["compare", &before, &after]).0, Some(0));
+    assert_eq!(
+        code(&["compare", &after, &before, "--fail-on=5%"]).0,
+        Some(0)
+    );
+    assert_eq!(
+        code(&["compare", &before, &before, "--fail-on=5%"]).0,
+        Some(0)
+    );
+    let (_, json) = code(&["compare", &before, &after, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["schema"], "tollgate.comparison");
+    assert_eq!(json["rows"][0]["verdict"]["type"], "regression");
+}
+
+#[test]
+fn what_is_no_run_is_told_in_a_line_and_ends_with_2() {
+    let folder = folder();
+    let good = run_file(folder.path(), "good.json", 1.0);
+    let whole = std::fs::read_to_string(folder.path().join(&good)).unwrap();
+    for (name, contents, told) in [
+        ("cut.json", whole[..whole.len() / 2].to_owned(), "EOF"),
+        ("other.json", "{\"a\": 1}".to_owned(), "not a run"),
+        (
+            "newer.json",
+            whole.replace("\"version\": 1,", "\"version\": 2,"),
+            "newer tollgate",
+        ),
+        (
+            "apart.json",
+            whole.replace("kernel-loopback", "elsewhere"),
+            "no row is in both runs",
+        ),
+    ] {
+        std::fs::write(folder.path().join(name), contents).unwrap();
+        let output = outcome(folder.path(), &["compare", &good, name]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name}: {error}");
+        assert_eq!(error.lines().count(), 1, "{name}: {error}");
+        assert!(error.contains(told), "{name}: {error}");
+    }
+    let output = outcome(folder.path(), &["compare", &good, "gone.json"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
 #[test]
 fn an_unknown_path_is_refused_with_the_known_ones() {
     assert_eq!(

@@ -7,6 +7,7 @@
 //! This crate decides what is compared with what. It never draws, never prints and never reads arguments.
 
 mod compare;
+pub mod comparison;
 pub mod conduct;
 pub mod context;
 mod echoes;

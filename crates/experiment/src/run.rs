@@ -12,7 +12,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use host::{Host, Mitigation};
+pub use host::{Host, Mitigation, Setting};
 pub use time::{Timestamp, TimestampError};
 
 mod host;

@@ -12,8 +12,10 @@
 //! not to lie with statistics" (1986); Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), section 26.7.
 
 mod line;
+mod many;
 
 pub use line::{Line, line};
+pub use many::{beyond_student, holm};
 
 use tollgate_workload::Samples;
 

@@ -13,9 +13,11 @@ use tollgate_experiment::run::{
 use crate::format::{alone, frequency, memory, significant};
 
 mod bars;
+mod comparison;
 mod observe;
 mod table;
 
+pub use comparison::render_comparison;
 pub use observe::render_observation;
 
 /// The widths that tables are laid out for; others are brought into this range.

@@ -27,7 +27,47 @@ pub struct Host {
     pub memory_bytes: Reading<u64>,
     /// The hypervisor's name, or `none` on bare metal.
     pub hypervisor: Reading<String>,
+    /// The kernel's settings that networking depends on, by name, see [`SYSCTLS`]; not in runs of before they were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sysctls: Option<Reading<Vec<Setting>>>,
+    /// What the loopback device does for the protocols above it, like `lo gso`; not in runs of before it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offloads: Option<Reading<Vec<Setting>>>,
 }
+
+/// A setting of the kernel or of a device, by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Its name, like `net.ipv4.tcp_congestion_control`.
+    pub name: String,
+    /// What it is set to, in the kernel's words.
+    pub state: String,
+}
+
+/// The settings that are recorded: those that decide how TCP sends, buffers, waits and is scheduled. One that a kernel does
+/// not have is left out.
+pub const SYSCTLS: [&str; 20] = [
+    "kernel.numa_balancing",
+    "kernel.sched_autogroup_enabled",
+    "net.core.bpf_jit_enable",
+    "net.core.busy_poll",
+    "net.core.busy_read",
+    "net.core.default_qdisc",
+    "net.core.netdev_budget",
+    "net.core.netdev_max_backlog",
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_autocorking",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_notsent_lowat",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_wmem",
+];
 
 /// One line of `/sys/devices/system/cpu/vulnerabilities`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +113,27 @@ impl Host {
                 .into(),
             memory_bytes: tree.memory().into(),
             hypervisor: tree.hypervisor().into(),
+            sysctls: Some(tree.sysctls().into()),
+            offloads: None,
         }
+    }
+
+    /// The same with what the device `lo` of this machine does for the protocols above it.
+    #[must_use]
+    pub fn with_offloads(mut self) -> Self {
+        let list = tollgate_workload::kernel::features("lo");
+        let list = list.map(|list| {
+            let setting = |(name, on): (&str, bool)| Setting {
+                name: format!("lo {name}"),
+                state: if on { "on" } else { "off" }.to_owned(),
+            };
+            list.into_iter().map(setting).collect()
+        });
+        self.offloads = Some(
+            list.map_err(|error| format!("the offloads of lo cannot be read: {error}"))
+                .into(),
+        );
+        self
     }
 }
 
@@ -150,6 +210,26 @@ impl Tree<'_> {
         }
         mitigations.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(mitigations)
+    }
+
+    fn sysctls(&self) -> Result<Vec<Setting>, String> {
+        let settings: Vec<Setting> = SYSCTLS
+            .iter()
+            .filter_map(|name| {
+                let state = self
+                    .line(&format!("proc/sys/{}", name.replace('.', "/")))
+                    .ok()?;
+                let state = state.split_whitespace().collect::<Vec<_>>().join(" ");
+                Some(Setting {
+                    name: (*name).to_owned(),
+                    state,
+                })
+            })
+            .collect();
+        if settings.is_empty() {
+            return Err("/proc/sys holds none of the settings that are recorded".to_owned());
+        }
+        Ok(settings)
     }
 
     /// x86 tells by a processor flag whether there is a hypervisor; its name is in DMI or in Xen's own file.

@@ -105,6 +105,12 @@ fn complete() -> Run {
             state: "Not affected".into(),
         }],
     };
+    host.offloads = Some(Reading::Value {
+        value: vec![Setting {
+            name: "lo gso".into(),
+            state: "on".into(),
+        }],
+    });
     Run {
         schema: Schema::TollgateRun,
         version: VERSION,

@@ -125,7 +125,12 @@ impl Page {
     }
 
     /// Texts in columns, the first `left` of them at the left; a line is left free before a row.
-    fn columns<const N: usize>(&mut self, rows: &[[String; N]], left: usize, free: Option<usize>) {
+    pub(super) fn columns<const N: usize>(
+        &mut self,
+        rows: &[[String; N]],
+        left: usize,
+        free: Option<usize>,
+    ) {
         let widths: [usize; N] =
             std::array::from_fn(|at| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0));
         for (index, row) in rows.iter().enumerate() {

@@ -615,6 +615,8 @@ pub fn run() -> Run {
             hypervisor: Reading::NotAvailable {
                 reason: "there is one (processor flag), but it does not give its name".into(),
             },
+            sysctls: None,
+            offloads: None,
         },
         far: None,
         clock: Clock { source: "tsc".into(), hz: 2.1e9, read_cost_ns: 22.0, resolution_ns: 9.5 },

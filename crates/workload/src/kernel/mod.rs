@@ -53,6 +53,7 @@ use crate::samples::{Samples, Timing};
 use crate::sockets::{Sockets, Transport};
 use crate::spec::{Placement, Spec, Waiting, Workload};
 
+pub use offload::features;
 pub use veth::{KernelVeth, Pair};
 
 use far::{FarThread, thread_id, thread_name};

@@ -1,8 +1,8 @@
 //! What a device does for the protocol above it: computing checksums, cutting segments and putting them together again; switched
-//! by the ioctl SIOCETHTOOL on a device that the run has made itself, and never on another.
+//! by the ioctl SIOCETHTOOL on a device that the run has made itself, and never on another. Any device may be read.
 
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::{io, ptr};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -74,13 +74,8 @@ pub(super) fn switch(device: &str, offload: Offload) -> Result<(), Error> {
         Offload::Checksum => (true, false),
         Offload::Neither => (false, false),
     };
-    let socket = socket_with(
-        AddressFamily::INET,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(|error| Error::system(PATH, "making a socket", error))?;
+    let socket =
+        datagram_socket().map_err(|error| Error::system(PATH, "making a socket", error))?;
     let wanted = |feature: &Feature| {
         if feature.segments {
             segments
@@ -103,6 +98,27 @@ pub(super) fn switch(device: &str, offload: Offload) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// What a device of the calling thread's namespace does, by the name of each feature.
+///
+/// # Errors
+/// When there is no such device, or it does not tell.
+pub fn features(device: &str) -> io::Result<Vec<(&'static str, bool)>> {
+    let socket = datagram_socket()?;
+    FEATURES
+        .iter()
+        .map(|feature| Ok((feature.name, command(&socket, device, feature.get, 0)? != 0)))
+        .collect()
+}
+
+fn datagram_socket() -> rustix::io::Result<OwnedFd> {
+    socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
 }
 
 fn refused(device: &str, feature: &Feature, reason: &str) -> Error {
@@ -140,6 +156,17 @@ fn command(socket: impl AsFd, device: &str, command: u32, data: u32) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loopback_tells_its_features() {
+        let names: Vec<&str> = features("lo")
+            .unwrap()
+            .iter()
+            .map(|(name, _)| *name)
+            .collect();
+        assert_eq!(names, ["tx-checksum", "rx-checksum", "tso", "gso", "gro"]);
+        assert!(features("no-such-device").is_err());
+    }
 
     #[test]
     fn a_device_that_is_not_there_is_named() {

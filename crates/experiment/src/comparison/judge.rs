@@ -1,0 +1,221 @@
+//! Whether a row differs between two runs, as a p-value.
+//!
+//! The statistic is `ln(b / a)` over its standard error. Two things make up the error. The first is the spread within each
+//! run, from its 95 % interval on the logarithmic scale, taken [`WIDENED`]. The second is how much runs differ as a whole
+//! ([`BetweenRuns`]): a process that is started again lies elsewhere in memory, and a virtual machine has other neighbours, of
+//! which the interval of a single run knows nothing. The statistic is held against Student's distribution with [`DEGREES`]
+//! degrees of freedom.
+
+use serde::Serialize;
+
+use super::Change;
+use super::cells::Pair;
+use crate::run::{Interval, Measured, Unit};
+use crate::stats;
+use crate::words;
+
+/// Degrees of freedom of the statistic. So few, because some rows differ more from run to run than most do: of three quick
+/// reports on the same machine, each two were 3.7 to 5.2 standard errors apart in their most unlike row of 217 and 3.5 to 4.1
+/// in the 99th of 100, which a normal distribution would have at 3.1 and 2.6. This and [`WIDENED`] were chosen by those reports
+/// and by the simulation in the tests of this module, of rows whose slices depend on each other, have two modes, or have the
+/// tails of a Pareto distribution.
+const DEGREES: u64 = 6;
+
+/// The 97.5 % point of the normal distribution: an interval's half is so many standard errors.
+const NORMAL: f64 = 1.96;
+
+/// How many times as wide an interval is taken as the run gives it. Its slices lie within minutes of each other and so depend
+/// on each other: rows of two quick reports, minutes apart on a shared virtual machine of two processors, are up to 37 of these
+/// standard errors apart.
+const WIDENED: f64 = 2.0;
+
+/// The least that two runs are taken to differ, as a share.
+const LEAST: f64 = 0.01;
+
+/// What two runs are taken to differ when they hold fewer than [`ENOUGH`] rows to see it by.
+const ASSUMED: f64 = 0.03;
+
+/// The fewest rows by which it is seen how much two runs differ.
+const ENOUGH: usize = 20;
+
+/// Half of a normal distribution lies within so many standard deviations: the length of its shortest half.
+const SHORTEST_HALF: f64 = 1.349;
+
+/// Why a row of such a unit is not judged.
+pub(super) const NO_DIRECTION: &str = "its unit has no better and no worse";
+
+/// Which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Better {
+    /// Costs.
+    Less,
+    /// Rates.
+    More,
+}
+
+impl Better {
+    /// None where neither way is better: shares, quotients, counts.
+    pub(super) fn of(unit: Unit) -> Option<Self> {
+        match unit {
+            Unit::Nanoseconds | Unit::NanosecondsPerByte | Unit::Instructions | Unit::Cycles => {
+                Some(Self::Less)
+            }
+            Unit::BytesPerSecond | Unit::PerSecond => Some(Self::More),
+            Unit::None | Unit::Bytes | Unit::Percent | Unit::Ratio | Unit::Count => None,
+        }
+    }
+
+    /// Whether a change by this share is for the worse.
+    pub(super) fn is_worse(self, change: f64) -> bool {
+        match self {
+            Self::Less => change > 0.0,
+            Self::More => change < 0.0,
+        }
+    }
+}
+
+/// How much two runs of the same thing differ beyond their intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct BetweenRuns {
+    /// The standard deviation of the quotient of two numbers, as a share.
+    pub share: f64,
+    /// How it is known.
+    pub from: Origin,
+    /// From how many rows; 0 when it is assumed.
+    pub rows: usize,
+}
+
+/// How it is known how much runs differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// There are too few rows to see it.
+    Assumed,
+    /// From that half of the rows which changed most alike: they did not change, or all by the same share.
+    Compared,
+    /// From a repeated run of the same thing.
+    Repeated,
+}
+
+impl BetweenRuns {
+    /// That of the two runs that are compared, which may differ in truth: the length of the shortest half of all changes
+    /// (Rousseeuw 1984, "Least median of squares regression").
+    pub(super) fn compared(pairs: &[Pair<'_>]) -> Self {
+        let mut moved: Vec<f64> = pairs.iter().filter_map(moved).collect();
+        moved.sort_by(f64::total_cmp);
+        if moved.len() < ENOUGH {
+            return Self {
+                share: ASSUMED,
+                from: Origin::Assumed,
+                rows: 0,
+            };
+        }
+        let shortest = moved
+            .iter()
+            .zip(&moved[moved.len() / 2..])
+            .map(|(low, high)| high - low)
+            .fold(f64::INFINITY, f64::min);
+        Self {
+            share: (shortest / SHORTEST_HALF).max(LEAST),
+            from: Origin::Compared,
+            rows: moved.len(),
+        }
+    }
+
+    /// That of two runs of the same thing, in which every change is noise: the median change, whatever its direction. None when
+    /// no row has an interval in both.
+    pub(super) fn repeated(pairs: &[Pair<'_>]) -> Option<Self> {
+        let mut moved: Vec<f64> = pairs.iter().filter_map(moved).map(f64::abs).collect();
+        moved.sort_by(f64::total_cmp);
+        let median = moved.get(moved.len() / 2)?;
+        Some(Self {
+            share: (2.0 * median / SHORTEST_HALF).max(LEAST),
+            from: Origin::Repeated,
+            rows: moved.len(),
+        })
+    }
+
+    /// What is taken for it, and why.
+    pub(super) fn in_words(&self) -> String {
+        let percent = words::significant(100.0 * self.share);
+        let rows = words::whole(self.rows as u64);
+        match self.from {
+            Origin::Repeated => format!(
+                "two runs of the same thing differ by {percent} % (standard deviation), as the repeated run shows in {rows} rows"
+            ),
+            Origin::Compared => format!(
+                "two runs of the same thing are taken to differ by {percent} % (standard deviation): by so much does that half of \
+                 {rows} rows differ that changed most alike; a repeated run of the first, given with --again, says it for certain"
+            ),
+            Origin::Assumed => format!(
+                "two runs of the same thing are taken to differ by {percent} % (standard deviation), since there are too few rows to \
+                 see it; a repeated run of the first, given with --again, says it for certain"
+            ),
+        }
+    }
+}
+
+/// How far a row moved towards the worse, on the logarithmic scale, when it can show how much runs differ.
+fn moved(pair: &Pair<'_>) -> Option<f64> {
+    pair.a.ci.and(pair.b.ci)?;
+    let log = logarithm(pair)?;
+    Better::of(pair.unit).map(|better| if better.is_worse(1.0) { log } else { -log })
+}
+
+/// The p-value of a row, before it is adjusted; or why there is none.
+pub(super) fn p_value(pair: &Pair<'_>, between_runs: f64) -> Result<f64, &'static str> {
+    if Better::of(pair.unit).is_none() {
+        return Err(NO_DIRECTION);
+    }
+    let exact = |measured: &Measured| pair.unit == Unit::Instructions && measured.ci.is_none();
+    let log = logarithm(pair).ok_or("a number is not above zero")?;
+    if exact(pair.a) && exact(pair.b) {
+        return Ok(if log == 0.0 { 1.0 } else { 0.0 });
+    }
+    let within = variance(pair.a)
+        .zip(variance(pair.b))
+        .ok_or("the runs hold no interval for it")?;
+    let error = (within.0 + within.1 + between_runs * between_runs).sqrt();
+    Ok(stats::beyond_student(log.abs() / error, DEGREES))
+}
+
+fn logarithm(pair: &Pair<'_>) -> Option<f64> {
+    let (a, b) = (pair.a.value, pair.b.value);
+    (a > 0.0 && b > 0.0).then(|| (b / a).ln())
+}
+
+/// The variance of a number's logarithm, from its interval. The wider side counts: a distribution that is skewed is taken for
+/// one that is wide.
+fn variance(measured: &Measured) -> Option<f64> {
+    let Interval { low, high } = measured.ci?;
+    if low <= 0.0 || measured.value <= 0.0 {
+        return None;
+    }
+    let half = (high / measured.value).max(measured.value / low).ln();
+    Some((WIDENED * half / NORMAL).powi(2))
+}
+
+/// How paths that run without the kernel moved, at the median; none with fewer than [`CONTROLS`] such rows, or below
+/// [`DRIFT`].
+pub(super) fn drift_without_kernel(rows: &[Change]) -> Option<f64> {
+    let apart = |change: &&Change| {
+        ["stack-memory", "peer-smoltcp", "bare-shm"]
+            .iter()
+            .any(|path| change.place.row.starts_with(path))
+            && change.p.is_some()
+            && Better::of(change.unit) == Some(Better::Less)
+    };
+    let mut moved: Vec<f64> = rows
+        .iter()
+        .filter(apart)
+        .filter_map(|row| row.change)
+        .collect();
+    moved.sort_by(f64::total_cmp);
+    let median = *moved.get(moved.len() / 2)?;
+    (moved.len() >= CONTROLS && median.abs() >= DRIFT).then_some(median)
+}
+
+/// The fewest rows of which a drift is told.
+const CONTROLS: usize = 8;
+/// The least drift that is told, as a share.
+const DRIFT: f64 = 0.02;

@@ -1,0 +1,188 @@
+//! Two runs held against each other as text: the finding, what became worse and better, what only one run holds, in what the
+//! machines differ, and how far to trust it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_experiment::comparison::{Change, Comparison, Place, Verdict};
+
+use super::{Ink, Page, WIDTHS};
+use crate::format::{Shown, group_thousands, signed_percent};
+
+/// Renders a comparison for a terminal of `width` columns, with ANSI colours if `colour`.
+#[must_use]
+pub fn render_comparison(comparison: &Comparison, width: usize, colour: bool) -> String {
+    let mut page = Page {
+        text: String::new(),
+        width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
+        colour,
+    };
+    page.wrap(Ink::Bold, "", 0, &comparison.finding);
+    for (side, name) in [(&comparison.a, "before"), (&comparison.b, "after")] {
+        let text = format!("{name}: {} · {}", side.started, side.command);
+        page.wrap(Ink::Faint, "  ", 10, &text);
+    }
+    let percent = comparison.threshold * 100.0;
+    for (verdict, title) in [
+        (
+            Verdict::Regression,
+            format!("Worse by more than {percent} %"),
+        ),
+        (
+            Verdict::Improvement,
+            format!("Better by more than {percent} %"),
+        ),
+        (
+            Verdict::Slight,
+            format!("Different, by {percent} % at most"),
+        ),
+    ] {
+        page.changes(&title, comparison.with(&verdict));
+    }
+    page.unjudged(comparison);
+    page.only("Only in the run before", comparison, &comparison.only_a);
+    page.only("Only in the run after", comparison, &comparison.only_b);
+    page.hosts(comparison);
+    page.line("");
+    let judged = group_thousands(&comparison.judged.to_string());
+    page.wrap(
+        Ink::Faint,
+        "  ",
+        2,
+        &format!(
+            "{judged} rows judged together (Holm's method): two runs of the same thing show a difference in any of them in {} of \
+             100 cases at most",
+            comparison.alpha * 100.0
+        ),
+    );
+    for note in &comparison.notes {
+        page.wrap(Ink::Faint, "  ", 2, note);
+    }
+    page.text
+}
+
+impl Page {
+    fn changes<'a>(&mut self, title: &str, changes: impl Iterator<Item = &'a Change>) {
+        let changes: Vec<&Change> = changes.collect();
+        if changes.is_empty() {
+            return;
+        }
+        self.line("");
+        let count = group_thousands(&changes.len().to_string());
+        self.wrap(Ink::Bold, "", 0, &format!("{title} ({count})"));
+        let mut rows = vec![["", "before", "after", "change", "p"].map(str::to_owned)];
+        let mut last = None;
+        for change in changes {
+            let table = (&change.place.experiment, &change.place.table);
+            if last != Some(table) {
+                let heading = format!("{}, {}", table.0, table.1);
+                rows.push([
+                    heading,
+                    String::new(),
+                    String::new(),
+                    String::new(),
+                    String::new(),
+                ]);
+                last = Some(table);
+            }
+            let shown = Shown::choose(change.unit, [change.a, change.b]);
+            rows.push([
+                format!("  {}, {}", change.place.row, change.place.column),
+                shown.with_unit(change.a),
+                shown.with_unit(change.b),
+                change.change.map(signed_percent).unwrap_or_default(),
+                change.p.map(probability).unwrap_or_default(),
+            ]);
+        }
+        self.columns(&rows, 1, None);
+    }
+
+    /// How many rows could not be judged, by the reason, and the most of those that have a better and a worse and moved.
+    fn unjudged(&mut self, comparison: &Comparison) {
+        let mut reasons: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for change in &comparison.rows {
+            if let Verdict::NotJudged { reason } = change.verdict {
+                let counts = reasons.entry(reason).or_default();
+                counts.0 += 1;
+                let moved = change
+                    .change
+                    .is_some_and(|by| by.abs() > comparison.threshold);
+                counts.1 += usize::from(moved);
+            }
+        }
+        if reasons.is_empty() {
+            return;
+        }
+        self.line("");
+        self.wrap(Ink::Bold, "", 0, "Not judged");
+        for (reason, (all, moved)) in reasons {
+            let (all, moved) = (
+                group_thousands(&all.to_string()),
+                group_thousands(&moved.to_string()),
+            );
+            let percent = comparison.threshold * 100.0;
+            let text = format!(
+                "{all} rows: {reason} ({moved} moved by more than {percent} %; --json has them)"
+            );
+            self.wrap(Ink::Plain, "  ", 4, &text);
+        }
+    }
+
+    fn only(&mut self, title: &str, comparison: &Comparison, places: &[Place]) {
+        if places.is_empty() {
+            return;
+        }
+        self.line("");
+        let count = group_thousands(&places.len().to_string());
+        self.wrap(Ink::Bold, "", 0, &format!("{title} ({count})"));
+        let shared: BTreeSet<(&str, &str)> = comparison
+            .rows
+            .iter()
+            .map(|row| (row.place.experiment.as_str(), row.place.table.as_str()))
+            .collect();
+        // A table that the other run does not hold at all is one line, a row another.
+        let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+        for place in places {
+            let whole = !shared.contains(&(place.experiment.as_str(), place.table.as_str()));
+            let name = if whole {
+                format!("{}, {}: all of it", place.experiment, place.table)
+            } else {
+                format!("{}, {}: {}", place.experiment, place.table, place.row)
+            };
+            let column = (!whole).then_some(place.column.as_str());
+            match lines.last_mut() {
+                Some((last, columns)) if *last == name => columns.extend(column),
+                _ => lines.push((name, column.into_iter().collect())),
+            }
+        }
+        for (name, columns) in lines {
+            let text = if columns.is_empty() {
+                name
+            } else {
+                format!("{name} ({})", columns.join(", "))
+            };
+            self.wrap(Ink::Plain, "  ", 4, &text);
+        }
+    }
+
+    fn hosts(&mut self, comparison: &Comparison) {
+        self.line("");
+        if comparison.host.is_empty() {
+            self.wrap(Ink::Bold, "", 0, "The machines are described alike");
+            return;
+        }
+        self.wrap(Ink::Bold, "", 0, "The machines differ");
+        for one in &comparison.host {
+            let text = format!("{}: {} -> {}", one.name, one.a, one.b);
+            self.wrap(Ink::Plain, "  ", 4, &text);
+        }
+    }
+}
+
+/// A p-value, the small ones as a bound.
+fn probability(p: f64) -> String {
+    if p < 0.000_1 {
+        "<0.0001".to_owned()
+    } else {
+        format!("{p:.4}")
+    }
+}

@@ -1,0 +1,48 @@
+//! The text of a comparison, whole, for the sample run and one that differs from it in known ways.
+
+mod sample;
+
+use tollgate_experiment::comparison::{Options, compare};
+use tollgate_experiment::run::{Cell, Reading, Run};
+use tollgate_report::terminal::render_comparison;
+
+/// The sample with its first row half slower and its second a third quicker, a newer kernel, and without its last experiment.
+fn changed() -> Run {
+    let mut run = sample::run();
+    for (row, factor) in run.experiments[0].tables[0]
+        .rows
+        .iter_mut()
+        .zip([1.5, 0.67])
+    {
+        for cell in &mut row.cells {
+            if let Cell::Value(measured) = cell {
+                measured.value *= factor;
+                if let Some(ci) = &mut measured.ci {
+                    ci.low *= factor;
+                    ci.high *= factor;
+                }
+            }
+        }
+    }
+    run.host.kernel = Reading::Value {
+        value: "6.19.0".into(),
+    };
+    run.experiments.pop();
+    run
+}
+
+#[test]
+fn a_comparison_at_100_columns() {
+    let comparison = compare(&sample::run(), &changed(), None, &Options::default()).unwrap();
+    assert!(comparison.has_regressions());
+    insta::assert_snapshot!(render_comparison(&comparison, 100, false));
+}
+
+#[test]
+fn a_run_and_itself() {
+    let comparison = compare(&sample::run(), &sample::run(), None, &Options::default()).unwrap();
+    assert!(!comparison.has_regressions());
+    let text = render_comparison(&comparison, 100, false);
+    assert!(text.starts_with("None of"), "{text}");
+    assert!(text.contains("The machines are described alike"), "{text}");
+}
