@@ -91,6 +91,10 @@ pub(crate) enum Command {
     },
     /// Two runs, before and after: what became worse, what better, and in what the machines differ.
     Compare(Compare),
+    /// What a message, a packet and a byte cost by a run, and what follows for a line.
+    Predict(Predict),
+    /// The rows of the five papers beside those of a run.
+    History(History),
     /// What can be measured here, and what would make it better.
     Doctor(Doctor),
     /// Run one scenario, under Callgrind.
@@ -319,6 +323,38 @@ pub(crate) struct Compare {
     pub(crate) json: Json,
 }
 
+/// `predict`
+#[derive(Debug, Args)]
+pub(crate) struct Predict {
+    /// The run: a file that --json wrote, with rr-by-size or stream-by-write-size.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) from: PathBuf,
+    /// Bits per second of the line: 1G, 10G, 2.5G [default: 10G].
+    #[arg(long, value_name = "RATE", value_parser = line_rate)]
+    pub(crate) line_rate: Option<u64>,
+    /// Bytes that memory moves in a second, read or written: 20G [default: measured here, when the run is of this machine].
+    #[arg(long, value_name = "RATE", value_parser = memory)]
+    pub(crate) memory: Option<f64>,
+    /// Write an HTML file, too.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+/// `history`
+#[derive(Debug, Args)]
+pub(crate) struct History {
+    /// The run: a file that `tollgate report --json FILE` wrote.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) from: PathBuf,
+    /// Write an HTML file, too.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
 /// `doctor`
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
@@ -533,6 +569,24 @@ fn threshold(given: &str) -> Result<f64, String> {
 }
 
 fn line_rate(given: &str) -> Result<u64, String> {
+    amount(given)
+        .filter(|rate| (1e6..=1e13).contains(rate))
+        .map(|rate| rate as u64)
+        .ok_or_else(|| {
+            format!("unknown line rate `{given}`; give bits per second as 100M, 1G or 2.5G, from 1M to 10T")
+        })
+}
+
+fn memory(given: &str) -> Result<f64, String> {
+    amount(given)
+        .filter(|rate| (1e6..=1e15).contains(rate))
+        .ok_or_else(|| {
+            format!("unknown bandwidth `{given}`; give bytes per second as 800M or 20G, from 1M to 1000T")
+        })
+}
+
+/// A number with a prefix for thousands.
+fn amount(given: &str) -> Option<f64> {
     let at = given
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(given.len());
@@ -545,15 +599,7 @@ fn line_rate(given: &str) -> Result<u64, String> {
         "T" => 1e12,
         _ => f64::NAN,
     };
-    number
-        .parse::<f64>()
-        .ok()
-        .map(|number| number * scale)
-        .filter(|rate| (1e6..=1e13).contains(rate))
-        .map(|rate| rate as u64)
-        .ok_or_else(|| {
-            format!("unknown line rate `{given}`; give bits per second as 100M, 1G or 2.5G, from 1M to 10T")
-        })
+    number.parse::<f64>().ok().map(|number| number * scale)
 }
 
 fn sink(given: &str) -> Result<Sink, String> {

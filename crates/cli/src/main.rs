@@ -4,6 +4,7 @@
 
 mod args;
 mod compare;
+mod derived;
 mod doctor;
 mod error;
 mod input;
@@ -53,6 +54,8 @@ fn main() -> ExitCode {
         Command::Trace(command) => trace::run(command, &cli.manners),
         #[cfg(not(feature = "sql"))]
         Command::Trace { rest: _ } => Err(Error::NoTraces),
+        Command::Predict(asked) => derived::predict(asked, &cli.manners),
+        Command::History(asked) => derived::history(asked, &cli.manners),
         Command::Compare(asked) => compare::run(asked, &cli.manners),
         Command::Doctor(doctor) => doctor::run(doctor, &cli.manners),
         Command::Scenario(scenario) => measure::scenario(scenario),

@@ -123,6 +123,30 @@ fn a_regression_is_told_by_the_exit_code_when_asked_for() {
 }
 
 #[test]
+fn history_is_told_of_any_run_and_predictions_need_three_sizes() {
+    let folder = folder();
+    let run = run_file(folder.path(), "run.json", 1.0);
+    let output = outcome(
+        folder.path(),
+        &["history", "--from", &run, "--out", "h.html"],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("Then and now"));
+    assert_eq!(files(folder.path()), ["h.html", "run.json"]);
+    let output = outcome(folder.path(), &["predict", "--from", &run]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(
+        error.contains("at least three sizes") && error.lines().count() == 1,
+        "{error}"
+    );
+    for command in ["history", "predict"] {
+        let output = outcome(folder.path(), &[command, "--from", "gone.json"]);
+        assert_eq!(output.status.code(), Some(2), "{command}");
+    }
+}
+
+#[test]
 fn what_is_no_run_is_told_in_a_line_and_ends_with_2() {
     let folder = folder();
     let good = run_file(folder.path(), "good.json", 1.0);

@@ -1,0 +1,170 @@
+//! Which experiment shows which published table, what changed since, and why some are shown by none.
+
+/// What stands beside a published table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counterpart {
+    /// An experiment shows its rows.
+    Shown {
+        /// The experiment's name.
+        by: &'static str,
+        /// What changed since, in a sentence.
+        changed: &'static str,
+    },
+    /// None does.
+    None {
+        /// Why.
+        why: &'static str,
+    },
+}
+
+/// What stands beside the published table with this id.
+pub(super) fn counterpart(id: &str) -> Counterpart {
+    let found = TABLES.iter().find(|(table, _)| *table == id);
+    found.map_or(
+        Counterpart::None {
+            why: "no experiment repeats this table",
+        },
+        |(_, counterpart)| *counterpart,
+    )
+}
+
+const fn shown(by: &'static str, changed: &'static str) -> Counterpart {
+    Counterpart::Shown { by, changed }
+}
+
+const fn none(why: &'static str) -> Counterpart {
+    Counterpart::None { why }
+}
+
+/// All published tables.
+pub(super) const TABLES: [(&str, Counterpart); 22] = [
+    (
+        "clark-1989/operations",
+        shown(
+            "clark-instructions",
+            "Then an Intel 80386 and Berkeley UNIX, now the userspace stack on x86-64; both are counts of instructions on the common path",
+        ),
+    ),
+    (
+        "clark-1989/tcp-input",
+        none(
+            "the parts of TCP input are counted as one here: what the compiler puts together has no borders; its total is in the table of operations",
+        ),
+    ),
+    (
+        "clark-1989/costliest-path",
+        none("it is a sum that the paper makes of the operations above"),
+    ),
+    (
+        "clark-1989/tcb-cache",
+        none(
+            "it tells the traffic of two machines in use; the runs' own traffic has one connection, which always hits",
+        ),
+    ),
+    (
+        "clark-1989/table-1",
+        shown(
+            "clark-direct",
+            "Then a logic analyser on a Sun-3/60 with Ethernet, now samples of a Linux kernel",
+        ),
+    ),
+    (
+        "wolman-1994/table-1",
+        shown(
+            "rr-by-size",
+            "Then two machines and a network between them, now both ends on one machine without one: the quotient tells more of networks and clocks than of protocols",
+        ),
+    ),
+    (
+        "wolman-1994/table-2",
+        shown(
+            "wolman-transmit",
+            "Then BSD 4.4 on a DECstation 5000/200 at 25 MHz with ATM, now Linux without a network: checksums are left out on the way, and TCP and sockets share what is left",
+        ),
+    ),
+    (
+        "wolman-1994/table-3",
+        shown(
+            "wolman-receive",
+            "Then BSD 4.4 on a DECstation 5000/200 at 25 MHz with ATM, now Linux without a network: work became two orders of magnitude quicker, waking a reader on another processor did not",
+        ),
+    ),
+    (
+        "wolman-1994/table-4",
+        none(
+            "header prediction cannot be switched off in Linux; for the userspace stack `make bench` compares both",
+        ),
+    ),
+    (
+        "wolman-1994/table-5",
+        none(
+            "no experiment copies and checksums alone at user level; `make bench` has the checksum kernels of the userspace stack",
+        ),
+    ),
+    (
+        "wolman-1994/copy-and-checksum-1kb",
+        none(
+            "no experiment copies and checksums alone at user level; `make bench` has the checksum kernels of the userspace stack",
+        ),
+    ),
+    (
+        "wolman-1994/table-6",
+        none(
+            "Linux cannot be told to keep checksum and copy apart; loopback makes no checksum at all",
+        ),
+    ),
+    (
+        "wolman-1994/table-7",
+        none(
+            "foong-offload leaves the checksum out on a pair of devices and shows its own rows; ATM is not here",
+        ),
+    ),
+    (
+        "kay-pasquale-1996/table-1",
+        none("throughput over FDDI with their own checksum; there is no such network here"),
+    ),
+    (
+        "kay-pasquale-1996/data-touching-share",
+        none(
+            "it is the share over a trace of messages; kay-breakdown shows the same categories by size, and no trace is replayed in a report",
+        ),
+    ),
+    (
+        "kay-pasquale-1996/protspec-share",
+        none(
+            "it is the share over a trace of messages; kay-breakdown shows the same categories by size, and no trace is replayed in a report",
+        ),
+    ),
+    (
+        "kay-pasquale-1996/message-sizes",
+        none("it tells the traffic of their networks; a report makes its own traffic"),
+    ),
+    (
+        "foong-2003/table-1",
+        none("it describes their machines; the head of the report describes this one"),
+    ),
+    (
+        "foong-2003/memory-transmit",
+        none(
+            "it needs counters of the memory bus, which neither a virtual machine nor this program has; predict --memory holds it against a bandwidth",
+        ),
+    ),
+    (
+        "foong-2003/memory-receive",
+        none(
+            "it needs counters of the memory bus, which neither a virtual machine nor this program has; predict --memory holds it against a bandwidth",
+        ),
+    ),
+    (
+        "lehmann-benz-2002/processing",
+        none(
+            "times of a Pentium III at 800 MHz, for which the paper gives no share; lehmann-processing shows the same paths, and lehmann-budget holds them against a line",
+        ),
+    ),
+    (
+        "lehmann-benz-2002/queueing",
+        none(
+            "the wait for their network's interrupts; lehmann-queues shows the queues of this machine, which has no such network",
+        ),
+    ),
+];

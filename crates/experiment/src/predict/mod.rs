@@ -1,0 +1,605 @@
+//! Predictions from a run: what a message, a packet and a byte cost, and what follows for a line's rate.
+//!
+//! Costs are fitted to the round trips and streams of the run by size ([`fit`]); each size is also predicted from the others,
+//! and the error stands beside the costs. What follows from them is plain arithmetic ([`model`]), the same that gives the
+//! papers' own predictions from the papers' counts. Nothing is measured here.
+
+mod fit;
+pub mod memory;
+pub mod model;
+#[cfg(test)]
+mod tests;
+
+use crate::published;
+use crate::run::{
+    Cell, Column, Experiment, Measured, Run, Source, Table, TrustKind, TrustLine, Unit,
+};
+use crate::shapes::plain_row;
+use crate::words;
+
+use fit::{Cost, Costs};
+
+/// Bits per second of the line when none is asked for.
+pub const LINE_RATE: u64 = 10_000_000_000;
+
+/// A full frame on Ethernet, as Lehmann and Benz count it: without preamble, checksum and gap.
+const FRAME: f64 = 1_514.0;
+/// The segment of a 1,500-byte packet with timestamps (Lehmann and Benz 2002, section 3.2), and of a 9,000-byte one.
+const SEGMENT: f64 = 1_448.0;
+const JUMBO: f64 = 8_948.0;
+/// The segment on Linux's loopback device, whose packets have 65,536 bytes.
+const LOOPBACK: f64 = 65_484.0;
+/// Copies of each byte on a path of kernel sockets: in and out; each reads and writes it.
+const COPIES: f64 = 2.0;
+
+/// A run that holds nothing to predict from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "predictions were to be made from round trips or streams of at least three sizes, and the run holds none; make one with \
+     `tollgate experiment run rr-by-size stream-by-write-size --json run.json`"
+)]
+pub struct NothingToPredictFrom;
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    /// Bits per second of the line.
+    pub line_rate: u64,
+    /// Bytes that memory moves in a second, read or written; none where it was not measured.
+    pub memory: Option<f64>,
+}
+
+/// A way that was measured over several sizes.
+struct Way {
+    label: String,
+    /// Bytes and nanoseconds.
+    points: Vec<(f64, f64)>,
+    costs: Costs,
+    errors: Vec<Option<f64>>,
+}
+
+impl Way {
+    fn of(label: &str, points: Vec<(f64, f64)>) -> Option<Self> {
+        let mss = segment(label);
+        Some(Self {
+            label: label.to_owned(),
+            costs: Costs::fit(&points, mss)?,
+            errors: fit::left_out(&points, mss),
+            points,
+        })
+    }
+
+    /// The median and the largest error of a size that was left out, as shares.
+    fn held_out(&self) -> Option<(f64, f64)> {
+        let mut errors: Vec<f64> = self.errors.iter().flatten().map(|e| e.abs()).collect();
+        errors.sort_by(f64::total_cmp);
+        Some((median(&errors)?, *errors.last()?))
+    }
+}
+
+/// The middle of sorted numbers.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let half = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[half]),
+        _ => Some(f64::midpoint(sorted[half - 1], sorted[half])),
+    }
+}
+
+/// Bytes of a segment on the path that a row's label names.
+fn segment(label: &str) -> f64 {
+    if label.starts_with("kernel-loopback") {
+        LOOPBACK
+    } else if label.starts_with("bare-shm") {
+        f64::INFINITY
+    } else {
+        SEGMENT
+    }
+}
+
+/// Predicts from a run.
+///
+/// # Errors
+/// [`NothingToPredictFrom`].
+pub fn predict(run: &Run, options: &Options) -> Result<Experiment, NothingToPredictFrom> {
+    let trips = ways(run, "rr-by-size", "round-trips", |ns, _| ns);
+    let streams = ways(run, "stream-by-write-size", "cost", |ns, size| ns * size);
+    if trips.is_empty() && streams.is_empty() {
+        return Err(NothingToPredictFrom);
+    }
+    let line = options.line_rate as f64;
+    let mut tables = Vec::new();
+    if !trips.is_empty() {
+        tables.push(costs(
+            "round-trip-costs",
+            "What a round trip costs",
+            "Each trip",
+            &trips,
+        ));
+        tables.extend(errors(&trips));
+        tables.push(effects(run, &trips));
+    }
+    if !streams.is_empty() {
+        tables.push(costs(
+            "stream-costs",
+            "What a stream costs",
+            "Each write",
+            &streams,
+        ));
+        tables.push(at_line(run, &streams, line));
+        tables.extend(options.memory.map(|memory| memory_limits(memory, &streams)));
+    }
+    tables.push(papers());
+    Ok(Experiment {
+        name: "predict".to_owned(),
+        title: format!("Predictions for a line of {}", rate_in_words(line)),
+        paper: None,
+        finding: finding(&trips, &streams, line),
+        command: format!(
+            "tollgate predict --from RUN --line-rate {}",
+            options.line_rate
+        ),
+        tables,
+        figures: Vec::new(),
+        trust: trust(&trips, &streams, options),
+    })
+}
+
+/// The rows of a table whose columns are sizes, as times of a whole message.
+fn ways(run: &Run, experiment: &str, table: &str, whole: impl Fn(f64, f64) -> f64) -> Vec<Way> {
+    let Some(table) = find(run, experiment, table) else {
+        return Vec::new();
+    };
+    table
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let points = table
+                .columns
+                .iter()
+                .zip(&row.cells)
+                .filter_map(|(column, cell)| {
+                    let size = bytes(&column.name)?;
+                    Some((size, whole(cell.measured()?.value, size)))
+                })
+                .collect();
+            Way::of(&row.label, points)
+        })
+        .collect()
+}
+
+fn find<'a>(run: &'a Run, experiment: &str, table: &str) -> Option<&'a Table> {
+    let experiment = run.experiments.iter().find(|one| one.name == experiment)?;
+    experiment.tables.iter().find(|one| one.id == table)
+}
+
+/// The size that a column's name gives: `1,400 B`.
+fn bytes(name: &str) -> Option<f64> {
+    name.strip_suffix(" B")?.replace(',', "").parse().ok()
+}
+
+fn column(name: &str, unit: Unit) -> Column {
+    Column {
+        name: name.to_owned(),
+        unit,
+    }
+}
+
+fn cell(cost: Cost) -> Cell {
+    Cell::Value(Measured {
+        value: cost.value,
+        ci: cost.ci,
+        ..Measured::default()
+    })
+}
+
+fn missing(reason: &str) -> Cell {
+    Cell::NotAvailable {
+        reason: reason.to_owned(),
+    }
+}
+
+fn costs(id: &str, title: &str, each: &str, ways: &[Way]) -> Table {
+    let row = |way: &Way| {
+        let error = |share: Option<f64>| match share {
+            Some(share) => Cell::exact(100.0 * share),
+            None => missing("too few sizes to leave one out"),
+        };
+        let held_out = way.held_out();
+        plain_row(
+            &way.label,
+            vec![
+                cell(way.costs.per_message),
+                way.costs.per_packet.map_or_else(missing, cell),
+                cell(way.costs.per_byte),
+                error(held_out.map(|(median, _)| median)),
+                error(held_out.map(|(_, worst)| worst)),
+            ],
+        )
+    };
+    Table {
+        id: id.to_owned(),
+        title: format!("{title}, and by how much a size that was left out of the fit is missed"),
+        columns: vec![
+            column(each, Unit::Nanoseconds),
+            column("each packet", Unit::Nanoseconds),
+            column("each byte", Unit::NanosecondsPerByte),
+            column("missed, median", Unit::Percent),
+            column("at most", Unit::Percent),
+        ],
+        rows: ways.iter().map(row).collect(),
+    }
+}
+
+/// What the other sizes say of each, less what was measured.
+fn errors(ways: &[Way]) -> Option<Table> {
+    let longest = ways.iter().max_by_key(|way| way.points.len())?;
+    let sizes: Vec<f64> = longest.points.iter().map(|(size, _)| *size).collect();
+    let row = |way: &Way| {
+        let at = |size: &f64| {
+            let place = way.points.iter().position(|(one, _)| one == size)?;
+            *way.errors.get(place)?
+        };
+        let cells = sizes
+            .iter()
+            .map(|size| match at(size) {
+                Some(error) => Cell::exact(100.0 * error),
+                None => missing("not measured, or too few other sizes"),
+            })
+            .collect();
+        plain_row(&way.label, cells)
+    };
+    Some(Table {
+        id: "held-out".to_owned(),
+        title: "Round trips predicted from the other sizes, less those measured".to_owned(),
+        columns: sizes
+            .iter()
+            .map(|&size| column(&words::size(size as usize), Unit::Percent))
+            .collect(),
+        rows: ways.iter().map(row).collect(),
+    })
+}
+
+/// What MTU, copy, waking and offload make out, as far as the run tells.
+fn effects(run: &Run, trips: &[Way]) -> Table {
+    let mut rows = Vec::new();
+    for way in trips {
+        let Some(&(size, ns)) = way.points.last() else {
+            continue;
+        };
+        let mut push = |label: String, saved: f64| {
+            rows.push(plain_row(
+                label,
+                vec![Cell::exact(saved), Cell::exact(100.0 * saved / ns)],
+            ));
+        };
+        let whole = words::whole(size as u64);
+        if let Ok(packet) = way.costs.per_packet {
+            let fewer = model::packets(size, SEGMENT) - model::packets(size, JUMBO);
+            push(
+                format!("MTU 9000 for 1500, {whole} B, {}", way.label),
+                fewer * packet.value,
+            );
+        }
+        push(
+            format!("no byte touched, {whole} B, {}", way.label),
+            way.costs.per_byte.value * size,
+        );
+        let polling = way
+            .label
+            .strip_suffix("blocking")
+            .map(|path| format!("{path}polling"));
+        let quick = polling.and_then(|label| trips.iter().find(|way| way.label == label));
+        if let Some(quick) = quick {
+            let (small, slow) = way.points[0];
+            let saved = slow - quick.costs.at(small);
+            let label = format!("no waking, {} B, {}", words::whole(small as u64), way.label);
+            rows.push(plain_row(
+                label,
+                vec![Cell::exact(saved), Cell::exact(100.0 * saved / slow)],
+            ));
+        }
+    }
+    if !run
+        .experiments
+        .iter()
+        .any(|one| one.name == "foong-offload")
+    {
+        let reason = "the run holds no foong-offload, which measures with and without";
+        rows.push(plain_row(
+            "checksum and segmentation offload",
+            vec![missing(reason), missing(reason)],
+        ));
+    }
+    Table {
+        id: "effects".to_owned(),
+        title: "What a round trip would save".to_owned(),
+        columns: vec![
+            column("saved", Unit::Nanoseconds),
+            column("of the trip", Unit::Percent),
+        ],
+        rows,
+    }
+}
+
+/// What each way of streaming makes of a line.
+fn at_line(run: &Run, streams: &[Way], line: f64) -> Table {
+    let row = |way: &Way| {
+        let (message, byte) = (way.costs.per_message.value, way.costs.per_byte.value);
+        let best = way
+            .points
+            .iter()
+            .map(|(size, ns)| size / ns)
+            .fold(0.0, f64::max);
+        // Both ends of a path on one core take turns there, so the core is all busy; on two, each end has its own.
+        let busy = if way.label.contains("2 cores") {
+            2.0
+        } else {
+            1.0
+        };
+        let hz = model::hz_per_bit(busy, run.clock.hz, best * 8e9);
+        let smallest = match model::smallest_message(line, message, byte) {
+            Some(bytes) => Cell::exact(bytes.ceil()),
+            None => missing("a byte alone takes longer than on the line; it takes several streams"),
+        };
+        plain_row(
+            &way.label,
+            vec![
+                Cell::exact(best * 1e9),
+                smallest,
+                Cell::exact(hz),
+                Cell::exact(model::cores(hz, line, run.clock.hz)),
+                Cell::exact(way.costs.at(SEGMENT)),
+            ],
+        )
+    };
+    Table {
+        id: "line".to_owned(),
+        title: format!(
+            "A line of {}: {} for a full packet of {} bytes",
+            rate_in_words(line),
+            words::duration(model::budget_ns(FRAME, line)),
+            words::whole(FRAME as u64)
+        ),
+        columns: vec![
+            column("best of the run", Unit::BytesPerSecond),
+            column("smallest write to fill it", Unit::Bytes),
+            column("Hz per bit/s", Unit::None),
+            column("cores for it", Unit::None),
+            column("a write of a segment", Unit::Nanoseconds),
+        ],
+        rows: streams.iter().map(row).collect(),
+    }
+}
+
+/// What memory allows, and how near the run's streams over kernel sockets came.
+fn memory_limits(memory: f64, streams: &[Way]) -> Table {
+    let best = streams
+        .iter()
+        .filter(|way| way.label.starts_with("kernel-"))
+        .flat_map(|way| way.points.iter().map(|(size, ns)| size / ns * 1e9))
+        .fold(0.0, f64::max);
+    let moved = |table: &str, column: &str| published::table(table)?.cell("total", column);
+    let ways = [
+        ("two copies, each reads and writes", Some(2.0 * COPIES)),
+        (
+            "transmit beyond the cache, as Foong et al. measured",
+            moved("foong-2003/memory-transmit", "beyond-cache-measured"),
+        ),
+        (
+            "receive beyond the cache, as Foong et al. measured",
+            moved("foong-2003/memory-receive", "beyond-cache-measured"),
+        ),
+    ];
+    let row = |(label, moved): (&str, Option<f64>)| {
+        let moved = moved?;
+        let limit = model::memory_limit_bits(memory, moved) / 8.0;
+        Some(plain_row(
+            label,
+            vec![
+                Cell::exact(moved),
+                Cell::exact(limit),
+                Cell::exact(100.0 * best / limit),
+            ],
+        ))
+    };
+    Table {
+        id: "memory".to_owned(),
+        title: format!(
+            "What memory of {} GB/s allows",
+            words::significant(memory / 1e9)
+        ),
+        columns: vec![
+            column("bytes moved per byte", Unit::None),
+            column("limit", Unit::BytesPerSecond),
+            column("best of the run", Unit::Percent),
+        ],
+        rows: ways.into_iter().filter_map(row).collect(),
+    }
+}
+
+/// The papers' own predictions, from their counts by this arithmetic.
+fn papers() -> Table {
+    let fact = |id: &str| published::fact(id).map(|fact| fact.value);
+    let clark = |id: &str| fact(&format!("clark-1989/{id}"));
+    let packets = || {
+        let each = model::execution_ns(clark("path-risc")?, clark("processor-rate")? * 1e6);
+        Some(model::rate(each))
+    };
+    let carried = |of_data: f64| {
+        let bits = model::throughput_bits(packets()?, clark("predicted-packet-size")?, of_data);
+        Some(bits / 1e6)
+    };
+    let memory = || {
+        let bandwidth = clark("memory-width")? / 8.0 / (clark("memory-cycle")? * 1e-9);
+        Some(model::memory_limit_bits(bandwidth, clark("memory-cycles-per-word")?) / 1e6)
+    };
+    let budget = || {
+        let line = fact("lehmann-benz-2002/gigabit-bytes")? * 8.0;
+        Some(model::budget_ns(fact("lehmann-benz-2002/gigabit-frame")?, line) / 1e3)
+    };
+    let rows = [
+        ("clark-1989/predicted-packet-rate", packets()),
+        ("clark-1989/predicted-throughput", carried(1.0)),
+        (
+            "clark-1989/predicted-throughput-with-acks",
+            clark("data-packets-in-three").and_then(|data| carried(data / 3.0)),
+        ),
+        (
+            "clark-1989/predicted-smallest-packet",
+            clark("fddi-bandwidth")
+                .zip(packets())
+                .map(|(line, packets)| model::smallest_packet(line * 1e6, packets)),
+        ),
+        ("clark-1989/predicted-memory-limit", memory()),
+        ("lehmann-benz-2002/gigabit-budget", budget()),
+        (
+            "foong-2003/rule-of-thumb",
+            Some(model::hz_per_bit(1.0, 1e9, 1e9)),
+        ),
+    ];
+    let row = |(id, ours): (&str, Option<f64>)| {
+        let (paper, name) = id.split_once('/')?;
+        let (paper, fact) = (published::paper(paper)?, published::fact(id)?);
+        let place = match fact.page {
+            Some(page) => format!("{}, p. {page}", fact.place),
+            None => format!("section {}", fact.place),
+        };
+        let source = Source {
+            authors: paper
+                .citation()
+                .trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ')
+                .to_owned(),
+            year: paper.year,
+            place,
+        };
+        Some(plain_row(
+            format!(
+                "{}, {}",
+                name.trim_start_matches("predicted-").replace('-', " "),
+                fact.unit
+            ),
+            vec![
+                Cell::Published {
+                    value: fact.value,
+                    source,
+                },
+                Cell::exact(ours?),
+            ],
+        ))
+    };
+    Table {
+        id: "papers".to_owned(),
+        title: "The papers' own predictions, from their counts by the same arithmetic".to_owned(),
+        columns: vec![
+            column("printed", Unit::None),
+            column("computed", Unit::None),
+        ],
+        rows: rows.into_iter().filter_map(row).collect(),
+    }
+}
+
+fn rate_in_words(line: f64) -> String {
+    if line >= 1e9 {
+        format!("{} Gb/s", words::significant(line / 1e9))
+    } else {
+        format!("{} Mb/s", words::significant(line / 1e6))
+    }
+}
+
+fn finding(trips: &[Way], streams: &[Way], line: f64) -> String {
+    let mut told = Vec::new();
+    let quickest = |ways: &'_ [Way]| {
+        (0..ways.len())
+            .filter(|&at| ways[at].label.starts_with("kernel-loopback"))
+            .min_by(|&a, &b| ways[a].costs.at(1.0).total_cmp(&ways[b].costs.at(1.0)))
+            .or((!ways.is_empty()).then_some(0))
+    };
+    if let Some(way) = quickest(trips).map(|at| &trips[at])
+        && let Some((median, worst)) = way.held_out()
+    {
+        told.push(format!(
+            "a round trip over {} costs {} and {} ns for each byte, which tells sizes that were left out within {:.1} % at the median \
+             and {:.1} % at most",
+            way.label,
+            words::duration(way.costs.per_message.value),
+            words::significant(way.costs.per_byte.value),
+            100.0 * median,
+            100.0 * worst,
+        ));
+    }
+    if let Some(way) = quickest(streams).map(|at| &streams[at]) {
+        let (message, byte) = (way.costs.per_message.value, way.costs.per_byte.value);
+        told.push(match model::smallest_message(line, message, byte) {
+            Some(bytes) => format!(
+                "one stream over {} fills {} with writes of {} bytes or more",
+                way.label,
+                rate_in_words(line),
+                words::whole(bytes.ceil() as u64)
+            ),
+            None => format!(
+                "one stream over {} does not fill {} whatever the size of its writes",
+                way.label,
+                rate_in_words(line)
+            ),
+        });
+    }
+    words::sentence(&told)
+}
+
+fn trust(trips: &[Way], streams: &[Way], options: &Options) -> Vec<TrustLine> {
+    let note = |holds: bool, text: String| TrustLine {
+        kind: TrustKind::Note,
+        value: None,
+        unit: Unit::None,
+        holds,
+        text,
+    };
+    let mut lines = vec![note(
+        true,
+        "costs by least squares of relative errors over the sizes of the run, intervals of 95 %; a message makes ceil(size / segment) \
+         packets, of 1,448 bytes, or 65,484 on kernel-loopback; a round trip is one message there and back, so its packets and bytes \
+         count once and cost both ways"
+            .to_owned(),
+    )];
+    let poor: Vec<String> = trips
+        .iter()
+        .chain(streams)
+        .filter(|way| {
+            way.held_out()
+                .is_none_or(|(median, worst)| median > 0.05 || worst > 0.15)
+        })
+        .map(|way| way.label.clone())
+        .collect();
+    if !poor.is_empty() {
+        lines.push(note(
+            false,
+            format!(
+                "a straight line does not tell these within 5 % at the median and 15 % at most, so do not go by it there: {}",
+                words::list(&dedup(poor))
+            ),
+        ));
+    }
+    if !streams.is_empty() {
+        lines.push(note(
+            true,
+            "cores are those that are busy at the run's best rate, an end that polls or sleeps on a core of its own counted as all \
+             busy; hertz are those of the run's clock, not of a processor that changes its frequency"
+                .to_owned(),
+        ));
+    }
+    if options.memory.is_none() {
+        lines.push(note(
+            true,
+            "what memory allows is not shown: give its bandwidth with --memory 20G (bytes per second)".to_owned(),
+        ));
+    }
+    lines
+}
+
+fn dedup(mut labels: Vec<String>) -> Vec<String> {
+    let mut seen = std::collections::HashSet::new();
+    labels.retain(|label| seen.insert(label.clone()));
+    labels
+}

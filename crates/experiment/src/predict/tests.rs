@@ -1,0 +1,238 @@
+//! What is predicted from a run whose costs are known.
+
+use super::*;
+use crate::run::{Clock, Host, Schema, Tool};
+
+/// Round trips of 7,000 ns and 0.15 ns a byte, and writes of 400 ns and 0.1 ns a byte; over `stack-memory` also 150 ns a packet.
+fn run() -> Run {
+    let sizes: [u16; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
+    let row = |label: &str, cost: &dyn Fn(f64) -> f64| {
+        plain_row(
+            label,
+            sizes
+                .iter()
+                .map(|&size| Cell::exact(cost(f64::from(size))))
+                .collect(),
+        )
+    };
+    let table = |id: &str, unit, rows| Table {
+        id: id.to_owned(),
+        title: String::new(),
+        columns: sizes
+            .iter()
+            .map(|&size| column(&words::size(usize::from(size)), unit))
+            .collect(),
+        rows,
+    };
+    let experiment = |name: &str, table| Experiment {
+        name: name.to_owned(),
+        title: String::new(),
+        paper: None,
+        finding: String::new(),
+        command: String::new(),
+        tables: vec![table],
+        figures: Vec::new(),
+        trust: Vec::new(),
+    };
+    let loopback = |size: f64| 7_000.0 + 0.15 * size;
+    let memory = |size: f64| 700.0 + 0.02 * size + 150.0 * model::packets(size, SEGMENT);
+    let trips = table(
+        "round-trips",
+        Unit::Nanoseconds,
+        vec![
+            row("kernel-loopback, 2 cores, polling", &loopback),
+            row("kernel-loopback, 2 cores, blocking", &|size| {
+                loopback(size) + 50_000.0
+            }),
+            row("stack-memory, 1 core, polling", &memory),
+        ],
+    );
+    let streams = table(
+        "cost",
+        Unit::NanosecondsPerByte,
+        vec![
+            row("kernel-loopback, 1 core, blocking", &|size| {
+                400.0 / size + 0.1
+            }),
+            row("kernel-loopback, 2 cores, polling", &|size| {
+                400.0 / size + 1.0
+            }),
+        ],
+    );
+    Run {
+        schema: Schema::TollgateRun,
+        version: 1,
+        tool: Tool {
+            name: "tollgate".to_owned(),
+            version: "0.1.0".to_owned(),
+            git: None,
+        },
+        started: std::time::SystemTime::UNIX_EPOCH.into(),
+        elapsed_s: 1.0,
+        command: String::new(),
+        quick: false,
+        host: Host::read_from(std::path::Path::new("no such tree")),
+        far: None,
+        clock: Clock {
+            source: "tsc".to_owned(),
+            hz: 2e9,
+            read_cost_ns: 10.0,
+            resolution_ns: 1.0,
+        },
+        experiments: vec![
+            experiment("rr-by-size", trips),
+            experiment("stream-by-write-size", streams),
+        ],
+        warnings: Vec::new(),
+    }
+}
+
+fn predicted(memory: Option<f64>) -> Experiment {
+    let options = Options {
+        line_rate: LINE_RATE,
+        memory,
+    };
+    predict(&run(), &options).unwrap()
+}
+
+/// The numbers of a row.
+fn numbers(experiment: &Experiment, table: &str, row: &str) -> Vec<Option<f64>> {
+    let table = experiment
+        .tables
+        .iter()
+        .find(|one| one.id == table)
+        .unwrap();
+    let row = table
+        .rows
+        .iter()
+        .find(|one| one.label.starts_with(row))
+        .unwrap();
+    row.cells
+        .iter()
+        .map(|cell| cell.number().map(|number| (number * 1e4).round() / 1e4))
+        .collect()
+}
+
+#[test]
+fn costs_of_the_run_are_found_and_sizes_left_out_are_told() {
+    let experiment = predicted(None);
+    assert_eq!(
+        numbers(
+            &experiment,
+            "round-trip-costs",
+            "kernel-loopback, 2 cores, polling"
+        ),
+        [Some(7_000.0), None, Some(0.15), Some(0.0), Some(0.0)]
+    );
+    assert_eq!(
+        numbers(&experiment, "round-trip-costs", "stack-memory"),
+        [Some(700.0), Some(150.0), Some(0.02), Some(0.0), Some(0.0)]
+    );
+    assert_eq!(
+        numbers(&experiment, "held-out", "stack-memory"),
+        [Some(0.0); 8].map(|zero| zero.map(|zero: f64| zero.abs()))
+    );
+}
+
+#[test]
+fn a_line_is_held_against_a_stream() {
+    let experiment = predicted(None);
+    // At 10 Gb/s a byte has 0.8 ns: 0.7 are left for 400 ns a write. 8,000 B take 1,200 ns, so 6.67 GB/s.
+    let row = numbers(&experiment, "line", "kernel-loopback, 1 core");
+    assert_eq!(row[0].map(f64::round), Some(6_666_666_667.0));
+    assert_eq!(row[1], Some(572.0));
+    assert_eq!(row[2], Some(0.0375));
+    assert_eq!(row[3], Some(0.1875));
+    // 1 ns a byte is too slow.
+    assert_eq!(
+        numbers(&experiment, "line", "kernel-loopback, 2 cores")[1],
+        None
+    );
+    assert!(
+        experiment.finding.contains("writes of 572 bytes or more"),
+        "{}",
+        experiment.finding
+    );
+}
+
+#[test]
+fn effects_are_those_of_the_costs() {
+    let experiment = predicted(None);
+    assert_eq!(
+        numbers(
+            &experiment,
+            "effects",
+            "MTU 9000 for 1500, 8,000 B, stack-memory"
+        )[0],
+        Some(5.0 * 150.0)
+    );
+    assert_eq!(
+        numbers(&experiment, "effects", "no waking, 4 B")[0],
+        Some(50_000.0)
+    );
+    assert_eq!(
+        numbers(
+            &experiment,
+            "effects",
+            "no byte touched, 8,000 B, kernel-loopback, 2 cores, polling"
+        )[0],
+        Some(1_200.0)
+    );
+    assert_eq!(
+        numbers(&experiment, "effects", "checksum and"),
+        [None, None]
+    );
+}
+
+#[test]
+fn memory_bounds_a_stream() {
+    let experiment = predicted(Some(40e9));
+    let row = numbers(&experiment, "memory", "two copies");
+    assert_eq!((row[0], row[1]), (Some(4.0), Some(10e9)));
+    assert!((row[2].unwrap() - 66.666_7).abs() < 1e-3);
+    assert!(
+        predicted(None)
+            .tables
+            .iter()
+            .all(|table| table.id != "memory")
+    );
+}
+
+#[test]
+fn the_papers_predictions_come_out_of_the_same_arithmetic() {
+    let experiment = predicted(None);
+    let table = experiment
+        .tables
+        .iter()
+        .find(|one| one.id == "papers")
+        .unwrap();
+    assert_eq!(table.rows.len(), 7);
+    for row in &table.rows {
+        let [printed, computed] = [0, 1].map(|at| row.cells[at].number().unwrap());
+        assert!(
+            (computed / printed - 1.0).abs() < 0.01,
+            "{}: {printed} {computed}",
+            row.label
+        );
+    }
+}
+
+#[test]
+fn a_run_without_sizes_is_refused() {
+    let mut run = run();
+    run.experiments.clear();
+    let options = Options {
+        line_rate: LINE_RATE,
+        memory: None,
+    };
+    let error = predict(&run, &options).unwrap_err();
+    assert!(
+        error.to_string().contains("experiment run rr-by-size"),
+        "{error}"
+    );
+}
+
+#[test]
+fn memory_moves_something() {
+    assert!(memory::bandwidth() > 0.0);
+}
