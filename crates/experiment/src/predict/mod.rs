@@ -69,6 +69,12 @@ impl Way {
         })
     }
 
+    /// Whether sizes that were left out are told within 5 % at the median and 15 % at most.
+    fn is_straight(&self) -> bool {
+        self.held_out()
+            .is_some_and(|(median, worst)| median <= 0.05 && worst <= 0.15)
+    }
+
     /// The median and the largest error of a size that was left out, as shares.
     fn held_out(&self) -> Option<(f64, f64)> {
         let mut errors: Vec<f64> = self.errors.iter().flatten().map(|e| e.abs()).collect();
@@ -210,9 +216,9 @@ fn costs(id: &str, title: &str, each: &str, ways: &[Way]) -> Table {
         plain_row(
             &way.label,
             vec![
-                cell(way.costs.per_message),
+                way.costs.per_message.map_or_else(missing, cell),
                 way.costs.per_packet.map_or_else(missing, cell),
-                cell(way.costs.per_byte),
+                way.costs.per_byte.map_or_else(missing, cell),
                 error(held_out.map(|(median, _)| median)),
                 error(held_out.map(|(_, worst)| worst)),
             ],
@@ -268,24 +274,23 @@ fn effects(run: &Run, trips: &[Way]) -> Table {
         let Some(&(size, ns)) = way.points.last() else {
             continue;
         };
-        let mut push = |label: String, saved: f64| {
-            rows.push(plain_row(
-                label,
-                vec![Cell::exact(saved), Cell::exact(100.0 * saved / ns)],
-            ));
-        };
         let whole = words::whole(size as u64);
-        if let Ok(packet) = way.costs.per_packet {
+        let mut push = |what: &str, cost: Result<Cost, &'static str>, times: f64| {
+            let label = format!("{what}, {whole} B, {}", way.label);
+            let cells = match certain(cost) {
+                Ok(cost) => vec![
+                    Cell::exact(times * cost),
+                    Cell::exact(100.0 * times * cost / ns),
+                ],
+                Err(reason) => vec![missing(reason), missing(reason)],
+            };
+            rows.push(plain_row(label, cells));
+        };
+        if way.costs.per_packet != Err(fit::UNCUT) {
             let fewer = model::packets(size, SEGMENT) - model::packets(size, JUMBO);
-            push(
-                format!("MTU 9000 for 1500, {whole} B, {}", way.label),
-                fewer * packet.value,
-            );
+            push("MTU 9000 for 1500", way.costs.per_packet, fewer);
         }
-        push(
-            format!("no byte touched, {whole} B, {}", way.label),
-            way.costs.per_byte.value * size,
-        );
+        push("no byte touched", way.costs.per_byte, size);
         let polling = way
             .label
             .strip_suffix("blocking")
@@ -323,10 +328,33 @@ fn effects(run: &Run, trips: &[Way]) -> Table {
     }
 }
 
+/// A cost that is certain to be one.
+fn certain(cost: Result<Cost, &'static str>) -> Result<f64, &'static str> {
+    let cost = cost?;
+    match cost.ci {
+        Some(ci) if ci.low <= 0.0 => Err("its interval holds zero"),
+        Some(_) | None => Ok(cost.value),
+    }
+}
+
+/// The smallest write with which the measured ones fill a line: between two sizes, cost follows a power of the size.
+fn fills(points: &[(f64, f64)], line: f64) -> Option<f64> {
+    let speed = |&(size, ns): &(f64, f64)| size * 8e9 / ns / line;
+    let first = points.first()?;
+    if speed(first) >= 1.0 {
+        return Some(first.0);
+    }
+    points.windows(2).find_map(|pair| {
+        let (slow, quick) = (speed(&pair[0]), speed(&pair[1]));
+        let share = -slow.ln() / (quick.ln() - slow.ln());
+        (quick >= 1.0).then(|| pair[0].0 * (pair[1].0 / pair[0].0).powf(share))
+    })
+}
+
 /// What each way of streaming makes of a line.
 fn at_line(run: &Run, streams: &[Way], line: f64) -> Table {
     let row = |way: &Way| {
-        let (message, byte) = (way.costs.per_message.value, way.costs.per_byte.value);
+        let (message, byte) = way.costs.message_and_byte();
         let best = way
             .points
             .iter()
@@ -340,17 +368,24 @@ fn at_line(run: &Run, streams: &[Way], line: f64) -> Table {
         };
         let hz = model::hz_per_bit(busy, run.clock.hz, best * 8e9);
         let smallest = match model::smallest_message(line, message, byte) {
+            _ if !way.is_straight() => missing(
+                "costs do not tell this way: they miss sizes that were left out by too much",
+            ),
             Some(bytes) => Cell::exact(bytes.ceil()),
             None => missing("a byte alone takes longer than on the line; it takes several streams"),
+        };
+        let measured = match fills(&way.points, line) {
+            Some(bytes) => Cell::exact(bytes.ceil()),
+            None => missing("no size that was measured fills it"),
         };
         plain_row(
             &way.label,
             vec![
                 Cell::exact(best * 1e9),
                 smallest,
+                measured,
                 Cell::exact(hz),
                 Cell::exact(model::cores(hz, line, run.clock.hz)),
-                Cell::exact(way.costs.at(SEGMENT)),
             ],
         )
     };
@@ -364,10 +399,10 @@ fn at_line(run: &Run, streams: &[Way], line: f64) -> Table {
         ),
         columns: vec![
             column("best of the run", Unit::BytesPerSecond),
-            column("smallest write to fill it", Unit::Bytes),
+            column("filled from, by costs", Unit::Bytes),
+            column("from, as measured", Unit::Bytes),
             column("Hz per bit/s", Unit::None),
             column("cores for it", Unit::None),
-            column("a write of a segment", Unit::Nanoseconds),
         ],
         rows: streams.iter().map(row).collect(),
     }
@@ -520,18 +555,17 @@ fn finding(trips: &[Way], streams: &[Way], line: f64) -> String {
         && let Some((median, worst)) = way.held_out()
     {
         told.push(format!(
-            "a round trip over {} costs {} and {} ns for each byte, which tells sizes that were left out within {:.1} % at the median \
+            "a round trip of a byte over {} takes {} and each more {} ns, which tells sizes that were left out within {:.1} % at the median \
              and {:.1} % at most",
             way.label,
-            words::duration(way.costs.per_message.value),
-            words::significant(way.costs.per_byte.value),
+            words::duration(way.costs.at(1.0)),
+            words::significant(way.costs.message_and_byte().1),
             100.0 * median,
             100.0 * worst,
         ));
     }
     if let Some(way) = quickest(streams).map(|at| &streams[at]) {
-        let (message, byte) = (way.costs.per_message.value, way.costs.per_byte.value);
-        told.push(match model::smallest_message(line, message, byte) {
+        told.push(match fills(&way.points, line) {
             Some(bytes) => format!(
                 "one stream over {} fills {} with writes of {} bytes or more",
                 way.label,
@@ -563,23 +597,21 @@ fn trust(trips: &[Way], streams: &[Way], options: &Options) -> Vec<TrustLine> {
          count once and cost both ways"
             .to_owned(),
     )];
-    let poor: Vec<String> = trips
-        .iter()
-        .chain(streams)
-        .filter(|way| {
-            way.held_out()
-                .is_none_or(|(median, worst)| median > 0.05 || worst > 0.15)
-        })
-        .map(|way| way.label.clone())
-        .collect();
-    if !poor.is_empty() {
-        lines.push(note(
-            false,
-            format!(
-                "a straight line does not tell these within 5 % at the median and 15 % at most, so do not go by it there: {}",
-                words::list(&dedup(poor))
-            ),
-        ));
+    for (what, ways) in [("round trips", trips), ("streams", streams)] {
+        let poor: Vec<String> = ways
+            .iter()
+            .filter(|way| !way.is_straight())
+            .map(|way| way.label.clone())
+            .collect();
+        if !poor.is_empty() {
+            lines.push(note(
+                false,
+                format!(
+                    "costs do not tell {what} within 5 % at the median and 15 % at most over {}: do not go by them there",
+                    words::list(&poor)
+                ),
+            ));
+        }
     }
     if !streams.is_empty() {
         lines.push(note(
@@ -596,10 +628,4 @@ fn trust(trips: &[Way], streams: &[Way], options: &Options) -> Vec<TrustLine> {
         ));
     }
     lines
-}
-
-fn dedup(mut labels: Vec<String>) -> Vec<String> {
-    let mut seen = std::collections::HashSet::new();
-    labels.retain(|label| seen.insert(label.clone()));
-    labels
 }

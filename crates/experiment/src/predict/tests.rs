@@ -141,15 +141,23 @@ fn a_line_is_held_against_a_stream() {
     let row = numbers(&experiment, "line", "kernel-loopback, 1 core");
     assert_eq!(row[0].map(f64::round), Some(6_666_666_667.0));
     assert_eq!(row[1], Some(572.0));
-    assert_eq!(row[2], Some(0.0375));
-    assert_eq!(row[3], Some(0.1875));
+    // Interpolated between the 500 and the 1,400 bytes that were measured it is much the same.
+    assert!((540.0..600.0).contains(&row[2].unwrap()), "{row:?}");
+    assert_eq!(row[3], Some(0.0375));
+    assert_eq!(row[4], Some(0.1875));
     // 1 ns a byte is too slow.
     assert_eq!(
         numbers(&experiment, "line", "kernel-loopback, 2 cores")[1],
         None
     );
+    assert_eq!(
+        numbers(&experiment, "line", "kernel-loopback, 2 cores")[2],
+        None
+    );
     assert!(
-        experiment.finding.contains("writes of 572 bytes or more"),
+        experiment
+            .finding
+            .contains("fills 10.0 Gb/s with writes of 577 bytes or more"),
         "{}",
         experiment.finding
     );

@@ -45,7 +45,7 @@ fn parts(trains: &Trains, options: &Options, command: &str) -> Parts {
 
 /// The time that a line of so many bits per second leaves for a full packet, in nanoseconds.
 fn budget_ns(rate: u64) -> f64 {
-    FRAME * BITS * 1e9 / rate as f64
+    crate::predict::model::budget_ns(FRAME, rate as f64)
 }
 
 /// The rate in words.

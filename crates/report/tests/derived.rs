@@ -1,0 +1,31 @@
+//! What is computed from a run, as the terminal shows it: predictions, and the papers beside the run.
+
+mod sample;
+
+use tollgate_experiment::run::Run;
+use tollgate_experiment::{history, predict};
+use tollgate_report::terminal::render;
+
+fn with(part: tollgate_experiment::run::Experiment) -> Run {
+    let run = Run {
+        experiments: vec![part],
+        ..sample::run()
+    };
+    run.check().unwrap();
+    run
+}
+
+#[test]
+fn predictions_at_120_columns() {
+    let options = predict::Options {
+        line_rate: predict::LINE_RATE,
+        memory: Some(20e9),
+    };
+    let part = predict::predict(&sample::run(), &options).unwrap();
+    insta::assert_snapshot!(render(&with(part), 120, false));
+}
+
+#[test]
+fn then_and_now_at_120_columns() {
+    insta::assert_snapshot!(render(&with(history::history(&sample::run())), 120, false));
+}
