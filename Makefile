@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help report test lint budget bench qemu fuzz clean
+.PHONY: help report traces test lint budget bench qemu fuzz clean
 
 # cargo is found where rustup puts it, too.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -20,6 +20,10 @@ report: ## Measure this host, print the tables, write tollgate-report.html (OUT=
 	@scripts/setup.sh report
 	@cargo build --release --locked -p tollgate $$(scripts/features.sh command)
 	@$(TARGET)/release/tollgate report --out $(OUT)
+
+traces: ## Build the command with traces of traffic, too: target/traces/tollgate (some 200 crates more, minutes)
+	@scripts/setup.sh report
+	@cargo build --profile traces --locked -p tollgate $$(scripts/features.sh command) --features sql
 
 test: ## Run all tests: units, integration, documentation, NEON under qemu
 	@scripts/setup.sh test

@@ -15,9 +15,9 @@ there() {
 }
 
 case ${1:-} in
-    command) without=(--no-default-features --features sql) ;;
+    command) without=(--no-default-features) ;;
     # Every default feature of the workspace but the gates.
-    workspace) without=(--no-default-features --features 'tollgate/sql,tollgate-budget/bench,tollgate-gate/std,tollgate-qemu/host') ;;
+    workspace) without=(--no-default-features --features 'tollgate-budget/bench,tollgate-gate/std,tollgate-qemu/host') ;;
     *)
         echo 'usage: scripts/features.sh command|workspace' >&2
         exit 2

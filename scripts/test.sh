@@ -17,6 +17,8 @@ part() {
 }
 
 read -r -a features <<<"$(scripts/features.sh workspace)"
+# Left out of the command unless asked for, since it takes long to build.
+features+=(--features tollgate/sql)
 part 'tests' cargo test --workspace "${features[@]}" --locked --no-fail-fast --lib --bins --tests --examples
 part 'documentation tests' cargo test --workspace "${features[@]}" --locked --no-fail-fast --doc
 

@@ -77,7 +77,7 @@ pub(crate) enum Error {
     /// This build knows no traces.
     #[cfg(not(feature = "sql"))]
     #[error(
-        "`tollgate trace` was left out when this command was built; cargo build --release -p tollgate --features sql builds it in"
+        "`tollgate trace` was left out when this command was built; `make traces` builds one that has it, target/traces/tollgate"
     )]
     NoTraces,
     /// No signal handler could be set.

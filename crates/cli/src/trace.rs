@@ -82,7 +82,7 @@ fn run_import(import: &Import, manners: &Manners) -> Result<ExitCode, Error> {
         }
     }
     let imported = outcomes.iter().map(|(name, outcome)| match outcome {
-        Outcome::Imported(source) => show::Imported::New(source.as_ref().clone()),
+        Outcome::Imported(source) => show::Imported::New(source.clone()),
         Outcome::Known(known) => show::Imported::Known {
             name: name.clone(),
             known: known.clone(),

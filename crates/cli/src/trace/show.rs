@@ -120,7 +120,7 @@ fn lost(source: &Source) -> u64 {
 #[serde(untagged)]
 pub(super) enum Imported {
     /// It is in the trace now.
-    New(Source),
+    New(Box<Source>),
     /// It was there before.
     Known {
         /// Its name.
@@ -135,7 +135,7 @@ pub(super) fn import(imported: &[Imported], into: &Path) -> Shown {
     let new: Vec<Source> = imported
         .iter()
         .filter_map(|one| match one {
-            Imported::New(source) => Some(source.clone()),
+            Imported::New(source) => Some(source.as_ref().clone()),
             Imported::Known { .. } => None,
         })
         .collect();

@@ -16,6 +16,10 @@ use crate::words;
 /// Bytes of a full Ethernet frame in the paper's reckoning: MTU and header, without preamble, check sequence and gap.
 const FRAME: f64 = 1_514.0;
 const BITS: f64 = 8.0;
+/// What outweighs work that comes out as nothing.
+const TOO_SHORT_FOR: &str = "what reading the clock for it costs";
+/// Why there is no time of such work.
+const TOO_SHORT: &str = "it takes less than what reading the clock for it costs";
 
 /// Section 4.
 pub(in crate::experiments) const BUDGET: View = View {
@@ -97,6 +101,11 @@ fn summary(trains: &Trains, rate: u64) -> Table {
             let ns = place(measured, direction).and_then(|at| path_ns(measured, direction, at));
             let reason = measured.without_gates.clone();
             let cells = match ns {
+                Some(ns) if ns <= 0.0 => {
+                    let mut cells = vec![Cell::exact(budget)];
+                    cells.resize(columns.len(), super::not_available(TOO_SHORT.to_owned()));
+                    cells
+                }
                 Some(ns) => vec![
                     Cell::exact(budget),
                     Cell::exact(ns),
@@ -275,6 +284,7 @@ fn finding(trains: &Trains, rate: u64) -> String {
                         "{label}, breaks it at {layer} ({} in all)",
                         words::duration(ns)
                     ),
+                    None if ns <= 0.0 => format!("{label}, takes less than {TOO_SHORT_FOR}"),
                     None => format!(
                         "{label}, takes {} and would keep up with {}",
                         words::duration(ns),
