@@ -25,7 +25,7 @@ chromium          | chromium                                               | the
 fonts-dejavu-core | /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf        | letters in the rendered HTML report       | test
 tshark            | tshark                                                 | the test that reads captures in Wireshark | test
 qemu-user         | qemu-aarch64 qemu-aarch64-static                       | the tests of the NEON kernels             | test
-qemu-system-x86   | qemu-system-x86_64                                     | counting Linux's instructions; Linux 6.1  | test qemu!
+qemu-system-x86   | qemu-system-x86_64                                     | counts in Linux, and tests on Linux 6.1    | test qemu!
 cpio              | cpio                                                   | the test of the file system of a guest    | test
 shellcheck        | shellcheck                                             | the check of the shell scripts            | lint
 '

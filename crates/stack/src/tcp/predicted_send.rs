@@ -81,9 +81,22 @@ impl Stack {
             return false;
         };
 
-        // What needs no look at the octets comes before the copy, so that little has to be kept over the call.
+        let sum = self.copier.copy_and_sum(payload, data);
         let seq = tcb.snd_nxt;
+        rec.pass(Gate::TcpOutBegin, PacketId(seq.0));
+
         let end = seq + len;
+        // One count is the send queue's, one the link's.
+        meta.refs = 2;
+        meta.tx_len = len as u16;
+        meta.tx_seq = seq;
+        meta.tx_end = end;
+        meta.tx_sum = sum.into();
+        meta.tx_flags = Flags(0);
+        meta.tx_next = FrameId::NONE;
+        meta.transmissions = 1;
+        meta.tx_limit = 0;
+        meta.sent_at = now;
         if tail.is_none() {
             tcb.tx_head = id;
         }
@@ -100,26 +113,7 @@ impl Stack {
                 self.wheel.insert(index as u32, at);
             }
         }
-        self.device.push(Frame {
-            id,
-            offset: (PAYLOAD_OFFSET - STAMPED) as u16,
-            len: STAMPED as u16 + len as u16,
-            checksum: RxChecksum::Unknown,
-        });
-        // One count is the send queue's, one the link's.
-        meta.refs = 2;
-        meta.tx_len = len as u16;
-        meta.tx_seq = seq;
-        meta.tx_end = end;
-        meta.tx_flags = Flags(0);
-        meta.tx_next = FrameId::NONE;
-        meta.transmissions = 1;
-        meta.tx_limit = 0;
-        meta.sent_at = now;
-        let sum = self.copier.copy_and_sum(payload, data);
-        meta.tx_sum = sum.into();
 
-        rec.pass(Gate::TcpOutBegin, PacketId(seq.0));
         rec.pass(Gate::ChecksumOutBegin, PacketId(seq.0));
         let varying = Varying {
             seq,
@@ -130,8 +124,13 @@ impl Stack {
         };
         template::write(head, tcb, &self.template, varying);
         rec.pass(Gate::ChecksumOutEnd, PacketId(seq.0));
-
         rec.pass(Gate::IpOutBegin, PacketId(seq.0));
+        self.device.push(Frame {
+            id,
+            offset: (PAYLOAD_OFFSET - STAMPED) as u16,
+            len: STAMPED as u16 + len as u16,
+            checksum: RxChecksum::Unknown,
+        });
         rec.pass(Gate::DeviceQueueIn, PacketId(seq.0));
         true
     }
