@@ -90,6 +90,14 @@ impl Options {
         }
     }
 
+    /// The mode of a path in which gates take turns: both ends on one core where that fits, since waking another core takes
+    /// longer than all spans together, and never twice the same.
+    pub(crate) fn gated_mode(&self, capabilities: &Capabilities) -> Option<Mode> {
+        let modes = self.modes(capabilities);
+        let one_core = |mode: &&Mode| mode.placement == Placement::OneCore;
+        modes.iter().find(one_core).or(modes.first()).copied()
+    }
+
     /// The modes of a path that fit.
     pub fn modes(&self, capabilities: &Capabilities) -> Vec<Mode> {
         capabilities

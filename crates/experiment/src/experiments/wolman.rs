@@ -5,7 +5,7 @@
 
 use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::{Direction, WolmanRow};
-use tollgate_workload::{Mode, PathId, Placement, Workload};
+use tollgate_workload::{Mode, PathId, Workload};
 
 use super::wolman_joined::{Joined, Part};
 use super::wolman_stack::Shown;
@@ -179,9 +179,7 @@ fn kernel_modes(options: &Options) -> Vec<(PathId, Mode)> {
         .filter(|&&path| options.wants(path))
         .filter_map(|&path| {
             let capabilities = options.capabilities(path)?;
-            let modes = options.modes(&capabilities);
-            let one_core = |mode: &&Mode| mode.placement == Placement::OneCore;
-            Some((path, *modes.iter().find(one_core).or(modes.first())?))
+            Some((path, options.gated_mode(&capabilities)?))
         })
         .collect()
 }

@@ -96,14 +96,14 @@ impl Subject {
         !matches!(self, Self::Kernel(_, Carrier::Gso))
     }
 
-    /// The first of its modes that the user wants; none when none is.
+    /// The mode that it is gated in; none when the user wants none of its.
     fn mode(self, options: &Options) -> Option<Mode> {
         let capabilities = find(self.path())?.capabilities();
-        options.modes(&capabilities).first().copied()
+        options.gated_mode(&capabilities)
     }
 }
 
-/// The subjects that the user wants, each in the first of its modes that fits.
+/// The subjects that the user wants, each in the mode that it is gated in.
 pub(crate) fn wanted(options: &Options) -> Vec<(Subject, Mode)> {
     SUBJECTS
         .iter()
