@@ -134,6 +134,16 @@ fn slices_are_as_long_as_time_allows() {
     assert_eq!(paced(Some(Duration::ZERO)), LEAST_ROUND_TRIPS);
 }
 
+/// [`fixed`], with as much work for each packet at each span.
+pub(crate) fn fixed_with_work(ns: f64) -> Trains {
+    let mut trains = fixed();
+    let sizes = trains.measured.iter_mut().flat_map(|one| &mut one.sizes);
+    for span in sizes.flat_map(|size| &mut size.spans) {
+        span.work.fill(ns);
+    }
+    trains
+}
+
 /// A path of packets with two spans and known times, one that could not be run, and one without gates.
 pub(crate) fn fixed() -> Trains {
     let queue = Span {

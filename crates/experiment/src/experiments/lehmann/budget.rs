@@ -3,7 +3,7 @@
 
 use tollgate_gate::Direction;
 
-use super::processing::{no_work, path_ns, worked};
+use super::processing::{LEAST_TOLD, no_work, path_ns, told, worked};
 use super::{Parts, View, absent, axis, fact, figure, number, over_sizes, span_row, way};
 use crate::context::{LINE_RATE, Options};
 use crate::run::{
@@ -16,10 +16,8 @@ use crate::words;
 /// Bytes of a full Ethernet frame in the paper's reckoning: MTU and header, without preamble, check sequence and gap.
 const FRAME: f64 = 1_514.0;
 const BITS: f64 = 8.0;
-/// What outweighs work that comes out as nothing.
-const TOO_SHORT_FOR: &str = "what reading the clock for it costs";
-/// Why there is no time of such work.
-const TOO_SHORT: &str = "it takes less than what reading the clock for it costs";
+/// Why there is no time of very little work.
+const TOO_SHORT: &str = "it takes less than 1 ns, which the clock cannot tell";
 
 /// Section 4.
 pub(in crate::experiments) const BUDGET: View = View {
@@ -101,7 +99,7 @@ fn summary(trains: &Trains, rate: u64) -> Table {
             let ns = place(measured, direction).and_then(|at| path_ns(measured, direction, at));
             let reason = measured.without_gates.clone();
             let cells = match ns {
-                Some(ns) if ns <= 0.0 => {
+                Some(ns) if ns < LEAST_TOLD => {
                     let mut cells = vec![Cell::exact(budget)];
                     cells.resize(columns.len(), super::not_available(TOO_SHORT.to_owned()));
                     cells
@@ -284,7 +282,7 @@ fn finding(trains: &Trains, rate: u64) -> String {
                         "{label}, breaks it at {layer} ({} in all)",
                         words::duration(ns)
                     ),
-                    None if ns <= 0.0 => format!("{label}, takes less than {TOO_SHORT_FOR}"),
+                    None if ns < LEAST_TOLD => format!("{label}, takes {}", told(ns)),
                     None => format!(
                         "{label}, takes {} and would keep up with {}",
                         words::duration(ns),
@@ -312,6 +310,18 @@ fn finding(trains: &Trains, rate: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_below_what_the_clock_tells_keeps_up_with_no_line() {
+        let trains = crate::trains::tests::fixed_with_work(-0.35);
+        let said = finding(&trains, LINE_RATE);
+        assert!(said.contains("takes less than 1.00 ns"), "{said}");
+        assert!(!said.contains("would keep up"), "{said}");
+        let table = summary(&trains, LINE_RATE);
+        assert!(
+            matches!(&table.rows[0].cells[1], Cell::NotAvailable { reason } if reason == TOO_SHORT)
+        );
+    }
 
     #[test]
     fn the_budget_is_the_papers_at_a_gigabit() {

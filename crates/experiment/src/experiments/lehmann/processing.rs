@@ -66,6 +66,22 @@ pub(super) fn worked(measured: &Measured) -> impl Iterator<Item = (usize, &'stat
     })
 }
 
+/// The least work for a packet that is told, in nanoseconds: a reading of the clock takes some ten times as long, and what comes out
+/// below is as much the clock's as the layer's.
+pub(super) const LEAST_TOLD: f64 = 1.0;
+
+/// Work for a packet in words.
+pub(super) fn told(ns: f64) -> String {
+    if ns < LEAST_TOLD {
+        format!(
+            "less than {} (the least that can be told)",
+            words::duration(LEAST_TOLD)
+        )
+    } else {
+        words::duration(ns)
+    }
+}
+
 /// The work of a direction for each packet, in nanoseconds: the sum of its spans; none when one was not measured.
 pub(super) fn path_ns(measured: &Measured, direction: Direction, at: usize) -> Option<f64> {
     let mut sum = None;
@@ -196,8 +212,8 @@ fn finding(trains: &Trains) -> String {
             Some(format!(
                 "{} works {} on a packet to send it and {} to receive it",
                 measured.subject.label(),
-                words::duration(sent),
-                words::duration(received)
+                told(sent),
+                told(received)
             ))
         })
         .collect();
