@@ -14,14 +14,12 @@ mkdir -p "$1"
 directory=$(cd "$1" && pwd)
 copy=$directory/source
 
-# The parts that the program is made of.
+# All of the workspace, since cargo reads every manifest; only what the program is made of is built.
 new=$directory/new
 rm -rf "$new"
-mkdir -p "$new/crates" "$copy"
+mkdir -p "$new" "$copy"
 cp "$root/Cargo.toml" "$root/Cargo.lock" "$new/"
-for crate in budget checksum gate link stack wire workload; do
-    cp -R "$root/crates/$crate" "$new/crates/"
-done
+cp -R "$root/crates" "$new/"
 
 # A call is a statement of its own, on one line or, as rustfmt breaks it, from the parenthesis to the one that closes it.
 while IFS= read -r file; do
