@@ -143,6 +143,30 @@ impl Meta {
         rx_flags: 0,
     };
 
+    /// Makes it the record of a segment that is queued and sent at once, the last of its queue: `len` octets from `seq` to
+    /// `end`, in which a FIN counts, and their sum.
+    #[inline(always)]
+    pub(crate) fn send_at_once(
+        &mut self,
+        (seq, end): (SeqNumber, SeqNumber),
+        len: u16,
+        sum: Wide,
+        flags: Flags,
+        now: Instant,
+    ) {
+        // One count is the send queue's, one the link's.
+        self.refs = 2;
+        self.tx_len = len;
+        self.tx_seq = seq;
+        self.tx_end = end;
+        self.tx_sum = sum;
+        self.tx_flags = flags;
+        self.tx_next = FrameId::NONE;
+        self.transmissions = 1;
+        self.tx_limit = 0;
+        self.sent_at = now;
+    }
+
     /// When the frame was sent, unless it was sent again (Karn's algorithm).
     #[inline(always)]
     pub(crate) fn sent_once_at(&self) -> Option<NonZeroU64> {

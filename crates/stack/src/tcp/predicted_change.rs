@@ -15,7 +15,7 @@ use super::predicted_syn::SYN_ACK;
 use super::tcb::{Deadline, State, Tcb, flag, rare};
 use super::template::STAMPED;
 use super::time_wait::SLOT_BIT;
-use crate::buffer::{Frame, FrameId, RxChecksum};
+use crate::buffer::{Frame, RxChecksum};
 use crate::config::Prediction;
 use crate::counters::{ChangeMiss, Miss};
 use crate::demux::FlowKey;
@@ -193,18 +193,8 @@ impl<R: Recorder> Active<'_, R> {
             return false;
         };
         let seq = tcb.snd_nxt;
-        let meta = self.pool.meta_mut(id);
-        // One count is the send queue's, one the link's.
-        meta.refs = 2;
-        meta.tx_len = 0;
-        meta.tx_seq = seq;
-        meta.tx_end = seq + 1;
-        meta.tx_sum = Wide::ZERO;
-        meta.tx_limit = 0;
-        meta.tx_flags = Flags::FIN;
-        meta.tx_next = FrameId::NONE;
-        meta.transmissions = 1;
-        meta.sent_at = self.now;
+        let (meta, now) = (self.pool.meta_mut(id), self.now);
+        meta.send_at_once((seq, seq + 1), 0, Wide::ZERO, Flags::FIN, now);
         if tcb.tx_head.is_none() {
             tcb.tx_head = id;
         } else {

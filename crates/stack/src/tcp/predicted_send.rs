@@ -86,17 +86,7 @@ impl Stack {
         rec.pass(Gate::TcpOutBegin, PacketId(seq.0));
 
         let end = seq + len;
-        // One count is the send queue's, one the link's.
-        meta.refs = 2;
-        meta.tx_len = len as u16;
-        meta.tx_seq = seq;
-        meta.tx_end = end;
-        meta.tx_sum = sum.into();
-        meta.tx_flags = Flags(0);
-        meta.tx_next = FrameId::NONE;
-        meta.transmissions = 1;
-        meta.tx_limit = 0;
-        meta.sent_at = now;
+        meta.send_at_once((seq, end), len as u16, sum.into(), Flags(0), now);
         if tail.is_none() {
             tcb.tx_head = id;
         }
