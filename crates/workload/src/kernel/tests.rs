@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::net::TcpStream;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::near::FarEnd;
 use super::*;
@@ -177,13 +177,23 @@ fn name_of(session: &KernelSession) -> String {
     session.far.name().expect("named").to_owned()
 }
 
-/// Looks until it is so; a machine under load may need a while.
-fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !so() {
-        assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
-        thread::sleep(Duration::from_millis(1));
+/// How often it is looked at most; a machine under load takes longer over as many.
+const LOOKS: usize = 10_000;
+
+/// Looks until there is something.
+pub(super) fn eventually_some<T>(what: &str, mut so: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..LOOKS {
+        if let Some(it) = so() {
+            return it;
+        }
+        thread::sleep(Duration::from_millis(2));
     }
+    panic!("never: {what}");
+}
+
+/// Looks until it is so.
+fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    eventually_some(what, || so().then_some(()));
 }
 
 #[test]

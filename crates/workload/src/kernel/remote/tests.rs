@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use tollgate_gate::{Gate, GateSet};
 
 use super::*;
 use crate::error::Error;
+use crate::kernel::tests::eventually_some;
 use crate::path::{Path, Session};
 use crate::spec::{Placement, Spec, Waiting, Workload};
 
@@ -49,17 +49,6 @@ fn target(address: SocketAddr) -> Target {
 
 fn connect(address: SocketAddr) -> Result<KernelRemote, Error> {
     KernelRemote::connect(&target(address), "a test")
-}
-
-fn eventually<T>(what: &str, mut so: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(it) = so() {
-            return it;
-        }
-        assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -127,7 +116,7 @@ fn a_second_client_is_told_who_is_served() {
             "{error}"
         );
         drop(first);
-        eventually("served", || connect(address).ok());
+        eventually_some("served", || connect(address).ok());
     });
 }
 
@@ -241,7 +230,7 @@ fn a_server_that_stops_in_the_middle_is_told_and_stays_told() {
         session.run(5, &mut session.new_samples()).unwrap();
         assert!(remote.lost().is_none());
         stop.store(true, Ordering::Relaxed);
-        let error = eventually("failed", || {
+        let error = eventually_some("failed", || {
             session.run(5, &mut session.new_samples()).err()
         });
         assert!(matches!(error, Error::Remote { .. }), "{error}");
