@@ -2,7 +2,7 @@
 //!
 //! Gates rotate. A slice carries the two gates of one span and runs every size once; a slice without gates follows, so that the
 //! round trip that the spans must sum to is measured next to each of them. What a passage costs is measured in place by a twin
-//! of the span's first gate, and subtracted.
+//! of the span's first gate, scaled to what gates make of the round trips ([`passage`]), and subtracted.
 //!
 //! What is told as the time of a span, and what the spans are summed to, is of the usual round trips ([`usual`]); percentiles and
 //! the join rate are of all.
@@ -28,8 +28,11 @@ use crate::error::Error;
 use crate::stats::{Estimate, Interval, middle_half, ratio, typical};
 use crate::words;
 
+mod passage;
 mod usual;
 
+pub(crate) use passage::InPlace;
+use passage::Lengthened;
 use usual::Round;
 
 /// Events that each processor has room for: those of a slice a few times over. It is gone through again and again, so it has to
@@ -59,6 +62,8 @@ pub(crate) struct Gated {
     /// By span of the table: the usual round trip of each slice with its gates, and of the one without any that followed.
     beside: Vec<(Vec<f64>, Vec<f64>)>,
     rounds: Vec<Round>,
+    /// What a passage costs against what its twin shows; none where nothing tells.
+    in_place: Option<InPlace>,
     /// The processor time of both ends in slices without gates, and the round trips of these.
     used: (Usage, u64),
     /// What became of the events before they were joined.
@@ -77,8 +82,10 @@ pub(crate) struct Ledgers {
     pub(crate) table: SpanTable,
     /// In the order of the sizes.
     pub(crate) sizes: Vec<Gated>,
-    /// What a passage of each gate costs, in nanoseconds.
+    /// What a passage of each gate costs by its twin, in nanoseconds.
     pub(crate) probes: BTreeMap<Gate, f64>,
+    /// What they cost in the run, against that; none where nothing tells.
+    pub(crate) in_place: Option<InPlace>,
     /// How long it took from the first look at the kernel until gates were live.
     pub(crate) start_up: Duration,
     /// The user stopped it.
@@ -92,6 +99,7 @@ impl Gated {
             usual: Ledger::new(table, Scope::RoundTrip),
             beside: vec![Default::default(); table.spans().len()],
             rounds: Vec::new(),
+            in_place: None,
             used: (Usage::default(), 0),
             counts: Counts::default(),
             failure: None,
@@ -126,7 +134,8 @@ impl Gated {
     /// Its 95 % interval, from how much the rounds differ; none of fewer than two.
     pub(crate) fn closure_interval(&self) -> Option<Interval> {
         let total = self.usual()?.ungated()?.mean_ns;
-        let (value, interval) = usual::residual(&self.rounds, self.usual.table())?;
+        let (value, interval) =
+            usual::residual(&self.rounds, self.usual.table(), self.in_place.as_ref())?;
         let at = self.closure()?;
         Some(Interval {
             low: at + (interval.low - value) / total,
@@ -295,6 +304,7 @@ pub(crate) fn run(
             table,
             sizes: vec![Gated::new(table); sizes.len()],
             probes: BTreeMap::new(),
+            in_place: None,
             start_up: Duration::ZERO,
             stopped: false,
         },
@@ -520,10 +530,12 @@ impl Run {
         }
     }
 
-    /// What a passage of the gate cost when it was measured last: it drifts with the machine as the spans do.
-    fn probe_ns(&self, gate: Gate) -> f64 {
-        let costs = self.probes.get(&gate);
-        costs.and_then(|costs| costs.last()).copied().unwrap_or(0.0)
+    /// What a passage of each gate cost by its twin when that was measured last: it drifts with the machine as the spans do.
+    fn known_probes(&self) -> BTreeMap<Gate, f64> {
+        let costs = self.probes.iter();
+        costs
+            .filter_map(|(&gate, costs)| Some((gate, *costs.last()?)))
+            .collect()
     }
 
     /// Every size once with the gates of a span and once without any.
@@ -536,7 +548,9 @@ impl Run {
             Ok(attached) => attached,
             Err(reason) => return self.fail_all(&reason),
         };
-        let (round_trips, probe_ns) = (self.round_trips, self.probe_ns(first_gate(span)));
+        let (round_trips, probes) = (self.round_trips, self.known_probes());
+        let probe_ns = probes.get(&first_gate(span)).copied().unwrap_or(0.0);
+        let mut lengthened = vec![None; self.ends.len()];
         for at in 0..self.ends.len() {
             self.at(at, |gates, ends, gated| {
                 let samples = ends.run(round_trips)?;
@@ -570,7 +584,10 @@ impl Run {
                         ..Joined::default()
                     },
                 );
-                gated.beside[index].0.extend(typical(&times(&samples)));
+                let with_gates = typical(&times(&samples));
+                gated.beside[index].0.extend(with_gates);
+                lengthened[at] =
+                    with_gates.zip(passage::by_twins(&tied.events, round_trips, &probes));
                 Ok(())
             });
         }
@@ -588,6 +605,12 @@ impl Run {
                 gated.beside[index].1.extend(typical(&times));
                 if let (Some(round), Some(ns)) = (gated.rounds.last_mut(), typical(&times)) {
                     round.add_ungated(ns);
+                    round
+                        .lengthened
+                        .extend(lengthened[at].map(|(with_gates, by_twins_ns)| Lengthened {
+                            by_ns: with_gates - ns,
+                            by_twins_ns,
+                        }));
                 }
                 for ns in middle_half(times, |ns| *ns) {
                     gated.usual.add_ungated_ns(ns);
@@ -597,7 +620,23 @@ impl Run {
         }
     }
 
-    fn finish(self) -> Ledgers {
+    fn finish(mut self) -> Ledgers {
+        let sizes = &mut self.ledgers.sizes;
+        let most = sizes.iter().map(|gated| gated.rounds.len()).max();
+        let rounds: Vec<Vec<Lengthened>> = (0..most.unwrap_or(0))
+            .map(|at| {
+                let sizes = sizes.iter().filter_map(|gated| gated.rounds.get(at));
+                sizes.flat_map(|round| round.lengthened.clone()).collect()
+            })
+            .collect();
+        self.ledgers.in_place = InPlace::of(&rounds);
+        if let Some(in_place) = &self.ledgers.in_place {
+            for gated in sizes {
+                gated.all.scale_probes(in_place.factor());
+                gated.usual.scale_probes(in_place.factor());
+                gated.in_place = Some(in_place.clone());
+            }
+        }
         let probes = self
             .probes
             .iter()

@@ -232,6 +232,13 @@ impl Ledger {
         Ok(())
     }
 
+    /// Counts each passage so far as costing this many times what [`Slice::probe_ns`] said, when that has been found out.
+    pub fn scale_probes(&mut self, factor: f64) {
+        for tally in &mut self.tallies {
+            tally.probe_sum_ns *= factor;
+        }
+    }
+
     /// What the ledger is about.
     pub fn scope(&self) -> Scope {
         self.scope

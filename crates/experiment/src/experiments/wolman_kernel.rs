@@ -439,9 +439,21 @@ impl Shown<'_> {
         let mut notes = Vec::new();
         let probes: Vec<f64> = self.ledgers.probes.values().copied().collect();
         if let Some((low, high)) = ends(&probes) {
+            let in_place = self.ledgers.in_place.as_ref();
+            let in_place = in_place.map_or_else(
+                || "which is subtracted".to_owned(),
+                |in_place| {
+                    format!(
+                        "and {:.2} times that by how much longer the round trips are with gates; {:.2} times is subtracted, since \
+                         nothing tells how much of the rest falls into the span",
+                        in_place.whole(),
+                        in_place.factor()
+                    )
+                },
+            );
             notes.push(format!(
                 "{path}: each span is measured in slices with its two gates and no others; a passage costs {} to {} as \
-                 measured in place by a twin, which is subtracted; times are means over the middle half of the round trips of \
+                 measured in place by a twin, {in_place}; times are means over the middle half of the round trips of \
                  each slice, percentiles are of all; gates were live {} ms after the start",
                 words::duration(low),
                 words::duration(high),

@@ -11,6 +11,7 @@
 use tollgate_gate::span::Place;
 use tollgate_gate::{Passage, Span, SpanTable, TickScale, Ticks};
 
+use super::passage::{InPlace, Lengthened};
 use crate::stats::{Interval, mean, middle_half};
 
 /// A request and its response at a span's gates.
@@ -45,13 +46,24 @@ pub(super) fn usual(trips: Vec<Trip>) -> Vec<Trip> {
     middle_half(trips, |trip| trip.ns)
 }
 
+/// A span's time in each round trip, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Taken {
+    /// As it was measured.
+    raw: f64,
+    /// What of it gates cost, by their twins.
+    probes: f64,
+}
+
 /// One turn through all spans, at one size.
 #[derive(Debug, Clone)]
 pub(super) struct Round {
-    /// By span of the table: nanoseconds for each round trip, without what gates cost.
-    spans: Vec<Option<f64>>,
+    /// By span of the table: nanoseconds for each round trip.
+    spans: Vec<Option<Taken>>,
     /// The round trip without gates, of each slice.
     ungated: Vec<f64>,
+    /// How much longer gates made the round trips of a slice.
+    pub(super) lengthened: Vec<Lengthened>,
 }
 
 impl Round {
@@ -59,10 +71,11 @@ impl Round {
         Self {
             spans: vec![None; table.spans().len()],
             ungated: Vec::new(),
+            lengthened: Vec::new(),
         }
     }
 
-    /// Notes a slice with the gates of a span, in which a passage cost `probe_ns`.
+    /// Notes a slice with the gates of a span, in which a passage cost `probe_ns` by its twin.
     pub(super) fn add_span(
         &mut self,
         index: usize,
@@ -71,16 +84,24 @@ impl Round {
         scale: TickScale,
         probe_ns: f64,
     ) {
-        let mut sum = 0.0;
+        let mut sum = Taken {
+            raw: 0.0,
+            probes: 0.0,
+        };
         for passage in trips.iter().flat_map(|trip| &trip.messages) {
             if let (Some(from), Some(to)) = (passage.at(span.from), passage.at(span.to)) {
-                sum += scale.ns_between(from, to) - probe_ns;
+                sum.raw += scale.ns_between(from, to);
+                sum.probes += probe_ns;
             }
         }
         if let Some(slot) = self.spans.get_mut(index)
             && !trips.is_empty()
         {
-            *slot = Some(sum / trips.len() as f64);
+            let each = |sum: f64| sum / trips.len() as f64;
+            *slot = Some(Taken {
+                raw: each(sum.raw),
+                probes: each(sum.probes),
+            });
         }
     }
 
@@ -88,12 +109,13 @@ impl Round {
         self.ungated.push(ns);
     }
 
-    /// The round trip less the sum of the spans; none when one of them was not measured.
-    fn residual(&self, table: SpanTable) -> Option<f64> {
+    /// The round trip less the sum of the spans, when a passage costs so many times what its twin shows; none when a span was
+    /// not measured.
+    fn residual(&self, table: SpanTable, factor: f64) -> Option<f64> {
         let spans = table.spans().iter().zip(&self.spans);
         let sum: Option<f64> = spans
             .filter(|(span, _)| span.place == Place::OnTheWay)
-            .map(|(_, ns)| *ns)
+            .map(|(_, taken)| taken.map(|taken| taken.raw - factor * taken.probes))
             .sum();
         let total = self.ungated.iter().sum::<f64>() / self.ungated.len() as f64;
         Some(total - sum?).filter(|residual| residual.is_finite())
@@ -101,13 +123,47 @@ impl Round {
 }
 
 /// The mean of what the rounds leave open, with its 95 % interval, in nanoseconds; none of fewer than two whole rounds.
-pub(super) fn residual(rounds: &[Round], table: SpanTable) -> Option<(f64, Interval)> {
-    let residuals: Vec<f64> = rounds
+///
+/// What a passage costs was found from the same rounds, so the interval is that of the jackknife: each round is left out in turn,
+/// of the mean and of what the cost is found from. It reaches further by what of that cost is not known.
+pub(super) fn residual(
+    rounds: &[Round],
+    table: SpanTable,
+    in_place: Option<&InPlace>,
+) -> Option<(f64, Interval)> {
+    let open = |factor: f64| -> Vec<(usize, f64)> {
+        let rounds = rounds.iter().enumerate();
+        rounds
+            .filter_map(|(at, round)| Some((at, round.residual(table, factor)?)))
+            .collect()
+    };
+    let average = |residuals: &[(usize, f64)], without: Option<usize>| {
+        let kept = residuals.iter().filter(|(at, _)| Some(*at) != without);
+        let (sum, n) = kept.fold((0.0, 0.0), |(sum, n), (_, open)| (sum + open, n + 1.0));
+        sum / n
+    };
+    let all = open(in_place.map_or(1.0, InPlace::factor));
+    let (value, n) = (average(&all, None), all.len() as f64);
+    let pseudo: Vec<f64> = all
         .iter()
-        .filter_map(|round| round.residual(table))
+        .map(|&(at, _)| {
+            let others = open(in_place.map_or(1.0, |in_place| in_place.without(at)));
+            n * value - (n - 1.0) * average(&others, Some(at))
+        })
         .collect();
-    let estimate = mean(&residuals).ok()?;
-    Some((estimate.value, estimate.interval))
+    let spread = mean(&pseudo).ok()?.interval;
+    let unknown = in_place.map_or(0.0, |in_place| {
+        let [none, whole] = [1.0, in_place.whole()].map(|factor| average(&open(factor), None));
+        (whole - none).abs() / 2.0
+    });
+    let reach = (spread.high - spread.low) / 2.0 + unknown;
+    Some((
+        value,
+        Interval {
+            low: value - reach,
+            high: value + reach,
+        },
+    ))
 }
 
 #[cfg(test)]
@@ -175,7 +231,11 @@ mod tests {
         assert_eq!(trips.len(), 20);
         let mut round = Round::new(KERNEL);
         round.add_span(0, span(), &trips, SCALE, 10.0);
-        assert_eq!(round.spans[0], Some(2.0 * (100.0 - 10.0)));
+        let taken = Taken {
+            raw: 200.0,
+            probes: 20.0,
+        };
+        assert_eq!(round.spans[0], Some(taken));
     }
 
     #[test]
@@ -193,18 +253,48 @@ mod tests {
             .iter()
             .map(|&total| Round {
                 // 13 spans on the way; what runs beside it counts for nothing.
-                spans: KERNEL.spans().iter().map(|_| Some(99.0)).collect(),
+                spans: vec![
+                    Some(Taken {
+                        raw: 109.0,
+                        probes: 10.0
+                    });
+                    KERNEL.spans().len()
+                ],
                 ungated: vec![total - 1.0, total + 1.0],
+                lengthened: Vec::new(),
             })
             .collect();
-        let (value, interval) = residual(&rounds, KERNEL).unwrap();
+        let (value, interval) = residual(&rounds, KERNEL, None).unwrap();
         assert!((value - 13.0).abs() < 1e-9, "{value}");
         assert!(interval.contains(-10.0) && interval.contains(36.0) && !interval.contains(40.0));
-        assert!(residual(&rounds[..1], KERNEL).is_none());
+        assert!(residual(&rounds[..1], KERNEL, None).is_none());
+        let wider = InPlace::of(&vec![
+            vec![Lengthened {
+                by_ns: 12.0,
+                by_twins_ns: 10.0
+            }];
+            3
+        ])
+        .unwrap();
+        let (open, within) = residual(&rounds, KERNEL, Some(&wider)).unwrap();
+        let spans = f64::from(
+            u8::try_from(
+                KERNEL
+                    .spans()
+                    .iter()
+                    .filter(|span| span.place == Place::OnTheWay)
+                    .count(),
+            )
+            .unwrap(),
+        );
+        // A tenth of each passage's 10 ns goes, and another tenth of it may.
+        assert!((open - value - spans).abs() < 1e-9, "{open}");
+        let further = (within.high - within.low - interval.high + interval.low) / 2.0;
+        assert!((further - spans).abs() < 1e-9, "{further}");
         let mut partial = rounds;
         partial[0].spans[3] = None;
         partial[1].ungated.clear();
-        assert!(residual(&partial, KERNEL).is_none());
+        assert!(residual(&partial, KERNEL, None).is_none());
     }
 
     proptest! {
