@@ -24,8 +24,9 @@ const LARGEST: usize = 8_192;
 /// For each size and protocol, when nobody is in a hurry: 4 % of the time is then known within 4 %. The error decides whether it
 /// becomes less or more.
 const EACH: Duration = Duration::from_millis(1_600);
-/// With less for each, fewer sizes are measured: a hundredth of the time is then some 80 samples.
-const LEAST: Duration = Duration::from_millis(400);
+/// With less for each, fewer sizes are measured: a hundredth of the time is then some 200 samples, and the standard errors of the
+/// categories average to about the bar.
+const LEAST: Duration = Duration::from_millis(1_000);
 /// The bar for the relative standard error of the mean, section IV.
 pub(crate) const STANDARD_ERROR: f64 = 0.05;
 /// A category that takes less than this share of the time has no error worth the name.
@@ -278,7 +279,7 @@ mod tests {
     fn little_time_gives_fewer_sizes() {
         assert_eq!(affordable(None, 2), 40);
         assert_eq!(affordable(Some(Duration::from_secs(100)), 2), 40);
-        assert_eq!(affordable(Some(Duration::from_millis(8_000)), 2), 10);
+        assert_eq!(affordable(Some(Duration::from_secs(20)), 2), 10);
         assert_eq!(affordable(Some(Duration::ZERO), 2), FEWEST);
     }
 }
