@@ -13,10 +13,12 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod columns;
 mod distribution;
 mod error;
 pub mod flows;
 pub mod import;
+mod pages;
 pub mod prefix;
 pub mod schema;
 pub mod session;

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::mem;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,19 +14,20 @@ use arrow::array::{
     TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::Int32Type;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, Encoding};
+use foldhash::fast::RandomState;
+use parquet::arrow::{ArrowSchemaConverter, add_encoded_arrow_schema_to_metadata};
 use parquet::errors::ParquetError;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
 use tollgate_trace::rows::{Carried, Ends, FlowRow, MessageRow, PacketRow, Rows};
 
 use crate::Error;
+use crate::columns::Columns;
 use crate::schema::Table;
 
 /// Rows that become columns together.
 const BATCH: usize = 1 << 14;
-/// Rows of a row group, which a Parquet writer holds until it is written.
+/// Rows of a row group, whose encoded columns are held until it is written.
 const ROW_GROUP: usize = 1 << 20;
 
 /// Who keeps batches.
@@ -35,36 +37,31 @@ pub(crate) trait Keep {
 
 /// Parquet files.
 pub(crate) struct Files {
-    writers: [ArrowWriter<File>; Table::ALL.len()],
+    tables: [ParquetFile; Table::ALL.len()],
 }
 
 impl Files {
     /// Makes the three files in `directory`.
     pub(crate) fn create(directory: &Path) -> Result<Self, Error> {
-        let writer = |table: Table| {
+        let file = |table: Table| {
             let path = directory.join(table.file());
             let file = File::create_new(&path).map_err(|source| Error::File {
                 what: "make a table",
                 path,
                 source,
             })?;
-            ArrowWriter::try_new(file, table.schema(), Some(properties()))
-                .map_err(|source| failed(table, source))
+            ParquetFile::new(file, table).map_err(|source| failed(table, source))
         };
         let [packets, messages, flows] = Table::ALL;
         Ok(Self {
-            writers: [writer(packets)?, writer(messages)?, writer(flows)?],
+            tables: [file(packets)?, file(messages)?, file(flows)?],
         })
     }
 
     /// Ends the files and sees to it that they are on the disk.
     pub(crate) fn finish(self) -> Result<(), Error> {
-        for (table, writer) in Table::ALL.into_iter().zip(self.writers) {
-            let file = writer
-                .into_inner()
-                .map_err(|source| failed(table, source))?;
-            file.sync_all()
-                .map_err(|source| failed(table, ParquetError::External(source.into())))?;
+        for (table, file) in Table::ALL.into_iter().zip(self.tables) {
+            file.finish().map_err(|source| failed(table, source))?;
         }
         Ok(())
     }
@@ -72,9 +69,44 @@ impl Files {
 
 impl Keep for Files {
     fn keep(&mut self, table: Table, batch: RecordBatch) -> Result<(), Error> {
-        self.writers[table as usize]
-            .write(&batch)
-            .map_err(|source| failed(table, source))
+        let file = &mut self.tables[table as usize];
+        file.write(&batch).map_err(|source| failed(table, source))
+    }
+}
+
+/// A Parquet file, and the row group that comes next in it.
+struct ParquetFile {
+    file: SerializedFileWriter<File>,
+    next: Columns,
+}
+
+impl ParquetFile {
+    fn new(file: File, table: Table) -> Result<Self, ParquetError> {
+        let schema = table.schema();
+        let mut properties = WriterProperties::builder().build();
+        add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
+        let root = ArrowSchemaConverter::new()
+            .convert(&schema)?
+            .root_schema_ptr();
+        Ok(Self {
+            file: SerializedFileWriter::new(file, root, properties.into())?,
+            next: Columns::new(&schema)?,
+        })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
+        self.next.add(batch);
+        if self.next.rows() >= ROW_GROUP {
+            self.next.flush(&mut self.file)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), ParquetError> {
+        self.next.flush(&mut self.file)?;
+        let file = self.file.into_inner()?;
+        let on_disk = file.sync_all();
+        on_disk.map_err(|error| ParquetError::External(error.into()))
     }
 }
 
@@ -83,21 +115,6 @@ fn failed(table: Table, source: ParquetError) -> Error {
         table: table.name(),
         source,
     }
-}
-
-fn properties() -> WriterProperties {
-    let mut properties = WriterProperties::builder()
-        .set_max_row_group_row_count(Some(ROW_GROUP))
-        .set_compression(Compression::LZ4_RAW)
-        .set_statistics_enabled(EnabledStatistics::Chunk);
-    // Numbers that grow: the differences are small, and a dictionary of them would be as long as the column.
-    for column in ["time", "flow", "first", "last"] {
-        let column = ColumnPath::from(column);
-        properties = properties
-            .set_column_dictionary_enabled(column.clone(), false)
-            .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
-    }
-    properties.build()
 }
 
 /// Batches in memory.
@@ -170,15 +187,21 @@ impl<K: Keep> Rows for Writer<K> {
     }
 }
 
+/// Takes the values of a column, and makes room for as many.
+fn take<T>(values: &mut Vec<T>) -> Vec<T> {
+    let room = Vec::with_capacity(values.len());
+    mem::replace(values, room)
+}
+
 /// Takes the values of a column.
 macro_rules! column {
     ($array:ty, $values:expr) => {
-        Arc::new(<$array>::from(std::mem::take(&mut $values))) as ArrayRef
+        Arc::new(<$array>::from(take(&mut $values))) as ArrayRef
     };
 }
 
 fn times(values: &mut Vec<i64>) -> ArrayRef {
-    Arc::new(TimestampNanosecondArray::from(std::mem::take(values)).with_timezone("UTC"))
+    Arc::new(TimestampNanosecondArray::from(take(values)).with_timezone("UTC"))
 }
 
 /// Texts by their numbers in a dictionary that lasts for a batch.
@@ -195,8 +218,8 @@ impl Texts {
     }
 
     fn take(&mut self) -> Result<ArrayRef, Error> {
-        let keys = Int32Array::from(std::mem::take(&mut self.keys));
-        let values = Arc::new(StringArray::from(std::mem::take(&mut self.values)));
+        let keys = Int32Array::from(take(&mut self.keys));
+        let values = Arc::new(StringArray::from(mem::take(&mut self.values)));
         Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(
             keys, values,
         )?))
@@ -236,23 +259,17 @@ struct EndColumns {
     client_port: Vec<u16>,
     server: Addresses,
     server_port: Vec<u16>,
-    /// The addresses of flows of this batch.
-    flows: HashMap<u64, (i32, i32), foldhash::fast::RandomState>,
+    /// The keys of the addresses of flows of this batch, and the flow that was last asked for with its.
+    flows: HashMap<u64, (i32, i32), RandomState>,
+    last: Option<(u64, (i32, i32))>,
 }
 
 impl EndColumns {
     #[inline]
     fn push(&mut self, flow: u64, ends: &Ends) {
-        let (client, server) = match self.flows.get(&flow) {
-            Some(keys) => *keys,
-            None => {
-                let keys = (
-                    self.client.key(ends.client.address),
-                    self.server.key(ends.server.address),
-                );
-                self.flows.insert(flow, keys);
-                keys
-            }
+        let (client, server) = match self.last {
+            Some((last, keys)) if last == flow => keys,
+            _ => self.keys(flow, ends),
         };
         self.protocol.push(ends.protocol.number());
         self.client.texts.keys.push(client);
@@ -261,8 +278,20 @@ impl EndColumns {
         self.server_port.push(ends.server.port);
     }
 
+    fn keys(&mut self, flow: u64, ends: &Ends) -> (i32, i32) {
+        let keys = *self.flows.entry(flow).or_insert_with(|| {
+            (
+                self.client.key(ends.client.address),
+                self.server.key(ends.server.address),
+            )
+        });
+        self.last = Some((flow, keys));
+        keys
+    }
+
     fn take(&mut self) -> Result<[ArrayRef; 5], Error> {
         self.flows.clear();
+        self.last = None;
         Ok([
             column!(UInt8Array, self.protocol),
             self.client.take()?,
