@@ -540,7 +540,7 @@ fn short_duration(given: &str) -> Result<Duration, String> {
     }
 }
 
-fn filter(given: &str) -> Result<Filter, String> {
+pub(crate) fn filter(given: &str) -> Result<Filter, String> {
     Filter::parse(given).map_err(|error| {
         let under = " ".repeat(error.column - 1);
         format!("the filter is not understood at {error}\n  {given}\n  {under}^")
@@ -586,7 +586,7 @@ fn memory(given: &str) -> Result<f64, String> {
 }
 
 /// A number with a prefix for thousands.
-fn amount(given: &str) -> Option<f64> {
+pub(crate) fn amount(given: &str) -> Option<f64> {
     let at = given
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(given.len());

@@ -63,6 +63,14 @@ pub(crate) enum Error {
     #[cfg(feature = "sql")]
     #[error(transparent)]
     Trace(#[from] tollgate_table::Error),
+    /// Packets cannot be captured.
+    #[cfg(feature = "sql")]
+    #[error("packets were to be captured: {0}")]
+    Live(#[from] tollgate_kernel::live::LiveError),
+    /// Captured packets cannot be written.
+    #[cfg(feature = "sql")]
+    #[error("{0}; `tollgate trace import` reads the files there")]
+    Ring(#[from] tollgate_trace::ring::RingError),
     /// A key could not be read or made.
     #[cfg(feature = "sql")]
     #[error(

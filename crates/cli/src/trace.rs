@@ -2,6 +2,7 @@
 //! below.
 
 pub(crate) mod args;
+mod capture;
 mod show;
 
 use std::fs::File;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use tollgate_report::terminal::render_tables;
 use tollgate_table::answer::Answer;
-use tollgate_table::import::{self, Options, Outcome};
+use tollgate_table::import::{self, Options};
 use tollgate_table::prefix::Prefix;
 use tollgate_table::session::{Origin, Session};
 use tollgate_table::store::Writable;
@@ -23,13 +24,14 @@ use tollgate_trace::flows::Limits;
 use crate::args::{Json, Manners, Sink};
 use crate::error::{Error, INTERRUPTED};
 use crate::{interrupt, output};
-use args::{Cache, Flows, Import, Info, Sizes, Sql, TraceCommand};
+use args::{Cache, Flows, How, Import, Info, Sizes, Sql, TraceCommand};
 use show::Shown;
 
 /// Runs a command on traces.
 pub(crate) fn run(command: &TraceCommand, manners: &Manners) -> Result<ExitCode, Error> {
     match command {
         TraceCommand::Import(import) => run_import(import, manners),
+        TraceCommand::Capture(asked) => capture::run(asked, manners),
         TraceCommand::Info(info) => run_info(info, manners),
         TraceCommand::Sizes(sizes) => run_sizes(sizes, manners),
         TraceCommand::Flows(flows) => run_flows(flows, manners),
@@ -39,13 +41,7 @@ pub(crate) fn run(command: &TraceCommand, manners: &Manners) -> Result<ExitCode,
 }
 
 fn run_import(import: &Import, manners: &Manners) -> Result<ExitCode, Error> {
-    let options = Options {
-        limits: Limits {
-            pause_ns: import.pause.as_nanos() as i64,
-            ..Limits::default()
-        },
-        key: key(import)?,
-    };
+    let options = options(&import.how)?;
     let cancel = interrupt::prepare()?;
     let mut trace = Writable::open(&import.into)?;
     let mut outcomes = Vec::new();
@@ -81,14 +77,10 @@ fn run_import(import: &Import, manners: &Manners) -> Result<ExitCode, Error> {
             }
         }
     }
-    let imported = outcomes.iter().map(|(name, outcome)| match outcome {
-        Outcome::Imported(source) => show::Imported::New(source.clone()),
-        Outcome::Known(known) => show::Imported::Known {
-            name: name.clone(),
-            known: known.clone(),
-        },
-    });
-    let imported: Vec<show::Imported> = imported.collect();
+    let imported = outcomes.into_iter();
+    let imported: Vec<show::Imported> = imported
+        .map(|(name, outcome)| show::Imported::of(name, outcome))
+        .collect();
     if !imported.is_empty() || failed.is_none() {
         let shown = show::import(&imported, &import.into);
         give(&imported, &import.json, manners, |_| shown)?;
@@ -102,11 +94,21 @@ fn run_import(import: &Import, manners: &Manners) -> Result<ExitCode, Error> {
     }
 }
 
+fn options(how: &How) -> Result<Options, Error> {
+    Ok(Options {
+        limits: Limits {
+            pause_ns: how.pause.as_nanos() as i64,
+            ..Limits::default()
+        },
+        key: key(how)?,
+    })
+}
+
 /// The key that is in the file, or one that nobody will know.
-fn key(import: &Import) -> Result<Option<[u8; KEY_LEN]>, Error> {
-    let path = match &import.key {
+fn key(how: &How) -> Result<Option<[u8; KEY_LEN]>, Error> {
+    let path = match &how.key {
         Some(path) => path.as_path(),
-        None if import.anonymise => Path::new("/dev/urandom"),
+        None if how.anonymise => Path::new("/dev/urandom"),
         None => return Ok(None),
     };
     let mut key = [0; KEY_LEN];

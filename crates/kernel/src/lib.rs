@@ -31,6 +31,7 @@ pub mod event;
 mod gates;
 pub mod hook;
 pub mod join;
+pub mod live;
 pub mod observe;
 pub mod offer;
 pub mod plan;

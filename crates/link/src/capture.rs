@@ -6,7 +6,7 @@
 
 pub mod pcapng;
 
-use pcapng::{Direction, Packet};
+use pcapng::{Direction, LinkType, Packet};
 use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::time::Duration;
@@ -196,7 +196,12 @@ impl<W: Write> File<W> {
             stats: Stats::default(),
             error: None,
         };
-        pcapng::begin(&mut file.blocks, &config.name, config.snaplen);
+        pcapng::begin(
+            &mut file.blocks,
+            &config.name,
+            LinkType::Ethernet,
+            config.snaplen,
+        );
         file.ends.push(file.blocks.len());
         file.commit(1);
         file
@@ -212,10 +217,12 @@ impl<W: Write> File<W> {
         let nanos = self.epoch.saturating_add(self.now.as_nanos());
         for (index, frame) in frames.iter().enumerate() {
             let comment = if index == 0 { &*self.comment } else { "" };
+            let octets = pool.frame(frame);
             let packet = Packet {
                 nanos,
                 direction,
-                octets: pool.frame(frame),
+                octets,
+                wire_len: octets.len() as u32,
                 comment,
             };
             pcapng::packet(&mut self.blocks, &packet, self.snaplen);

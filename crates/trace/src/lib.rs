@@ -21,6 +21,7 @@ pub mod fragments;
 mod import;
 pub mod input;
 pub mod rebuilt;
+pub mod ring;
 pub mod rows;
 pub mod tcb_cache;
 

@@ -8,9 +8,10 @@ mod craft;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use tempfile::TempDir;
 use tollgate_trace::capture::Capture;
 use tollgate_trace::rows::InMemory;
 use tollgate_trace::{Counts, Importer, Settings};
@@ -21,13 +22,18 @@ use tollgate_wire::tcp::Flags;
 type Traffic = (u64, u64, u64);
 
 fn ours(path: &Path) -> (Counts, [Traffic; 2]) {
+    let (counts, _) = read(path);
+    let traffic = [counts.tcp, counts.udp].map(|t| (t.packets, t.octets, t.flows));
+    (counts, traffic)
+}
+
+fn read(path: &Path) -> (Counts, InMemory) {
     let mut capture = Capture::new(std::fs::File::open(path).unwrap()).unwrap();
     let mut importer = Importer::new(Settings::default());
     let mut rows = InMemory::default();
     while importer.read(&mut capture, 1_000, &mut rows) == Ok(true) {}
     let Ok(counts) = importer.finish(&mut rows);
-    let traffic = [counts.tcp, counts.udp].map(|t| (t.packets, t.octets, t.flows));
-    (counts, traffic)
+    (counts, rows)
 }
 
 /// What tshark counts; nothing when it is not there.
@@ -171,6 +177,71 @@ fn talk(tcp: &[TcpListener], udp: &[UdpSocket]) {
     }
 }
 
+/// Captures with tshark what passes these ports on the loopback interface while `talk` talks; nothing, and says so, where that
+/// cannot be done. One datagram more is captured, which says that all before it was.
+fn captured(ports: &[u16], talk: impl FnOnce()) -> Option<(TempDir, PathBuf)> {
+    let last = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let last = last.local_addr().unwrap();
+    let ports = ports.iter().copied().chain([last.port()]);
+    let filter: Vec<String> = ports.map(|port| format!("port {port}")).collect();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("live.pcapng");
+    let mut command = Command::new("tshark");
+    command.args([
+        "-n",
+        "-i",
+        "lo",
+        "-B",
+        "64",
+        "-f",
+        &filter.join(" or "),
+        "-w",
+    ]);
+    let capture = command
+        .arg(&path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut capture = match capture {
+        Ok(capture) => capture,
+        Err(error) => {
+            println!("left out: tshark cannot be run: {error}");
+            return None;
+        }
+    };
+    let said = BufReader::new(capture.stderr.take().unwrap());
+    let begun = said
+        .lines()
+        .map_while(Result::ok)
+        .find(|line| line.contains("Capture started"));
+    if begun.is_none() {
+        capture.wait().unwrap();
+        println!("left out: tshark may not capture on lo");
+        return None;
+    }
+    talk();
+    let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    sender.send_to(b"the last", last).unwrap();
+    let done = || {
+        let flows = read(&path).1.flows;
+        flows
+            .iter()
+            .any(|flow| flow.ends.server.port == last.port())
+    };
+    // The capture is written in blocks.
+    for _ in 0..100 {
+        if std::fs::metadata(&path).is_ok_and(|file| file.len() > 0) && done() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let id = capture.id().to_string();
+    Command::new("kill").args(["-INT", &id]).status().unwrap();
+    capture.wait().unwrap();
+    Some((directory, path))
+}
+
 #[test]
 fn live_traffic_is_counted_as_tshark_counts_it() {
     let locals = [
@@ -188,61 +259,101 @@ fn live_traffic_is_counted_as_tshark_counts_it() {
         .collect();
     let ports = tcp.iter().map(|one| one.local_addr().unwrap().port());
     let ports = ports.chain(udp.iter().map(|one| one.local_addr().unwrap().port()));
-    let filter: Vec<String> = ports.map(|port| format!("port {port}")).collect();
-
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("live.pcapng");
-    let capture = Command::new("tshark")
-        .args([
-            "-n",
-            "-i",
-            "lo",
-            "-B",
-            "64",
-            "-f",
-            &filter.join(" or "),
-            "-w",
-        ])
-        .arg(&path)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut capture = match capture {
-        Ok(capture) => capture,
-        Err(error) => return println!("left out: tshark cannot be run: {error}"),
+    let ports: Vec<u16> = ports.collect();
+    let Some((_directory, path)) = captured(&ports, || talk(&tcp, &udp)) else {
+        return;
     };
-    let said = BufReader::new(capture.stderr.take().unwrap());
-    let begun = said
-        .lines()
-        .map_while(Result::ok)
-        .find(|line| line.contains("Capture started"));
-    if begun.is_none() {
-        capture.wait().unwrap();
-        return println!("left out: tshark may not capture on lo");
-    }
-    talk(&tcp, &udp);
-    // The capture is written in blocks; it has all when two looks a moment apart find the last datagram.
-    let done = |path: &Path| ours(path).1[1].0 as usize >= 5 * udp.len();
-    for _ in 0..100 {
-        if std::fs::metadata(&path).is_ok_and(|file| file.len() > 0) && done(&path) {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    let id = capture.id().to_string();
-    Command::new("kill").args(["-INT", &id]).status().unwrap();
-    capture.wait().unwrap();
     let (_, ours) = ours(&path);
     assert_eq!(ours[0].2 as usize, 3 * tcp.len());
     let expected: u64 = [0, 1, 512, 8_192, 60_000].iter().sum();
+    // And the last datagram.
     assert_eq!(
         ours[1],
         (
-            5 * udp.len() as u64,
-            expected * udp.len() as u64,
-            udp.len() as u64
+            5 * udp.len() as u64 + 1,
+            expected * udp.len() as u64 + 8,
+            udp.len() as u64 + 1
         )
+    );
+    assert_eq!(Some(ours), theirs(&path));
+}
+
+/// Octets that each path of the server below is answered with.
+const PAGES: [usize; 4] = [0, 13, 5_000, 3_000_000];
+
+/// Answers requests over HTTP/1.1 on one connection after the other.
+fn serve(listener: &TcpListener, connections: usize) {
+    for stream in listener.incoming().take(connections) {
+        let stream = stream.unwrap();
+        let mut writer = stream.try_clone().unwrap();
+        let mut asked = None;
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if let Some(path) = line.strip_prefix("GET /") {
+                asked = path
+                    .split(' ')
+                    .next()
+                    .and_then(|page| page.parse::<usize>().ok());
+            }
+            if line.is_empty()
+                && let Some(page) = asked.take()
+            {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", PAGES[page]);
+                writer.write_all(head.as_bytes()).unwrap();
+                writer.write_all(&vec![b'.'; PAGES[page]]).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_curl_fetches_is_counted_as_tshark_counts_it() {
+    if let Err(error) = Command::new("curl").arg("--version").output() {
+        return println!("left out: curl cannot be run: {error}");
+    }
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    let pages: Vec<String> = (0..PAGES.len())
+        .map(|page| format!("http://{at}/{page}"))
+        .collect();
+    // All on one connection, then each on its own.
+    let calls: Vec<&[String]> = std::iter::once(&pages[..]).chain(pages.chunks(1)).collect();
+    let curl = |pages: &[String]| {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--show-error", "--noproxy", "*"]);
+        for page in pages {
+            command.args(["--output", "/dev/null", page]);
+        }
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    let found = captured(&[at.port()], || {
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| serve(&listener, calls.len()));
+            calls.iter().for_each(|pages| curl(pages));
+            server.join().unwrap();
+        });
+    });
+    let Some((_directory, path)) = found else {
+        return;
+    };
+    let (_, ours) = ours(&path);
+    let (_, rows) = read(&path);
+    let flows = rows
+        .flows
+        .iter()
+        .filter(|flow| flow.ends.server.port == at.port());
+    let flows: Vec<_> = flows.collect();
+    assert_eq!(flows.len(), calls.len());
+    let pages: u64 = PAGES.iter().map(|page| *page as u64).sum();
+    // Every page twice, and the heads in front of them.
+    let to_client: u64 = flows.iter().map(|flow| flow.to_client.octets).sum();
+    assert!(
+        (2 * pages..2 * pages + 2_000).contains(&to_client),
+        "{to_client}"
     );
     assert_eq!(Some(ours), theirs(&path));
 }

@@ -24,6 +24,36 @@ pub fn v2_protocol(packet: &[u8]) -> Result<u16, Malformed> {
     Ok(be16(packet, 0))
 }
 
+/// A header of version 2, to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct V2<'a> {
+    /// The Ethernet type.
+    pub protocol: u16,
+    /// The interface's index.
+    pub interface: u32,
+    /// What kind of interface that is (ARPHRD_ of linux/if_arp.h).
+    pub hardware: u16,
+    /// For whom the packet is (PACKET_ of linux/if_packet.h).
+    pub kind: u8,
+    /// The sender's address; of more than 8 octets, the first 8 are written.
+    pub sender: &'a [u8],
+}
+
+impl V2<'_> {
+    /// The header.
+    pub fn emit(&self) -> [u8; V2_LEN] {
+        let mut header = [0; V2_LEN];
+        header[..2].copy_from_slice(&self.protocol.to_be_bytes());
+        header[4..8].copy_from_slice(&self.interface.to_be_bytes());
+        header[8..10].copy_from_slice(&self.hardware.to_be_bytes());
+        header[10] = self.kind;
+        let sender = &self.sender[..self.sender.len().min(8)];
+        header[11] = sender.len() as u8;
+        header[12..12 + sender.len()].copy_from_slice(sender);
+        header
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +68,28 @@ mod tests {
         v2[..2].copy_from_slice(&[0x86, 0xdd]);
         assert_eq!(v2_protocol(&v2), Ok(0x86dd));
         assert_eq!(v2_protocol(&v2[..19]), Err(Malformed::Truncated));
+    }
+    #[test]
+    fn what_is_written_has_its_fields_in_their_places() {
+        let header = V2 {
+            protocol: 0x86dd,
+            interface: 3,
+            hardware: 772,
+            kind: 4,
+            sender: &[1, 2, 3, 4, 5, 6],
+        };
+        let octets = header.emit();
+        assert_eq!(v2_protocol(&octets), Ok(0x86dd));
+        assert_eq!(
+            octets,
+            [
+                0x86, 0xdd, 0, 0, 0, 0, 0, 3, 3, 4, 4, 6, 1, 2, 3, 4, 5, 6, 0, 0
+            ]
+        );
+        let long = V2 {
+            sender: &[7; 20],
+            ..header
+        };
+        assert_eq!(long.emit()[11..], [8, 7, 7, 7, 7, 7, 7, 7, 7]);
     }
 }

@@ -1,18 +1,22 @@
 //! The command line of `tollgate trace`.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use tollgate_kernel::observe::Filter;
 use tollgate_table::prefix::{self, LOCAL, Prefix};
 
-use crate::args::{Json, duration};
+use crate::args::{Json, amount, duration, filter};
 
 /// The commands on traces.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
     /// Read captures, pcap or pcapng, into a trace. Payload is measured and not kept.
     Import(Import),
+    /// Capture what passes an interface, and import it (needs root).
+    Capture(Capture),
     /// What is in a trace, and what of its captures could not be read.
     Info(Info),
     /// How large messages are, by protocol, on the LAN and on the WAN.
@@ -42,6 +46,15 @@ pub(crate) struct Import {
     /// The directory of the trace; it is made where it is not there.
     #[arg(long, value_name = "DIR", default_value = "tollgate-trace")]
     pub(crate) into: PathBuf,
+    #[command(flatten)]
+    pub(crate) how: How,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+/// How captures become a trace.
+#[derive(Debug, Args)]
+pub(crate) struct How {
     /// Replace addresses so that those with a common prefix still have one (Crypto-PAn), with a key that is thrown away.
     #[arg(long, alias = "anonymize")]
     pub(crate) anonymise: bool,
@@ -51,6 +64,41 @@ pub(crate) struct Import {
     /// A sender's silence that ends what its application wrote.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) pause: Duration,
+}
+
+/// `trace capture`
+#[derive(Debug, Args)]
+pub(crate) struct Capture {
+    /// The interface, or any for all of this network namespace.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) iface: String,
+    /// The directory of the trace; it is made where it is not there.
+    #[arg(long, value_name = "DIR", default_value = "tollgate-trace")]
+    pub(crate) into: PathBuf,
+    /// Only what this filter passes, in the syntax of pcap-filter: host, net, port, portrange, src, dst, tcp, udp, ip, ip6, and, or,
+    /// not.
+    #[arg(long, value_name = "FILTER", value_parser = filter)]
+    pub(crate) filter: Option<Filter>,
+    /// Bytes kept of each packet until it is imported, counted from its IP header on.
+    #[arg(long, value_name = "BYTES", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=262_144))]
+    pub(crate) snaplen: u32,
+    /// End after this time [default: at Ctrl-C].
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) within: Option<Duration>,
+    /// Begin another file when one has this size, as 100M.
+    #[arg(long, value_name = "BYTES", value_parser = file_size)]
+    pub(crate) file_size: Option<u64>,
+    /// Begin another file after this time.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) seconds: Option<Duration>,
+    /// Keep the last N files, and remove those before; the files are 100 MB large unless --file-size or --seconds says otherwise.
+    #[arg(long, value_name = "N")]
+    pub(crate) ring: Option<NonZeroUsize>,
+    /// Keep the files in DIR/captures after they were imported, with what payload they hold.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) how: How,
     #[command(flatten)]
     pub(crate) json: Json,
 }
@@ -127,4 +175,16 @@ fn one_prefix(given: &str) -> Result<Prefix, String> {
     given
         .parse()
         .map_err(|error: prefix::NoPrefix| error.to_string())
+}
+
+/// The smallest file of a ring: one packet of the largest size fits.
+const SMALLEST_FILE: f64 = 1e5;
+
+fn file_size(given: &str) -> Result<u64, String> {
+    amount(given)
+        .filter(|size| (SMALLEST_FILE..=1e12).contains(size))
+        .map(|size| size as u64)
+        .ok_or_else(|| {
+            format!("unknown size of a file `{given}`; give bytes as 100M or 1G, from 100k to 1T")
+        })
 }

@@ -5,6 +5,8 @@
 //! and `or` bind alike and from the left, and `not` binds to the primitive behind it. A number without a word before it is not
 //! guessed at.
 
+pub mod classic;
+
 use std::fmt;
 use std::net::IpAddr;
 
@@ -50,9 +52,9 @@ pub enum Filter {
     Ip,
     /// IPv6.
     Ip6,
-    /// TCP: all that is observed.
+    /// TCP: of connections, all.
     Tcp,
-    /// UDP: nothing that is observed.
+    /// UDP: of connections, none.
     Udp,
     /// What the other does not pass.
     Not(Box<Self>),
@@ -586,7 +588,7 @@ mod tests {
         assert!(Filter::parse(&"! ".repeat(100_000)).is_err());
     }
 
-    fn any_filter() -> impl Strategy<Value = Filter> {
+    pub(super) fn any_filter() -> impl Strategy<Value = Filter> {
         let side = prop_oneof![
             Just(Side::Source),
             Just(Side::Destination),

@@ -1,6 +1,7 @@
 //! What a user calls a process, a control group, an interface, as the programs know it. Reads /proc and /sys, changes nothing.
 
 use std::collections::BTreeSet;
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -47,17 +48,18 @@ pub fn process(pid: u32) -> Result<u32, ScopeError> {
         .ok_or(ScopeError::Process(pid))
 }
 
-/// The number of an interface.
+/// The number of an interface of this network namespace.
 ///
 /// # Errors
 /// [`ScopeError::Interface`].
 pub fn interface(name: &str) -> Result<u32, ScopeError> {
-    let valid = !name.contains('/');
-    let number = fs::read_to_string(format!("{INTERFACES}/{name}/ifindex"))
-        .ok()
-        .and_then(|text| text.trim().parse().ok());
-    number
-        .filter(|_| valid)
+    // Asked of the kernel: /sys shows the namespace in which it was mounted.
+    let number = CString::new(name).map_or(0, |name| {
+        // SAFETY: the name ends with a zero and lives through the call.
+        unsafe { libc::if_nametoindex(name.as_ptr()) }
+    });
+    (number != 0)
+        .then_some(number)
         .ok_or_else(|| ScopeError::Interface {
             name: name.to_owned(),
             known: names(INTERFACES).join(", "),

@@ -1,4 +1,4 @@
-//! Writes pcapng files (IETF draft-ietf-opsawg-pcapng): one section, one Ethernet interface, enhanced packet blocks.
+//! Writes pcapng files (IETF draft-ietf-opsawg-pcapng): one section, one interface, enhanced packet blocks.
 //!
 //! Blocks are little-endian on every machine, so that the same frames give the same file. This module must not know where
 //! frames come from, nor look into them.
@@ -9,7 +9,6 @@ const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
-const LINKTYPE_ETHERNET: u16 = 1;
 
 const OPT_END: u16 = 0;
 const OPT_COMMENT: u16 = 1;
@@ -20,6 +19,16 @@ const EPB_FLAGS: u16 = 2;
 
 /// Timestamps count nanoseconds: 10^-9 s.
 const NANOSECONDS: u8 = 9;
+
+/// What the frames of a file begin with, by the number of the tcpdump group's list of link types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum LinkType {
+    /// An Ethernet header.
+    Ethernet = 1,
+    /// The header that Linux writes in place of any interface's own, version 2.
+    CookedV2 = 276,
+}
 
 /// Which way a frame went, as seen from the interface (the low two bits of `epb_flags`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +47,17 @@ pub struct Packet<'a> {
     pub nanos: u64,
     /// Which way it went.
     pub direction: Direction,
-    /// Its octets; at most the snap length of them are kept.
+    /// Its octets, or the first of them; at most the snap length of them are kept.
     pub octets: &'a [u8],
+    /// How many there were on the wire, at least as many as are given.
+    pub wire_len: u32,
     /// A comment that is shown with it; empty for none, cut at 65,535 octets.
     pub comment: &'a str,
 }
 
-/// Begins a file: appends a section and an interface called `name` that keeps `snaplen` octets (0: all) to `out`.
-pub fn begin(out: &mut Vec<u8>, name: &str, snaplen: u32) {
+/// Begins a file: appends a section and an interface called `name` that keeps `snaplen` octets (0: all) of its frames, which are
+/// of `link`, to `out`.
+pub fn begin(out: &mut Vec<u8>, name: &str, link: LinkType, snaplen: u32) {
     block(out, SECTION_HEADER, |out| {
         put32(out, BYTE_ORDER_MAGIC);
         // Version 1.0.
@@ -60,7 +72,7 @@ pub fn begin(out: &mut Vec<u8>, name: &str, snaplen: u32) {
         option(out, OPT_END, &[]);
     });
     block(out, INTERFACE_DESCRIPTION, |out| {
-        put16(out, LINKTYPE_ETHERNET);
+        put16(out, link as u16);
         put16(out, 0);
         put32(out, snaplen);
         option(out, IF_NAME, name.as_bytes());
@@ -83,7 +95,7 @@ pub fn packet(out: &mut Vec<u8>, packet: &Packet<'_>, snaplen: u32) {
         put32(out, (packet.nanos >> 32) as u32);
         put32(out, packet.nanos as u32);
         put32(out, kept.len() as u32);
-        put32(out, packet.octets.len() as u32);
+        put32(out, packet.wire_len);
         out.extend_from_slice(kept);
         pad(out, kept.len());
         option(out, EPB_FLAGS, &(packet.direction as u32).to_le_bytes());
@@ -132,6 +144,7 @@ pub struct Writer<W> {
     out: W,
     block: Vec<u8>,
     snaplen: u32,
+    octets: u64,
 }
 
 impl<W: Write> Writer<W> {
@@ -139,15 +152,21 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// What `out` reports.
-    pub fn new(mut out: W, name: &str, snaplen: u32) -> io::Result<Self> {
+    pub fn new(mut out: W, name: &str, link: LinkType, snaplen: u32) -> io::Result<Self> {
         let mut block = Vec::with_capacity(2048);
-        begin(&mut block, name, snaplen);
+        begin(&mut block, name, link, snaplen);
         out.write_all(&block)?;
         Ok(Self {
+            octets: block.len() as u64,
             out,
             block,
             snaplen,
         })
+    }
+
+    /// Octets of the file so far.
+    pub const fn octets(&self) -> u64 {
+        self.octets
     }
 
     /// Writes one frame.
@@ -157,7 +176,9 @@ impl<W: Write> Writer<W> {
     pub fn write(&mut self, what: &Packet<'_>) -> io::Result<()> {
         self.block.clear();
         packet(&mut self.block, what, self.snaplen);
-        self.out.write_all(&self.block)
+        self.out.write_all(&self.block)?;
+        self.octets += self.block.len() as u64;
+        Ok(())
     }
 
     /// Flushes the output and gives it back.

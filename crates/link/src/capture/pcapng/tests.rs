@@ -117,7 +117,7 @@ pub(in crate::capture) fn read(file: &[u8]) -> Result<File, String> {
                 assert!(text(&body.options()?, SHB_USERAPPL).starts_with("Tollgate "));
             }
             INTERFACE_DESCRIPTION => {
-                assert_eq!((body.u16()?, body.u16()?), (LINKTYPE_ETHERNET, 0));
+                assert_eq!((body.u16()?, body.u16()?), (LinkType::Ethernet as u16, 0));
                 let snaplen = body.u32()?;
                 let options = body.options()?;
                 assert_eq!(value(&options, IF_TSRESOL), Some(&[9][..]));
@@ -151,7 +151,7 @@ pub(in crate::capture) fn read(file: &[u8]) -> Result<File, String> {
 #[test]
 fn the_first_octets_are_those_of_the_specification() {
     let mut out = Vec::new();
-    begin(&mut out, "x", 0);
+    begin(&mut out, "x", LinkType::Ethernet, 0);
     assert_eq!(out[..4], [0x0A, 0x0D, 0x0D, 0x0A]);
     assert_eq!(out[8..12], [0x4D, 0x3C, 0x2B, 0x1A]);
     assert_eq!(out[12..16], [1, 0, 0, 0]);
@@ -160,7 +160,7 @@ fn the_first_octets_are_those_of_the_specification() {
 #[test]
 fn a_long_comment_is_cut() {
     let mut out = Vec::new();
-    begin(&mut out, "x", 0);
+    begin(&mut out, "x", LinkType::Ethernet, 0);
     let comment = "y".repeat(70_000);
     packet(
         &mut out,
@@ -168,6 +168,7 @@ fn a_long_comment_is_cut() {
             nanos: 0,
             direction: Direction::Inbound,
             octets: &[1],
+            wire_len: 1,
             comment: &comment,
         },
         0,
@@ -185,11 +186,12 @@ proptest! {
             0..20,
         ),
     ) {
-        let mut writer = Writer::new(Vec::new(), &name, snaplen).unwrap();
+        let mut writer = Writer::new(Vec::new(), &name, LinkType::Ethernet, snaplen).unwrap();
         let mut expected = Vec::new();
         for (nanos, inbound, octets, comment) in &frames {
             let direction = if *inbound { Direction::Inbound } else { Direction::Outbound };
-            writer.write(&Packet { nanos: *nanos, direction, octets, comment }).unwrap();
+            let wire_len = octets.len() as u32;
+            writer.write(&Packet { nanos: *nanos, direction, octets, wire_len, comment }).unwrap();
             let kept = if snaplen == 0 { octets.len() } else { octets.len().min(snaplen as usize) };
             expected.push(Read {
                 nanos: *nanos,

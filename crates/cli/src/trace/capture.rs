@@ -1,0 +1,195 @@
+//! `tollgate trace capture`: live packets into a ring of files, and these into a trace.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tollgate_experiment::context::Cancel;
+use tollgate_kernel::live::{Ask, DELAY, Live, Packet};
+use tollgate_kernel::observe::scope;
+use tollgate_table::import::{self, Options};
+use tollgate_table::store::Writable;
+use tollgate_trace::ring::{Left, Ring, Seen, Turns};
+use tollgate_wire::cooked::V2;
+
+use super::args::Capture;
+use super::show::{self, Captured, Imported};
+use super::{give, options};
+use crate::args::Manners;
+use crate::error::Error;
+use crate::{interrupt, output};
+
+/// Where the files are, in the trace's directory.
+const FILES: &str = "captures";
+/// The interface's name that means all.
+const ANY: &str = "any";
+/// The size of a ring's files, unless something else ends them.
+const FILE_SIZE: u64 = 100_000_000;
+
+pub(super) fn run(asked: &Capture, manners: &Manners) -> Result<ExitCode, Error> {
+    let options = options(&asked.how)?;
+    let interface = match asked.iface.as_str() {
+        ANY => None,
+        name => Some(scope::interface(name)?),
+    };
+    let mut live = Live::begin(&Ask {
+        interface,
+        filter: asked.filter.as_ref(),
+        snaplen: asked.snaplen,
+    })?;
+    // What is no place for a trace is refused before anything is captured. Others may import while this captures.
+    drop(Writable::open(&asked.into)?);
+    let directory = asked.into.join(FILES);
+    fs::create_dir_all(&directory).map_err(at("make the directory", &directory))?;
+    let mut ring = Ring::new(
+        &directory,
+        &stem(),
+        &asked.iface,
+        asked.snaplen,
+        turns(asked),
+    );
+    let cancel = interrupt::prepare()?;
+    if !manners.quiet {
+        let until = if asked.within.is_some() {
+            ""
+        } else {
+            "; Ctrl-C ends it"
+        };
+        output::say(&format!("capturing on {}{until}", asked.iface));
+    }
+    let began = Instant::now();
+    let deadline = asked.within.map(|within| began + within);
+    let Followed {
+        packets,
+        until,
+        ended,
+    } = follow(&mut live, &mut ring, deadline, &cancel)?;
+    let tally = live
+        .tally()
+        .map_err(at("ask for the counts of", Path::new("the packet socket")))?;
+    drop(live);
+    let left = ring.finish()?;
+    let imported = import(&left, &options, asked)?;
+    // Whatever else is in it stays, and it with that.
+    let _ = fs::remove_dir(&directory);
+    let captured = Captured {
+        schema: "tollgate-trace-capture",
+        version: 1,
+        interface: asked.iface.clone(),
+        seconds: until.duration_since(began).as_secs_f64(),
+        packets,
+        dropped: tally.dropped,
+        ended: ended.map(|error| error.to_string()),
+        removed_files: left.removed,
+        kept_files: if asked.keep { left.files } else { Vec::new() },
+        imported,
+    };
+    give(&captured, &asked.json, manners, |captured| {
+        show::captured(captured, &asked.into)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn turns(asked: &Capture) -> Turns {
+    let octets = match (asked.file_size, asked.seconds, asked.ring) {
+        (None, None, Some(_)) => Some(FILE_SIZE),
+        (size, _, _) => size,
+    };
+    Turns {
+        octets,
+        time: asked.seconds,
+        files: asked.ring,
+    }
+}
+
+/// What came of a capture.
+struct Followed {
+    packets: u64,
+    /// When nothing more was let pass.
+    until: Instant,
+    /// Why the interface gave no more, if it did not.
+    ended: Option<io::Error>,
+}
+
+/// Writes what comes until it is to end.
+fn follow(
+    live: &mut Live,
+    ring: &mut Ring,
+    deadline: Option<Instant>,
+    cancel: &Cancel,
+) -> Result<Followed, Error> {
+    let mut packets = 0;
+    let mut take = |live: &mut Live| {
+        live.take(|packet| {
+            packets += 1;
+            ring.write(&seen(packet))
+        })
+    };
+    let left = |until: Option<Instant>| match until {
+        Some(until) => until.saturating_duration_since(Instant::now()),
+        None => DELAY,
+    };
+    let mut ended = None;
+    while ended.is_none() && !cancel.is_raised() && !left(deadline).is_zero() {
+        ended = live.wait(left(deadline).min(DELAY)).err();
+        take(live)?;
+    }
+    live.stop().map_err(at("end", Path::new("the capture")))?;
+    let until = Instant::now();
+    // The kernel hands a block over when it is full, or this long after its first packet.
+    let last = Some(until + 3 * DELAY);
+    while !left(last).is_zero() {
+        // What went wrong is known already, and what came before it is still there.
+        let _ = live.wait(left(last).min(DELAY));
+        take(live)?;
+    }
+    Ok(Followed {
+        packets,
+        until,
+        ended,
+    })
+}
+
+fn seen<'a>(packet: &Packet<'a>) -> Seen<'a> {
+    Seen {
+        nanos: packet.nanos,
+        octets: packet.octets,
+        wire_len: packet.wire_len,
+        outgoing: packet.is_outgoing(),
+        link: V2 {
+            protocol: packet.protocol,
+            interface: packet.interface,
+            hardware: packet.hardware,
+            kind: packet.kind,
+            sender: packet.sender,
+        },
+    }
+}
+
+/// Imports the files, and removes each that is imported unless they are to be kept.
+fn import(left: &Left, options: &Options, asked: &Capture) -> Result<Vec<Imported>, Error> {
+    let mut trace = Writable::open(&asked.into)?;
+    let mut imported = Vec::new();
+    for path in &left.files {
+        let outcome = import::file(path, options, &mut trace, &mut |_| true)?;
+        imported.push(Imported::of(path.display().to_string(), outcome));
+        if !asked.keep {
+            fs::remove_file(path).map_err(at("remove", path))?;
+        }
+    }
+    Ok(imported)
+}
+
+/// What the files of this capture are called, by when it began and by whom it is made: no other has the same.
+fn stem() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seconds = now.unwrap_or(Duration::ZERO).as_secs();
+    format!("{seconds}-{}", std::process::id())
+}
+
+fn at(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path: PathBuf = path.to_owned();
+    move |source| Error::Trace(tollgate_table::Error::File { what, path, source })
+}
