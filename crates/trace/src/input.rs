@@ -1,6 +1,6 @@
 //! Octets from a file or from standard input: decompressed where they are compressed, and hashed as they are read.
 //!
-//! Owns the one buffer that packets are looked at in. Must never hold more of the input than one block of it.
+//! Owns the one buffer that packets are looked at in. Must never hold more of the input than twice the longest block.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
 
-/// Octets that are read at once, and that the buffer has room for unless a block is longer.
+/// Octets that are read at once, and that the buffer has room for unless a block is longer than half of that.
 const BUFFER: usize = 1 << 20;
 /// The longest block that is looked at whole. The longest packet that is known to occur (a "big TCP" segment on a loopback
 /// interface) is a thirtieth of it.
@@ -233,13 +233,16 @@ impl<R: Read> Input<R> {
 
     #[cold]
     fn fill(&mut self, n: usize) -> bool {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        if self.buffer.len() < n {
-            self.buffer.resize(n, 0);
+        if self.start + n > self.buffer.len() && !self.ended {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+            // With room for as much again, however often the window moves on by little, an octet is moved twice at most.
+            if self.buffer.len() < 2 * n {
+                self.buffer.resize(2 * n, 0);
+            }
         }
-        while self.end < n && !self.ended {
+        while self.end - self.start < n && !self.ended {
             match self.decoder.read(&mut self.buffer[self.end..]) {
                 Ok(0) => self.ended = true,
                 Ok(more) => self.end += more,
@@ -249,7 +252,7 @@ impl<R: Read> Input<R> {
                 }
             }
         }
-        self.end >= n
+        self.end - self.start >= n
     }
 
     /// Reads the source to its end and says what it holds.

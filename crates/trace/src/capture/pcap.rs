@@ -21,7 +21,7 @@ pub(super) struct Reader {
     link: LinkType,
     /// The longest record that is believed.
     longest: u32,
-    last_s: u32,
+    last_s: Option<u32>,
 }
 
 /// The header of a record.
@@ -61,7 +61,7 @@ impl Reader {
             unit,
             link: LinkType::from_number(link),
             longest: snaplen.clamp(LONGEST, crate::input::LONGEST as u32),
-            last_s: 0,
+            last_s: None,
         })
     }
 
@@ -77,7 +77,7 @@ impl Reader {
         if !input.have(RECORD_LEN + len) {
             return cut(input, damage);
         }
-        self.last_s = record.seconds;
+        self.last_s = Some(record.seconds);
         Next::Packet {
             time_ns: i64::from(record.seconds) * 1_000_000_000
                 + i64::from(record.fraction) * i64::from(self.unit),
@@ -107,9 +107,9 @@ impl Reader {
             && u64::from(record.fraction) * u64::from(self.unit) < 1_000_000_000
     }
 
-    /// Whether a record at a place that was found by looking is one.
-    fn is_believed(&self, record: &Record) -> bool {
-        record.seconds.abs_diff(self.last_s) <= BELIEVED_S
+    /// Whether a record at a place that was found by looking is one, behind another of this time, if there was one.
+    fn is_believed(&self, record: &Record, behind: Option<u32>) -> bool {
+        behind.is_none_or(|seconds| record.seconds.abs_diff(seconds) <= BELIEVED_S)
             && self.fits(record)
             && record.captured > 0
             && record.captured <= record.on_wire
@@ -125,7 +125,7 @@ impl Reader {
             let window = input.window();
             let found = (0..window.len().saturating_sub(RECORD_LEN)).find(|&at| {
                 self.record(window, at)
-                    .is_some_and(|record| self.is_believed(&record))
+                    .is_some_and(|record| self.is_believed(&record, self.last_s))
             });
             let at = found.unwrap_or(window.len().saturating_sub(RECORD_LEN));
             // Past what was looked at, but for a record that only begins there.
@@ -152,7 +152,7 @@ impl Reader {
         let end = RECORD_LEN + record.captured as usize;
         if input.have(end + RECORD_LEN) {
             self.record(input.window(), end)
-                .is_some_and(|next| self.is_believed(&next))
+                .is_some_and(|next| self.is_believed(&next, Some(record.seconds)))
         } else {
             input.window().len() == end
         }

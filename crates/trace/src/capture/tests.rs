@@ -199,3 +199,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_file_of_nothing_but_beginnings_of_long_records_is_read_to_its_end() {
+    // The longest record that is believed is asked for at each of them; were as much moved every time, this would take hours.
+    let mut file = craft::pcap_header(1, false);
+    file[16..20].copy_from_slice(&0x00ff_ffff_u32.to_le_bytes());
+    file.extend([0xff; 16]);
+    for _ in 0..1 << 18 {
+        let words = [craft::EPOCH, 0, 0x00ff_fff1, 0x00ff_fff1];
+        file.extend(words.into_iter().flat_map(u32::to_le_bytes));
+    }
+    let (packets, damage) = read(&file);
+    assert_eq!(packets, []);
+    let lost = damage.skipped_octets + damage.cut_octets;
+    assert_eq!(lost, file.len() as u64 - 24);
+}
+
+#[test]
+fn what_lies_behind_a_damaged_beginning_is_read() {
+    let mut file = craft::pcap(&frames(5));
+    file.splice(24..24, [0xee; 100]);
+    let (packets, damage) = read(&file);
+    assert_eq!(packets.len(), 5);
+    assert_eq!((damage.places, damage.skipped_octets), (1, 100));
+}
