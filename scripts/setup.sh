@@ -24,6 +24,7 @@ valgrind          | valgrind                                               | ins
 chromium          | chromium                                               | the test that renders the HTML report     | test
 fonts-dejavu-core | /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf        | letters in the rendered HTML report       | test
 tshark            | tshark                                                 | the test that reads captures in Wireshark | test
+curl              | curl                                                   | the test that counts what curl fetches    | test
 qemu-user         | qemu-aarch64 qemu-aarch64-static                       | the tests of the NEON kernels             | test
 qemu-system-x86   | qemu-system-x86_64                                     | counts in Linux, and tests on Linux 6.1    | test qemu!
 cpio              | cpio                                                   | the test of the file system of a guest    | test

@@ -1,11 +1,22 @@
 //! `tollgate trace` from outside, on the rebuilt traces and on what is no capture.
 #![cfg(feature = "sql")]
 
+#[path = "../../trace/src/craft.rs"]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "the tests of the other crate use more of it"
+)]
+mod craft;
+
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tollgate_experiment::published;
+use tollgate_wire::ipv4::protocol::UDP;
+use tollgate_wire::tcp::Flags;
 
 fn trace(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tollgate"))
@@ -118,7 +129,7 @@ fn sql_is_answered_as_text_and_as_json() {
 #[test]
 fn what_is_no_capture_and_no_trace_is_told_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("letter"), "dear reader").unwrap();
+    fs::write(folder.path().join("letter"), "dear reader").unwrap();
     for (arguments, told) in [
         (
             &["import", "letter"][..],
@@ -136,5 +147,75 @@ fn what_is_no_capture_and_no_trace_is_told_in_one_line() {
         assert!(!output.status.success());
         assert!(error.starts_with(told), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+/// Two connections after each other, the first of which sends a segment twice, and datagrams of a name service in between; a
+/// packet of another protocol, and one that is no IP.
+fn office() -> Vec<Vec<u8>> {
+    let (ack, push) = (Flags::ACK, Flags::ACK | Flags::PSH);
+    let mut packets = Vec::new();
+    for isn in [0, 50_000] {
+        packets.extend([
+            craft::tcp_frame(true, isn, Flags::SYN, 0),
+            craft::tcp_frame(false, isn, Flags::SYN | ack, 0),
+            craft::tcp_frame(true, isn + 1, push, 120),
+            craft::tcp_frame(false, isn + 1, ack, 1_448),
+            craft::tcp_frame(false, isn + 1_449, ack, 1_448),
+            craft::tcp_frame(false, isn + 2_897, push, 200),
+        ]);
+        if isn == 0 {
+            packets.push(craft::tcp_frame(false, isn + 2_897, push, 200));
+        }
+        for size in [40, 90] {
+            let datagram = craft::ipv4(size == 40, UDP, &craft::udp((5_353, 53), size));
+            packets.push(craft::ethernet(0x0800, &datagram));
+        }
+        packets.extend([
+            craft::tcp_frame(true, isn + 121, Flags::FIN | ack, 0),
+            craft::tcp_frame(false, isn + 3_097, Flags::FIN | ack, 0),
+        ]);
+    }
+    let ping = craft::ipv4(true, 1, &[8, 0, 0, 0, 0, 0, 0, 0]);
+    packets.extend([
+        craft::ethernet(0x0800, &ping),
+        craft::ethernet(0x0806, &[0; 28]),
+    ]);
+    packets
+}
+
+/// What people read of a trace, from the import to a query.
+#[test]
+fn what_is_shown_of_a_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = craft::pcap(&office());
+    fs::write(folder.path().join("office.pcap"), &whole).unwrap();
+    fs::write(folder.path().join("again.pcap"), &whole).unwrap();
+    // Its end is missing, and something lies in its middle.
+    let mut damaged = craft::pcap(&office()[..9]);
+    damaged.truncate(damaged.len() - 10);
+    damaged.splice(24..24, [0xee; 100]);
+    fs::write(folder.path().join("damaged.pcap"), damaged).unwrap();
+    let query = "SELECT server_port, count(*) AS messages, sum(size) AS bytes FROM messages GROUP BY server_port ORDER BY server_port";
+    for (name, arguments) in [
+        (
+            "import",
+            &["import", "office.pcap", "damaged.pcap", "--into", "office"][..],
+        ),
+        (
+            "import_again",
+            &["import", "again.pcap", "--into", "office"],
+        ),
+        ("info", &["info", "office"]),
+        ("sizes", &["sizes", "office", "--bins"]),
+        ("flows", &["flows", "office"]),
+        ("cache", &["cache", "office"]),
+        ("sql", &["sql", "office", query]),
+        ("sizes_of_a_rebuilt_trace", &["sizes", "kay-lan"]),
+        ("info_of_a_rebuilt_trace", &["info", "kay-wan"]),
+    ] {
+        let output = trace(folder.path(), arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        insta::assert_snapshot!(name, text(&output.stdout));
     }
 }
