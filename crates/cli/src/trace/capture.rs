@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
 use tollgate_experiment::context::Cancel;
 use tollgate_kernel::live::{Ask, DELAY, Live, Packet};
 use tollgate_kernel::observe::scope;
@@ -15,7 +16,7 @@ use tollgate_trace::ring::{Left, Ring, Seen, Turns};
 use tollgate_wire::cooked::V2;
 
 use super::args::Capture;
-use super::show::{self, Captured, Imported};
+use super::show::{self, Imported, Shown, grouped, share};
 use super::{give, options};
 use crate::args::Manners;
 use crate::error::Error;
@@ -87,7 +88,7 @@ pub(super) fn run(asked: &Capture, manners: &Manners) -> Result<ExitCode, Error>
         imported,
     };
     give(&captured, &asked.json, manners, |captured| {
-        show::captured(captured, &asked.into)
+        shown(captured, &asked.into)
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -180,6 +181,80 @@ fn import(left: &Left, options: &Options, asked: &Capture) -> Result<Vec<Importe
         }
     }
     Ok(imported)
+}
+
+/// What was captured live, and what became of it.
+#[derive(Serialize)]
+struct Captured {
+    schema: &'static str,
+    version: u32,
+    interface: String,
+    /// How long it lasted, in seconds.
+    seconds: f64,
+    /// Packets that were written.
+    packets: u64,
+    /// Packets that the kernel had no room for.
+    dropped: u64,
+    /// Why it ended before it was to end.
+    ended: Option<String>,
+    /// Files that made room for others in the ring.
+    removed_files: u64,
+    /// The files that are kept.
+    kept_files: Vec<PathBuf>,
+    imported: Vec<Imported>,
+}
+
+fn shown(captured: &Captured, into: &Path) -> Shown {
+    let Captured {
+        packets, dropped, ..
+    } = captured;
+    let mut shown = show::import(&captured.imported, into);
+    let dropping = match dropped {
+        0 => "the kernel dropped none".to_owned(),
+        dropped => format!(
+            "the kernel dropped {} more ({})",
+            grouped(*dropped),
+            share(*dropped as f64 / (packets + dropped) as f64)
+        ),
+    };
+    shown.finding = format!(
+        "{} packets were captured on {} in {:.1} s; {dropping}. {}",
+        grouped(*packets),
+        captured.interface,
+        captured.seconds,
+        if captured.imported.is_empty() {
+            "There is nothing to import."
+        } else {
+            &shown.finding
+        }
+    );
+    let mut say = |line: String| shown.trust.push(line);
+    if *dropped > 0 {
+        say("What the kernel drops is missing in all counts; a --filter or a shorter --snaplen leaves it more room.".to_owned());
+    }
+    if let Some(reason) = &captured.ended {
+        say(format!("The capture ended early: {reason}."));
+    }
+    if captured.removed_files > 0 {
+        say(format!(
+            "{} older files made room in the ring, and are not in the trace.",
+            grouped(captured.removed_files)
+        ));
+    }
+    match captured.kept_files.as_slice() {
+        [] if captured.imported.is_empty() => {}
+        [] => say(
+            "The captured files were removed after they had been imported; --keep keeps them."
+                .to_owned(),
+        ),
+        [one] => say(format!("The captured file is {}.", one.display())),
+        [first, .., last] => say(format!(
+            "The captured files are {} to {}.",
+            first.display(),
+            last.display()
+        )),
+    }
+    shown
 }
 
 /// What the files of this capture are called, by when it began and by whom it is made: no other has the same.

@@ -1,6 +1,6 @@
 //! What was found in a trace, as a finding, tables, and how far to trust them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 use tollgate_experiment::published;
@@ -55,7 +55,7 @@ fn percent(share: f64) -> Cell {
 }
 
 /// A number with its thousands apart.
-fn grouped(n: u64) -> String {
+pub(super) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -68,7 +68,7 @@ fn grouped(n: u64) -> String {
 }
 
 /// A share of one in percent.
-fn share(share: f64) -> String {
+pub(super) fn share(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
         99.95.. | ..0.05 => format!("{percent:.2} %"),
@@ -173,80 +173,6 @@ pub(super) fn import(imported: &[Imported], into: &Path) -> Shown {
                 }
             ));
         }
-    }
-    shown
-}
-
-/// What was captured live, and what became of it.
-#[derive(Serialize)]
-pub(super) struct Captured {
-    pub(super) schema: &'static str,
-    pub(super) version: u32,
-    pub(super) interface: String,
-    /// How long it lasted, in seconds.
-    pub(super) seconds: f64,
-    /// Packets that were written.
-    pub(super) packets: u64,
-    /// Packets that the kernel had no room for.
-    pub(super) dropped: u64,
-    /// Why it ended before it was to end.
-    pub(super) ended: Option<String>,
-    /// Files that made room for others in the ring.
-    pub(super) removed_files: u64,
-    /// The files that are kept.
-    pub(super) kept_files: Vec<PathBuf>,
-    pub(super) imported: Vec<Imported>,
-}
-
-pub(super) fn captured(captured: &Captured, into: &Path) -> Shown {
-    let Captured {
-        packets, dropped, ..
-    } = captured;
-    let mut shown = import(&captured.imported, into);
-    let dropping = match dropped {
-        0 => "the kernel dropped none".to_owned(),
-        dropped => format!(
-            "the kernel dropped {} more ({})",
-            grouped(*dropped),
-            share(*dropped as f64 / (packets + dropped) as f64)
-        ),
-    };
-    shown.finding = format!(
-        "{} packets were captured on {} in {:.1} s; {dropping}. {}",
-        grouped(*packets),
-        captured.interface,
-        captured.seconds,
-        if captured.imported.is_empty() {
-            "There is nothing to import."
-        } else {
-            &shown.finding
-        }
-    );
-    let mut say = |line: String| shown.trust.push(line);
-    if *dropped > 0 {
-        say("What the kernel drops is missing in all counts; a --filter or a shorter --snaplen leaves it more room.".to_owned());
-    }
-    if let Some(reason) = &captured.ended {
-        say(format!("The capture ended early: {reason}."));
-    }
-    if captured.removed_files > 0 {
-        say(format!(
-            "{} older files made room in the ring, and are not in the trace.",
-            grouped(captured.removed_files)
-        ));
-    }
-    match captured.kept_files.as_slice() {
-        [] if captured.imported.is_empty() => {}
-        [] => say(
-            "The captured files were removed after they had been imported; --keep keeps them."
-                .to_owned(),
-        ),
-        [one] => say(format!("The captured file is {}.", one.display())),
-        [first, .., last] => say(format!(
-            "The captured files are {} to {}.",
-            first.display(),
-            last.display()
-        )),
     }
     shown
 }
