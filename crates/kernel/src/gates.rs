@@ -11,7 +11,7 @@ use tollgate_gate::{Gate, GateSet};
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::hook::{Hook, Need};
+use crate::hook::{Hook, Need, Netfilter};
 use crate::plan::Plan;
 use crate::watch::{Namespace, THREADS, Taken, Watch};
 
@@ -29,6 +29,9 @@ static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR")
 const PROCESSORS: usize = 1024;
 /// Protocols that netfilter links are made for.
 pub(crate) const FAMILIES: [i32; 2] = [libbpf_rs::NFPROTO_IPV4, libbpf_rs::NFPROTO_IPV6];
+
+/// Why a program cannot be attached that the plan does not know.
+const NOT_LOADED: &str = "its program was not loaded";
 
 /// A processor's cursor in the memory that it shares with the programs.
 #[repr(C)]
@@ -223,14 +226,25 @@ impl Gates {
             let boundary = self.plan.boundary(gate).ok_or(Error::NoHook(gate))?;
             let hook = boundary.hook.ok_or(Error::NoHook(gate))?;
             for program in &boundary.programs {
-                let order: &[bool] = match (twins.contains(gate), hook.need) {
+                let twins = twins.contains(gate);
+                let order: &[bool] = match (twins, hook.need) {
+                    (_, Need::Netfilter(at)) => {
+                        self.attach_filters(hook, program, (at, twins), namespaces, &mut links)?;
+                        continue;
+                    }
                     (false, _) => &[false],
                     // A function calls the program first that came last (kernel/bpf/trampoline.c, hlist_add_head).
                     (true, Need::Function(_)) => &[true, false],
                     (true, _) => &[false, true],
                 };
                 for &twin in order {
-                    self.attach_program(hook, program, twin, namespaces, &mut links)?;
+                    let (program, refused) = self.program(hook, program, twin);
+                    let link = program
+                        .ok_or_else(|| refused(NOT_LOADED.to_owned()))?
+                        .attach();
+                    links.push(OneLink::OfLibrary(
+                        link.map_err(|error| refused(format!("{error:#}")))?,
+                    ));
                 }
             }
         }
@@ -240,37 +254,42 @@ impl Gates {
         })
     }
 
-    fn attach_program(
+    /// The program of a hook, or its twin, and what to say when it cannot be attached.
+    fn program(
         &self,
         hook: &'static Hook,
         program: &str,
         twin: bool,
-        namespaces: &[Namespace<'_>],
-        links: &mut Vec<OneLink>,
-    ) -> Result<(), Error> {
+    ) -> (Option<ProgramMut<'_>>, impl Fn(String) -> Error + use<>) {
         let name = format!("{program}{}", if twin { "_twin" } else { "" });
         let refused = |reason: String| Error::Attach {
             gate: hook.gate,
             hook: hook.name,
             reason,
         };
-        let program = find(&self.object, &name)
-            .ok_or_else(|| refused("its program was not loaded".to_owned()))?;
-        let Need::Netfilter(at) = hook.need else {
-            let link = program.attach();
-            links.push(OneLink::OfLibrary(
-                link.map_err(|error| refused(format!("{error:#}")))?,
-            ));
-            return Ok(());
+        (find(&self.object, &name), refused)
+    }
+
+    /// Attaches the program of a netfilter hook, and with `twins` its twin right behind it, in each of the namespaces.
+    fn attach_filters(
+        &self,
+        hook: &'static Hook,
+        program: &str,
+        (at, twins): (Netfilter, bool),
+        namespaces: &[Namespace<'_>],
+        links: &mut Vec<OneLink>,
+    ) -> Result<(), Error> {
+        let (gate, refused) = self.program(hook, program, false);
+        let (twin, _) = self.program(hook, program, true);
+        let (Some(gate), Some(twin)) = (gate, twin) else {
+            return Err(refused(NOT_LOADED.to_owned()));
         };
-        let fd = program.as_fd();
+        let fds = [gate.as_fd(), twin.as_fd()];
+        let fds = &fds[..1 + usize::from(twins)];
         for namespace in namespaces {
             for family in FAMILIES {
-                let link = within(*namespace, || {
-                    system::link_netfilter(fd, family, at, u8::from(twin))
-                        .map_err(|error| error.to_string())
-                });
-                links.push(OneLink::Own(link.map_err(refused)?));
+                let made = within(*namespace, || system::link_at_free_ranks(fds, family, at));
+                links.extend(made.map_err(&refused)?.into_iter().map(OneLink::Own));
             }
         }
         Ok(())
@@ -390,9 +409,9 @@ pub(crate) fn attempt(name: &str) -> Result<(), String> {
         .iter()
         .find(|hook| hook.program == Some(name));
     match hook.map(|hook| hook.need) {
-        Some(Need::Netfilter(at)) => system::link_netfilter(program.as_fd(), FAMILIES[0], at, 0)
-            .map(drop)
-            .map_err(|error| error.to_string()),
+        Some(Need::Netfilter(at)) => {
+            system::link_at_free_ranks(&[program.as_fd()], FAMILIES[0], at).map(drop)
+        }
         _ => program
             .attach()
             .map(drop)

@@ -92,8 +92,8 @@ impl Drop for Mapped {
 }
 
 /// Among netfilter's hooks ours come where nobody has changed the packet yet (out) or will any more (in).
-/// No two of a hook may have the same priority: rank 0 is a gate's, 1 its twin's, which comes right behind it, and those up to
-/// [`RANKS`] are for samples of traffic, each taken by whoever comes first.
+/// No two of a hook may have the same priority, so each rank up to [`RANKS`] is taken by whoever comes first: by programs that sample
+/// traffic, by a gate, and by its twin, which comes right behind it.
 const fn priority(hook: Netfilter, rank: u8) -> i32 {
     let first = match hook {
         Netfilter::LocalOut => i32::MIN + 1,
@@ -103,11 +103,11 @@ const fn priority(hook: Netfilter, rank: u8) -> i32 {
 }
 
 /// Ranks of our programs at one hook.
-pub(crate) const RANKS: u8 = 34;
+const RANKS: u8 = 34;
 
 /// Attaches a netfilter program in the calling thread's namespace; it is detached when the result is closed. By hand, since
 /// libbpf's program cannot be lent to the thread that is in the other namespace.
-pub(crate) fn link_netfilter(
+fn link_netfilter(
     program: BorrowedFd<'_>,
     family: i32,
     hook: Netfilter,
@@ -138,6 +138,28 @@ pub(crate) fn link_netfilter(
     }
     // SAFETY: the descriptor is new and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}
+
+/// Attaches netfilter programs one right behind the other, at the first ranks that nobody else has; all or none.
+pub(crate) fn link_at_free_ranks(
+    programs: &[BorrowedFd<'_>],
+    family: i32,
+    hook: Netfilter,
+) -> Result<Vec<OwnedFd>, String> {
+    let last = RANKS - programs.len() as u8;
+    for first in 0..=last {
+        let links = programs
+            .iter()
+            .zip(first..)
+            .map(|(&program, rank)| link_netfilter(program, family, hook, rank));
+        match links.collect::<io::Result<Vec<OwnedFd>>>() {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+            outcome => return outcome.map_err(|error| error.to_string()),
+        }
+    }
+    Err(format!(
+        "the {RANKS} places that programs of ours may have there are taken by others that measure or observe"
+    ))
 }
 
 /// How often the kernel has left out a program because it was running already on that processor; 0 when it does not tell.

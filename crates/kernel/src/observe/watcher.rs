@@ -18,9 +18,9 @@ use super::memory::{
 use super::pace::{AGAIN, FIRST, Pace, WINDOW};
 use super::{Ask, Raw};
 use crate::error::Error;
-use crate::gates::system::{Mapped, RANKS, link_netfilter, missed_runs};
+use crate::gates::system::{Mapped, link_at_free_ranks, missed_runs};
 use crate::gates::{Aligned, FAMILIES, in_words, listen, within};
-use crate::hook::{Need, Netfilter};
+use crate::hook::Need;
 use crate::watch::Namespace;
 
 static OBJECT: &Aligned<[u8]> =
@@ -242,8 +242,8 @@ impl Watcher {
             let others = self.namespaces.iter().map(|fd| Namespace::Of(fd.as_fd()));
             for namespace in std::iter::once(Namespace::Own).chain(others) {
                 for family in FAMILIES {
-                    let link = within(namespace, || link_at_free_rank(fd, family, at));
-                    links.push(OneLink::Own(link.map_err(refused)?));
+                    let made = within(namespace, || link_at_free_ranks(&[fd], family, at));
+                    links.extend(made.map_err(refused)?.into_iter().map(OneLink::Own));
                 }
             }
         }
@@ -480,22 +480,6 @@ impl Watcher {
             missed,
         })
     }
-}
-
-/// Attaches a netfilter program where nobody else who observes has attached his.
-fn link_at_free_rank(
-    program: BorrowedFd<'_>,
-    family: i32,
-    hook: Netfilter,
-) -> Result<OwnedFd, String> {
-    const FIRST: u8 = 2;
-    for rank in FIRST..RANKS {
-        match link_netfilter(program, family, hook, rank) {
-            Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {}
-            outcome => return outcome.map_err(|error| error.to_string()),
-        }
-    }
-    Err(format!("{} others observe already", RANKS - FIRST))
 }
 
 /// CLOCK_MONOTONIC, as the programs read it.
