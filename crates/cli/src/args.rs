@@ -216,6 +216,9 @@ pub(crate) struct Workload {
     pub(crate) measuring: Measuring,
     #[command(flatten)]
     pub(crate) far: Far,
+    /// Then run it under all gates of the kernel, and say how many messages and segments they follow from end to end (needs root).
+    #[arg(long, conflicts_with = "host")]
+    pub(crate) gates: bool,
     /// Write an HTML file, too.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,

@@ -41,11 +41,16 @@ fn main() -> ExitCode {
     };
     let outcome = match &cli.command {
         Command::Report(report) => measure::report(report, &cli.manners),
-        Command::Rr(workload) => measure::workload("rr-by-size", workload, &cli.manners),
-        Command::Crr(workload) => measure::workload("crr", workload, &cli.manners),
-        Command::Stream(workload) => {
-            measure::workload("stream-by-write-size", workload, &cli.manners)
+        Command::Rr(workload) => {
+            measure::workload("rr-by-size", "rr-gates", workload, &cli.manners)
         }
+        Command::Crr(workload) => measure::workload("crr", "crr-gates", workload, &cli.manners),
+        Command::Stream(workload) => measure::workload(
+            "stream-by-write-size",
+            "stream-gates",
+            workload,
+            &cli.manners,
+        ),
         Command::Experiment(ExperimentCommand::List(list)) => list::list(list),
         Command::Experiment(ExperimentCommand::Run(run)) => measure::experiments(run, &cli.manners),
         Command::Serve(serve) => serve::run(serve, &cli.manners),

@@ -53,14 +53,20 @@ pub(crate) fn report(report: &Report, manners: &Manners) -> Result<ExitCode, Err
     job.run(manners)
 }
 
-/// `tollgate rr`, `crr` or `stream`: the experiment of that workload.
+/// `tollgate rr`, `crr` or `stream`: the experiment of that workload, and with `--gates` that of its gates.
 pub(crate) fn workload(
     experiment: &str,
+    gates: &str,
     workload: &Workload,
     manners: &Manners,
 ) -> Result<ExitCode, Error> {
+    let names = [Some(experiment), workload.gates.then_some(gates)];
     let job = Job {
-        experiments: experiments::find(experiment).into_iter().collect(),
+        experiments: names
+            .into_iter()
+            .flatten()
+            .filter_map(experiments::find)
+            .collect(),
         measuring: &workload.measuring,
         options: workload.far.add_to(workload.measuring.options())?,
         html: workload.out.as_ref(),

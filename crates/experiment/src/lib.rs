@@ -16,6 +16,7 @@ pub mod experiments;
 mod gated;
 pub mod history;
 mod interleave;
+mod joins;
 mod kernel_gated;
 pub mod noise;
 mod outcome;

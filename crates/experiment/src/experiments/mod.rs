@@ -10,6 +10,7 @@ mod foong_hz;
 mod foong_offload;
 mod foong_profile;
 mod foong_sendfile;
+mod gates_joined;
 mod kay_breakdown;
 mod kay_detail;
 mod lehmann;
@@ -94,6 +95,9 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &lehmann::QUEUES,
         &lehmann::BUDGET,
         &clark_instructions::ClarkInstructions,
+        &gates_joined::RR,
+        &gates_joined::CRR,
+        &gates_joined::STREAM,
     ]
 }
 

@@ -322,8 +322,12 @@ impl Slice<'_> {
     }
 
     fn take_piece(&mut self, event: &Event, gate: Gate, leg: Leg) -> bool {
-        let Some(at) = self.place(leg, event.seq) else {
-            return false;
+        // A FIN takes a sequence number behind the last byte, and tells of all that lies before it.
+        let ends = event.is_up_to() && self.place(leg, event.seq.wrapping_sub(1)).is_some();
+        let at = match self.place(leg, event.seq) {
+            Some(at) => at,
+            None if ends => self.exchange.length(leg),
+            None => return false,
         };
         if gate == Gate::TcpOutBegin {
             self.take_chunk(event, leg, at);

@@ -1,0 +1,392 @@
+//! `rr-gates`, `crr-gates`, `stream-gates`: what the kernel's gates see of a workload with all of them attached at once. For each way in
+//! which it is carried, the share of its messages and of its segments that was followed from gate to gate, and what was not.
+
+use tollgate_gate::span::Place;
+use tollgate_workload::{Offload, Workload};
+
+use super::wolman::layer;
+use super::{Experiment, Reported};
+use crate::context::{Context, Options};
+use crate::error::Error;
+use crate::joins::{self, Joins, Row, Seen, Share};
+use crate::run::{
+    self, Cell, Column, Measured, RowKind, Source, Table, TrustKind, TrustLine, Unit,
+};
+use crate::shapes;
+use crate::stats::typical;
+use crate::words;
+
+/// The share of messages that should be joined.
+const MESSAGES: f64 = 0.99;
+/// The share of segments that should be joined.
+const SEGMENTS: f64 = 0.95;
+/// Sizes of a message unless given.
+const OF_MESSAGES: [usize; 4] = [4, 200, 1_400, 8_000];
+/// Sizes of a write unless given: far below a segment, one segment, and many.
+const OF_WRITES: [usize; 4] = [64, 1_448, 16_384, 65_536];
+
+/// One workload under all gates.
+pub(super) struct GatesJoined {
+    name: &'static str,
+    title: &'static str,
+    summary: &'static str,
+    workload: Workload,
+}
+
+/// Request-response.
+pub(super) const RR: GatesJoined = GatesJoined {
+    name: "rr-gates",
+    title: "Requests and responses under all gates of the kernel",
+    summary: "how many messages and segments of rr the kernel's gates follow from end to end",
+    workload: Workload::Rr,
+};
+/// Connect, request, response, close.
+pub(super) const CRR: GatesJoined = GatesJoined {
+    name: "crr-gates",
+    title: "Connections under all gates of the kernel",
+    summary: "how many messages and segments of crr the kernel's gates follow from end to end",
+    workload: Workload::Crr,
+};
+/// One way.
+pub(super) const STREAM: GatesJoined = GatesJoined {
+    name: "stream-gates",
+    title: "A stream under all gates of the kernel",
+    summary: "how many writes and segments of a stream the kernel's gates follow, with GSO and GRO",
+    workload: Workload::Stream,
+};
+
+impl Experiment for GatesJoined {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn title(&self) -> &'static str {
+        self.title
+    }
+
+    fn paper(&self) -> Option<Source> {
+        None
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::ByName
+    }
+
+    fn weight(&self) -> u32 {
+        4
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        !joins::ways(self.workload, options).is_empty()
+    }
+
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let usual: &[usize] = match self.workload {
+            Workload::Rr | Workload::Crr => &OF_MESSAGES,
+            Workload::Stream => &OF_WRITES,
+        };
+        let sizes = context.options.sizes_or(usual);
+        let joins = joins::run(self.name, self.workload, &sizes, context)?;
+        Ok(self.shown(&joins, &sizes, &context.options))
+    }
+}
+
+impl GatesJoined {
+    fn shown(&self, joins: &Joins, sizes: &[usize], options: &Options) -> run::Experiment {
+        let mut tables = vec![
+            shares("messages", &self.messages("joined"), joins, sizes, |seen| {
+                seen.messages
+            }),
+            shares("segments", "Segments joined", joins, sizes, |seen| {
+                seen.segments
+            }),
+            events(joins),
+        ];
+        tables.extend(
+            joins
+                .rows
+                .iter()
+                .filter(|row| row.carried.offload == Offload::Usual)
+                .map(|row| spans(row, sizes)),
+        );
+        run::Experiment {
+            name: self.name.to_owned(),
+            title: self.title.to_owned(),
+            paper: None,
+            finding: self.finding(joins),
+            command: shapes::command(self.name, options),
+            tables,
+            figures: Vec::new(),
+            trust: self.trust(joins, sizes),
+        }
+    }
+
+    /// What a message is called.
+    fn messages(&self, verb: &str) -> String {
+        match self.workload {
+            Workload::Rr | Workload::Crr => format!("Messages {verb}"),
+            Workload::Stream => format!("Writes {verb}"),
+        }
+    }
+
+    fn finding(&self, joins: &Joins) -> String {
+        let what = match self.workload {
+            Workload::Rr => "requests and responses",
+            Workload::Crr => "messages on connections of their own",
+            Workload::Stream => "writes",
+        };
+        let worst = |of: fn(&Seen) -> Share| {
+            measured(joins)
+                .filter_map(|(row, _, seen)| Some((row, of(seen).of_one()?)))
+                .min_by(|a, b| a.1.total_cmp(&b.1))
+        };
+        let (Some((row, messages)), Some((_, segments))) =
+            (worst(|seen| seen.messages), worst(|seen| seen.segments))
+        else {
+            return "Nothing was measured.".to_owned();
+        };
+        let lost: u64 = measured(joins).map(|(_, _, seen)| seen.lost).sum();
+        format!(
+            "Of all {what} at least {} % were followed through every gate, and of their segments {} %, each way and size by itself \
+             (the worst: {}); {} events were lost.",
+            hundredths(messages),
+            hundredths(segments),
+            row.carried.label(),
+            words::whole(lost)
+        )
+    }
+
+    fn trust(&self, joins: &Joins, sizes: &[usize]) -> Vec<TrustLine> {
+        let mut lines: Vec<TrustLine> = joins.rows.iter().flat_map(|row| trust_of(row)).collect();
+        lines.push(shapes::note(
+            "joined is what was seen at every gate that the path has, of what was sent, which is known; all gates are attached at \
+             once, so the times lie above those without gates by what the passages between cost: wolman-transmit and \
+             wolman-receive measure spans one at a time",
+        ));
+        lines.push(shapes::note(
+            "a segment is as many bytes as a full one carries, counted from where its message begins, and passes a gate when the \
+             piece with its last byte does, however many travel in one skb (GSO, GRO, coalescing)",
+        ));
+        if joins
+            .rows
+            .iter()
+            .any(|row| row.carried.offload == Offload::Both)
+        {
+            lines.push(shapes::note(
+                "with GRO a veth device polls (NAPI) and netif_rx is not called, so that way has no gate driver.out.end",
+            ));
+        }
+        lines.extend(joins.unresolved.iter().map(|(gate, reason)| {
+            shapes::note(format!(
+                "the boundary {} is not resolved, so nothing is looked for there: {reason}",
+                gate.name()
+            ))
+        }));
+        for row in &joins.rows {
+            for (size, seen) in sizes.iter().zip(&row.sizes) {
+                if let Err(reason) = seen {
+                    lines.push(shapes::warning(format!(
+                        "{}, {} failed: {reason}",
+                        row.carried.label(),
+                        words::size(*size)
+                    )));
+                }
+            }
+        }
+        if joins.stopped {
+            lines.push(shapes::warning(
+                "the run was stopped; what is shown was measured until then",
+            ));
+        }
+        lines
+    }
+}
+
+/// What was measured, way by way and size by size.
+fn measured(joins: &Joins) -> impl Iterator<Item = (&Row, usize, &Seen)> {
+    joins.rows.iter().flat_map(|row| {
+        let sizes = row.sizes.iter().enumerate();
+        sizes.filter_map(move |(at, seen)| Some((row, at, seen.as_ref().ok()?)))
+    })
+}
+
+/// A share in percent that is rounded down, so that what is missing is never rounded away.
+fn hundredths(share: f64) -> String {
+    format!("{:.2}", (share * 1e4).floor() / 1e2)
+}
+
+fn number(value: f64, n: u64) -> Cell {
+    Cell::Value(Measured {
+        value,
+        n: Some(n),
+        ..Measured::default()
+    })
+}
+
+fn absent(reason: &str) -> Cell {
+    Cell::NotAvailable {
+        reason: reason.to_owned(),
+    }
+}
+
+/// The cell of a size, which a run that was stopped may not have.
+fn cell(row: &Row, at: usize, of: impl Fn(&Seen) -> Option<Cell>) -> Cell {
+    match row.sizes.get(at) {
+        Some(Ok(seen)) => of(seen).unwrap_or_else(|| absent("no message was seen there")),
+        Some(Err(reason)) => absent(reason),
+        None => absent("the run was stopped before"),
+    }
+}
+
+fn shares(
+    id: &str,
+    title: &str,
+    joins: &Joins,
+    sizes: &[usize],
+    of: impl Fn(&Seen) -> Share,
+) -> Table {
+    let rows = joins.rows.iter().map(|row| {
+        let cells = (0..sizes.len()).map(|at| {
+            cell(row, at, |seen| {
+                let share = of(seen);
+                Some(number(100.0 * share.of_one()?, share.sent))
+            })
+        });
+        shapes::plain_row(row.carried.label(), cells.collect())
+    });
+    Table {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        columns: shapes::size_columns(sizes, Unit::Percent),
+        rows: rows.collect(),
+    }
+}
+
+/// What became of the events, all sizes together.
+fn events(joins: &Joins) -> Table {
+    let counts: [(&str, fn(&Seen) -> u64); 5] = [
+        ("events", |seen| seen.events),
+        ("lost", |seen| seen.lost),
+        ("of no message", |seen| seen.strange),
+        ("passed again", |seen| seen.repeated),
+        ("segments in larger pieces", |seen| seen.joint.1),
+    ];
+    let rows = joins.rows.iter().map(|row| {
+        let sum = |of: fn(&Seen) -> u64| row.sizes.iter().flatten().map(of).sum::<u64>();
+        let cells = counts.iter().map(|(_, of)| {
+            Cell::Value(Measured {
+                value: sum(*of) as f64,
+                ..Measured::default()
+            })
+        });
+        shapes::plain_row(row.carried.label(), cells.collect())
+    });
+    Table {
+        id: "events".to_owned(),
+        title: "What became of the events".to_owned(),
+        columns: counts
+            .iter()
+            .map(|(name, _)| Column {
+                name: (*name).to_owned(),
+                unit: Unit::Count,
+            })
+            .collect(),
+        rows: rows.collect(),
+    }
+}
+
+/// Where the messages of a way spent their time, with all gates attached.
+fn spans(row: &Row, sizes: &[usize]) -> Table {
+    let spans = row.table.spans().iter().enumerate();
+    let rows = spans
+        .filter(|(_, span)| span.place != Place::Beside)
+        .map(|(index, span)| {
+            let cells = (0..sizes.len()).map(|at| {
+                cell(row, at, |seen| {
+                    let times = seen.spans.get(index)?;
+                    Some(number(typical(times)?, times.len() as u64))
+                })
+            });
+            run::Row {
+                label: span.name.to_owned(),
+                depth: 0,
+                kind: match span.kind {
+                    tollgate_gate::Kind::Processing => RowKind::Processing,
+                    tollgate_gate::Kind::Queueing => RowKind::Queueing,
+                },
+                layer: Some(layer(span.layer)),
+                note: Some(format!("{} -> {}", span.from.name(), span.to.name())),
+                cells: cells.collect(),
+            }
+        });
+    Table {
+        id: format!("spans-{}-{}", row.carried.path, row.carried.mode.placement),
+        title: format!(
+            "{}: the way of a message from gate to gate, all gates attached, typical time",
+            row.carried.label()
+        ),
+        columns: shapes::size_columns(sizes, Unit::Nanoseconds),
+        rows: rows.collect(),
+    }
+}
+
+/// What was lost and what was not joined.
+fn trust_of(row: &Row) -> Vec<TrustLine> {
+    let seen = || row.sizes.iter().flatten();
+    let label = row.carried.label();
+    let worst =
+        |of: fn(&Seen) -> Share| seen().filter_map(|seen| of(seen).of_one()).reduce(f64::min);
+    let (Some(messages), Some(segments)) =
+        (worst(|seen| seen.messages), worst(|seen| seen.segments))
+    else {
+        return Vec::new();
+    };
+    let unmatched: u64 = seen()
+        .map(|seen| {
+            let open = |share: Share| share.sent - share.joined.min(share.sent);
+            open(seen.messages) + open(seen.segments)
+        })
+        .sum();
+    let lost: u64 = seen().map(|seen| seen.lost).sum();
+    let mut text = format!(
+        "{label}: at least {} % of the messages and {} % of the segments were seen at every gate; {} were not",
+        hundredths(messages),
+        hundredths(segments),
+        words::whole(unmatched)
+    );
+    let gates: Vec<String> = row
+        .table
+        .gates()
+        .iter()
+        .filter_map(|gate| {
+            let missed: u64 = seen().filter_map(|seen| seen.missed.get(&gate)).sum();
+            (missed > 0).then(|| format!("{} at {}", words::whole(missed), gate.name()))
+        })
+        .collect();
+    if !gates.is_empty() {
+        text.push_str(&format!(", missed {}", words::list(&gates)));
+    }
+    vec![
+        TrustLine {
+            kind: TrustKind::EventsLost,
+            value: Some(lost as f64),
+            unit: Unit::Count,
+            holds: lost == 0,
+            text: format!("{label}: {} events lost", words::whole(lost)),
+        },
+        TrustLine {
+            kind: TrustKind::JoinRate,
+            value: Some(100.0 * messages.min(segments)),
+            unit: Unit::Percent,
+            holds: messages >= MESSAGES && segments >= SEGMENTS,
+            text,
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests;
