@@ -6,10 +6,14 @@
 use std::fs;
 use std::io;
 
+use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::Error;
 use crate::spec::Placement;
+
+/// What [`still_pinned`] looks after, for errors.
+pub(crate) const KEEPING: &str = "keeping a thread on its processor";
 
 /// The CPUs of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,14 +114,42 @@ fn parse_list(text: &str) -> Vec<usize> {
 /// Pins the calling thread to one CPU for good.
 ///
 /// # Errors
-/// What the system says, for example that the CPU is offline.
+/// What the system says; a CPU that is offline is told as such.
 pub fn pin(cpu: usize) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(io::Error::from(rustix::io::Errno::INVAL));
+    let set = only(cpu).ok_or(Errno::INVAL)?;
+    sched_setaffinity(None, &set).map_err(|error| match error {
+        Errno::INVAL => gone(cpu),
+        error => error.into(),
+    })
+}
+
+/// Refuses when the calling thread, which was pinned to this CPU, is so no longer: the kernel moves the threads of a CPU that goes
+/// offline to others, and forgets that they were pinned. What it measured since is not what was asked for.
+///
+/// # Errors
+/// That the CPU was taken away, or what the system says.
+pub fn still_pinned(cpu: usize) -> io::Result<()> {
+    let now = sched_getaffinity(None)?;
+    if only(cpu).is_some_and(|set| set == now) {
+        Ok(())
+    } else {
+        Err(gone(cpu))
     }
-    set.set(cpu);
-    Ok(sched_setaffinity(None, &set)?)
+}
+
+fn only(cpu: usize) -> Option<CpuSet> {
+    let mut set = CpuSet::new();
+    (cpu < CpuSet::MAX_CPU).then(|| {
+        set.set(cpu);
+        set
+    })
+}
+
+fn gone(cpu: usize) -> io::Error {
+    io::Error::other(format!(
+        "processor {cpu} was taken away from this end (offline, or out of its cpuset), so it runs elsewhere; bring it back (echo 1 > \
+         /sys/devices/system/cpu/cpu{cpu}/online) and run again, or use one core"
+    ))
 }
 
 /// Pins the calling thread to one CPU until it is dropped.
@@ -205,5 +237,25 @@ mod tests {
             assert!(now.is_set(cores.near));
         }
         assert_eq!(sched_getaffinity(None).unwrap(), before);
+    }
+
+    #[test]
+    fn a_thread_that_was_moved_is_noticed() {
+        let cpu = Cores::choose(Placement::OneCore).unwrap().near;
+        let all = sched_getaffinity(None).unwrap();
+        {
+            let _pinned = Pinned::to(cpu).unwrap();
+            still_pinned(cpu).unwrap();
+            // What the kernel does to threads of a CPU that goes offline.
+            sched_setaffinity(None, &all).unwrap();
+            if all.count() > 1 {
+                let error = still_pinned(cpu).unwrap_err().to_string();
+                assert!(error.contains(&format!("cpu{cpu}/online")), "{error}");
+            }
+        }
+        let absent = CpuSet::MAX_CPU - 1;
+        let error = pin(absent).unwrap_err().to_string();
+        assert!(error.contains("was taken away"), "{error}");
+        assert!(pin(CpuSet::MAX_CPU).is_err());
     }
 }

@@ -89,6 +89,17 @@ pub enum Error {
         /// How long was waited, in seconds.
         seconds: u64,
     },
+    /// A device of ours is there no more.
+    #[error(
+        "{path}: its device {device} is gone from its network namespace: somebody deleted it (ip link del); whatever was not told \
+         before is lost, so run it again"
+    )]
+    Vanished {
+        /// The path that was being driven.
+        path: PathId,
+        /// The device's name in its namespace.
+        device: &'static str,
+    },
     /// The other end closed while it was still needed.
     #[error("{path}: the other end closed the connection while {doing}")]
     Closed {
@@ -174,6 +185,7 @@ impl Error {
             | Self::System { path, .. }
             | Self::Stack { path, .. }
             | Self::Timeout { path, .. }
+            | Self::Vanished { path, .. }
             | Self::Closed { path, .. }
             | Self::Corrupt { path, .. }
             | Self::Peer { path, .. }

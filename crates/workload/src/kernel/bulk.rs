@@ -21,7 +21,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 use super::socket::{self, End, Options};
 use super::zero_copy::Completions;
 use super::{KernelLoopback, PATH, Place, STREAM_SEED, thread_name};
-use crate::cores::{self, Cores, Pinned};
+use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
 use crate::path::{Path, Session};
 use crate::payload::{check, fill};
@@ -198,6 +198,7 @@ fn serve(mut reader: Reader, reading: Reading, core: usize, control: &Control, s
                 } else {
                     reader.drain(writes * size as u64)?;
                 }
+                cores::still_pinned(core).map_err(|error| Error::system(PATH, KEEPING, error))?;
                 reader.end.send_all(&[1], control)?;
                 server.done();
             }
@@ -286,6 +287,8 @@ impl BulkSession {
         }
         self.await_completions()?;
         laps.finish(samples, iterations * size as u64, true);
+        cores::still_pinned(self.cores.near)
+            .map_err(|error| Error::system(PATH, KEEPING, error))?;
         if self.thread.is_some() {
             self.control.finish(PATH, || Ok(()))?;
         }

@@ -8,7 +8,7 @@ use rustix::net::Shutdown;
 
 use super::socket::{End, Options};
 use super::{PATH, STREAM_SEED, destination};
-use crate::cores::Pinned;
+use crate::cores::{self, KEEPING, Pinned};
 use crate::error::Error;
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::samples::{Laps, Samples, Timing};
@@ -141,6 +141,7 @@ impl NearEnd {
             end.end_stamps(&mut self.stamper)?;
         }
         self.stamper.end(&self.stamps);
+        cores::still_pinned(self.core).map_err(|error| Error::system(PATH, KEEPING, error))?;
         far.finish()
     }
 

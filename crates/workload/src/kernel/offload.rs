@@ -112,7 +112,7 @@ pub fn features(device: &str) -> io::Result<Vec<(&'static str, bool)>> {
         .collect()
 }
 
-fn datagram_socket() -> rustix::io::Result<OwnedFd> {
+pub(super) fn datagram_socket() -> rustix::io::Result<OwnedFd> {
     socket_with(
         AddressFamily::INET,
         SocketType::DGRAM,

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use super::socket::{End, Options, accept};
 use super::{PATH, STREAM_SEED, destination};
-use crate::cores;
+use crate::cores::{self, KEEPING};
 use crate::error::Error;
 use crate::path::PathId;
 use crate::payload::{check, fill, request_seed, response_seed};
@@ -57,7 +57,7 @@ pub(super) fn serve(
     };
     let outcome = cores::pin(core)
         .map_err(|error| Error::system(PATH, "pinning a thread", error))
-        .and_then(|()| far.serve(&mut server, &job));
+        .and_then(|()| far.serve(&mut server, &job, core));
     match outcome {
         // The session was dropped in the middle of a slice: nobody is left to be told.
         Ok(()) => {}
@@ -84,8 +84,11 @@ struct Far<'a> {
 }
 
 impl Far<'_> {
-    fn serve(&mut self, server: &mut Server<'_>, job: &Job) -> Result<(), Error> {
+    fn serve(&mut self, server: &mut Server<'_>, job: &Job, core: usize) -> Result<(), Error> {
+        let pinned =
+            || cores::still_pinned(core).map_err(|error| Error::system(PATH, KEEPING, error));
         while let Some(iterations) = server.next_order() {
+            pinned()?;
             self.stamper.begin(self.stamps, iterations);
             if let Job::Connection(end) = job {
                 end.begin_stamps(&self.stamper)?;
@@ -111,6 +114,7 @@ impl Far<'_> {
                 end.end_stamps(&mut self.stamper)?;
             }
             self.stamper.end(self.stamps);
+            pinned()?;
             server.done();
         }
         Ok(())

@@ -23,7 +23,7 @@ use super::own_loopback::OwnLoopback;
 use super::socket::{self, End, Options};
 use super::veth::Pair;
 use super::{PATH, Place, thread_id, thread_name};
-use crate::cores::{self, Cores, Pinned};
+use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
 use crate::path::{KernelEnds, Mode, PathId};
 use crate::slice::{Control, Server};
@@ -103,6 +103,19 @@ impl Home {
             Self::OwnLoopback(own) => vec![own.namespace()],
             Self::Veth(pair) => pair.namespaces(),
         }
+    }
+
+    /// Refuses when its devices are there no more.
+    fn present(&self) -> Result<(), Error> {
+        match self {
+            Self::Loopback | Self::OwnLoopback(_) => Ok(()),
+            Self::Veth(pair) => pair.present(),
+        }
+    }
+
+    /// The reason behind a failure.
+    fn explain(&self, error: Error) -> Error {
+        self.present().err().unwrap_or(error)
     }
 
     const fn describe(&self, carrier: Carrier) -> &'static str {
@@ -221,8 +234,13 @@ impl KernelTrains {
                 each(begun.elapsed().as_nanos() as f64);
             }
         }
+        still_pinned(self.cores.near)?;
         self.control.finish(PATH, || Ok(()))
     }
+}
+
+fn still_pinned(core: usize) -> Result<(), Error> {
+    cores::still_pinned(core).map_err(|error| Error::system(PATH, KEEPING, error))
 }
 
 /// The body of the thread that answers.
@@ -230,7 +248,7 @@ fn serve(far: &End, core: usize, control: &Control) {
     let mut server = Server::new(control);
     let outcome = cores::pin(core)
         .map_err(|error| Error::system(PATH, "pinning a thread", error))
-        .and_then(|()| answer(far, &mut server, control));
+        .and_then(|()| answer(far, &mut server, core, control));
     match outcome {
         // The ends were dropped in the middle of a slice: nobody is left to be told.
         Ok(()) => {}
@@ -239,7 +257,7 @@ fn serve(far: &End, core: usize, control: &Control) {
     }
 }
 
-fn answer(far: &End, server: &mut Server<'_>, control: &Control) -> Result<(), Error> {
+fn answer(far: &End, server: &mut Server<'_>, core: usize, control: &Control) -> Result<(), Error> {
     let mut request = [0; REQUEST];
     let mut response = Vec::new();
     let mut message = 0;
@@ -252,6 +270,7 @@ fn answer(far: &End, server: &mut Server<'_>, control: &Control) -> Result<(), E
             response.resize(length.max(response.len()), 1);
             far.send_all(&response[..length], control)?;
         }
+        still_pinned(core)?;
         server.done();
     }
     Ok(())
@@ -265,13 +284,14 @@ impl Trains for KernelTrains {
         each: &mut dyn FnMut(f64),
     ) -> Result<(), Error> {
         check(response)?;
+        self.home.present()?;
         let outcome = self.slice(response, round_trips, each);
         match (outcome, self.control.failure()) {
-            (Err(_), Some(reason)) => Err(Error::Peer {
+            (Err(_), Some(reason)) => Err(self.home.explain(Error::Peer {
                 path: self.path,
                 reason,
-            }),
-            (outcome, _) => outcome.map_err(|error| error.on(self.path)),
+            })),
+            (outcome, _) => outcome.map_err(|error| self.home.explain(error.on(self.path))),
         }
     }
 

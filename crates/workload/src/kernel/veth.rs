@@ -8,10 +8,12 @@
 
 use std::fs::File;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use rustix::io::Errno;
+use rustix::net::netdevice::name_to_index;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use super::{KernelLoopback, KernelSession, Place, bulk, offload};
@@ -74,9 +76,11 @@ struct VethSession {
 
 impl Session for VethSession {
     fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
+        // Ends on devices that are gone would wait for each other until their patience is over.
+        self.pair.present()?;
         self.session
             .run(iterations, samples)
-            .map_err(|error| error.on(PATH))
+            .map_err(|error| self.pair.explain(error.on(PATH)))
     }
 
     fn timing(&self) -> Timing {
@@ -111,6 +115,8 @@ pub struct Pair {
     far: File,
     /// The namespace that the process was in.
     home: File,
+    /// A socket in the near end's namespace, by which the devices there are looked for.
+    looks: OwnedFd,
     /// What the devices do for the protocol.
     offload: Offload,
 }
@@ -130,7 +136,8 @@ impl Pair {
     pub(super) fn shared(offload: Offload) -> Result<Arc<Self>, Error> {
         // A panic elsewhere leaves the pairs as they were.
         let mut known = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|pair| pair.strong_count() > 0);
+        // One whose devices somebody has deleted is left to the sessions that have it.
+        known.retain(|pair| pair.upgrade().is_some_and(|pair| pair.present().is_ok()));
         let mut pairs = known.iter().filter_map(Weak::upgrade);
         if let Some(pair) = pairs.find(|pair| pair.offload == offload) {
             return Ok(pair);
@@ -141,10 +148,16 @@ impl Pair {
     }
 
     fn make(offload: Offload) -> Result<Self, Error> {
+        let near = namespace()?;
+        let looks = within(near.as_fd(), || {
+            offload::datagram_socket()
+                .map_err(|error| Error::system(PATH, "making a socket", error))
+        })?;
         let pair = Self {
-            near: namespace()?,
+            near,
             far: namespace()?,
             home: own_namespace()?,
+            looks,
             offload,
         };
         let far = format!("/proc/{}/fd/{}", std::process::id(), pair.far.as_raw_fd());
@@ -183,6 +196,26 @@ impl Pair {
         pair.near(|| limit(NEAR_DEVICE))?;
         pair.far(|| limit(FAR_DEVICE))?;
         Ok(pair)
+    }
+
+    /// Refuses when the devices are there no more. They come and go together.
+    ///
+    /// # Errors
+    /// [`Error::Vanished`].
+    pub(super) fn present(&self) -> Result<(), Error> {
+        match name_to_index(&self.looks, NEAR_DEVICE) {
+            Err(Errno::NODEV) => Err(Error::Vanished {
+                path: PATH,
+                device: NEAR_DEVICE,
+            }),
+            // What cannot be looked for is for whoever uses it to find out.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The reason behind a failure: without its devices every path fails in some way of its own.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        self.present().err().unwrap_or(error)
     }
 
     /// Both namespaces.
@@ -360,12 +393,57 @@ mod tests {
         pairs.filter(|pair| pair.offload == offload).collect()
     }
 
+    /// Tests that share the pair of this offload take turns: one of them takes its devices away.
+    static CHECKSUM: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn devices_that_vanish_are_named_and_made_anew() {
+        if let Some(reason) = reason() {
+            println!("left out: {reason}");
+            return;
+        }
+        let _turn = CHECKSUM.lock();
+        let before = devices();
+        let mut spec = Spec::new(Workload::Rr, 4).with_mode(Placement::OneCore, Waiting::Blocking);
+        spec.sockets.offload = Offload::Checksum;
+        let delete = |pair: &Pair| pair.near(|| ip(&["link", "del", NEAR_DEVICE]));
+        let refused = |outcome: Result<(), Error>| match outcome {
+            Err(error @ Error::Vanished { .. }) => error.to_string(),
+            outcome => panic!("{outcome:?}"),
+        };
+        let pair = Arc::new(Pair::make(Offload::Checksum).unwrap());
+        PAIRS.lock().unwrap().push(Arc::downgrade(&pair));
+        let mut session = KernelVeth.open(&spec).unwrap();
+        session.run(20, &mut session.new_samples()).unwrap();
+        delete(&pair).unwrap();
+        let said = refused(session.run(20, &mut session.new_samples()));
+        assert!(
+            said.starts_with("kernel-veth: its device tollgate0 is gone"),
+            "{said}"
+        );
+        // The next session has devices again; those go in the middle of a slice.
+        let mut session = KernelVeth.open(&spec).unwrap();
+        let fresh = Pair::shared(Offload::Checksum).unwrap();
+        assert!(!Arc::ptr_eq(&fresh, &pair));
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                delete(&fresh).unwrap();
+            });
+            session.run(1 << 40, &mut session.new_samples())
+        });
+        refused(outcome);
+        drop(session);
+        assert_eq!(devices(), before);
+    }
+
     #[test]
     fn datagrams_pass_too() {
         if let Some(reason) = reason() {
             println!("left out: {reason}");
             return;
         }
+        let _turn = CHECKSUM.lock();
         let mut spec = Spec::new(Workload::Rr, 4_000)
             .with_mode(Placement::OneCore, Waiting::Blocking)
             .verified();
