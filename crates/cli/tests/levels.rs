@@ -77,6 +77,140 @@ fn spans(run: &Value) -> Vec<String> {
         .collect()
 }
 
+/// A translated kernel takes a few hundred samples a second without falling behind.
+const KAY: &str = "experiment run kay-breakdown --path kernel-loopback --size 1,1024,8192 --rate 1000 --for 30s --quiet --json -";
+/// The share of the samples that rules must cover, in percent.
+const COVERED: f64 = 95.0;
+
+/// Kay and Pasquale's categories name the functions of this kernel, too.
+#[test]
+fn the_categories_cover_a_stock_kernel() {
+    let kernel = match stock::kernel() {
+        Ok(kernel) => kernel,
+        Err(reason) => {
+            println!("left out: {reason}");
+            return;
+        }
+    };
+    let program = Path::new(env!("CARGO_BIN_EXE_tollgate"));
+    let reports = stock::visit(&kernel, program, &[run(ROOT, KAY)]);
+    let [kay] = reports.as_slice() else {
+        panic!("{reports:?}")
+    };
+    let kay = json(kay);
+    let trust = kay["experiments"][0]["trust"].as_array().unwrap();
+    let text = |line: &Value| line["text"].as_str().unwrap_or_default().to_owned();
+    let covered = trust
+        .iter()
+        .find(|line| text(line).starts_with("the rules of"));
+    let covered = covered.unwrap_or_else(|| panic!("{trust:?}"));
+    println!("{}", text(covered));
+    assert!(
+        covered["value"].as_f64().unwrap() >= COVERED,
+        "{}",
+        text(covered)
+    );
+}
+
+/// Both ends on a processor of their own, long enough for one of them to go.
+const TWO_CORES: &str = "experiment run wolman-transmit --path kernel-loopback --cores 2 --size 200 --iterations 4096 --quiet --json -";
+
+/// Takes the second processor away in the midst of a program.
+fn unplugged(thread: &str, arguments: &str) -> Errand {
+    Errand::During {
+        path: SECOND.to_owned(),
+        value: "0".to_owned(),
+        thread: thread.to_owned(),
+        user: ROOT,
+        words: tollgate(arguments),
+    }
+}
+
+/// Where the second processor is switched.
+const SECOND: &str = "/sys/devices/system/cpu/cpu1/online";
+
+/// A processor that is unplugged while gates are attached, and a kernel whose types nobody can read: both are said, and nothing stays
+/// attached.
+#[test]
+fn bad_days_end_with_words() {
+    let kernel = match stock::kernel() {
+        Ok(kernel) => kernel,
+        Err(reason) => {
+            println!("left out: {reason}");
+            return;
+        }
+    };
+    let back = || Errand::Write {
+        path: SECOND.to_owned(),
+        value: "1".to_owned(),
+    };
+    let errands = [
+        unplugged("tg-peer", TWO_CORES),
+        Errand::Leftovers,
+        back(),
+        unplugged("tollgate", OBSERVE),
+        Errand::Leftovers,
+        back(),
+        Errand::Hide {
+            path: "/sys/kernel/btf".to_owned(),
+        },
+        run(ROOT, DOCTOR),
+        run(ROOT, OBSERVE),
+        run(ROOT, MEASURE),
+        Errand::Leftovers,
+    ];
+    let program = Path::new(env!("CARGO_BIN_EXE_tollgate"));
+    let reports = stock::visit_with(2, &kernel, program, &errands);
+    let [
+        measured,
+        left,
+        first_back,
+        observed,
+        left_observer,
+        second_back,
+        hidden,
+        doctor,
+        blind,
+        stamped,
+        left_blind,
+    ] = reports.as_slice()
+    else {
+        panic!("{reports:?}")
+    };
+    for left in [left, left_observer, left_blind] {
+        assert_eq!(left.outcome, "programs 0, links 0, functions 0");
+    }
+    // The processor was away, or it could not have come back.
+    for back in [first_back, second_back] {
+        assert_eq!(back.outcome, "written");
+    }
+    let said = format!("{}{}", measured.out, measured.err);
+    assert!(said.contains("processor 1 was taken away"), "{said}");
+    assert_eq!(json(observed)["schema"], "tollgate-observe");
+
+    assert_eq!(hidden.outcome, "hidden");
+    let doctor = json(doctor);
+    assert!(
+        plan(&doctor)
+            .iter()
+            .flat_map(|(_, hook)| hook)
+            .all(|hook| hook.starts_with("clock") || hook.starts_with("SO_TIMESTAMPING")),
+        "{:?}",
+        plan(&doctor)
+    );
+    assert_eq!(blind.outcome, "exit status: 1", "{}", blind.out);
+    assert!(blind.err.contains("BTF"), "{}", blind.err);
+    assert_eq!(
+        spans(&json(stamped)),
+        [
+            "socket + tcp + ip",
+            "device.queue",
+            "driver",
+            "(send.return, beside the way)"
+        ]
+    );
+}
+
 #[test]
 fn the_plan_has_its_three_levels_on_a_stock_kernel() {
     let kernel = match stock::kernel() {

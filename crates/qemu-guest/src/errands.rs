@@ -44,7 +44,26 @@ pub(crate) fn carry_out(list: &str) -> io::Result<()> {
             },
             Errand::Run { user, words } => run(user, &words, Fate::Ends)?,
             Errand::Kill { user, words } => run(user, &words, Fate::IsKilled)?,
+            Errand::During {
+                path,
+                value,
+                thread,
+                user,
+                words,
+            } => {
+                let change = Change {
+                    path: &path,
+                    value: &value,
+                    thread: &thread,
+                };
+                run(user, &words, Fate::SeesChange(change))?
+            }
             Errand::Leftovers => leftovers()?.to_string(),
+            Errand::Hide { path } => mount("tmpfs", &path, "tmpfs", MountFlags::empty(), None)
+                .map_or_else(
+                    |error| format!("hiding {path}: {error}"),
+                    |()| "hidden".to_owned(),
+                ),
         };
         crate::say(&Message::Ended(outcome))?;
     }
@@ -53,15 +72,25 @@ pub(crate) fn carry_out(list: &str) -> io::Result<()> {
 
 /// How a program comes to its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Fate<'a> {
     /// By itself.
     Ends,
     /// By a signal, as soon as something is attached.
     IsKilled,
+    /// By itself, and something is changed meanwhile.
+    SeesChange(Change<'a>),
+}
+
+/// What is written where, as soon as something is attached and a thread of such a name is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Change<'a> {
+    path: &'a str,
+    value: &'a str,
+    thread: &'a str,
 }
 
 /// Runs a program and says what it wrote; returns how it ended.
-fn run(user: u32, words: &[String], fate: Fate) -> io::Result<String> {
+fn run(user: u32, words: &[String], fate: Fate<'_>) -> io::Result<String> {
     let Some((program, arguments)) = words.split_first() else {
         return Ok("there is no program to run".to_owned());
     };
@@ -84,12 +113,25 @@ fn run(user: u32, words: &[String], fate: Fate) -> io::Result<String> {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let out = std::thread::spawn(move || text(stdout));
     let errors = std::thread::spawn(move || text(stderr));
-    if fate == Fate::IsKilled {
-        while child.try_wait()?.is_none() {
-            if bpf::count(bpf::LINK_GET_NEXT_ID)? > 0 {
-                child.kill()?;
+    let attached = || Ok::<_, io::Error>(bpf::count(bpf::LINK_GET_NEXT_ID)? > 0);
+    match fate {
+        Fate::Ends => {}
+        Fate::IsKilled => {
+            while child.try_wait()?.is_none() {
+                if attached()? {
+                    child.kill()?;
+                }
+                std::thread::sleep(WHILE);
             }
-            std::thread::sleep(WHILE);
+        }
+        Fate::SeesChange(change) => {
+            while child.try_wait()?.is_none() {
+                if has_thread(child.id(), change.thread) && attached()? {
+                    fs::write(change.path, change.value)?;
+                    break;
+                }
+                std::thread::sleep(WHILE);
+            }
         }
     }
     let status = child.wait()?;
@@ -105,6 +147,15 @@ fn run(user: u32, words: &[String], fate: Fate) -> io::Result<String> {
     crate::say_all(&lines(Stream::Out, &out))?;
     crate::say_all(&lines(Stream::Err, &errors))?;
     Ok(status.to_string())
+}
+
+/// Whether a process has a thread whose name begins like this; one that has ended has none.
+fn has_thread(process: u32, name: &str) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"));
+    let mut tasks = tasks.into_iter().flatten().flatten();
+    tasks.any(|task| {
+        fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.starts_with(name))
+    })
 }
 
 /// What is in the kernel of BPF programs.

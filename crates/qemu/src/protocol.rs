@@ -98,6 +98,20 @@ pub enum Errand {
         /// The program and its arguments.
         words: Vec<String>,
     },
+    /// Runs a program and writes a value to a file in the midst of it, `during PATH VALUE THREAD USER WORD...`: as soon as a BPF
+    /// program is attached and the program has a thread whose name begins like this.
+    During {
+        /// The file, which is there.
+        path: String,
+        /// What is written, without a blank.
+        value: String,
+        /// How the thread's name begins.
+        thread: String,
+        /// The user's number, which is also that of the group.
+        user: u32,
+        /// The program and its arguments.
+        words: Vec<String>,
+    },
     /// Says what is left in the kernel of BPF programs, `leftovers`; what the kernel is about to free, it is given time for.
     Leftovers,
     /// Writes a value to a file, `write PATH VALUE`.
@@ -106,6 +120,11 @@ pub enum Errand {
         path: String,
         /// What is written.
         value: String,
+    },
+    /// Lets a directory look empty from now on, `hide PATH`.
+    Hide {
+        /// The directory.
+        path: String,
     },
 }
 
@@ -198,8 +217,20 @@ impl fmt::Display for Errand {
         match self {
             Self::Run { user, words } => write!(f, "run {user} {}", words.join(" ")),
             Self::Kill { user, words } => write!(f, "kill {user} {}", words.join(" ")),
+            Self::During {
+                path,
+                value,
+                thread,
+                user,
+                words,
+            } => write!(
+                f,
+                "during {path} {value} {thread} {user} {}",
+                words.join(" ")
+            ),
             Self::Leftovers => f.write_str("leftovers"),
             Self::Write { path, value } => write!(f, "write {path} {value}"),
+            Self::Hide { path } => write!(f, "hide {path}"),
         }
     }
 }
@@ -222,10 +253,25 @@ impl FromStr for Errand {
                 user: user(next()?)?,
                 words: words(next()?),
             }),
+            "during" => {
+                let path = next()?.to_owned();
+                let mut rest = next()?.splitn(4, ' ');
+                let mut next = || rest.next().ok_or_else(unreadable);
+                Ok(Self::During {
+                    path,
+                    value: next()?.to_owned(),
+                    thread: next()?.to_owned(),
+                    user: user(next()?)?,
+                    words: words(next()?),
+                })
+            }
             "leftovers" => Ok(Self::Leftovers),
             "write" => Ok(Self::Write {
                 path: next()?.to_owned(),
                 value: next()?.to_owned(),
+            }),
+            "hide" => Ok(Self::Hide {
+                path: next()?.to_owned(),
             }),
             _ => Err(unreadable()),
         }
@@ -325,6 +371,16 @@ mod tests {
                 user: 0,
                 words: vec!["/bin/tollgate".to_owned()],
             },
+            Errand::During {
+                path: "/sys/devices/system/cpu/cpu1/online".to_owned(),
+                value: "0".to_owned(),
+                thread: "tg-peer".to_owned(),
+                user: 0,
+                words: vec!["/bin/tollgate".to_owned(), "rr".to_owned()],
+            },
+            Errand::Hide {
+                path: "/sys/kernel/btf".to_owned(),
+            },
             Errand::Leftovers,
             Errand::Write {
                 path: "/proc/sys/kernel/ftrace_enabled".to_owned(),
@@ -339,6 +395,9 @@ mod tests {
             "run root /bin/true",
             "run 0",
             "write /x",
+            "during /x 0 thread",
+            "during /x 0 thread root /bin/true",
+            "hide",
             "walk 1 2",
         ] {
             assert!(line.parse::<Errand>().is_err(), "{line:?}");

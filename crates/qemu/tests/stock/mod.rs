@@ -42,6 +42,16 @@ pub fn parts() -> (PathBuf, PathBuf) {
 
 /// Carries a program into a machine with that kernel and lets it carry out these errands, where it is `/bin/program`.
 pub fn visit(kernel: &Kernel, program: &Path, errands: &[Errand]) -> Vec<Report> {
+    visit_with(1, kernel, program, errands)
+}
+
+/// The same in a machine with so many processors.
+pub fn visit_with(
+    processors: u32,
+    kernel: &Kernel,
+    program: &Path,
+    errands: &[Errand],
+) -> Vec<Report> {
     let (guest, _) = parts();
     // What only debuggers read would be most of what the guest has to unpack.
     let place = tempfile::tempdir().unwrap();
@@ -60,7 +70,7 @@ pub fn visit(kernel: &Kernel, program: &Path, errands: &[Errand]) -> Vec<Report>
         guest: &guest,
         files: &with_libraries(program, "bin/program").unwrap(),
         errands,
-        processors: 1,
+        processors,
         limit: Duration::from_secs(300),
     };
     visit.pay(&AtomicBool::new(false)).unwrap()
