@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help report traces test lint budget bench qemu fuzz clean
+.PHONY: help report traces test lint budget bench agree qemu fuzz clean
 
 # cargo is found where rustup puts it, too.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -45,6 +45,10 @@ budget: ## Count instructions by Callgrind and hold them against the budgets
 bench: ## Measure the ratios of the performance table within one run
 	@scripts/setup.sh bench
 	@cargo run --release --locked -p tollgate-budget --bin tollgate-bench
+
+agree: ## Hold gates, observe and counts against tracefs, sockperf and function_graph on the same run (root, an idle machine)
+	@scripts/setup.sh agree
+	@scripts/agree.sh
 
 qemu: ## Count the instructions of a stock Debian kernel's TCP in QEMU, twice, and show them by layer
 	@scripts/setup.sh qemu

@@ -5,28 +5,29 @@
 # says what is left out. The exit code is 1 only when TARGET cannot go on at all; 2 for a wrong call.
 set -euo pipefail
 
-readonly targets='report test lint budget bench qemu fuzz'
+readonly targets='report test lint budget bench agree qemu fuzz'
 
 # One line for each package: package | proof that it is there | what it is for | needed by
 # The proof is a command or a file pattern (with a slash); of several, one is enough.
 # A target marked with `!` cannot go on without the package; the others leave something out.
 readonly packages='
-gcc               | cc                                                     | linking Rust programs                     | report! test! lint! budget! bench! qemu! fuzz!
-libc6-dev         | /usr/lib/*/crt1.o /usr/lib64/crt1.o /usr/lib/crt1.o    | linking Rust programs                     | report! test! lint! budget! bench! qemu! fuzz!
+gcc               | cc                                                     | linking Rust programs                     | report! test! lint! budget! bench! agree! qemu! fuzz!
+libc6-dev         | /usr/lib/*/crt1.o /usr/lib64/crt1.o /usr/lib/crt1.o    | linking Rust programs                     | report! test! lint! budget! bench! agree! qemu! fuzz!
 g++               | c++                                                    | the fuzzing engine, which is in C++       | fuzz!
-clang             | clang                                                  | the gates of the Linux kernel             | report test lint qemu
-libelf-dev        | /usr/include/libelf.h /usr/include/*/libelf.h          | the gates of the Linux kernel             | report test lint qemu
-zlib1g-dev        | /usr/include/zlib.h /usr/include/*/zlib.h              | the gates of the Linux kernel             | report test lint qemu
-pkg-config        | pkg-config                                             | the gates of the Linux kernel             | report test lint qemu
-make              | make                                                   | the gates of the Linux kernel             | report test lint qemu
-iproute2          | ip                                                     | the devices of the path kernel-veth       | report test
+clang             | clang                                                  | the gates of the Linux kernel             | report test lint agree qemu
+libelf-dev        | /usr/include/libelf.h /usr/include/*/libelf.h          | the gates of the Linux kernel             | report test lint agree qemu
+zlib1g-dev        | /usr/include/zlib.h /usr/include/*/zlib.h              | the gates of the Linux kernel             | report test lint agree qemu
+pkg-config        | pkg-config                                             | the gates of the Linux kernel             | report test lint agree qemu
+make              | make                                                   | the gates of the Linux kernel             | report test lint agree qemu
+iproute2          | ip                                                     | the devices of the path kernel-veth       | report test agree
 valgrind          | valgrind                                               | instruction counts by Callgrind           | report test budget! bench qemu
 chromium          | chromium                                               | the test that renders the HTML report     | test
 fonts-dejavu-core | /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf        | letters in the rendered HTML report       | test
 tshark            | tshark                                                 | the test that reads captures in Wireshark | test
 curl              | curl                                                   | the test that counts what curl fetches    | test
 qemu-user         | qemu-aarch64 qemu-aarch64-static                       | the tests of the NEON kernels             | test
-qemu-system-x86   | qemu-system-x86_64                                     | counts in Linux, and tests on Linux 6.1    | test qemu!
+qemu-system-x86   | qemu-system-x86_64                                     | counts in Linux, and tests on Linux 6.1    | test agree qemu!
+sockperf          | sockperf                                               | round trips by an independent tool        | agree
 cpio              | cpio                                                   | the test of the file system of a guest    | test
 shellcheck        | shellcheck                                             | the check of the shell scripts            | lint
 '
