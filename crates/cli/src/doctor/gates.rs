@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tollgate_gate::GateSet;
-use tollgate_kernel::{Abilities, Ability, Offer, Place, Plan, Traffic, better};
+use tollgate_kernel::{Abilities, Ability, Kind, Offer, Place, Plan, Traffic, better};
 
 use super::State;
 
@@ -179,6 +179,11 @@ impl Other {
             (Ability::Works, Place::Elsewhere(place)) => format!("allowed, not needed: {place}"),
             (Ability::Works, Place::At(gate)) => match plan.hook(gate) {
                 Some(hook) => format!("allowed, not needed: {} takes {}", hook.name, gate.name()),
+                None if offer.kind == Kind::Kprobes => format!(
+                    "allowed, but no program takes {} with it: it would get registers and no types, and a trap for each segment; what \
+                     is advised above takes the same boundaries for less",
+                    gate.name()
+                ),
                 None => format!("allowed, but no program takes {} with it", gate.name()),
             },
         };
@@ -192,8 +197,6 @@ impl Other {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_kernel::Kind;
-
     use super::*;
 
     fn plain(report: &Report) -> String {
@@ -241,6 +244,15 @@ mod tests {
                 ability: Ability::Refused("this kernel has none".to_owned()),
             },
         ];
+        let kprobes = Offer {
+            kind: Kind::Kprobes,
+            ability: Ability::Works,
+        };
+        let told = &Report::of(&abilities, &[kprobes]).others[0].reason;
+        assert!(
+            told.contains("ip.out.begin") && told.contains("advised"),
+            "{told}"
+        );
         let report = Report::of(&abilities, &offers);
         assert_eq!(report.rows, ["device.queue", "driver + ip.queue"]);
         let text = plain(&report);

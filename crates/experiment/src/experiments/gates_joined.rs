@@ -161,7 +161,7 @@ impl GatesJoined {
     }
 
     fn trust(&self, joins: &Joins, sizes: &[usize]) -> Vec<TrustLine> {
-        let mut lines: Vec<TrustLine> = joins.rows.iter().flat_map(|row| trust_of(row)).collect();
+        let mut lines: Vec<TrustLine> = joins.rows.iter().flat_map(trust_of).collect();
         lines.push(shapes::note(
             "joined is what was seen at every gate that the path has, of what was sent, which is known; all gates are attached at \
              once, so the times lie above those without gates by what the passages between cost: wolman-transmit and \
@@ -266,9 +266,12 @@ fn shares(
     }
 }
 
+/// One of the counts of what was seen.
+type Count = fn(&Seen) -> u64;
+
 /// What became of the events, all sizes together.
 fn events(joins: &Joins) -> Table {
-    let counts: [(&str, fn(&Seen) -> u64); 5] = [
+    let counts: [(&str, Count); 5] = [
         ("events", |seen| seen.events),
         ("lost", |seen| seen.lost),
         ("of no message", |seen| seen.strange),
@@ -276,7 +279,7 @@ fn events(joins: &Joins) -> Table {
         ("segments in larger pieces", |seen| seen.joint.1),
     ];
     let rows = joins.rows.iter().map(|row| {
-        let sum = |of: fn(&Seen) -> u64| row.sizes.iter().flatten().map(of).sum::<u64>();
+        let sum = |of: Count| row.sizes.iter().flatten().map(of).sum::<u64>();
         let cells = counts.iter().map(|(_, of)| {
             Cell::Value(Measured {
                 value: sum(*of) as f64,
