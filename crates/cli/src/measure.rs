@@ -60,15 +60,23 @@ pub(crate) fn workload(
     workload: &Workload,
     manners: &Manners,
 ) -> Result<ExitCode, Error> {
-    let names = [Some(experiment), workload.gates.then_some(gates)];
+    let options = workload.far.add_to(workload.measuring.options())?;
+    let mut wanted = vec![experiments::find(experiment)];
+    if workload.gates {
+        let gated = experiments::find(gates).filter(|one| one.concerns(&options));
+        if gated.is_none() {
+            return Err(Error::Usage(format!(
+                "--gates looks at the kernel's own paths, and none runs as asked ({}); name kernel-loopback or kernel-veth, or leave \
+                 --gates out",
+                options.restrictions()
+            )));
+        }
+        wanted.push(gated);
+    }
     let job = Job {
-        experiments: names
-            .into_iter()
-            .flatten()
-            .filter_map(experiments::find)
-            .collect(),
+        experiments: wanted.into_iter().flatten().collect(),
         measuring: &workload.measuring,
-        options: workload.far.add_to(workload.measuring.options())?,
+        options,
         html: workload.out.as_ref(),
         linux_counts: None,
         budget: budget(&workload.measuring),

@@ -328,6 +328,23 @@ fn colours_are_given_when_asked_for() {
 }
 
 #[test]
+fn gates_are_for_the_kernels_own_paths() {
+    let folder = folder();
+    for (arguments, reason) in [
+        (
+            ["crr", "--gates", "--path=stack-memory"].as_slice(),
+            "name kernel-loopback",
+        ),
+        (&["rr", "--gates", "--to=127.0.0.1"], "cannot be used with"),
+    ] {
+        let output = outcome(folder.path(), arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(reason), "{said}");
+    }
+}
+
+#[test]
 fn a_path_of_two_processes_is_measured() {
     let folder = folder();
     let output = outcome(

@@ -271,9 +271,10 @@ type Count = fn(&Seen) -> u64;
 
 /// What became of the events, all sizes together.
 fn events(joins: &Joins) -> Table {
-    let counts: [(&str, Count); 5] = [
+    let counts: [(&str, Count); 6] = [
         ("events", |seen| seen.events),
         ("lost", |seen| seen.lost),
+        ("of listeners", |seen| seen.listening),
         ("of no message", |seen| seen.strange),
         ("passed again", |seen| seen.repeated),
         ("segments in larger pieces", |seen| seen.joint.1),
