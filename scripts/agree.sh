@@ -48,11 +48,13 @@ else
     sockperf server --tcp -i 127.0.0.1 -p "$port" >/dev/null 2>&1 &
     pids+=($!)
     sleep 0.5
-    sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -t 8 -m 64 >"$directory/sockperf" 2>&1 &
-    client=$!
+    # All of sockperf's run lies within that of observe, whose gates are on all the time: both tell of the same messages.
+    "${CARGO_TARGET_DIR:-target}/release/tollgate" observe --quiet --always --port "$port" --for 8s --json "$directory/observe" &
+    observer=$!
+    pids+=("$observer")
     sleep 1.5
-    "${CARGO_TARGET_DIR:-target}/release/tollgate" observe --quiet --port "$port" --for 5s --json "$directory/observe"
-    wait "$client"
+    sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -t 5 -m 64 >"$directory/sockperf" 2>&1
+    wait "$observer"
     # sockperf tells half a round trip; what observe follows is a message from TCP of its sender to the return of its reader's call.
     awk '
         FILENAME ~ /sockperf$/ && /avg-latency=/ { sub(/.*avg-latency=/, ""); theirs["mean"] = $1 + 0 }
