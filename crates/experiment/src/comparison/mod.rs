@@ -3,7 +3,8 @@
 //!
 //! Every number that both runs hold is one row of the comparison. A row is judged when its unit has a better and a worse and
 //! its spread is known: by the run's own 95 % interval, or because it is a count of instructions, which is exact. The
-//! judgement is a test on the logarithm of the quotient (see [`judge`]), and the p-values of all judged rows are adjusted
+//! judgement is a test on the logarithm of the quotient (see [`judge`]; it takes for the machine's what also moved paths that nothing compared is
+//! part of), and the p-values of all judged rows are adjusted
 //! together by Holm's method, so that two runs of the same thing show any difference at all in 5 of 100 cases at most. A row
 //! is a regression when it differs in that sense *and* is worse by more than the threshold.
 //!
@@ -198,6 +199,7 @@ pub fn compare(
             BetweenRuns::repeated(&first.pairs(&again).0).ok_or_else(nothing)?
         }
     };
+    let between = between.with_machine(&pairs);
     let ps: Vec<Result<f64, &'static str>> = pairs
         .iter()
         .map(|pair| judge::p_value(pair, between.share))
@@ -333,11 +335,14 @@ fn finding(comparison: &Comparison) -> String {
 fn notes(comparison: &Comparison, a: &Run, b: &Run) -> Vec<String> {
     let mut notes = Vec::new();
     notes.push(comparison.between_runs.in_words());
-    if let Some(drift) = judge::drift_without_kernel(&comparison.rows) {
+    if let Some(moved) = comparison.between_runs.machine
+        && moved.abs() >= judge::TOLD
+    {
         notes.push(format!(
-            "paths that never enter the kernel moved by {:+.1} % at the median: that much is the machine's, or Tollgate's own, \
-             and not the kernel's",
-            100.0 * drift
+            "the machine itself was {:.1} % {} in the second run, as peer-smoltcp and bare-shm show, which neither the kernel nor \
+             Tollgate's stack is part of; so rows are told apart only well beyond that",
+            100.0 * moved.abs(),
+            if moved > 0.0 { "slower" } else { "quicker" }
         ));
     }
     if a.quick != b.quick {

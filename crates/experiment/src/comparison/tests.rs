@@ -442,18 +442,33 @@ fn differences_of_the_machines_are_listed() {
 }
 
 #[test]
-fn a_drift_of_what_never_enters_the_kernel_is_told() {
-    let at = |factor: f64| {
-        let cells = (0..8).map(|_| known(100.0 * factor, 0.5)).collect();
+fn a_machine_that_is_slower_is_not_taken_for_a_regression() {
+    let at = |path: f64, yard: f64| {
+        let row = |ns: f64| (0..8).map(|_| known(ns, 0.5)).collect();
         run(
             Unit::Nanoseconds,
-            &[("stack-memory, 1 core, polling", cells)],
+            &[
+                ("stack-memory, 1 core, polling", row(100.0 * path)),
+                ("kernel-loopback, 1 core, blocking", row(10_000.0 * path)),
+                ("peer-smoltcp, 1 core, polling", row(600.0 * yard)),
+            ],
         )
     };
-    let comparison = compare(&at(1.0), &at(1.04), None, &Options::default()).unwrap();
+    let compared = |path, yard| {
+        let (a, b) = (at(1.0, 1.0), at(path, yard));
+        compare(&a, &b, None, &Options::default()).unwrap()
+    };
+    let slower = compared(1.6, 1.45);
+    assert!(!slower.has_regressions(), "{}", slower.finding);
     assert!(
-        comparison.notes.iter().any(|note| note.contains("+4.0 %")),
+        slower
+            .notes
+            .iter()
+            .any(|note| note.contains("45.0 % slower")),
         "{:?}",
-        comparison.notes
+        slower.notes
     );
+    let worse = compared(1.6, 1.0);
+    assert_eq!(worse.with(&Verdict::Regression).count(), 16);
+    assert!(worse.notes.iter().all(|note| !note.contains("slower")));
 }
