@@ -143,6 +143,12 @@ impl Gated {
         })
     }
 
+    /// How far the time of the span at this place reaches to either side with 95 % confidence, in nanoseconds for each round trip,
+    /// from how much the rounds differ; none of fewer than two.
+    pub(crate) fn reach(&self, index: usize) -> Option<f64> {
+        usual::reach(&self.rounds, index)
+    }
+
     /// What the gates of the span at this place cost: the round trip with them over the one without, less 1, and its 95 % interval
     /// where there were two rounds.
     pub(crate) fn perturbation(&self, index: usize) -> Option<(f64, Option<Interval>)> {

@@ -156,8 +156,13 @@ impl Shown<'_> {
                     let row = gated.all().rows().get(index).copied()?;
                     let value = gated.usual()?.own_per_unit_ns(index, STATISTIC)? / MESSAGES;
                     let net = row.net;
+                    let reach = gated.reach(index).map(|reach| reach / MESSAGES);
                     Some(Cell::Value(Measured {
                         value,
+                        ci: reach.map(|reach| run::Interval {
+                            low: value - reach,
+                            high: value + reach,
+                        }),
                         n: net.map(|net| net.n),
                         mean: net.map(|net| net.mean_ns),
                         p50: net.map(|net| net.p50_ns),

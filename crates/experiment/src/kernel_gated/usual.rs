@@ -122,6 +122,20 @@ impl Round {
     }
 }
 
+/// How far the mean of a span over the rounds reaches to either side with 95 % confidence, in nanoseconds for each round trip; none of
+/// fewer than two rounds that measured it.
+pub(super) fn reach(rounds: &[Round], index: usize) -> Option<f64> {
+    let times: Vec<f64> = rounds
+        .iter()
+        .filter_map(|round| {
+            let taken = round.spans.get(index)?.as_ref()?;
+            Some(taken.raw - taken.probes)
+        })
+        .collect();
+    let estimate = mean(&times).ok()?;
+    Some(estimate.interval.high - estimate.value)
+}
+
 /// The mean of what the rounds leave open, with its 95 % interval, in nanoseconds; none of fewer than two whole rounds.
 ///
 /// What a passage costs was found from the same rounds, so the interval is that of the jackknife: each round is left out in turn,
@@ -291,6 +305,8 @@ mod tests {
         assert!((open - value - spans).abs() < 1e-9, "{open}");
         let further = (within.high - within.low - interval.high + interval.low) / 2.0;
         assert!((further - spans).abs() < 1e-9, "{further}");
+        assert_eq!(reach(&rounds, 3), Some(0.0));
+        assert_eq!(reach(&rounds[..1], 3), None);
         let mut partial = rounds;
         partial[0].spans[3] = None;
         partial[1].ungated.clear();
