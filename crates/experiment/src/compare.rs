@@ -70,8 +70,11 @@ pub(crate) fn over_sizes(
     let (first, last) = (standings.first()?, standings.last()?);
     let size = words::whole(first.size as u64);
     let mut text = match first.ratio {
-        Some(ratio) => format!("{a} takes {} what {b} takes at {size} bytes", times(ratio)),
-        None => format!("{a} and {b} show no difference at {size} bytes"),
+        Some(ratio) => format!(
+            "{a} takes {} times as long as {b} at {size} bytes",
+            words::factor(ratio)
+        ),
+        None => format!("{a} and {b} take equally long at {size} bytes, as far as this run tells"),
     };
     if last.size != first.size {
         let size = words::whole(last.size as u64);
@@ -82,8 +85,8 @@ pub(crate) fn over_sizes(
             format!(" ({} and {})", last.ours.label(), last.theirs.label())
         };
         text.push_str(&match last.ratio {
-            Some(ratio) => format!(", {} it at {size}{whom}", times(ratio)),
-            None => format!(", no difference at {size}{whom}"),
+            Some(ratio) => format!(", {} times at {size}{whom}", words::factor(ratio)),
+            None => format!(", equally long at {size}{whom}"),
         });
     }
     Some(text)
@@ -98,12 +101,6 @@ struct Standing {
     ratio: Option<f64>,
 }
 
-/// `0.41 of`, `2.5 times`.
-fn times(ratio: f64) -> String {
-    let how = if ratio < 0.995 { "of" } else { "times" };
-    format!("{} {how}", words::factor(ratio))
-}
-
 #[cfg(test)]
 mod tests {
     use tollgate_workload::{Mode, Placement, Samples, Timing, Waiting, Workload};
@@ -116,7 +113,7 @@ mod tests {
             placement: Placement::OneCore,
             waiting: Waiting::BusyPoll,
         };
-        let contender = |path| Contender { path, mode };
+        let contender = |path| Contender::new(path, mode);
         let line_up = LineUp {
             workload: Workload::Rr,
             contenders: vec![
@@ -152,11 +149,11 @@ mod tests {
     fn ratios_become_words() {
         assert_eq!(
             sentence([400, 3_000], [1_000, 1_000]),
-            "stack-memory takes 0.40 of what peer-smoltcp takes at 4 bytes, 3.0 times it at 8,000"
+            "stack-memory takes 0.40 times as long as peer-smoltcp at 4 bytes, 3.0 times at 8,000"
         );
         assert_eq!(
             sentence([1_000, 400], [1_000, 1_000]),
-            "stack-memory and peer-smoltcp show no difference at 4 bytes, 0.40 of it at 8,000"
+            "stack-memory and peer-smoltcp take equally long at 4 bytes, as far as this run tells, 0.40 times at 8,000"
         );
     }
 

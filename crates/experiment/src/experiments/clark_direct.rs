@@ -254,7 +254,7 @@ fn finding(fits: &[Fitted]) -> String {
         words::duration(total.intercept),
         match slope {
             Some(slope) => format!("{} ns more", words::significant(slope.value)),
-            None => "no more that these samples would show".to_owned(),
+            None => "too little to be told from these samples".to_owned(),
         }
     );
     let shares: Vec<String> = ROWS

@@ -87,7 +87,6 @@ fn finding(outcome: &Outcome) -> String {
         PathId::KernelLoopback,
         PathId::KernelRemote,
         PathId::StackShm,
-        PathId::PeerSmoltcp,
         PathId::StackMemory,
     ];
     let mut parts: Vec<String> = compare::at_first_size(outcome, &paths, Figure::Median)
@@ -99,8 +98,8 @@ fn finding(outcome: &Outcome) -> String {
         .collect();
     parts.extend(
         [
-            (PathId::StackMemory, PathId::PeerSmoltcp),
             (PathId::StackShm, PathId::KernelLoopback),
+            (PathId::StackMemory, PathId::PeerSmoltcp),
         ]
         .into_iter()
         .filter_map(|(a, b)| compare::over_sizes(outcome, a, b, Figure::Median)),

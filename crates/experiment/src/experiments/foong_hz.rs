@@ -326,7 +326,8 @@ fn rule_of_thumb() -> Table {
 }
 
 fn finding(streams: &Streams, hz: f64) -> String {
-    let told = streams.panels.iter().filter_map(|panel| {
+    // The first path; the tables have the others.
+    let told = streams.panels.iter().take(1).filter_map(|panel| {
         let value = |at: usize| Some(hz_per_bps(&panel.splits[at], hz, all_ns)?.value);
         let in_cache: Vec<usize> = (0..streams.loads.len())
             .filter(|&at| streams.loads[at].is_in_cache())
@@ -334,15 +335,14 @@ fn finding(streams: &Streams, hz: f64) -> String {
         let (&small, &large) = (in_cache.first()?, in_cache.last()?);
         let (little, much) = (value(large)?, value(small)?);
         let mut text = format!(
-            "a stream over {} takes {} Hz per bit/s, both ends together, when written {} at a time (rule of thumb: 1 for one \
-             end)",
+            "each bit of a stream over {} takes both ends {} cycles in writes of {} (rule of thumb of 2003: 2)",
             panel.path,
             words::significant(little),
             streams.loads[large].label()
         );
         if small != large {
             text.push_str(&format!(
-                ", and {} for {}, {} times as much (2003: 6 to 7 times)",
+                ", {} in writes of {}, {} times as many (2003: 6 to 7 times)",
                 words::significant(much),
                 streams.loads[small].label(),
                 words::factor(much / little)
@@ -353,7 +353,7 @@ fn finding(streams: &Streams, hz: f64) -> String {
             && let Some(beyond) = value(at)
         {
             text.push_str(&format!(
-                ", beyond the last cache {} times as much as within",
+                ", and beyond the last cache {} times as many as within",
                 words::factor(beyond / little)
             ));
         }

@@ -150,9 +150,7 @@ fn finding(outcome: &Outcome) -> String {
         PathId::KernelLoopback,
         PathId::KernelRemote,
         PathId::StackShm,
-        PathId::PeerSmoltcp,
         PathId::StackMemory,
-        PathId::BareShm,
     ];
     let mut parts: Vec<String> = compare::at_first_size(outcome, &paths, Figure::Median)
         .map(|(size, told)| {
@@ -163,9 +161,8 @@ fn finding(outcome: &Outcome) -> String {
         .collect();
     parts.extend(
         [
-            (PathId::StackMemory, PathId::PeerSmoltcp),
-            (PathId::StackShm, PathId::BareShm),
             (PathId::StackShm, PathId::KernelLoopback),
+            (PathId::StackMemory, PathId::PeerSmoltcp),
         ]
         .into_iter()
         .filter_map(|(a, b)| compare::over_sizes(outcome, a, b, Figure::Median)),

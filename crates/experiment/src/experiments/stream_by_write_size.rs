@@ -98,7 +98,6 @@ fn finding(outcome: &Outcome) -> String {
         PathId::KernelLoopback,
         PathId::KernelRemote,
         PathId::StackShm,
-        PathId::PeerSmoltcp,
         PathId::StackMemory,
     ];
     let last = (0..outcome.sizes.len()).rev().find_map(|at| {
@@ -116,8 +115,8 @@ fn finding(outcome: &Outcome) -> String {
         .collect();
     parts.extend(
         [
-            (PathId::StackMemory, PathId::PeerSmoltcp),
             (PathId::StackShm, PathId::KernelLoopback),
+            (PathId::StackMemory, PathId::PeerSmoltcp),
         ]
         .into_iter()
         .filter_map(|(a, b)| compare::over_sizes(outcome, a, b, Figure::PerByte)),

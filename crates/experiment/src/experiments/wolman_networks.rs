@@ -208,17 +208,27 @@ fn finding(outcome: &Outcome, pair: Option<(usize, usize)>) -> String {
         let ratio = outcome.ratio(second, first, 0, Figure::Median)?;
         let ns = outcome.value(first, 0, Figure::Median)?;
         let size = words::whole(*outcome.sizes.first()? as u64);
-        let compared = if ratio.interval.low <= 1.0 && ratio.interval.high >= 1.0 {
-            "over kernel-veth it takes no other time that could be told".to_owned()
+        let compared = if ratio.interval.contains(1.0) {
+            "as long as over kernel-veth, as far as this run tells".to_owned()
         } else {
             format!(
-                "over kernel-veth it takes {} times as long",
+                "over kernel-veth {} times that",
                 words::significant(ratio.value)
             )
         };
+        let then = published_ns(outcome.sizes[0], "atm")
+            .zip(published_ns(outcome.sizes[0], "ethernet"))
+            .map(|(atm, ethernet)| {
+                format!(
+                    " (1994: {} over Ethernet, over ATM {} times that)",
+                    words::duration(ethernet),
+                    words::significant(atm / ethernet)
+                )
+            });
         Some(format!(
-            "A {size}-byte round trip over kernel-loopback takes {}; {compared}.",
-            words::duration(ns)
+            "A {size}-byte round trip over kernel-loopback takes {}, {compared}{}.",
+            words::duration(ns),
+            then.unwrap_or_default()
         ))
     });
     told.unwrap_or_else(|| "The two networks could not be compared.".to_owned())
