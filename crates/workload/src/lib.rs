@@ -41,7 +41,7 @@ mod usage;
 pub use error::Error;
 pub use kernel::remote;
 pub use now::{gate_clock, now_ns};
-pub use path::{Capabilities, KernelEnds, Mode, Path, PathId, Session, find, paths};
+pub use path::{Capabilities, KernelEnds, Mode, Path, PathId, Session, find, find_with_mtu, paths};
 pub use samples::{Laps, Samples, Timing};
 pub use sockets::{MAX_DATAGRAM, Offload, Reading, Sending, Sockets, Transport};
 pub use spec::{MAX_SIZE, Placement, Spec, Waiting, Workload};

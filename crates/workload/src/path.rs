@@ -198,8 +198,8 @@ pub trait Session {
 /// host, see [`kernel::remote::KernelRemote::connect`].
 pub fn paths() -> &'static [&'static dyn Path] {
     &[
-        &kernel::KernelLoopback,
-        &kernel::KernelVeth,
+        &kernel::KernelLoopback::DEFAULT,
+        &kernel::KernelVeth::DEFAULT,
         &stack_memory::StackMemory::DEFAULT,
         &stack_shm::StackShm::DEFAULT,
         &peer_smoltcp::PeerSmoltcp,
@@ -210,6 +210,17 @@ pub fn paths() -> &'static [&'static dyn Path] {
 /// The path of this name, or `None` when it cannot be opened here.
 pub fn find(id: PathId) -> Option<&'static dyn Path> {
     paths().iter().copied().find(|path| path.id() == id)
+}
+
+/// The path of this name with IP packets of at most `mtu` bytes, or `None` when it has no devices or packets of its own.
+pub fn find_with_mtu(id: PathId, mtu: usize) -> Option<Box<dyn Path>> {
+    match id {
+        PathId::KernelLoopback => Some(Box::new(kernel::KernelLoopback::with_mtu(mtu))),
+        PathId::KernelVeth => Some(Box::new(kernel::KernelVeth::with_mtu(mtu))),
+        PathId::StackMemory => Some(Box::new(stack_memory::StackMemory::with_mtu(mtu))),
+        PathId::StackShm => Some(Box::new(stack_shm::StackShm::with_mtu(mtu))),
+        PathId::KernelRemote | PathId::PeerSmoltcp | PathId::BareShm => None,
+    }
 }
 
 #[cfg(test)]

@@ -252,7 +252,7 @@ impl BulkSession {
             (None, Some(thread))
         };
         Ok(Self {
-            timing: KernelLoopback.capabilities().timing(spec),
+            timing: KernelLoopback::DEFAULT.capabilities().timing(spec),
             cores,
             congestion,
             control,

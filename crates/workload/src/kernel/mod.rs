@@ -58,6 +58,7 @@ pub use veth::{KernelVeth, Pair};
 
 use far::{FarThread, thread_id, thread_name};
 use near::{Near, NearEnd};
+use own_loopback::{Cut, OwnLoopback};
 use server::Job;
 use socket::Options;
 
@@ -78,6 +79,8 @@ fn destination(connection: u64) -> usize {
 enum Place {
     /// Both in the process's own namespace, on 127.0.0.1.
     Loopback,
+    /// Both in a namespace that has nothing else, on its 127.0.0.1.
+    OwnLoopback(Arc<OwnLoopback>),
     /// Each in a namespace of its own.
     Veth(Arc<Pair>),
 }
@@ -86,7 +89,7 @@ impl Place {
     /// The path whose ends are here.
     const fn path(&self) -> PathId {
         match self {
-            Self::Loopback => PathId::KernelLoopback,
+            Self::Loopback | Self::OwnLoopback(_) => PathId::KernelLoopback,
             Self::Veth(_) => PathId::KernelVeth,
         }
     }
@@ -94,7 +97,7 @@ impl Place {
     /// The address of the near end.
     fn near_address(&self) -> Ipv4Addr {
         match self {
-            Self::Loopback => Ipv4Addr::LOCALHOST,
+            Self::Loopback | Self::OwnLoopback(_) => Ipv4Addr::LOCALHOST,
             Self::Veth(pair) => pair.near_address(),
         }
     }
@@ -102,7 +105,7 @@ impl Place {
     /// The address that the far end listens on.
     fn far_address(&self) -> Ipv4Addr {
         match self {
-            Self::Loopback => Ipv4Addr::LOCALHOST,
+            Self::Loopback | Self::OwnLoopback(_) => Ipv4Addr::LOCALHOST,
             Self::Veth(pair) => pair.far_address(),
         }
     }
@@ -111,6 +114,7 @@ impl Place {
     fn near<T: Send>(&self, make: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
         match self {
             Self::Loopback => make(),
+            Self::OwnLoopback(own) => own.within(make),
             Self::Veth(pair) => pair.near(make),
         }
     }
@@ -119,6 +123,7 @@ impl Place {
     fn far<T: Send>(&self, make: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
         match self {
             Self::Loopback => make(),
+            Self::OwnLoopback(own) => own.within(make),
             Self::Veth(pair) => pair.far(make),
         }
     }
@@ -126,7 +131,26 @@ impl Place {
 
 /// The path `kernel-loopback`.
 #[derive(Debug, Clone, Copy)]
-pub struct KernelLoopback;
+pub struct KernelLoopback {
+    mtu: Option<usize>,
+}
+
+impl KernelLoopback {
+    /// The path over the machine's loopback, as that is.
+    pub const DEFAULT: Self = Self { mtu: None };
+
+    /// The path over a loopback with this MTU in a network namespace of its own (it takes root); the machine's stays as it is.
+    pub const fn with_mtu(mtu: usize) -> Self {
+        Self { mtu: Some(mtu) }
+    }
+
+    fn place(self) -> Result<Place, Error> {
+        Ok(match self.mtu {
+            None => Place::Loopback,
+            Some(mtu) => Place::OwnLoopback(Arc::new(OwnLoopback::make(mtu, Cut::AsUsual)?)),
+        })
+    }
+}
 
 impl Path for KernelLoopback {
     fn id(&self) -> PathId {
@@ -157,10 +181,18 @@ impl Path for KernelLoopback {
 
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
         self.capabilities().check(PATH, spec)?;
-        if spec.workload == Workload::Stream && spec.sockets != Sockets::PLAIN {
-            return Ok(Box::new(bulk::BulkSession::open(spec, &Place::Loopback)?));
+        if self.mtu.is_some() && spec.workload == Workload::Crr {
+            // Its new sockets would belong to the namespace of the thread that runs the session.
+            return Err(Error::Unsupported {
+                path: PATH,
+                asked: "crr over a loopback of its own".to_owned(),
+                has: "rr and stream there".to_owned(),
+            });
         }
-        Ok(Box::new(KernelSession::open(spec, Place::Loopback)?))
+        if spec.workload == Workload::Stream && spec.sockets != Sockets::PLAIN {
+            return Ok(Box::new(bulk::BulkSession::open(spec, &self.place()?)?));
+        }
+        Ok(Box::new(KernelSession::open(spec, self.place()?)?))
     }
 }
 
@@ -231,7 +263,7 @@ impl KernelSession {
         )?;
         let near = NearEnd::new(
             spec,
-            KernelLoopback.capabilities().timing(spec),
+            KernelLoopback::DEFAULT.capabilities().timing(spec),
             cores.near,
             options,
             near,
@@ -314,7 +346,10 @@ impl Session for KernelSession {
             near: self.thread,
             far: self.far.id(),
             far_ports: self.far_ports.clone(),
-            namespaces: Vec::new(),
+            namespaces: match &self.place {
+                Place::OwnLoopback(own) => vec![own.namespace()],
+                Place::Loopback | Place::Veth(_) => Vec::new(),
+            },
             stamps: self.near.stamps(),
         })
     }
@@ -326,6 +361,15 @@ impl Session for KernelSession {
             ("cores", self.cores.describe()),
             ("ends", "two threads".to_owned()),
         ];
+        if let Place::OwnLoopback(own) = &self.place {
+            settings.push((
+                "device",
+                format!(
+                    "a loopback in a network namespace of its own, MTU {}",
+                    own.mtu()
+                ),
+            ));
+        }
         if let Near::Destinations(addresses) = self.near.near() {
             settings.push(("destinations", addresses.len().to_string()));
         }

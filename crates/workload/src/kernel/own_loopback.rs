@@ -10,37 +10,45 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::PATH;
 use super::veth::{ip, namespace, within};
 use crate::error::Error;
-use crate::trains::MTU;
 
-/// A network namespace whose loopback has the MTU of Ethernet, and carries every segment as a packet of its own.
+/// How segments travel on a loopback of our own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// As on every loopback: several as one skb (GSO).
+    AsUsual,
+    /// Every segment is a packet of its own.
+    IntoPackets,
+}
+
+/// A network namespace with a loopback of its own.
 #[derive(Debug)]
 pub(super) struct OwnLoopback {
     namespace: File,
+    mtu: usize,
 }
 
 impl OwnLoopback {
-    /// Makes it.
+    /// Makes it, with this MTU.
     ///
     /// # Errors
     /// When namespaces cannot be made here (it needs CAP_SYS_ADMIN), or its loopback cannot be set up.
-    pub(super) fn make() -> Result<Self, Error> {
+    pub(super) fn make(mtu: usize, cut: Cut) -> Result<Self, Error> {
         let namespace = namespace().map_err(|error| error.on(PATH))?;
-        let own = Self { namespace };
-        let mtu = MTU.to_string();
-        own.within(|| {
-            ip(&[
-                "link",
-                "set",
-                "dev",
-                "lo",
-                "mtu",
-                &mtu,
-                "gso_max_segs",
-                "1",
-                "up",
-            ])
-        })?;
+        let own = Self { namespace, mtu };
+        let mtu = mtu.to_string();
+        let mut arguments = vec!["link", "set", "dev", "lo", "mtu", &mtu];
+        match cut {
+            Cut::AsUsual => {}
+            Cut::IntoPackets => arguments.extend(["gso_max_segs", "1"]),
+        }
+        arguments.push("up");
+        own.within(|| ip(&arguments))?;
         Ok(own)
+    }
+
+    /// The MTU of its loopback.
+    pub(super) const fn mtu(&self) -> usize {
+        self.mtu
     }
 
     /// Does something in it, on a thread of its own.

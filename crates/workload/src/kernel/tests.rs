@@ -11,7 +11,7 @@ use super::*;
 use crate::sockets::{Reading, Sending};
 
 fn modes() -> Vec<(Placement, Waiting)> {
-    KernelLoopback
+    KernelLoopback::DEFAULT
         .capabilities()
         .modes
         .iter()
@@ -299,7 +299,7 @@ fn bulk(sending: Sending, reading: Reading, size: usize, memory: usize) -> Box<d
         memory,
         ..Sockets::PLAIN
     });
-    KernelLoopback.open(&spec).unwrap()
+    KernelLoopback::DEFAULT.open(&spec).unwrap()
 }
 
 #[test]
@@ -337,7 +337,13 @@ fn a_send_without_a_copy_says_whether_the_kernel_copied() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let refuse = |spec: &Spec| KernelLoopback.open(spec).err().unwrap().to_string();
+    let refuse = |spec: &Spec| {
+        KernelLoopback::DEFAULT
+            .open(spec)
+            .err()
+            .unwrap()
+            .to_string()
+    };
     let udp = Sockets {
         transport: Transport::Udp,
         ..Sockets::PLAIN
@@ -363,4 +369,25 @@ fn what_does_not_go_together_is_refused() {
         .unwrap()
         .open(&spec.over(udp));
     assert!(refused.is_err_and(|error| error.to_string().contains("its own sockets")));
+}
+
+#[test]
+fn a_loopback_of_its_own_has_its_mtu_and_leaves_the_machines_as_it_was() {
+    let read = || fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+    let before = read();
+    let path = KernelLoopback::with_mtu(1_500);
+    let spec = spec(Workload::Rr, 8_000, (Placement::OneCore, Waiting::Blocking));
+    let mut session = match path.open(&spec) {
+        Ok(session) => session,
+        Err(error) => {
+            println!("left out: {error}");
+            return;
+        }
+    };
+    session.run(20, &mut session.new_samples()).unwrap();
+    let device = "a loopback in a network namespace of its own, MTU 1500".to_owned();
+    assert!(session.settings().contains(&("device", device)));
+    assert_eq!(read(), before);
+    let crr = Spec::new(Workload::Crr, 4);
+    assert!(matches!(path.open(&crr), Err(Error::Unsupported { .. })));
 }

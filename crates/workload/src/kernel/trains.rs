@@ -19,17 +19,16 @@ use std::time::Instant;
 
 use rustix::net::Shutdown;
 
-use super::own_loopback::OwnLoopback;
+use super::own_loopback::{Cut, OwnLoopback};
 use super::socket::{self, End, Options};
-use super::veth::Pair;
+use super::veth::{Devices, Pair};
 use super::{PATH, Place, thread_id, thread_name};
 use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
 use crate::path::{KernelEnds, Mode, PathId};
 use crate::slice::{Control, Server};
-use crate::sockets::Offload;
 use crate::stamps::Stamps;
-use crate::trains::{REQUEST, SEGMENT, Trains, ask, asked, check};
+use crate::trains::{MTU, REQUEST, SEGMENT, Trains, ask, asked, check};
 
 /// Round trips that a slice makes before those that are timed.
 pub const WARM_UP: u32 = 4;
@@ -66,10 +65,12 @@ enum Home {
 impl Home {
     fn find(path: PathId, carrier: Carrier) -> Result<Self, Error> {
         Ok(match (path, carrier) {
-            (PathId::KernelLoopback, Carrier::Packets) => Self::OwnLoopback(OwnLoopback::make()?),
+            (PathId::KernelLoopback, Carrier::Packets) => {
+                Self::OwnLoopback(OwnLoopback::make(MTU, Cut::IntoPackets)?)
+            }
             (PathId::KernelLoopback, Carrier::Gso) => Self::Loopback,
             (PathId::KernelVeth, Carrier::Packets) => Self::Veth(Arc::new(Pair::of_packets()?)),
-            (PathId::KernelVeth, Carrier::Gso) => Self::Veth(Pair::shared(Offload::Usual)?),
+            (PathId::KernelVeth, Carrier::Gso) => Self::Veth(Pair::shared(Devices::USUAL)?),
             _ => {
                 return Err(Error::Unsupported {
                     path,

@@ -22,6 +22,7 @@ use crate::path::{Capabilities, KernelEnds, Path, PathId, Session};
 use crate::samples::{Samples, Timing};
 use crate::sockets::{Offload, Sockets};
 use crate::spec::{Spec, Workload};
+use crate::trains::MTU;
 
 const PATH: PathId = PathId::KernelVeth;
 /// The addresses of the ends, of those that are set apart for examples (RFC 5737); nothing outside sees them.
@@ -33,7 +34,19 @@ const FAR_DEVICE: &str = "tollgate1";
 
 /// The path `kernel-veth`.
 #[derive(Debug, Clone, Copy)]
-pub struct KernelVeth;
+pub struct KernelVeth {
+    mtu: usize,
+}
+
+impl KernelVeth {
+    /// The path over devices of the MTU that the kernel gives them, 1500 bytes.
+    pub const DEFAULT: Self = Self::with_mtu(MTU);
+
+    /// The path with IP packets of at most `mtu` bytes, 68 to 65,535; another number is refused when a session is opened.
+    pub const fn with_mtu(mtu: usize) -> Self {
+        Self { mtu }
+    }
+}
 
 impl Path for KernelVeth {
     fn id(&self) -> PathId {
@@ -41,12 +54,15 @@ impl Path for KernelVeth {
     }
 
     fn capabilities(&self) -> Capabilities {
-        KernelLoopback.capabilities()
+        KernelLoopback::DEFAULT.capabilities()
     }
 
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
         self.capabilities().check(PATH, spec)?;
-        let pair = Pair::shared(spec.sockets.offload)?;
+        let pair = Pair::shared(Devices {
+            offload: spec.sockets.offload,
+            mtu: self.mtu,
+        })?;
         let place = Place::Veth(Arc::clone(&pair));
         let session: Box<dyn Session> =
             if spec.workload == Workload::Stream && carried_otherwise(&spec.sockets) {
@@ -91,10 +107,13 @@ impl Session for VethSession {
         let mut settings = self.session.settings();
         settings.push((
             "devices",
-            "a veth pair between two network namespaces, MTU 1500".to_owned(),
+            format!(
+                "a veth pair between two network namespaces, MTU {}",
+                self.pair.devices.mtu
+            ),
         ));
-        if self.pair.offload != Offload::Usual {
-            settings.push(("offload", self.pair.offload.to_string()));
+        if self.pair.devices.offload != Offload::Usual {
+            settings.push(("offload", self.pair.devices.offload.to_string()));
         }
         settings
     }
@@ -108,6 +127,23 @@ impl Session for VethSession {
     }
 }
 
+/// How the devices of a pair are set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Devices {
+    /// What they do for the protocol.
+    pub(super) offload: Offload,
+    /// The largest IP packet, in bytes.
+    pub(super) mtu: usize,
+}
+
+impl Devices {
+    /// As the kernel makes them.
+    pub(super) const USUAL: Self = Self {
+        offload: Offload::Usual,
+        mtu: MTU,
+    };
+}
+
 /// Two network namespaces and the veth pair between them. They are gone when this is dropped and nobody is in them any more.
 #[derive(Debug)]
 pub struct Pair {
@@ -117,11 +153,10 @@ pub struct Pair {
     home: File,
     /// A socket in the near end's namespace, by which the devices there are looked for.
     looks: OwnedFd,
-    /// What the devices do for the protocol.
-    offload: Offload,
+    devices: Devices,
 }
 
-/// The pairs that sessions share: one for each way in which the devices are switched.
+/// The pairs that sessions share: one for each way in which the devices are set up.
 static PAIRS: Mutex<Vec<Weak<Pair>>> = Mutex::new(Vec::new());
 
 impl Pair {
@@ -130,24 +165,24 @@ impl Pair {
     /// # Errors
     /// What the system refused; it takes root, and `ip` of iproute2.
     pub fn new() -> Result<Self, Error> {
-        Self::make(Offload::Usual)
+        Self::make(Devices::USUAL)
     }
 
-    pub(super) fn shared(offload: Offload) -> Result<Arc<Self>, Error> {
+    pub(super) fn shared(devices: Devices) -> Result<Arc<Self>, Error> {
         // A panic elsewhere leaves the pairs as they were.
         let mut known = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
         // One whose devices somebody has deleted is left to the sessions that have it.
         known.retain(|pair| pair.upgrade().is_some_and(|pair| pair.present().is_ok()));
         let mut pairs = known.iter().filter_map(Weak::upgrade);
-        if let Some(pair) = pairs.find(|pair| pair.offload == offload) {
+        if let Some(pair) = pairs.find(|pair| pair.devices == devices) {
             return Ok(pair);
         }
-        let pair = Arc::new(Self::make(offload)?);
+        let pair = Arc::new(Self::make(devices)?);
         known.push(Arc::downgrade(&pair));
         Ok(pair)
     }
 
-    fn make(offload: Offload) -> Result<Self, Error> {
+    fn make(devices: Devices) -> Result<Self, Error> {
         let near = namespace()?;
         let looks = within(near.as_fd(), || {
             offload::datagram_socket()
@@ -158,7 +193,7 @@ impl Pair {
             far: namespace()?,
             home: own_namespace()?,
             looks,
-            offload,
+            devices,
         };
         let far = format!("/proc/{}/fd/{}", std::process::id(), pair.far.as_raw_fd());
         let address = |address: Ipv4Addr| format!("{address}/30");
@@ -183,15 +218,18 @@ impl Pair {
             (&pair.far, FAR_DEVICE, FAR),
         ] {
             ip(namespace, &["address", "add", &address(own), "dev", device])?;
-            within(namespace.as_fd(), || offload::switch(device, offload))?;
-            ip(namespace, &["link", "set", device, "up"])?;
+            within(namespace.as_fd(), || {
+                offload::switch(device, devices.offload)
+            })?;
+            let mtu = devices.mtu.to_string();
+            ip(namespace, &["link", "set", device, "mtu", &mtu, "up"])?;
         }
         Ok(pair)
     }
 
     /// A pair of its own, on which every segment travels as a packet.
     pub(super) fn of_packets() -> Result<Self, Error> {
-        let pair = Self::make(Offload::Usual)?;
+        let pair = Self::make(Devices::USUAL)?;
         let limit = |device| ip(&["link", "set", "dev", device, "gso_max_segs", "1"]);
         pair.near(|| limit(NEAR_DEVICE))?;
         pair.far(|| limit(FAR_DEVICE))?;
@@ -390,7 +428,9 @@ mod tests {
     fn shared_pairs(offload: Offload) -> Vec<Arc<Pair>> {
         let known = PAIRS.lock().unwrap();
         let pairs = known.iter().filter_map(Weak::upgrade);
-        pairs.filter(|pair| pair.offload == offload).collect()
+        pairs
+            .filter(|pair| pair.devices.offload == offload)
+            .collect()
     }
 
     /// Tests that share the pair of this offload take turns: one of them takes its devices away.
@@ -411,9 +451,13 @@ mod tests {
             Err(error @ Error::Vanished { .. }) => error.to_string(),
             outcome => panic!("{outcome:?}"),
         };
-        let pair = Arc::new(Pair::make(Offload::Checksum).unwrap());
+        let checksum = Devices {
+            offload: Offload::Checksum,
+            ..Devices::USUAL
+        };
+        let pair = Arc::new(Pair::make(checksum).unwrap());
         PAIRS.lock().unwrap().push(Arc::downgrade(&pair));
-        let mut session = KernelVeth.open(&spec).unwrap();
+        let mut session = KernelVeth::DEFAULT.open(&spec).unwrap();
         session.run(20, &mut session.new_samples()).unwrap();
         delete(&pair).unwrap();
         let said = refused(session.run(20, &mut session.new_samples()));
@@ -422,8 +466,8 @@ mod tests {
             "{said}"
         );
         // The next session has devices again; those go in the middle of a slice.
-        let mut session = KernelVeth.open(&spec).unwrap();
-        let fresh = Pair::shared(Offload::Checksum).unwrap();
+        let mut session = KernelVeth::DEFAULT.open(&spec).unwrap();
+        let fresh = Pair::shared(checksum).unwrap();
         assert!(!Arc::ptr_eq(&fresh, &pair));
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -450,7 +494,7 @@ mod tests {
         // Other tests of this process look at the usual pair.
         spec.sockets.offload = Offload::Checksum;
         spec.sockets.transport = crate::sockets::Transport::Udp;
-        let mut session = KernelVeth.open(&spec).unwrap();
+        let mut session = KernelVeth::DEFAULT.open(&spec).unwrap();
         let mut samples = session.new_samples();
         session.run(20, &mut samples).unwrap();
         assert_eq!(samples.operations(), 20);
@@ -468,7 +512,7 @@ mod tests {
                 .with_mode(Placement::OneCore, Waiting::Blocking)
                 .verified();
             spec.sockets.offload = offload;
-            let mut session = KernelVeth.open(&spec).unwrap();
+            let mut session = KernelVeth::DEFAULT.open(&spec).unwrap();
             session.run(64, &mut session.new_samples()).unwrap();
             let told = session.settings();
             assert!(told.contains(&("offload", offload.to_string())));
@@ -478,6 +522,23 @@ mod tests {
         assert!(!Arc::ptr_eq(&both[0], &neither[0]));
         drop((sessions, both, neither));
         assert!(shared_pairs(Offload::Neither).is_empty());
+    }
+
+    #[test]
+    fn devices_have_the_mtu_that_is_asked_for() {
+        if let Some(reason) = reason() {
+            println!("left out: {reason}");
+            return;
+        }
+        let mut spec = Spec::new(Workload::Rr, 8_000)
+            .with_mode(Placement::OneCore, Waiting::Blocking)
+            .verified();
+        spec.sockets.offload = Offload::Checksum;
+        let mut session = KernelVeth::with_mtu(3_000).open(&spec).unwrap();
+        session.run(20, &mut session.new_samples()).unwrap();
+        let devices = "a veth pair between two network namespaces, MTU 3000".to_owned();
+        assert!(session.settings().contains(&("devices", devices)));
+        assert!(KernelVeth::with_mtu(20).open(&spec).is_err());
     }
 
     /// The variable by which this program knows that it is the one to be killed.
@@ -524,8 +585,10 @@ mod tests {
         if std::env::var_os(VICTIM).is_none() {
             return;
         }
-        let _session = KernelVeth.open(&Spec::new(Workload::Rr, 4)).unwrap();
-        let pair = Pair::shared(Offload::Usual).unwrap();
+        let _session = KernelVeth::DEFAULT
+            .open(&Spec::new(Workload::Rr, 4))
+            .unwrap();
+        let pair = Pair::shared(Devices::USUAL).unwrap();
         let inode = |file: &File| file.metadata().unwrap().ino();
         println!("namespaces {} {}", inode(&pair.near), inode(&pair.far));
         std::thread::sleep(std::time::Duration::from_secs(60));
@@ -578,7 +641,7 @@ mod tests {
     fn what_the_path_cannot_do_is_refused_by_its_name() {
         let mut spec = Spec::new(Workload::Stream, 4);
         spec.sockets.transport = crate::sockets::Transport::Udp;
-        let error = KernelVeth.open(&spec).err().expect("refused");
+        let error = KernelVeth::DEFAULT.open(&spec).err().expect("refused");
         assert_eq!(
             error.to_string(),
             "kernel-veth does not run stream over udp; it has: rr over udp"
@@ -587,6 +650,6 @@ mod tests {
             offload: Offload::Neither,
             ..Sockets::PLAIN
         };
-        assert!(KernelLoopback.open(&spec).is_err());
+        assert!(KernelLoopback::DEFAULT.open(&spec).is_err());
     }
 }
