@@ -59,6 +59,9 @@ pub(crate) enum Error {
     /// Another host cannot be reached, or was lost, or cannot be waited for.
     #[error(transparent)]
     Remote(#[from] tollgate_workload::Error),
+    /// Held-out sizes cannot be measured.
+    #[error(transparent)]
+    Experiment(#[from] tollgate_experiment::Error),
     /// A trace.
     #[cfg(feature = "sql")]
     #[error(transparent)]

@@ -1,8 +1,10 @@
 //! Runs the contenders of a comparison side by side.
 //!
-//! The order is Wolman's method made fair to a machine that drifts: a repetition goes over all sizes; at a size every
-//! contender is opened anew (or kept open, when time is short), and then they take turns, A B C A B C, in [`SLICES`] slices each. So what is compared was
-//! measured within the same fraction of a second, and a run that is stopped early has something at every size.
+//! The order is Wolman's method made fair to a machine that drifts: in a repetition every contender is opened anew at every size (or
+//! kept open, when time is short), and then they take turns, A B C A B C at one size after the other, in [`SLICES`] slices each. So
+//! what is compared, paths and sizes, was measured within the same seconds: a processor that is slower for some of them is so for all,
+//! and is not taken for what a size costs. Where that would take more than [`MOST_OPEN`] sessions at once, the sizes make groups, each
+//! with small ones and large ones.
 //!
 //! When there is a time budget, a short pilot measures what an iteration of each contender costs, and the slow ones run fewer
 //! iterations (see [`shares`]); later blocks are cut further when the machine turns out to be slower than the pilot said. How
@@ -12,7 +14,9 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_workload::{Mode, PathId, Placement, Session, Spec, Waiting, Workload};
+use tollgate_workload::{
+    Mode, Offload, PathId, Placement, Session, Sockets, Spec, Waiting, Workload, find_with_mtu,
+};
 
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
@@ -28,6 +32,8 @@ const PILOT: u64 = 32;
 const PILOT_NS: f64 = 200_000.0;
 /// With less time than this for an experiment, sessions are kept open from the pilot to the end.
 const SHORT: Duration = Duration::from_secs(20);
+/// The most sessions that are open at once when they are opened anew: each takes descriptors, and often a thread or a process.
+const MOST_OPEN: usize = 64;
 /// The fewest iterations of a contender in a repetition, however little time there is.
 const LEAST: u64 = 64;
 
@@ -36,12 +42,61 @@ const LEAST: u64 = 64;
 pub(crate) struct Contender {
     pub(crate) path: PathId,
     pub(crate) mode: Mode,
+    /// The largest IP packet in bytes; as the path has it unless given.
+    pub(crate) mtu: Option<usize>,
+    /// What devices do for the protocol.
+    pub(crate) offload: Offload,
 }
 
 impl Contender {
-    /// The name of the row: the path and how it is run.
+    /// The path as it is.
+    pub(crate) const fn new(path: PathId, mode: Mode) -> Self {
+        Self {
+            path,
+            mode,
+            mtu: None,
+            offload: Offload::Usual,
+        }
+    }
+
+    /// The one whose row has this name, of those that run as the path usually is.
+    pub(crate) fn named(label: &str) -> Option<Self> {
+        let modes = Placement::ALL.iter().flat_map(|&placement| {
+            Waiting::ALL
+                .iter()
+                .map(move |&waiting| Mode { placement, waiting })
+        });
+        let all = PathId::ALL
+            .iter()
+            .flat_map(|&path| modes.clone().map(move |mode| Self::new(path, mode)));
+        all.into_iter().find(|one| one.label() == label)
+    }
+
+    /// The name of the row: the path, how it is run, and what is not as it usually is.
     pub(crate) fn label(&self) -> String {
-        format!("{}, {}", self.path, self.way())
+        let mut label = format!("{}, {}", self.path, self.way());
+        if let Some(mtu) = self.mtu {
+            label.push_str(&format!(", MTU {mtu}"));
+        }
+        match self.offload {
+            Offload::Usual => {}
+            Offload::Both => label.push_str(", all offloaded"),
+            Offload::Checksum => label.push_str(", no segmentation offload"),
+            Offload::Neither => label.push_str(", nothing offloaded"),
+        }
+        label
+    }
+
+    /// Opens a session of it; none when there is no such path here.
+    fn open(
+        &self,
+        spec: &Spec,
+        context: &Context<'_>,
+    ) -> Option<Result<Box<dyn Session>, tollgate_workload::Error>> {
+        match self.mtu {
+            None => context.path(self.path).map(|path| path.open(spec)),
+            Some(mtu) => find_with_mtu(self.path, mtu).map(|path| path.open(spec)),
+        }
     }
 
     /// The name in a sentence.
@@ -113,7 +168,7 @@ impl LineUp {
                     format!("{path} runs {} only", words::list(&has)),
                 ));
             }
-            contenders.extend(modes.into_iter().map(|mode| Contender { path, mode }));
+            contenders.extend(modes.into_iter().map(|mode| Contender::new(path, mode)));
         }
         if contenders.is_empty() {
             return Err(Error::NothingToRun {
@@ -189,16 +244,20 @@ struct Race<'a> {
 
 impl Race<'_> {
     fn spec(&self, contender: usize, size: usize) -> Spec {
-        let Contender { mode, .. } = self.outcome.line_up.contenders[contender];
-        Spec::new(self.outcome.line_up.workload, size).with_mode(mode.placement, mode.waiting)
+        let Contender { mode, offload, .. } = self.outcome.line_up.contenders[contender];
+        Spec::new(self.outcome.line_up.workload, size)
+            .with_mode(mode.placement, mode.waiting)
+            .over(Sockets {
+                offload,
+                ..Sockets::PLAIN
+            })
     }
 
     /// Opens a session, or keeps the reason why there is none.
     fn open(&mut self, contender: usize, at: usize) -> Option<Box<dyn Session>> {
         let spec = self.spec(contender, self.outcome.sizes[at]);
-        let path = self.outcome.line_up.contenders[contender].path;
-        let opened = self.context.path(path).map(|path| path.open(&spec))?;
-        match opened {
+        let who = self.outcome.line_up.contenders[contender];
+        match who.open(&spec, self.context)? {
             Ok(session) => Some(session),
             Err(error) => {
                 self.fail(contender, at, &error);
@@ -268,26 +327,47 @@ impl Race<'_> {
             .collect()
     }
 
+    /// The places of the sizes that take turns with each other: few groups, each with small sizes and large ones.
+    fn groups(&self) -> Vec<Vec<usize>> {
+        let contenders = self.outcome.line_up.contenders.len().max(1);
+        let at_once = match self.kept {
+            Some(_) => usize::MAX,
+            None => (MOST_OPEN / contenders).max(1),
+        };
+        let sizes = self.outcome.sizes.len();
+        let groups = sizes.div_ceil(at_once);
+        (0..groups)
+            .map(|first| (first..sizes).step_by(groups).collect())
+            .collect()
+    }
+
     fn repetitions(&mut self) {
         let plan = self.plan();
-        let expected = |at: usize| -> f64 {
+        let expected = |at: &usize| -> f64 {
             let running: f64 = plan
                 .iter()
                 .zip(&self.costs)
-                .filter(|(_, costs)| costs[at].is_finite())
-                .map(|(plan, costs)| plan[at] as f64 * costs[at])
+                .filter(|(_, costs)| costs[*at].is_finite())
+                .map(|(plan, costs)| plan[*at] as f64 * costs[*at])
                 .sum();
-            running + self.openings[at]
+            running + self.openings[*at]
         };
-        let blocks: Vec<f64> = (0..self.outcome.sizes.len()).map(expected).collect();
-        let one: f64 = blocks.iter().sum();
+        let groups: Vec<(Vec<usize>, f64)> = self
+            .groups()
+            .into_iter()
+            .map(|group| {
+                let takes = group.iter().map(expected).sum();
+                (group, takes)
+            })
+            .collect();
+        let one: f64 = groups.iter().map(|(_, takes)| takes).sum();
         let mut left = one * f64::from(self.repetitions);
         for repetition in 0..self.repetitions {
             // The first is always made, so that there is something at every size.
             if repetition > 0 && self.context.remaining() == Some(Duration::ZERO) {
                 return;
             }
-            for (at, block) in blocks.iter().enumerate() {
+            for (group, takes) in &groups {
                 if self.context.cancel.is_raised() {
                     return;
                 }
@@ -295,49 +375,62 @@ impl Race<'_> {
                 let scale = self.context.remaining().map_or(1.0, |time| {
                     (time.as_nanos() as f64 / left.max(1.0)).min(1.0)
                 });
-                let iterations: Vec<u64> =
-                    plan.iter().map(|sizes| scaled(sizes[at], scale)).collect();
-                self.block(repetition, at, &iterations, left);
-                left -= block;
+                self.group(repetition, group, &plan, scale, left);
+                left -= takes;
             }
             self.outcome.repetitions = repetition + 1;
         }
     }
 
-    /// One size of one repetition.
-    fn block(&mut self, repetition: u32, at: usize, iterations: &[u64], left: f64) {
-        let mut sessions = Places::new();
-        for contender in 0..iterations.len() {
-            let failed = self.outcome.measurements[contender][at].failure.is_some();
-            let runs = !failed && self.costs[contender][at].is_finite();
-            let kept = self
-                .kept
-                .as_mut()
-                .and_then(|kept| kept[contender][at].take());
-            sessions.push(match kept {
-                Some(session) => Some(session),
-                None if runs => self.open(contender, at),
-                None => None,
-            });
+    /// The session of a contender at a size: the one that was kept, or a new one; none where it failed.
+    fn session(&mut self, contender: usize, at: usize) -> Option<Box<dyn Session>> {
+        let kept = self.kept.as_mut();
+        if let Some(session) = kept.and_then(|kept| kept[contender][at].take()) {
+            return Some(session);
         }
-        let what = format!(
-            "{} of {}, {}",
-            repetition + 1,
-            self.repetitions,
-            words::size(self.outcome.sizes[at])
-        );
+        let failed = self.outcome.measurements[contender][at].failure.is_some();
+        if failed || !self.costs[contender][at].is_finite() {
+            return None;
+        }
+        self.open(contender, at)
+    }
+
+    /// A group of sizes in one repetition.
+    fn group(
+        &mut self,
+        repetition: u32,
+        group: &[usize],
+        plan: &[Vec<u64>],
+        scale: f64,
+        left: f64,
+    ) {
+        let contenders = self.outcome.line_up.contenders.len();
+        let mut open = Vec::new();
+        for &at in group {
+            for (contender, plan) in plan.iter().enumerate().take(contenders) {
+                let session = self.session(contender, at);
+                open.push((contender, at, scaled(plan[at], scale), session));
+            }
+        }
         let begun = Instant::now();
         for slice in 0..SLICES {
-            for (contender, place) in sessions.iter_mut().enumerate() {
+            for (contender, at, iterations, place) in &mut open {
+                let (contender, at) = (*contender, *at);
                 let Some(session) = place else { continue };
                 if self.context.cancel.is_raised() {
                     return;
                 }
-                let share = slice_of(iterations[contender], slice);
+                let share = slice_of(*iterations, slice);
                 if share == 0 {
                     continue;
                 }
                 let spent = begun.elapsed().as_nanos() as f64;
+                let what = format!(
+                    "{} of {}, {}",
+                    repetition + 1,
+                    self.repetitions,
+                    words::size(self.outcome.sizes[at])
+                );
                 self.context
                     .tell(&what, Duration::from_nanos((left - spent).max(0.0) as u64));
                 let mut samples = session.new_samples();
@@ -352,7 +445,7 @@ impl Race<'_> {
             }
         }
         if let Some(kept) = &mut self.kept {
-            for (contender, session) in sessions.into_iter().enumerate() {
+            for (contender, at, _, session) in open {
                 kept[contender][at] = session;
             }
         }
@@ -425,6 +518,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_row_names_its_contender() {
+        let mode = Mode {
+            placement: Placement::OneCore,
+            waiting: Waiting::Blocking,
+        };
+        let one = Contender::new(PathId::KernelVeth, mode);
+        assert_eq!(Contender::named("kernel-veth, 1 core, blocking"), Some(one));
+        assert_eq!(Contender::named("kernel-veth, 3 cores"), None);
+        let jumbo = Contender {
+            mtu: Some(9_000),
+            offload: Offload::Checksum,
+            ..one
+        };
+        assert_eq!(
+            jumbo.label(),
+            "kernel-veth, 1 core, blocking, MTU 9000, no segmentation offload"
+        );
+    }
 
     #[test]
     fn without_a_budget_all_run_in_full() {

@@ -260,7 +260,7 @@ mod tests {
             placement: Placement::OneCore,
             waiting: Waiting::BusyPoll,
         };
-        let contender = |path| Contender { path, mode };
+        let contender = |path| Contender::new(path, mode);
         let line_up = LineUp {
             workload: Workload::Rr,
             contenders: vec![

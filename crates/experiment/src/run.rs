@@ -615,6 +615,26 @@ impl Bar {
     }
 }
 
+impl Measured {
+    /// The number and all that is known of its spread times a factor above zero.
+    #[must_use]
+    pub fn times(&self, factor: f64) -> Self {
+        let scaled = |value: Option<f64>| value.map(|value| factor * value);
+        Self {
+            value: factor * self.value,
+            ci: self.ci.map(|ci| Interval {
+                low: factor * ci.low,
+                high: factor * ci.high,
+            }),
+            n: self.n,
+            mean: scaled(self.mean),
+            p50: scaled(self.p50),
+            p99: scaled(self.p99),
+            p99_9: scaled(self.p99_9),
+        }
+    }
+}
+
 impl Cell {
     /// A number without a spread, like an exact count.
     #[must_use]

@@ -23,6 +23,15 @@ pub(crate) fn size_columns(sizes: &[usize], unit: Unit) -> Vec<Column> {
         .collect()
 }
 
+/// The first, the last and some places between, evenly.
+pub(crate) fn some(len: usize, count: usize) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..count)
+        .map(|at| (len - 1) * at / (count - 1).max(1))
+        .collect();
+    places.dedup();
+    places
+}
+
 /// A row that is no span.
 pub(crate) fn plain_row(label: impl Into<String>, cells: Vec<Cell>) -> Row {
     Row {
@@ -184,7 +193,7 @@ pub(crate) fn trust(
     let plural = if repetitions == 1 { "" } else { "s" };
     let mut text = format!(
         "{} {what} in {repetitions} repetition{plural} for each cell, in {} slices that take turns \
-         over the paths; the value is the median over the slices",
+         over paths and sizes; the value is the median over the slices",
         words::whole(full),
         SLICES * u64::from(repetitions),
     );
@@ -347,6 +356,13 @@ mod tests {
     use crate::interleave::{Contender, LineUp};
 
     #[test]
+    fn some_places_are_the_ends_and_between() {
+        assert_eq!(some(40, 3), [0, 19, 39]);
+        assert_eq!(some(2, 3), [0, 1]);
+        assert_eq!(some(1, 3), [0]);
+    }
+
+    #[test]
     fn the_command_carries_what_is_not_usual() {
         assert_eq!(
             command("crr", &Options::default()),
@@ -366,12 +382,12 @@ mod tests {
 
     #[test]
     fn settings_are_told_once_for_a_path_and_processors_once_for_a_placement() {
-        let contender = |placement| Contender {
-            path: PathId::KernelLoopback,
-            mode: Mode {
+        let contender = |placement| {
+            let mode = Mode {
                 placement,
                 waiting: Waiting::Blocking,
-            },
+            };
+            Contender::new(PathId::KernelLoopback, mode)
         };
         let line_up = LineUp {
             workload: Workload::Rr,

@@ -4,7 +4,6 @@
 use tollgate_kernel::sampling::{Categories, Classifier};
 
 use super::foong_hz::{MeanAt, column, common_trust, id, lines, source, titled, unavailable};
-use super::kay_breakdown::some;
 use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::error::Error;
@@ -149,7 +148,7 @@ fn table(
     let in_cache: Vec<usize> = (0..streams.loads.len())
         .filter(|&at| streams.loads[at].is_in_cache())
         .collect();
-    let mut places: Vec<usize> = some(in_cache.len().max(1), SHOWN)
+    let mut places: Vec<usize> = shapes::some(in_cache.len().max(1), SHOWN)
         .into_iter()
         .filter_map(|at| in_cache.get(at).copied())
         .collect();

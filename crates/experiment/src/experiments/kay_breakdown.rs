@@ -434,7 +434,7 @@ fn error_table(echoes: &Echoes) -> Table {
 fn host_stack_table(echoes: &Echoes) -> Table {
     let categories = Categories::host_stack();
     let mut classifier = Classifier::new(categories.clone());
-    let places = some(echoes.sizes.len(), 3);
+    let places = shapes::some(echoes.sizes.len(), 3);
     let mut columns = Vec::new();
     let mut splits: Vec<Vec<Split>> = Vec::new();
     for panel in &echoes.panels {
@@ -461,15 +461,6 @@ fn host_stack_table(echoes: &Echoes) -> Table {
         columns,
         rows: rows.collect(),
     }
-}
-
-/// The first, the last and some places between, evenly.
-pub(super) fn some(len: usize, count: usize) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..count)
-        .map(|at| (len - 1) * at / (count - 1).max(1))
-        .collect();
-    places.dedup();
-    places
 }
 
 /// Lines over the size, linear as in the paper.
@@ -564,9 +555,13 @@ fn cumulative_figure(echoes: &Echoes, panel: &Panel, command: &str) -> Option<Fi
     )
 }
 
+/// TCP and UDP over the first path; the tables have the others.
 fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
     let last = echoes.sizes.len() - 1;
-    let told = echoes.panels.iter().zip(crossovers).filter_map(|(panel, crossover)| {
+    let first_path = echoes.panels.first().map(|panel| panel.path);
+    let panels = echoes.panels.iter().zip(crossovers);
+    let panels = panels.filter(|(panel, _)| Some(panel.path) == first_path);
+    let told = panels.filter_map(|(panel, crossover)| {
         let total = |at| Some(words::duration(panel.mean(at, Split::total_ns)?.value));
         let touching = |at| {
             let share = panel.percent(at, |split| touching_ns(&echoes.categories, split))?;
@@ -574,28 +569,26 @@ fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
         };
         let overtakes = match crossover {
             Crossover::At(at) if at.value > echoes.sizes[last] as f64 => format!(
-                ", and would overtake all else at about {} bytes, beyond what was measured",
+                ", so that it would outweigh the rest only from about {} bytes",
                 words::significant(at.value)
             ),
             Crossover::At(at) if at.value > 0.0 => format!(
-                ", and overtakes all else at about {} bytes",
+                ", so that it outweighs the rest from about {} bytes",
                 words::significant(at.value)
             ),
-            Crossover::At(_) => ", and takes longer than all else at every size".to_owned(),
-            Crossover::Never => ", and never overtakes all else".to_owned(),
-            Crossover::Unclear => {
-                ", and the samples do not tell whether it would ever overtake all else".to_owned()
-            }
-            Crossover::Unknown => String::new(),
+            Crossover::At(_) => ", and so outweighs the rest at every size".to_owned(),
+            Crossover::Never => ", and so never outweighs the rest".to_owned(),
+            Crossover::Unclear | Crossover::Unknown => String::new(),
         };
-        let (first, end) = (total(0)?, total(last)?);
-        let (little, much) = (touching(0)?, touching(last)?);
         Some(format!(
-            "receiving and sending back over {} takes {first} in the kernel for {} and {end} for {}, of which touching data is \
-             {little} and {much}{overtakes}",
+            "to receive and send back a message over {} takes the kernel {} for {}, {} of it to touch data, and {} for {}, {} of it{overtakes}",
             panel.name(echoes),
+            total(0)?,
             words::size(echoes.sizes[0]),
+            touching(0)?,
+            total(last)?,
             words::size(echoes.sizes[last]),
+            touching(last)?,
         ))
     });
     let told: Vec<String> = told.collect();
@@ -655,13 +648,6 @@ pub(super) fn trust(echoes: &Echoes) -> Vec<TrustLine> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn some_places_are_the_ends_and_between() {
-        assert_eq!(some(40, 3), [0, 19, 39]);
-        assert_eq!(some(2, 3), [0, 1]);
-        assert_eq!(some(1, 3), [0]);
-    }
 
     #[test]
     fn lines_cross_where_they_are_equal() {

@@ -2,7 +2,7 @@
 
 use tollgate_kernel::sampling::{Categories, Category};
 
-use super::kay_breakdown::{cell_of, lines, series, some, source, trust, unavailable};
+use super::kay_breakdown::{cell_of, lines, series, source, trust, unavailable};
 use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel};
@@ -100,7 +100,7 @@ fn row(label: &str, depth: u8, kind: RowKind, cells: Vec<Cell>) -> Row {
 }
 
 fn table(echoes: &Echoes, panel: &Panel) -> Table {
-    let places = some(echoes.sizes.len(), SHOWN);
+    let places = shapes::some(echoes.sizes.len(), SHOWN);
     let sizes: Vec<usize> = places.iter().map(|&at| echoes.sizes[at]).collect();
     let cells = |figure: &dyn Fn(&Split) -> f64| -> Vec<Cell> {
         places
@@ -170,7 +170,11 @@ fn figures(echoes: &Echoes, panel: &Panel, command: &str) -> Vec<Figure> {
 /// The parts that take the most at the smallest size, by protocol.
 fn finding(echoes: &Echoes) -> String {
     const TOLD: usize = 3;
-    let told = echoes.panels.iter().filter_map(|panel| {
+    // The first path; the tables have the others.
+    let first_path = echoes.panels.first().map(|panel| panel.path);
+    let panels = echoes.panels.iter();
+    let panels = panels.filter(|panel| Some(panel.path) == first_path);
+    let told = panels.filter_map(|panel| {
         let mut parts: Vec<(f64, &Category, &str)> = Vec::new();
         for (at, category) in echoes.categories.categories.iter().enumerate() {
             for (part, name) in category.parts.iter().enumerate() {

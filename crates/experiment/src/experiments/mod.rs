@@ -405,8 +405,8 @@ mod tests {
     #[test]
     fn a_stopped_run_shows_what_it_has() {
         let cancel = Cancel::default();
-        // Two pilots, and then some slices of the first size.
-        let stop = StopAfter(std::cell::Cell::new(6), cancel.clone());
+        // Two pilots, and then a slice of the first size.
+        let stop = StopAfter(std::cell::Cell::new(3), cancel.clone());
         let mut context = Context::new(small(vec![PathId::PeerSmoltcp]), None, cancel, &stop);
         let shown = find("rr-by-size").unwrap().run(&mut context).unwrap();
         let cells = &shown.tables[0].rows[0].cells;

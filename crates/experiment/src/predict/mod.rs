@@ -1,14 +1,17 @@
 //! Predictions from a run: what a message, a packet and a byte cost, and what follows for a line's rate.
 //!
 //! Costs are fitted to the round trips and streams of the run by size ([`fit`]); each size is also predicted from the others,
-//! and the error stands beside the costs. What follows from them is plain arithmetic ([`model`]), the same that gives the
-//! papers' own predictions from the papers' counts. Nothing is measured here.
+//! and the error stands beside the costs. Sizes and MTUs that the run does not have are measured only when that is asked for
+//! ([`validate`]). What follows from costs is plain arithmetic ([`model`]), the same that gives the papers' own predictions from the
+//! papers' counts.
 
 mod fit;
 pub mod memory;
 pub mod model;
 #[cfg(test)]
 mod tests;
+mod validate;
+mod validated;
 
 use crate::published;
 use crate::run::{
@@ -17,18 +20,22 @@ use crate::run::{
 use crate::shapes::plain_row;
 use crate::words;
 
-use fit::{Cost, Costs};
+use fit::{Cost, Costs, Shape};
+
+pub use validate::{Validation, validate};
 
 /// Bits per second of the line when none is asked for.
 pub const LINE_RATE: u64 = 10_000_000_000;
 
 /// A full frame on Ethernet, as Lehmann and Benz count it: without preamble, checksum and gap.
 const FRAME: f64 = 1_514.0;
-/// The segment of a 1,500-byte packet with timestamps (Lehmann and Benz 2002, section 3.2), and of a 9,000-byte one.
-const SEGMENT: f64 = 1_448.0;
-const JUMBO: f64 = 8_948.0;
 /// The segment on Linux's loopback device, whose packets have 65,536 bytes.
-const LOOPBACK: f64 = 65_484.0;
+const LOOPBACK: f64 = fit::segment(65_536);
+/// The segment of smoltcp in packets of 1,500 bytes: it counts no timestamps.
+const SMOLTCP: f64 = 1_460.0;
+/// The bars that costs are held against: how far they miss a size that they have not seen, at the median and at most.
+const MEDIAN_BAR: f64 = 0.05;
+const WORST_BAR: f64 = 0.15;
 /// Copies of each byte on a path of kernel sockets: in and out; each reads and writes it.
 const COPIES: f64 = 2.0;
 
@@ -59,27 +66,46 @@ struct Way {
 }
 
 impl Way {
-    fn of(label: &str, points: Vec<(f64, f64)>) -> Option<Self> {
-        let mss = segment(label);
+    fn of(label: &str, points: Vec<(f64, f64)>, shape: Shape) -> Option<Self> {
         Some(Self {
             label: label.to_owned(),
-            costs: Costs::fit(&points, mss)?,
-            errors: fit::left_out(&points, mss),
+            costs: Costs::fit(&points, shape)?,
+            errors: fit::left_out(&points, shape),
             points,
         })
     }
 
-    /// Whether sizes that were left out are told within 5 % at the median and 15 % at most.
+    /// Whether sizes that were left out are told well enough.
     fn is_straight(&self) -> bool {
-        self.held_out()
-            .is_some_and(|(median, worst)| median <= 0.05 && worst <= 0.15)
+        self.held_out().is_some_and(Missed::is_met)
     }
 
-    /// The median and the largest error of a size that was left out, as shares.
-    fn held_out(&self) -> Option<(f64, f64)> {
-        let mut errors: Vec<f64> = self.errors.iter().flatten().map(|e| e.abs()).collect();
+    /// By how much sizes that were left out are missed.
+    fn held_out(&self) -> Option<Missed> {
+        Missed::of(self.errors.iter().flatten().copied())
+    }
+}
+
+/// By how much predictions miss, as shares.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Missed {
+    median: f64,
+    worst: f64,
+}
+
+impl Missed {
+    /// Of relative errors, whatever their direction; none of none.
+    fn of(errors: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut errors: Vec<f64> = errors.map(f64::abs).collect();
         errors.sort_by(f64::total_cmp);
-        Some((median(&errors)?, *errors.last()?))
+        Some(Self {
+            median: median(&errors)?,
+            worst: *errors.last()?,
+        })
+    }
+
+    fn is_met(self) -> bool {
+        self.median <= MEDIAN_BAR && self.worst <= WORST_BAR
     }
 }
 
@@ -93,24 +119,44 @@ fn median(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// Bytes of a segment on the path that a row's label names.
-fn segment(label: &str) -> f64 {
+/// What the time of a round trip over the path that a row's label names is made of.
+fn trip(label: &str) -> Shape {
+    let usual = fit::segment(fit::USUAL_MTU);
     if label.starts_with("kernel-loopback") {
-        LOOPBACK
+        Shape::Together(LOOPBACK)
+    } else if label.starts_with("kernel-") {
+        Shape::Together(usual)
     } else if label.starts_with("bare-shm") {
-        f64::INFINITY
+        Shape::Whole
+    } else if label.starts_with("peer-smoltcp") {
+        Shape::Packets(SMOLTCP)
     } else {
-        SEGMENT
+        Shape::Packets(usual)
     }
 }
 
-/// Predicts from a run.
+/// The same of a write of a stream.
+fn write(label: &str) -> Shape {
+    if label.contains("2 cores") {
+        Shape::BothEnds
+    } else {
+        Shape::Whole
+    }
+}
+
+/// Predicts from a run; with a validation, its outcome stands after the costs.
 ///
 /// # Errors
 /// [`NothingToPredictFrom`].
-pub fn predict(run: &Run, options: &Options) -> Result<Experiment, NothingToPredictFrom> {
-    let trips = ways(run, "rr-by-size", "round-trips", |ns, _| ns);
-    let streams = ways(run, "stream-by-write-size", "cost", |ns, size| ns * size);
+pub fn predict(
+    run: &Run,
+    options: &Options,
+    validation: Option<&Validation>,
+) -> Result<Experiment, NothingToPredictFrom> {
+    let trips = ways(run, "rr-by-size", "round-trips", trip, |ns, _| ns);
+    let streams = ways(run, "stream-by-write-size", "cost", write, |ns, size| {
+        ns * size
+    });
     if trips.is_empty() && streams.is_empty() {
         return Err(NothingToPredictFrom);
     }
@@ -120,7 +166,7 @@ pub fn predict(run: &Run, options: &Options) -> Result<Experiment, NothingToPred
         tables.push(costs(
             "round-trip-costs",
             "What a round trip costs",
-            "Each trip",
+            TRIP_COSTS,
             &trips,
         ));
         tables.extend(errors(&trips));
@@ -130,30 +176,46 @@ pub fn predict(run: &Run, options: &Options) -> Result<Experiment, NothingToPred
         tables.push(costs(
             "stream-costs",
             "What a stream costs",
-            "Each write",
+            WRITE_COSTS,
             &streams,
         ));
         tables.push(at_line(run, &streams, line));
         tables.extend(options.memory.map(|memory| memory_limits(memory, &streams)));
+    }
+    let mut trust = trust(&trips, &streams, options);
+    let mut finding = finding(&trips, &streams, line);
+    let mut command = format!(
+        "tollgate predict --from RUN --line-rate {}",
+        options.line_rate
+    );
+    if let Some(validation) = validation {
+        let shown = validated::show(validation, &trips, &streams);
+        tables.splice(0..0, shown.tables);
+        trust.extend(shown.trust);
+        finding = format!("{} {finding}", shown.finding);
+        command.push_str(" --validate");
     }
     tables.push(papers());
     Ok(Experiment {
         name: "predict".to_owned(),
         title: format!("Predictions for a line of {}", rate_in_words(line)),
         paper: None,
-        finding: finding(&trips, &streams, line),
-        command: format!(
-            "tollgate predict --from RUN --line-rate {}",
-            options.line_rate
-        ),
+        finding,
+        command,
         tables,
         figures: Vec::new(),
-        trust: trust(&trips, &streams, options),
+        trust,
     })
 }
 
 /// The rows of a table whose columns are sizes, as times of a whole message.
-fn ways(run: &Run, experiment: &str, table: &str, whole: impl Fn(f64, f64) -> f64) -> Vec<Way> {
+fn ways(
+    run: &Run,
+    experiment: &str,
+    table: &str,
+    shape: impl Fn(&str) -> Shape,
+    whole: impl Fn(f64, f64) -> f64,
+) -> Vec<Way> {
     let Some(table) = find(run, experiment, table) else {
         return Vec::new();
     };
@@ -170,7 +232,7 @@ fn ways(run: &Run, experiment: &str, table: &str, whole: impl Fn(f64, f64) -> f6
                     Some((size, whole(cell.measured()?.value, size)))
                 })
                 .collect();
-            Way::of(&row.label, points)
+            Way::of(&row.label, points, shape(&row.label))
         })
         .collect()
 }
@@ -206,34 +268,58 @@ fn missing(reason: &str) -> Cell {
     }
 }
 
-fn costs(id: &str, title: &str, each: &str, ways: &[Way]) -> Table {
+/// A cost of a way, or why it has none.
+type OfCosts = fn(&Costs) -> Result<Cost, &'static str>;
+
+/// The costs that tables show: the heading, the unit, which.
+const TRIP_COSTS: &[(&str, Unit, OfCosts)] = &[
+    ("Each trip", Unit::Nanoseconds, |costs| costs.per_message),
+    ("further packet", Unit::Nanoseconds, |costs| {
+        costs.per_packet
+    }),
+    ("beyond a segment", Unit::Nanoseconds, |costs| {
+        costs.per_long
+    }),
+    ("each byte", Unit::NanosecondsPerByte, |costs| {
+        costs.per_byte
+    }),
+];
+const WRITE_COSTS: &[(&str, Unit, OfCosts)] = &[
+    ("Each write", Unit::Nanoseconds, |costs| costs.per_message),
+    ("each byte", Unit::NanosecondsPerByte, |costs| {
+        costs.per_byte
+    }),
+    ("reader, each byte", Unit::NanosecondsPerByte, |costs| {
+        costs.per_byte_read
+    }),
+];
+
+fn costs(id: &str, title: &str, shown: &[(&str, Unit, OfCosts)], ways: &[Way]) -> Table {
     let row = |way: &Way| {
         let error = |share: Option<f64>| match share {
             Some(share) => Cell::exact(100.0 * share),
             None => missing("too few sizes to leave one out"),
         };
         let held_out = way.held_out();
-        plain_row(
-            &way.label,
-            vec![
-                way.costs.per_message.map_or_else(missing, cell),
-                way.costs.per_packet.map_or_else(missing, cell),
-                way.costs.per_byte.map_or_else(missing, cell),
-                error(held_out.map(|(median, _)| median)),
-                error(held_out.map(|(_, worst)| worst)),
-            ],
-        )
+        let told = shown
+            .iter()
+            .map(|(_, _, of)| of(&way.costs).map_or_else(missing, cell));
+        let errors = [
+            error(held_out.map(|missed| missed.median)),
+            error(held_out.map(|missed| missed.worst)),
+        ];
+        plain_row(&way.label, told.chain(errors).collect())
     };
+    let columns = shown.iter().map(|&(name, unit, _)| column(name, unit));
     Table {
         id: id.to_owned(),
         title: format!("{title}, and by how much a size that was left out of the fit is missed"),
-        columns: vec![
-            column(each, Unit::Nanoseconds),
-            column("each packet", Unit::Nanoseconds),
-            column("each byte", Unit::NanosecondsPerByte),
-            column("missed, median", Unit::Percent),
-            column("at most", Unit::Percent),
-        ],
+        columns: columns
+            .chain([
+                column("missed, median", Unit::Percent),
+                column("at most", Unit::Percent),
+            ])
+            .collect(),
         rows: ways.iter().map(row).collect(),
     }
 }
@@ -286,9 +372,18 @@ fn effects(run: &Run, trips: &[Way]) -> Table {
             };
             rows.push(plain_row(label, cells));
         };
-        if way.costs.per_packet != Err(fit::UNCUT) {
-            let fewer = model::packets(size, SEGMENT) - model::packets(size, JUMBO);
-            push("MTU 9000 for 1500", way.costs.per_packet, fewer);
+        let [.., jumbo] = fit::MTUS;
+        let (now, then) = (fit::segment(fit::USUAL_MTU), fit::segment(jumbo));
+        let jumbo = format!("MTU {jumbo} for {}", fit::USUAL_MTU);
+        match trip(&way.label) {
+            Shape::Packets(_) => {
+                let fewer = model::packets(size, now) - model::packets(size, then);
+                push(&jumbo, way.costs.per_packet, fewer);
+            }
+            Shape::Together(mss) if mss == now && size > now && size <= then => {
+                push(&jumbo, way.costs.per_long, 1.0);
+            }
+            Shape::Together(_) | Shape::Whole | Shape::BothEnds => {}
         }
         push("no byte touched", way.costs.per_byte, size);
         let polling = way
@@ -552,7 +647,7 @@ fn finding(trips: &[Way], streams: &[Way], line: f64) -> String {
             .or((!ways.is_empty()).then_some(0))
     };
     if let Some(way) = quickest(trips).map(|at| &trips[at])
-        && let Some((median, worst)) = way.held_out()
+        && let Some(Missed { median, worst }) = way.held_out()
     {
         told.push(format!(
             "a round trip of a byte over {} takes {} and each more {} ns, which tells sizes that were left out within {:.1} % at the median \
@@ -592,9 +687,10 @@ fn trust(trips: &[Way], streams: &[Way], options: &Options) -> Vec<TrustLine> {
     };
     let mut lines = vec![note(
         true,
-        "costs by least squares of relative errors over the sizes of the run, intervals of 95 %; a message makes ceil(size / segment) \
-         packets, of 1,448 bytes, or 65,484 on kernel-loopback; a round trip is one message there and back, so its packets and bytes \
-         count once and cost both ways"
+        "costs by least squares of relative errors over the sizes of the run, intervals of 95 %; on Tollgate's stack and smoltcp a message \
+         makes ceil(size / segment) packets, of 1,448 and 1,460 bytes, the first of which is part of the message; the kernel's segments pass together (GSO), but a message that is \
+         longer than one is acknowledged by a packet of its own; a round trip is one message there and back, so its packets and \
+         bytes count once and cost both ways"
             .to_owned(),
     )];
     for (what, ways) in [("round trips", trips), ("streams", streams)] {

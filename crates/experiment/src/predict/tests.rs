@@ -35,7 +35,9 @@ fn run() -> Run {
         trust: Vec::new(),
     };
     let loopback = |size: f64| 7_000.0 + 0.15 * size;
-    let memory = |size: f64| 700.0 + 0.02 * size + 150.0 * model::packets(size, SEGMENT);
+    let memory = |size: f64| {
+        700.0 + 0.02 * size + 150.0 * model::packets(size, fit::segment(fit::USUAL_MTU))
+    };
     let trips = table(
         "round-trips",
         Unit::Nanoseconds,
@@ -92,7 +94,7 @@ fn predicted(memory: Option<f64>) -> Experiment {
         line_rate: LINE_RATE,
         memory,
     };
-    predict(&run(), &options).unwrap()
+    predict(&run(), &options, None).unwrap()
 }
 
 /// The numbers of a row.
@@ -122,11 +124,18 @@ fn costs_of_the_run_are_found_and_sizes_left_out_are_told() {
             "round-trip-costs",
             "kernel-loopback, 2 cores, polling"
         ),
-        [Some(7_000.0), None, Some(0.15), Some(0.0), Some(0.0)]
+        [Some(7_000.0), None, None, Some(0.15), Some(0.0), Some(0.0)]
     );
     assert_eq!(
         numbers(&experiment, "round-trip-costs", "stack-memory"),
-        [Some(700.0), Some(150.0), Some(0.02), Some(0.0), Some(0.0)]
+        [
+            Some(850.0),
+            Some(150.0),
+            None,
+            Some(0.02),
+            Some(0.0),
+            Some(0.0)
+        ]
     );
     assert_eq!(
         numbers(&experiment, "held-out", "stack-memory"),
@@ -233,11 +242,49 @@ fn a_run_without_sizes_is_refused() {
         line_rate: LINE_RATE,
         memory: None,
     };
-    let error = predict(&run, &options).unwrap_err();
+    let error = predict(&run, &options, None).unwrap_err();
     assert!(
         error.to_string().contains("experiment run rr-by-size"),
         "{error}"
     );
+}
+
+#[test]
+fn held_out_sizes_and_mtus_are_measured_and_held_against_what_is_predicted() {
+    use crate::context::{Cancel, Context, Options as Measuring, Silent};
+    let measuring = Measuring {
+        paths: Some(vec![tollgate_workload::PathId::StackMemory]),
+        iterations: Some(16),
+        repetitions: Some(1),
+        ..Measuring::default()
+    };
+    let mut context = Context::new(measuring, None, Cancel::default(), &Silent);
+    let mut run = run();
+    let validation = validate(&run, &mut context).unwrap();
+    let options = Options {
+        line_rate: LINE_RATE,
+        memory: None,
+    };
+    let told = predict(&run, &options, Some(&validation)).unwrap();
+    let missed = numbers(&told, "missed-round-trips", "stack-memory");
+    // The drift, eight sizes, the median and the worst.
+    assert_eq!(missed.len(), 11);
+    assert!(missed.iter().all(Option::is_some), "{missed:?}");
+    assert!(missed[10].unwrap() >= missed[9].unwrap());
+    let table = |id: &str| told.tables.iter().find(|one| one.id == id).unwrap();
+    let mtus = table("missed-mtus");
+    let labels: Vec<&str> = mtus.rows.iter().map(|row| row.label.as_str()).collect();
+    let way = "stack-memory, 1 core, polling, MTU";
+    assert_eq!(
+        labels,
+        [1_500, 3_000, 9_000].map(|mtu| format!("{way} {mtu}"))
+    );
+    // Sizes that the costs are fitted to have no error at the usual MTU, and have one at the others.
+    assert!(mtus.rows[0].cells[0].number().is_none() && mtus.rows[1].cells[0].number().is_some());
+    assert_eq!(table("predicted-round-trips").rows.len(), 3);
+    assert!(told.command.ends_with("--validate"));
+    run.experiments = vec![told];
+    run.check().unwrap();
 }
 
 #[test]

@@ -1,0 +1,220 @@
+//! Whether costs hold where the fit has not seen them: sizes between and beyond those of the run, and MTUs that it does not
+//! have, measured here and now beside sizes that it has.
+//!
+//! A machine is not as fast today as it was when the run was made. So some of the fitted sizes, the anchors, are measured
+//! again, in turn with those that are new, and what is predicted is the costs of the run times what the anchors take now of
+//! what they took then (the median of their quotients). That quotient is shown: what it takes out is the machine's, what is
+//! left is the model's.
+//!
+//! For MTUs, costs come from some sizes at the usual MTU of this very measurement, since a run holds few of these ways.
+//!
+//! This module decides what is measured and holds it; [`super::validated`] shows it.
+
+use tollgate_workload::{Mode, Offload, PathId, Placement, Waiting, Workload};
+
+use crate::context::{Context, Options};
+use crate::error::Error;
+use crate::interleave::{self, Contender, LineUp};
+use crate::outcome::{Figure, Outcome};
+use crate::run::{Cell, Run};
+use crate::shapes;
+
+use super::fit::{MTUS, USUAL_MTU};
+
+/// Sizes of messages that no run of the usual sizes has: between those and beyond them.
+const SIZES: [usize; 8] = [40, 120, 300, 1_000, 2_500, 6_000, 12_000, 16_000];
+/// The same of writes.
+const WRITES: [usize; 6] = [96, 512, 2_048, 8_192, 32_768, 131_072];
+/// How many of the run's own sizes are measured again.
+const ANCHORS: usize = 5;
+/// Sizes at every MTU: the first five are fitted at the usual one, the others are not.
+const AT_MTU: [usize; 9] = [4, 200, 1_400, 4_000, 8_000, 1_000, 2_500, 6_000, 12_000];
+/// How many of [`AT_MTU`] are fitted.
+const FITTED_AT_MTU: usize = 5;
+/// Repetitions: more and shorter ones than of an experiment, so that anchors and new sizes lie near each other in time.
+const REPETITIONS: u32 = 6;
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Validation {
+    /// Round trips of the run's ways; or why there are none.
+    pub(super) trips: Result<Seen, String>,
+    /// Streams of the run's ways; or why there are none.
+    pub(super) streams: Result<Seen, String>,
+    /// Round trips at other MTUs; or why there are none.
+    pub(super) mtus: Result<Outcome, String>,
+}
+
+/// Ways of the run, measured at sizes that it has and at others.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) outcome: Outcome,
+    /// Sizes that the run has.
+    pub(super) anchors: Vec<usize>,
+    pub(super) figure: Figure,
+}
+
+impl Seen {
+    /// What a whole message takes now, in nanoseconds, with its interval: of the way with this label, at this size.
+    pub(super) fn cell(&self, label: &str, size: usize) -> Option<Cell> {
+        let at = self.outcome.sizes.iter().position(|&one| one == size)?;
+        let cell = self.outcome.cell(self.way(label)?, at, self.figure);
+        let whole = match self.figure {
+            Figure::PerByte => size as f64,
+            Figure::Median | Figure::Rate => 1.0,
+        };
+        Some(match cell {
+            Cell::Value(measured) => Cell::Value(measured.times(whole)),
+            other => other,
+        })
+    }
+
+    fn way(&self, label: &str) -> Option<usize> {
+        let contenders = self.outcome.line_up.contenders.iter();
+        contenders.clone().position(|one| one.label() == label)
+    }
+
+    /// The sizes that the run does not have.
+    pub(super) fn new_sizes(&self) -> impl Iterator<Item = usize> + '_ {
+        let sizes = self.outcome.sizes.iter().copied();
+        sizes.filter(|size| !self.anchors.contains(size))
+    }
+
+    /// What the anchors take now of what they took in the run: the median; none where none was measured.
+    pub(super) fn drift(&self, label: &str, then: &[(f64, f64)]) -> Option<f64> {
+        let mut quotients: Vec<f64> = self
+            .anchors
+            .iter()
+            .filter_map(|&size| {
+                let (_, was) = then.iter().find(|(one, _)| *one == size as f64)?;
+                Some(self.cell(label, size)?.measured()?.value / was)
+            })
+            .collect();
+        quotients.sort_by(f64::total_cmp);
+        super::median(&quotients)
+    }
+}
+
+/// Measures, within the context's time.
+///
+/// # Errors
+/// [`Error::Stopped`] when the user stopped it before anything was measured.
+pub fn validate(run: &Run, context: &mut Context<'_>) -> Result<Validation, Error> {
+    context.options = Options {
+        repetitions: Some(context.options.repetitions.unwrap_or(REPETITIONS)),
+        ..context.options.clone()
+    };
+    context.begin("held-out round trips", 5, 10);
+    let trips = ways(
+        run,
+        ("rr-by-size", "round-trips", Workload::Rr),
+        &SIZES,
+        Figure::Median,
+        context,
+    );
+    context.begin("held-out streams", 2, 5);
+    let streams = ways(
+        run,
+        ("stream-by-write-size", "cost", Workload::Stream),
+        &WRITES,
+        Figure::PerByte,
+        context,
+    );
+    context.begin("held-out MTUs", 1, 1);
+    let line_up = LineUp {
+        workload: Workload::Rr,
+        contenders: at_mtus(&context.options),
+        absent: Vec::new(),
+    };
+    let mut sizes = AT_MTU;
+    sizes.sort_unstable();
+    let mtus = match interleave::run("predict", line_up, &sizes, context) {
+        Ok(outcome) => Ok(outcome),
+        Err(Error::Stopped) if trips.is_err() && streams.is_err() => return Err(Error::Stopped),
+        Err(error) => Err(error.to_string()),
+    };
+    Ok(Validation {
+        trips,
+        streams,
+        mtus,
+    })
+}
+
+/// The ways of a table of the run, at some of its sizes and at those that it lacks.
+fn ways(
+    run: &Run,
+    (experiment, table, workload): (&'static str, &str, Workload),
+    sizes: &[usize],
+    figure: Figure,
+    context: &Context<'_>,
+) -> Result<Seen, String> {
+    let table = super::find(run, experiment, table)
+        .ok_or_else(|| format!("the run holds no {experiment}"))?;
+    let known: Vec<usize> = table
+        .columns
+        .iter()
+        .filter_map(|column| Some(super::bytes(&column.name)? as usize))
+        .collect();
+    let contenders: Vec<Contender> = table
+        .rows
+        .iter()
+        .filter_map(|row| Contender::named(&row.label))
+        .filter(|one| context.options.wants(one.path))
+        .collect();
+    if contenders.is_empty() || known.is_empty() {
+        return Err(format!(
+            "{experiment} of the run holds no way and size to be measured here"
+        ));
+    }
+    let anchors: Vec<usize> = shapes::some(known.len(), ANCHORS)
+        .into_iter()
+        .map(|at| known[at])
+        .collect();
+    let mut sizes: Vec<usize> = sizes
+        .iter()
+        .copied()
+        .filter(|size| !known.contains(size))
+        .chain(anchors.iter().copied())
+        .collect();
+    sizes.sort_unstable();
+    let line_up = LineUp {
+        workload,
+        contenders,
+        absent: Vec::new(),
+    };
+    let outcome = interleave::run("predict", line_up, &sizes, context);
+    Ok(Seen {
+        outcome: outcome.map_err(|error| error.to_string())?,
+        anchors,
+        figure,
+    })
+}
+
+/// The ways at several MTUs, the usual one of each first, since the others are predicted from it.
+fn at_mtus(options: &Options) -> Vec<Contender> {
+    let mode = |placement, waiting| Mode { placement, waiting };
+    let sleeping = mode(Placement::OneCore, Waiting::Blocking);
+    let polling = mode(Placement::OneCore, Waiting::BusyPoll);
+    let ways = [
+        (PathId::StackMemory, polling, Offload::Usual),
+        (PathId::KernelVeth, sleeping, Offload::Checksum),
+        (PathId::KernelVeth, sleeping, Offload::Usual),
+        (PathId::KernelLoopback, sleeping, Offload::Usual),
+    ];
+    ways.into_iter()
+        .filter(|(path, ..)| options.wants(*path))
+        .flat_map(|(path, mode, offload)| {
+            let all = std::iter::once(USUAL_MTU).chain(MTUS);
+            all.map(move |mtu| Contender {
+                mtu: Some(mtu),
+                offload,
+                ..Contender::new(path, mode)
+            })
+        })
+        .collect()
+}
+
+/// Whether costs at the usual MTU are fitted to this size.
+pub(super) fn is_fitted_at_mtu(size: usize) -> bool {
+    AT_MTU[..FITTED_AT_MTU].contains(&size)
+}

@@ -1,0 +1,298 @@
+//! What a validation shows: what was predicted, what was measured, and by how much the one misses the other.
+
+use tollgate_workload::Offload;
+
+use crate::interleave::Contender;
+use crate::outcome::{Figure, Outcome};
+use crate::run::{Cell, Measured, Row, Table, TrustLine, Unit};
+use crate::shapes::{self, plain_row};
+use crate::words;
+
+use super::fit::{self, Costs, Shape};
+use super::validate::{Seen, Validation, is_fitted_at_mtu};
+use super::{MEDIAN_BAR, Missed, WORST_BAR, Way, column, missing};
+
+/// What stands in the predictions.
+pub(super) struct Shown {
+    pub(super) finding: String,
+    pub(super) tables: Vec<Table>,
+    pub(super) trust: Vec<TrustLine>,
+}
+
+pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> Shown {
+    let mut tables = Vec::new();
+    let mut told = Vec::new();
+    let mut trust = vec![shapes::note(format!(
+        "held-out sizes were measured now, in turn with sizes that the run has; what is predicted is the run's costs times what those \
+         take now of what they took then, the column now / then; the bars are {:.0} % at the median and {:.0} % at most",
+        100.0 * MEDIAN_BAR,
+        100.0 * WORST_BAR
+    ))];
+    for (id, what, seen, ways) in [
+        ("round-trips", "round trips", &validation.trips, trips),
+        (
+            "streams",
+            "writes of a stream",
+            &validation.streams,
+            streams,
+        ),
+    ] {
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(reason) => {
+                trust.push(shapes::warning(format!("no held-out {what}: {reason}")));
+                continue;
+            }
+        };
+        let all: Vec<Held> = ways.iter().filter_map(|way| Held::of(way, seen)).collect();
+        told.extend(finding(what, &all));
+        trust.extend(verdict(what, &all));
+        let sizes: Vec<usize> = seen.new_sizes().collect();
+        tables.push(missed(
+            id,
+            &format!("By how much {what} of held-out sizes are missed"),
+            &sizes,
+            &all,
+        ));
+        tables.push(numbers(
+            id,
+            &format!("The same {what}, predicted and measured"),
+            &sizes,
+            &all,
+        ));
+    }
+    match &validation.mtus {
+        Ok(outcome) => {
+            let all = at_mtus(outcome);
+            let sizes = outcome.sizes.clone();
+            trust.extend(verdict("other MTUs", &all));
+            trust.push(shapes::note(
+                "for other MTUs costs are fitted to sizes at an MTU of 1500 that were measured in turn with the others; the machine's own \
+                 loopback keeps its MTU, these run in network namespaces of their own",
+            ));
+            tables.push(missed(
+                "mtus",
+                "By how much round trips at other MTUs are missed",
+                &sizes,
+                &all,
+            ));
+            tables.push(numbers(
+                "mtus",
+                "The same round trips, predicted and measured",
+                &sizes,
+                &all,
+            ));
+        }
+        Err(reason) => trust.push(shapes::warning(format!(
+            "no other MTU was measured: {reason}"
+        ))),
+    }
+    let finding = words::sentence(&told);
+    Shown {
+        finding: if finding.is_empty() {
+            "No held-out size could be measured.".to_owned()
+        } else {
+            finding
+        },
+        tables,
+        trust,
+    }
+}
+
+/// A way at sizes that its fit has not seen.
+struct Held {
+    label: String,
+    /// What the machine takes now of what it took then.
+    drift: Option<f64>,
+    /// Size, what was predicted, what was measured, in nanoseconds.
+    points: Vec<(usize, f64, Cell)>,
+}
+
+impl Held {
+    fn of(way: &Way, seen: &Seen) -> Option<Self> {
+        let drift = seen.drift(&way.label, &way.points)?;
+        let point = |size: usize| {
+            let predicted = drift * way.costs.at(size as f64);
+            Some((size, predicted, seen.cell(&way.label, size)?))
+        };
+        Some(Self {
+            label: way.label.clone(),
+            drift: Some(drift),
+            points: seen.new_sizes().filter_map(point).collect(),
+        })
+    }
+
+    fn at(&self, size: usize) -> Option<&(usize, f64, Cell)> {
+        self.points.iter().find(|(one, ..)| *one == size)
+    }
+
+    fn error((_, predicted, measured): &(usize, f64, Cell)) -> Option<f64> {
+        Some(predicted / measured.measured()?.value - 1.0)
+    }
+
+    fn errors(&self) -> impl Iterator<Item = f64> + '_ {
+        self.points.iter().filter_map(Self::error)
+    }
+}
+
+/// The ways at every MTU.
+fn at_mtus(outcome: &Outcome) -> Vec<Held> {
+    let contenders = &outcome.line_up.contenders;
+    let value = |way: usize, at: usize| outcome.value(way, at, Figure::Median);
+    let usual_of = |one: &Contender| {
+        let usual = Contender {
+            mtu: Some(fit::USUAL_MTU),
+            ..*one
+        };
+        contenders.iter().position(|other| *other == usual)
+    };
+    let held = |(way, one): (usize, &Contender)| {
+        let usual = usual_of(one)?;
+        let points: Vec<(f64, f64)> = outcome
+            .sizes
+            .iter()
+            .enumerate()
+            .filter(|(_, size)| is_fitted_at_mtu(**size))
+            .filter_map(|(at, &size)| Some((size as f64, value(usual, at)?)))
+            .collect();
+        let costs = Costs::fit(&points, shape(one).with_mtu(fit::USUAL_MTU))?.with_mtu(one.mtu?);
+        let sizes = outcome.sizes.iter().enumerate();
+        let points = sizes
+            .filter(|(_, size)| way != usual || !is_fitted_at_mtu(**size))
+            .map(|(at, &size)| {
+                let cell = outcome.cell(way, at, Figure::Median);
+                (size, costs.at(size as f64), cell)
+            });
+        Some(Held {
+            label: one.label(),
+            drift: None,
+            points: points.collect(),
+        })
+    };
+    contenders.iter().enumerate().filter_map(held).collect()
+}
+
+/// What a round trip is made of where devices do less than usual, too.
+fn shape(one: &Contender) -> Shape {
+    match one.offload {
+        Offload::Usual | Offload::Both => super::trip(one.path.name()),
+        Offload::Checksum | Offload::Neither => Shape::Packets(fit::segment(fit::USUAL_MTU)),
+    }
+}
+
+fn percent(share: Option<f64>, reason: &str) -> Cell {
+    share.map_or_else(|| missing(reason), |share| Cell::exact(100.0 * share))
+}
+
+/// Errors by size, and how they stand to the bars.
+fn missed(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
+    let drifts = all.iter().any(|held| held.drift.is_some());
+    let mut columns = Vec::new();
+    if drifts {
+        columns.push(column("now / then", Unit::Ratio));
+    }
+    columns.extend(shapes::size_columns(sizes, Unit::Percent));
+    columns.push(column("median", Unit::Percent));
+    columns.push(column("at most", Unit::Percent));
+    let row = |held: &Held| {
+        let mut cells: Vec<Cell> = held.drift.into_iter().map(Cell::exact).collect();
+        cells.extend(sizes.iter().map(|&size| match held.at(size) {
+            Some(point) => percent(Held::error(point), "it was not measured"),
+            None => missing("the costs are fitted to it"),
+        }));
+        let all = Missed::of(held.errors());
+        let none = "nothing was measured";
+        cells.push(percent(all.map(|missed| missed.median), none));
+        cells.push(percent(all.map(|missed| missed.worst), none));
+        plain_row(&held.label, cells)
+    };
+    Table {
+        id: format!("missed-{id}"),
+        title: title.to_owned(),
+        columns,
+        rows: all.iter().map(row).collect(),
+    }
+}
+
+/// What was predicted and what was measured.
+fn numbers(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
+    let mut rows: Vec<Row> = Vec::new();
+    for held in all {
+        rows.push(plain_row(&held.label, Vec::new()));
+        let line = |name: &str, of: &dyn Fn(&(usize, f64, Cell)) -> Cell| {
+            let cells = sizes.iter().map(|&size| match held.at(size) {
+                Some(point) => of(point),
+                None => missing("the costs are fitted to it"),
+            });
+            Row {
+                depth: 1,
+                ..plain_row(name, cells.collect())
+            }
+        };
+        rows.push(line("predicted", &|(_, predicted, _)| {
+            Cell::Value(Measured {
+                value: *predicted,
+                ..Measured::default()
+            })
+        }));
+        rows.push(line("measured", &|(_, _, measured)| measured.clone()));
+    }
+    Table {
+        id: format!("predicted-{id}"),
+        title: title.to_owned(),
+        columns: shapes::size_columns(sizes, Unit::Nanoseconds),
+        rows,
+    }
+}
+
+/// Loopback first, since the bars are for it; else all ways.
+fn finding(what: &str, all: &[Held]) -> Option<String> {
+    let of = |prefix: &str| {
+        let ways = all.iter().filter(|held| held.label.starts_with(prefix));
+        Missed::of(ways.flat_map(Held::errors))
+    };
+    let (path, missed) = ["kernel-loopback", ""]
+        .into_iter()
+        .find_map(|path| Some((path, of(path)?)))?;
+    let path = match path {
+        "" => String::new(),
+        path => format!(" over {path}"),
+    };
+    Some(format!(
+        "{what} of sizes that the run does not have{path} are predicted within {:.1} % at the median and {:.1} % at most (bars: {:.0} % and {:.0} %: {})",
+        100.0 * missed.median,
+        100.0 * missed.worst,
+        100.0 * MEDIAN_BAR,
+        100.0 * WORST_BAR,
+        if missed.is_met() { "met" } else { "missed" },
+    ))
+}
+
+/// Which ways meet the bars, and which do not.
+fn verdict(what: &str, all: &[Held]) -> Option<TrustLine> {
+    let known = || {
+        all.iter()
+            .filter_map(|held| Some((held, Missed::of(held.errors())?)))
+    };
+    let poor: Vec<String> = known()
+        .filter(|(_, missed)| !missed.is_met())
+        .map(|(held, missed)| {
+            format!(
+                "{} ({:.1} % and {:.1} %)",
+                held.label,
+                100.0 * missed.median,
+                100.0 * missed.worst
+            )
+        })
+        .collect();
+    let n = known().count();
+    if n == 0 {
+        return None;
+    }
+    let met = format!("{what}: {} of {n} ways meet the bars", n - poor.len());
+    Some(if poor.is_empty() {
+        shapes::note(met)
+    } else {
+        shapes::warning(format!("{met}; not {}", words::list(&poor)))
+    })
+}
