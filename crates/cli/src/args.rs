@@ -338,6 +338,12 @@ pub(crate) struct Predict {
     /// Bytes that memory moves in a second, read or written: 20G [default: measured here, when the run is of this machine].
     #[arg(long, value_name = "RATE", value_parser = memory)]
     pub(crate) memory: Option<f64>,
+    /// Measure sizes and MTUs that the run does not have, here, and show by how much they are missed; takes the machine of the run.
+    #[arg(long)]
+    pub(crate) validate: bool,
+    /// About how long --validate may measure [default: 1min].
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, requires = "validate")]
+    pub(crate) within: Option<Duration>,
     /// Write an HTML file, too.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -348,9 +354,12 @@ pub(crate) struct Predict {
 /// `history`
 #[derive(Debug, Args)]
 pub(crate) struct History {
-    /// The run: a file that `tollgate report --json FILE` wrote.
+    /// The run: a file that `tollgate report --json FILE` wrote [default: what is needed is measured now].
     #[arg(long, value_name = "RUN")]
-    pub(crate) from: PathBuf,
+    pub(crate) from: Option<PathBuf>,
+    /// About how long to measure, when there is no run [default: 45s].
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "from")]
+    pub(crate) within: Option<Duration>,
     /// Write an HTML file, too.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -417,6 +426,22 @@ pub(crate) struct Measuring {
 }
 
 impl Measuring {
+    /// All that can be measured, within about this time.
+    pub(crate) fn within(time: Duration, json: Json) -> Self {
+        Self {
+            paths: None,
+            sizes: None,
+            cores: None,
+            wait: None,
+            iterations: None,
+            repetitions: None,
+            line_rate: None,
+            quick: false,
+            within: Some(time),
+            json,
+        }
+    }
+
     /// What an experiment is told.
     pub(crate) fn options(&self) -> Options {
         let sizes = self.sizes.clone().map(|mut sizes| {

@@ -1,33 +1,74 @@
 //! `tollgate predict` and `tollgate history`: a part that is computed from a run that was measured before, put out like a run.
+//! With --validate, predictions are held against what is measured now.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use tollgate_experiment::predict::{self, memory};
+use tollgate_experiment::context::{Context, Options};
+use tollgate_experiment::history::{self, Extent};
+use tollgate_experiment::noise::Noise;
+use tollgate_experiment::predict::{self, Validation, memory};
+use tollgate_experiment::run;
 use tollgate_experiment::run::{Experiment, Run, VERSION};
-use tollgate_experiment::{history, run};
 
 use crate::args::{History, Json, Manners, Predict, Sink};
 use crate::error::Error;
-use crate::{input, output};
+use crate::progress::Shown;
+use crate::{input, interrupt, measure, output};
+
+/// What --validate takes unless told otherwise.
+const VALIDATION: Duration = Duration::from_secs(60);
 
 /// `tollgate predict`.
 pub(crate) fn predict(asked: &Predict, manners: &Manners) -> Result<ExitCode, Error> {
-    let run = input::run(&asked.from)?;
+    let mut run = input::run(&asked.from)?;
     let options = predict::Options {
         line_rate: asked.line_rate.unwrap_or(predict::LINE_RATE),
         memory: asked
             .memory
             .or_else(|| is_this_machine(&run).then(memory::bandwidth)),
     };
-    let part = predict::predict(&run, &options).map_err(|error| Error::Usage(error.to_string()))?;
-    show(run, part, &asked.json, asked.out.as_ref(), manners)
+    let part = |run: &Run, validation: Option<&Validation>| {
+        predict::predict(run, &options, validation).map_err(|error| Error::Usage(error.to_string()))
+    };
+    let mut predicted = part(&run, None)?;
+    if asked.validate {
+        let validation = validate(&mut run, asked, manners)?;
+        predicted = part(&run, Some(&validation))?;
+    }
+    show(run, predicted, &asked.json, asked.out.as_ref(), manners)
+}
+
+/// Measures what the run does not hold; what disturbed that is added to the run's warnings.
+fn validate(run: &mut Run, asked: &Predict, manners: &Manners) -> Result<Validation, Error> {
+    if !is_this_machine(run) {
+        return Err(Error::Usage(format!(
+            "held-out sizes were to be measured for {}, which another machine made, or another kernel; validate it there",
+            asked.from.display()
+        )));
+    }
+    let cancel = interrupt::prepare()?;
+    let noise = Noise::begin();
+    let progress = Shown::new(manners);
+    let budget = Some(asked.within.unwrap_or(VALIDATION));
+    let mut context = Context::new(Options::default(), budget, cancel, &progress);
+    let measured = predict::validate(run, &mut context);
+    progress.finish();
+    let cores = run.host.cores.value().copied().unwrap_or(1);
+    let disturbed = noise.end(cores).into_iter();
+    run.warnings
+        .extend(disturbed.map(|warning| format!("while held-out sizes were measured: {warning}")));
+    Ok(measured?)
 }
 
 /// `tollgate history`.
 pub(crate) fn history(asked: &History, manners: &Manners) -> Result<ExitCode, Error> {
-    let run = input::run(&asked.from)?;
-    let part = history::history(&run);
+    let Some(from) = &asked.from else {
+        return measure::history(asked, manners);
+    };
+    let run = input::run(from)?;
+    let part = history::history(&run, Extent::Whole);
     show(run, part, &asked.json, asked.out.as_ref(), manners)
 }
 

@@ -11,13 +11,16 @@ use tollgate_budget::valgrind::{Program, scenario_output};
 use tollgate_experiment::conduct::conduct;
 use tollgate_experiment::context::{Context, Options};
 use tollgate_experiment::experiments::{self, Experiment};
+use tollgate_experiment::history::{self, Extent};
 use tollgate_experiment::noise::Noise;
 use tollgate_experiment::run::{self, Host, Run, Schema, Tool, VERSION};
 use tollgate_gate::{Clock, Source};
 use tollgate_qemu::counts::Counts;
 use tollgate_workload::remote::KernelRemote;
 
-use crate::args::{Manners, Measuring, Report, RunExperiments, SCENARIO, Scenario, Sink, Workload};
+use crate::args::{
+    History, Manners, Measuring, Report, RunExperiments, SCENARIO, Scenario, Sink, Workload,
+};
 use crate::error::{Error, INTERRUPTED};
 use crate::interrupt;
 use crate::output::{self, print, say};
@@ -28,6 +31,9 @@ const QUICK: Duration = Duration::from_secs(25);
 /// What a full report allows for the measurements, so that all of it ends within 5 minutes.
 const FULL: Duration = Duration::from_secs(270);
 
+/// What `tollgate history` measures for, unless told otherwise.
+const HISTORY: Duration = Duration::from_secs(45);
+
 /// What is to be done.
 struct Job<'a> {
     experiments: Vec<&'static dyn Experiment>,
@@ -36,6 +42,18 @@ struct Job<'a> {
     html: Option<&'a PathBuf>,
     linux_counts: Option<&'a PathBuf>,
     budget: Option<Duration>,
+    papers: Papers,
+}
+
+/// What is told of the papers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Papers {
+    /// Nothing: each experiment shows its own.
+    Apart,
+    /// A page on all of them, at the end.
+    Page,
+    /// All of it, in the place of the experiments.
+    Alone,
 }
 
 /// `tollgate report`.
@@ -49,6 +67,7 @@ pub(crate) fn report(report: &Report, manners: &Manners) -> Result<ExitCode, Err
         html: Some(&report.out),
         linux_counts: report.counted.linux_counts.as_ref(),
         budget: Some(budget(&report.measuring).unwrap_or(FULL)),
+        papers: Papers::Page,
     };
     job.run(manners)
 }
@@ -80,6 +99,7 @@ pub(crate) fn workload(
         html: workload.out.as_ref(),
         linux_counts: None,
         budget: budget(&workload.measuring),
+        papers: Papers::Apart,
     };
     job.run(manners)
 }
@@ -110,6 +130,28 @@ pub(crate) fn experiments(run: &RunExperiments, manners: &Manners) -> Result<Exi
         html: run.out.as_ref(),
         linux_counts: run.counted.linux_counts.as_ref(),
         budget: budget(&run.measuring),
+        papers: Papers::Apart,
+    };
+    job.run(manners)
+}
+
+/// `tollgate history` without a run: measures what has counterparts in the papers, and no more.
+pub(crate) fn history(asked: &History, manners: &Manners) -> Result<ExitCode, Error> {
+    let measuring = Measuring::within(asked.within.unwrap_or(HISTORY), asked.json.clone());
+    let names = history::experiments();
+    let options = measuring.options();
+    let job = Job {
+        experiments: experiments::all()
+            .iter()
+            .copied()
+            .filter(|one| names.contains(&one.name()) && one.concerns(&options))
+            .collect(),
+        measuring: &measuring,
+        options,
+        html: asked.out.as_ref(),
+        linux_counts: None,
+        budget: budget(&measuring),
+        papers: Papers::Alone,
     };
     job.run(manners)
 }
@@ -204,7 +246,7 @@ impl Job<'_> {
             }
             return Ok(exit_code(cancel.is_raised(), true));
         }
-        let run = Run {
+        let mut run = Run {
             schema: Schema::TollgateRun,
             version: VERSION,
             tool: tool(),
@@ -218,6 +260,11 @@ impl Job<'_> {
             experiments: conducted.shown,
             warnings,
         };
+        match self.papers {
+            Papers::Apart => {}
+            Papers::Page => run.experiments.push(history::history(&run, Extent::Page)),
+            Papers::Alone => run.experiments = vec![history::history(&run, Extent::Whole)],
+        }
         run.check()?;
         // A reader that goes away must not keep the files from being written.
         let printed = self.print(&run, manners);

@@ -140,6 +140,28 @@ fn history_is_told_of_any_run_and_predictions_need_three_sizes() {
         error.contains("at least three sizes") && error.lines().count() == 1,
         "{error}"
     );
+    let text_of = std::fs::read_to_string(folder.path().join(&run)).unwrap();
+    let third = |column: &str, cell: &str| {
+        let columns = r#"{"name": "4 B", "unit": "ns"}"#;
+        text_of
+            .replace(columns, &format!("{column}, {columns}"))
+            .replace("\"cells\": [", &format!("\"cells\": [{cell}, "))
+    };
+    let cell = r#"{"type": "value", "value": 7900.0}"#;
+    let more = third(r#"{"name": "1 B", "unit": "ns"}"#, cell);
+    std::fs::write(folder.path().join("more.json"), more).unwrap();
+    let output = outcome(folder.path(), &["predict", "--from", "more.json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = outcome(
+        folder.path(),
+        &["predict", "--from", "more.json", "--validate"],
+    );
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(
+        error.contains("another machine") && error.lines().count() == 1,
+        "{error}"
+    );
     for command in ["history", "predict"] {
         let output = outcome(folder.path(), &[command, "--from", "gone.json"]);
         assert_eq!(output.status.code(), Some(2), "{command}");

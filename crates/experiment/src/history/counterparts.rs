@@ -126,14 +126,12 @@ pub(super) const TABLES: [(&str, Counterpart); 22] = [
     (
         "kay-pasquale-1996/data-touching-share",
         none(
-            "it is the share over a trace of messages; kay-breakdown shows the same categories by size, and no trace is replayed in a report",
+            "they are shares over a trace of messages: `tollgate profile --trace kay-lan` weighs a run's costs by such a trace",
         ),
     ),
     (
         "kay-pasquale-1996/protspec-share",
-        none(
-            "it is the share over a trace of messages; kay-breakdown shows the same categories by size, and no trace is replayed in a report",
-        ),
+        none("the transport's own part is over a trace of messages, and not a category of samples"),
     ),
     (
         "kay-pasquale-1996/message-sizes",
@@ -146,25 +144,21 @@ pub(super) const TABLES: [(&str, Counterpart); 22] = [
     (
         "foong-2003/memory-transmit",
         none(
-            "it needs counters of the memory bus, which neither a virtual machine nor this program has; predict --memory holds it against a bandwidth",
+            "the parts of the load need counters of the memory bus, which no operating system gives apart",
         ),
     ),
     (
         "foong-2003/memory-receive",
         none(
-            "it needs counters of the memory bus, which neither a virtual machine nor this program has; predict --memory holds it against a bandwidth",
+            "the parts of the load need counters of the memory bus, which no operating system gives apart",
         ),
     ),
     (
         "lehmann-benz-2002/processing",
-        none(
-            "times of a Pentium III at 800 MHz, for which the paper gives no share; lehmann-processing shows the same paths, and lehmann-budget holds them against a line",
-        ),
+        none("the most that was seen is not comparable; the least is compared above"),
     ),
     (
         "lehmann-benz-2002/queueing",
-        none(
-            "the wait for their network's interrupts; lehmann-queues shows the queues of this machine, which has no such network",
-        ),
+        none("the paper gives no number for the wait in the TCP queue"),
     ),
 ];

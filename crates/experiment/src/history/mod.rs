@@ -1,85 +1,247 @@
 //! Then and now: the rows of the five papers beside those of a run.
 //!
-//! A published number has a counterpart where an experiment shows both in one row; it is taken in the unit that compares two
-//! machines decades apart: a share, instructions, cycles, else a time. What has none says why. Nothing is measured here.
+//! A published number has a counterpart where an experiment shows both in one row ([`counterparts`]), or where its counterpart
+//! stands elsewhere in the run ([`told`]); it is taken in the unit that compares two machines decades apart: a share, instructions,
+//! cycles, else a time. What has none says why. Nothing is measured here.
 
 mod counterparts;
+mod told;
 
 use crate::published::{self, Paper};
 use crate::run::{
     Cell, Column, Experiment, Measured, Row, RowKind, Run, Table, TrustKind, TrustLine, Unit,
 };
-use crate::shapes::plain_row;
+use crate::shapes::{self, plain_row};
 use crate::words;
 
 use counterparts::{Counterpart, counterpart};
 
+/// The experiments whose parts of a run have counterparts, for those who measure only these.
+#[must_use]
+pub fn experiments() -> Vec<&'static str> {
+    let shown = counterparts::TABLES
+        .iter()
+        .filter_map(|(_, one)| match one {
+            Counterpart::Shown { by, .. } => Some(*by),
+            Counterpart::None { .. } => None,
+        });
+    let mut names: Vec<&'static str> = shown.chain(told::EXPERIMENTS.iter().copied()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// How much is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// What fits a page: each published number once, beside the first path that has its counterpart.
+    Page,
+    /// All paths, and every published row without a counterpart, with the reason.
+    Whole,
+}
+
+/// The most rows of a published table that a page shows.
+const ON_A_PAGE: usize = 8;
+/// Where numbers stand that are in no table.
+const IN_TEXT: &str = "text to the figures";
+
+/// A published table, or a paper's text, with what of it has a counterpart.
+struct Part {
+    id: String,
+    place: String,
+    title: String,
+    /// What changed since, as far as no number tells it.
+    context: &'static str,
+    pairs: Vec<Pair>,
+}
+
+impl Part {
+    /// A table for each unit.
+    fn tables(&self, paper: &Paper) -> Vec<Table> {
+        let heading = match self.title.as_str() {
+            "" => format!("{}, {}", paper.citation(), self.place),
+            title => format!("{}, {}: {title}", paper.citation(), self.place),
+        };
+        let title = [
+            Some(heading),
+            changed(&self.pairs),
+            Some(self.context.to_owned()),
+        ]
+        .into_iter()
+        .flatten()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(". ");
+        side_by_side(&self.id, &title, paper.year, &self.pairs)
+    }
+}
+
+/// A paper in one table, whose units stand with the numbers.
+fn page(paper: &Paper, parts: &[Part]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for part in parts {
+        let heading = match changed(&part.pairs) {
+            Some(changed) => format!("{}. {changed}", part.place),
+            None => part.place.clone(),
+        };
+        rows.push(plain_row(heading, Vec::new()));
+        let places = shapes::some(part.pairs.len(), ON_A_PAGE);
+        rows.extend(places.into_iter().map(|at| {
+            let pair = &part.pairs[at];
+            let cells = vec![
+                Cell::text(in_words(pair.unit, pair.published)),
+                Cell::text(in_words(pair.unit, pair.now.value)),
+                pair.quotient(),
+            ];
+            Row {
+                depth: 1,
+                ..plain_row(&pair.label, cells)
+            }
+        }));
+    }
+    let column = |name: String, unit| Column { name, unit };
+    (!rows.is_empty()).then(|| Table {
+        id: paper.id.clone(),
+        title: paper.citation(),
+        columns: vec![
+            column(paper.year.to_string(), Unit::None),
+            column("now".to_owned(), Unit::None),
+            column("now / then".to_owned(), Unit::Ratio),
+        ],
+        rows,
+    })
+}
+
+/// A number with its unit.
+fn in_words(unit: Unit, value: f64) -> String {
+    let number = words::significant(value);
+    match unit {
+        Unit::None | Unit::Count => number,
+        Unit::Nanoseconds => words::duration(value),
+        Unit::NanosecondsPerByte => format!("{number} ns/B"),
+        Unit::Instructions => format!("{number} instructions"),
+        Unit::Bytes => format!("{number} B"),
+        Unit::BytesPerSecond => format!("{} GB/s", words::significant(value / 1e9)),
+        Unit::PerSecond => format!("{number} /s"),
+        Unit::Percent => format!("{number} %"),
+        Unit::Ratio => format!("{number} times"),
+        Unit::Cycles => format!("{number} cycles"),
+    }
+}
+
+/// Rows without a counterpart under one heading, with the reason.
+struct Absent {
+    heading: String,
+    rows: Vec<(String, String)>,
+}
+
 /// A published number and its counterpart in the run.
+#[derive(Debug, Clone)]
 struct Pair {
     label: String,
     unit: Unit,
     then: Cell,
     published: f64,
+    /// Without its spread, which the experiment shows.
     now: Measured,
+}
+
+impl Pair {
+    /// What is now of what was then.
+    fn quotient(&self) -> Cell {
+        if self.published > 0.0 {
+            Cell::exact(self.now.value / self.published)
+        } else {
+            Cell::text("")
+        }
+    }
 }
 
 /// The rows of the five papers beside those of a run.
 #[must_use]
-pub fn history(run: &Run) -> Experiment {
+pub fn history(run: &Run, extent: Extent) -> Experiment {
     let mut tables = Vec::new();
     let (mut told, mut silent) = (0, 0);
-    let mut most: Option<(f64, String)> = None;
+    let mut changes = Vec::new();
     for paper in published::all() {
-        let mut without = Vec::new();
+        let mut without: Vec<Absent> = Vec::new();
+        let (in_text, missing) = told_of(run, &paper.id);
+        without.push(missing);
+        let mut parts = vec![Part {
+            id: paper.id.clone(),
+            place: IN_TEXT.to_owned(),
+            title: String::new(),
+            context: "",
+            pairs: in_text,
+        }];
         for table in &paper.tables {
-            let (pairs, reason, changed) = match counterpart(&table.id) {
+            let (mut pairs, missing) = told_of(run, &table.id);
+            let told_here = pairs.len();
+            let (reason, context) = match counterpart(&table.id) {
                 Counterpart::Shown { by, changed } => {
-                    let pairs = pairs(run, by);
+                    pairs.extend(pairs_of(run, by, extent));
                     (
-                        pairs,
                         format!(
                             "the run holds no {by} with it; `tollgate experiment run {by}` measures it"
                         ),
                         changed,
                     )
                 }
-                Counterpart::None { why } => (Vec::new(), why.to_owned(), ""),
+                Counterpart::None { why } => (why.to_owned(), ""),
             };
-            if pairs.is_empty() {
-                silent += table.rows.len();
-                without.push((table, reason));
-                continue;
+            without.push(missing);
+            if pairs.len() == told_here {
+                let elsewhere = |row: &&published::Row| !told::has(&table.id, &row.id);
+                let rows = table.rows.iter().filter(elsewhere);
+                without.push(Absent {
+                    heading: format!("{}: {}", table.place, table.title),
+                    rows: rows
+                        .map(|row| (row.label().to_owned(), reason.clone()))
+                        .collect(),
+                });
             }
-            told += pairs.len();
-            for pair in pairs.iter().filter(|pair| pair.unit == Unit::Percent) {
-                let by = pair.now.value - pair.published;
-                if most.as_ref().is_none_or(|(most, _)| by.abs() > most.abs()) {
-                    let text = format!(
-                        "{} ({} {}) takes {} % and took {} %",
-                        pair.label,
-                        paper.citation(),
-                        table.place,
-                        words::significant(pair.now.value),
-                        words::significant(pair.published)
-                    );
-                    most = Some((by, text));
-                }
-            }
-            tables.extend(side_by_side(paper, table, changed, &pairs));
+            parts.push(Part {
+                id: table.id.clone(),
+                place: table.place.clone(),
+                title: table.title.clone(),
+                context,
+                pairs,
+            });
         }
-        if !without.is_empty() {
+        parts.retain(|part| !part.pairs.is_empty());
+        for part in &parts {
+            told += part.pairs.len();
+            changes.extend(largest_share(paper, &part.pairs));
+        }
+        match extent {
+            Extent::Page => tables.extend(page(paper, &parts)),
+            Extent::Whole => tables.extend(parts.iter().flat_map(|part| part.tables(paper))),
+        }
+        without.retain(|absent| !absent.rows.is_empty());
+        silent += without
+            .iter()
+            .map(|absent| absent.rows.len())
+            .sum::<usize>();
+        if extent == Extent::Whole && !without.is_empty() {
             tables.push(absent(paper, &without));
         }
     }
-    let finding = most.map_or_else(
-        || "The run holds no row that any of the papers has.".to_owned(),
-        |(_, text)| {
-            format!(
-                "{} numbers of the papers have a counterpart in this run; what changed most: {text}.",
-                words::whole(told as u64)
-            )
-        },
-    );
+    changes.sort_by(|(one, _), (other, _)| other.abs().total_cmp(&one.abs()));
+    let finding = match changes.first() {
+        _ if told == 0 => "The run holds no row that any of the papers has.".to_owned(),
+        None => format!(
+            "{} numbers of the papers have a counterpart in this run.",
+            words::whole(told as u64)
+        ),
+        Some((_, text)) => format!(
+            "{} numbers of the papers have a counterpart in this run; the share that changed most is {text}.",
+            words::whole(told as u64)
+        ),
+    };
+    let reasons = match extent {
+        Extent::Page => "for which `tollgate history --from RUN` gives the reasons",
+        Extent::Whole => "each with the reason",
+    };
     Experiment {
         name: "history".to_owned(),
         title: "Then and now: the five papers beside this run".to_owned(),
@@ -94,16 +256,106 @@ pub fn history(run: &Run) -> Experiment {
             unit: Unit::None,
             holds: true,
             text: format!(
-                "{} rows of the papers have none, each with the reason; times are compared only where a paper gives no share, and then \
-                 say how much quicker machines became",
+                "{} rows of the papers have none, {reasons}; times are compared only where a paper gives no share, and then say how \
+                 much quicker machines became; cycles of today are those of the run's clock",
                 words::whole(silent as u64)
             ),
         }],
     }
 }
 
+/// What stands elsewhere in the run, of a published table or of a paper's text; and what does not, with the reason.
+fn told_of(run: &Run, of: &str) -> (Vec<Pair>, Absent) {
+    let mut pairs = Vec::new();
+    let mut rows = Vec::new();
+    for told in told::ALL.iter().filter(|told| told.of == of) {
+        let Some((published, then)) = told.then() else {
+            continue;
+        };
+        match told.now(run) {
+            Ok(now) => pairs.push(Pair {
+                label: told.label.to_owned(),
+                unit: told.unit,
+                then,
+                published,
+                now,
+            }),
+            Err(why) => rows.push((told.label.to_owned(), why)),
+        }
+    }
+    let heading = match published::table(of) {
+        Some(table) => format!("{}: {}", table.place, table.title),
+        None => IN_TEXT.to_owned(),
+    };
+    (pairs, Absent { heading, rows })
+}
+
+/// The share that changed most, in hundredths, and a sentence on it.
+fn largest_share(paper: &Paper, pairs: &[Pair]) -> Option<(f64, String)> {
+    let by = |pair: &&Pair| pair.now.value - pair.published;
+    let shares = pairs.iter().filter(|pair| pair.unit == Unit::Percent);
+    let pair = shares.max_by(|one, other| by(one).abs().total_cmp(&by(other).abs()))?;
+    let text = format!(
+        "{}: {} % in {} ({}), {} % now",
+        pair.label,
+        words::significant(pair.published),
+        paper.year,
+        paper.citation(),
+        words::significant(pair.now.value),
+    );
+    Some((by(&pair), text))
+}
+
+/// What changed, in a sentence computed from the numbers: of shares the largest change, of all else the typical quotient.
+fn changed(pairs: &[Pair]) -> Option<String> {
+    let unit = pairs.first()?.unit;
+    if pairs.iter().any(|pair| pair.unit != unit) {
+        return None;
+    }
+    if unit == Unit::Percent {
+        let by = |pair: &&Pair| (pair.now.value - pair.published).abs();
+        let pair = pairs
+            .iter()
+            .max_by(|one, other| by(one).total_cmp(&by(other)))?;
+        return Some(format!(
+            "Most changed: {}, {} % for {} %",
+            pair.label,
+            words::significant(pair.now.value),
+            words::significant(pair.published)
+        ));
+    }
+    let mut ratios: Vec<f64> = pairs
+        .iter()
+        .filter(|pair| pair.published > 0.0 && pair.now.value > 0.0)
+        .map(|pair| pair.now.value / pair.published)
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let (least, most) = (*ratios.first()?, *ratios.last()?);
+    let quicker = unit == Unit::Nanoseconds && most < 1.0;
+    let (least, most) = if quicker {
+        (1.0 / most, 1.0 / least)
+    } else {
+        (least, most)
+    };
+    let range = if words::factor(least) == words::factor(most) {
+        words::factor(least)
+    } else {
+        format!("{} to {}", words::factor(least), words::factor(most))
+    };
+    Some(match unit {
+        Unit::Nanoseconds if quicker => format!("Now {range} times quicker"),
+        Unit::Nanoseconds | Unit::NanosecondsPerByte => format!("Now {range} times the time"),
+        Unit::Instructions => format!("Now {range} times the instructions"),
+        Unit::Cycles => format!("Now {range} times the cycles"),
+        Unit::BytesPerSecond | Unit::PerSecond => format!("Now {range} times the rate"),
+        Unit::None | Unit::Bytes | Unit::Percent | Unit::Ratio | Unit::Count => {
+            format!("Now {range} times as much")
+        }
+    })
+}
+
 /// The published numbers that an experiment of the run shows, each with the measured ones of its row.
-fn pairs(run: &Run, experiment: &str) -> Vec<Pair> {
+fn pairs_of(run: &Run, experiment: &str, extent: Extent) -> Vec<Pair> {
     let Some(experiment) = run.experiments.iter().find(|one| one.name == experiment) else {
         return Vec::new();
     };
@@ -114,7 +366,7 @@ fn pairs(run: &Run, experiment: &str) -> Vec<Pair> {
             continue;
         }
         for row in &table.rows {
-            of_row(experiment, table, row, &mut pairs);
+            of_row(experiment, table, row, extent, &mut pairs);
         }
     }
     pairs
@@ -133,7 +385,13 @@ fn rank(unit: Unit) -> u8 {
     }
 }
 
-fn of_row(experiment: &Experiment, table: &Table, row: &Row, pairs: &mut Vec<Pair>) {
+fn of_row(
+    experiment: &Experiment,
+    table: &Table,
+    row: &Row,
+    extent: Extent,
+    pairs: &mut Vec<Pair>,
+) {
     let published = || {
         table
             .columns
@@ -165,7 +423,11 @@ fn of_row(experiment: &Experiment, table: &Table, row: &Row, pairs: &mut Vec<Pai
         } else {
             beside
         };
-        pairs.extend(beside.into_iter().map(|(label, now)| Pair {
+        let most = match extent {
+            Extent::Page => 1,
+            Extent::Whole => usize::MAX,
+        };
+        pairs.extend(beside.into_iter().take(most).map(|(label, now)| Pair {
             label,
             unit: column.unit,
             then: then.clone(),
@@ -193,34 +455,24 @@ fn elsewhere(experiment: &Experiment, row: &Row, column: &Column) -> Vec<(String
 }
 
 /// One table for each unit.
-fn side_by_side(
-    paper: &Paper,
-    table: &published::Table,
-    changed: &str,
-    pairs: &[Pair],
-) -> Vec<Table> {
+fn side_by_side(id: &str, title: &str, year: u16, pairs: &[Pair]) -> Vec<Table> {
     let mut units: Vec<Unit> = Vec::new();
     for pair in pairs {
         if !units.contains(&pair.unit) {
             units.push(pair.unit);
         }
     }
-    let id = table.id.replace('/', "-");
+    let id = id.replace('/', "-");
     let of_unit = |(at, unit): (usize, &Unit)| Table {
         id: if at == 0 {
             id.clone()
         } else {
             format!("{id}-{at}")
         },
-        title: format!(
-            "{}, {}: {}. {changed}",
-            paper.citation(),
-            table.place,
-            table.title
-        ),
+        title: title.to_owned(),
         columns: vec![
             Column {
-                name: paper.year.to_string(),
+                name: year.to_string(),
                 unit: *unit,
             },
             Column {
@@ -236,43 +488,34 @@ fn side_by_side(
             .iter()
             .filter(|pair| pair.unit == *unit)
             .map(|pair| {
-                let ratio = if pair.published > 0.0 {
-                    Cell::exact(pair.now.value / pair.published)
-                } else {
-                    Cell::text("")
-                };
-                plain_row(
-                    &pair.label,
-                    vec![pair.then.clone(), Cell::Value(pair.now.clone()), ratio],
-                )
+                let now = Cell::exact(pair.now.value);
+                plain_row(&pair.label, vec![pair.then.clone(), now, pair.quotient()])
             })
             .collect(),
     };
     units.iter().enumerate().map(of_unit).collect()
 }
 
-/// The tables of a paper that have no counterpart, with their rows and the reason.
-fn absent(paper: &Paper, without: &[(&published::Table, String)]) -> Table {
+/// What of a paper has no counterpart, with the reason.
+fn absent(paper: &Paper, without: &[Absent]) -> Table {
     let mut rows = Vec::new();
-    for (table, reason) in without {
-        let heading = format!("{}: {}", table.place, table.title);
-        rows.push(Row {
-            label: heading,
-            depth: 0,
-            kind: RowKind::Plain,
-            layer: None,
-            note: None,
-            cells: vec![Cell::text("")],
-        });
-        rows.extend(table.rows.iter().map(|row| Row {
-            label: row.label().to_owned(),
-            depth: 1,
-            kind: RowKind::Plain,
-            layer: None,
-            note: None,
-            cells: vec![Cell::NotAvailable {
-                reason: reason.clone(),
-            }],
+    let plain = |label: &str, depth: u8, cell: Cell| Row {
+        label: label.to_owned(),
+        depth,
+        kind: RowKind::Plain,
+        layer: None,
+        note: None,
+        cells: vec![cell],
+    };
+    for Absent {
+        heading,
+        rows: lines,
+    } in without
+    {
+        rows.push(plain(heading, 0, Cell::text("")));
+        rows.extend(lines.iter().map(|(label, reason)| {
+            let reason = reason.clone();
+            plain(label, 1, Cell::NotAvailable { reason })
         }));
     }
     Table {

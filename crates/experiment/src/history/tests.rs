@@ -111,12 +111,14 @@ fn every_published_table_is_known_and_every_experiment_exists() {
 
 #[test]
 fn every_published_row_is_told_or_says_why_not() {
-    let empty = history(&run(Vec::new()));
-    let rows: usize = published::all()
+    let empty = history(&run(Vec::new()), Extent::Whole);
+    let in_tables: usize = published::all()
         .iter()
         .flat_map(|paper| &paper.tables)
         .map(|table| table.rows.len())
         .sum();
+    let in_text = told::ALL.iter().filter(|told| !told.of.contains('/'));
+    let rows = in_tables + in_text.count();
     let silent = empty
         .tables
         .iter()
@@ -128,8 +130,96 @@ fn every_published_row_is_told_or_says_why_not() {
 }
 
 #[test]
+fn what_stands_elsewhere_in_the_run_is_found() {
+    let row = |label: &str, values: &[f64]| {
+        plain_row(
+            label,
+            values.iter().map(|&value| Cell::exact(value)).collect(),
+        )
+    };
+    let table = |id: &str, columns: &[(&str, Unit)], rows| Table {
+        id: id.to_owned(),
+        title: id.to_owned(),
+        columns: columns
+            .iter()
+            .map(|(name, unit)| column(name, *unit))
+            .collect(),
+        rows,
+    };
+    let experiment = |name: &str, tables| Experiment {
+        name: name.to_owned(),
+        tables,
+        ..transmit()
+    };
+    let times = [
+        ("Checksum", Unit::Nanoseconds),
+        ("ProtSpec", Unit::Nanoseconds),
+        ("Total", Unit::Nanoseconds),
+        ("Touching data", Unit::Percent),
+    ];
+    let rows = vec![
+        row("1 B", &[0.0, 2_000.0, 8_000.0, 2.0]),
+        row("8,192 B", &[100.0, 2_000.0, 10_000.0, 7.0]),
+    ];
+    let kay = experiment(
+        "kay-breakdown",
+        vec![table("time-tcp-kernel-loopback", &times, rows)],
+    );
+    let work = vec![row("receive: all layers", &[700.0, 500.0])];
+    let columns = [("256 B", Unit::Nanoseconds), ("8,192 B", Unit::Nanoseconds)];
+    let lehmann = experiment(
+        "lehmann-processing",
+        vec![table("work-kernel-loopback", &columns, work)],
+    );
+    let run_with = || run(vec![kay.clone(), lehmann.clone()]);
+    let told = history(&run_with(), Extent::Whole);
+    let numbers = |id: &str, label: &str| {
+        let table = told.tables.iter().find(|one| one.id == id).unwrap();
+        let row = table.rows.iter().find(|row| row.label.starts_with(label));
+        let cells = row.unwrap().cells.iter();
+        cells.map(|cell| cell.number().unwrap()).collect::<Vec<_>>()
+    };
+    let text = "kay-pasquale-1996";
+    assert_eq!(
+        numbers(text, "touching data, message of 1 byte")[..2],
+        [11.0, 2.0]
+    );
+    assert_eq!(
+        numbers(text, "touching data, message of 8 KB")[..2],
+        [70.0, 7.0]
+    );
+    assert_eq!(numbers(text, "checksum alone")[1], 1.0);
+    assert_eq!(
+        numbers("kay-pasquale-1996-protspec-share", "ProtSpec")[..2],
+        [32.0, 25.0]
+    );
+    // 20 us at 800 MHz, and 500 ns at the 1 GHz of this run's clock.
+    let cycles = numbers(
+        "lehmann-benz-2002-processing",
+        "work for a packet, receiving",
+    );
+    assert_eq!(cycles[..2], [16_000.0, 500.0]);
+    assert!(
+        told.finding
+            .contains("70.0 % in 1996 (Kay and Pasquale 1996), 7.00 % now"),
+        "{}",
+        told.finding
+    );
+    assert!(run(vec![told]).check().is_ok());
+    let page = history(&run_with(), Extent::Page);
+    let ids: Vec<&str> = page.tables.iter().map(|table| table.id.as_str()).collect();
+    assert_eq!(ids, ["kay-pasquale-1996", "lehmann-benz-2002"]);
+    let row = &page.tables[1].rows[1];
+    assert_eq!(
+        row.cells[..2],
+        [Cell::text("16,000 cycles"), Cell::text("500 cycles")]
+    );
+    assert!(run(vec![page]).check().is_ok());
+}
+
+#[test]
 fn shares_are_compared_where_a_paper_gives_them() {
-    let told = history(&run(vec![transmit()]));
+    let told = history(&run(vec![transmit()]), Extent::Whole);
     let table = told
         .tables
         .iter()
@@ -145,7 +235,8 @@ fn shares_are_compared_where_a_paper_gives_them() {
         told.finding
     );
     assert!(
-        told.finding.contains("takes 45.2 % and took 22.6 %"),
+        told.finding
+            .contains("22.6 % in 1994 (Wolman, Voelker and Thekkath 1994), 45.2 % now"),
         "{}",
         told.finding
     );
