@@ -6,9 +6,11 @@
 //! which the interval of a single run knows nothing. The statistic is held against Student's distribution with [`DEGREES`]
 //! degrees of freedom.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
-use super::cells::Pair;
+use super::cells::{Pair, Place};
 use crate::run::{Interval, Measured, Unit};
 use crate::stats;
 use crate::words;
@@ -94,19 +96,20 @@ pub struct BetweenRuns {
 pub enum Origin {
     /// There are too few rows to see it.
     Assumed,
-    /// From that half of the rows which changed most alike: they did not change, or all by the same share.
+    /// From the two runs themselves: from how differently the numbers of one row changed.
     Compared,
     /// From a repeated run of the same thing.
     Repeated,
 }
 
 impl BetweenRuns {
-    /// That of the two runs that are compared, which may differ in truth: the length of the shortest half of all changes
-    /// (Rousseeuw 1984, "Least median of squares regression").
+    /// That of the two runs that are compared, which may differ in truth: the length of the shortest half of all changes (Rousseeuw
+    /// 1984, "Least median of squares regression"), or less where the numbers of one row of a table moved together, since what makes
+    /// a path slower makes it so at all sizes: the median of what they moved against their mean move, as a standard deviation. What
+    /// moves whole rows is left to the least that is assumed, to [`Self::with_machine`] and to the few degrees of freedom.
     pub(super) fn compared(pairs: &[Pair<'_>]) -> Self {
-        let mut moved: Vec<f64> = pairs.iter().filter_map(moved).collect();
-        moved.sort_by(f64::total_cmp);
-        if moved.len() < ENOUGH {
+        let mut all: Vec<f64> = pairs.iter().filter_map(moved).collect();
+        if all.len() < ENOUGH {
             return Self {
                 share: ASSUMED,
                 from: Origin::Assumed,
@@ -114,15 +117,24 @@ impl BetweenRuns {
                 machine: None,
             };
         }
-        let shortest = moved
-            .iter()
-            .zip(&moved[moved.len() / 2..])
+        all.sort_by(f64::total_cmp);
+        let halves = all.iter().zip(&all[all.len() / 2..]);
+        let shortest = halves
             .map(|(low, high)| high - low)
             .fold(f64::INFINITY, f64::min);
+        let mut apart = apart(pairs);
+        apart.sort_by(f64::total_cmp);
+        // Either is too much when many rows differ in truth: the first when they do so by different shares, the second when
+        // they do so within a row.
+        let within = match apart.get(apart.len() / 2) {
+            Some(median) if apart.len() >= ENOUGH => 2.0 * median,
+            Some(_) | None => f64::INFINITY,
+        };
+        let (share, rows) = (shortest.min(within) / SHORTEST_HALF, all.len());
         Self {
-            share: (shortest / SHORTEST_HALF).max(LEAST),
+            share: share.max(LEAST),
             from: Origin::Compared,
-            rows: moved.len(),
+            rows,
             machine: None,
         }
     }
@@ -160,8 +172,9 @@ impl BetweenRuns {
                 "two runs of the same thing differ by {percent} % (standard deviation), as the repeated run shows in {rows} rows"
             ),
             Origin::Compared => format!(
-                "two runs of the same thing are taken to differ by {percent} % (standard deviation): by so much does that half of \
-                 {rows} rows differ that changed most alike; a repeated run of the first, given with --again, says it for certain"
+                "two runs of the same thing are taken to differ by {percent} % (standard deviation), as {rows} numbers of these two show, \
+                 since what becomes slower in truth does so at all sizes alike; a repeated run of the first, given with --again, says it \
+                 for certain"
             ),
             Origin::Assumed => format!(
                 "two runs of the same thing are taken to differ by {percent} % (standard deviation), since there are too few rows to \
@@ -169,6 +182,32 @@ impl BetweenRuns {
             ),
         }
     }
+}
+
+/// By how much the numbers of each row moved against their mean move, whatever the direction, of rows with three at least; enlarged by
+/// what the mean takes away of a sum of squares.
+fn apart(pairs: &[Pair<'_>]) -> Vec<f64> {
+    let mut rows: BTreeMap<(&str, &str, &str), Vec<f64>> = BTreeMap::new();
+    for pair in pairs {
+        if let Some(log) = moved(pair) {
+            let Place {
+                experiment,
+                table,
+                row,
+                column: _,
+            } = &pair.place;
+            rows.entry((experiment, table, row)).or_default().push(log);
+        }
+    }
+    rows.values()
+        .filter(|logs| logs.len() >= 3)
+        .flat_map(|logs| {
+            let n = logs.len() as f64;
+            let mean = logs.iter().sum::<f64>() / n;
+            let taken = (n / (n - 1.0)).sqrt();
+            logs.iter().map(move |log| (log - mean).abs() * taken)
+        })
+        .collect()
 }
 
 /// How far a row moved towards the worse, on the logarithmic scale, when it can show how much runs differ.
