@@ -8,9 +8,7 @@ mod counterparts;
 mod told;
 
 use crate::published::{self, Paper};
-use crate::run::{
-    Cell, Column, Experiment, Measured, Row, RowKind, Run, Table, TrustKind, TrustLine, Unit,
-};
+use crate::run::{Cell, Column, Experiment, Measured, Row, RowKind, Run, Table, Unit};
 use crate::shapes::{self, plain_row};
 use crate::words;
 
@@ -80,11 +78,9 @@ impl Part {
 fn page(paper: &Paper, parts: &[Part]) -> Option<Table> {
     let mut rows = Vec::new();
     for part in parts {
-        let heading = match changed(&part.pairs) {
-            Some(changed) => format!("{}. {changed}", part.place),
-            None => part.place.clone(),
-        };
-        rows.push(plain_row(heading, Vec::new()));
+        // What stands before the first comma tells the place; more would make the column too wide for a page.
+        let place = part.place.split(',').next().unwrap_or(&part.place);
+        rows.push(plain_row(place, Vec::new()));
         let places = shapes::some(part.pairs.len(), ON_A_PAGE);
         rows.extend(places.into_iter().map(|at| {
             let pair = &part.pairs[at];
@@ -162,7 +158,7 @@ impl Pair {
 pub fn history(run: &Run, extent: Extent) -> Experiment {
     let mut tables = Vec::new();
     let (mut told, mut silent) = (0, 0);
-    let mut changes = Vec::new();
+    let (mut changes, mut notes) = (Vec::new(), Vec::new());
     for paper in published::all() {
         let mut without: Vec<Absent> = Vec::new();
         let (in_text, missing) = told_of(run, &paper.id);
@@ -213,6 +209,16 @@ pub fn history(run: &Run, extent: Extent) -> Experiment {
             told += part.pairs.len();
             changes.extend(largest_share(paper, &part.pairs));
         }
+        if extent == Extent::Page {
+            notes.extend(parts.iter().filter_map(|part| {
+                let changed = changed(&part.pairs)?;
+                Some(shapes::note(format!(
+                    "{}, {}: {changed}",
+                    paper.citation(),
+                    part.place
+                )))
+            }));
+        }
         match extent {
             Extent::Page => tables.extend(page(paper, &parts)),
             Extent::Whole => tables.extend(parts.iter().flat_map(|part| part.tables(paper))),
@@ -242,6 +248,11 @@ pub fn history(run: &Run, extent: Extent) -> Experiment {
         Extent::Page => "for which `tollgate history --from RUN` gives the reasons",
         Extent::Whole => "each with the reason",
     };
+    notes.push(shapes::note(format!(
+        "{} rows of the papers have none, {reasons}; times are compared only where a paper gives no share, and then say how much \
+         quicker machines became; cycles of today are those of the run's clock",
+        words::whole(silent as u64)
+    )));
     Experiment {
         name: "history".to_owned(),
         title: "Then and now: the five papers beside this run".to_owned(),
@@ -250,17 +261,7 @@ pub fn history(run: &Run, extent: Extent) -> Experiment {
         command: "tollgate history --from RUN".to_owned(),
         tables,
         figures: Vec::new(),
-        trust: vec![TrustLine {
-            kind: TrustKind::Note,
-            value: None,
-            unit: Unit::None,
-            holds: true,
-            text: format!(
-                "{} rows of the papers have none, {reasons}; times are compared only where a paper gives no share, and then say how \
-                 much quicker machines became; cycles of today are those of the run's clock",
-                words::whole(silent as u64)
-            ),
-        }],
+        trust: notes,
     }
 }
 

@@ -209,7 +209,7 @@ pub(super) const ALL: &[Told] = &[
     },
     Told {
         of: "kay-pasquale-1996/protspec-share",
-        label: "ProtSpec, TCP (then over the LAN trace, now a message of 1 byte)",
+        label: "ProtSpec, TCP (then the LAN trace, now 1 byte)",
         unit: Unit::Percent,
         then: Then::Cell("kay-pasquale-1996/protspec-share", "protspec", "tcp", 1.0),
         now: |run| category_share(run, "ProtSpec", &Which::First),
@@ -386,7 +386,7 @@ pub(super) const ALL: &[Told] = &[
     },
     Told {
         of: "lehmann-benz-2002",
-        label: "of a gigabit's time for a packet, receiving (then at least)",
+        label: "of a gigabit's budget, receiving (then at least)",
         unit: Unit::Percent,
         then: Then::Quotient(
             "lehmann-benz-2002/receive-processing-least",
@@ -400,7 +400,7 @@ pub(super) const ALL: &[Told] = &[
     },
     Told {
         of: "lehmann-benz-2002",
-        label: "of a gigabit's time for a packet, sending (then at least)",
+        label: "of a gigabit's budget, sending (then at least)",
         unit: Unit::Percent,
         then: Then::Quotient(
             "lehmann-benz-2002/send-processing-least",
