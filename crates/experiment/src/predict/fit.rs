@@ -35,6 +35,8 @@ pub(super) enum Shape {
     /// than one of them is acknowledged as soon as it is read, by a packet of its own and not by the answer (Linux,
     /// `__tcp_cleanup_rbuf`: more than `rcv_mss` was read).
     Together(f64),
+    /// As [`Shape::Together`], but each segment is a packet of its own and costs as such (no segmentation offload).
+    Alone(f64),
     /// A message costs what it is and what its bytes are: nothing is cut, or what is cut has no borders in the stream.
     Whole,
     /// As [`Shape::Whole`], but the ends work at the same time, each on a processor of its own. The reader takes what it finds, many
@@ -48,6 +50,7 @@ impl Shape {
         match self {
             Self::Packets(_) => &[Term::Message, Term::Byte, Term::Packet],
             Self::Together(_) => &[Term::Message, Term::Byte, Term::Long],
+            Self::Alone(_) => &[Term::Message, Term::Byte, Term::Packet, Term::Long],
             Self::Whole | Self::BothEnds => &[Term::Message, Term::Byte],
         }
     }
@@ -55,7 +58,7 @@ impl Shape {
     /// Bytes of a segment.
     const fn mss(self) -> f64 {
         match self {
-            Self::Packets(mss) | Self::Together(mss) => mss,
+            Self::Packets(mss) | Self::Together(mss) | Self::Alone(mss) => mss,
             Self::Whole | Self::BothEnds => f64::INFINITY,
         }
     }
@@ -65,6 +68,7 @@ impl Shape {
         match self {
             Self::Packets(_) => Self::Packets(segment(mtu)),
             Self::Together(_) => Self::Together(segment(mtu)),
+            Self::Alone(_) => Self::Alone(segment(mtu)),
             Self::Whole | Self::BothEnds => self,
         }
     }
@@ -134,7 +138,7 @@ impl Costs {
                 let cuts = 2..points.len();
                 cuts.filter_map(|at| Self::at_once(points, at)).collect()
             }
-            Shape::Packets(_) | Shape::Together(_) | Shape::Whole => Vec::new(),
+            Shape::Packets(_) | Shape::Together(_) | Shape::Alone(_) | Shape::Whole => Vec::new(),
         };
         let off = |costs: &Self| -> f64 {
             let errors = points.iter().map(|&(size, ns)| costs.at(size) / ns - 1.0);
@@ -173,6 +177,8 @@ impl Costs {
             Shape::Packets(_) => (UNCUT, NOT_CUT),
             Shape::Together(_) if cut => (TOGETHER, NO_LONG),
             Shape::Together(_) => (UNCUT, SHORT),
+            Shape::Alone(_) if cut => (NO_PACKET, NO_LONG),
+            Shape::Alone(_) => (UNCUT, SHORT),
             Shape::Whole | Shape::BothEnds => (STREAMED, STREAMED),
         };
         Some(Self {
@@ -182,7 +188,7 @@ impl Costs {
             per_byte: cost(Term::Byte, NO_BYTE),
             per_byte_read: Err(match shape {
                 Shape::BothEnds => NOT_SLOWER,
-                Shape::Packets(_) | Shape::Together(_) | Shape::Whole => IN_TURN,
+                Shape::Packets(_) | Shape::Together(_) | Shape::Alone(_) | Shape::Whole => IN_TURN,
             }),
             shape,
         })

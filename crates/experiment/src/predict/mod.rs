@@ -383,7 +383,7 @@ fn effects(run: &Run, trips: &[Way]) -> Table {
             Shape::Together(mss) if mss == now && size > now && size <= then => {
                 push(&jumbo, way.costs.per_long, 1.0);
             }
-            Shape::Together(_) | Shape::Whole | Shape::BothEnds => {}
+            Shape::Together(_) | Shape::Alone(_) | Shape::Whole | Shape::BothEnds => {}
         }
         push("no byte touched", way.costs.per_byte, size);
         let polling = way

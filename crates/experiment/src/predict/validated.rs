@@ -176,7 +176,7 @@ fn at_mtus(outcome: &Outcome) -> Vec<Held> {
 fn shape(one: &Contender) -> Shape {
     match one.offload {
         Offload::Usual | Offload::Both => super::trip(one.path.name()),
-        Offload::Checksum | Offload::Neither => Shape::Packets(fit::segment(fit::USUAL_MTU)),
+        Offload::Checksum | Offload::Neither => Shape::Alone(fit::segment(fit::USUAL_MTU)),
     }
 }
 
@@ -218,24 +218,26 @@ fn missed(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
 fn numbers(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
     let mut rows: Vec<Row> = Vec::new();
     for held in all {
-        rows.push(plain_row(&held.label, Vec::new()));
         let line = |name: &str, of: &dyn Fn(&(usize, f64, Cell)) -> Cell| {
             let cells = sizes.iter().map(|&size| match held.at(size) {
                 Some(point) => of(point),
                 None => missing("the costs are fitted to it"),
             });
-            Row {
-                depth: 1,
-                ..plain_row(name, cells.collect())
-            }
+            plain_row(format!("{}: {name}", held.label), cells.collect())
         };
         rows.push(line("predicted", &|(_, predicted, _)| {
-            Cell::Value(Measured {
-                value: *predicted,
-                ..Measured::default()
-            })
+            Cell::exact(*predicted)
         }));
-        rows.push(line("measured", &|(_, _, measured)| measured.clone()));
+        rows.push(line("measured", &|(_, _, measured)| match measured {
+            // Percentiles are not what is predicted.
+            Cell::Value(Measured { value, ci, n, .. }) => Cell::Value(Measured {
+                value: *value,
+                ci: *ci,
+                n: *n,
+                ..Measured::default()
+            }),
+            other => other.clone(),
+        }));
     }
     Table {
         id: format!("predicted-{id}"),
