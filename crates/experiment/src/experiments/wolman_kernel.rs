@@ -168,7 +168,6 @@ impl Shown<'_> {
                         p50: net.map(|net| net.p50_ns),
                         p99: net.map(|net| net.p99_ns),
                         p99_9: net.map(|net| net.p999_ns),
-                        ..Measured::default()
                     }))
                 },
                 "the run was stopped before it came to this",
