@@ -2,8 +2,9 @@
 
 mod sample;
 
+use tollgate_experiment::history::{Extent, history};
+use tollgate_experiment::predict;
 use tollgate_experiment::run::Run;
-use tollgate_experiment::{history, predict};
 use tollgate_report::terminal::render;
 
 fn with(part: tollgate_experiment::run::Experiment) -> Run {
@@ -21,11 +22,18 @@ fn predictions_at_120_columns() {
         line_rate: predict::LINE_RATE,
         memory: Some(20e9),
     };
-    let part = predict::predict(&sample::run(), &options).unwrap();
+    let part = predict::predict(&sample::run(), &options, None).unwrap();
     insta::assert_snapshot!(render(&with(part), 120, false));
 }
 
 #[test]
 fn then_and_now_at_120_columns() {
-    insta::assert_snapshot!(render(&with(history::history(&sample::run())), 120, false));
+    let part = history(&sample::run(), Extent::Whole);
+    insta::assert_snapshot!(render(&with(part), 120, false));
+}
+
+#[test]
+fn the_papers_page_at_120_columns() {
+    let part = history(&sample::run(), Extent::Page);
+    insta::assert_snapshot!(render(&with(part), 120, false));
 }
