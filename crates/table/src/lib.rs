@@ -2,7 +2,7 @@
 //!
 //! [`store`] is a trace on disk: a directory with one directory for each capture that was imported, which appears whole or
 //! not at all. [`import`] fills it. [`session`] opens it, or a rebuilt trace in memory, for SQL on DataFusion; [`sizes`],
-//! [`flows`] and [`tcb`] are the analyses, each a query and what is made of its result.
+//! [`flows`], [`tcb`] and [`traffic`] are the analyses, each a query and what is made of its result.
 //!
 //! This is the only crate that knows Parquet and DataFusion, so that nothing else has to wait for them to be built. A cluster
 //! (Ballista) or an object store would replace what [`session`] opens, and nothing else.
@@ -25,6 +25,7 @@ pub mod session;
 pub mod sizes;
 pub mod store;
 pub mod tcb;
+pub mod traffic;
 mod writer;
 
 pub use distribution::{Bin, Modes, Sizes};

@@ -18,7 +18,10 @@ use tollgate_table::prefix::{LOCAL, list};
 use tollgate_table::session::{Origin, Session};
 use tollgate_table::sizes::{Kind, Reach};
 use tollgate_table::store::{Trace, Writable};
-use tollgate_table::{Error, flows, sizes, tcb};
+use tollgate_table::{Error, flows, sizes, tcb, traffic};
+use tollgate_trace::rebuilt::Rebuilt;
+use tollgate_trace::rows::Protocol;
+use tollgate_trace::traffic::{Messages, Traffic};
 use tollgate_wire::tcp::Flags;
 
 /// A connection: opened, one request, one response of two segments, closed.
@@ -293,4 +296,54 @@ fn addresses_are_replaced_with_the_key_and_fit_together_between_imports() {
         place.ask("SELECT count(DISTINCT client) AS c, count(*) FILTER (WHERE client = '10.0.0.1') AS true_ones FROM flows"),
         "c  true_ones\n1          0\n"
     );
+}
+
+#[test]
+fn messages_are_counted_by_size_and_stretch_of_time() {
+    let place = Place::new();
+    place
+        .import(&place.file("one.pcap", &craft::pcap(&connection())))
+        .unwrap();
+    let session = place.session();
+    // The four rows of messages come at 2, 3, 3 and 4 ms.
+    let segments = traffic::of(&session, Messages::Segments).unwrap();
+    let sizes = |traffic: &Traffic| -> Vec<Vec<(u32, u64)>> {
+        let all = traffic.stretches().iter();
+        all.map(|one| {
+            one.of(Protocol::Tcp)
+                .iter()
+                .map(|(size, n)| (*size, *n))
+                .collect()
+        })
+        .collect()
+    };
+    assert_eq!(
+        sizes(&segments),
+        [vec![(20, 1)], vec![(1_000, 1)], vec![(100, 1)]]
+    );
+    let writes = traffic::of(&session, Messages::Writes).unwrap();
+    assert_eq!(sizes(&writes), [vec![(20, 1)], vec![(1_100, 1)]]);
+    assert_eq!(writes.messages(Protocol::Udp), 0);
+}
+
+#[test]
+fn a_rebuilt_trace_is_counted_alike_with_and_without_tables() {
+    for rebuilt in Rebuilt::ALL {
+        let session = Session::open(Origin::Rebuilt(rebuilt)).unwrap();
+        let by_sql = traffic::of(&session, Messages::Segments).unwrap();
+        let alone = Traffic::rebuilt(rebuilt, Messages::Segments);
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
+            assert_eq!(by_sql.messages(protocol), alone.messages(protocol));
+            assert_eq!(by_sql.octets(protocol), alone.octets(protocol));
+        }
+        assert_eq!(by_sql.stretches().len(), 64);
+    }
+}
+
+#[test]
+fn an_empty_trace_has_no_messages() {
+    let place = Place::new();
+    drop(Writable::open(&place.trace()).unwrap());
+    let none = traffic::of(&place.session(), Messages::Segments).unwrap();
+    assert_eq!(none, Traffic::default());
 }

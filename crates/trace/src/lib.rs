@@ -8,21 +8,34 @@
 //! Memory is bounded whatever the input: one block of a capture, [`flows::Limits::flows`] flows, and
 //! [`fragments::LIMIT`] datagrams in parts. What a bound drives out is counted. Payload is measured and never kept.
 //!
+//! What has nothing to do with captures, the rebuilt traces and [`traffic`], is there without the feature `captures`, too.
+//!
 //! This crate must never know how rows are stored, nor print.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "captures")]
 pub mod anonymise;
+#[cfg(feature = "captures")]
 pub mod capture;
-#[cfg(test)]
+#[cfg(all(test, feature = "captures"))]
 mod craft;
+#[cfg(feature = "captures")]
 pub mod decode;
+#[cfg(feature = "captures")]
 pub mod flows;
+#[cfg(feature = "captures")]
 pub mod fragments;
+#[cfg(feature = "captures")]
 mod import;
+#[cfg(feature = "captures")]
 pub mod input;
 pub mod rebuilt;
+#[cfg(feature = "captures")]
 pub mod ring;
 pub mod rows;
+#[cfg(feature = "captures")]
 pub mod tcb_cache;
+pub mod traffic;
 
+#[cfg(feature = "captures")]
 pub use import::{Counts, Importer, Settings};

@@ -140,14 +140,27 @@ impl Rebuilt {
         }
     }
 
-    /// The size at `place` of `count` messages in the order of their sizes.
-    fn size(self, protocol: Protocol, place: u64, count: u64) -> u32 {
-        let stretches: &[Stretch] = match (self, protocol) {
+    /// What was published of the sizes.
+    const fn stretches(self, protocol: Protocol) -> &'static [Stretch] {
+        match (self, protocol) {
             (Self::KayLan, Protocol::Udp) => &LAN_UDP,
             (Self::KayLan, Protocol::Tcp) => &LAN_TCP,
             (Self::KayWan, Protocol::Udp) => &WAN_UDP,
             (Self::KayWan, Protocol::Tcp) => &WAN_TCP,
-        };
+        }
+    }
+
+    /// The published points that a size of this trace lies between: it could as well be any other one from the first to the
+    /// second.
+    pub fn between(self, protocol: Protocol, size: u32) -> (u32, u32) {
+        let mut stretches = self.stretches(protocol).iter();
+        let around = stretches.find(|one| (one.least..=one.most).contains(&size));
+        around.map_or((size, size), |one| (one.least, one.most))
+    }
+
+    /// The size at `place` of `count` messages in the order of their sizes.
+    fn size(self, protocol: Protocol, place: u64, count: u64) -> u32 {
+        let stretches = self.stretches(protocol);
         let mut from = 0;
         let mut last = 1;
         for stretch in stretches {
