@@ -17,6 +17,8 @@ const FONT: f64 = 13.0;
 const BOLD: f64 = 1.12;
 /// White between neighbouring segments.
 const SEAM: f64 = 1.5;
+/// What sets a part off from the one before it.
+const PALE: &str = " opacity=\"0.55\"";
 
 /// Where lengths become positions.
 struct Layout {
@@ -128,10 +130,15 @@ fn draw_bar(out: &mut Markup, layout: &Layout, shown: Shown, bar: &Bar, y: f64) 
         escape(&cut(&bar.label, FONT * BOLD, layout.left - 10.0)),
     ));
     let mut sum = 0.0;
-    for segment in &bar.segments {
+    for (place, segment) in bar.segments.iter().enumerate() {
         let start = layout.x(sum);
         sum += segment.value;
-        draw_segment(out, segment, shown, bar, start, layout.x(sum), y);
+        let shade = if is_part(segment) && place % 2 == 1 {
+            PALE
+        } else {
+            ""
+        };
+        draw_segment(out, segment, shown, bar, (start, layout.x(sum), y), shade);
     }
     let mut end = layout.x(sum);
     let mut words = shown.with_unit(sum);
@@ -186,9 +193,8 @@ fn draw_segment(
     segment: &Segment,
     shown: Shown,
     bar: &Bar,
-    start: f64,
-    end: f64,
-    y: f64,
+    (start, end, y): (f64, f64, f64),
+    shade: &str,
 ) {
     let width = (end - start - SEAM).max(0.4);
     let whole = bar.total_measured.unwrap_or_else(|| bar.sum());
@@ -210,7 +216,7 @@ fn draw_segment(
         typographic(&share)
     );
     out.raw_format(format_args!(
-        "<g class=\"segment\"><title>{}</title><rect x=\"{}\" y=\"{}\" width=\"{width:.2}\" height=\"{BAR}\" {}/>",
+        "<g class=\"segment\"><title>{}</title><rect x=\"{}\" y=\"{}\" width=\"{width:.2}\" height=\"{BAR}\" {}{shade}/>",
         escape(&title),
         at(start),
         at(y),
@@ -268,10 +274,23 @@ fn legend(out: &mut Markup, bars: &[Bar]) {
             .text(layer.name())
             .raw("</li>");
     }
-    if segments().any(|segment| segment.layer.is_none()) {
+    if segments().any(|segment| segment.layer.is_none() && !is_part(segment)) {
         out.raw("<li>")
             .raw(&palette::swatch(None, SegmentKind::Unattributed))
             .raw("unattributed</li>");
+    }
+    if segments().all(is_part) {
+        // Short ones carry no name.
+        let longest = bars.iter().max_by_key(|bar| bar.segments.len());
+        let names: Vec<&str> = longest
+            .iter()
+            .flat_map(|bar| &bar.segments)
+            .map(|segment| segment.label.as_str())
+            .collect();
+        out.raw("<li>")
+            .text(&format!("from the left: {}", names.join(", ")))
+            .raw("</li></ul>\n");
+        return;
     }
     out.raw(
         "<li class=\"key\"><svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect class=\"key-solid\" \
@@ -279,6 +298,11 @@ fn legend(out: &mut Markup, bars: &[Bar]) {
          aria-hidden=\"true\"><path class=\"key-hatch\" d=\"M0 4L4 0M0 9L9 0M2 12L12 2M7 12L12 7\"/></svg>hatched: \
          queueing</li></ul>\n",
     );
+}
+
+/// Whether it is work of all layers, which its label names: a category of what is done.
+fn is_part(segment: &Segment) -> bool {
+    segment.layer.is_none() && segment.kind == SegmentKind::Processing
 }
 
 /// The figure in words, for those who cannot see it.
