@@ -11,6 +11,7 @@ use tollgate_experiment::context::Options;
 use tollgate_experiment::experiments;
 use tollgate_kernel::observe::{Filter, pace, summary};
 use tollgate_kernel::sampling::Categories;
+use tollgate_trace::traffic::Messages;
 use tollgate_workload::remote::{PORT, Target};
 use tollgate_workload::{MAX_SIZE, PathId, Placement, Waiting};
 
@@ -95,6 +96,8 @@ pub(crate) enum Command {
     Predict(Predict),
     /// The rows of the five papers beside those of a run.
     History(History),
+    /// Where the time goes on the traffic of a trace, and what would be saved there (measuring needs root).
+    Profile(Profile),
     /// What can be measured here, and what would make it better.
     Doctor(Doctor),
     /// Run one scenario, under Callgrind.
@@ -367,6 +370,26 @@ pub(crate) struct History {
     pub(crate) json: Json,
 }
 
+/// `profile`
+#[derive(Debug, Args)]
+pub(crate) struct Profile {
+    /// The directory of a trace, or kay-lan or kay-wan, which are rebuilt from published facts.
+    #[arg(long, value_name = "TRACE")]
+    pub(crate) trace: String,
+    /// What counts as a message of TCP: segments, as in Kay and Pasquale's traces, or what applications wrote.
+    #[arg(long, value_name = "segments|writes", value_parser = messages, default_value = Messages::default().name())]
+    pub(crate) messages: Messages,
+    /// The run with the costs: a file that --json wrote, with kay-breakdown and kay-detail, or for stack-memory wolman-transmit and
+    /// wolman-receive [default: measured now, for half a minute].
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["sizes", "cores", "wait", "iterations", "repetitions", "quick", "within"])]
+    pub(crate) from: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) measuring: Measuring,
+    /// Write an HTML file, too.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
 /// `doctor`
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
@@ -476,6 +499,11 @@ impl Measuring {
 fn path(given: &str) -> Result<PathId, String> {
     let known: Vec<&str> = PathId::ALL.iter().map(|path| path.name()).collect();
     given.parse().map_err(|_| unknown("path", given, &known))
+}
+
+fn messages(given: &str) -> Result<Messages, String> {
+    let known = Messages::ALL.map(Messages::name);
+    Messages::named(given).ok_or_else(|| unknown("kind of message", given, &known))
 }
 
 fn target(given: &str) -> Result<Target, String> {

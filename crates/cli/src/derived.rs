@@ -85,7 +85,7 @@ fn is_this_machine(run: &Run) -> bool {
 }
 
 /// Puts out the run with this part in the place of what it measured.
-fn show(
+pub(crate) fn show(
     source: Run,
     part: Experiment,
     json: &Json,

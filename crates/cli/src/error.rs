@@ -91,6 +91,16 @@ pub(crate) enum Error {
         "`tollgate trace` was left out when this command was built; `make traces` builds one that has it, target/traces/tollgate"
     )]
     NoTraces,
+    /// This build has no traces but those that are built in.
+    #[cfg(not(feature = "sql"))]
+    #[error(
+        "the trace {0} cannot be read: traces of captures were left out when this command was built; `make traces` builds one that has them, \
+         target/traces/tollgate; kay-lan and kay-wan are built in"
+    )]
+    NoStoredTraces(String),
+    /// What was measured for a profile does not make one.
+    #[error(transparent)]
+    Profile(#[from] tollgate_experiment::profile::NoProfile),
     /// No signal handler could be set.
     #[error("cannot prepare for Ctrl-C: {0}")]
     Signals(io::Error),

@@ -14,6 +14,7 @@ mod measure;
 mod nearest;
 mod observe;
 mod output;
+mod profile;
 mod progress;
 mod serve;
 #[cfg(feature = "sql")]
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Command::Trace { rest: _ } => Err(Error::NoTraces),
         Command::Predict(asked) => derived::predict(asked, &cli.manners),
         Command::History(asked) => derived::history(asked, &cli.manners),
+        Command::Profile(asked) => profile::run(asked, &cli.manners),
         Command::Compare(asked) => compare::run(asked, &cli.manners),
         Command::Doctor(doctor) => doctor::run(doctor, &cli.manners),
         Command::Scenario(scenario) => measure::scenario(scenario),

@@ -1,4 +1,5 @@
-//! `tollgate report`, `rr`, `crr`, `stream` and `experiment run`: runs experiments and puts out what they show.
+//! `tollgate report`, `rr`, `crr`, `stream` and `experiment run`: runs experiments and puts out what they show. `tollgate profile`
+//! has its costs measured here.
 //!
 //! Output files are checked before anything is measured, and written when all is done. When JSON goes to standard output
 //! nothing else does.
@@ -19,7 +20,8 @@ use tollgate_qemu::counts::Counts;
 use tollgate_workload::remote::KernelRemote;
 
 use crate::args::{
-    History, Manners, Measuring, Report, RunExperiments, SCENARIO, Scenario, Sink, Workload,
+    History, Manners, Measuring, Profile, Report, RunExperiments, SCENARIO, Scenario, Sink,
+    Workload,
 };
 use crate::error::{Error, INTERRUPTED};
 use crate::interrupt;
@@ -156,6 +158,30 @@ pub(crate) fn history(asked: &History, manners: &Manners) -> Result<ExitCode, Er
     job.run(manners)
 }
 
+/// What `tollgate profile` needs, where no run is given: the experiments by name, with these options. Without a run, the exit
+/// code that tells why.
+pub(crate) fn measured(
+    names: &[&str],
+    profile: &Profile,
+    options: Options,
+    manners: &Manners,
+) -> Result<(Option<Run>, ExitCode), Error> {
+    let job = Job {
+        experiments: names
+            .iter()
+            .filter_map(|name| experiments::find(name))
+            .collect(),
+        measuring: &profile.measuring,
+        options,
+        html: profile.out.as_ref(),
+        linux_counts: None,
+        papers: Papers::Apart,
+        budget: Some(budget(&profile.measuring).unwrap_or(QUICK)),
+    };
+    let outcome = job.measure(manners)?;
+    Ok((outcome.run, outcome.code))
+}
+
 /// One scenario of the instruction counts, in this process, which Callgrind watches.
 pub(crate) fn scenario(scenario: &Scenario) -> Result<ExitCode, Error> {
     print(&scenario_output(&scenario.name, scenario.count)?)?;
@@ -170,13 +196,41 @@ fn budget(measuring: &Measuring) -> Option<Duration> {
     }
 }
 
+/// What came of measuring, and the exit code that tells of it.
+struct Outcome {
+    /// Nothing when everything failed, or the user stopped it before anything was measured.
+    run: Option<Run>,
+    code: ExitCode,
+}
+
 impl Job<'_> {
-    fn run(&self, manners: &Manners) -> Result<ExitCode, Error> {
-        let json = self.measuring.json.to.as_ref();
-        let file = match json {
+    /// The file that JSON goes to.
+    fn file(&self) -> Option<&PathBuf> {
+        match &self.measuring.json.to {
             Some(Sink::File(path)) => Some(path),
             Some(Sink::Stdout) | None => None,
+        }
+    }
+
+    fn run(&self, manners: &Manners) -> Result<ExitCode, Error> {
+        let Outcome { run, code } = self.measure(manners)?;
+        let Some(run) = run else {
+            return Ok(code);
         };
+        // A reader that goes away must not keep the files from being written.
+        let printed = self.print(&run, manners);
+        if let Some(path) = self.file() {
+            written(path, &tollgate_report::json::render(&run)?, manners)?;
+        }
+        if let Some(path) = self.html {
+            written(path, &tollgate_report::html::render(&run), manners)?;
+        }
+        printed?;
+        Ok(code)
+    }
+
+    fn measure(&self, manners: &Manners) -> Result<Outcome, Error> {
+        let file = self.file();
         for path in self.html.into_iter().chain(file) {
             tollgate_report::check_writable(path)?;
         }
@@ -244,7 +298,10 @@ impl Job<'_> {
             if conducted.failed.is_empty() && !manners.quiet {
                 say("stopped before anything was measured");
             }
-            return Ok(exit_code(cancel.is_raised(), true));
+            return Ok(Outcome {
+                run: None,
+                code: exit_code(cancel.is_raised(), true),
+            });
         }
         let mut run = Run {
             schema: Schema::TollgateRun,
@@ -266,16 +323,10 @@ impl Job<'_> {
             Papers::Alone => run.experiments = vec![history::history(&run, Extent::Whole)],
         }
         run.check()?;
-        // A reader that goes away must not keep the files from being written.
-        let printed = self.print(&run, manners);
-        if let Some(path) = file {
-            written(path, &tollgate_report::json::render(&run)?, manners)?;
-        }
-        if let Some(path) = self.html {
-            written(path, &tollgate_report::html::render(&run), manners)?;
-        }
-        printed?;
-        Ok(exit_code(cancel.is_raised(), failed))
+        Ok(Outcome {
+            run: Some(run),
+            code: exit_code(cancel.is_raised(), failed),
+        })
     }
 
     fn print(&self, run: &Run, manners: &Manners) -> Result<(), Error> {

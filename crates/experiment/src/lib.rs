@@ -21,6 +21,7 @@ mod kernel_gated;
 pub mod noise;
 mod outcome;
 pub mod predict;
+pub mod profile;
 pub mod published;
 mod remote;
 pub mod run;

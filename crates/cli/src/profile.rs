@@ -1,0 +1,124 @@
+//! `tollgate profile`: costs by size, from a run or measured now, weighted with the messages of a trace.
+
+use std::process::ExitCode;
+
+use tollgate_experiment::profile::{self, OF_KERNEL, OF_STACK, SIZES, TraceOf};
+use tollgate_experiment::run::Run;
+use tollgate_trace::rebuilt::Rebuilt;
+use tollgate_trace::traffic::{Messages, Traffic};
+use tollgate_workload::PathId;
+
+use crate::args::{Manners, Profile};
+use crate::error::Error;
+use crate::{derived, input, measure};
+
+/// Weights, and shows it like a run.
+pub(crate) fn run(asked: &Profile, manners: &Manners) -> Result<ExitCode, Error> {
+    let path = path(asked)?;
+    let trace = Trace::open(&asked.trace, asked.messages)?;
+    let (run, code) = match &asked.from {
+        Some(from) => (input::run(from)?, ExitCode::SUCCESS),
+        None => match measured(asked, path, manners)? {
+            (Some(run), code) => (run, code),
+            (None, code) => return Ok(code),
+        },
+    };
+    let of = TraceOf {
+        name: &asked.trace,
+        remark: trace.rebuilt.map(Rebuilt::remark),
+        messages: asked.messages,
+        traffic: &trace.traffic,
+        bounds: trace.bounds.as_ref().map(|(least, most)| (least, most)),
+    };
+    let part = profile::profile(&run, path, of).map_err(|error| match asked.from {
+        Some(_) => Error::Usage(error.to_string()),
+        None => Error::Profile(error),
+    })?;
+    let shown = derived::show(
+        run,
+        part,
+        &asked.measuring.json,
+        asked.out.as_ref(),
+        manners,
+    )?;
+    Ok(if code == ExitCode::SUCCESS {
+        shown
+    } else {
+        code
+    })
+}
+
+/// The one path that was named.
+fn path(asked: &Profile) -> Result<Option<PathId>, Error> {
+    let paths = asked.measuring.options().paths;
+    match paths.as_deref() {
+        None => Ok(None),
+        Some([one]) => Ok(Some(*one)),
+        Some(_) => Err(Error::Usage(
+            "a profile is of one path; name one with --path".to_owned(),
+        )),
+    }
+}
+
+/// Measures what a profile of this path is made from.
+fn measured(
+    asked: &Profile,
+    path: Option<PathId>,
+    manners: &Manners,
+) -> Result<(Option<Run>, ExitCode), Error> {
+    let path = path.unwrap_or(PathId::KernelLoopback);
+    let mut options = asked.measuring.options();
+    options.paths = Some(vec![path]);
+    let names = match path {
+        PathId::StackMemory => OF_STACK,
+        PathId::KernelLoopback | PathId::KernelVeth => {
+            options.sizes.get_or_insert_with(|| SIZES.to_vec());
+            OF_KERNEL
+        }
+        PathId::KernelRemote | PathId::StackShm | PathId::PeerSmoltcp | PathId::BareShm => {
+            return Err(Error::Usage(format!(
+                "{path} has no costs by category; a profile is of kernel-loopback, kernel-veth or stack-memory"
+            )));
+        }
+    };
+    measure::measured(&names, asked, options, manners)
+}
+
+/// A trace that was read.
+struct Trace {
+    traffic: Traffic,
+    rebuilt: Option<Rebuilt>,
+    /// Where sizes are made up, the same messages as small and as large as may be.
+    bounds: Option<(Traffic, Traffic)>,
+}
+
+impl Trace {
+    /// The trace by what the user calls it: the name of a rebuilt one, or a directory.
+    fn open(name: &str, messages: Messages) -> Result<Self, Error> {
+        let Some(rebuilt) = Rebuilt::named(name) else {
+            return Ok(Self {
+                traffic: stored(name, messages)?,
+                rebuilt: None,
+                bounds: None,
+            });
+        };
+        let traffic = Traffic::rebuilt(rebuilt, messages);
+        Ok(Self {
+            bounds: Some(traffic.bounds(rebuilt)),
+            rebuilt: Some(rebuilt),
+            traffic,
+        })
+    }
+}
+
+#[cfg(feature = "sql")]
+fn stored(name: &str, messages: Messages) -> Result<Traffic, Error> {
+    use tollgate_table::session::{Origin, Session};
+    let session = Session::open(Origin::named(name)?)?;
+    Ok(tollgate_table::traffic::of(&session, messages)?)
+}
+
+#[cfg(not(feature = "sql"))]
+fn stored(name: &str, _messages: Messages) -> Result<Traffic, Error> {
+    Err(Error::NoStoredTraces(name.to_owned()))
+}
