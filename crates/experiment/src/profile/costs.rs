@@ -12,6 +12,10 @@ use super::NoProfile;
 use crate::run::{Cell, Experiment, Row, Run, Table};
 use crate::stats::student_t;
 
+/// A category of spans that is below zero by more than this share of the message was not measured: as far as a ledger may be off and
+/// still closes.
+const DISTURBED: f64 = 0.05;
+
 /// A mean with the variance of it, in ns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Known {
@@ -333,6 +337,16 @@ fn stack(run: &Run) -> Result<Measured, NoProfile> {
             cells: (0..sizes.len()).map(|at| sum(&of, at)).collect(),
         })
     });
+    let categories: Vec<Part> = categories.collect();
+    for category in &categories {
+        let below = |at: &usize| category.cells[*at].value < -DISTURBED * totals[*at].value.abs();
+        if let Some(at) = (0..sizes.len()).find(below) {
+            return Err(NoProfile::Disturbed {
+                category: category.name.clone(),
+                size: crate::words::size(sizes[at] as usize),
+            });
+        }
+    }
     let costs = |parts: Vec<Part>| {
         Costs {
             sizes: sizes.clone(),
@@ -343,7 +357,7 @@ fn stack(run: &Run) -> Result<Measured, NoProfile> {
     };
     Ok(Measured {
         path,
-        categories: vec![(Protocol::Tcp, costs(categories.collect())?)],
+        categories: vec![(Protocol::Tcp, costs(categories)?)],
         parts: vec![(Protocol::Tcp, costs(parts)?)],
     })
 }

@@ -82,6 +82,17 @@ pub enum NoProfile {
         /// The table's id.
         table: String,
     },
+    /// Spans come out below zero, so they are not told apart.
+    #[error(
+        "the spans of {category} come out below zero at {size} by more than a twentieth of a message: the machine was disturbed while they were \
+         measured, and shares of them mean nothing; measure again when it is quieter, with a release build"
+    )]
+    Disturbed {
+        /// The category.
+        category: String,
+        /// The size of the message.
+        size: String,
+    },
     /// The trace has no messages whose costs are known.
     #[error(
         "the trace {trace} has no messages of {protocols}, whose costs the run holds; there is nothing to weight them with"

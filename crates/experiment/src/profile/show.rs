@@ -474,7 +474,7 @@ impl Profile<'_> {
             return "Nothing of this trace could be weighted.".to_owned();
         };
         let of = match named.as_slice() {
-            [_] => format!(", all of it {}", first.0.name),
+            [_] => format!(" ({} alone)", first.0.name),
             all => {
                 let all: Vec<String> = all
                     .iter()

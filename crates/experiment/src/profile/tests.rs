@@ -556,7 +556,7 @@ fn a_trace_without_one_protocol_shows_the_other() {
         Cell::NotAvailable { reason } if reason == "names has no messages of TCP"
     ));
     assert!(aggregate.rows[0].cells[1].number().is_some());
-    assert!(shown.finding.contains("all of it UDP"), "{}", shown.finding);
+    assert!(shown.finding.contains("(UDP alone)"), "{}", shown.finding);
 }
 
 #[test]
@@ -637,7 +637,7 @@ fn a_path_is_chosen_by_its_name() {
 
 #[test]
 fn the_spans_of_our_stack_are_its_parts() {
-    let spans = |direction: tollgate_gate::Direction| {
+    let spans = |direction: tollgate_gate::Direction, tcp: f64| {
         let spans = tollgate_gate::STACK.spans().iter();
         let rows = spans
             .filter(|span| span.direction == direction)
@@ -647,6 +647,7 @@ fn the_spans_of_our_stack_are_its_parts() {
                         reason: "not passed".to_owned(),
                     },
                     "socket" => Cell::exact(10.0 + 0.01 * size),
+                    "tcp" => Cell::exact(tcp),
                     _ => Cell::exact(10.0),
                 });
                 plain_row(span.name, cells.into())
@@ -657,12 +658,27 @@ fn the_spans_of_our_stack_are_its_parts() {
             rows.collect(),
         )]
     };
-    let stack = run(vec![
-        experiment("wolman-transmit", "", spans(tollgate_gate::Direction::Tx)),
-        experiment("wolman-receive", "", spans(tollgate_gate::Direction::Rx)),
-    ]);
+    let stack = |tcp: f64| {
+        run(vec![
+            experiment(
+                "wolman-transmit",
+                "",
+                spans(tollgate_gate::Direction::Tx, tcp),
+            ),
+            experiment(
+                "wolman-receive",
+                "",
+                spans(tollgate_gate::Direction::Rx, tcp),
+            ),
+        ])
+    };
     let messages = traffic(&[&[(Protocol::Tcp, 4, 100)]]);
-    let shown = profile(&stack, Some(PathId::StackMemory), of("office", &messages)).unwrap();
+    let shown = profile(
+        &stack(10.0),
+        Some(PathId::StackMemory),
+        of("office", &messages),
+    )
+    .unwrap();
     let rows = tollgate_gate::STACK.spans().iter().filter(|span| {
         span.name != "tcp.checksum" && span.direction != tollgate_gate::Direction::Between
     });
@@ -676,9 +692,25 @@ fn the_spans_of_our_stack_are_its_parts() {
     );
     // UDP has no gates there.
     let messages = traffic(&[&[(Protocol::Tcp, 4, 100), (Protocol::Udp, 4, 100)]]);
-    let shown = profile(&stack, Some(PathId::StackMemory), of("office", &messages)).unwrap();
+    let shown = profile(
+        &stack(10.0),
+        Some(PathId::StackMemory),
+        of("office", &messages),
+    )
+    .unwrap();
     assert!(matches!(
         &shown.tables[0].rows[1].cells[2],
         Cell::NotAvailable { reason } if reason == "the run holds no costs of UDP over stack-memory"
     ));
+    // Below zero is no time.
+    let refused = profile(
+        &stack(-100.0),
+        Some(PathId::StackMemory),
+        of("office", &messages),
+    );
+    let error = refused.unwrap_err().to_string();
+    assert!(
+        error.starts_with("the spans of ProtSpec come out below zero at 4 B"),
+        "{error}"
+    );
 }
