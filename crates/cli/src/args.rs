@@ -90,6 +90,18 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<std::ffi::OsString>,
     },
+    /// Runs that --save keeps: list them, ask them in SQL, add and get files.
+    #[cfg(feature = "sql")]
+    #[command(subcommand)]
+    Runs(crate::runs::args::RunsCommand),
+    /// Left out of this build.
+    #[cfg(not(feature = "sql"))]
+    #[command(hide = true)]
+    Runs {
+        /// What is not understood.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<std::ffi::OsString>,
+    },
     /// Two runs, before and after: what became worse, what better, and in what the machines differ.
     Compare(Compare),
     /// What a message, a packet and a byte cost by a run, and what follows for a line.
@@ -310,7 +322,7 @@ pub(crate) struct Observe {
     after_help = "Exit codes: 0 no regression, or --fail-on not given; 1 a regression; 2 a wrong call, or a file that is not a run."
 )]
 pub(crate) struct Compare {
-    /// The run before: a file that --json wrote.
+    /// The run before: a file that --json wrote, or STORE#ID of one that --save keeps.
     #[arg(value_name = "BEFORE")]
     pub(crate) before: PathBuf,
     /// The run after.
@@ -444,6 +456,9 @@ pub(crate) struct Measuring {
     /// End within about this time, with fewer iterations where time is short: 10s, 2min.
     #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "quick")]
     pub(crate) within: Option<Duration>,
+    /// Save the run in a store, too: a folder, or s3://BUCKET/PREFIX; `tollgate runs` reads it (needs `make traces`).
+    #[arg(long, value_name = "STORE")]
+    pub(crate) save: Option<String>,
     #[command(flatten)]
     pub(crate) json: Json,
 }

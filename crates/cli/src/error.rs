@@ -62,7 +62,7 @@ pub(crate) enum Error {
     /// Held-out sizes cannot be measured.
     #[error(transparent)]
     Experiment(#[from] tollgate_experiment::Error),
-    /// A trace.
+    /// A trace, or a store of runs.
     #[cfg(feature = "sql")]
     #[error(transparent)]
     Trace(#[from] tollgate_table::Error),
@@ -85,12 +85,19 @@ pub(crate) enum Error {
         /// What went wrong.
         reason: String,
     },
-    /// This build knows no traces.
+    /// This build knows no tables.
     #[cfg(not(feature = "sql"))]
     #[error(
-        "`tollgate trace` was left out when this command was built; `make traces` builds one that has it, target/traces/tollgate"
+        "`tollgate {0}` was left out when this command was built; `make traces` builds one that has it, target/traces/tollgate"
     )]
-    NoTraces,
+    NoTables(&'static str),
+    /// This build saves no runs.
+    #[cfg(not(feature = "sql"))]
+    #[error(
+        "--save {0}: stores of runs were left out when this command was built; `make traces` builds one that has them, \
+         target/traces/tollgate, and its `runs add {0} FILE` takes files that --json wrote"
+    )]
+    NoSaving(String),
     /// This build has no traces but those that are built in.
     #[cfg(not(feature = "sql"))]
     #[error(

@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C.
 
+#[cfg(feature = "sql")]
+mod answered;
 mod args;
 mod compare;
 mod derived;
@@ -16,6 +18,9 @@ mod observe;
 mod output;
 mod profile;
 mod progress;
+#[cfg(feature = "sql")]
+mod runs;
+mod save;
 mod serve;
 #[cfg(feature = "sql")]
 mod trace;
@@ -59,7 +64,11 @@ fn main() -> ExitCode {
         #[cfg(feature = "sql")]
         Command::Trace(command) => trace::run(command, &cli.manners),
         #[cfg(not(feature = "sql"))]
-        Command::Trace { rest: _ } => Err(Error::NoTraces),
+        Command::Trace { rest: _ } => Err(Error::NoTables("trace")),
+        #[cfg(feature = "sql")]
+        Command::Runs(command) => runs::run(command, &cli.manners),
+        #[cfg(not(feature = "sql"))]
+        Command::Runs { rest: _ } => Err(Error::NoTables("runs")),
         Command::Predict(asked) => derived::predict(asked, &cli.manners),
         Command::History(asked) => derived::history(asked, &cli.manners),
         Command::Profile(asked) => profile::run(asked, &cli.manners),

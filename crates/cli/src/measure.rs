@@ -27,6 +27,7 @@ use crate::error::{Error, INTERRUPTED};
 use crate::interrupt;
 use crate::output::{self, print, say};
 use crate::progress::Shown;
+use crate::save::Store;
 
 /// What `--quick` allows for the measurements, so that all of it ends within 30 s.
 const QUICK: Duration = Duration::from_secs(25);
@@ -178,8 +179,11 @@ pub(crate) fn measured(
         papers: Papers::Apart,
         budget: Some(budget(&profile.measuring).unwrap_or(QUICK)),
     };
-    let outcome = job.measure(manners)?;
-    Ok((outcome.run, outcome.code))
+    let Outcome { run, store, code } = job.measure(manners)?;
+    if let (Some(run), Some(store)) = (&run, store) {
+        store.save(run, manners)?;
+    }
+    Ok((run, code))
 }
 
 /// One scenario of the instruction counts, in this process, which Callgrind watches.
@@ -200,6 +204,8 @@ fn budget(measuring: &Measuring) -> Option<Duration> {
 struct Outcome {
     /// Nothing when everything failed, or the user stopped it before anything was measured.
     run: Option<Run>,
+    /// Where it is to be saved.
+    store: Option<Store>,
     code: ExitCode,
 }
 
@@ -213,7 +219,7 @@ impl Job<'_> {
     }
 
     fn run(&self, manners: &Manners) -> Result<ExitCode, Error> {
-        let Outcome { run, code } = self.measure(manners)?;
+        let Outcome { run, store, code } = self.measure(manners)?;
         let Some(run) = run else {
             return Ok(code);
         };
@@ -224,6 +230,9 @@ impl Job<'_> {
         }
         if let Some(path) = self.html {
             written(path, &tollgate_report::html::render(&run), manners)?;
+        }
+        if let Some(store) = store {
+            store.save(&run, manners)?;
         }
         printed?;
         Ok(code)
@@ -242,6 +251,8 @@ impl Job<'_> {
                 html.display()
             )));
         }
+        let store = self.measuring.save.as_deref().map(Store::prepare);
+        let store = store.transpose()?;
         let linux_counts = self
             .linux_counts
             .map(|path| Counts::load(path))
@@ -300,6 +311,7 @@ impl Job<'_> {
             }
             return Ok(Outcome {
                 run: None,
+                store,
                 code: exit_code(cancel.is_raised(), true),
             });
         }
@@ -325,6 +337,7 @@ impl Job<'_> {
         run.check()?;
         Ok(Outcome {
             run: Some(run),
+            store,
             code: exit_code(cancel.is_raised(), failed),
         })
     }

@@ -23,8 +23,8 @@ use tollgate_trace::flows::Limits;
 
 use crate::args::{Json, Manners, Sink};
 use crate::error::{Error, INTERRUPTED};
-use crate::{interrupt, output};
-use args::{Cache, Flows, How, Import, Info, Sizes, Sql, TraceCommand};
+use crate::{answered, interrupt, output};
+use args::{Cache, Flows, How, Import, Info, Sizes, Sql, TraceCommand, Where, Which};
 use show::Shown;
 
 /// Runs a command on traces.
@@ -36,7 +36,7 @@ pub(crate) fn run(command: &TraceCommand, manners: &Manners) -> Result<ExitCode,
         TraceCommand::Sizes(sizes) => run_sizes(sizes, manners),
         TraceCommand::Flows(flows) => run_flows(flows, manners),
         TraceCommand::Cache(cache) => run_cache(cache, manners),
-        TraceCommand::Sql(sql) => run_sql(sql, manners),
+        TraceCommand::Sql(sql) => run_sql(sql),
     }
 }
 
@@ -140,7 +140,7 @@ fn run_info(info: &Info, manners: &Manners) -> Result<ExitCode, Error> {
 }
 
 fn run_sizes(asked: &Sizes, manners: &Manners) -> Result<ExitCode, Error> {
-    let session = open(&asked.which.name)?;
+    let session = open(&asked.which, &asked.place)?;
     let local: Vec<Prefix> = asked.local();
     // The usual prefixes say nothing of replaced addresses.
     let known = asked.lan.is_some() || !session.origin().is_anonymised();
@@ -152,7 +152,7 @@ fn run_sizes(asked: &Sizes, manners: &Manners) -> Result<ExitCode, Error> {
 }
 
 fn run_flows(asked: &Flows, manners: &Manners) -> Result<ExitCode, Error> {
-    let session = open(&asked.which.name)?;
+    let session = open(&asked.which, &asked.place)?;
     let flows = flows::of(&session)?;
     give(&flows, &asked.json, manners, |flows| {
         show::flows(flows, session.origin())
@@ -161,7 +161,7 @@ fn run_flows(asked: &Flows, manners: &Manners) -> Result<ExitCode, Error> {
 }
 
 fn run_cache(asked: &Cache, manners: &Manners) -> Result<ExitCode, Error> {
-    let session = open(&asked.which.name)?;
+    let session = Session::open(Origin::named(&asked.which.name)?)?;
     let caches = tcb::of(&session, asked.top)?;
     give(&caches, &asked.json, manners, |caches| {
         show::caches(caches, session.origin())
@@ -169,19 +169,17 @@ fn run_cache(asked: &Cache, manners: &Manners) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_sql(asked: &Sql, manners: &Manners) -> Result<ExitCode, Error> {
-    let session = open(&asked.which.name)?;
+fn run_sql(asked: &Sql) -> Result<ExitCode, Error> {
+    let session = open(&asked.which, &asked.place)?;
     let rows = session.query(&asked.query)?;
     let answer = Answer::of(&rows.0, &rows.1)?;
-    match &asked.json.to {
-        Some(_) => give(&answer, &asked.json, manners, |_| Shown::default())?,
-        None => output::print(&answer.text())?,
-    }
+    answered::show(&answer, &asked.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(name: &str) -> Result<Session, Error> {
-    Ok(Session::open(Origin::named(name)?)?)
+fn open(which: &Which, place: &Where) -> Result<Session, Error> {
+    let engine = place.engine.clone().unwrap_or_default();
+    Ok(Session::on(&engine, Origin::named(&which.name)?)?)
 }
 
 /// Writes what was found as JSON, or shows it.

@@ -219,3 +219,43 @@ fn what_is_shown_of_a_trace() {
         insta::assert_snapshot!(name, text(&output.stdout));
     }
 }
+
+#[test]
+fn a_cluster_that_is_not_there_is_told_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    // The header of a capture of Ethernet, little-endian, in microseconds; no packet.
+    let header = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1];
+    let octets: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
+    std::fs::write(folder.path().join("empty.pcap"), octets).unwrap();
+    let imported = trace(folder.path(), &["import", "empty.pcap", "--into", "dir"]);
+    assert!(imported.status.success(), "{}", text(&imported.stderr));
+    // A port on which nobody listened just now.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .unwrap()
+        .port();
+    let engine = format!("--engine=ballista://127.0.0.1:{port}");
+    for (arguments, told, code) in [
+        (
+            ["sizes", "dir", &engine],
+            format!("error: ballista://127.0.0.1:{port}: no scheduler answers there"),
+            1,
+        ),
+        (
+            ["flows", "kay-lan", &engine],
+            "error: kay-lan is built in".to_owned(),
+            1,
+        ),
+        (
+            ["sizes", "dir", "--engine=spark://big"],
+            "error: unknown engine `spark://big`".to_owned(),
+            2,
+        ),
+    ] {
+        let output = trace(folder.path(), &arguments);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.starts_with(&told), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}

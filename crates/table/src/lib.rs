@@ -1,25 +1,31 @@
-//! Traces as Parquet tables, and SQL over them.
+//! Traces and runs as Parquet tables, and SQL over them.
 //!
 //! [`store`] is a trace on disk: a directory with one directory for each capture that was imported, which appears whole or
 //! not at all. [`import`] fills it. [`session`] opens it, or a rebuilt trace in memory, for SQL on DataFusion; [`sizes`],
 //! [`flows`], [`tcb`] and [`traffic`] are the analyses, each a query and what is made of its result.
 //!
-//! This is the only crate that knows Parquet and DataFusion, so that nothing else has to wait for them to be built. A cluster
-//! (Ballista) or an object store would replace what [`session`] opens, and nothing else.
+//! [`engine`] says where queries run. [`runs`] is a store of runs, in a folder or in a bucket ([`place`]), which is open for SQL as well.
 //!
-//! docs/trace.md has the tables, column by column.
+//! This is the only crate that knows Parquet, DataFusion and object stores, so that nothing else has to wait for them to be
+//! built.
 //!
-//! It must never print, nor decode a packet.
+//! docs/trace.md and docs/runs.md have the tables, column by column.
+//!
+//! It must never print, nor decode a packet, nor change a number.
 #![forbid(unsafe_code)]
 
 pub mod answer;
 mod columns;
 mod distribution;
+pub mod engine;
 mod error;
 pub mod flows;
 pub mod import;
 mod pages;
+pub mod place;
 pub mod prefix;
+mod queries;
+pub mod runs;
 pub mod schema;
 pub mod session;
 pub mod sizes;

@@ -10,6 +10,11 @@ use arrow::datatypes::DataType;
 use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 
+pub(crate) mod spelled;
+
+/// The function's name.
+const NAME: &str = "in_prefix";
+
 /// A prefix: `10.0.0.0/8`, `fe80::/10`, or an address alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
@@ -68,6 +73,19 @@ impl Prefix {
             .unwrap_or(0)
             == 0
     }
+
+    /// Its first address and its last, as numbers.
+    fn bounds(&self) -> (u128, u128) {
+        let (bits, width) = match self.address {
+            IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+            IpAddr::V6(address) => (address.to_bits(), 128),
+        };
+        // Ones where the addresses of the prefix differ.
+        let differ = (u128::MAX >> (128 - width))
+            .checked_shr(self.len.into())
+            .unwrap_or(0);
+        (bits & !differ, bits | differ)
+    }
 }
 
 /// Prefixes in a list with commas.
@@ -81,7 +99,7 @@ pub fn list(text: &str) -> Result<Vec<Prefix>, NoPrefix> {
 /// `in_prefix(address, '10.0.0.0/8,fe80::/10')`.
 pub(crate) fn function() -> ScalarUDF {
     create_udf(
-        "in_prefix",
+        NAME,
         vec![DataType::Utf8, DataType::Utf8],
         DataType::Boolean,
         Volatility::Immutable,

@@ -1,27 +1,22 @@
 //! A trace that is open for SQL.
 //!
-//! Owns how DataFusion is set up: the tables `packets`, `messages` and `flows`, and the function `in_prefix`. Queries read and
-//! nothing else: statements that would write files or change tables are refused.
+//! Owns the tables `packets`, `messages` and `flows` as queries see them.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
-use datafusion::datasource::MemTable;
-use datafusion::datasource::file_format::parquet::ParquetFormat;
-use datafusion::datasource::listing::{
-    ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
-};
 use datafusion::error::DataFusionError;
-use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
-use tokio::runtime::{Builder, Runtime};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use tokio::runtime::Runtime;
 use tollgate_trace::rebuilt::Rebuilt;
 
+use crate::Error;
+use crate::engine::Engine;
+use crate::place::absolute;
+use crate::queries::{self, Rows, context};
 use crate::schema::Table;
 use crate::store::Trace;
 use crate::writer::{Batches, Writer};
-use crate::{Error, prefix};
 
 /// Where a trace comes from.
 #[derive(Debug)]
@@ -56,20 +51,30 @@ impl Origin {
 /// A trace that is open for SQL.
 pub struct Session {
     origin: Origin,
+    engine: Engine,
     runtime: Runtime,
     context: SessionContext,
 }
 
 impl Session {
-    /// Opens a trace.
+    /// Opens a trace whose queries run on this machine.
     ///
     /// # Errors
     /// When its files cannot be read.
     pub fn open(origin: Origin) -> Result<Self, Error> {
-        let runtime = Builder::new_multi_thread()
-            .build()
-            .map_err(Error::Threads)?;
-        let context = context(SessionConfig::new());
+        Self::on(&Engine::Here, origin)
+    }
+
+    /// Opens a trace whose queries run there.
+    ///
+    /// # Errors
+    /// When its files cannot be read, or the cluster does not answer, or could not read the trace.
+    pub fn on(engine: &Engine, origin: Origin) -> Result<Self, Error> {
+        if let (Engine::Ballista(_), Origin::Rebuilt(rebuilt)) = (engine, &origin) {
+            return Err(Error::NotStored(rebuilt.name()));
+        }
+        let runtime = queries::threads()?;
+        let context = runtime.block_on(engine.context())?;
         match &origin {
             Origin::Stored(trace) => {
                 let sources = trace.sources();
@@ -81,6 +86,7 @@ impl Session {
         }
         Ok(Self {
             origin,
+            engine: engine.clone(),
             runtime,
             context,
         })
@@ -95,19 +101,15 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Query`] when the query is not understood or fails.
-    pub fn query(&self, sql: &str) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
-        let options = SQLOptions::new()
-            .with_allow_ddl(false)
-            .with_allow_dml(false)
-            .with_allow_statements(false);
-        self.runtime.block_on(async {
-            let frame = self.context.sql_with_options(sql, options).await?;
-            let schema = Arc::clone(frame.schema().inner());
-            Ok((schema, frame.collect().await?))
+    pub fn query(&self, sql: &str) -> Result<Rows, Error> {
+        let asked = self.runtime.block_on(queries::ask(&self.context, sql));
+        asked.map_err(|error| match &self.engine {
+            Engine::Here => error,
+            Engine::Ballista(scheduler) => scheduler.failed(error),
         })
     }
 
-    /// Gives the rows of a query on each capture alone, one capture after the other in the order of their first packets, and
+    /// Gives the rows of a query on each capture alone, on this machine, one capture after the other in the order of their first packets, and
     /// each in the order in which its rows were written.
     pub(crate) fn in_order(
         &self,
@@ -152,34 +154,14 @@ async fn next(stream: &mut Stream) -> Option<Result<RecordBatch, DataFusionError
     std::future::poll_fn(|context| stream.as_mut().poll_next(context)).await
 }
 
-fn context(config: SessionConfig) -> SessionContext {
-    let context = SessionContext::new_with_config(config.with_information_schema(true));
-    context.register_udf(prefix::function());
-    context
-}
-
 /// Makes the tables in these directories the tables of a context.
 fn register_files(context: &SessionContext, directories: &[PathBuf]) -> Result<(), Error> {
     for table in Table::ALL {
-        if directories.is_empty() {
-            register_batches(context, table, Vec::new())?;
-            continue;
-        }
-        let urls = directories.iter().map(|directory| {
-            let file = directory.join(table.file());
-            let file = std::path::absolute(&file).map_err(|source| Error::File {
-                what: "find",
-                path: file,
-                source,
-            })?;
-            Ok(ListingTableUrl::parse(file.to_string_lossy())?)
-        });
+        let urls = directories
+            .iter()
+            .map(|directory| absolute(&directory.join(table.file())));
         let urls = urls.collect::<Result<Vec<_>, Error>>()?;
-        let options = ListingOptions::new(Arc::new(ParquetFormat::default()));
-        let config = ListingTableConfig::new_with_multi_paths(urls)
-            .with_listing_options(options)
-            .with_schema(table.schema());
-        context.register_table(table.name(), Arc::new(ListingTable::try_new(config)?))?;
+        queries::register_files(context, table.name(), table.schema(), &urls)?;
     }
     Ok(())
 }
@@ -189,17 +171,7 @@ fn register_rebuilt(context: &SessionContext, rebuilt: Rebuilt) -> Result<(), Er
     rebuilt.rows(rebuilt.messages(), &mut writer)?;
     let batches = writer.finish()?;
     for (table, batches) in Table::ALL.into_iter().zip(batches.tables) {
-        register_batches(context, table, batches)?;
+        queries::register_batches(context, table.name(), table.schema(), batches)?;
     }
-    Ok(())
-}
-
-fn register_batches(
-    context: &SessionContext,
-    table: Table,
-    batches: Vec<RecordBatch>,
-) -> Result<(), Error> {
-    let memory = MemTable::try_new(table.schema(), vec![batches])?;
-    context.register_table(table.name(), Arc::new(memory))?;
     Ok(())
 }

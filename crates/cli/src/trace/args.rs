@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tollgate_kernel::observe::Filter;
+use tollgate_table::engine::{Engine, NoEngine};
 use tollgate_table::prefix::{self, LOCAL, Prefix};
 
 use crate::args::{Json, amount, duration, filter};
@@ -35,6 +36,14 @@ pub(crate) struct Which {
     /// The directory of a trace, or kay-lan or kay-wan, which are rebuilt from published facts.
     #[arg(value_name = "TRACE")]
     pub(crate) name: String,
+}
+
+/// Where queries run.
+#[derive(Debug, Args)]
+pub(crate) struct Where {
+    /// Ask on a Ballista cluster, ballista://HOST:PORT of its scheduler; its executors have to see the trace under the same path.
+    #[arg(long, value_name = "ENGINE", value_parser = engine)]
+    pub(crate) engine: Option<Engine>,
 }
 
 /// `trace import`
@@ -124,6 +133,8 @@ pub(crate) struct Sizes {
     #[arg(long)]
     pub(crate) bins: bool,
     #[command(flatten)]
+    pub(crate) place: Where,
+    #[command(flatten)]
     pub(crate) json: Json,
 }
 
@@ -143,6 +154,8 @@ impl Sizes {
 pub(crate) struct Flows {
     #[command(flatten)]
     pub(crate) which: Which,
+    #[command(flatten)]
+    pub(crate) place: Where,
     #[command(flatten)]
     pub(crate) json: Json,
 }
@@ -168,7 +181,13 @@ pub(crate) struct Sql {
     #[arg(value_name = "QUERY")]
     pub(crate) query: String,
     #[command(flatten)]
+    pub(crate) place: Where,
+    #[command(flatten)]
     pub(crate) json: Json,
+}
+
+fn engine(given: &str) -> Result<Engine, String> {
+    given.parse().map_err(|error: NoEngine| error.to_string())
 }
 
 fn one_prefix(given: &str) -> Result<Prefix, String> {

@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde::Serialize;
+use tollgate_workload::PathId;
 
-use crate::run::{Cell, Measured, Run, Table, Unit};
+use crate::predict;
+use crate::run::{Cell, Layer, Measured, RowKind, Run, Table, Unit};
 
 /// Where a number stands in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -28,9 +30,53 @@ impl fmt::Display for Place {
     }
 }
 
+/// A measured number of a run, and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Number<'a> {
+    /// Where it stands.
+    pub place: Place,
+    /// Its unit.
+    pub unit: Unit,
+    /// What its row stands for.
+    pub kind: RowKind,
+    /// The layer of its row, when that is a span.
+    pub layer: Option<Layer>,
+    /// The number with its spread.
+    pub measured: &'a Measured,
+}
+
+impl Number<'_> {
+    /// The path that it was measured on, as far as its place names one, and one only: in the row, the column or the table's id.
+    #[must_use]
+    pub fn path(&self) -> Option<PathId> {
+        let Place {
+            row, column, table, ..
+        } = &self.place;
+        [row, column, table].into_iter().find_map(|name| {
+            let mut named = PathId::ALL
+                .iter()
+                .copied()
+                .filter(|path| name.contains(path.name()));
+            named.next().filter(|_| named.next().is_none())
+        })
+    }
+
+    /// The size of the message or write in bytes, where the column is one of sizes.
+    #[must_use]
+    pub fn size(&self) -> Option<u64> {
+        predict::bytes(&self.place.column).map(|size| size as u64)
+    }
+}
+
+/// The measured numbers of a run, in its order.
+#[must_use]
+pub fn numbers(run: &Run) -> Vec<Number<'_>> {
+    Cells::of(run, None).cells
+}
+
 /// The measured numbers of a run, in its order.
 pub(super) struct Cells<'a> {
-    cells: Vec<(Place, Unit, &'a Measured)>,
+    cells: Vec<Number<'a>>,
 }
 
 /// A number that two runs hold.
@@ -59,34 +105,34 @@ impl<'a> Cells<'a> {
         let mut theirs: BTreeMap<&Place, (Unit, &'a Measured)> = other
             .cells
             .iter()
-            .map(|(place, unit, measured)| (place, (*unit, *measured)))
+            .map(|one| (&one.place, (one.unit, one.measured)))
             .collect();
         let (mut pairs, mut only_here) = (Vec::new(), Vec::new());
-        for (place, unit, measured) in &self.cells {
-            match theirs.get(place) {
-                Some((their_unit, their)) if their_unit == unit => {
+        for one in &self.cells {
+            match theirs.get(&one.place) {
+                Some((their_unit, their)) if *their_unit == one.unit => {
                     pairs.push(Pair {
-                        place: place.clone(),
-                        unit: *unit,
-                        a: measured,
+                        place: one.place.clone(),
+                        unit: one.unit,
+                        a: one.measured,
                         b: their,
                     });
-                    theirs.remove(place);
+                    theirs.remove(&one.place);
                 }
-                _ => only_here.push(place.clone()),
+                _ => only_here.push(one.place.clone()),
             }
         }
         let only_there = other
             .cells
             .iter()
-            .filter(|(place, ..)| theirs.contains_key(place))
-            .map(|(place, ..)| place.clone())
+            .filter(|one| theirs.contains_key(&one.place))
+            .map(|one| one.place.clone())
             .collect();
         (pairs, only_here, only_there)
     }
 }
 
-fn add<'a>(experiment: &str, table: &'a Table, cells: &mut Vec<(Place, Unit, &'a Measured)>) {
+fn add<'a>(experiment: &str, table: &'a Table, cells: &mut Vec<Number<'a>>) {
     let columns = numbered(table.columns.iter().map(|column| column.name.clone()));
     let mut path: Vec<(u8, &str)> = Vec::new();
     let rows = numbered(table.rows.iter().map(|row| {
@@ -98,16 +144,18 @@ fn add<'a>(experiment: &str, table: &'a Table, cells: &mut Vec<(Place, Unit, &'a
     for (row, label) in table.rows.iter().zip(rows) {
         for ((cell, column), name) in row.cells.iter().zip(&table.columns).zip(&columns) {
             match cell {
-                Cell::Value(measured) => cells.push((
-                    Place {
+                Cell::Value(measured) => cells.push(Number {
+                    place: Place {
                         experiment: experiment.to_owned(),
                         table: table.id.clone(),
                         row: label.clone(),
                         column: name.clone(),
                     },
-                    column.unit,
+                    unit: column.unit,
+                    kind: row.kind,
+                    layer: row.layer,
                     measured,
-                )),
+                }),
                 Cell::Published { .. } | Cell::NotAvailable { .. } | Cell::Text { .. } => {}
             }
         }

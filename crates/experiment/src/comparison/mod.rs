@@ -22,7 +22,7 @@ use crate::run::{Run, Timestamp, Unit};
 use crate::stats;
 use crate::words;
 
-pub use cells::Place;
+pub use cells::{Number, Place, numbers};
 pub use host::HostDifference;
 pub use judge::{BetweenRuns, Origin};
 

@@ -243,7 +243,7 @@ fn find<'a>(run: &'a Run, experiment: &str, table: &str) -> Option<&'a Table> {
 }
 
 /// The size that a column's name gives: `1,400 B`.
-fn bytes(name: &str) -> Option<f64> {
+pub(crate) fn bytes(name: &str) -> Option<f64> {
     name.strip_suffix(" B")?.replace(',', "").parse().ok()
 }
 

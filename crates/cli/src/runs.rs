@@ -1,0 +1,73 @@
+//! `tollgate runs`: stores of runs, those that `--save` fills. Arguments and output; the store is in the crate below.
+
+pub(crate) mod args;
+
+use std::process::ExitCode;
+
+use tollgate_report::json;
+use tollgate_table::answer::Answer;
+use tollgate_table::place::Place;
+use tollgate_table::runs::{Saved, Store};
+
+use crate::args::Manners;
+use crate::error::Error;
+use crate::{answered, input, output};
+use args::{Add, Get, List, RunsCommand, Sql};
+
+/// What `list` asks.
+const LIST: &str = "SELECT run, started, coalesce(host, '') AS host, coalesce(kernel, '') AS kernel, numbers, command FROM runs \
+                    ORDER BY started, run";
+
+/// Runs a command on stores.
+pub(crate) fn run(command: &RunsCommand, manners: &Manners) -> Result<ExitCode, Error> {
+    match command {
+        RunsCommand::List(List { store, json }) => {
+            answered::show(&ask(store, LIST)?, json)?;
+        }
+        RunsCommand::Sql(Sql { store, query, json }) => {
+            answered::show(&ask(store, query)?, json)?;
+        }
+        RunsCommand::Get(Get { store, id }) => {
+            output::print(&Store::open(&place(store))?.json(id)?)?;
+        }
+        RunsCommand::Add(add) => run_add(add, manners)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ask(store: &str, query: &str) -> Result<Answer, Error> {
+    let rows = Store::open(&place(store))?.query(query)?;
+    Ok(Answer::of(&rows.0, &rows.1)?)
+}
+
+fn run_add(add: &Add, manners: &Manners) -> Result<(), Error> {
+    let runs = add.files.iter().map(|path| input::run(path));
+    let runs = runs.collect::<Result<Vec<_>, Error>>()?;
+    let store = Store::prepare(&place(&add.store))?;
+    for (path, run) in add.files.iter().zip(&runs) {
+        // Rendered anew, so that the same run has the same name however its file is indented.
+        let saved = store.save(run, &json::render(run)?, add.host.as_deref())?;
+        if !manners.quiet {
+            output::say(&format!(
+                "{}: {}",
+                path.display(),
+                told(&saved, store.place())
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The place with this name.
+pub(crate) fn place(name: &str) -> Place {
+    let Ok(place) = name.parse();
+    place
+}
+
+/// What became of a run, in a sentence.
+pub(crate) fn told(saved: &Saved, place: &Place) -> String {
+    match saved {
+        Saved::New(id) => format!("saved as {id} in {place}"),
+        Saved::Known(id) => format!("is in {place} already, as {id}; it was not saved twice"),
+    }
+}

@@ -1,0 +1,47 @@
+//! `--save STORE`: a run that was measured goes to a store of runs, when this build knows them.
+
+use tollgate_experiment::run::Run;
+
+use crate::args::Manners;
+use crate::error::Error;
+
+/// A store that was opened before anything is measured, so that nobody waits for a run that cannot be saved.
+pub(crate) struct Store(Kind);
+
+#[cfg(feature = "sql")]
+type Kind = tollgate_table::runs::Store;
+#[cfg(not(feature = "sql"))]
+type Kind = std::convert::Infallible;
+
+#[cfg(feature = "sql")]
+impl Store {
+    /// Opens the store with this name, or makes it.
+    pub(crate) fn prepare(name: &str) -> Result<Self, Error> {
+        Ok(Self(Kind::prepare(&crate::runs::place(name))?))
+    }
+
+    /// Saves what this host measured.
+    pub(crate) fn save(&self, run: &Run, manners: &Manners) -> Result<(), Error> {
+        let node = rustix::system::uname();
+        let host = node.nodename().to_string_lossy();
+        let json = tollgate_report::json::render(run)?;
+        let saved = self.0.save(run, &json, Some(&host))?;
+        if !manners.quiet {
+            crate::output::say(&crate::runs::told(&saved, self.0.place()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(not(feature = "sql"))]
+impl Store {
+    /// There are no stores in this build.
+    pub(crate) fn prepare(name: &str) -> Result<Self, Error> {
+        Err(Error::NoSaving(name.to_owned()))
+    }
+
+    /// There is none.
+    pub(crate) fn save(&self, _: &Run, _: &Manners) -> Result<(), Error> {
+        match self.0 {}
+    }
+}
