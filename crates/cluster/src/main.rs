@@ -27,6 +27,21 @@ use tokio::net::TcpListener;
 const HEARTBEAT_S: u64 = 1;
 const EXPIRES_S: u64 = 3;
 
+/// Says what the servers have to say of themselves where a test that fails shows it.
+struct Stderr;
+
+impl log::Log for Stderr {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        eprintln!("{} {}: {}", record.level(), record.target(), record.args());
+    }
+
+    fn flush(&self) {}
+}
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
@@ -37,6 +52,8 @@ fn main() -> ExitCode {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
     });
+    // Nothing else in this process sets one.
+    let _ = log::set_logger(&Stderr).map(|()| log::set_max_level(log::LevelFilter::Info));
     match serve(&words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use ballista::prelude::{SessionConfigExt, SessionContextExt};
 use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -81,8 +82,11 @@ impl Scheduler {
     /// A context without tables whose queries run on the cluster.
     pub(crate) async fn context(&self) -> Result<SessionContext, Error> {
         self.answers()?;
+        // Ballista's adaptive planner (55.0.0) never ends a query one of whose executors was lost: "Can't find active stage to
+        // update stage outputs". The other one gives its tasks to others.
+        let config = SessionConfig::new_with_ballista().with_ballista_adaptive_query_planner(false);
         let state = SessionStateBuilder::new()
-            .with_config(SessionConfig::new_with_ballista())
+            .with_config(config)
             .with_default_features()
             .build();
         let context = SessionContext::remote_with_state(&self.to_string(), state).await?;
@@ -127,6 +131,23 @@ impl Scheduler {
 }
 
 impl Engine {
+    /// The columns of files as this engine is to read them: between the processes of a cluster, texts of which there are few
+    /// different ones arrive as plain texts, and its plans have to expect them so.
+    pub(crate) fn columns(&self, schema: SchemaRef) -> SchemaRef {
+        match self {
+            Self::Here => schema,
+            Self::Ballista(_) => {
+                let plain = schema.fields().iter().map(|field| match field.data_type() {
+                    DataType::Dictionary(_, value) => {
+                        Field::new(field.name(), (**value).clone(), field.is_nullable())
+                    }
+                    _ => field.as_ref().clone(),
+                });
+                Arc::new(Schema::new(plain.collect::<Vec<_>>()))
+            }
+        }
+    }
+
     /// A context without tables.
     pub(crate) async fn context(&self) -> Result<SessionContext, Error> {
         match self {

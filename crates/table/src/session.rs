@@ -80,7 +80,7 @@ impl Session {
                 let sources = trace.sources();
                 let directories: Vec<PathBuf> =
                     sources.iter().map(|one| trace.tables_of(one)).collect();
-                register_files(&context, &directories)?;
+                register_files(&context, engine, &directories)?;
             }
             Origin::Rebuilt(rebuilt) => register_rebuilt(&context, *rebuilt)?,
         }
@@ -123,7 +123,7 @@ impl Session {
             Origin::Stored(trace) => {
                 for source in trace.sources() {
                     let context = context(config());
-                    register_files(&context, &[trace.tables_of(source)])?;
+                    register_files(&context, &Engine::Here, &[trace.tables_of(source)])?;
                     contexts.push(context);
                 }
             }
@@ -155,13 +155,17 @@ async fn next(stream: &mut Stream) -> Option<Result<RecordBatch, DataFusionError
 }
 
 /// Makes the tables in these directories the tables of a context.
-fn register_files(context: &SessionContext, directories: &[PathBuf]) -> Result<(), Error> {
+fn register_files(
+    context: &SessionContext,
+    engine: &Engine,
+    directories: &[PathBuf],
+) -> Result<(), Error> {
     for table in Table::ALL {
         let urls = directories
             .iter()
             .map(|directory| absolute(&directory.join(table.file())));
         let urls = urls.collect::<Result<Vec<_>, Error>>()?;
-        queries::register_files(context, table.name(), table.schema(), &urls)?;
+        queries::register_files(context, table.name(), engine.columns(table.schema()), &urls)?;
     }
     Ok(())
 }
