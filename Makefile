@@ -21,7 +21,7 @@ report: ## Measure this host, print the tables, write tollgate-report.html (OUT=
 	@cargo build --release --locked -p tollgate $$(scripts/features.sh command)
 	@$(TARGET)/release/tollgate report --out $(OUT)
 
-traces: ## Build the command with traces of traffic, too: target/traces/tollgate (some 200 crates more, minutes)
+traces: ## Build the command with traces of traffic and stores of runs, too: target/traces/tollgate (some 280 crates more, minutes)
 	@scripts/setup.sh report
 	@cargo build --profile traces --locked -p tollgate $$(scripts/features.sh command) --features sql
 

@@ -1,4 +1,4 @@
-//! A store of runs in a bucket, on a real S3 server that checks signatures.
+//! Stores of runs: in a folder, and in a bucket on a real S3 server that checks signatures.
 
 mod servers;
 
@@ -200,4 +200,54 @@ fn a_fleet_saves_into_a_bucket() {
     let Ok(above) = "s3://bucket".parse::<Place>();
     let error = Store::prepare(&above).unwrap_err().to_string();
     assert!(error.contains("holds something else"), "{error}");
+}
+
+#[test]
+fn a_store_in_a_folder_shows_whole_runs_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place::Folder(folder.path().join("runs"));
+    let error = Store::open(&place).unwrap_err().to_string();
+    assert!(error.contains("no runs are there"), "{error}");
+    let store = Store::prepare(&place).unwrap();
+    assert!(asked(&store, "SELECT * FROM numbers").is_empty());
+    let (first, json) = run(1);
+    let Saved::New(id) = store.save(&first, &json, Some("db7")).unwrap() else {
+        panic!("it is new");
+    };
+    assert_eq!(
+        store.save(&first, &json, None).unwrap(),
+        Saved::Known(id.clone())
+    );
+
+    // What a save leaves that is killed before its end, nobody sees, and the next one clears away.
+    let left = folder.path().join("runs/.saving-left");
+    std::fs::create_dir(&left).unwrap();
+    for file in ["numbers.parquet", "settings.parquet", "runs.parquet"] {
+        std::fs::copy(
+            folder.path().join("runs").join(&id).join(file),
+            left.join(file),
+        )
+        .unwrap();
+    }
+    let count = "SELECT count(*) FROM numbers";
+    assert_eq!(store.complete().unwrap(), [id]);
+    assert_eq!(asked(&store, count)[0][0], 2);
+    let (second, json) = run(2);
+    assert!(matches!(
+        store.save(&second, &json, None).unwrap(),
+        Saved::New(_)
+    ));
+    assert!(!left.exists());
+    assert_eq!(asked(&store, count)[0][0], 4);
+    assert_eq!(store.json("last").unwrap(), json);
+    let several = store.json("20261122T0546").unwrap_err().to_string();
+    assert!(several.contains("several runs begin so"), "{several}");
+
+    // Whoever may read the folder may read the runs in it.
+    let mode = |path: &Path| std::os::unix::fs::MetadataExt::mode(&path.metadata().unwrap());
+    let last = folder
+        .path()
+        .join("runs")
+        .join(&store.complete().unwrap()[1]);
+    assert_eq!(mode(&last), mode(&folder.path().join("runs")));
 }
