@@ -226,7 +226,7 @@ fn a_cluster_that_is_not_there_is_told_in_one_line() {
     // The header of a capture of Ethernet, little-endian, in microseconds; no packet.
     let header = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1];
     let octets: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
-    std::fs::write(folder.path().join("empty.pcap"), octets).unwrap();
+    fs::write(folder.path().join("empty.pcap"), octets).unwrap();
     let imported = trace(folder.path(), &["import", "empty.pcap", "--into", "dir"]);
     assert!(imported.status.success(), "{}", text(&imported.stderr));
     // A port on which nobody listened just now.
