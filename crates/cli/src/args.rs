@@ -476,6 +476,7 @@ impl Measuring {
             line_rate: None,
             quick: false,
             within: Some(time),
+            save: None,
             json,
         }
     }

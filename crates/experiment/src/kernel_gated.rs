@@ -557,7 +557,7 @@ impl Run {
         let (round_trips, probes) = (self.round_trips, self.known_probes());
         let probe_ns = probes.get(&first_gate(span)).copied().unwrap_or(0.0);
         let mut lengthened = vec![None; self.ends.len()];
-        for at in 0..self.ends.len() {
+        for (at, lengthened) in lengthened.iter_mut().enumerate() {
             self.at(at, |gates, ends, gated| {
                 let samples = ends.run(round_trips)?;
                 let since = ends.timed_from();
@@ -592,13 +592,12 @@ impl Run {
                 );
                 let with_gates = typical(&times(&samples));
                 gated.beside[index].0.extend(with_gates);
-                lengthened[at] =
-                    with_gates.zip(passage::by_twins(&tied.events, round_trips, &probes));
+                *lengthened = with_gates.zip(passage::by_twins(&tied.events, round_trips, &probes));
                 Ok(())
             });
         }
         self.detach(attached);
-        for at in 0..self.ends.len() {
+        for (at, lengthened) in lengthened.into_iter().enumerate() {
             self.at(at, |_, ends, gated| {
                 ends.take_usage();
                 let samples = ends.run(round_trips)?;
@@ -613,7 +612,7 @@ impl Run {
                     round.add_ungated(ns);
                     round
                         .lengthened
-                        .extend(lengthened[at].map(|(with_gates, by_twins_ns)| Lengthened {
+                        .extend(lengthened.map(|(with_gates, by_twins_ns)| Lengthened {
                             by_ns: with_gates - ns,
                             by_twins_ns,
                         }));
