@@ -131,7 +131,7 @@ impl Store {
             objects.push((table.file(), parquet(table, &rows)?));
         }
         match self.place() {
-            Place::Folder(folder) => self.into_folder(folder, id, objects),
+            Place::Folder(folder) => self.save_in_folder(folder, id, objects),
             Place::Bucket { .. } => {
                 self.runtime
                     .block_on(async {
@@ -146,7 +146,7 @@ impl Store {
         }
     }
 
-    fn into_folder(
+    fn save_in_folder(
         &self,
         folder: &Path,
         id: String,
