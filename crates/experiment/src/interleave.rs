@@ -33,7 +33,7 @@ const PILOT_NS: f64 = 200_000.0;
 /// With less time than this for an experiment, sessions are kept open from the pilot to the end.
 const SHORT: Duration = Duration::from_secs(20);
 /// The most sessions that are open at once when they are opened anew: each takes descriptors, and often a thread or a process.
-const MOST_OPEN: usize = 64;
+const MOST_OPEN: usize = 128;
 /// The fewest iterations of a contender in a repetition, however little time there is.
 const LEAST: u64 = 64;
 
