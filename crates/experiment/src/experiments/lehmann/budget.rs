@@ -269,29 +269,39 @@ fn lines(trains: &Trains, rate: u64, command: &str) -> Figure {
 
 fn finding(trains: &Trains, rate: u64) -> String {
     let budget = budget_ns(rate);
-    let parts: Vec<String> = trains
-        .measured
+    let (mut broken, mut kept) = (Vec::new(), Vec::new());
+    for measured in &trains.measured {
+        for direction in WAYS {
+            let ns = place(measured, direction).and_then(|at| path_ns(measured, direction, at));
+            let Some(ns) = ns else { continue };
+            let label = format!("{}, {}", measured.subject.label(), way(direction));
+            match breaks(measured, direction, budget) {
+                Some(layer) => broken.push(format!(
+                    "{label}, breaks it at {layer} ({} in all)",
+                    words::duration(ns)
+                )),
+                None => kept.push((label, ns)),
+            }
+        }
+    }
+    let keeps = kept
         .iter()
-        .flat_map(|measured| {
-            WAYS.into_iter().filter_map(move |direction| {
-                let at = place(measured, direction)?;
-                let ns = path_ns(measured, direction, at)?;
-                let label = format!("{}, {}", measured.subject.label(), way(direction));
-                Some(match breaks(measured, direction, budget) {
-                    Some(layer) => format!(
-                        "{label}, breaks it at {layer} ({} in all)",
-                        words::duration(ns)
-                    ),
-                    None if ns < LEAST_TOLD => format!("{label}, takes {}", told(ns)),
-                    None => format!(
-                        "{label}, takes {} and would keep up with {}",
-                        words::duration(ns),
-                        line((FRAME * BITS * 1e9 / ns) as u64)
-                    ),
-                })
-            })
-        })
-        .collect();
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(label, ns)| {
+            let all = match (kept.len(), broken.is_empty()) {
+                (1, true) => String::new(),
+                (_, true) => "every path keeps up; the slowest, ".to_owned(),
+                (_, false) => "the others keep up; the slowest of them, ".to_owned(),
+            };
+            if *ns < LEAST_TOLD {
+                format!("{all}{label}, takes {}", told(*ns))
+            } else {
+                let most = line((FRAME * BITS * 1e9 / ns) as u64);
+                let takes = words::duration(*ns);
+                format!("{all}{label}, takes {takes} and would keep up with {most}")
+            }
+        });
+    let parts: Vec<String> = broken.into_iter().chain(keeps).collect();
     if parts.is_empty() {
         return format!(
             "At {} a full packet has {}; no path has gates here.",

@@ -201,22 +201,32 @@ fn both_ways(trains: &Trains, command: &str) -> Figure {
 }
 
 fn finding(trains: &Trains) -> String {
-    let parts: Vec<String> = trains
-        .measured
-        .iter()
-        .filter_map(|measured| {
-            let mean = |direction| {
-                over_all((0..trains.sizes.len()).map(|at| path_ns(measured, direction, at)))
-            };
-            let (sent, received) = (mean(Direction::Tx)?, mean(Direction::Rx)?);
-            Some(format!(
-                "{} works {} on a packet to send it and {} to receive it",
-                measured.subject.label(),
-                told(sent),
-                told(received)
-            ))
-        })
-        .collect();
+    let of = |direction, takes: &str| {
+        let means: Vec<(String, f64)> = trains
+            .measured
+            .iter()
+            .filter_map(|measured| {
+                let sizes = 0..trains.sizes.len();
+                let ns = over_all(sizes.map(|at| path_ns(measured, direction, at)))?;
+                Some((measured.subject.label(), ns))
+            })
+            .collect();
+        let most = means.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let least = means.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let less = if means.len() > 1 {
+            format!(", and {} on {}", told(least.1), least.0)
+        } else {
+            String::new()
+        };
+        Some(format!("{takes} {} on {}{less}", told(most.1), most.0))
+    };
+    let parts: Vec<String> = [
+        of(Direction::Tx, "To send a packet takes"),
+        of(Direction::Rx, "to receive it"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     if parts.is_empty() {
         return "No path has gates here.".to_owned();
     }
