@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 pub use host::{Host, Mitigation, Setting};
 pub use time::{Timestamp, TimestampError};
 
+#[cfg(test)]
+pub(crate) mod fixture;
 mod host;
 mod time;
 

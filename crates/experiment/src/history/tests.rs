@@ -2,33 +2,8 @@
 
 use super::*;
 use crate::experiments;
-use crate::run::{Clock, Host, Schema, Source, Tool};
-
-fn run(experiments: Vec<Experiment>) -> Run {
-    Run {
-        schema: Schema::TollgateRun,
-        version: 1,
-        tool: Tool {
-            name: "tollgate".to_owned(),
-            version: "0.1.0".to_owned(),
-            git: None,
-        },
-        started: std::time::SystemTime::UNIX_EPOCH.into(),
-        elapsed_s: 1.0,
-        command: String::new(),
-        quick: false,
-        host: Host::read_from(std::path::Path::new("no such tree")),
-        far: None,
-        clock: Clock {
-            source: "tsc".to_owned(),
-            hz: 1e9,
-            read_cost_ns: 10.0,
-            resolution_ns: 1.0,
-        },
-        experiments,
-        warnings: Vec::new(),
-    }
-}
+use crate::run::Source;
+use crate::run::fixture::run_of;
 
 fn published(value: f64) -> Cell {
     Cell::Published {
@@ -111,7 +86,7 @@ fn every_published_table_is_known_and_every_experiment_exists() {
 
 #[test]
 fn every_published_row_is_told_or_says_why_not() {
-    let empty = history(&run(Vec::new()), Extent::Whole);
+    let empty = history(&run_of(Vec::new()), Extent::Whole);
     let in_tables: usize = published::all()
         .iter()
         .flat_map(|paper| &paper.tables)
@@ -126,7 +101,7 @@ fn every_published_row_is_told_or_says_why_not() {
         .filter(|row| matches!(row.cells[..], [Cell::NotAvailable { .. }]))
         .count();
     assert_eq!(silent, rows);
-    assert!(run(vec![empty]).check().is_ok());
+    assert!(run_of(vec![empty]).check().is_ok());
 }
 
 #[test]
@@ -171,7 +146,7 @@ fn what_stands_elsewhere_in_the_run_is_found() {
         "lehmann-processing",
         vec![table("work-kernel-loopback", &columns, work)],
     );
-    let run_with = || run(vec![kay.clone(), lehmann.clone()]);
+    let run_with = || run_of(vec![kay.clone(), lehmann.clone()]);
     let told = history(&run_with(), Extent::Whole);
     let numbers = |id: &str, label: &str| {
         let table = told.tables.iter().find(|one| one.id == id).unwrap();
@@ -205,7 +180,7 @@ fn what_stands_elsewhere_in_the_run_is_found() {
         "{}",
         told.finding
     );
-    assert!(run(vec![told]).check().is_ok());
+    assert!(run_of(vec![told]).check().is_ok());
     let page = history(&run_with(), Extent::Page);
     let ids: Vec<&str> = page.tables.iter().map(|table| table.id.as_str()).collect();
     assert_eq!(ids, ["kay-pasquale-1996", "lehmann-benz-2002"]);
@@ -214,12 +189,12 @@ fn what_stands_elsewhere_in_the_run_is_found() {
         row.cells[..2],
         [Cell::text("16,000 cycles"), Cell::text("500 cycles")]
     );
-    assert!(run(vec![page]).check().is_ok());
+    assert!(run_of(vec![page]).check().is_ok());
 }
 
 #[test]
 fn shares_are_compared_where_a_paper_gives_them() {
-    let told = history(&run(vec![transmit()]), Extent::Whole);
+    let told = history(&run_of(vec![transmit()]), Extent::Whole);
     let table = told
         .tables
         .iter()
@@ -240,5 +215,5 @@ fn shares_are_compared_where_a_paper_gives_them() {
         "{}",
         told.finding
     );
-    assert!(run(vec![told]).check().is_ok());
+    assert!(run_of(vec![told]).check().is_ok());
 }

@@ -1,7 +1,7 @@
 //! What is predicted from a run whose costs are known.
 
 use super::*;
-use crate::run::{Clock, Host, Schema, Tool};
+use crate::run::fixture::run_of;
 
 /// Round trips of 7,000 ns and 0.15 ns a byte, and writes of 400 ns and 0.1 ns a byte; over `stack-memory` also 150 ns a packet.
 fn run() -> Run {
@@ -61,32 +61,12 @@ fn run() -> Run {
             }),
         ],
     );
-    Run {
-        schema: Schema::TollgateRun,
-        version: 1,
-        tool: Tool {
-            name: "tollgate".to_owned(),
-            version: "0.1.0".to_owned(),
-            git: None,
-        },
-        started: std::time::SystemTime::UNIX_EPOCH.into(),
-        elapsed_s: 1.0,
-        command: String::new(),
-        quick: false,
-        host: Host::read_from(std::path::Path::new("no such tree")),
-        far: None,
-        clock: Clock {
-            source: "tsc".to_owned(),
-            hz: 2e9,
-            read_cost_ns: 10.0,
-            resolution_ns: 1.0,
-        },
-        experiments: vec![
-            experiment("rr-by-size", trips),
-            experiment("stream-by-write-size", streams),
-        ],
-        warnings: Vec::new(),
-    }
+    let mut run = run_of(vec![
+        experiment("rr-by-size", trips),
+        experiment("stream-by-write-size", streams),
+    ]);
+    run.clock.hz = 2e9;
+    run
 }
 
 fn predicted(memory: Option<f64>) -> Experiment {

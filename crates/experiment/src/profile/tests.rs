@@ -5,10 +5,8 @@ use tollgate_trace::traffic::{Stretch, Traffic};
 use super::costs::{Known, Part};
 use super::estimate::weights;
 use super::*;
-use crate::run::{
-    Cell, Clock, Column, Host, Interval, Measured as Number, Row, RowKind, Schema, Table, Tool,
-    Unit, VERSION,
-};
+use crate::run::fixture::run_of;
+use crate::run::{Cell, Column, Interval, Measured as Number, Row, RowKind, Table, Unit};
 use crate::sampled::Mean;
 use crate::shapes::plain_row;
 
@@ -397,35 +395,9 @@ fn detail(protocol: &str) -> Table {
     table(&format!("parts-{protocol}"), &["1 B", "8,192 B"], rows)
 }
 
-fn run(experiments: Vec<Experiment>) -> Run {
-    Run {
-        schema: Schema::TollgateRun,
-        version: VERSION,
-        tool: Tool {
-            name: "tollgate".to_owned(),
-            version: "0.1.0".to_owned(),
-            git: None,
-        },
-        started: std::time::SystemTime::UNIX_EPOCH.into(),
-        elapsed_s: 1.0,
-        command: String::new(),
-        quick: false,
-        host: Host::read_from(std::path::Path::new("no such tree")),
-        far: None,
-        clock: Clock {
-            source: "tsc".to_owned(),
-            hz: 2e9,
-            read_cost_ns: 10.0,
-            resolution_ns: 1.0,
-        },
-        experiments,
-        warnings: Vec::new(),
-    }
-}
-
 fn kernel_run() -> Run {
     let both = |table: fn(&str) -> Table| ["tcp", "udp"].map(table).into();
-    run(vec![
+    run_of(vec![
         experiment("kay-breakdown", "", both(breakdown)),
         experiment("kay-detail", "", both(detail)),
     ])
@@ -508,7 +480,7 @@ fn a_run_is_weighted_with_a_trace() {
         value(&shown, "savings", "Twice the MTU", "TCP"),
         100.0 * 20.0 * 4_500.0 / tcp,
     );
-    run(vec![shown]).check().unwrap();
+    run_of(vec![shown]).check().unwrap();
 }
 
 #[test]
@@ -567,12 +539,12 @@ fn what_makes_no_profile_says_what_would() {
             .unwrap_err()
             .to_string()
     };
-    let error = refused(&run(Vec::new()), None, &messages);
+    let error = refused(&run_of(Vec::new()), None, &messages);
     assert!(
         error.contains("`tollgate experiment run kay-breakdown kay-detail --json run.json`"),
         "{error}"
     );
-    let unavailable = run(vec![experiment(
+    let unavailable = run_of(vec![experiment(
         "kay-breakdown",
         "",
         vec![table("not-available", &["Time"], Vec::new())],
@@ -597,7 +569,7 @@ fn what_makes_no_profile_says_what_would() {
     let mut one = breakdown("tcp");
     one.rows.truncate(1);
     let error = refused(
-        &run(vec![experiment("kay-breakdown", "", vec![one])]),
+        &run_of(vec![experiment("kay-breakdown", "", vec![one])]),
         None,
         &messages,
     );
@@ -613,7 +585,7 @@ fn a_path_is_chosen_by_its_name() {
             breakdown("tcp-kernel-veth"),
         ]
     };
-    let both = run(vec![experiment("kay-breakdown", "", tables())]);
+    let both = run_of(vec![experiment("kay-breakdown", "", tables())]);
     for path in [PathId::KernelLoopback, PathId::KernelVeth] {
         let shown = profile(&both, Some(path), of("office", &messages)).unwrap();
         assert!(
@@ -622,7 +594,7 @@ fn a_path_is_chosen_by_its_name() {
             shown.finding
         );
     }
-    let alone = run(vec![experiment(
+    let alone = run_of(vec![experiment(
         "kay-breakdown",
         " --path kernel-veth",
         vec![breakdown("tcp")],
@@ -659,7 +631,7 @@ fn the_spans_of_our_stack_are_its_parts() {
         )]
     };
     let stack = |tcp: f64| {
-        run(vec![
+        run_of(vec![
             experiment(
                 "wolman-transmit",
                 "",
