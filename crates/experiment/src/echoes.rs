@@ -158,6 +158,8 @@ pub(crate) fn run(
         Sampled::Unavailable(reason) => return Ok(Sampled::Unavailable(reason)),
     };
     for panel in &mut panels {
+        // Anew: what was usual in the whole run is known only now.
+        panel.splits = vec![Vec::new(); sizes.len()];
         panel.take(&survey, &mut classifier);
         panel.failures = (panel.first..panel.first + sizes.len())
             .map(|at| survey.observed[at].failure.clone())

@@ -10,6 +10,7 @@ mod compare;
 pub mod comparison;
 pub mod conduct;
 pub mod context;
+mod drift;
 mod echoes;
 mod error;
 pub mod experiments;

@@ -2,8 +2,9 @@
 //!
 //! A round gives every subject one slice with the sampler and a shorter one without, in turn, so that what is compared was
 //! measured within the same seconds. Samples tell how processor time is shared out; how much there is to share out is what the
-//! process's clock counted without the sampler, since a timer's interrupt may cost more than what it interrupts. A subject's figure is the mean over the rounds; its
-//! standard error is that of the rounds' figures. Where this machine does not allow sampling, the reason is kept and nothing
+//! process's clock counted without the sampler, since a timer's interrupt may cost more than what it interrupts. A subject's figure
+//! is the mean over the rounds, each brought to the speed that was usual ([`crate::drift`]); its standard error is that of the
+//! rounds' figures. Where this machine does not allow sampling, the reason is kept and nothing
 //! is measured in its place.
 //!
 //! This module takes times and keeps them. It decides neither what is compared nor what is said of it.
@@ -18,6 +19,7 @@ use tollgate_workload::cores::Cores;
 use tollgate_workload::{PathId, Session, Spec, find};
 
 use crate::context::Context;
+use crate::drift::Drift;
 use crate::error::Error;
 use crate::run::{Cell, Interval, Measured};
 use crate::stats;
@@ -61,6 +63,8 @@ pub(crate) struct Round {
     cpu_ns: f64,
     /// The same for each operation in the neighbouring slice without the sampler.
     plain_ns: f64,
+    /// How slow the machine was in this round, against what was usual.
+    slowness: f64,
     /// How long the slice took.
     pub(crate) elapsed_ns: f64,
 }
@@ -84,6 +88,8 @@ pub(crate) struct Survey {
     pub(crate) clock: Clock,
     /// Samples per second and processor.
     pub(crate) rate: u32,
+    /// How the machine's speed changed from round to round.
+    pub(crate) drift: Drift,
     /// The user stopped it.
     pub(crate) stopped: bool,
 }
@@ -157,6 +163,7 @@ fn measure(
             book: Book::new(symbols),
             clock: sampler.clock(),
             rate: sampler.rate(),
+            drift: Drift::default(),
             stopped: false,
         },
         sampler,
@@ -277,8 +284,31 @@ impl Tour<'_> {
                     .tell(&what, expected.saturating_sub(begun.elapsed()));
                 self.slice(at, slice)?;
             }
+            self.note_speed(round as usize);
         }
         Ok(())
+    }
+
+    /// Finds out how slow the machine was in a round, by the slices of all subjects without the sampler, and brings all rounds to
+    /// the speed that was usual so far.
+    fn note_speed(&mut self, round: usize) {
+        let observed = &mut self.survey.observed;
+        let plain_ns: Vec<_> = observed
+            .iter()
+            .map(|one| Some(one.rounds.get(round)?.plain_ns))
+            .collect();
+        let before = self.survey.drift.usual();
+        let slowness = self.survey.drift.note(&plain_ns);
+        let usual = self.survey.drift.usual();
+        for one in observed {
+            for (at, one) in one.rounds.iter_mut().enumerate() {
+                one.slowness = if at == round {
+                    slowness / usual
+                } else {
+                    one.slowness * before / usual
+                };
+            }
+        }
     }
 
     /// One slice of one subject without the sampler, and one with it.
@@ -315,6 +345,7 @@ impl Tour<'_> {
             bytes: samples.bytes(),
             cpu_ns,
             plain_ns,
+            slowness: 1.0,
             elapsed_ns: samples.elapsed_ns() as f64,
         });
         // What the pilot found changes as caches and congestion windows warm up.
@@ -346,11 +377,12 @@ fn pilot(session: &mut dyn Session) -> Result<f64, tollgate_workload::Error> {
 }
 
 impl Round {
-    /// ns for each unit of weight, so that all samples of this process last as long as its operations do without the sampler.
+    /// ns for each unit of weight, so that all samples of this process last as long as its operations do without the sampler, on
+    /// the machine as it usually was.
     fn ns_per_weight(&self) -> f64 {
         match self.own_weight() {
             0 => 0.0,
-            own => self.plain_ns * self.operations as f64 / own as f64,
+            own => self.plain_ns / self.slowness * self.operations as f64 / own as f64,
         }
     }
 

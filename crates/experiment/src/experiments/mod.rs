@@ -225,7 +225,11 @@ mod tests {
                     .filter(|row| row.kind != run::RowKind::Total)
                     .filter_map(|row| row.cells[at].number())
                     .sum();
-                assert!((parts - cell.number().unwrap()).abs() < 1e-6);
+                match cell.number() {
+                    Some(whole) => assert!((parts - whole).abs() < 1e-6),
+                    // On a machine that stalls the few round trips of a test may come out below zero: nothing has a share then.
+                    None => assert!(total.cells[at - 1].number().unwrap() <= 0.0, "{total:?}"),
+                }
             }
             let kinds: HashSet<_> = shown.trust.iter().map(|line| line.kind as u8).collect();
             assert!(kinds.len() >= 5);

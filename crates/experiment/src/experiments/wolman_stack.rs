@@ -159,6 +159,9 @@ impl Shown<'_> {
             row("sum of the spans, two messages", RowKind::Plain, &|chain| {
                 Some(Cell::exact(MESSAGES * chain.sum_ns()?))
             }),
+            row("applications, two turns", RowKind::Plain, &|chain| {
+                Some(Cell::exact(MESSAGES * chain.application_ns()?))
+            }),
             row("unattributed", RowKind::Unattributed, &|chain| {
                 Some(Cell::exact(chain.unattributed_ns()?))
             }),
@@ -225,8 +228,7 @@ impl Shown<'_> {
                 unit: Unit::Nanoseconds,
                 holds: true,
                 text: format!(
-                    "the unattributed time is {} to {} of a round trip: the applications' own part, and what the gates \
-                     disturb",
+                    "the unattributed time is {} to {} of a round trip: what the gates disturb",
                     words::duration(low),
                     words::duration(high)
                 ),

@@ -44,6 +44,7 @@ impl Survey {
                 ),
             },
         });
+        lines.extend(self.drift.told("without the sampler").map(note));
         lines.extend(self.cost());
         lines.push(left_out(&breakdown));
         lines.extend(self.agreement().map(|agreement| TrustLine {

@@ -12,13 +12,18 @@ use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
 use tollgate_workload::trains::{REQUEST, SEGMENT, Trains};
 use tollgate_workload::{Error, Mode};
 
-use super::{AtSize, Measured, Plan, Seen, Subject, Way, active, packets};
+use super::{Measured, Plan, Seen, Subject, Way, active, packets, typical};
 use crate::context::Context;
 use crate::stats::middle_half;
 
 /// Events that each processor has room for: a slice of the longest responses.
 const ROOM: u32 = 1 << 14;
 const SCALE: TickScale = TickScale::NANOSECONDS;
+/// A size whose usual round trip takes so many times what it should was disturbed, and is run again: more than two gates cost, and
+/// less than the smallest share of a processor that is taken away.
+const DISTURBED: f64 = 1.25;
+/// How often it is run again at most; a machine that has become slower is believed then.
+const AGAIN: u32 = 2;
 /// The reader of a train sleeps and wakes more than once in a response, so its waking is no gate of a packet's way: the wait for it
 /// ends where the packet is copied.
 const EXCEPT: GateSet = GateSet::of(&[Gate::ReaderRuns]);
@@ -71,6 +76,9 @@ pub(super) fn run(
         run.give_up_gates(&reason);
     }
     run.pace()?;
+    if run.gates.is_some() {
+        run.ungated(None);
+    }
     let mut longest = Duration::ZERO;
     for round in 0..plan.rounds {
         let round_begun = Instant::now();
@@ -102,18 +110,24 @@ pub(super) fn run(
                 break;
             }
             context.tell(&format!("{}, {}", subject.label(), span.name), left);
-            if let Err(reason) = run
+            let before = run.measured.drift.last();
+            let slice = run
                 .twins(span, (round as usize + index) % plan.sizes.len().max(1))
-                .and_then(|()| run.slice(index, span))
-            {
-                run.give_up_gates(&reason);
-                break;
+                .and_then(|()| run.slice(span));
+            match slice {
+                Ok(slice) => {
+                    let slowness = f64::midpoint(before, run.ungated(Some(index)));
+                    run.add(index, span, slice, slowness);
+                }
+                Err(reason) => {
+                    run.give_up_gates(&reason);
+                    break;
+                }
             }
-            run.ungated(Some(index));
         }
         longest = longest.max(round_begun.elapsed());
     }
-    Ok(run.measured)
+    Ok(run.measured.at_usual_speed())
 }
 
 /// The gates' programs and the hooks that they take, or why there are none.
@@ -240,70 +254,96 @@ impl Run<'_> {
         drop(attached);
         outcome.map_err(|error| error.to_string())?;
         self.joiner.advance(&exchange(response, round_trips));
+        let slowness = self.measured.drift.last();
         if let Some(cost) = passage_cost(&self.taken().0) {
             let costs = self.measured.probes.entry(gate).or_default();
-            costs.push(cost.middle_mean_ns);
+            costs.push(cost.middle_mean_ns / slowness);
         }
         Ok(())
     }
 
-    /// Every size once with the gates of a span.
-    fn slice(&mut self, index: usize, span: &'static Span) -> Result<(), String> {
+    /// The times of a slice's round trips at one size, in nanoseconds. By one rule with gates and without, a slice that something
+    /// else has disturbed is not looked at but run again; of what gates saw of it nothing is left.
+    fn undisturbed(&mut self, at: usize) -> Result<Vec<f64>, Error> {
+        let response = self.plan.sizes[at];
+        let mut again = 0;
+        loop {
+            let mut times = Vec::new();
+            self.trains
+                .run(response, self.round_trips, &mut |ns| times.push(ns))?;
+            let expected = self.measured.drift.expected_ns(at);
+            let disturbed = typical(&times)
+                .zip(expected)
+                .is_some_and(|(ns, expected)| ns > DISTURBED * expected);
+            if !disturbed || again == AGAIN {
+                return Ok(times);
+            }
+            again += 1;
+            self.measured.sizes[at].disturbed += 1;
+            self.taken();
+            self.joiner.advance(&exchange(response, self.round_trips));
+        }
+    }
+
+    /// Every size once with the gates of a span: what they saw and the times of the round trips, by size.
+    fn slice(&mut self, span: &'static Span) -> Result<Vec<(Seen, Vec<f64>)>, String> {
         let probe = active(span)
             .first()
             .map_or(0.0, |gate| self.measured.probe_ns(gate));
         let attached = self.attach(active(span), None)?;
-        for at in 0..self.plan.sizes.len() {
-            let (response, round_trips) = (self.plan.sizes[at], self.round_trips);
-            let mut times = Vec::new();
-            self.trains
-                .run(response, round_trips, &mut |ns| times.push(ns))
-                .map_err(|error| error.to_string())?;
+        let mut slice = Vec::with_capacity(self.plan.sizes.len());
+        for (at, &response) in self.plan.sizes.iter().enumerate() {
+            let times = self.undisturbed(at).map_err(|error| error.to_string())?;
             let (events, lost) = self.taken();
-            let exchange = exchange(response, round_trips);
+            let exchange = exchange(response, self.round_trips);
             let tied = self.joiner.tie(&events, &exchange);
             let recorded = Recorded {
                 events: &tied.events,
                 lost,
             };
             let joined = join([recorded], JoinPlan::new(span.gates(), SCALE));
-            let seen = seen(span, &exchange, &tied, &joined.passages, probe);
-            let size = &mut self.measured.sizes[at];
-            size.add(
-                index,
-                span,
-                &Seen {
-                    lost,
-                    usual: usual(&times),
-                    ..seen
-                },
-            );
-            size.spans[index].beside.0.extend(times);
+            let seen = Seen {
+                lost,
+                usual: usual(&times),
+                ..seen(span, &exchange, &tied, &joined.passages, probe)
+            };
+            slice.push((seen, times));
         }
         drop(attached);
-        Ok(())
+        Ok(slice)
     }
 
-    /// Every size once without gates, beside the slice of a span.
-    fn ungated(&mut self, index: Option<usize>) {
-        for at in 0..self.plan.sizes.len() {
-            let (response, round_trips) = (self.plan.sizes[at], self.round_trips);
-            let mut times = Vec::new();
-            let outcome = self
-                .trains
-                .run(response, round_trips, &mut |ns| times.push(ns));
-            self.joiner.advance(&exchange(response, round_trips));
-            let size: &mut AtSize = &mut self.measured.sizes[at];
-            if let Err(error) = outcome {
-                size.failure.get_or_insert_with(|| error.to_string());
-            }
-            if let Some(index) = index {
-                size.spans[index].beside.1.extend(&times);
-            }
-            size.usual_ungated
-                .extend(middle_half(times.clone(), |ns| *ns));
-            size.ungated.extend(times);
+    /// Adds a slice that ran on a machine of this slowness.
+    fn add(&mut self, index: usize, span: &Span, slice: Vec<(Seen, Vec<f64>)>, slowness: f64) {
+        for (size, (seen, times)) in self.measured.sizes.iter_mut().zip(slice) {
+            size.add(index, span, &seen.faster(slowness));
+            let times = times.into_iter().map(|ns| ns / slowness);
+            size.spans[index].beside.0.extend(times);
         }
+    }
+
+    /// Every size once without gates, beside the slice of a span when that is given; gives the slowness of the slice.
+    fn ungated(&mut self, beside: Option<usize>) -> f64 {
+        let mut slice = Vec::with_capacity(self.plan.sizes.len());
+        for (at, &response) in self.plan.sizes.iter().enumerate() {
+            let outcome = self.undisturbed(at);
+            self.joiner.advance(&exchange(response, self.round_trips));
+            let size = &mut self.measured.sizes[at];
+            slice.push(outcome.unwrap_or_else(|error| {
+                size.failure.get_or_insert_with(|| error.to_string());
+                Vec::new()
+            }));
+        }
+        let usual: Vec<_> = slice.iter().map(|times| typical(times)).collect();
+        let slowness = self.measured.drift.note(&usual);
+        for (size, mut times) in self.measured.sizes.iter_mut().zip(slice) {
+            for ns in &mut times {
+                *ns /= slowness;
+            }
+            size.add_ungated(beside, &times);
+            size.usual_ungated.extend(typical(&times));
+        }
+        slowness
     }
 }
 

@@ -2,7 +2,8 @@
 //! Lehmann and Benz 2002.
 //!
 //! Gates rotate: a slice carries the two gates of one span and runs every size, and a slice without gates follows. What a passage
-//! costs is measured in place by twins, and subtracted for every passage that lies within a time.
+//! costs is measured in place by twins, and subtracted for every passage that lies within a time. All times are brought to the
+//! speed that was usual in the run ([`crate::drift`]), and a slice of the kernel that something else has disturbed is run again.
 //!
 //! **Work and waiting.** A packet that comes to a span when the one before it has left, and leaves it on the same processor, went
 //! straight through: its time is the work of the span. One that comes while the one before it is still there, or that goes on on
@@ -11,7 +12,8 @@
 //! always.
 //!
 //! **Closure.** The kernel's round trips are looked at where they are usual: in the middle half of a slice by their whole time, with
-//! gates and without, so that what is left out is the same for all spans. The sums of all packets' times say nothing of the round trip, since packets are under way at once. What must sum to
+//! gates and without, so that what is left out is the same for all spans; of the slices of a span, as of those without gates, the
+//! middle half counts. The sums of all packets' times say nothing of the round trip, since packets are under way at once. What must sum to
 //! it is the way of the last byte: from the call that sends to the last packet's passage of each gate to the return of the call
 //! that reads it, for request and response. In Tollgate's own stack a reading of the clock costs as much as a span, and what it
 //! costs is hidden in part by what the processor has in flight; so there each gate is timed from the first, and the spans of that
@@ -31,6 +33,7 @@ use tollgate_workload::trains::SEGMENT;
 use tollgate_workload::{Mode, PathId, find};
 
 use crate::context::{Context, Options};
+use crate::drift::Drift;
 use crate::error::Error;
 pub(crate) use crate::stats::typical;
 
@@ -45,7 +48,8 @@ const SIZES_A_SECOND: f64 = 2.0;
 const ROUND_TRIPS: u32 = 24;
 /// The fewest of them.
 const LEAST_ROUND_TRIPS: u32 = 2;
-/// Times that the rotation is gone through without a time budget.
+/// Times that the rotation is gone through without a time budget, and at least when slices can be made short enough for it: of four
+/// slices of a span the middle half is two, which one disturbed slice does not move.
 const ROUNDS: u32 = 4;
 
 /// What is measured: a path, and how it carries segments.
@@ -129,6 +133,12 @@ impl Way {
     fn net(&self) -> f64 {
         self.to - self.from - self.probes
     }
+
+    /// The same on a machine that is not as slow; what gates cost is known for that machine already.
+    fn faster(&mut self, slowness: f64) {
+        self.from /= slowness;
+        self.to /= slowness;
+    }
 }
 
 /// What a slice saw of a span: the packets of its responses, and messages as a whole.
@@ -146,6 +156,18 @@ pub(crate) struct Seen {
     acknowledgments: u64,
 }
 
+impl Seen {
+    /// The same on a machine that is not as slow.
+    fn faster(mut self, slowness: f64) -> Self {
+        let packets = self.packets.iter_mut().flatten();
+        let messages = self.requests.iter_mut().chain(&mut self.responses);
+        for way in packets.chain(messages).flatten() {
+            way.faster(slowness);
+        }
+        self
+    }
+}
+
 /// The packets at one span at one size.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AtSpan {
@@ -157,7 +179,7 @@ pub(crate) struct AtSpan {
     wait_by_place: Vec<Vec<f64>>,
     /// From the packet before to this one at the first gate, by place.
     gaps: Vec<Vec<f64>>,
-    /// The time of messages as a whole, in the usual round trips.
+    /// The mean time of messages as a whole in the usual round trips, by slice.
     requests: Vec<f64>,
     responses: Vec<f64>,
     /// Round trips with the span's gates, and those without any that followed.
@@ -171,7 +193,7 @@ pub(crate) struct AtSize {
     pub(crate) spans: Vec<AtSpan>,
     /// Round trips without gates.
     pub(crate) ungated: Vec<f64>,
-    /// The usual ones among them; none where all are looked at alike.
+    /// The mean of the usual ones among them, by slice; none where all are looked at alike.
     usual_ungated: Vec<f64>,
     /// From the first gate to this one, for requests and for responses, where gates are timed so.
     reached: BTreeMap<Gate, (Vec<f64>, Vec<f64>)>,
@@ -184,6 +206,8 @@ pub(crate) struct AtSize {
     strange: u64,
     /// Passages of acknowledgments.
     acknowledgments: u64,
+    /// Slices that were disturbed and run again.
+    disturbed: u64,
     /// Why it failed.
     pub(crate) failure: Option<String>,
 }
@@ -200,6 +224,7 @@ pub(crate) struct Measured {
     pub(crate) sizes: Vec<AtSize>,
     /// What a passage of a gate costs, in nanoseconds, by gate and round.
     probes: BTreeMap<Gate, Vec<f64>>,
+    drift: Drift,
     pub(crate) settings: Vec<(&'static str, String)>,
 }
 
@@ -232,7 +257,8 @@ impl AtSpan {
             (&mut self.responses, &seen.responses),
         ] {
             let usual = seen.usual.iter().filter_map(|&at| *ways.get(at)?);
-            to.extend(usual.map(|way| way.net()));
+            let usual: Vec<f64> = usual.map(|way| way.net()).collect();
+            to.extend(plain_mean(&usual));
         }
         for response in &seen.packets {
             self.add_response(span.kind, response);
@@ -315,6 +341,17 @@ impl AtSpan {
         self.gaps.iter().map(|one| typical(one)).collect()
     }
 
+    /// All times at a machine that is so many times slower.
+    fn slower(&mut self, slowness: f64) {
+        let by_place = self.wait_by_place.iter_mut().chain(&mut self.gaps);
+        let (gated, ungated) = (&mut self.beside.0, &mut self.beside.1);
+        let messages = [&mut self.requests, &mut self.responses, gated, ungated];
+        let all = [&mut self.work, &mut self.wait].into_iter();
+        for ns in all.chain(messages).chain(by_place).flatten() {
+            *ns *= slowness;
+        }
+    }
+
     /// What the gates cost: the round trip with them over the one without, less 1.
     fn perturbation(&self) -> Option<f64> {
         Some(typical(&self.beside.0)? / typical(&self.beside.1)? - 1.0)
@@ -347,9 +384,30 @@ impl AtSize {
         self.spans[index].add(span, seen);
     }
 
+    /// Adds round trips without gates, beside the slice of a span when that is given.
+    fn add_ungated(&mut self, beside: Option<usize>, times_ns: &[f64]) {
+        if let Some(span) = beside.and_then(|index| self.spans.get_mut(index)) {
+            span.beside.1.extend(times_ns);
+        }
+        self.ungated.extend(times_ns);
+    }
+
+    /// All times at a machine that is so many times slower.
+    fn slower(&mut self, slowness: f64) {
+        for span in &mut self.spans {
+            span.slower(slowness);
+        }
+        let reached = self.reached.values_mut();
+        let reached = reached.flat_map(|(requests, responses)| [requests, responses]);
+        let ungated = [&mut self.ungated, &mut self.usual_ungated];
+        for ns in ungated.into_iter().chain(reached).flatten() {
+            *ns *= slowness;
+        }
+    }
+
     /// The round trip without gates, in nanoseconds.
     pub(crate) fn round_trip_ns(&self) -> Option<f64> {
-        plain_mean(&self.usual_ungated).or_else(|| typical(&self.ungated))
+        typical(&self.usual_ungated).or_else(|| typical(&self.ungated))
     }
 
     /// What the way of a request's last byte, and that of a response's, take in a span, in nanoseconds; none where it was not
@@ -362,9 +420,9 @@ impl AtSize {
         let seen = self.spans.get(index)?;
         let responses = match span.direction {
             Direction::Between => 0.0,
-            Direction::Tx | Direction::Rx => plain_mean(&seen.responses)?,
+            Direction::Tx | Direction::Rx => typical(&seen.responses)?,
         };
-        Some((plain_mean(&seen.requests)?, responses))
+        Some((typical(&seen.requests)?, responses))
     }
 
     /// From the first gate to this one, for a request and for a response.
@@ -416,6 +474,7 @@ impl Measured {
             without_gates: None,
             sizes: vec![AtSize::new(spans); sizes],
             probes: BTreeMap::new(),
+            drift: Drift::default(),
             settings: Vec::new(),
         }
     }
@@ -426,6 +485,23 @@ impl Measured {
             .map_or(&[][..], SpanTable::spans)
             .iter()
             .enumerate()
+    }
+
+    /// Brings all times, which are those of a machine as it was in the first slice, to the speed that was usual in the run.
+    fn at_usual_speed(mut self) -> Self {
+        let slowness = self.drift.usual();
+        for size in &mut self.sizes {
+            size.slower(slowness);
+        }
+        for ns in self.probes.values_mut().flatten() {
+            *ns *= slowness;
+        }
+        self
+    }
+
+    /// How the speed of the machine changed over the run.
+    pub(crate) const fn drift(&self) -> &Drift {
+        &self.drift
     }
 
     /// What a passage of a gate costs as known so far: the median of the rounds.
@@ -459,6 +535,11 @@ impl Measured {
     /// Passages of acknowledgments.
     pub(crate) fn acknowledgments(&self) -> u64 {
         self.sizes.iter().map(|size| size.acknowledgments).sum()
+    }
+
+    /// Slices of a size that were disturbed and run again.
+    pub(crate) fn disturbed(&self) -> u64 {
+        self.sizes.iter().map(|size| size.disturbed).sum()
     }
 
     /// Events that belong to nothing.
@@ -526,13 +607,13 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// The round trips of a slice that let `slices` slices over all sizes end in time, when a round trip at every size takes `once`
-    /// and a slice begins with `warm_up` of them.
+    /// The round trips of a slice that let all rounds of `slices` slices over all sizes end in time, when a round trip at every size
+    /// takes `once` and a slice begins with `warm_up` of them.
     fn paced(&self, once: Duration, slices: usize, warm_up: u32) -> u32 {
         let Some(within) = self.within else {
             return self.round_trips;
         };
-        let whole = once.as_secs_f64() * slices as f64;
+        let whole = once.as_secs_f64() * slices as f64 * f64::from(self.rounds);
         let fit = within.as_secs_f64() / whole.max(f64::MIN_POSITIVE) - f64::from(warm_up);
         (fit as u32).clamp(LEAST_ROUND_TRIPS.min(self.round_trips), self.round_trips)
     }

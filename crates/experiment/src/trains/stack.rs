@@ -8,7 +8,7 @@ use tollgate_workload::stack_memory::trains::{Passed, Recording, StackTrains, WA
 use tollgate_workload::trains::Trains;
 use tollgate_workload::{Error, Mode};
 
-use super::{AtSize, Measured, Plan, Seen, Subject, Way};
+use super::{AtSize, Measured, Plan, Seen, Subject, Way, typical};
 use crate::context::Context;
 
 /// Where the time of a message begins.
@@ -56,48 +56,103 @@ pub(super) fn run(mode: Mode, plan: &Plan<'_>, context: &Context<'_>) -> Result<
             context.tell(&format!("{}, {}", Subject::Stack.label(), span.name), left);
             let at = (round as usize + index) % plan.sizes.len().max(1);
             let cost = trains.passage_ns(span.from, plan.sizes[at], round_trips)?;
+            let slowness = measured.drift.last();
+            let cost = cost.map(|ns| ns / slowness);
             measured.probes.entry(span.from).or_default().extend(cost);
             let probe = measured.probe_ns(span.from);
-            for (size, &response) in measured.sizes.iter_mut().zip(plan.sizes) {
-                let mut times = Vec::new();
-                let recording = trains.gated(active(span), response, round_trips, &mut |ns| {
-                    times.push(ns);
-                })?;
-                size.spans[index].beside.0.append(&mut times);
-                size.add(index, span, &seen(span, &recording, &trains, probe));
-                trains.run(response, round_trips, &mut |ns| times.push(ns))?;
-                size.spans[index].beside.1.extend(&times);
-                size.ungated.extend(times);
-                if span.place == Place::OnTheWay {
-                    // A posted reader has a packet when it is queued, and passes no gate to take it.
-                    let seen_at = match span.to {
-                        Gate::SocketInBegin => Gate::SocketQueued,
-                        gate => gate,
-                    };
-                    let gates = GateSet::of(&[FIRST, seen_at]);
-                    let recording = trains.gated(gates, response, round_trips, &mut |_| ())?;
-                    reach(size, span.to, &recording, &trains, probe);
-                }
+            let mut slice = Vec::with_capacity(plan.sizes.len());
+            for &response in plan.sizes {
+                slice.push(AtOneSize::run(
+                    &mut trains,
+                    span,
+                    response,
+                    round_trips,
+                    probe,
+                )?);
+            }
+            let usual: Vec<_> = slice.iter().map(|one| typical(&one.ungated)).collect();
+            let slowness = measured.drift.note(&usual);
+            for (size, one) in measured.sizes.iter_mut().zip(slice) {
+                one.add_to(size, index, span, slowness, probe);
             }
         }
         longest = longest.max(round_begun.elapsed());
     }
-    Ok(measured)
+    Ok(measured.at_usual_speed())
 }
 
-/// Adds how long after the first gate the messages of a slice came to `gate`.
-fn reach(size: &mut AtSize, gate: Gate, recording: &Recording, trains: &StackTrains, probe: f64) {
-    let reached = size.reached.entry(gate).or_default();
+/// What one size saw in the slices of a span, as it was measured.
+struct AtOneSize {
+    seen: Seen,
+    gated: Vec<f64>,
+    ungated: Vec<f64>,
+    /// How long after the first gate the requests and the responses came to the last gate of a span on the way.
+    reached: Option<(Vec<f64>, Vec<f64>)>,
+}
+
+impl AtOneSize {
+    fn run(
+        trains: &mut StackTrains,
+        span: &Span,
+        response: usize,
+        round_trips: u32,
+        probe: f64,
+    ) -> Result<Self, Error> {
+        let (mut gated, mut ungated) = (Vec::new(), Vec::new());
+        let recording = trains.gated(active(span), response, round_trips, &mut |ns| {
+            gated.push(ns);
+        })?;
+        let seen = seen(span, &recording, trains, probe);
+        trains.run(response, round_trips, &mut |ns| ungated.push(ns))?;
+        let reached = if span.place == Place::OnTheWay {
+            // A posted reader has a packet when it is queued, and passes no gate to take it.
+            let seen_at = match span.to {
+                Gate::SocketInBegin => Gate::SocketQueued,
+                gate => gate,
+            };
+            let gates = GateSet::of(&[FIRST, seen_at]);
+            let recording = trains.gated(gates, response, round_trips, &mut |_| ())?;
+            Some(reached(span.to, &recording, trains))
+        } else {
+            None
+        };
+        Ok(Self {
+            seen,
+            gated,
+            ungated,
+            reached,
+        })
+    }
+
+    /// Adds it to what is known of the size, brought to another speed.
+    fn add_to(self, size: &mut AtSize, index: usize, span: &Span, slowness: f64, probe: f64) {
+        let faster = |times: Vec<f64>| times.into_iter().map(move |ns| ns / slowness);
+        size.add(index, span, &self.seen.faster(slowness));
+        size.spans[index].beside.0.extend(faster(self.gated));
+        let ungated: Vec<f64> = faster(self.ungated).collect();
+        size.add_ungated(Some(index), &ungated);
+        if let Some((requests, responses)) = self.reached {
+            let reached = size.reached.entry(span.to).or_default();
+            reached.0.extend(faster(requests).map(|ns| ns - probe));
+            reached.1.extend(faster(responses).map(|ns| ns - probe));
+        }
+    }
+}
+
+/// How long after the first gate the requests and the responses of a slice came to `gate`, a passage's cost included.
+fn reached(gate: Gate, recording: &Recording, trains: &StackTrains) -> (Vec<f64>, Vec<f64>) {
+    let (mut requests, mut responses) = (Vec::new(), Vec::new());
     for message in &recording.messages {
         if let (Some(from), Some(to)) = (message.whole.at(FIRST), message.whole.at(gate)) {
-            let ns = trains.clock().ns_between(from, to) - probe;
+            let ns = trains.clock().ns_between(from, to);
             if message.response {
-                reached.1.push(ns);
+                responses.push(ns);
             } else {
-                reached.0.push(ns);
+                requests.push(ns);
             }
         }
     }
+    (requests, responses)
 }
 
 /// The gates of a slice: those of the span, and those that say which packets a burst holds and when a posted reader has one.

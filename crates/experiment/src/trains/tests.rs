@@ -103,6 +103,45 @@ fn the_way_of_the_last_byte_sums_to_the_round_trip() {
 }
 
 #[test]
+fn what_a_slow_machine_took_is_brought_to_the_usual_speed() {
+    let table = SpanTable::new(Box::leak(Box::new([SPAN]))).unwrap();
+    let mode = Mode {
+        placement: tollgate_workload::Placement::OneCore,
+        waiting: tollgate_workload::Waiting::BusyPoll,
+    };
+    let mut measured = Measured::new(Subject::Stack, mode, Some(table), 1);
+    // The machine becomes half as fast for two of three slices; gates are looked at in one of each kind.
+    for slowness in [1.0, 2.0, 2.0] {
+        measured.drift.note(&[Some(100.0 * slowness)]);
+        let taken = 30.0 * slowness;
+        let seen = Seen {
+            packets: vec![vec![way(0.0, taken + 2.0), way(40.0 * slowness, 90.0)]],
+            requests: vec![way(0.0, taken)],
+            responses: vec![way(10.0 * slowness, 10.0 * slowness + 2.0 * taken)],
+            usual: vec![0],
+            ..Seen::default()
+        };
+        let size = &mut measured.sizes[0];
+        size.add(0, &SPAN, &seen.faster(slowness));
+        size.spans[0].beside.0.push(110.0);
+        size.add_ungated(Some(0), &[100.0]);
+        size.usual_ungated.push(100.0);
+    }
+    measured.probes.insert(SPAN.from, vec![2.0]);
+    let usual = measured.drift().usual();
+    assert!((usual - 5.0 / 3.0).abs() < 1e-9);
+    let measured = measured.at_usual_speed();
+    let size = &measured.sizes[0];
+    assert!((size.round_trip_ns().unwrap() - 100.0 * usual).abs() < 1e-9);
+    let (request, response) = size.whole_ns(0, &SPAN).unwrap();
+    assert!((request - (30.0 - 2.0) * usual).abs() < 1e-9);
+    assert!((response - (60.0 - 2.0) * usual).abs() < 1e-9);
+    assert!((measured.probe_ns(SPAN.from) - 2.0 * usual).abs() < 1e-9);
+    assert!((size.spans[0].perturbation().unwrap() - 0.1).abs() < 1e-9);
+    assert!((size.spans[0].gaps_ns()[1].unwrap() - 40.0 * usual).abs() < 1e-9);
+}
+
+#[test]
 fn sizes_are_the_papers_or_fewer_of_them() {
     let (all, fewer) = sizes(&Options::default(), None);
     assert_eq!((all.len(), fewer), (256, false));
@@ -124,13 +163,13 @@ fn slices_are_as_long_as_time_allows() {
     let plan = |within| Plan {
         sizes: &[256],
         round_trips: 24,
-        rounds: 1,
+        rounds: 4,
         within,
     };
     let paced = |within| plan(within).paced(Duration::from_millis(10), 10, 4);
     assert_eq!(paced(None), 24);
     assert_eq!(paced(Some(Duration::from_secs(60))), 24);
-    assert_eq!(paced(Some(Duration::from_millis(1_450))), 10);
+    assert_eq!(paced(Some(Duration::from_millis(5_650))), 10);
     assert_eq!(paced(Some(Duration::ZERO)), LEAST_ROUND_TRIPS);
 }
 
@@ -172,6 +211,10 @@ pub(crate) fn fixed() -> Trains {
     let mut measured = Measured::new(train, mode, Some(table), sizes.len());
     measured.settings = vec![("congestion", "cubic".to_owned())];
     measured.probes.insert(Gate::TcpOutBegin, vec![80.0]);
+    for slice in [15_000.0, 15_300.0, 14_700.0] {
+        measured.drift.note(&[Some(slice)]);
+    }
+    measured.sizes[0].disturbed = 2;
     for (at, &size) in sizes.iter().enumerate() {
         let count = packets(size);
         for (index, span) in table.spans().iter().enumerate() {

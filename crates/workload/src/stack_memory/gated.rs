@@ -10,7 +10,9 @@ use std::num::NonZeroU32;
 use tollgate_gate::distribution::Distribution;
 use tollgate_gate::record::{Ordered, Plain, Stamp, twin_cost};
 use tollgate_gate::span::Place;
-use tollgate_gate::{Clock, Gate, GateSet, JoinPlan, JoinStats, STACK, Sampler, Span, join};
+use tollgate_gate::{
+    Clock, Event, Gate, GateSet, JoinPlan, JoinStats, STACK, Sampler, Span, Ticks, join,
+};
 
 use super::hosts::Ungated;
 use super::tracing::Tracing;
@@ -154,33 +156,43 @@ fn median(sorted: &[f64]) -> Option<f64> {
     })
 }
 
-/// What a time was in each of many slices: the mean of the slice. Nothing is left out of a slice, because the times of messages
-/// and those of batches of round trips would not lose alike.
+/// The mean of the middle half of some values; none of nothing.
+fn middle(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let beside = sorted.len() / 4;
+    let middle = &sorted[beside..sorted.len() - beside];
+    (!middle.is_empty()).then(|| middle.iter().sum::<f64>() / middle.len() as f64)
+}
+
+/// What a time was in each of many slices: the mean of the slice, as a share of a round trip in the slice without gates right
+/// before it. Gates are seen one after the other, and a machine that is quicker while one of them is looked at would move it
+/// against the others; a share does not move with the machine.
+///
+/// Nothing is left out of a slice, because the times of messages and those of batches of round trips would not lose alike.
 #[derive(Debug, Clone, Default)]
 struct Slices {
-    means_ns: Vec<f64>,
+    shares: Vec<f64>,
     /// Times behind them.
     n: u64,
 }
 
 impl Slices {
-    fn add(&mut self, times: &Distribution) {
-        self.means_ns.extend(times.mean_ns());
-        self.n += times.n();
+    /// Adds a slice whose times were these, `n` of them, when a round trip took `beside_ns`.
+    fn add(&mut self, mean_ns: Option<f64>, n: u64, beside_ns: f64) {
+        let share = mean_ns.map(|mean_ns| mean_ns / beside_ns);
+        self.shares.extend(share.filter(|share| share.is_finite()));
+        self.n += n;
     }
 
     fn merge(&mut self, other: &Self) {
-        self.means_ns.extend_from_slice(&other.means_ns);
+        self.shares.extend_from_slice(&other.shares);
         self.n += other.n;
     }
 
-    /// The mean of the middle half of the slices in nanoseconds; none without a slice.
-    fn middle_ns(&self) -> Option<f64> {
-        let mut means = self.means_ns.clone();
-        means.sort_by(f64::total_cmp);
-        let beside = means.len() / 4;
-        let middle = &means[beside..means.len() - beside];
-        (!middle.is_empty()).then(|| middle.iter().sum::<f64>() / middle.len() as f64)
+    /// The mean of the middle half of the slices; none without a slice.
+    fn middle_share(&self) -> Option<f64> {
+        middle(&self.shares)
     }
 }
 
@@ -189,17 +201,20 @@ impl Slices {
 /// The spans follow as differences, so they sum to the time from the first gate to the last whatever the processor overlaps;
 /// what a reading hides or adds is the same at every gate and falls out.
 ///
-/// Every time is the mean of the middle half of the slices, so slices in which others took the processor away do not move it.
+/// Every time is the mean of the middle half of the slices, so slices in which others took the processor away do not move it, and
+/// is measured against the round trip beside it, so that a machine whose speed drifts does not move it either.
 #[derive(Debug, Clone)]
 pub struct Chain {
     /// By gate, how long after the first it was passed.
     reached: Vec<(Gate, Slices)>,
-    /// A round trip without gates.
-    ungated: Slices,
+    /// A round trip without gates, in nanoseconds, slice by slice.
+    ungated_ns: Vec<f64>,
     /// A round trip with two.
     gated: Slices,
     /// A passage of a gate.
     probes: Slices,
+    /// From the first gate to the first gate of the message that answers; none where only some round trips are recorded.
+    turns: Slices,
     stats: JoinStats,
     recorded: u64,
     clock: Clock,
@@ -210,9 +225,10 @@ impl Chain {
         let gates = STACK.gates().without(FIRST);
         Self {
             reached: gates.iter().map(|gate| (gate, Slices::default())).collect(),
-            ungated: Slices::default(),
+            ungated_ns: Vec::new(),
             gated: Slices::default(),
             probes: Slices::default(),
+            turns: Slices::default(),
             stats: JoinStats::default(),
             recorded: 0,
             clock,
@@ -225,9 +241,10 @@ impl Chain {
         for ((_, times), (_, more)) in self.reached.iter_mut().zip(&other.reached) {
             times.merge(more);
         }
-        self.ungated.merge(&other.ungated);
+        self.ungated_ns.extend_from_slice(&other.ungated_ns);
         self.gated.merge(&other.gated);
         self.probes.merge(&other.probes);
+        self.turns.merge(&other.turns);
         self.stats.merge(&other.stats);
         self.recorded += other.recorded;
     }
@@ -238,7 +255,7 @@ impl Chain {
             return Some(0.0);
         }
         let (_, times) = self.reached.iter().find(|(other, _)| *other == gate)?;
-        Some(times.middle_ns()? - self.probe_ns())
+        Some(self.ns(times)? - self.probe_ns())
     }
 
     /// The time of a span of one message, in nanoseconds. It may come out a little below zero.
@@ -276,13 +293,25 @@ impl Chain {
 
     /// The time of a round trip in slices without gates, in nanoseconds.
     pub fn ungated_ns(&self) -> Option<f64> {
-        self.ungated.middle_ns()
+        middle(&self.ungated_ns)
     }
 
-    /// What two messages leave of the ungated round trip, signed, in nanoseconds: the applications' part, and what gates
-    /// disturb.
+    /// A time in nanoseconds, on the machine as it usually was.
+    fn ns(&self, slices: &Slices) -> Option<f64> {
+        Some(slices.middle_share()? * self.ungated_ns()?)
+    }
+
+    /// What an application does between the return of its read and its next `send()`, in nanoseconds; none where only some round
+    /// trips were recorded.
+    pub fn application_ns(&self) -> Option<f64> {
+        Some(self.ns(&self.turns)? - self.probe_ns() - self.message_ns()?)
+    }
+
+    /// What two messages and the applications' turns leave of the ungated round trip, signed, in nanoseconds: what gates disturb.
+    /// Where the turns are not known they are in it.
     pub fn unattributed_ns(&self) -> Option<f64> {
-        Some(self.ungated_ns()? - 2.0 * self.message_ns()?)
+        let application = self.application_ns().unwrap_or(0.0);
+        Some(self.ungated_ns()? - 2.0 * (self.message_ns()? + application))
     }
 
     /// The unattributed share of the ungated round trip, signed; none without a round trip longer than nothing.
@@ -293,14 +322,13 @@ impl Chain {
 
     /// What two active gates and the recording cost: the gated round trip over the ungated one, less 1.
     pub fn perturbation(&self) -> Option<f64> {
-        let total = self.ungated_ns().filter(|&total| total > 0.0)?;
-        Some(self.gated.middle_ns()? / total - 1.0)
+        Some(self.gated.middle_share()? - 1.0)
     }
 
     /// What a passage of a gate costs in place, in nanoseconds.
     pub fn probe_ns(&self) -> f64 {
-        let measured = self.probes.middle_ns();
-        measured.unwrap_or(self.clock.cost_ns().plain_ns)
+        self.ns(&self.probes)
+            .unwrap_or(self.clock.cost_ns().plain_ns)
     }
 
     /// What became of the events: lost ones, the join rate.
@@ -356,12 +384,23 @@ fn chained_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<Chain, Error> {
     let mut tracing = Tracing::<S, false>::new(clock, CAPACITY);
     let mut twin = Tracing::<S, true>::new(clock, CAPACITY);
     for round in 0..gating.rounds {
+        let beside_ns = bench.ungated_mean_ns()?;
+        chain.ungated_ns.push(beside_ns);
         twin.start(GateSet::of(&[FIRST]));
         bench.sampled(&mut twin, |_| ())?;
-        let cost = twin_cost(twin.stop().events, clock.scale());
-        if let Some(cost) = cost {
-            chain.probes.means_ns.push(cost.trimmed_mean_ns);
-            chain.probes.n += cost.n as u64;
+        if let Some(cost) = twin_cost(twin.stop().events, clock.scale()) {
+            let n = cost.n as u64;
+            chain.probes.add(Some(cost.trimmed_mean_ns), n, beside_ns);
+        }
+        if gating.one_in == NonZeroU32::MIN {
+            let beside_ns = bench.ungated_mean_ns()?;
+            chain.ungated_ns.push(beside_ns);
+            tracing.start(GateSet::of(&[FIRST]));
+            chain.recorded += bench.sampled(&mut tracing, |_| ())?;
+            let recorded = tracing.stop();
+            chain.stats.lost += recorded.lost;
+            let (mean_ns, n) = turns(recorded.events, |from, to| clock.ns_between(from, to));
+            chain.turns.add(mean_ns, n, beside_ns);
         }
         // Forth and back in turn, so that what drifts over a round falls on all gates alike.
         for step in 0..chain.reached.len() {
@@ -371,14 +410,13 @@ fn chained_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<Chain, Error> {
                 chain.reached.len() - 1 - step
             };
             let (gate, reached) = &mut chain.reached[at];
-            let mut whole = Distribution::new();
-            bench.ungated(|ns| whole.record_ns(ns))?;
-            chain.ungated.add(&whole);
+            let beside_ns = bench.ungated_mean_ns()?;
+            chain.ungated_ns.push(beside_ns);
             let active = GateSet::of(&[FIRST, *gate]);
             tracing.start(active);
             let mut whole = Distribution::new();
             chain.recorded += bench.sampled(&mut tracing, |ns| whole.record_ns(ns))?;
-            chain.gated.add(&whole);
+            chain.gated.add(whole.mean_ns(), whole.n(), beside_ns);
             let joined = join([tracing.stop()], JoinPlan::new(active, clock.scale()));
             let mut times = Distribution::new();
             for passage in &joined.passages {
@@ -386,11 +424,19 @@ fn chained_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<Chain, Error> {
                     times.record_ns(clock.ns_between(from, to));
                 }
             }
-            reached.add(&times);
+            reached.add(times.mean_ns(), times.n(), beside_ns);
             chain.stats.merge(&joined.stats);
         }
     }
     Ok(chain)
+}
+
+/// The mean time from a passage of the first gate to the next, and how many there were, where nothing else is recorded.
+fn turns(events: &[Event], ns_between: impl Fn(Ticks, Ticks) -> f64) -> (Option<f64>, u64) {
+    let n = events.len().saturating_sub(1) as u64;
+    let whole = events.first().zip(events.last()).filter(|_| n > 0);
+    let mean = whole.map(|(first, last)| ns_between(first.ticks, last.ticks) / n as f64);
+    (mean, n)
 }
 
 /// Measures what sampling costs: `gating.rounds` rotations of slices with the sampler, each beside one without.
@@ -490,6 +536,13 @@ impl Bench {
         Ok(())
     }
 
+    /// A slice without gates; gives the mean time of a round trip in nanoseconds.
+    fn ungated_mean_ns(&mut self) -> Result<f64, Error> {
+        let mut sum = 0.0;
+        self.ungated(|ns| sum += ns)?;
+        Ok(sum / self.batches as f64)
+    }
+
     /// A slice with the sampler; gives how many round trips were recorded.
     fn sampled<S: Stamp, const TWIN: bool>(
         &mut self,
@@ -552,7 +605,8 @@ mod tests {
     fn every_gate_sees_every_message_once() {
         let gates = STACK.gates().len() as u64 - 1;
         let mut chain = chained(&spec(80), &few(1)).unwrap();
-        assert_eq!(chain.recorded(), 64 * gates);
+        assert_eq!(chain.recorded(), 64 * (gates + 1));
+        assert_eq!(chain.turns.n, 127);
         assert_eq!(chain.join_stats().lost, 0);
         // A delayed ACK that falls due in between is a passage of its own, on a machine that stalls.
         for (gate, times) in &chain.reached {
@@ -560,13 +614,13 @@ mod tests {
         }
         assert!(chain.join_stats().unmatched() <= 4 * gates);
         assert_eq!(chain.least_messages(), 128);
-        assert_eq!(chain.ungated.n, 4 * gates);
+        assert_eq!(chain.ungated_ns.len() as u64, gates + 2);
         assert_eq!(chain.gated.n, 4 * gates);
-        assert_eq!(chain.probes.means_ns.len(), 1);
+        assert_eq!(chain.probes.shares.len(), 1);
 
         let other = chain.clone();
         chain.merge(&other);
-        assert_eq!(chain.recorded(), 128 * gates);
+        assert_eq!(chain.recorded(), 128 * (gates + 1));
         assert_eq!(chain.least_messages(), 256);
         assert_eq!(chain.probe_ns(), other.probe_ns());
         assert_eq!(chain.join_stats().passages, 2 * other.join_stats().passages);
@@ -574,12 +628,34 @@ mod tests {
 
     #[test]
     fn the_middle_half_of_the_slices_counts() {
-        let mut slices = Slices::default();
-        assert_eq!(slices.middle_ns(), None);
-        slices.means_ns = vec![10.0, 900.0, 12.0, 1.0, 11.0, 13.0, 2.0, 800.0];
-        assert_eq!(slices.middle_ns(), Some(11.5));
-        slices.means_ns.truncate(3);
-        assert!((slices.middle_ns().unwrap() - 922.0 / 3.0).abs() < 1e-9);
+        assert_eq!(middle(&[]), None);
+        let values = [10.0, 900.0, 12.0, 1.0, 11.0, 13.0, 2.0, 800.0];
+        assert_eq!(middle(&values), Some(11.5));
+        assert!((middle(&values[..3]).unwrap() - 922.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_machine_that_drifts_moves_no_gate_against_another() {
+        let clock = gate_clock();
+        let mut chain = Chain::new(clock);
+        let speeds = [100.0, 200.0];
+        chain.ungated_ns.extend(speeds);
+        chain.probes.add(Some(2.0), 1, speeds[0]);
+        chain.gated.add(Some(208.0), 1, speeds[1]);
+        for (at, (_, slices)) in chain.reached.iter_mut().enumerate() {
+            let speed = speeds[at % 2];
+            slices.add(Some(0.02 * speed * (at as f64 + 2.0)), 1, speed);
+        }
+        assert_eq!(chain.ungated_ns(), Some(150.0));
+        assert!((chain.probe_ns() - 3.0).abs() < 1e-9);
+        assert!((chain.perturbation().unwrap() - 0.04).abs() < 1e-9);
+        for (at, (gate, _)) in chain.reached.iter().enumerate() {
+            let expected = 3.0 * (at as f64 + 1.0);
+            assert!((chain.reached_ns(*gate).unwrap() - expected).abs() < 1e-9);
+        }
+        chain.probes.add(None, 0, 100.0);
+        chain.probes.add(Some(1.0), 1, 0.0);
+        assert_eq!(chain.probes.shares.len(), 1);
     }
 
     #[test]
@@ -597,6 +673,10 @@ mod tests {
         );
         let rate = chain.join_stats().join_rate().unwrap();
         assert!(rate > 0.98, "{rate}");
+        // Between two round trips that were recorded others were not.
+        assert_eq!(chain.application_ns(), None);
+        let left = chain.ungated_ns().unwrap() - 2.0 * chain.message_ns().unwrap();
+        assert_eq!(chain.unattributed_ns(), Some(left));
     }
 
     #[test]
@@ -641,7 +721,8 @@ mod tests {
         assert!((own.sum::<f64>() - sum).abs() < 1e-6);
         let left = chain.unattributed_ns().unwrap();
         let ungated = chain.ungated_ns().unwrap();
-        assert!((left + 2.0 * sum - ungated).abs() < 1e-6);
+        let application = chain.application_ns().unwrap();
+        assert!((left + 2.0 * (sum + application) - ungated).abs() < 1e-6);
         assert_eq!(chain.closure(), Some(left / ungated));
         assert!(chain.perturbation().is_some());
         assert!(matches!(

@@ -362,6 +362,16 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
             });
         }
     }
+    if let Some(told) = measured.drift().told("without gates") {
+        let disturbed = measured.disturbed();
+        lines.push(shapes::note(match disturbed {
+            0 => format!("{label}: {told}"),
+            some => format!(
+                "{label}: {told}; {} times a size was disturbed and run again",
+                words::whole(some)
+            ),
+        }));
+    }
     if let Some((span, cost)) = measured.worst_perturbation() {
         lines.push(TrustLine {
             kind: TrustKind::Perturbation,
