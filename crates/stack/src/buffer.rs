@@ -219,7 +219,34 @@ pub struct Pool {
     free: FrameId,
     available: usize,
     reserve: usize,
-    frame_shift: u32,
+    frame_size: FrameSize,
+}
+
+/// Octets of a frame, each as the power of two that it is. The compiler knows from it that no position in the region is
+/// added up beyond the range.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+enum FrameSize {
+    K2 = 11,
+    K4,
+    K8,
+    K16,
+    K32,
+    K64,
+}
+
+impl FrameSize {
+    /// The smallest that holds `octets`, or the largest.
+    const fn holding(octets: usize) -> Self {
+        match octets {
+            0..=2_048 => Self::K2,
+            2_049..=4_096 => Self::K4,
+            4_097..=8_192 => Self::K8,
+            8_193..=16_384 => Self::K16,
+            16_385..=32_768 => Self::K32,
+            _ => Self::K64,
+        }
+    }
 }
 
 impl Pool {
@@ -227,18 +254,18 @@ impl Pool {
     /// 2 KiB and 64 KiB.
     pub fn new(frames: usize, frame_size: usize) -> Self {
         let frames = frames.clamp(1, 1 << 24);
-        let frame_size = frame_size.clamp(2048, 65_536).next_power_of_two();
+        let frame_size = FrameSize::holding(frame_size);
         let mut meta = alloc::vec![Meta::FREE; frames];
         for (index, meta) in meta.iter_mut().enumerate().take(frames - 1) {
             meta.tx_next = FrameId(index as u32 + 1);
         }
         Self {
-            region: alloc::vec![0; frames * frame_size],
+            region: alloc::vec![0; frames << frame_size as u32],
             meta,
             free: FrameId(0),
             available: frames,
             reserve: (frames / 8).max(4).min(frames / 2),
-            frame_shift: frame_size.trailing_zeros(),
+            frame_size,
         }
     }
 
@@ -251,14 +278,13 @@ impl Pool {
     /// Where a frame begins in the region.
     #[inline(always)]
     const fn start(&self, id: FrameId) -> usize {
-        // The mask tells the compiler that nothing is added up to beyond the range.
-        id.index() << (self.frame_shift & 31)
+        id.index() << self.frame_size as u32
     }
 
     /// Octets of each frame.
     #[inline(always)]
     pub const fn frame_size(&self) -> usize {
-        1 << self.frame_shift
+        1 << self.frame_size as u32
     }
 
     /// Frames in all.
@@ -424,14 +450,14 @@ impl Pool {
     #[inline(always)]
     pub fn octets(&self, id: FrameId) -> &[u8] {
         let start = self.start(id);
-        &self.region[start..start + (1 << self.frame_shift)]
+        &self.region[start..start + (1 << self.frame_size as u32)]
     }
 
     /// All octets of a frame, to be written.
     #[inline(always)]
     pub fn octets_mut(&mut self, id: FrameId) -> &mut [u8] {
         let start = self.start(id);
-        &mut self.region[start..start + (1 << self.frame_shift)]
+        &mut self.region[start..start + (1 << self.frame_size as u32)]
     }
 
     /// Copies the first `len` octets of payload from one frame to another.
@@ -465,6 +491,13 @@ impl Pool {
                 &[]
             }
         }
+    }
+
+    /// The first `N` octets that `frame` stands for. That there are as many has been found out.
+    #[inline(always)]
+    pub(crate) fn head<const N: usize>(&self, frame: &Frame) -> Option<&[u8; N]> {
+        let start = self.start(frame.id) + usize::from(frame.offset);
+        self.region.get(start..start + N)?.first_chunk()
     }
 
     /// Copies `octets` into a new frame, as a link does that owns no pool frames.

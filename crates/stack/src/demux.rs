@@ -10,7 +10,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
-use core::cell::Cell;
 use core::net::Ipv4Addr;
 
 /// Both ends of a connection, as the octets lie in a packet that comes in, each word loaded in the machine's own order.
@@ -63,9 +62,14 @@ pub struct FlowHash(u32);
 
 impl FlowHash {
     /// No key's hash.
-    #[cfg(test)]
     pub(crate) const NONE: Self = Self(0);
     const TAKEN: u32 = 1 << 31;
+
+    /// The half of a keyed hash that the table uses.
+    #[inline(always)]
+    const fn of(halves: u64) -> Self {
+        Self(halves as u32 | Self::TAKEN)
+    }
 
     /// Which of `1 << bits` lists of connections (`bits` at most 31) belongs to this hash.
     pub const fn list(self, bits: u32) -> u32 {
@@ -150,6 +154,37 @@ pub(crate) const OCTETS_PER_ENTRY: usize = size_of::<u64>();
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
+/// What a search came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Search {
+    /// The slot that was looked for.
+    Found(u32),
+    /// There is none, and here it would be put.
+    Vacant(Vacant),
+}
+
+/// A free entry of the table for one key. It is the key's only until anything is added or taken out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vacant {
+    halves: u64,
+    position: usize,
+}
+
+impl Vacant {
+    /// The hash of the key.
+    #[inline(always)]
+    pub(crate) const fn hash(self) -> FlowHash {
+        FlowHash::of(self.halves)
+    }
+
+    /// 32 bits of the keyed hash that say nothing of [`Vacant::hash`], which is of its other half: whoever is told them
+    /// learns nothing about where connections lie in the table.
+    #[inline(always)]
+    pub(crate) const fn other_half(self) -> u32 {
+        (self.halves >> 32) as u32
+    }
+}
+
 /// The table: from hashes to slots.
 #[derive(Debug)]
 pub struct Table {
@@ -158,7 +193,6 @@ pub struct Table {
     entries: Box<[u64]>,
     len: usize,
     capacity: usize,
-    last: Cell<(FlowKey, u64)>,
 }
 
 impl Table {
@@ -168,53 +202,51 @@ impl Table {
         let capacity = capacity.clamp(1, 1 << 30);
         // Never full: every search ends at a free entry.
         let entries = vec![0; (capacity * 2).next_power_of_two()].into_boxed_slice();
-        let sip = Sip::new(key);
-        let none = FlowKey::default();
-        let last = Cell::new((none, sip.flow::<1, 3>(none)));
         Self {
-            sip,
+            sip: Sip::new(key),
             entries,
             len: 0,
             capacity,
-            last,
         }
     }
 
-    /// The hash of `key`. The last one is remembered: a handshake asks for the same one several times over.
+    /// The hash of `key`.
     #[inline]
     pub fn hash(&self, key: FlowKey) -> FlowHash {
-        FlowHash(self.both_halves(key) as u32 | FlowHash::TAKEN)
+        FlowHash::of(self.sip.flow::<1, 3>(key))
     }
 
-    /// 32 bits of the keyed hash of `key` that say nothing of [`Table::hash`], which is of its other half: whoever is told
-    /// them learns nothing about where connections lie in the table.
-    #[inline]
-    pub(crate) fn other_half(&self, key: FlowKey) -> u32 {
-        (self.both_halves(key) >> 32) as u32
-    }
-
-    #[inline]
-    fn both_halves(&self, key: FlowKey) -> u64 {
-        let (last_key, last) = self.last.get();
-        if key == last_key {
-            return last;
+    /// The slot of `key` for which `matches` says yes, or where it would be put.
+    #[inline(always)]
+    pub(crate) fn search(&self, key: FlowKey, matches: impl FnMut(u32) -> bool) -> Search {
+        let halves = self.sip.flow::<1, 3>(key);
+        match self.find_or_end(FlowHash::of(halves), matches) {
+            Ok(slot) => Search::Found(slot),
+            Err(position) => Search::Vacant(Vacant { halves, position }),
         }
-        let hash = self.sip.flow::<1, 3>(key);
-        self.last.set((key, hash));
-        hash
     }
 
     /// The slot that was inserted under `hash` and for which `matches` says yes.
     #[inline(always)]
-    pub fn find(&self, hash: FlowHash, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: FlowHash, matches: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.find_or_end(hash, matches).ok()
+    }
+
+    /// The same, or the free entry at which the search ended.
+    #[inline(always)]
+    fn find_or_end(
+        &self,
+        hash: FlowHash,
+        mut matches: impl FnMut(u32) -> bool,
+    ) -> Result<u32, usize> {
         let mut position = self.home(hash);
         loop {
             let entry = self.entries[position];
             if (entry >> 32) as u32 == hash.0 && matches(entry as u32) {
-                return Some(entry as u32);
+                return Ok(entry as u32);
             }
             if entry == 0 {
-                return None;
+                return Err(position);
             }
             position = self.behind(position);
         }
@@ -225,12 +257,31 @@ impl Table {
     /// # Errors
     /// [`Full`] when the table holds its capacity.
     pub fn insert(&mut self, hash: FlowHash, slot: u32) -> Result<(), Full> {
-        if self.len == self.capacity {
-            return Err(Full);
-        }
         let mut position = self.home(hash);
         while self.entries[position] != 0 {
             position = self.behind(position);
+        }
+        self.put(position, hash, slot)
+    }
+
+    /// Adds `slot` where a search has just ended.
+    ///
+    /// # Errors
+    /// As [`Table::insert`].
+    #[inline(always)]
+    pub(crate) fn insert_at(&mut self, vacant: Vacant, slot: u32) -> Result<(), Full> {
+        debug_assert_eq!(
+            Err(vacant.position),
+            self.find_or_end(vacant.hash(), |_| false),
+            "the table was changed since the search"
+        );
+        self.put(vacant.position, vacant.hash(), slot)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, position: usize, hash: FlowHash, slot: u32) -> Result<(), Full> {
+        if self.len == self.capacity {
+            return Err(Full);
         }
         self.entries[position] = pack(hash, slot);
         self.len += 1;

@@ -468,6 +468,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Templates of connections by way of a neighbour learn its link address, or forget it when it is all zeros.
     fn set_link_addresses(&mut self, next_hop: Ipv4Addr, mac: MacAddr) {
+        self.stack.prepared.forget();
         for index in 0..self.stack.tcbs.len() {
             let tcb = &self.stack.tcbs[index];
             if tcb.next_hop == next_hop && !matches!(tcb.state, State::Closed | State::TimeWait) {

@@ -678,6 +678,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Puts a FIN behind everything that is queued and changes the state (RFC 9293, 3.10.4).
+    #[inline(always)]
     fn queue_fin(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
         tcb.flags |= flag::FIN_QUEUED;
@@ -688,7 +689,10 @@ impl<R: Recorder> Active<'_, R> {
             _ => State::FinWait1,
         };
         tcb.predict();
-        if !self.fin_predicted(index) {
+        let predicted = self
+            .stack
+            .fin_predicted(self.pool, self.now, &mut self.rec, index);
+        if unlikely(!predicted) {
             self.append_fin(index);
             self.output(index);
         }

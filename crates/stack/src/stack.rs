@@ -17,6 +17,7 @@ use crate::socket::Posted;
 use crate::tcp::cookie::CookieJar;
 use crate::tcp::isn::Secrets;
 use crate::tcp::listener::Listener;
+use crate::tcp::prepared::Prepared;
 use crate::tcp::segment::ChallengeLimit;
 use crate::tcp::tcb::Tcb;
 use crate::tcp::template::Common;
@@ -26,7 +27,6 @@ use crate::tcp::unusual::Unusual;
 use crate::time::{Instant, Tick, ticks};
 use crate::timer::Wheel;
 use crate::udp::UdpSocket;
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::hint::cold_path;
@@ -62,10 +62,10 @@ pub struct Stack {
     pub(crate) wheel: Wheel,
     pub(crate) ready: VecDeque<u32>,
     pub(crate) output_waiting: VecDeque<u32>,
-    pub(crate) first_free: u32,
+    /// Places of connections that are free, the last one taken first.
+    pub(crate) free: Vec<u32>,
     pub(crate) open_connections: usize,
-    /// What every connection is when it is opened. Boxed: a cache line's alignment in here would move everything else.
-    pub(crate) fresh: Box<Tcb>,
+    pub(crate) prepared: Prepared,
     pub(crate) periods: Periods,
     pub(crate) listeners: Vec<Option<Listener>>,
     pub(crate) listener_generation: u16,
@@ -144,9 +144,9 @@ impl Stack {
             wheel: Wheel::new(config.max_connections, now.tick()),
             ready: VecDeque::new(),
             output_waiting: VecDeque::new(),
-            first_free: u32::MAX,
+            free: Vec::with_capacity(config.max_connections),
             open_connections: 0,
-            fresh: Box::new(Tcb::fresh(&config)),
+            prepared: Prepared::new(&config),
             periods: Periods::new(&config),
             listeners: Vec::new(),
             listener_generation: 0,
@@ -311,9 +311,6 @@ impl<R: Recorder> Active<'_, R> {
         let Some(frame) = self.stack.incoming.get(n).map(Frame::hand_over) else {
             return;
         };
-        if self.change_predicted(&frame, miss) {
-            return;
-        }
         self.stack.counters.miss(miss);
         match miss {
             Miss::Short | Miss::NotTcp | Miss::NoConnection => self.ethernet_input(frame),

@@ -164,8 +164,9 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// The transitions of a FIN of ours that is acknowledged.
+    #[inline(always)]
     pub(super) fn acknowledged_fin(&mut self, index: usize) {
-        let tcb = &self.stack.tcbs[index];
+        let tcb = &mut self.stack.tcbs[index];
         let fin_acknowledged =
             tcb.is(flag::FIN_QUEUED) && tcb.tx_head.is_none() && !tcb.is_rare(rare::FIN_PENDING);
         if !fin_acknowledged {
@@ -173,8 +174,9 @@ impl<R: Recorder> Active<'_, R> {
         }
         match tcb.state {
             State::FinWait1 => {
-                self.stack.tcbs[index].state = State::FinWait2;
-                if self.stack.tcbs[index].is_rare(rare::ORPHAN) {
+                tcb.state = State::FinWait2;
+                tcb.predict();
+                if tcb.is_rare(rare::ORPHAN) {
                     self.start_fin_wait_2(index);
                 }
             }

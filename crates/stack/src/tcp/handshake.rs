@@ -3,18 +3,20 @@
 
 use super::cookie;
 use super::isn::initial_sequence_number;
-use super::listener::{local_end, remote_port};
-use super::syn::{Syn, make_template, shift_for};
+use super::listener::{Listener, local_end, remote_port};
+use super::syn::{Syn, shift_for};
 use super::tcb::{Deadline, LOOK, State, Tcb, flag, rare};
 use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::Demux;
 use crate::counters::Drop;
-use crate::demux::FlowKey;
+use crate::demux::{FlowKey, Search, Vacant};
+use crate::likely::unlikely;
 use crate::options::{MAX_DIFFSERV, Open};
 use crate::socket::{ConnId, Error, readiness};
-use crate::stack::Active;
+use crate::stack::{Active, Stack};
 use crate::time::ticks;
+use core::hint::cold_path;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::time::Duration;
 use tollgate_checksum::sum_header;
@@ -51,6 +53,37 @@ enum By {
     Own(usize),
 }
 
+impl Stack {
+    /// What the table has under `key`, of a connection or a TIME-WAIT.
+    #[inline(always)]
+    pub(crate) fn search(&self, key: FlowKey) -> Search {
+        self.table.search(key, |slot| {
+            if slot & SLOT_BIT != 0 {
+                self.time_wait
+                    .get(slot & !SLOT_BIT)
+                    .is_some_and(|waiting| waiting.key.is(key))
+            } else {
+                self.tcbs
+                    .get(slot as usize)
+                    .is_some_and(|tcb| tcb.key.is(key))
+            }
+        })
+    }
+
+    /// A place for a connection that none has had yet, unless there are as many as there may be.
+    #[cold]
+    #[inline(never)]
+    fn new_place(&mut self) -> Option<u32> {
+        if self.tcbs.len() >= self.config.max_connections {
+            return None;
+        }
+        let place = self.tcbs.len() as u32;
+        self.tcbs.push(Tcb::FREE);
+        self.wheel.ensure(place);
+        Some(place)
+    }
+}
+
 impl<R: Recorder> Active<'_, R> {
     /// Opens a connection to `remote`. The [`crate::socket::Readiness::connected`] event tells when it stands.
     ///
@@ -80,9 +113,9 @@ impl<R: Recorder> Active<'_, R> {
         {
             return Err(Error::BadAddress);
         }
-        let key = self.free_local_port(local.unwrap_or(self.stack.config.ip), remote)?;
-        let index = self.open(key)?;
-        let iss = initial_sequence_number(&self.stack.table, key, self.now);
+        let (key, vacant) = self.free_local_port(local.unwrap_or(self.stack.config.ip), remote)?;
+        let index = self.open(key, vacant)?;
+        let iss = initial_sequence_number(vacant, self.now);
         self.stack.tcbs[index].state = State::SynSent;
         if !self.specify(index, open.diffserv << 2, &route) {
             self.free_connection(index);
@@ -130,116 +163,92 @@ impl<R: Recorder> Active<'_, R> {
 
     /// A key for a connection from `local` to `remote` whose port is free, or stands in TIME-WAIT and may be used again: its last
     /// segment is older than our clock's tick, so that the peer can tell the new SYN from old ones (RFC 6191).
-    fn free_local_port(&mut self, local: Ipv4Addr, remote: SocketAddrV4) -> Result<FlowKey, Error> {
+    fn free_local_port(
+        &mut self,
+        local: Ipv4Addr,
+        remote: SocketAddrV4,
+    ) -> Result<(FlowKey, Vacant), Error> {
+        const PORTS: u32 = (*EPHEMERAL.end() - *EPHEMERAL.start()) as u32 + 1;
         let key_for = |port| FlowKey::new((*remote.ip(), remote.port()), (local, port));
-        let count = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
         let first = self.stack.secrets.next_port_offset(key_for(0));
-        for n in 0..count {
-            let port = EPHEMERAL.start() + (first.wrapping_add(n) % count) as u16;
+        for n in 0..PORTS {
+            let port = EPHEMERAL.start() + (first.wrapping_add(n) % PORTS) as u16;
             let key = key_for(port);
-            match self.slot_of(key) {
-                None => return Ok(key),
-                Some(slot) if slot & SLOT_BIT != 0 => {
-                    let index = slot & !SLOT_BIT;
-                    let old = self.stack.time_wait.get(index);
-                    let reusable =
-                        old.is_some_and(|tw| tw.timestamps && self.now.tick().since(tw.since) >= 2);
-                    if reusable && self.stack.config.timestamps {
-                        self.forget_time_wait(index);
-                        return Ok(key);
+            match self.stack.search(key) {
+                Search::Vacant(vacant) => return Ok((key, vacant)),
+                Search::Found(slot) => {
+                    cold_path();
+                    if let Some(vacant) = self.use_again(key, slot) {
+                        return Ok((key, vacant));
                     }
                 }
-                Some(_) => {}
             }
         }
         Err(Error::NoPort)
     }
 
+    /// Ends the TIME-WAIT in `slot`, if it is one that may be ended for a new connection.
+    fn use_again(&mut self, key: FlowKey, slot: u32) -> Option<Vacant> {
+        let index = (slot & SLOT_BIT != 0).then_some(slot & !SLOT_BIT)?;
+        let old = self.stack.time_wait.get(index)?;
+        let reusable =
+            self.stack.config.timestamps && old.timestamps && self.now.tick().since(old.since) >= 2;
+        if !reusable {
+            return None;
+        }
+        self.forget_time_wait(index);
+        match self.stack.search(key) {
+            Search::Vacant(vacant) => Some(vacant),
+            Search::Found(_) => None,
+        }
+    }
+
     /// The slot under `key`, of a connection or a TIME-WAIT.
     pub(crate) fn slot_of(&self, key: FlowKey) -> Option<u32> {
         let stack = &*self.stack;
-        if stack
-            .tcbs
-            .get(stack.cached)
-            .is_some_and(|tcb| tcb.key == key)
-        {
-            return Some(stack.cached as u32);
+        match stack.tcbs.get(stack.cached) {
+            Some(tcb) if tcb.key.is(key) => Some(stack.cached as u32),
+            _ => match stack.search(key) {
+                Search::Found(slot) => Some(slot),
+                Search::Vacant(_) => None,
+            },
         }
-        let hash = stack.table.hash(key);
-        stack.table.find(hash, |slot| {
-            if slot & SLOT_BIT != 0 {
-                stack
-                    .time_wait
-                    .get(slot & !SLOT_BIT)
-                    .is_some_and(|tw| tw.key == key)
-            } else {
-                stack
-                    .tcbs
-                    .get(slot as usize)
-                    .is_some_and(|tcb| tcb.key == key)
-            }
-        })
     }
 
-    /// Takes a TCB from the free list and puts it into the table. The caller sees to it that it has an entry in the wheel.
-    pub(crate) fn open(&mut self, key: FlowKey) -> Result<usize, Error> {
-        let index = match self.stack.first_free {
-            u32::MAX => {
-                if self.stack.tcbs.len() >= self.stack.config.max_connections {
-                    return Err(Error::TableFull);
-                }
-                self.stack.tcbs.push(Tcb::FREE);
-                self.stack.tcbs.len() - 1
-            }
-            free => free as usize,
+    /// Takes a free TCB and puts it into the table, where the search for its key has just ended. The caller sees to it that it
+    /// has an entry in the wheel.
+    #[inline(always)]
+    pub(crate) fn open(&mut self, key: FlowKey, vacant: Vacant) -> Result<usize, Error> {
+        let tick = self.now.tick();
+        if unlikely(!self.stack.prepared.is_for(key, tick)) {
+            self.prepare(key);
+        }
+        let stack = &mut *self.stack;
+        let place = match stack.free.pop() {
+            Some(free) => free,
+            None => stack.new_place().ok_or(Error::TableFull)?,
         };
-        let hash = self.stack.table.hash(key);
-        // The next segment of a connection is likely to follow soon.
-        let caches = self.stack.config.mechanisms.demux == Demux::CacheHash;
-        if self.stack.table.insert(hash, index as u32).is_err() {
+        let index = place as usize;
+        if unlikely(stack.table.insert_at(vacant, place).is_err()) {
+            stack.free.push(place);
             return Err(Error::TableFull);
         }
-        if self.stack.first_free == index as u32 {
-            self.stack.first_free = self.stack.tcbs[index].next_free;
-        }
-        self.stack.open_connections += 1;
-        self.stack.wheel.ensure(index as u32);
-
-        let tick = self.now.tick();
-        let config = &self.stack.config;
-        let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
-        let next_hop = match config.gateway {
-            Some(gateway) if !config.is_local(remote) => gateway,
-            _ => remote,
-        };
+        stack.open_connections += 1;
+        let tcb = &mut stack.tcbs[index];
         // Where the free TCB stands in a list already, it must not be put in again. Its entry in the wheel is this
         // connection's, if it is still there.
-        let Tcb {
-            generation,
-            flags: listed,
-            armed: left,
-            ..
-        } = self.stack.tcbs[index];
-        let armed = if self.stack.wheel.is_armed(index as u32) {
-            left
-        } else {
-            tick.after(LOOK)
-        };
-        let ts_offset = self.stack.secrets.timestamp_offset(key);
-        let tcb = &mut self.stack.tcbs[index];
-        *tcb = *self.stack.fresh;
-        tcb.key = key;
+        let (generation, listed, left) = (tcb.generation, tcb.flags, tcb.armed);
+        stack.prepared.write(tcb, key);
         tcb.generation = generation;
         tcb.flags |= listed;
-        tcb.armed = armed;
-        tcb.ts_offset = ts_offset;
-        tcb.next_hop = next_hop;
-        tcb.ts_seen_at = tick;
-        make_template(tcb, self.stack.config.ttl);
-        if caches {
-            self.stack.cached = index;
+        tcb.hash = vacant.hash();
+        if stack.wheel.is_armed(place) {
+            tcb.armed = left;
         }
-        self.fill_link_address(index);
+        // The next segment of a connection is likely to follow soon.
+        if stack.config.mechanisms.demux == Demux::CacheHash {
+            stack.cached = index;
+        }
         Ok(index)
     }
 
@@ -253,10 +262,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     pub(crate) fn set_link_address(&mut self, index: usize, mac: MacAddr) {
-        let tcb = &mut self.stack.tcbs[index];
-        let ([a, b, c, d, e, f], [g, h, ..]) = (mac.0, self.stack.config.mac.0);
-        tcb.link = [a, b, c, d, e, f, g, h];
-        tcb.choose_way();
+        self.stack.tcbs[index].set_link(mac, self.stack.config.mac);
     }
 
     /// A SYN for a port that somebody listens on (RFC 9293, 3.10.7.2). A connection that follows directly on one in
@@ -268,37 +274,53 @@ impl<R: Recorder> Active<'_, R> {
         syn: &Syn,
         last: Option<SeqNumber>,
     ) {
-        let (room, diffserv) = self.stack.listeners[listener as usize]
+        let room = self.stack.listeners[listener as usize]
             .as_ref()
-            .map_or((false, 0), |l| (l.has_room(), l.diffserv));
-        if !room {
-            self.send_cookie(key, syn);
-            return;
+            .is_some_and(Listener::has_room);
+        match self.stack.search(key) {
+            Search::Vacant(vacant) if room => {
+                self.half_open(listener, (key, vacant), syn, last);
+            }
+            _ => self.send_cookie(key, syn),
         }
-        let Ok(index) = self.open(key) else {
-            self.send_cookie(key, syn);
-            return;
+    }
+
+    /// Answers a SYN for a listener that has room.
+    #[inline(always)]
+    pub(super) fn half_open(
+        &mut self,
+        listener: u32,
+        (key, vacant): (FlowKey, Vacant),
+        syn: &Syn,
+        last: Option<SeqNumber>,
+    ) {
+        let Ok(index) = self.open(key, vacant) else {
+            cold_path();
+            return self.send_cookie(key, syn);
         };
-        self.specify_passive(index, diffserv);
-        let iss = initial_sequence_number(&self.stack.table, key, self.now);
-        let iss = match (iss, last) {
-            (iss, Some(last)) if iss.at_or_before(last) => last + 1,
-            (iss, _) => iss,
-        };
+        let mut diffserv = 0;
+        if let Some(Some(l)) = self.stack.listeners.get_mut(listener as usize) {
+            l.half_open += 1;
+            diffserv = l.diffserv;
+        }
         let tcb = &mut self.stack.tcbs[index];
         tcb.state = State::SynReceived;
         tcb.listener = listener;
         tcb.rare |= rare::UNACCEPTED;
-        if let Some(l) = self.stack.listeners[listener as usize].as_mut() {
-            l.half_open += 1;
-        }
+        self.specify_passive(index, diffserv);
+        let iss = match (initial_sequence_number(vacant, self.now), last) {
+            (iss, Some(last)) if iss.at_or_before(last) => last + 1,
+            (iss, _) => iss,
+        };
         self.take_syn(index, syn);
-        if !self.begin(index, iss) {
+        self.stack.tcbs[index].predict();
+        if unlikely(!self.begin(index, iss)) {
             self.free_connection(index);
         }
     }
 
     /// The peer's SYN acknowledges ours (RFC 9293, 3.10.7.3): the connection stands, and the SYN is to be acknowledged.
+    #[inline(always)]
     pub(super) fn syn_acknowledged(&mut self, index: usize, syn: &Syn) {
         self.take_syn(index, syn);
         self.acknowledged(index, syn.ack);
@@ -307,23 +329,27 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// The handshake is complete.
+    #[inline(always)]
     pub(crate) fn established(&mut self, index: usize) {
-        let tcb = &mut self.stack.tcbs[index];
-        tcb.state = State::Established;
+        let stack = &mut *self.stack;
+        let tcb = &mut stack.tcbs[index];
+        tcb.state = if unlikely(tcb.is(flag::FIN_QUEUED)) {
+            State::FinWait1
+        } else {
+            State::Established
+        };
         tcb.user_deadline = Deadline::NONE;
         tcb.backoff = 0;
-        if tcb.retransmits != 0 {
+        if unlikely(tcb.retransmits != 0) {
             // RFC 5681, 3.1: after the loss of a SYN the initial window is one segment.
             tcb.cwnd = u32::from(tcb.mss);
             // RFC 6298, 5.7: when the timer expired for a SYN, data begins with a timeout of 3 s.
-            tcb.rto = ticks(AFTER_SYN_LOSS_RTO).min(self.stack.max_rto);
-        }
-        if tcb.is(flag::FIN_QUEUED) {
-            tcb.state = State::FinWait1;
+            tcb.rto = ticks(AFTER_SYN_LOSS_RTO).min(stack.max_rto);
         }
         tcb.predict();
-        let (listener, unaccepted) = (tcb.listener, tcb.is_rare(rare::UNACCEPTED));
-        if unaccepted && let Some(Some(l)) = self.stack.listeners.get_mut(listener as usize) {
+        if tcb.is_rare(rare::UNACCEPTED)
+            && let Some(Some(l)) = stack.listeners.get_mut(tcb.listener as usize)
+        {
             l.half_open = l.half_open.saturating_sub(1);
             l.queue.push_back(index as u32);
         }
@@ -498,7 +524,10 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::SynBacklog);
             return None;
         };
-        let index = self.open(key).ok()?;
+        let Search::Vacant(vacant) = self.stack.search(key) else {
+            return None;
+        };
+        let index = self.open(key, vacant).ok()?;
         self.specify_passive(index, diffserv);
         let ts_offset = self.stack.tcbs[index].ts_offset;
         let stamps = header.options.timestamps;

@@ -1,7 +1,7 @@
 //! Secrets and what is drawn from them: initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323, 5.4), ports
 //! (RFC 6056, algorithm 4).
 
-use crate::demux::{FlowKey, Sip, Table};
+use crate::demux::{FlowKey, Sip, Vacant};
 use crate::time::Instant;
 use alloc::boxed::Box;
 use tollgate_wire::SeqNumber;
@@ -96,9 +96,10 @@ impl Secrets {
 /// F is the half of the table's SipHash-1-3 that the table does not use, so that a connection is hashed once. The halves of a
 /// pseudorandom function's value are independent: a peer that works F out from the numbers that it is given learns neither
 /// another connection's, nor where any connection lies in the table.
-pub(crate) fn initial_sequence_number(table: &Table, key: FlowKey, now: Instant) -> SeqNumber {
+#[inline(always)]
+pub(crate) fn initial_sequence_number(vacant: Vacant, now: Instant) -> SeqNumber {
     let clock = (now.as_nanos() / 4000) as u32;
-    SeqNumber(clock.wrapping_add(table.other_half(key)))
+    SeqNumber(clock.wrapping_add(vacant.other_half()))
 }
 
 /// The hash of `key`, which is the last one's when the key is.
@@ -113,6 +114,7 @@ fn remembered(last: &mut (FlowKey, u64), sip: &Sip, key: FlowKey) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demux::{Search, Table};
     use alloc::vec;
 
     #[test]
@@ -171,11 +173,10 @@ mod tests {
             ports: 3,
         };
         let isn = |table: &Table, ports, us: u64| {
-            initial_sequence_number(
-                table,
-                FlowKey { ports, ..key },
-                Instant::from_nanos(us * 1000),
-            )
+            let Search::Vacant(vacant) = table.search(FlowKey { ports, ..key }, |_| false) else {
+                panic!("a table without entries found one");
+            };
+            initial_sequence_number(vacant, Instant::from_nanos(us * 1000))
         };
         assert_ne!(isn(&first, 3, 0), isn(&first, 4, 0));
         assert_eq!(isn(&first, 3, 4000) - isn(&first, 3, 0), 1000);

@@ -4,14 +4,16 @@ use super::reassembly::release_chain;
 use super::tcb::{Deadline, State, Tcb, flag, rare};
 use super::time_wait::{SLOT_BIT, TimeWait};
 use crate::buffer::FrameId;
+use crate::likely::unlikely;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
 use tollgate_gate::Recorder;
 
 impl<R: Recorder> Active<'_, R> {
     /// Takes the connection out of the table: no segment finds it any more.
+    #[inline]
     pub(crate) fn detach(&mut self, index: usize) {
-        let hash = self.stack.table.hash(self.stack.tcbs[index].key);
+        let hash = self.stack.tcbs[index].hash;
         self.stack.table.remove(hash, index as u32);
         self.forget_cached(index);
     }
@@ -47,23 +49,27 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Puts the connection on the free list. Every handle on it is stale from now on. Its entry in the wheel stays: the next
     /// connection in this place takes it over, or it fires and finds nothing due.
+    #[inline]
     pub(crate) fn free_connection(&mut self, index: usize) {
+        let tcb = &self.stack.tcbs[index];
+        if !matches!(tcb.state, State::Closed | State::TimeWait) {
+            if unlikely(tcb.is_rare(rare::UNACCEPTED)) {
+                self.leave_listener(index);
+            }
+            self.detach(index);
+        }
+        self.forget_cached(index);
         let tcb = &self.stack.tcbs[index];
         if tcb.tx_head.is_some() {
             self.release_send_queue(index);
         }
         let tcb = &self.stack.tcbs[index];
-        if tcb.rx_head.is_some() || tcb.ooo_head.is_some() {
+        if unlikely(tcb.rx_head.is_some() || tcb.ooo_head.is_some()) {
             self.release_receive_queues(index);
         }
-        let tcb = &self.stack.tcbs[index];
-        if !matches!(tcb.state, State::Closed | State::TimeWait) {
-            self.leave_listener(index);
-            self.detach(index);
-        }
-        self.forget_cached(index);
-        self.stack.forget_unusual(index);
-        let tcb = &mut self.stack.tcbs[index];
+        let stack = &mut *self.stack;
+        stack.forget_unusual(index);
+        let tcb = &mut stack.tcbs[index];
         // Marks in the lists of events and of waiting output stay, so that no index stands there twice.
         let listed = tcb.flags & (flag::LISTED | flag::OUTPUT_LISTED);
         let generation = tcb.generation.wrapping_add(1);
@@ -72,17 +78,14 @@ impl<R: Recorder> Active<'_, R> {
         tcb.generation = generation;
         tcb.flags = listed;
         tcb.armed = armed;
-        tcb.next_free = self.stack.first_free;
-        self.stack.first_free = index as u32;
-        self.stack.open_connections -= 1;
+        stack.free.push(index as u32);
+        stack.open_connections -= 1;
     }
 
     /// A connection that nobody accepted leaves its listener's count or queue.
+    #[cold]
     fn leave_listener(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
-        if !tcb.is_rare(rare::UNACCEPTED) {
-            return;
-        }
         let half_open = tcb.state == State::SynReceived;
         if let Some(Some(l)) = self.stack.listeners.get_mut(tcb.listener as usize) {
             if half_open {
@@ -131,7 +134,7 @@ impl<R: Recorder> Active<'_, R> {
             self.forget_time_wait(oldest);
         }
         let tcb = &self.stack.tcbs[index];
-        let hash = self.stack.table.hash(tcb.key);
+        let hash = tcb.hash;
         let mut entry = TimeWait::new((tcb.key, hash), tcb.snd_nxt, tcb.rcv_nxt, tick, until);
         entry.ts_recent = tcb.ts_recent;
         entry.ts_offset = tcb.ts_offset;

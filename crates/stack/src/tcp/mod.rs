@@ -5,6 +5,7 @@
 //! RFC 9293, 3.10.7 step by step. The way out: [`predicted_send`] sends what fits into one segment that
 //! may go at once, [`held`] puts a small write behind a segment that waits, [`output`] decides for everything else, and
 //! [`template`] writes the headers. [`timers`] does what is due; [`congestion`], [`rto`], [`reassembly`], [`handshake`],
+//! [`prepared`],
 //! [`syn`], [`cookie`], [`lifecycle`], [`time_wait`], [`listener`], [`urgent`] and [`report`] hold what their names say, and
 //! [`unusual`] what few connections have.
 
@@ -21,6 +22,7 @@ pub(crate) mod predicted;
 mod predicted_change;
 pub(crate) mod predicted_send;
 mod predicted_syn;
+pub(crate) mod prepared;
 pub(crate) mod reassembly;
 pub(crate) mod report;
 pub(crate) mod rto;

@@ -476,18 +476,26 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends an acknowledgment without data.
     #[inline(never)]
     pub(crate) fn acknowledge(&mut self, index: usize) {
-        if !self.acknowledge_predicted(index) {
+        self.acknowledge_now(index);
+    }
+
+    /// The same in its caller.
+    #[inline(always)]
+    pub(super) fn acknowledge_now(&mut self, index: usize) {
+        if unlikely(!self.acknowledge_predicted(index)) {
             self.acknowledge_in_general(index);
         }
     }
 
-    /// Sends an acknowledgment of an established connection at once; says whether it was so, and has changed nothing
-    /// otherwise.
+    /// Sends an acknowledgment at once where nothing is unusual; says whether it was so, and has changed nothing otherwise.
     #[inline(always)]
     fn acknowledge_predicted(&mut self, index: usize) -> bool {
         let stack = &mut *self.stack;
         let tcb = &mut stack.tcbs[index];
-        if unlikely(tcb.sendable == 0 || stack.device.len() >= stack.config.device_queue) {
+        const BUSY: u16 = rare::LOSS | rare::SENT_IN_GENERAL;
+        // An established connection that may send a message may acknowledge one.
+        let usual = tcb.sendable != 0 || (tcb.goes_straight() && tcb.rare & BUSY == 0);
+        if unlikely(!usual || stack.device.len() >= stack.config.device_queue) {
             return false;
         }
         let Some(Taken { id, meta, head, .. }) = self.pool.take::<STAMPED>(FrameId::NONE, 0) else {

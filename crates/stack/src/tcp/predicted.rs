@@ -7,12 +7,13 @@
 //! whatever fails goes to [`super::segment`] untouched, and the reason is counted.
 
 use super::congestion;
-use super::tcb::{Deadline, Tcb, flag};
+use super::tcb::{Deadline, PSH, Tcb, flag};
 use super::template::{PLAIN, STAMPED};
+use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, FrameId, Pool, RxChecksum, SUMMED_FROM};
 use crate::config::Demux;
 use crate::counters::Miss;
-use crate::demux::FlowKey;
+use crate::demux::{FlowKey, Search};
 use crate::likely::{likely, unlikely};
 use crate::socket::{Posted, readiness};
 use crate::stack::{Active, Stack};
@@ -25,8 +26,6 @@ use tollgate_wire::{SeqNumber, ipv4};
 
 /// Data offset and flags of the two layouts, PSH set: what is predicted is told apart by it.
 const PLAIN_OFFSET: u8 = 0x50;
-/// PSH in the word of data offset and flags.
-const PSH: u16 = 8;
 /// NOP, NOP, kind 8, length 10.
 const TIMESTAMP_LAYOUT: u32 = 0x0101_080a;
 
@@ -201,14 +200,17 @@ impl Stack {
             Some(tcb) if tcb.key.is(key_of(head)) => tcb,
             _ => {
                 cold_path();
-                index = self.look_up(key_of(head)).ok_or(Miss::NoConnection)?;
+                match self.look_up(key_of(head)) {
+                    Search::Found(slot) if slot & SLOT_BIT == 0 => index = slot as usize,
+                    nothing => return self.opened(pool, now, rec, frame, nothing),
+                }
                 self.tcbs.get_mut(index).ok_or(Miss::NoConnection)?
             }
         };
         rec.pass(Gate::TcpInBegin, packet);
         // Data offset and flags, PSH set either way. This also stands for the state.
         if unlikely(be16(head, 46) | PSH != tcb.predicted) {
-            return Err(Miss::Flags);
+            return self.changed(pool, now, rec, index, frame);
         }
         // The IP length decides where the payload ends, not the frame's, which may be padded.
         let total_len = be16(head, 16);
@@ -290,22 +292,23 @@ impl Stack {
 
     /// The connection by the table (or the list), remembered for the next segment.
     #[inline(never)]
-    fn look_up(&mut self, key: FlowKey) -> Option<usize> {
+    fn look_up(&mut self, key: FlowKey) -> Search {
         self.counters.cache_misses += 1;
-        let tcbs = &self.tcbs;
-        let index = match self.config.mechanisms.demux {
-            Demux::CacheHash | Demux::Hash => {
-                let hash = self.table.hash(key);
-                self.table.find(hash, |slot| {
-                    tcbs.get(slot as usize).is_some_and(|tcb| tcb.key == key)
-                })? as usize
-            }
-            Demux::List => tcbs.iter().position(|tcb| tcb.key == key)?,
+        let listed = match self.config.mechanisms.demux {
+            Demux::CacheHash | Demux::Hash => None,
+            Demux::List => self.tcbs.iter().position(|tcb| tcb.key == key),
         };
-        if self.config.mechanisms.demux == Demux::CacheHash {
-            self.cached = index;
+        let search = match listed {
+            Some(index) => Search::Found(index as u32),
+            None => self.search(key),
+        };
+        if let Search::Found(slot) = search
+            && slot & SLOT_BIT == 0
+            && self.config.mechanisms.demux == Demux::CacheHash
+        {
+            self.cached = slot as usize;
         }
-        Some(index)
+        search
     }
 }
 
@@ -369,6 +372,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// The snd_una side of a new acknowledgment, for segments that were not predicted.
+    #[inline]
     pub(crate) fn acknowledged(&mut self, index: usize, ack: SeqNumber) {
         let ready = take_acknowledgment(
             &mut self.stack.tcbs[index],

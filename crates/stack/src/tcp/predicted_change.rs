@@ -1,6 +1,5 @@
 //! The predicted path of the segments that move a connection from one state to the next and carry no data: SYNs, which are
-//! [`super::predicted_syn`]'s, the acknowledgment that completes the handshake, a FIN, the acknowledgment of ours; and of our
-//! FIN.
+//! [`super::predicted_syn`]'s, the acknowledgment that completes the handshake, a FIN, and the acknowledgment of ours.
 //!
 //! [`super::predicted`] leaves every segment to others whose state or flags are not those of a data transfer. Of these, a
 //! connection that goes as most do sees only segments that are next in order, acknowledge everything, and have the usual
@@ -9,254 +8,252 @@
 //! is changed before every check has passed; whatever fails goes the general way untouched, and the reason is counted.
 //! Which segments are taken is RFC 9293, 3.10.7.4, cut down to these.
 
-use super::predicted::{be16, be32, key_of};
+use super::predicted::{be16, be32};
 use super::predicted::{segment_is_intact, take_acknowledgment};
 use super::predicted_syn::SYN_ACK;
-use super::tcb::{Deadline, State, Tcb, flag, rare};
+use super::tcb::{
+    ACK_MOVES, Deadline, FIN_MOVES, PREDICTED_WITH_TIMESTAMPS, PSH, State, Tcb, rare,
+};
 use super::template::STAMPED;
-use super::time_wait::SLOT_BIT;
-use crate::buffer::{Frame, RxChecksum};
+use crate::buffer::{Frame, Pool, RxChecksum};
 use crate::config::Prediction;
 use crate::counters::{ChangeMiss, Miss};
-use crate::demux::FlowKey;
+use crate::demux::Search;
 use crate::likely::unlikely;
-use crate::stack::Active;
+use crate::stack::{Active, Stack};
+use crate::time::Instant;
 use core::hint::cold_path;
-use tollgate_checksum::{Partial, Wide};
+use tollgate_checksum::Partial;
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
-use tollgate_wire::tcp::{Flags, TIMESTAMP_LAYOUT};
+use tollgate_wire::tcp::TIMESTAMP_LAYOUT;
 
 /// The IP packet's octets, no payload included.
 const TOTAL_LEN: u16 = (STAMPED - 14) as u16;
-/// Data offset of eight words, and ACK.
-const STAMPED_ACK: u16 = 0x8010;
-/// FIN in the word of data offset and flags.
-const FIN: u16 = Flags::FIN.0 as u16;
-/// PSH there, which is taken either way.
-const PSH: u16 = Flags::PSH.0 as u16;
 
 /// What a segment says that has passed every check.
 struct Change {
-    index: usize,
     ack: SeqNumber,
     /// The peer's window, scaled.
     window: u32,
     ts_value: u32,
-    fin: bool,
 }
 
-/// A set of one state.
-const fn bit(state: State) -> u16 {
-    1 << state as u8
-}
+impl Stack {
+    /// Takes a segment that is not of a data transfer when it moves its connection on in the usual way; otherwise has changed
+    /// nothing and says why it was not predicted.
+    #[inline(never)]
+    pub(super) fn changed<R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: R,
+        index: usize,
+        frame: &Frame,
+    ) -> Result<(), Miss> {
+        if unlikely(self.config.mechanisms.prediction != Prediction::Bidirectional) {
+            return Err(Miss::Flags);
+        }
+        let mut stack = Active {
+            stack: self,
+            pool,
+            now,
+            rec,
+        };
+        let outcome = stack.change_predicted(index, frame);
+        self.count_change(outcome, Miss::Flags)
+    }
 
-/// Whether nothing is going on with a connection but what its state says, and a segment with these flags moves it on.
-#[inline(always)]
-fn is_usual(tcb: &Tcb, ack: SeqNumber, fin: bool) -> bool {
-    const ON_FIN: u16 = bit(State::Established) | bit(State::FinWait1) | bit(State::FinWait2);
-    const ON_ACK: u16 = bit(State::SynReceived) | bit(State::FinWait1) | bit(State::LastAck);
-    const BUSY: u16 = rare::RECOVERY
-        | rare::LOSS
-        | rare::PERSIST
-        | rare::FIN_PENDING
-        | rare::URGENT
-        | rare::OUTDATED;
-    // Once the peer's FIN has been taken it is nothing unusual that it was seen.
-    let busy = match tcb.state {
-        State::LastAck => BUSY,
-        _ => BUSY | rare::FIN_SEEN,
-    };
-    let moves = bit(tcb.state) & if fin { ON_FIN } else { ON_ACK } != 0;
-    moves
-        && (ack == tcb.snd_nxt || tcb.state == State::Established)
-        && tcb.rare & busy == 0
-        && tcb.is(flag::TIMESTAMPS)
-        && tcb.dup_acks | tcb.backoff == 0
-        && tcb.unsent.is_none()
-        && tcb.ooo_head.is_none()
-        && !tcb.keep_deadline.is_set()
+    /// As [`Stack::changed`] for a segment that belongs to no connection, as the table says.
+    #[inline(never)]
+    pub(super) fn opened<R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: R,
+        frame: &Frame,
+        search: Search,
+    ) -> Result<(), Miss> {
+        if unlikely(self.config.mechanisms.prediction != Prediction::Bidirectional) {
+            return Err(Miss::NoConnection);
+        }
+        let mut stack = Active {
+            stack: self,
+            pool,
+            now,
+            rec,
+        };
+        let outcome = stack.syn_predicted(frame, search);
+        self.count_change(outcome, Miss::NoConnection)
+    }
+
+    #[inline(always)]
+    fn count_change(&mut self, outcome: Result<(), ChangeMiss>, miss: Miss) -> Result<(), Miss> {
+        match outcome {
+            Ok(()) => {
+                self.counters.predicted_changes += 1;
+                Ok(())
+            }
+            Err(reason) => {
+                cold_path();
+                self.counters.change_miss(reason);
+                Err(miss)
+            }
+        }
+    }
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Takes a segment that `miss` kept from being predicted when it moves a connection on in the usual way; says whether it
-    /// did, and has changed nothing otherwise.
-    pub(crate) fn change_predicted(&mut self, frame: &Frame, miss: Miss) -> bool {
-        if self.stack.config.mechanisms.prediction != Prediction::Bidirectional {
-            return false;
-        }
-        let outcome = match miss {
-            Miss::Flags => self.acknowledgment_predicted(frame),
-            Miss::NoConnection => self.syn_predicted(frame),
-            _ => return false,
-        };
-        match outcome {
-            Ok(()) => self.stack.counters.predicted_changes += 1,
-            Err(reason) => self.stack.counters.change_miss(reason),
-        }
-        outcome.is_ok()
-    }
-
-    /// The index of the connection that a segment belongs to. It has been looked up before: with the cache it is there.
-    #[inline(always)]
-    pub(super) fn known(&self, key: FlowKey) -> Option<usize> {
-        let stack = &*self.stack;
-        match stack.tcbs.get(stack.cached) {
-            Some(tcb) if tcb.key.is(key) => Some(stack.cached),
-            _ => {
-                cold_path();
-                self.slot_of(key)
-                    .filter(|slot| slot & SLOT_BIT == 0)
-                    .map(|slot| slot as usize)
-            }
-        }
-    }
-
     /// Takes an acknowledgment or a FIN, or leaves it to [`super::predicted_syn`].
     #[inline(always)]
-    fn acknowledgment_predicted(&mut self, frame: &Frame) -> Result<(), ChangeMiss> {
-        let Some(head) = self.pool.frame(frame).first_chunk::<STAMPED>() else {
+    fn change_predicted(&mut self, index: usize, frame: &Frame) -> Result<(), ChangeMiss> {
+        let Some(head) = self.pool.head::<STAMPED>(frame) else {
+            cold_path();
             return Err(ChangeMiss::Payload);
         };
-        let word = be16(head, 46);
-        if word == SYN_ACK {
-            return self.syn_ack_predicted(frame);
-        }
-        if unlikely(word & !(FIN | PSH) != STAMPED_ACK) {
-            return Err(ChangeMiss::Flags);
-        }
-        let Change {
-            index,
-            ack,
-            window,
-            ts_value,
-            fin,
-        } = self.expect_change(frame, head)?;
-        let Some(tcb) = self.stack.tcbs.get_mut(index) else {
-            return Err(ChangeMiss::State);
-        };
-        let state = tcb.state;
-        // RFC 7323, 4.3.
-        if tcb.unacked == 0 {
-            tcb.ts_recent = ts_value;
-        }
-        tcb.snd_wnd = window;
-        if state == State::SynReceived {
-            // The window of the SYN was not scaled; this one is.
-            tcb.max_snd_wnd = window;
-        }
-        if fin {
-            tcb.fin_seq = tcb.rcv_nxt;
-            tcb.rare |= rare::FIN_SEEN;
-        }
-        if ack != tcb.snd_una {
-            // A sign of life: the time to give up starts anew.
-            tcb.user_deadline = Deadline::NONE;
-            let min_rto = self.stack.min_rto;
-            let ready = take_acknowledgment(tcb, self.pool, self.now, ack, min_rto);
-            if unlikely(ready != 0) {
-                self.notify(index, ready);
+        match be16(head, 46) & !PSH {
+            ACK_MOVES => {
+                let change = expect_change::<false>(self.stack, index, frame, head)?;
+                self.acknowledgment_moves(index, change);
             }
-        }
-        if state == State::SynReceived {
-            self.established(index);
-        } else {
-            self.acknowledged_fin(index);
-        }
-        if fin {
-            self.fin_arrives(index);
-            if self.stack.tcbs[index].state == State::CloseWait {
-                self.acknowledge(index);
+            FIN_MOVES => {
+                let change = expect_change::<true>(self.stack, index, frame, head)?;
+                self.fin_moves(index, change);
             }
+            SYN_ACK => self.syn_ack_predicted(index, frame)?,
+            _ => return Err(ChangeMiss::Flags),
         }
         self.pool.release(frame.id);
         Ok(())
     }
 
-    /// Sends our FIN, which the state knows already, when it may go at once and nothing is queued before it; says whether it
-    /// was so, and has changed nothing otherwise.
-    pub(crate) fn fin_predicted(&mut self, index: usize) -> bool {
-        const BUSY: u16 = rare::RECOVERY | rare::LOSS | rare::PERSIST;
-        let stack = &mut *self.stack;
-        let tcb = &mut stack.tcbs[index];
-        let usual = tcb.unsent.is_none()
-            && tcb.rare & BUSY == 0
-            && tcb.state != State::SynReceived
-            && tcb.in_flight() <= tcb.snd_wnd.min(tcb.cwnd)
-            && stack.send_predictable
-            && stack.config.mechanisms.prediction == Prediction::Bidirectional
-            && stack.device.len() < stack.config.device_queue;
-        if unlikely(!usual) {
-            return false;
-        }
-        let Some(id) = self.pool.alloc() else {
-            return false;
+    /// An acknowledgment of everything that ends a connection's state.
+    #[inline(always)]
+    fn acknowledgment_moves(&mut self, index: usize, change: Change) {
+        let Some(tcb) = self.stack.tcbs.get_mut(index) else {
+            return;
         };
-        let seq = tcb.snd_nxt;
-        let (meta, now) = (self.pool.meta_mut(id), self.now);
-        meta.send_at_once((seq, seq + 1), 0, Wide::ZERO, Flags::FIN, now);
-        if tcb.tx_head.is_none() {
-            tcb.tx_head = id;
-        } else {
-            self.pool.meta_mut(tcb.tx_tail).tx_next = id;
+        match tcb.state {
+            // Nobody will ask what the last acknowledgment said.
+            State::LastAck if tcb.is_rare(rare::ORPHAN) => self.free_connection(index),
+            State::SynReceived => {
+                // The window of the SYN was not scaled; this one is.
+                tcb.max_snd_wnd = change.window;
+                self.take_change(index, change);
+                self.established(index);
+            }
+            _ => {
+                self.take_change(index, change);
+                self.acknowledged_fin(index);
+            }
         }
-        tcb.tx_tail = id;
-        tcb.snd_end = seq + 1;
-        tcb.snd_nxt = seq + 1;
-        tcb.flags &= !flag::CWND_LIMITED;
-        // RFC 6298, 5.1.
-        if !tcb.rtx_deadline.is_set() {
-            let at = self.now.tick().after(tcb.rto);
-            tcb.rtx_deadline = Deadline::at(at);
-            self.arm(index, at);
-        }
-        self.emit(index, id, seq, Flags::FIN | Flags::ACK, 0, Wide::ZERO);
-        true
     }
 
-    /// The prediction. That the frame is an unfragmented TCP segment for us behind an intact IP header without options has
-    /// been found out, and its flags.
+    /// The peer's FIN, next in order.
     #[inline(always)]
-    fn expect_change(&self, frame: &Frame, head: &[u8; STAMPED]) -> Result<Change, ChangeMiss> {
-        let stack = &*self.stack;
-        if unlikely(be16(head, 16) != TOTAL_LEN) {
-            return Err(ChangeMiss::Payload);
+    fn fin_moves(&mut self, index: usize, change: Change) {
+        let Some(tcb) = self.stack.tcbs.get_mut(index) else {
+            return;
+        };
+        tcb.fin_seq = tcb.rcv_nxt;
+        tcb.rare |= rare::FIN_SEEN;
+        let established = tcb.state == State::Established;
+        self.take_change(index, change);
+        if !established {
+            self.acknowledged_fin(index);
         }
-        if unlikely(head[54..58] != TIMESTAMP_LAYOUT) {
-            return Err(ChangeMiss::OptionLayout);
+        self.fin_arrives(index);
+        if established {
+            self.acknowledge_now(index);
         }
-        let key = key_of(head);
-        let index = self.known(key).ok_or(ChangeMiss::State)?;
-        let tcb = stack.tcbs.get(index).ok_or(ChangeMiss::State)?;
-        let fin = be16(head, 46) & FIN != 0;
-        let ack = SeqNumber(be32(head, 42));
-        if unlikely(!is_usual(tcb, ack, fin)) {
-            return Err(ChangeMiss::State);
-        }
-        if unlikely(SeqNumber(be32(head, 38)) != tcb.rcv_nxt || tcb.rcv_edge == tcb.rcv_nxt) {
-            return Err(ChangeMiss::Sequence);
-        }
-        if unlikely(ack - tcb.snd_una > tcb.in_flight()) {
-            return Err(ChangeMiss::Acknowledgment);
-        }
-        let ts_value = be32(head, 58);
-        if unlikely((ts_value.wrapping_sub(tcb.ts_recent) as i32) < 0) {
-            return Err(ChangeMiss::Timestamp);
-        }
-        let window = u32::from(be16(head, 48)) << (tcb.snd_shift & 15);
-        if unlikely(window == 0) {
-            return Err(ChangeMiss::ZeroWindow);
-        }
-        let verify = stack.sums && frame.checksum != RxChecksum::Verified;
-        if verify && unlikely(!segment_is_intact(head, TOTAL_LEN, Partial::ZERO)) {
-            return Err(ChangeMiss::Checksum);
-        }
-        Ok(Change {
-            index,
-            ack,
-            window,
-            ts_value,
-            fin,
-        })
     }
+
+    /// Timestamp, window and acknowledgment of a segment.
+    #[inline(always)]
+    fn take_change(&mut self, index: usize, change: Change) {
+        let tcb = &mut self.stack.tcbs[index];
+        // RFC 7323, 4.3.
+        if tcb.unacked == 0 {
+            tcb.ts_recent = change.ts_value;
+        }
+        tcb.snd_wnd = change.window;
+        if change.ack != tcb.snd_una {
+            // A sign of life: the time to give up starts anew.
+            tcb.user_deadline = Deadline::NONE;
+            let min_rto = self.stack.min_rto;
+            let ready = take_acknowledgment(tcb, self.pool, self.now, change.ack, min_rto);
+            if unlikely(ready != 0) {
+                self.notify(index, ready);
+            }
+        }
+    }
+}
+
+/// The prediction of an acknowledgment, or of a FIN, by its flags. That the frame is an unfragmented TCP segment for us behind
+/// an intact IP header without options, and of this connection, has been found out.
+#[inline(always)]
+fn expect_change<const FIN: bool>(
+    stack: &Stack,
+    index: usize,
+    frame: &Frame,
+    head: &[u8; STAMPED],
+) -> Result<Change, ChangeMiss> {
+    if unlikely(be16(head, 16) != TOTAL_LEN) {
+        return Err(ChangeMiss::Payload);
+    }
+    if unlikely(head[54..58] != TIMESTAMP_LAYOUT) {
+        return Err(ChangeMiss::OptionLayout);
+    }
+    let Some(tcb) = stack.tcbs.get(index) else {
+        cold_path();
+        return Err(ChangeMiss::State);
+    };
+    let ack = SeqNumber(be32(head, 42));
+    if unlikely(!moves_on::<FIN>(tcb, ack)) {
+        return Err(ChangeMiss::State);
+    }
+    if unlikely(SeqNumber(be32(head, 38)) != tcb.rcv_nxt || tcb.rcv_edge == tcb.rcv_nxt) {
+        return Err(ChangeMiss::Sequence);
+    }
+    if FIN && unlikely(ack - tcb.snd_una > tcb.in_flight()) {
+        return Err(ChangeMiss::Acknowledgment);
+    }
+    let ts_value = be32(head, 58);
+    if unlikely((ts_value.wrapping_sub(tcb.ts_recent) as i32) < 0) {
+        return Err(ChangeMiss::Timestamp);
+    }
+    let window = u32::from(be16(head, 48)) << (tcb.snd_shift & 15);
+    if unlikely(window == 0) {
+        return Err(ChangeMiss::ZeroWindow);
+    }
+    let verify = stack.sums && frame.checksum != RxChecksum::Verified;
+    if verify && unlikely(!segment_is_intact(head, TOTAL_LEN, Partial::ZERO)) {
+        return Err(ChangeMiss::Checksum);
+    }
+    Ok(Change {
+        ack,
+        window,
+        ts_value,
+    })
+}
+
+/// Whether nothing is going on with a connection but what its state says, and an acknowledgment of everything moves it on,
+/// or a FIN with one; a FIN moves an established connection on whatever it acknowledges.
+#[inline(always)]
+fn moves_on<const FIN: bool>(tcb: &Tcb, ack: SeqNumber) -> bool {
+    // Where the peer's FIN was seen already, out of order, another is unusual.
+    const BUSY_FOR_FIN: u16 = rare::FIN_PENDING | rare::FIN_SEEN;
+    let all = ack == tcb.snd_nxt;
+    let expected = if FIN {
+        tcb.rare & BUSY_FOR_FIN == 0
+            && match tcb.predicted {
+                FIN_MOVES => all,
+                PREDICTED_WITH_TIMESTAMPS => true,
+                ACK_MOVES => all && tcb.state == State::FinWait1,
+                _ => false,
+            }
+    } else {
+        all && tcb.rare & rare::FIN_PENDING == 0 && tcb.predicted == ACK_MOVES
+    };
+    expected && tcb.backoff == 0 && tcb.unsent.is_none() && !tcb.keep_deadline.is_set()
 }

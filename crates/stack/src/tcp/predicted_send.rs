@@ -1,17 +1,20 @@
-//! The predicted path of output: a message that fits into one segment and may go at once.
+//! The predicted path of output: a message that fits into one segment and may go at once, and a FIN that may.
 //!
 //! That is a request or a response: nothing is queued before it, both windows take it, and Nagle's algorithm has nothing
 //! to wait for. Everything that [`super::output`] decides in general is known then, so the message is copied, summed,
 //! given headers and queued for the link in one go. Whatever is different goes the general way, with nothing changed.
 
-use super::tcb::{Deadline, flag};
-use super::template::{self, STAMPED, Varying};
-use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
-use crate::config::Mechanisms;
+use super::tcb::{Deadline, State, Tcb, flag, rare};
+use super::template::{self, Common, STAMPED, Varying};
+use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
+use crate::config::{Mechanisms, Prediction};
 use crate::likely::unlikely;
 use crate::stack::Stack;
 use crate::time::Instant;
+use crate::timer::Wheel;
+use alloc::vec::Vec;
 use core::hint::cold_path;
+use tollgate_checksum::Partial;
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::tcp::Flags;
 
@@ -27,6 +30,81 @@ impl Mechanisms {
         } = self;
         *template == crate::config::HeaderTemplate::On
             && *retransmit == crate::config::RetransmitCopy::Reference
+    }
+}
+
+/// What a segment that is sent at once goes through.
+pub(super) struct WayOut<'a> {
+    pub(super) wheel: &'a mut Wheel,
+    pub(super) device: &'a mut Vec<Frame>,
+    pub(super) common: &'a Common,
+    pub(super) now: Instant,
+}
+
+impl WayOut<'_> {
+    /// Queues a segment of `len` octets with the sum `sum`, or a FIN, as the last one that is sent and not acknowledged, and
+    /// sends it. Nothing is unsent, and `taken` stands behind the last frame already.
+    #[inline(always)]
+    pub(super) fn send<R: Recorder>(
+        self,
+        tcb: &mut Tcb,
+        index: usize,
+        (id, meta, head): (FrameId, &mut Meta, &mut [u8; STAMPED]),
+        (len, sum, fin): (u16, Partial, bool),
+        rec: &mut R,
+    ) {
+        let Self {
+            wheel,
+            device,
+            common,
+            now,
+        } = self;
+        let seq = tcb.snd_nxt;
+        let packet = PacketId(seq.0);
+        rec.pass(Gate::TcpOutBegin, packet);
+
+        let end = seq + u32::from(len) + u32::from(fin);
+        let (queued, sent) = if fin {
+            (Flags::FIN, Flags::FIN | Flags::ACK)
+        } else {
+            (Flags(0), Flags::PSH | Flags::ACK)
+        };
+        meta.send_at_once((seq, end), len, sum.into(), queued, now);
+        if tcb.tx_head.is_none() {
+            tcb.tx_head = id;
+        }
+        tcb.tx_tail = id;
+        tcb.snd_end = end;
+        tcb.snd_nxt = end;
+        tcb.flags &= !flag::CWND_LIMITED;
+        // RFC 6298, 5.1.
+        if !tcb.rtx_deadline.is_set() {
+            let at = now.tick().after(tcb.rto);
+            tcb.rtx_deadline = Deadline::at(at);
+            if unlikely(at.before(tcb.armed)) {
+                tcb.armed = at;
+                wheel.insert(index as u32, at);
+            }
+        }
+
+        rec.pass(Gate::ChecksumOutBegin, packet);
+        let varying = Varying {
+            seq,
+            flags: sent,
+            tick: now.tick().0,
+            len,
+            sum,
+        };
+        template::write(head, tcb, common, varying);
+        rec.pass(Gate::ChecksumOutEnd, packet);
+        rec.pass(Gate::IpOutBegin, packet);
+        device.push(Frame {
+            id,
+            offset: (PAYLOAD_OFFSET - STAMPED) as u16,
+            len: STAMPED as u16 + len,
+            checksum: RxChecksum::Unknown,
+        });
+        rec.pass(Gate::DeviceQueueIn, packet);
     }
 }
 
@@ -82,46 +160,59 @@ impl Stack {
         };
 
         let sum = self.copier.copy_and_sum(payload, data);
-        let seq = tcb.snd_nxt;
-        rec.pass(Gate::TcpOutBegin, PacketId(seq.0));
-
-        let end = seq + len;
-        meta.send_at_once((seq, end), len as u16, sum.into(), Flags(0), now);
-        if tail.is_none() {
-            tcb.tx_head = id;
-        }
-        tcb.tx_tail = id;
-        tcb.snd_end = end;
-        tcb.snd_nxt = end;
-        tcb.flags &= !flag::CWND_LIMITED;
-        // RFC 6298, 5.1.
-        if !tcb.rtx_deadline.is_set() {
-            let at = now.tick().after(tcb.rto);
-            tcb.rtx_deadline = Deadline::at(at);
-            if unlikely(at.before(tcb.armed)) {
-                tcb.armed = at;
-                self.wheel.insert(index as u32, at);
-            }
-        }
-
-        rec.pass(Gate::ChecksumOutBegin, PacketId(seq.0));
-        let varying = Varying {
-            seq,
-            flags: Flags::PSH | Flags::ACK,
-            tick: now.tick().0,
-            len: len as u16,
-            sum,
+        let way = WayOut {
+            wheel: &mut self.wheel,
+            device: &mut self.device,
+            common: &self.template,
+            now,
         };
-        template::write(head, tcb, &self.template, varying);
-        rec.pass(Gate::ChecksumOutEnd, PacketId(seq.0));
-        rec.pass(Gate::IpOutBegin, PacketId(seq.0));
-        self.device.push(Frame {
-            id,
-            offset: (PAYLOAD_OFFSET - STAMPED) as u16,
-            len: STAMPED as u16 + len as u16,
-            checksum: RxChecksum::Unknown,
-        });
-        rec.pass(Gate::DeviceQueueIn, PacketId(seq.0));
+        let segment = (data.len() as u16, sum, false);
+        way.send(tcb, index, (id, meta, head), segment, &mut rec);
+        true
+    }
+
+    /// Sends our FIN, which the state knows already, when it may go at once and nothing is queued before it; says whether it
+    /// was so, and has changed nothing otherwise.
+    #[inline(always)]
+    pub(crate) fn fin_predicted<R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: &mut R,
+        index: usize,
+    ) -> bool {
+        const BUSY: u16 = rare::RECOVERY | rare::LOSS | rare::PERSIST | rare::SENT_IN_GENERAL;
+        let Some(tcb) = self.tcbs.get_mut(index) else {
+            cold_path();
+            return false;
+        };
+        let usual = tcb.unsent.is_none()
+            && tcb.rare & BUSY == 0
+            && tcb.state != State::SynReceived
+            && tcb.goes_straight()
+            && tcb.in_flight() <= tcb.snd_wnd.min(tcb.cwnd)
+            && self.config.mechanisms.prediction == Prediction::Bidirectional
+            && self.device.len() < self.config.device_queue;
+        if unlikely(!usual) {
+            return false;
+        }
+        let tail = if tcb.tx_head.is_none() {
+            FrameId::NONE
+        } else {
+            tcb.tx_tail
+        };
+        let Some(Taken { id, meta, head, .. }) = pool.take::<STAMPED>(tail, 0) else {
+            cold_path();
+            return false;
+        };
+        let way = WayOut {
+            wheel: &mut self.wheel,
+            device: &mut self.device,
+            common: &self.template,
+            now,
+        };
+        let segment = (0, Partial::ZERO, true);
+        way.send(tcb, index, (id, meta, head), segment, rec);
         true
     }
 }

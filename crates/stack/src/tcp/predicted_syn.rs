@@ -11,7 +11,7 @@ use super::syn::{Syn, USUAL};
 use super::tcb::{State, rare};
 use crate::buffer::{Frame, RxChecksum};
 use crate::counters::ChangeMiss;
-use crate::demux::FlowKey;
+use crate::demux::{FlowKey, Search};
 use crate::likely::unlikely;
 use crate::stack::Active;
 use core::net::Ipv4Addr;
@@ -38,8 +38,13 @@ fn is_intact(head: &[u8; USUAL]) -> bool {
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Takes a SYN that opens a connection to a listener.
-    pub(super) fn syn_predicted(&mut self, frame: &Frame) -> Result<(), ChangeMiss> {
+    /// Takes a SYN that opens a connection to a listener. The search for its connection came to `search`.
+    #[inline(always)]
+    pub(super) fn syn_predicted(
+        &mut self,
+        frame: &Frame,
+        search: Search,
+    ) -> Result<(), ChangeMiss> {
         let (key, syn) = self.expect_syn(frame, SYN)?;
         // What lies before TCP was looked at only as far as the table needs it.
         let local = Ipv4Addr::from(key.local.to_ne_bytes());
@@ -47,26 +52,32 @@ impl<R: Recorder> Active<'_, R> {
         if unlikely(!self.stack.is_ours(local) || !self.is_another_host(remote)) {
             return Err(ChangeMiss::Address);
         }
-        let listener = self.listener_for(key);
-        let room = listener
-            .and_then(|at| self.stack.listeners.get(at as usize)?.as_ref())
-            .is_some_and(Listener::has_room);
-        let Some(listener) = listener.filter(|_| room) else {
+        let Some(listener) = self.listener_for(key) else {
             return Err(ChangeMiss::State);
         };
-        if unlikely(self.slot_of(key).is_some()) {
+        let room = self.stack.listeners[listener as usize]
+            .as_ref()
+            .is_some_and(Listener::has_room);
+        let Search::Vacant(vacant) = search else {
             // TIME-WAIT: whether the SYN is certainly new is looked at in general.
             return Err(ChangeMiss::State);
+        };
+        if unlikely(!room) {
+            return Err(ChangeMiss::State);
         }
-        self.syn_for_listener(listener, key, &syn, None);
+        self.half_open(listener, (key, vacant), &syn, None);
         self.pool.release(frame.id);
         Ok(())
     }
 
-    /// Takes a SYN that acknowledges ours.
-    pub(super) fn syn_ack_predicted(&mut self, frame: &Frame) -> Result<(), ChangeMiss> {
-        let (key, syn) = self.expect_syn(frame, SYN_ACK)?;
-        let index = self.known(key).ok_or(ChangeMiss::State)?;
+    /// Takes a SYN that acknowledges ours, but for its frame.
+    #[inline(always)]
+    pub(super) fn syn_ack_predicted(
+        &mut self,
+        index: usize,
+        frame: &Frame,
+    ) -> Result<(), ChangeMiss> {
+        let (_, syn) = self.expect_syn(frame, SYN_ACK)?;
         let tcb = self.stack.tcbs.get(index).ok_or(ChangeMiss::State)?;
         let usual = tcb.state == State::SynSent
             && tcb.unsent.is_none()
@@ -78,8 +89,7 @@ impl<R: Recorder> Active<'_, R> {
             return Err(ChangeMiss::Acknowledgment);
         }
         self.syn_acknowledged(index, &syn);
-        self.acknowledge(index);
-        self.pool.release(frame.id);
+        self.acknowledge_now(index);
         Ok(())
     }
 

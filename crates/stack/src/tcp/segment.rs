@@ -11,6 +11,7 @@ use crate::buffer::{Frame, FrameId, RxChecksum};
 use crate::config::ChecksumPolicy;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
+use crate::likely::unlikely;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
 use crate::time::Tick;
@@ -688,28 +689,34 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// "Eighth, check the FIN bit".
+    #[inline(always)]
     pub(super) fn fin_arrives(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
         tcb.rcv_nxt += 1;
         tcb.rcv_edge = tcb.rcv_edge.latest(tcb.rcv_nxt);
         tcb.flags |= flag::FIN_RECEIVED;
         tcb.unacked = tcb.unacked.max(1);
-        let out_of_order = core::mem::replace(&mut tcb.ooo_head, FrameId::NONE);
-        reassembly::release_chain(self.pool, out_of_order);
+        if unlikely(tcb.ooo_head.is_some()) {
+            let out_of_order = core::mem::replace(&mut tcb.ooo_head, FrameId::NONE);
+            reassembly::release_chain(self.pool, out_of_order);
+        }
         let tcb = &mut self.stack.tcbs[index];
         match tcb.state {
             State::SynReceived | State::Established => tcb.state = State::CloseWait,
             State::FinWait1 => tcb.state = State::Closing,
             State::FinWait2 => {
                 // Acknowledged before the connection becomes a TIME-WAIT entry.
-                self.acknowledge(index);
-                self.notify(index, readiness::END);
+                let orphan = tcb.is_rare(rare::ORPHAN);
+                self.acknowledge_now(index);
+                if !orphan {
+                    self.notify(index, readiness::END);
+                }
                 self.enter_time_wait(index);
                 return;
             }
             _ => {}
         }
-        self.stack.tcbs[index].predict();
+        tcb.predict();
         self.notify(index, readiness::END | readiness::READABLE);
     }
 

@@ -4,11 +4,15 @@
 //! [`Options`], whose order of options is the same.
 
 use super::tcb::{Deadline, State, Tcb, flag};
-use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum};
+use super::template::{self, Common};
+use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum, Taken};
+use crate::config::Config;
 use crate::counters::Drop;
+use crate::likely::{likely, unlikely};
 use crate::stack::Active;
 use crate::tcp::congestion;
 use crate::time::Tick;
+use core::hint::cold_path;
 use tollgate_checksum::{Partial, Wide};
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{
@@ -44,25 +48,18 @@ impl From<&Header> for Syn {
 
 impl<R: Recorder> Active<'_, R> {
     /// Sets the send side to its beginning, puts the SYN into the queue and sends it. False when there is no frame for it.
+    #[inline(always)]
     pub(crate) fn begin(&mut self, index: usize, iss: SeqNumber) -> bool {
-        let Some(id) = self.pool.alloc() else {
-            self.stack.counters.dropped(Drop::NoFrame);
+        let tick = self.now.tick();
+        let mss = self.our_mss();
+        let stack = &mut *self.stack;
+        let Some(Taken { id, meta, head, .. }) = self.pool.take::<USUAL>(FrameId::NONE, 0) else {
+            cold_path();
+            stack.counters.dropped(Drop::NoFrame);
             return false;
         };
-        let meta = self.pool.meta_mut(id);
-        meta.tx_len = 0;
-        meta.tx_seq = iss;
-        meta.tx_end = iss + 1;
-        meta.tx_sum = Wide::ZERO;
-        meta.tx_limit = 0;
-        meta.tx_flags = Flags::SYN;
-        meta.tx_next = FrameId::NONE;
-        meta.transmissions = 1;
-        meta.sent_at = self.now;
-        let tick = self.now.tick();
-        // RFC 9293, 3.8.3, MUST-23: R2 of a SYN.
-        let give_up = tick.after(self.stack.periods.connect);
-        let tcb = &mut self.stack.tcbs[index];
+        meta.send_at_once((iss, iss + 1), 0, Wide::ZERO, Flags::SYN, self.now);
+        let tcb = &mut stack.tcbs[index];
         tcb.iss = iss;
         tcb.snd_una = iss;
         tcb.snd_nxt = iss + 1;
@@ -70,21 +67,39 @@ impl<R: Recorder> Active<'_, R> {
         tcb.recover = iss;
         tcb.tx_head = id;
         tcb.tx_tail = id;
-        tcb.unsent = FrameId::NONE;
         let again = tick.after(tcb.rto);
+        // RFC 9293, 3.8.3, MUST-23: R2 of a SYN.
+        let give_up = tick.after(stack.periods.connect);
         tcb.rtx_deadline = Deadline::at(again);
         tcb.user_deadline = Deadline::at(give_up);
-        let first = if give_up.before(again) {
+        let first = if unlikely(give_up.before(again)) {
             give_up
         } else {
             again
         };
-        self.arm(index, first);
-        self.send_syn(index);
+        if unlikely(first.before(tcb.armed)) {
+            tcb.armed = first;
+            stack.wheel.insert(index as u32, first);
+        }
+        let (scaling, stamps) = syn_options(tcb, &stack.config);
+        if likely(
+            scaling
+                && stamps
+                && !tcb.is(flag::DETOUR)
+                && stack.device.len() < stack.config.device_queue,
+        ) {
+            write_usual(head, tcb, &stack.template, syn_flags(tcb), mss, tick);
+            stack.device.push(usual_frame(id));
+        } else {
+            // No link has a count of the frame yet.
+            meta.refs = 1;
+            self.send_syn(index);
+        }
         true
     }
 
     /// What the peer's SYN says: its sequence number, MSS, window scaling, timestamps.
+    #[inline(always)]
     pub(crate) fn take_syn(&mut self, index: usize, syn: &Syn) {
         let config = &self.stack.config;
         let options = &syn.options;
@@ -124,30 +139,15 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends the SYN, or the SYN with the acknowledgment of the peer's, for the first time or again.
     pub(crate) fn send_syn(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
-        let answer = tcb.state != State::SynSent;
-        let config = &self.stack.config;
-        let flags = if answer {
-            Flags::SYN | Flags::ACK
-        } else {
-            Flags::SYN
-        };
-        let scaling = if answer {
-            tcb.rcv_shift != 0 || tcb.snd_shift != 0
-        } else {
-            config.window_scaling
-        };
-        let stamps = if answer {
-            tcb.is(flag::TIMESTAMPS)
-        } else {
-            config.timestamps
-        };
+        let flags = syn_flags(tcb);
+        let (scaling, stamps) = syn_options(tcb, &self.stack.config);
         if scaling && stamps && !tcb.is(flag::DETOUR) {
             self.send_usual_syn(index, flags);
         } else {
             self.send_unusual_syn(index, flags, (scaling, stamps));
         }
-        if answer {
-            let tcb = &mut self.stack.tcbs[index];
+        let tcb = &mut self.stack.tcbs[index];
+        if flags.has(Flags::ACK) {
             tcb.unacked = 0;
             tcb.ack_deadline = Deadline::NONE;
         }
@@ -171,20 +171,12 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::NoFrame);
             return;
         };
-        let tcb = &self.stack.tcbs[index];
-        let octets = self.pool.octets_mut(id);
-        if let Some(head) = octets[PAYLOAD_OFFSET - USUAL..].first_chunk_mut::<USUAL>() {
-            let link = &self.stack.template.link;
-            let ttl = self.stack.config.ttl;
-            write_usual(head, tcb, (link, ttl), flags, mss, self.now.tick());
+        if let Some(head) = self.pool.front::<USUAL>(id) {
+            let tcb = &self.stack.tcbs[index];
+            let common = &self.stack.template;
+            write_usual(head, tcb, common, flags, mss, self.now.tick());
         }
-        let frame = Frame {
-            id,
-            offset: (PAYLOAD_OFFSET - USUAL) as u16,
-            len: USUAL as u16,
-            checksum: RxChecksum::Unknown,
-        };
-        self.stack.device.push(frame);
+        self.stack.device.push(usual_frame(id));
     }
 
     /// Any other SYN.
@@ -215,7 +207,31 @@ impl<R: Recorder> Active<'_, R> {
     }
 }
 
+/// The flags of a connection's SYN: whether it answers the peer's.
+#[inline(always)]
+fn syn_flags(tcb: &Tcb) -> Flags {
+    if tcb.state == State::SynSent {
+        Flags::SYN
+    } else {
+        Flags::SYN | Flags::ACK
+    }
+}
+
+/// Whether a connection's SYN carries a window scale and timestamps.
+#[inline(always)]
+fn syn_options(tcb: &Tcb, config: &Config) -> (bool, bool) {
+    if tcb.state == State::SynSent {
+        (config.window_scaling, config.timestamps)
+    } else {
+        (
+            tcb.rcv_shift != 0 || tcb.snd_shift != 0,
+            tcb.is(flag::TIMESTAMPS),
+        )
+    }
+}
+
 /// What a SYN with these flags acknowledges.
+#[inline(always)]
 fn acknowledged(tcb: &Tcb, flags: Flags) -> SeqNumber {
     if flags.has(Flags::ACK) {
         tcb.rcv_nxt
@@ -224,12 +240,23 @@ fn acknowledged(tcb: &Tcb, flags: Flags) -> SeqNumber {
     }
 }
 
+/// What is sent of a frame with a SYN with the usual options.
+#[inline(always)]
+fn usual_frame(id: FrameId) -> Frame {
+    Frame {
+        id,
+        offset: (PAYLOAD_OFFSET - USUAL) as u16,
+        len: USUAL as u16,
+        checksum: RxChecksum::Unknown,
+    }
+}
+
 /// Writes all headers of a SYN with the usual options, in the order of [`Options::emit`].
 #[inline(always)]
 fn write_usual(
     head: &mut [u8; USUAL],
     tcb: &Tcb,
-    (link, ttl): (&[u8; 10], u8),
+    common: &Common,
     flags: Flags,
     mss: u16,
     now: Tick,
@@ -238,16 +265,9 @@ fn write_usual(
     let put = |head: &mut [u8; USUAL], at: usize, word: u32| {
         head[at..at + 4].copy_from_slice(&word.to_ne_bytes());
     };
-    head[..6].copy_from_slice(&tcb.link_address());
-    head[6..16].copy_from_slice(link);
-    // Length and identification; flags, TTL, protocol; the checksum last.
-    put(head, 16, (u32::from(TCP_LEN + 20) << 16).to_be());
-    let third = u32::from(ipv4::DONT_FRAGMENT) << 16 | u32::from(ttl) << 8;
-    put(head, 20, (third | u32::from(ipv4::protocol::TCP)).to_be());
+    template::write_front(head, tcb, common, u32::from(TCP_LEN + 20));
     let ip = tcb.ip_checksum.with_word((TCP_LEN + 20).to_be());
     head[24..26].copy_from_slice(&ip.to_ne_bytes());
-    put(head, 26, tcb.key.local);
-    put(head, 30, tcb.key.remote);
 
     let window = tcb.rx_free.min(0xffff);
     let ack = acknowledged(tcb, flags).0;
@@ -255,7 +275,6 @@ fn write_usual(
     let mss = 0x0204_0000 | u32::from(mss);
     let shift = 0x0103_0300 | u32::from(tcb.rcv_shift);
     let value = now.0.wrapping_add(tcb.ts_offset);
-    put(head, 34, tcb.key.ports.rotate_left(16));
     put(head, 38, tcb.iss.0.to_be());
     put(head, 42, ack.to_be());
     put(head, 46, word.to_be());
@@ -267,10 +286,12 @@ fn write_usual(
     // Addresses, ports and the layout of the timestamps are in the template's sum.
     let varying = [tcb.iss.0, ack, word, mss, shift, value, tcb.ts_recent];
     let sum = varying.iter().map(|&word| u64::from(word)).sum::<u64>() + u64::from(TCP_LEN);
-    let transport = (Partial::from_be_sum(sum) + Partial::from_folded(tcb.tcp_sum)).finish();
+    let transport = Wide::from_be_sum(sum)
+        .add_partial(Partial::from_folded(tcb.tcp_sum))
+        .finish();
     let [first, second] = transport.to_ne_bytes();
     // The urgent pointer is zero.
-    head[50..54].copy_from_slice(&[first, second, 0, 0]);
+    put(head, 50, u32::from_ne_bytes([first, second, 0, 0]));
 }
 
 /// The smallest shift with which a window of `buffer` octets fits into 16 bits.
@@ -346,10 +367,12 @@ mod tests {
                 ..Tcb::FREE
             };
             make_template(&mut tcb, ttl);
-            let link = [8, 9, 10, 11, 12, 13, 0x08, 0x00, 0x45, 0x00];
+            let mut config = Config::new(MacAddr([8, 9, 10, 11, 12, 13]), local, 24, [1, 2, 3, 4]);
+            config.ttl = ttl;
+            let common = Common::new(&config);
             let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
             let mut head = [0xaa; USUAL];
-            write_usual(&mut head, &tcb, (&link, ttl), flags, mss, Tick(5));
+            write_usual(&mut head, &tcb, &common, flags, mss, Tick(5));
 
             let header = Header {
                 source_port: ports.0,

@@ -6,7 +6,7 @@
 
 use crate::buffer::{CACHE_LINE, FrameId};
 use crate::config::{Config, Prediction};
-use crate::demux::FlowKey;
+use crate::demux::{FlowHash, FlowKey};
 use crate::tcp::rto::{INITIAL_RTO, Rtt};
 use crate::tcp::syn::shift_for;
 use crate::time::{Tick, ticks};
@@ -14,6 +14,8 @@ use core::mem::offset_of;
 use core::net::Ipv4Addr;
 use tollgate_checksum::Checksum;
 use tollgate_wire::SeqNumber;
+use tollgate_wire::ethernet::MacAddr;
+use tollgate_wire::tcp::Flags;
 
 /// The states of RFC 9293, 3.3.2. LISTEN lives in a [`super::listener::Listener`] and TIME-WAIT in a
 /// [`super::time_wait::TimeWait`], which need far less room; both appear here so that the eleven are one type.
@@ -58,6 +60,21 @@ impl State {
     #[inline(always)]
     pub const fn may_send(self) -> bool {
         matches!(self, State::Established | State::CloseWait)
+    }
+
+    /// Data offset and flags of the segment that a connection in this state waits for when it has the timestamp option.
+    const fn predicted_with_timestamps(self) -> u16 {
+        match self {
+            State::Established => PREDICTED_WITH_TIMESTAMPS,
+            State::SynReceived | State::FinWait1 | State::LastAck => ACK_MOVES,
+            State::FinWait2 => FIN_MOVES,
+            State::Closed
+            | State::Listen
+            | State::SynSent
+            | State::CloseWait
+            | State::Closing
+            | State::TimeWait => UNPREDICTABLE,
+        }
     }
 
     /// Whether data may still arrive.
@@ -150,14 +167,21 @@ pub(crate) mod rare {
     pub(crate) const SENT_IN_GENERAL: u16 = 1 << 12;
 }
 
-/// `Tcb::predicted` when no segment may be predicted: the data offset 15 with all flags never matches.
-pub(crate) const UNPREDICTABLE: u16 = 0xffff;
+/// PSH in the word of data offset and flags. A segment of a data transfer is predicted with it set, whether it is or not, so
+/// [`Tcb::predicted`] without it matches none.
+pub(crate) const PSH: u16 = Flags::PSH.0 as u16;
+
+/// [`Tcb::predicted`] when no segment may be predicted.
+pub(crate) const UNPREDICTABLE: u16 = 0;
 
 /// The header word (data offset, flags) of a predicted segment with the timestamp option: 8 words, ACK, and PSH, which
 /// is taken as set.
 pub(crate) const PREDICTED_WITH_TIMESTAMPS: u16 = 0x8018;
 /// The header word of a predicted segment without options: 5 words, ACK, and PSH.
 pub(crate) const PREDICTED_WITHOUT_OPTIONS: u16 = 0x5018;
+/// The header word of an acknowledgment or a FIN that moves a connection with the timestamp option on to its next state.
+pub(crate) const ACK_MOVES: u16 = PREDICTED_WITH_TIMESTAMPS & !PSH;
+pub(crate) const FIN_MOVES: u16 = ACK_MOVES | Flags::FIN.0 as u16;
 
 /// How often a connection is looked at that has nothing due: 9.8 hours.
 pub(crate) const LOOK: u32 = 1 << 25;
@@ -186,8 +210,8 @@ pub(crate) struct Tcb {
     /// What is added to the tick to make our timestamp (RFC 7323, 5.4).
     pub(crate) ts_offset: u32,
     /// Data offset and flags that the next segment is predicted to have, or [`UNPREDICTABLE`]. It is predictable only
-    /// while the connection is ESTABLISHED and nothing is out of order, lost, urgent or closing, so one compare stands
-    /// for all of these.
+    /// while nothing is out of order, lost or urgent, so one compare stands for all of these. With [`PSH`] it is that of a
+    /// data transfer, which stands for ESTABLISHED, too; without, of the segment that ends the connection's state.
     pub(crate) predicted: u16,
     pub(crate) generation: u16,
     /// Octets of payload in a full segment that we send, options taken off.
@@ -278,8 +302,8 @@ pub(crate) struct Tcb {
     pub(crate) fast_retransmits: u16,
     pub(crate) out_of_order: u32,
     pub(crate) duplicates: u32,
-    /// Next free connection when this one is free.
-    pub(crate) next_free: u32,
+    /// The key's hash, under which the table has the connection.
+    pub(crate) hash: FlowHash,
     pub(crate) keep_probes_sent: u8,
     /// Octets of IP options in every segment.
     pub(crate) ip_options: u8,
@@ -378,7 +402,7 @@ impl Tcb {
         fast_retransmits: 0,
         out_of_order: 0,
         duplicates: 0,
-        next_free: u32::MAX,
+        hash: FlowHash::NONE,
         keep_probes_sent: 0,
         ip_options: 0,
         ts_seen: 0,
@@ -465,6 +489,13 @@ impl Tcb {
         [a, b, c, d, e, f]
     }
 
+    /// Sets the next hop's link address, all zeros when it is not known, and the first two octets of ours.
+    pub(crate) fn set_link(&mut self, next_hop: MacAddr, own: MacAddr) {
+        let ([a, b, c, d, e, f], [g, h, ..]) = (next_hop.0, own.0);
+        self.link = [a, b, c, d, e, f, g, h];
+        self.choose_way();
+    }
+
     /// Sets [`flag::DETOUR`] to what it stands for. Called whenever something of that changes.
     pub(crate) fn choose_way(&mut self) {
         if self.is_rare(rare::AMENDED) || self.known_link().is_none() {
@@ -497,6 +528,13 @@ impl Tcb {
         u16::from_be_bytes([high, low])
     }
 
+    /// Whether segments get their headers, with timestamps, from the template and go straight to the device queue, as far as
+    /// the mechanisms allow it.
+    #[inline(always)]
+    pub(crate) const fn goes_straight(&self) -> bool {
+        self.flags & (flag::DETOUR | flag::TIMESTAMPS) == flag::TIMESTAMPS
+    }
+
     /// Octets of TCP header in every segment of an established connection.
     #[inline(always)]
     pub(crate) const fn header_len(&self) -> usize {
@@ -508,23 +546,24 @@ impl Tcb {
     }
 
     /// Sets `predicted` to what the state allows. Called whenever something that it stands for changes.
+    #[inline]
     pub(crate) fn predict(&mut self) {
-        let clean = self.state == State::Established
-            && self.rare
-                & (rare::RECOVERY
-                    | rare::LOSS
-                    | rare::PERSIST
-                    | rare::UNPREDICTED
-                    | rare::URGENT
-                    | rare::OUTDATED)
-                == 0
+        let clean = self.rare
+            & (rare::RECOVERY
+                | rare::LOSS
+                | rare::PERSIST
+                | rare::UNPREDICTED
+                | rare::URGENT
+                | rare::OUTDATED)
+            == 0
             && self.dup_acks == 0
             && self.ooo_head.is_none()
             && self.snd_wnd != 0;
         self.predicted = match (clean, self.is(flag::TIMESTAMPS)) {
             (false, _) => UNPREDICTABLE,
-            (true, true) => PREDICTED_WITH_TIMESTAMPS,
-            (true, false) => PREDICTED_WITHOUT_OPTIONS,
+            (true, true) => self.state.predicted_with_timestamps(),
+            (true, false) if self.state == State::Established => PREDICTED_WITHOUT_OPTIONS,
+            (true, false) => UNPREDICTABLE,
         };
         self.predict_sending();
     }
@@ -602,5 +641,29 @@ mod tests {
         tcb.dup_acks = 1;
         tcb.predict();
         assert_eq!(tcb.predicted, UNPREDICTABLE);
+    }
+
+    #[test]
+    fn what_ends_a_state_is_not_data() {
+        for state in [
+            State::SynReceived,
+            State::FinWait1,
+            State::FinWait2,
+            State::LastAck,
+        ] {
+            let mut tcb = Tcb {
+                state,
+                snd_wnd: 1,
+                flags: flag::TIMESTAMPS,
+                ..Tcb::FREE
+            };
+            tcb.predict();
+            assert_ne!(tcb.predicted, UNPREDICTABLE);
+            assert_eq!(tcb.predicted & PSH, 0);
+            assert_eq!(tcb.sendable, 0);
+            tcb.flags = 0;
+            tcb.predict();
+            assert_eq!(tcb.predicted, UNPREDICTABLE);
+        }
     }
 }

@@ -67,6 +67,25 @@ impl Tcb {
     }
 }
 
+/// Writes what lies in front of the sequence number, checksums apart, for an IP packet of `total_len` octets.
+#[inline(always)]
+pub(super) fn write_front<const N: usize>(
+    head: &mut [u8; N],
+    tcb: &Tcb,
+    common: &Common,
+    total_len: u32,
+) {
+    let put8 = |head: &mut [u8; N], at: usize, word: u64| {
+        head[at..at + 8].copy_from_slice(&word.to_ne_bytes())
+    };
+    head[..8].copy_from_slice(&tcb.link);
+    head[8..16].copy_from_slice(&common.link[2..]);
+    // Length; identification zero, since the datagram is atomic (RFC 6864, 4.1); don't fragment; TTL; protocol.
+    put8(head, 16, (u64::from(total_len) << 48 | common.rest).to_be());
+    put8(head, 26, tcb.key.addresses().rotate_left(32));
+    head[34..38].copy_from_slice(&tcb.key.ports.rotate_left(16).to_ne_bytes());
+}
+
 /// Writes `N` octets of headers, [`PLAIN`] or [`STAMPED`], from the template. The segment acknowledges everything.
 #[inline(always)]
 pub(crate) fn write<const N: usize>(
@@ -78,19 +97,10 @@ pub(crate) fn write<const N: usize>(
     let put4 = |head: &mut [u8; N], at: usize, word: u32| {
         head[at..at + 4].copy_from_slice(&word.to_ne_bytes())
     };
-    let put8 = |head: &mut [u8; N], at: usize, word: u64| {
-        head[at..at + 8].copy_from_slice(&word.to_ne_bytes())
-    };
     let window = tcb.offer_window();
     let tcp_len = (N - 34) as u32 + u32::from(v.len);
     let total_len = tcp_len + 20;
-
-    head[..8].copy_from_slice(&tcb.link);
-    head[8..16].copy_from_slice(&common.link[2..]);
-    // Length; identification zero, since the datagram is atomic (RFC 6864, 4.1); don't fragment; TTL; protocol.
-    put8(head, 16, (u64::from(total_len) << 48 | common.rest).to_be());
-    put8(head, 26, tcb.key.addresses().rotate_left(32));
-    put4(head, 34, tcb.key.ports.rotate_left(16));
+    write_front(head, tcb, common, total_len);
 
     let word = (((N - 34) / 4) as u32) << 28 | u32::from(v.flags.0) << 16 | u32::from(window);
     put4(head, 38, v.seq.0.to_be());

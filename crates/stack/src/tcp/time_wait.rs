@@ -76,6 +76,7 @@ impl TimeWaitTable {
     }
 
     /// Adds an entry that ends after all others; the caller has made room.
+    #[inline]
     pub(crate) fn insert(&mut self, mut entry: TimeWait) -> u32 {
         entry.previous = self.newest;
         entry.next = NONE;

@@ -8,6 +8,7 @@ use super::report::SoftError;
 use super::tcb::rare;
 use crate::buffer::Frame;
 use crate::config::ChecksumPolicy;
+use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
 use core::net::Ipv4Addr;
 use tollgate_checksum::{Checksum, sum_header};
@@ -70,8 +71,9 @@ impl Stack {
     }
 
     /// A connection that is freed leaves nothing behind.
+    #[inline(always)]
     pub(crate) fn forget_unusual(&mut self, index: usize) {
-        if self.tcbs[index].is_rare(rare::UNUSUAL) {
+        if unlikely(self.tcbs[index].is_rare(rare::UNUSUAL)) {
             self.unusual.remove(&(index as u32));
         }
     }

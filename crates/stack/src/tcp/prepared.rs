@@ -1,0 +1,91 @@
+//! What a connection is when it is opened: a TCB that is prepared for the last peer, to be copied.
+//!
+//! Most hosts open many connections to few peers. What all of them have in common (the next hop and its link address, the
+//! offset of timestamps, the sums of addresses) is found out once in a tick and not for each, as a header template does for
+//! segments (Clark et al. 1989). It must not outlive what it was made of: it is forgotten with the tick, so that the
+//! neighbour cache sees that the neighbour is used, and whenever a link address changes.
+
+use super::syn::make_template;
+use super::tcb::{LOOK, Tcb};
+use crate::config::Config;
+use crate::demux::FlowKey;
+use crate::neighbour::Lookup;
+use crate::stack::Active;
+use crate::time::Tick;
+use alloc::boxed::Box;
+use core::net::Ipv4Addr;
+use tollgate_checksum::Partial;
+use tollgate_gate::Recorder;
+use tollgate_wire::ethernet::MacAddr;
+
+/// TCBs to be copied. Boxed: a cache line's alignment in the stack would move everything else.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// A connection to anyone.
+    fresh: Box<Tcb>,
+    /// A connection between two addresses, its ports zero. No host has the address 0.0.0.0: then it is for nobody.
+    tcb: Box<Tcb>,
+    /// The tick in which it may be used.
+    tick: Tick,
+}
+
+impl Prepared {
+    pub(crate) fn new(config: &Config) -> Self {
+        let fresh = Tcb::fresh(config);
+        Self {
+            fresh: Box::new(fresh),
+            tcb: Box::new(fresh),
+            tick: Tick(0),
+        }
+    }
+
+    /// Something that it was made of has changed.
+    pub(crate) fn forget(&mut self) {
+        self.tcb.key = FlowKey::default();
+    }
+
+    /// Whether it is for connections between these addresses.
+    #[inline(always)]
+    pub(crate) fn is_for(&self, key: FlowKey, tick: Tick) -> bool {
+        self.tcb.key.addresses() == key.addresses() && self.tick == tick
+    }
+
+    /// The connection `key` between the addresses that it is for.
+    #[inline(always)]
+    pub(crate) fn write(&self, tcb: &mut Tcb, key: FlowKey) {
+        *tcb = *self.tcb;
+        tcb.key.ports = key.ports;
+        tcb.tcp_sum = Partial::from_ne_u64(u64::from(tcb.tcp_sum) + u64::from(key.ports)).fold();
+    }
+}
+
+impl<R: Recorder> Active<'_, R> {
+    /// Prepares for connections between the addresses of `key`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn prepare(&mut self, key: FlowKey) {
+        let tick = self.now.tick();
+        let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
+        let next_hop = self.next_hop(remote);
+        let link = match self.stack.neighbours.lookup(next_hop, self.now) {
+            Lookup::Found(mac) => mac,
+            Lookup::Wait => MacAddr::default(),
+        };
+        let ts_offset = self.stack.secrets.timestamp_offset(key);
+        let config = &self.stack.config;
+        let Prepared {
+            fresh,
+            tcb,
+            tick: valid,
+        } = &mut self.stack.prepared;
+        **tcb = **fresh;
+        *valid = tick;
+        tcb.key = FlowKey { ports: 0, ..key };
+        tcb.ts_offset = ts_offset;
+        tcb.ts_seen_at = tick;
+        tcb.armed = tick.after(LOOK);
+        tcb.next_hop = next_hop;
+        make_template(tcb, config.ttl);
+        tcb.set_link(link, config.mac);
+    }
+}
