@@ -493,13 +493,6 @@ impl Pool {
         }
     }
 
-    /// The first `N` octets that `frame` stands for. That there are as many has been found out.
-    #[inline(always)]
-    pub(crate) fn head<const N: usize>(&self, frame: &Frame) -> Option<&[u8; N]> {
-        let start = self.start(frame.id) + usize::from(frame.offset);
-        self.region.get(start..start + N)?.first_chunk()
-    }
-
     /// Copies `octets` into a new frame, as a link does that owns no pool frames.
     ///
     /// # Errors

@@ -42,6 +42,17 @@ impl FlowKey {
         }
     }
 
+    /// The same with another local port.
+    #[inline(always)]
+    pub(crate) fn to_port(self, port: u16) -> Self {
+        let [a, b, ..] = self.ports.to_ne_bytes();
+        let [c, d] = port.to_be_bytes();
+        Self {
+            ports: u32::from_ne_bytes([a, b, c, d]),
+            ..self
+        }
+    }
+
     /// The key of the packets that come from `remote` to `local`, each an address and a port.
     #[inline]
     pub fn new(remote: (Ipv4Addr, u16), local: (Ipv4Addr, u16)) -> Self {

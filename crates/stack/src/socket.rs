@@ -682,13 +682,12 @@ impl<R: Recorder> Active<'_, R> {
     fn queue_fin(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
         tcb.flags |= flag::FIN_QUEUED;
-        tcb.state = match tcb.state {
+        tcb.move_to(match tcb.state {
             State::CloseWait => State::LastAck,
             // From SYN-RECEIVED the FIN waits in the queue until the handshake is complete.
             State::SynReceived => State::SynReceived,
             _ => State::FinWait1,
-        };
-        tcb.predict();
+        });
         let predicted = self
             .stack
             .fin_predicted(self.pool, self.now, &mut self.rec, index);

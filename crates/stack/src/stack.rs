@@ -19,6 +19,7 @@ use crate::tcp::isn::Secrets;
 use crate::tcp::listener::Listener;
 use crate::tcp::prepared::Prepared;
 use crate::tcp::segment::ChallengeLimit;
+use crate::tcp::syn::Sizes;
 use crate::tcp::tcb::Tcb;
 use crate::tcp::template::Common;
 use crate::tcp::time_wait::TimeWaitTable;
@@ -66,6 +67,7 @@ pub struct Stack {
     pub(crate) free: Vec<u32>,
     pub(crate) open_connections: usize,
     pub(crate) prepared: Prepared,
+    pub(crate) sizes: Sizes,
     pub(crate) periods: Periods,
     pub(crate) listeners: Vec<Option<Listener>>,
     pub(crate) listener_generation: u16,
@@ -147,6 +149,7 @@ impl Stack {
             free: Vec::with_capacity(config.max_connections),
             open_connections: 0,
             prepared: Prepared::new(&config),
+            sizes: Sizes::default(),
             periods: Periods::new(&config),
             listeners: Vec::new(),
             listener_generation: 0,

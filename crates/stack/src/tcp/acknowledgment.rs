@@ -174,8 +174,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         match tcb.state {
             State::FinWait1 => {
-                tcb.state = State::FinWait2;
-                tcb.predict();
+                tcb.move_to(State::FinWait2);
                 if tcb.is_rare(rare::ORPHAN) {
                     self.start_fin_wait_2(index);
                 }

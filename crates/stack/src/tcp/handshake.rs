@@ -91,7 +91,7 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::BadAddress`] for an address that is no unicast host's or a zero port, [`Error::NoPort`] when every port
     /// is taken for this peer, [`Error::TableFull`], [`Error::NoFrame`].
     pub fn connect(&mut self, remote: SocketAddrV4) -> Result<ConnId, Error> {
-        self.connect_with(remote, &Open::default())
+        self.open_actively(self.stack.config.ip, remote, 0, &None)
     }
 
     /// As [`Active::connect`], in a particular way.
@@ -100,32 +100,49 @@ impl<R: Recorder> Active<'_, R> {
     /// As [`Active::connect`], [`Error::BadAddress`] also for a local address that is not the stack's, and
     /// [`Error::BadOption`] for a Diffserv codepoint above 63 or a source route that has too many hops or leaves no room.
     pub fn connect_with(&mut self, remote: SocketAddrV4, open: &Open<'_>) -> Result<ConnId, Error> {
-        let local = self.local_for(open)?;
+        let local = self.local_for(open)?.unwrap_or(self.stack.config.ip);
         let route = match open.source_route {
             [] => None,
             hops => Some(SourceRoute::loose(hops).ok_or(Error::BadOption)?),
         };
-        let address = *remote.ip();
-        if address.is_unspecified()
-            || address.is_multicast()
-            || self.stack.config.is_broadcast(address)
-            || remote.port() == 0
-        {
+        self.open_actively(local, remote, open.diffserv << 2, &route)
+    }
+
+    #[inline(always)]
+    fn open_actively(
+        &mut self,
+        local: Ipv4Addr,
+        remote: SocketAddrV4,
+        diffserv: u8,
+        route: &Option<SourceRoute>,
+    ) -> Result<ConnId, Error> {
+        let peer = FlowKey::new((*remote.ip(), remote.port()), (local, 0));
+        // What connections to this address were opened for lately need not be looked at again.
+        let known = self.stack.prepared.is_for(peer, self.now.tick());
+        if remote.port() == 0 || unlikely(!known) && !self.is_host(*remote.ip()) {
             return Err(Error::BadAddress);
         }
-        let (key, vacant) = self.free_local_port(local.unwrap_or(self.stack.config.ip), remote)?;
+        let (key, vacant) = self.free_local_port(peer)?;
         let index = self.open(key, vacant)?;
         let iss = initial_sequence_number(vacant, self.now);
-        self.stack.tcbs[index].state = State::SynSent;
-        if !self.specify(index, open.diffserv << 2, &route) {
+        self.stack.tcbs[index].move_to(State::SynSent);
+        if !self.specify(index, diffserv, route) {
             self.free_connection(index);
             return Err(Error::BadOption);
         }
-        if !self.begin(index, iss) {
+        if unlikely(!self.begin(index, iss)) {
             self.free_connection(index);
             return Err(Error::NoFrame);
         }
         Ok(self.stack.conn_id(index))
+    }
+
+    /// Whether the address is one that a connection can be opened to.
+    #[cold]
+    fn is_host(&self, address: Ipv4Addr) -> bool {
+        !(address.is_unspecified()
+            || address.is_multicast()
+            || self.stack.config.is_broadcast(address))
     }
 
     /// The local address that an open call asks for, its parameters checked.
@@ -154,26 +171,24 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The same for a connection that is opened to: a listener's Diffserv field, and the way back. Where a segment has no
     /// room for that, the answer goes straight.
+    #[inline(always)]
     fn specify_passive(&mut self, index: usize, diffserv: u8) {
-        if diffserv != 0 || self.stack.return_route.is_some() {
+        if unlikely(diffserv != 0 || self.stack.return_route.is_some()) {
             let route = self.stack.return_route;
             self.specify(index, diffserv, &route);
         }
     }
 
-    /// A key for a connection from `local` to `remote` whose port is free, or stands in TIME-WAIT and may be used again: its last
-    /// segment is older than our clock's tick, so that the peer can tell the new SYN from old ones (RFC 6191).
-    fn free_local_port(
-        &mut self,
-        local: Ipv4Addr,
-        remote: SocketAddrV4,
-    ) -> Result<(FlowKey, Vacant), Error> {
+    /// The key of a connection to `peer`, whose local port is zero, with a port that is free, or stands in TIME-WAIT and may be
+    /// used again: its last segment is older than our clock's tick, so that the peer can tell the new SYN from old ones
+    /// (RFC 6191).
+    #[inline(always)]
+    fn free_local_port(&mut self, peer: FlowKey) -> Result<(FlowKey, Vacant), Error> {
         const PORTS: u32 = (*EPHEMERAL.end() - *EPHEMERAL.start()) as u32 + 1;
-        let key_for = |port| FlowKey::new((*remote.ip(), remote.port()), (local, port));
-        let first = self.stack.secrets.next_port_offset(key_for(0));
+        let first = self.stack.secrets.next_port_offset(peer);
         for n in 0..PORTS {
             let port = EPHEMERAL.start() + (first.wrapping_add(n) % PORTS) as u16;
-            let key = key_for(port);
+            let key = peer.to_port(port);
             match self.stack.search(key) {
                 Search::Vacant(vacant) => return Ok((key, vacant)),
                 Search::Found(slot) => {
@@ -304,7 +319,7 @@ impl<R: Recorder> Active<'_, R> {
             diffserv = l.diffserv;
         }
         let tcb = &mut self.stack.tcbs[index];
-        tcb.state = State::SynReceived;
+        tcb.move_to(State::SynReceived);
         tcb.listener = listener;
         tcb.rare |= rare::UNACCEPTED;
         self.specify_passive(index, diffserv);
@@ -313,7 +328,6 @@ impl<R: Recorder> Active<'_, R> {
             (iss, _) => iss,
         };
         self.take_syn(index, syn);
-        self.stack.tcbs[index].predict();
         if unlikely(!self.begin(index, iss)) {
             self.free_connection(index);
         }
@@ -333,11 +347,6 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn established(&mut self, index: usize) {
         let stack = &mut *self.stack;
         let tcb = &mut stack.tcbs[index];
-        tcb.state = if unlikely(tcb.is(flag::FIN_QUEUED)) {
-            State::FinWait1
-        } else {
-            State::Established
-        };
         tcb.user_deadline = Deadline::NONE;
         tcb.backoff = 0;
         if unlikely(tcb.retransmits != 0) {
@@ -346,7 +355,11 @@ impl<R: Recorder> Active<'_, R> {
             // RFC 6298, 5.7: when the timer expired for a SYN, data begins with a timeout of 3 s.
             tcb.rto = ticks(AFTER_SYN_LOSS_RTO).min(stack.max_rto);
         }
-        tcb.predict();
+        tcb.move_to(if unlikely(tcb.is(flag::FIN_QUEUED)) {
+            State::FinWait1
+        } else {
+            State::Established
+        });
         if tcb.is_rare(rare::UNACCEPTED)
             && let Some(Some(l)) = stack.listeners.get_mut(tcb.listener as usize)
         {
@@ -549,7 +562,7 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.tcbs[index].armed = look;
         let iss = header.ack - 1;
         let tcb = &mut self.stack.tcbs[index];
-        tcb.state = State::SynReceived;
+        tcb.move_to(State::SynReceived);
         tcb.listener = listener;
         tcb.rare |= rare::UNACCEPTED;
         tcb.iss = iss;

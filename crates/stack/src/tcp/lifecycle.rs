@@ -175,6 +175,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// In FIN-WAIT-2 without an application the peer's FIN is not waited for forever.
+    #[inline]
     pub(crate) fn start_fin_wait_2(&mut self, index: usize) {
         let at = self.now.tick().after(self.stack.periods.fin_wait_2);
         self.stack.tcbs[index].user_deadline = Deadline::at(at);

@@ -122,6 +122,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// The listener that takes connections with this key.
+    #[inline]
     pub(crate) fn listener_for(&self, key: FlowKey) -> Option<u32> {
         let (address, port) = local_end(key);
         self.stack

@@ -10,7 +10,8 @@
 
 use super::predicted::{be16, be32};
 use super::predicted::{segment_is_intact, take_acknowledgment};
-use super::predicted_syn::SYN_ACK;
+use super::predicted_syn::{SYN, SYN_ACK, expect_syn, expect_syn_ack};
+use super::syn::Syn;
 use super::tcb::{
     ACK_MOVES, Deadline, FIN_MOVES, PREDICTED_WITH_TIMESTAMPS, PSH, State, Tcb, rare,
 };
@@ -32,11 +33,21 @@ use tollgate_wire::tcp::TIMESTAMP_LAYOUT;
 const TOTAL_LEN: u16 = (STAMPED - 14) as u16;
 
 /// What a segment says that has passed every check.
-struct Change {
+pub(super) struct Said {
     ack: SeqNumber,
     /// The peer's window, scaled.
     window: u32,
     ts_value: u32,
+}
+
+/// What a segment that has passed every check moves its connection on by.
+pub(super) enum Change {
+    /// An acknowledgment of everything.
+    Acknowledgment(Said),
+    /// A FIN.
+    Fin(Said),
+    /// A SYN that acknowledges ours.
+    SynAck(Syn),
 }
 
 impl Stack {
@@ -51,20 +62,36 @@ impl Stack {
         index: usize,
         frame: &Frame,
     ) -> Result<(), Miss> {
+        let Some(tcb) = self.tcbs.get(index) else {
+            cold_path();
+            return Err(Miss::Flags);
+        };
         if unlikely(self.config.mechanisms.prediction != Prediction::Bidirectional) {
             return Err(Miss::Flags);
         }
+        let change = expect_change(pool.frame(frame), tcb, self.must_verify(frame));
         let mut stack = Active {
             stack: self,
             pool,
             now,
             rec,
         };
-        let outcome = stack.change_predicted(index, frame);
-        self.count_change(outcome, Miss::Flags)
+        match change {
+            Ok(Change::Acknowledgment(said)) => stack.acknowledgment_moves(index, said),
+            Ok(Change::Fin(said)) => stack.fin_moves(index, said),
+            Ok(Change::SynAck(syn)) => stack.syn_ack_moves(index, &syn),
+            Err(reason) => {
+                cold_path();
+                self.counters.change_miss(reason);
+                return Err(Miss::Flags);
+            }
+        }
+        pool.release(frame.id);
+        self.counters.predicted_changes += 1;
+        Ok(())
     }
 
-    /// As [`Stack::changed`] for a segment that belongs to no connection, as the table says.
+    /// As [`Stack::changed`] for a segment that belongs to no connection, as `search` says.
     #[inline(never)]
     pub(super) fn opened<R: Recorder>(
         &mut self,
@@ -77,59 +104,34 @@ impl Stack {
         if unlikely(self.config.mechanisms.prediction != Prediction::Bidirectional) {
             return Err(Miss::NoConnection);
         }
+        let syn = expect_syn(pool.frame(frame), SYN, self.must_verify(frame));
         let mut stack = Active {
             stack: self,
             pool,
             now,
             rec,
         };
-        let outcome = stack.syn_predicted(frame, search);
-        self.count_change(outcome, Miss::NoConnection)
+        if let Err(reason) = syn.and_then(|(key, syn)| stack.syn_opens(key, &syn, search)) {
+            cold_path();
+            self.counters.change_miss(reason);
+            return Err(Miss::NoConnection);
+        }
+        pool.release(frame.id);
+        self.counters.predicted_changes += 1;
+        Ok(())
     }
 
+    /// Whether the checksum of a frame's segment is to be verified.
     #[inline(always)]
-    fn count_change(&mut self, outcome: Result<(), ChangeMiss>, miss: Miss) -> Result<(), Miss> {
-        match outcome {
-            Ok(()) => {
-                self.counters.predicted_changes += 1;
-                Ok(())
-            }
-            Err(reason) => {
-                cold_path();
-                self.counters.change_miss(reason);
-                Err(miss)
-            }
-        }
+    fn must_verify(&self, frame: &Frame) -> bool {
+        self.sums && frame.checksum != RxChecksum::Verified
     }
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Takes an acknowledgment or a FIN, or leaves it to [`super::predicted_syn`].
-    #[inline(always)]
-    fn change_predicted(&mut self, index: usize, frame: &Frame) -> Result<(), ChangeMiss> {
-        let Some(head) = self.pool.head::<STAMPED>(frame) else {
-            cold_path();
-            return Err(ChangeMiss::Payload);
-        };
-        match be16(head, 46) & !PSH {
-            ACK_MOVES => {
-                let change = expect_change::<false>(self.stack, index, frame, head)?;
-                self.acknowledgment_moves(index, change);
-            }
-            FIN_MOVES => {
-                let change = expect_change::<true>(self.stack, index, frame, head)?;
-                self.fin_moves(index, change);
-            }
-            SYN_ACK => self.syn_ack_predicted(index, frame)?,
-            _ => return Err(ChangeMiss::Flags),
-        }
-        self.pool.release(frame.id);
-        Ok(())
-    }
-
     /// An acknowledgment of everything that ends a connection's state.
     #[inline(always)]
-    fn acknowledgment_moves(&mut self, index: usize, change: Change) {
+    fn acknowledgment_moves(&mut self, index: usize, said: Said) {
         let Some(tcb) = self.stack.tcbs.get_mut(index) else {
             return;
         };
@@ -138,12 +140,12 @@ impl<R: Recorder> Active<'_, R> {
             State::LastAck if tcb.is_rare(rare::ORPHAN) => self.free_connection(index),
             State::SynReceived => {
                 // The window of the SYN was not scaled; this one is.
-                tcb.max_snd_wnd = change.window;
-                self.take_change(index, change);
+                tcb.max_snd_wnd = said.window;
+                self.take_said(index, said);
                 self.established(index);
             }
             _ => {
-                self.take_change(index, change);
+                self.take_said(index, said);
                 self.acknowledged_fin(index);
             }
         }
@@ -151,14 +153,14 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The peer's FIN, next in order.
     #[inline(always)]
-    fn fin_moves(&mut self, index: usize, change: Change) {
+    fn fin_moves(&mut self, index: usize, said: Said) {
         let Some(tcb) = self.stack.tcbs.get_mut(index) else {
             return;
         };
         tcb.fin_seq = tcb.rcv_nxt;
         tcb.rare |= rare::FIN_SEEN;
         let established = tcb.state == State::Established;
-        self.take_change(index, change);
+        self.take_said(index, said);
         if !established {
             self.acknowledged_fin(index);
         }
@@ -170,18 +172,18 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Timestamp, window and acknowledgment of a segment.
     #[inline(always)]
-    fn take_change(&mut self, index: usize, change: Change) {
+    fn take_said(&mut self, index: usize, said: Said) {
         let tcb = &mut self.stack.tcbs[index];
         // RFC 7323, 4.3.
         if tcb.unacked == 0 {
-            tcb.ts_recent = change.ts_value;
+            tcb.ts_recent = said.ts_value;
         }
-        tcb.snd_wnd = change.window;
-        if change.ack != tcb.snd_una {
+        tcb.snd_wnd = said.window;
+        if said.ack != tcb.snd_una {
             // A sign of life: the time to give up starts anew.
             tcb.user_deadline = Deadline::NONE;
             let min_rto = self.stack.min_rto;
-            let ready = take_acknowledgment(tcb, self.pool, self.now, change.ack, min_rto);
+            let ready = take_acknowledgment(tcb, self.pool, self.now, said.ack, min_rto);
             if unlikely(ready != 0) {
                 self.notify(index, ready);
             }
@@ -189,25 +191,35 @@ impl<R: Recorder> Active<'_, R> {
     }
 }
 
-/// The prediction of an acknowledgment, or of a FIN, by its flags. That the frame is an unfragmented TCP segment for us behind
-/// an intact IP header without options, and of this connection, has been found out.
+/// The prediction. That the frame is an unfragmented TCP segment for us behind an intact IP header without options, and of
+/// this connection, has been found out.
 #[inline(always)]
-fn expect_change<const FIN: bool>(
-    stack: &Stack,
-    index: usize,
-    frame: &Frame,
+pub(super) fn expect_change(frame: &[u8], tcb: &Tcb, verify: bool) -> Result<Change, ChangeMiss> {
+    let Some(head) = frame.first_chunk::<STAMPED>() else {
+        cold_path();
+        return Err(ChangeMiss::Payload);
+    };
+    match be16(head, 46) & !PSH {
+        ACK_MOVES => expect::<false>(head, tcb, verify).map(Change::Acknowledgment),
+        FIN_MOVES => expect::<true>(head, tcb, verify).map(Change::Fin),
+        SYN_ACK => expect_syn_ack(frame, tcb, verify).map(Change::SynAck),
+        _ => Err(ChangeMiss::Flags),
+    }
+}
+
+/// The same of an acknowledgment, or of a FIN.
+#[inline(always)]
+fn expect<const FIN: bool>(
     head: &[u8; STAMPED],
-) -> Result<Change, ChangeMiss> {
+    tcb: &Tcb,
+    verify: bool,
+) -> Result<Said, ChangeMiss> {
     if unlikely(be16(head, 16) != TOTAL_LEN) {
         return Err(ChangeMiss::Payload);
     }
     if unlikely(head[54..58] != TIMESTAMP_LAYOUT) {
         return Err(ChangeMiss::OptionLayout);
     }
-    let Some(tcb) = stack.tcbs.get(index) else {
-        cold_path();
-        return Err(ChangeMiss::State);
-    };
     let ack = SeqNumber(be32(head, 42));
     if unlikely(!moves_on::<FIN>(tcb, ack)) {
         return Err(ChangeMiss::State);
@@ -226,11 +238,10 @@ fn expect_change<const FIN: bool>(
     if unlikely(window == 0) {
         return Err(ChangeMiss::ZeroWindow);
     }
-    let verify = stack.sums && frame.checksum != RxChecksum::Verified;
     if verify && unlikely(!segment_is_intact(head, TOTAL_LEN, Partial::ZERO)) {
         return Err(ChangeMiss::Checksum);
     }
-    Ok(Change {
+    Ok(Said {
         ack,
         window,
         ts_value,

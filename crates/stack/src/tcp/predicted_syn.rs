@@ -8,12 +8,12 @@
 use super::listener::Listener;
 use super::predicted::{be16, be32, key_of};
 use super::syn::{Syn, USUAL};
-use super::tcb::{State, rare};
-use crate::buffer::{Frame, RxChecksum};
+use super::tcb::{State, Tcb, rare};
 use crate::counters::ChangeMiss;
 use crate::demux::{FlowKey, Search};
 use crate::likely::unlikely;
 use crate::stack::Active;
+use core::hint::cold_path;
 use core::net::Ipv4Addr;
 use tollgate_checksum::{Partial, Wide};
 use tollgate_gate::Recorder;
@@ -23,7 +23,7 @@ use tollgate_wire::{SeqNumber, ipv4};
 /// Data offset of ten words, in the word of data offset and flags.
 const USUAL_OFFSET: u16 = 0xa000;
 /// That word of a SYN for a listener, and of one that acknowledges ours.
-const SYN: u16 = USUAL_OFFSET | Flags::SYN.0 as u16;
+pub(super) const SYN: u16 = USUAL_OFFSET | Flags::SYN.0 as u16;
 pub(super) const SYN_ACK: u16 = SYN | Flags::ACK.0 as u16;
 /// The IP packet's octets, no payload included.
 const TOTAL_LEN: u16 = (USUAL - 14) as u16;
@@ -40,16 +40,16 @@ fn is_intact(head: &[u8; USUAL]) -> bool {
 impl<R: Recorder> Active<'_, R> {
     /// Takes a SYN that opens a connection to a listener. The search for its connection came to `search`.
     #[inline(always)]
-    pub(super) fn syn_predicted(
+    pub(super) fn syn_opens(
         &mut self,
-        frame: &Frame,
+        key: FlowKey,
+        syn: &Syn,
         search: Search,
     ) -> Result<(), ChangeMiss> {
-        let (key, syn) = self.expect_syn(frame, SYN)?;
-        // What lies before TCP was looked at only as far as the table needs it.
-        let local = Ipv4Addr::from(key.local.to_ne_bytes());
-        let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
-        if unlikely(!self.stack.is_ours(local) || !self.is_another_host(remote)) {
+        // What lies before TCP was looked at only as far as the table needs it, unless connections were opened between these
+        // addresses lately.
+        let known = self.stack.prepared.is_for(key, self.now.tick());
+        if unlikely(!known) && !self.are_hosts(key) {
             return Err(ChangeMiss::Address);
         }
         let Some(listener) = self.listener_for(key) else {
@@ -65,61 +65,73 @@ impl<R: Recorder> Active<'_, R> {
         if unlikely(!room) {
             return Err(ChangeMiss::State);
         }
-        self.half_open(listener, (key, vacant), &syn, None);
-        self.pool.release(frame.id);
+        self.half_open(listener, (key, vacant), syn, None);
         Ok(())
     }
 
-    /// Takes a SYN that acknowledges ours, but for its frame.
+    /// Whether a packet is for us and comes from another host.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn are_hosts(&self, key: FlowKey) -> bool {
+        let local = Ipv4Addr::from(key.local.to_ne_bytes());
+        let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
+        self.stack.is_ours(local) && self.is_another_host(remote)
+    }
+
+    /// Takes a SYN that acknowledges ours.
     #[inline(always)]
-    pub(super) fn syn_ack_predicted(
-        &mut self,
-        index: usize,
-        frame: &Frame,
-    ) -> Result<(), ChangeMiss> {
-        let (_, syn) = self.expect_syn(frame, SYN_ACK)?;
-        let tcb = self.stack.tcbs.get(index).ok_or(ChangeMiss::State)?;
-        let usual = tcb.state == State::SynSent
-            && tcb.unsent.is_none()
-            && tcb.rare & !(rare::ORPHAN | rare::UNUSUAL | rare::AMENDED) == 0;
-        if unlikely(!usual) {
-            return Err(ChangeMiss::State);
-        }
-        if unlikely(syn.ack != tcb.snd_nxt) {
-            return Err(ChangeMiss::Acknowledgment);
-        }
-        self.syn_acknowledged(index, &syn);
+    pub(super) fn syn_ack_moves(&mut self, index: usize, syn: &Syn) {
+        self.syn_acknowledged(index, syn);
         self.acknowledge_now(index);
-        Ok(())
     }
+}
 
-    /// A SYN with these flags and the usual options, and its connection's key.
-    #[inline(always)]
-    fn expect_syn(&self, frame: &Frame, word: u16) -> Result<(FlowKey, Syn), ChangeMiss> {
-        let Some(head) = self.pool.frame(frame).first_chunk::<USUAL>() else {
-            return Err(ChangeMiss::Payload);
-        };
-        if unlikely(be16(head, 46) != word) {
-            return Err(ChangeMiss::Flags);
-        }
-        if unlikely(be16(head, 16) != TOTAL_LEN) {
-            return Err(ChangeMiss::Payload);
-        }
-        let options = head[54..].first_chunk().and_then(Options::of_usual_syn);
-        let Some(options) = options else {
-            return Err(ChangeMiss::OptionLayout);
-        };
-        let verify = self.stack.sums && frame.checksum != RxChecksum::Verified;
-        if verify && unlikely(!is_intact(head)) {
-            return Err(ChangeMiss::Checksum);
-        }
-        let key = key_of(head);
-        let syn = Syn {
-            seq: SeqNumber(be32(head, 38)),
-            ack: SeqNumber(be32(head, 42)),
-            window: be16(head, 48),
-            options,
-        };
-        Ok((key, syn))
+/// The prediction of a SYN that acknowledges a connection's.
+#[inline(always)]
+pub(super) fn expect_syn_ack(frame: &[u8], tcb: &Tcb, verify: bool) -> Result<Syn, ChangeMiss> {
+    let (_, syn) = expect_syn(frame, SYN_ACK, verify)?;
+    let usual = tcb.state == State::SynSent
+        && tcb.unsent.is_none()
+        && tcb.rare & !(rare::ORPHAN | rare::UNUSUAL | rare::AMENDED) == 0;
+    if unlikely(!usual) {
+        return Err(ChangeMiss::State);
     }
+    if unlikely(syn.ack != tcb.snd_nxt) {
+        return Err(ChangeMiss::Acknowledgment);
+    }
+    Ok(syn)
+}
+
+/// A SYN whose data offset and flags are `word`, with the usual options, and its connection's key.
+#[inline(always)]
+pub(super) fn expect_syn(
+    frame: &[u8],
+    word: u16,
+    verify: bool,
+) -> Result<(FlowKey, Syn), ChangeMiss> {
+    let Some(head) = frame.first_chunk::<USUAL>() else {
+        cold_path();
+        return Err(ChangeMiss::Payload);
+    };
+    if unlikely(be16(head, 46) != word) {
+        return Err(ChangeMiss::Flags);
+    }
+    if unlikely(be16(head, 16) != TOTAL_LEN) {
+        return Err(ChangeMiss::Payload);
+    }
+    let options = head[54..].first_chunk().and_then(Options::of_usual_syn);
+    let Some(options) = options else {
+        return Err(ChangeMiss::OptionLayout);
+    };
+    if verify && unlikely(!is_intact(head)) {
+        return Err(ChangeMiss::Checksum);
+    }
+    let key = key_of(head);
+    let syn = Syn {
+        seq: SeqNumber(be32(head, 38)),
+        ack: SeqNumber(be32(head, 42)),
+        window: be16(head, 48),
+        options,
+    };
+    Ok((key, syn))
 }

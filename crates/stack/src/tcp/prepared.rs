@@ -44,7 +44,7 @@ impl Prepared {
         self.tcb.key = FlowKey::default();
     }
 
-    /// Whether it is for connections between these addresses.
+    /// Whether it is for connections between these addresses, which then are another host's and ours.
     #[inline(always)]
     pub(crate) fn is_for(&self, key: FlowKey, tick: Tick) -> bool {
         self.tcb.key.addresses() == key.addresses() && self.tick == tick
@@ -72,6 +72,12 @@ impl<R: Recorder> Active<'_, R> {
             Lookup::Wait => MacAddr::default(),
         };
         let ts_offset = self.stack.secrets.timestamp_offset(key);
+        // For addresses that are not two hosts' it serves one connection only.
+        let until = if self.are_hosts(key) {
+            tick
+        } else {
+            tick.after(u32::MAX)
+        };
         let config = &self.stack.config;
         let Prepared {
             fresh,
@@ -79,7 +85,7 @@ impl<R: Recorder> Active<'_, R> {
             tick: valid,
         } = &mut self.stack.prepared;
         **tcb = **fresh;
-        *valid = tick;
+        *valid = until;
         tcb.key = FlowKey { ports: 0, ..key };
         tcb.ts_offset = ts_offset;
         tcb.ts_seen_at = tick;

@@ -339,7 +339,7 @@ impl<R: Recorder> Active<'_, R> {
         if !acceptable {
             // Simultaneous open: "Otherwise, enter SYN-RECEIVED, form a SYN,ACK segment".
             self.take_syn(index, &Syn::from(header));
-            self.stack.tcbs[index].state = State::SynReceived;
+            self.stack.tcbs[index].move_to(State::SynReceived);
             self.send_syn(index);
             return Disposition::Done;
         }
@@ -699,11 +699,12 @@ impl<R: Recorder> Active<'_, R> {
         if unlikely(tcb.ooo_head.is_some()) {
             let out_of_order = core::mem::replace(&mut tcb.ooo_head, FrameId::NONE);
             reassembly::release_chain(self.pool, out_of_order);
+            self.stack.tcbs[index].predict();
         }
         let tcb = &mut self.stack.tcbs[index];
         match tcb.state {
-            State::SynReceived | State::Established => tcb.state = State::CloseWait,
-            State::FinWait1 => tcb.state = State::Closing,
+            State::SynReceived | State::Established => tcb.move_to(State::CloseWait),
+            State::FinWait1 => tcb.move_to(State::Closing),
             State::FinWait2 => {
                 // Acknowledged before the connection becomes a TIME-WAIT entry.
                 let orphan = tcb.is_rare(rare::ORPHAN);
@@ -716,7 +717,6 @@ impl<R: Recorder> Active<'_, R> {
             }
             _ => {}
         }
-        tcb.predict();
         self.notify(index, readiness::END | readiness::READABLE);
     }
 

@@ -46,6 +46,44 @@ impl From<&Header> for Syn {
     }
 }
 
+/// What follows from a peer's MSS where nothing is unusual, of the last one that was told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sizes {
+    peer_mss: u16,
+    mss: u16,
+    window_step: u16,
+    cwnd: u32,
+}
+
+impl Sizes {
+    /// Sets what follows from `tcb.peer_mss`.
+    #[inline(always)]
+    fn apply(&mut self, tcb: &mut Tcb, mtu: u16, usual: bool) {
+        if likely(usual && tcb.peer_mss == self.peer_mss) {
+            tcb.mss = self.mss;
+            tcb.window_step = self.window_step;
+            tcb.cwnd = self.cwnd;
+        } else {
+            self.find_out(tcb, mtu, usual);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_out(&mut self, tcb: &mut Tcb, mtu: u16, usual: bool) {
+        set_mss(tcb, mtu);
+        tcb.cwnd = congestion::initial_window(tcb.mss);
+        if usual {
+            *self = Self {
+                peer_mss: tcb.peer_mss,
+                mss: tcb.mss,
+                window_step: tcb.window_step,
+                cwnd: tcb.cwnd,
+            };
+        }
+    }
+}
+
 impl<R: Recorder> Active<'_, R> {
     /// Sets the send side to its beginning, puts the SYN into the queue and sends it. False when there is no frame for it.
     #[inline(always)]
@@ -116,6 +154,7 @@ impl<R: Recorder> Active<'_, R> {
         } else if tcb.is(flag::TIMESTAMPS) {
             tcb.flags &= !flag::TIMESTAMPS;
             make_template(tcb, ttl);
+            tcb.predict();
         }
         if scaling {
             // RFC 7323, 2.3: a larger shift counts as 14.
@@ -128,12 +167,15 @@ impl<R: Recorder> Active<'_, R> {
         }
         // The window of a SYN is never scaled (RFC 7323, 2.2).
         tcb.snd_wnd = u32::from(syn.window);
+        if unlikely(tcb.snd_wnd == 0) {
+            tcb.predict();
+        }
         tcb.max_snd_wnd = tcb.snd_wnd;
         tcb.snd_wl1 = syn.seq;
         tcb.snd_wl2 = syn.ack;
         tcb.rcv_edge = tcb.rcv_nxt + tcb.rx_free.min(0xffff);
-        set_mss(tcb, mtu);
-        tcb.cwnd = congestion::initial_window(tcb.mss);
+        let usual = timestamps && scaling && tcb.ip_options == 0;
+        self.stack.sizes.apply(tcb, mtu, usual);
     }
 
     /// Sends the SYN, or the SYN with the acknowledgment of the peer's, for the first time or again.

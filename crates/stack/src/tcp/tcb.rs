@@ -7,6 +7,7 @@
 use crate::buffer::{CACHE_LINE, FrameId};
 use crate::config::{Config, Prediction};
 use crate::demux::{FlowHash, FlowKey};
+use crate::likely::likely;
 use crate::tcp::rto::{INITIAL_RTO, Rtt};
 use crate::tcp::syn::shift_for;
 use crate::time::{Tick, ticks};
@@ -63,17 +64,14 @@ impl State {
     }
 
     /// Data offset and flags of the segment that a connection in this state waits for when it has the timestamp option.
+    #[inline(always)]
     const fn predicted_with_timestamps(self) -> u16 {
         match self {
             State::Established => PREDICTED_WITH_TIMESTAMPS,
             State::SynReceived | State::FinWait1 | State::LastAck => ACK_MOVES,
             State::FinWait2 => FIN_MOVES,
-            State::Closed
-            | State::Listen
-            | State::SynSent
-            | State::CloseWait
-            | State::Closing
-            | State::TimeWait => UNPREDICTABLE,
+            State::SynSent | State::CloseWait | State::Closing => NOTHING_MOVES,
+            State::Closed | State::Listen | State::TimeWait => UNPREDICTABLE,
         }
     }
 
@@ -182,6 +180,9 @@ pub(crate) const PREDICTED_WITHOUT_OPTIONS: u16 = 0x5018;
 /// The header word of an acknowledgment or a FIN that moves a connection with the timestamp option on to its next state.
 pub(crate) const ACK_MOVES: u16 = PREDICTED_WITH_TIMESTAMPS & !PSH;
 pub(crate) const FIN_MOVES: u16 = ACK_MOVES | Flags::FIN.0 as u16;
+/// Its data offset alone, which no segment has: nothing is unusual, but the state's end is not predicted. All values that
+/// stand for a connection with the timestamp option have this bit.
+const NOTHING_MOVES: u16 = 0x8000;
 
 /// How often a connection is looked at that has nothing due: 9.8 hours.
 pub(crate) const LOOK: u32 = 1 << 25;
@@ -427,6 +428,11 @@ impl Tcb {
                 };
                 no_delay | timestamps
             },
+            // But for the peer's window, which its SYN tells.
+            predicted: match (config.timestamps, config.mechanisms.prediction) {
+                (true, Prediction::Bidirectional | Prediction::Unidirectional) => NOTHING_MOVES,
+                (false, _) | (true, Prediction::Off) => UNPREDICTABLE,
+            },
             rare: {
                 let input = match config.mechanisms.prediction {
                     Prediction::Off => rare::UNPREDICTED,
@@ -545,8 +551,21 @@ impl Tcb {
         }
     }
 
+    /// Changes the state, and what is predicted.
+    #[inline(always)]
+    pub(crate) fn move_to(&mut self, state: State) {
+        self.state = state;
+        if likely(self.predicted & NOTHING_MOVES != 0) {
+            // Nothing else that it stands for has changed.
+            self.predicted = state.predicted_with_timestamps();
+            self.predict_sending();
+        } else {
+            self.predict();
+        }
+    }
+
     /// Sets `predicted` to what the state allows. Called whenever something that it stands for changes.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn predict(&mut self) {
         let clean = self.rare
             & (rare::RECOVERY
@@ -569,6 +588,7 @@ impl Tcb {
     }
 
     /// Sets `sendable` to what state, mechanisms and MSS allow. Called whenever one of them changes.
+    #[inline(always)]
     pub(crate) fn predict_sending(&mut self) {
         let usual = self.predicted == PREDICTED_WITH_TIMESTAMPS
             && !self.is(flag::DETOUR)
@@ -643,14 +663,20 @@ mod tests {
         assert_eq!(tcb.predicted, UNPREDICTABLE);
     }
 
+    const LIVING: [State; 8] = [
+        State::SynSent,
+        State::SynReceived,
+        State::Established,
+        State::FinWait1,
+        State::FinWait2,
+        State::CloseWait,
+        State::Closing,
+        State::LastAck,
+    ];
+
     #[test]
     fn what_ends_a_state_is_not_data() {
-        for state in [
-            State::SynReceived,
-            State::FinWait1,
-            State::FinWait2,
-            State::LastAck,
-        ] {
+        for state in LIVING {
             let mut tcb = Tcb {
                 state,
                 snd_wnd: 1,
@@ -658,12 +684,36 @@ mod tests {
                 ..Tcb::FREE
             };
             tcb.predict();
-            assert_ne!(tcb.predicted, UNPREDICTABLE);
-            assert_eq!(tcb.predicted & PSH, 0);
+            assert_ne!(tcb.predicted & NOTHING_MOVES, 0);
+            assert_eq!(tcb.predicted & PSH != 0, state == State::Established);
             assert_eq!(tcb.sendable, 0);
             tcb.flags = 0;
             tcb.predict();
-            assert_eq!(tcb.predicted, UNPREDICTABLE);
+            assert_eq!(tcb.predicted & NOTHING_MOVES, 0);
+        }
+    }
+
+    #[test]
+    fn a_state_that_is_moved_to_is_predicted_as_any() {
+        for from in LIVING {
+            for to in LIVING {
+                for (snd_wnd, flags) in [(1, flag::TIMESTAMPS), (0, flag::TIMESTAMPS), (1, 0)] {
+                    let mut moved = Tcb {
+                        state: from,
+                        snd_wnd,
+                        flags,
+                        mss: 1,
+                        ..Tcb::FREE
+                    };
+                    moved.predict();
+                    let mut predicted = Tcb { state: to, ..moved };
+                    predicted.predict();
+                    moved.move_to(to);
+                    assert_eq!(moved.state, to);
+                    assert_eq!(moved.predicted, predicted.predicted);
+                    assert_eq!(moved.sendable, predicted.sendable);
+                }
+            }
         }
     }
 }
