@@ -493,6 +493,13 @@ impl Pool {
         }
     }
 
+    /// The first `N` octets that `frame` stands for, which are known to be its own.
+    #[inline(always)]
+    pub(crate) fn head<const N: usize>(&self, frame: &Frame) -> Option<&[u8; N]> {
+        let start = self.start(frame.id) + usize::from(frame.offset);
+        self.region.get(start..start + N)?.first_chunk()
+    }
+
     /// Copies `octets` into a new frame, as a link does that owns no pool frames.
     ///
     /// # Errors

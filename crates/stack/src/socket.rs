@@ -581,7 +581,10 @@ impl<R: Recorder> Active<'_, R> {
     pub fn close(&mut self, conn: ConnId) -> Result<(), Error> {
         let index = self.stack.index(conn)?;
         let tcb = &mut self.stack.tcbs[index];
-        let error = Error::from_code(tcb.error);
+        let error = match tcb.error {
+            0 => None,
+            code => Error::from_code(code),
+        };
         tcb.rare |= rare::ORPHAN;
         // The handle goes stale now, whatever the connection still has to do.
         tcb.generation = tcb.generation.wrapping_add(1);

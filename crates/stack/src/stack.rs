@@ -9,7 +9,7 @@ use crate::config::{ChecksumPolicy, Config, InvalidConfig, Prediction};
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
 use crate::icmp::Echo;
-use crate::likely::unlikely;
+use crate::likely::{likely, unlikely};
 use crate::neighbour;
 use crate::port::{BURST, Link};
 use crate::reassembly::{Limits, Reassembler};
@@ -50,6 +50,8 @@ pub struct Stack {
     /// Whether checksums are made and verified at all.
     pub(crate) sums: bool,
     pub(crate) unidirectional: bool,
+    /// Whether they are, and prediction is not unidirectional.
+    pub(crate) usual: bool,
     pub(crate) delayed_ack: u32,
     pub(crate) min_rto: u32,
     /// What the templates of all connections share.
@@ -130,6 +132,8 @@ impl Stack {
                 ChecksumPolicy::Off => Kernel::UNSUMMED,
             },
             unidirectional: config.mechanisms.prediction == Prediction::Unidirectional,
+            usual: config.mechanisms.checksum == ChecksumPolicy::Always
+                && config.mechanisms.prediction != Prediction::Unidirectional,
             send_predictable: config.mechanisms.send_predictable(),
             sums: config.mechanisms.checksum == ChecksumPolicy::Always,
             delayed_ack: ticks(config.delayed_ack),
@@ -281,7 +285,11 @@ impl<R: Recorder> Active<'_, R> {
         self.rec.pass(Gate::DriverInBegin, PacketId(0));
         link.receive(self.pool, &mut self.stack.incoming);
         if !self.stack.incoming.is_empty() {
-            self.take_in(posted);
+            if likely(self.stack.usual) {
+                self.take_in::<true>(posted);
+            } else {
+                self.take_in::<false>(posted);
+            }
         }
         let tick = self.now.tick();
         if unlikely(tick != self.stack.last_tick) {
@@ -292,15 +300,20 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// Takes every frame in that has arrived. It is compiled apart for the mechanisms that are `USUAL`: checksums are
+    /// verified, and prediction is not unidirectional.
     #[inline(never)]
-    fn take_in(&mut self, posted: &mut Posted<'_>) {
+    fn take_in<const USUAL: bool>(&mut self, posted: &mut Posted<'_>) {
         let arrived = self.stack.incoming.len();
         self.stack.counters.frames_in += arrived as u64;
         for n in 0..arrived {
-            if let Err(miss) = self
-                .stack
-                .predicted(self.pool, self.now, self.rec.lend(), n, posted)
-            {
+            if let Err(miss) = self.stack.predicted::<USUAL, _>(
+                self.pool,
+                self.now,
+                self.rec.lend(),
+                n,
+                posted,
+            ) {
                 cold_path();
                 self.not_predicted(n, miss);
             }

@@ -25,6 +25,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Releases everything that the send side holds.
+    #[inline]
     pub(crate) fn release_send_queue(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
         let mut id = tcb.tx_head;
@@ -175,7 +176,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// In FIN-WAIT-2 without an application the peer's FIN is not waited for forever.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start_fin_wait_2(&mut self, index: usize) {
         let at = self.now.tick().after(self.stack.periods.fin_wait_2);
         self.stack.tcbs[index].user_deadline = Deadline::at(at);

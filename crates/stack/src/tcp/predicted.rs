@@ -34,6 +34,12 @@ pub(super) fn be16<const N: usize>(head: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([head[at], head[at + 1]])
 }
 
+/// Two octets as they lie there.
+#[inline(always)]
+pub(super) fn ne16<const N: usize>(head: &[u8; N], at: usize) -> u16 {
+    u16::from_ne_bytes(head[at..].first_chunk().copied().unwrap_or_default())
+}
+
 #[inline(always)]
 pub(super) fn be32<const N: usize>(head: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
@@ -133,7 +139,7 @@ fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<Says, M
 impl Stack {
     /// Takes the `n`th incoming frame when it is predicted; otherwise has changed nothing and says why.
     #[inline(always)]
-    pub(crate) fn predicted<R: Recorder>(
+    pub(crate) fn predicted<const USUAL: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -148,7 +154,7 @@ impl Stack {
         let frame = frame.hand_over();
         match pool.frame(&frame).first_chunk::<STAMPED>() {
             Some(head) if head[46] != PLAIN_OFFSET => {
-                self.predicted_as::<STAMPED, R>(pool, now, rec, &frame, posted)
+                self.predicted_as::<STAMPED, USUAL, R>(pool, now, rec, &frame, posted)
             }
             _ => self.predicted_without_stamp(pool, now, rec, frame, posted),
         }
@@ -164,12 +170,12 @@ impl Stack {
         frame: Frame,
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
-        self.predicted_as::<PLAIN, R>(pool, now, rec, &frame, posted)
+        self.predicted_as::<PLAIN, false, R>(pool, now, rec, &frame, posted)
     }
 
     /// The path for headers of `N` octets, [`PLAIN`] or [`STAMPED`].
     #[inline(always)]
-    fn predicted_as<const N: usize, R: Recorder>(
+    fn predicted_as<const N: usize, const USUAL: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -191,7 +197,8 @@ impl Stack {
         if unlikely(!is_tcp(head, self.mac_word)) {
             return Err(Miss::NotTcp);
         }
-        if unlikely(self.sums && !ip_header_is_intact(head)) {
+        let sums = USUAL || self.sums;
+        if unlikely(sums && !ip_header_is_intact(head)) {
             return Err(Miss::NotTcp);
         }
         rec.pass(Gate::DemuxBegin, packet);
@@ -223,7 +230,7 @@ impl Stack {
         // wanted after all lies beyond what the reader is told of.
         rec.pass(Gate::ChecksumInBegin, packet);
         let len = payload.len();
-        let verify = self.sums && frame.checksum != RxChecksum::Verified;
+        let verify = sums && frame.checksum != RxChecksum::Verified;
         let room = if tcb.rx_head.is_none() {
             posted.room(index, len)
         } else {
@@ -252,7 +259,7 @@ impl Stack {
         }
         rec.pass(Gate::ChecksumInEnd, packet);
         let says = expect(head, tcb, len as u32)?;
-        if unlikely(self.unidirectional && bidirectional(head, tcb, len)) {
+        if !USUAL && unlikely(self.unidirectional && bidirectional(head, tcb, len)) {
             return Err(Miss::Bidirectional);
         }
 
@@ -372,7 +379,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// The snd_una side of a new acknowledgment, for segments that were not predicted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn acknowledged(&mut self, index: usize, ack: SeqNumber) {
         let ready = take_acknowledgment(
             &mut self.stack.tcbs[index],

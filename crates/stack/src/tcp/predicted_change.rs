@@ -8,7 +8,7 @@
 //! is changed before every check has passed; whatever fails goes the general way untouched, and the reason is counted.
 //! Which segments are taken is RFC 9293, 3.10.7.4, cut down to these.
 
-use super::predicted::{be16, be32};
+use super::predicted::{be16, be32, ne16};
 use super::predicted::{segment_is_intact, take_acknowledgment};
 use super::predicted_syn::{SYN, SYN_ACK, expect_syn, expect_syn_ack};
 use super::syn::Syn;
@@ -69,7 +69,7 @@ impl Stack {
         if unlikely(self.config.mechanisms.prediction != Prediction::Bidirectional) {
             return Err(Miss::Flags);
         }
-        let change = expect_change(pool.frame(frame), tcb, self.must_verify(frame));
+        let change = expect_change(pool, frame, tcb, self.must_verify(frame));
         let mut stack = Active {
             stack: self,
             pool,
@@ -138,6 +138,7 @@ impl<R: Recorder> Active<'_, R> {
         match tcb.state {
             // Nobody will ask what the last acknowledgment said.
             State::LastAck if tcb.is_rare(rare::ORPHAN) => self.free_connection(index),
+            State::FinWait1 if tcb.is_rare(rare::ORPHAN) => self.fin_acknowledged(index, said),
             State::SynReceived => {
                 // The window of the SYN was not scaled; this one is.
                 tcb.max_snd_wnd = said.window;
@@ -151,6 +152,21 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// Our FIN has been acknowledged, and nobody will send or ask any more: how long it took tells nothing.
+    #[inline(always)]
+    fn fin_acknowledged(&mut self, index: usize, said: Said) {
+        self.release_send_queue(index);
+        let tcb = &mut self.stack.tcbs[index];
+        if tcb.unacked == 0 {
+            tcb.ts_recent = said.ts_value;
+        }
+        tcb.snd_wnd = said.window;
+        tcb.snd_una = said.ack;
+        tcb.rtx_deadline = Deadline::NONE;
+        tcb.move_to(State::FinWait2);
+        self.start_fin_wait_2(index);
+    }
+
     /// The peer's FIN, next in order.
     #[inline(always)]
     fn fin_moves(&mut self, index: usize, said: Said) {
@@ -159,9 +175,10 @@ impl<R: Recorder> Active<'_, R> {
         };
         tcb.fin_seq = tcb.rcv_nxt;
         tcb.rare |= rare::FIN_SEEN;
-        let established = tcb.state == State::Established;
+        let state = tcb.state;
+        let established = state == State::Established;
         self.take_said(index, said);
-        if !established {
+        if unlikely(state == State::FinWait1) {
             self.acknowledged_fin(index);
         }
         self.fin_arrives(index);
@@ -194,15 +211,26 @@ impl<R: Recorder> Active<'_, R> {
 /// The prediction. That the frame is an unfragmented TCP segment for us behind an intact IP header without options, and of
 /// this connection, has been found out.
 #[inline(always)]
-pub(super) fn expect_change(frame: &[u8], tcb: &Tcb, verify: bool) -> Result<Change, ChangeMiss> {
-    let Some(head) = frame.first_chunk::<STAMPED>() else {
+fn expect_change(
+    pool: &Pool,
+    frame: &Frame,
+    tcb: &Tcb,
+    verify: bool,
+) -> Result<Change, ChangeMiss> {
+    const ACK: u16 = ACK_MOVES.to_be();
+    const FIN: u16 = FIN_MOVES.to_be();
+    const ANSWER: u16 = SYN_ACK.to_be();
+    if unlikely(usize::from(frame.len) < STAMPED) {
+        return Err(ChangeMiss::Payload);
+    }
+    let Some(head) = pool.head::<STAMPED>(frame) else {
         cold_path();
         return Err(ChangeMiss::Payload);
     };
-    match be16(head, 46) & !PSH {
-        ACK_MOVES => expect::<false>(head, tcb, verify).map(Change::Acknowledgment),
-        FIN_MOVES => expect::<true>(head, tcb, verify).map(Change::Fin),
-        SYN_ACK => expect_syn_ack(frame, tcb, verify).map(Change::SynAck),
+    match ne16(head, 46) & !PSH.to_be() {
+        ACK => expect::<false>(head, tcb, verify).map(Change::Acknowledgment),
+        FIN => expect::<true>(head, tcb, verify).map(Change::Fin),
+        ANSWER => expect_syn_ack(pool.frame(frame), tcb, verify).map(Change::SynAck),
         _ => Err(ChangeMiss::Flags),
     }
 }

@@ -5,7 +5,7 @@
 //! segments (Clark et al. 1989). It must not outlive what it was made of: it is forgotten with the tick, so that the
 //! neighbour cache sees that the neighbour is used, and whenever a link address changes.
 
-use super::syn::make_template;
+use super::syn::{SynTemplate, make_template};
 use super::tcb::{LOOK, Tcb};
 use crate::config::Config;
 use crate::demux::FlowKey;
@@ -27,6 +27,8 @@ pub(crate) struct Prepared {
     tcb: Box<Tcb>,
     /// The tick in which it may be used.
     tick: Tick,
+    /// The SYNs of such a connection in that tick.
+    pub(super) syn: Box<SynTemplate>,
 }
 
 impl Prepared {
@@ -36,6 +38,7 @@ impl Prepared {
             fresh: Box::new(fresh),
             tcb: Box::new(fresh),
             tick: Tick(0),
+            syn: Box::new(SynTemplate::EMPTY),
         }
     }
 
@@ -78,11 +81,13 @@ impl<R: Recorder> Active<'_, R> {
         } else {
             tick.after(u32::MAX)
         };
+        let mss = self.our_mss();
         let config = &self.stack.config;
         let Prepared {
             fresh,
             tcb,
             tick: valid,
+            syn,
         } = &mut self.stack.prepared;
         **tcb = **fresh;
         *valid = until;
@@ -93,5 +98,6 @@ impl<R: Recorder> Active<'_, R> {
         tcb.next_hop = next_hop;
         make_template(tcb, config.ttl);
         tcb.set_link(link, config.mac);
+        **syn = SynTemplate::of(tcb, &self.stack.template, mss, tick);
     }
 }

@@ -85,11 +85,11 @@ impl Sizes {
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Sets the send side to its beginning, puts the SYN into the queue and sends it. False when there is no frame for it.
+    /// Sets the send side of a connection that has just been opened to its beginning, puts the SYN into the queue and sends it.
+    /// False when there is no frame for it.
     #[inline(always)]
     pub(crate) fn begin(&mut self, index: usize, iss: SeqNumber) -> bool {
         let tick = self.now.tick();
-        let mss = self.our_mss();
         let stack = &mut *self.stack;
         let Some(Taken { id, meta, head, .. }) = self.pool.take::<USUAL>(FrameId::NONE, 0) else {
             cold_path();
@@ -126,7 +126,8 @@ impl<R: Recorder> Active<'_, R> {
                 && !tcb.is(flag::DETOUR)
                 && stack.device.len() < stack.config.device_queue,
         ) {
-            write_usual(head, tcb, &stack.template, syn_flags(tcb), mss, tick);
+            // The connection has just been opened from what was prepared in this tick.
+            stack.prepared.syn.write(head, tcb, syn_flags(tcb));
             stack.device.push(usual_frame(id));
         } else {
             // No link has a count of the frame yet.
@@ -215,8 +216,8 @@ impl<R: Recorder> Active<'_, R> {
         };
         if let Some(head) = self.pool.front::<USUAL>(id) {
             let tcb = &self.stack.tcbs[index];
-            let common = &self.stack.template;
-            write_usual(head, tcb, common, flags, mss, self.now.tick());
+            SynTemplate::of(tcb, &self.stack.template, mss, self.now.tick())
+                .write(head, tcb, flags);
         }
         self.stack.device.push(usual_frame(id));
     }
@@ -293,47 +294,77 @@ fn usual_frame(id: FrameId) -> Frame {
     }
 }
 
-/// Writes all headers of a SYN with the usual options, in the order of [`Options::emit`].
-#[inline(always)]
-fn write_usual(
-    head: &mut [u8; USUAL],
-    tcb: &Tcb,
-    common: &Common,
-    flags: Flags,
-    mss: u16,
-    now: Tick,
-) {
-    const TCP_LEN: u16 = (USUAL - 34) as u16;
-    let put = |head: &mut [u8; USUAL], at: usize, word: u32| {
-        head[at..at + 4].copy_from_slice(&word.to_ne_bytes());
-    };
-    template::write_front(head, tcb, common, u32::from(TCP_LEN + 20));
-    let ip = tcb.ip_checksum.with_word((TCP_LEN + 20).to_be());
-    head[24..26].copy_from_slice(&ip.to_ne_bytes());
+/// All headers of a SYN with the usual options, in the order of [`Options::emit`], but for what one connection's differ in from
+/// another's to the same peer in the same tick.
+#[derive(Clone, Debug)]
+pub(crate) struct SynTemplate {
+    head: [u8; USUAL],
+    /// Of the segment's length, options and window, in host order; addresses, ports and the layout of the timestamps are in
+    /// the sum that the connection's own template has.
+    sum: u64,
+    /// Data offset and window, in the word that holds the flags.
+    word: u32,
+}
 
-    let window = tcb.rx_free.min(0xffff);
-    let ack = acknowledged(tcb, flags).0;
-    let word = u32::from(TCP_LEN / 4) << 28 | u32::from(flags.0) << 16 | window;
-    let mss = 0x0204_0000 | u32::from(mss);
-    let shift = 0x0103_0300 | u32::from(tcb.rcv_shift);
-    let value = now.0.wrapping_add(tcb.ts_offset);
-    put(head, 38, tcb.iss.0.to_be());
-    put(head, 42, ack.to_be());
-    put(head, 46, word.to_be());
-    put(head, 54, mss.to_be());
-    put(head, 58, shift.to_be());
-    put(head, 62, u32::from_ne_bytes(TIMESTAMP_LAYOUT));
-    put(head, 66, value.to_be());
-    put(head, 70, tcb.ts_recent.to_be());
-    // Addresses, ports and the layout of the timestamps are in the template's sum.
-    let varying = [tcb.iss.0, ack, word, mss, shift, value, tcb.ts_recent];
-    let sum = varying.iter().map(|&word| u64::from(word)).sum::<u64>() + u64::from(TCP_LEN);
-    let transport = Wide::from_be_sum(sum)
-        .add_partial(Partial::from_folded(tcb.tcp_sum))
-        .finish();
-    let [first, second] = transport.to_ne_bytes();
-    // The urgent pointer is zero.
-    put(head, 50, u32::from_ne_bytes([first, second, 0, 0]));
+impl SynTemplate {
+    /// Its octets in the TCP header.
+    const TCP_LEN: u16 = (USUAL - 34) as u16;
+
+    /// None yet.
+    pub(super) const EMPTY: Self = Self {
+        head: [0; USUAL],
+        sum: 0,
+        word: 0,
+    };
+
+    /// Of a connection's SYNs now.
+    pub(super) fn of(tcb: &Tcb, common: &Common, mss: u16, now: Tick) -> Self {
+        let mut head = [0; USUAL];
+        let mut put = |at: usize, word: u32| {
+            head[at..at + 4].copy_from_slice(&word.to_be_bytes());
+        };
+        let mss = 0x0204_0000 | u32::from(mss);
+        let shift = 0x0103_0300 | u32::from(tcb.rcv_shift);
+        let value = now.0.wrapping_add(tcb.ts_offset);
+        put(54, mss);
+        put(58, shift);
+        put(62, u32::from_be_bytes(TIMESTAMP_LAYOUT));
+        put(66, value);
+        let total_len = Self::TCP_LEN + 20;
+        template::write_front(&mut head, tcb, common, u32::from(total_len));
+        let ip = tcb.ip_checksum.with_word(total_len.to_be());
+        head[24..26].copy_from_slice(&ip.to_ne_bytes());
+        let constant = [mss, shift, value, u32::from(Self::TCP_LEN)];
+        Self {
+            head,
+            sum: constant.into_iter().map(u64::from).sum(),
+            word: u32::from(Self::TCP_LEN / 4) << 28 | tcb.rx_free.min(0xffff),
+        }
+    }
+
+    /// Writes the headers of a connection's SYN with these flags.
+    #[inline(always)]
+    fn write(&self, head: &mut [u8; USUAL], tcb: &Tcb, flags: Flags) {
+        let put = |head: &mut [u8; USUAL], at: usize, word: u32| {
+            head[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        };
+        let ack = acknowledged(tcb, flags).0;
+        let word = self.word | u32::from(flags.0) << 16;
+        *head = self.head;
+        put(head, 34, tcb.key.ports.rotate_left(16));
+        put(head, 38, tcb.iss.0.to_be());
+        put(head, 42, ack.to_be());
+        put(head, 46, word.to_be());
+        put(head, 70, tcb.ts_recent.to_be());
+        let varying = [tcb.iss.0, ack, word, tcb.ts_recent];
+        let sum = varying.into_iter().map(u64::from).sum::<u64>() + self.sum;
+        let transport = Wide::from_be_sum(sum)
+            .add_partial(Partial::from_folded(tcb.tcp_sum))
+            .finish();
+        let [first, second] = transport.to_ne_bytes();
+        // The urgent pointer is zero.
+        put(head, 50, u32::from_ne_bytes([first, second, 0, 0]));
+    }
 }
 
 /// The smallest shift with which a window of `buffer` octets fits into 16 bits.
@@ -414,7 +445,7 @@ mod tests {
             let common = Common::new(&config);
             let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
             let mut head = [0xaa; USUAL];
-            write_usual(&mut head, &tcb, &common, flags, mss, Tick(5));
+            SynTemplate::of(&tcb, &common, mss, Tick(5)).write(&mut head, &tcb, flags);
 
             let header = Header {
                 source_port: ports.0,
