@@ -14,6 +14,7 @@ use crate::neighbour;
 use crate::port::{BURST, Link};
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
+use crate::tcp::awaited::Awaited;
 use crate::tcp::cookie::CookieJar;
 use crate::tcp::isn::Secrets;
 use crate::tcp::listener::Listener;
@@ -50,7 +51,7 @@ pub struct Stack {
     /// Whether checksums are made and verified at all.
     pub(crate) sums: bool,
     pub(crate) unidirectional: bool,
-    /// Whether they are, and prediction is not unidirectional.
+    /// Whether checksums are made and verified, and prediction is not unidirectional.
     pub(crate) usual: bool,
     pub(crate) delayed_ack: u32,
     pub(crate) min_rto: u32,
@@ -58,7 +59,9 @@ pub struct Stack {
     pub(crate) template: Common,
     pub(crate) device: Vec<Frame>,
     pub(crate) incoming: Vec<Frame>,
+    /// When timers were last looked at; a tick earlier while somebody is awaited.
     pub(crate) last_tick: Tick,
+    pub(crate) awaited: Awaited,
     pub(crate) counters: Counters,
     pub(crate) config: Config,
     pub(crate) table: Table,
@@ -142,6 +145,7 @@ impl Stack {
             device: Vec::with_capacity(config.device_queue),
             incoming: Vec::with_capacity(BURST),
             last_tick: now.tick(),
+            awaited: Awaited::Nobody,
             counters: Counters::default(),
             table: Table::new(
                 config.max_connections + config.max_time_wait,
@@ -248,7 +252,8 @@ impl Stack {
 
     /// When the stack wants to be polled again at the latest, should nothing arrive before.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        if !self.device.is_empty() || !self.output_waiting.is_empty() {
+        let awaited = self.awaited != Awaited::Nobody;
+        if !self.device.is_empty() || !self.output_waiting.is_empty() || awaited {
             return Some(now);
         }
         let ticks = [self.wheel.next(), self.time_wait.next()];
@@ -286,9 +291,9 @@ impl<R: Recorder> Active<'_, R> {
         link.receive(self.pool, &mut self.stack.incoming);
         if !self.stack.incoming.is_empty() {
             if likely(self.stack.usual) {
-                self.take_in::<true>(posted);
+                self.take_in::<true, true>(posted);
             } else {
-                self.take_in::<false>(posted);
+                self.take_in_otherwise(posted);
             }
         }
         let tick = self.now.tick();
@@ -300,14 +305,25 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Takes every frame in that has arrived. It is compiled apart for the mechanisms that are `USUAL`: checksums are
-    /// verified, and prediction is not unidirectional.
+    /// [`Active::take_in`] for the mechanisms that are not usual.
     #[inline(never)]
-    fn take_in<const USUAL: bool>(&mut self, posted: &mut Posted<'_>) {
+    fn take_in_otherwise(&mut self, posted: &mut Posted<'_>) {
+        match (self.stack.sums, self.stack.unidirectional) {
+            (true, false) => self.take_in::<true, true>(posted),
+            (false, false) => self.take_in::<false, true>(posted),
+            (true, true) => self.take_in::<true, false>(posted),
+            (false, true) => self.take_in::<false, false>(posted),
+        }
+    }
+
+    /// Takes every frame in that has arrived. It is compiled apart for checksums that are verified or not, and for prediction
+    /// that is not unidirectional, which is `BIDIRECTIONAL`.
+    #[inline(never)]
+    fn take_in<const SUMS: bool, const BIDIRECTIONAL: bool>(&mut self, posted: &mut Posted<'_>) {
         let arrived = self.stack.incoming.len();
         self.stack.counters.frames_in += arrived as u64;
         for n in 0..arrived {
-            if let Err(miss) = self.stack.predicted::<USUAL, _>(
+            if let Err(miss) = self.stack.predicted::<SUMS, BIDIRECTIONAL, _>(
                 self.pool,
                 self.now,
                 self.rec.lend(),
@@ -376,12 +392,21 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// Time has moved on, or looks as if it had ([`Stack::await_close`]).
     #[inline(never)]
     fn on_tick(&mut self, tick: Tick) {
-        if tick.before(self.stack.last_tick) {
+        if tick.before(self.stack.last_tick) || self.look_for_awaited(tick) {
             return;
         }
-        self.stack.last_tick = tick;
+        self.do_what_is_due(tick);
+    }
+
+    #[inline(never)]
+    fn do_what_is_due(&mut self, tick: Tick) {
+        self.stack.last_tick = match self.stack.awaited {
+            Awaited::Nobody => tick,
+            Awaited::Through(_) | Awaited::Until(_) => tick.after(u32::MAX),
+        };
         self.tcp_timers(tick);
         self.neighbour_timers();
         self.reassembly_timers();

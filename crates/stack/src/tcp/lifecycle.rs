@@ -3,11 +3,43 @@
 use super::reassembly::release_chain;
 use super::tcb::{Deadline, State, Tcb, flag, rare};
 use super::time_wait::{SLOT_BIT, TimeWait};
-use crate::buffer::FrameId;
+use crate::buffer::{FrameId, Pool};
 use crate::likely::unlikely;
 use crate::socket::{Error, readiness};
-use crate::stack::Active;
+use crate::stack::{Active, Stack};
 use tollgate_gate::Recorder;
+
+/// Releases the frames of a send queue from `id` on.
+#[inline(always)]
+fn release_sent(pool: &mut Pool, mut id: FrameId) {
+    while let Some(meta) = pool.meta_if(id) {
+        let next = meta.tx_next;
+        pool.release(id);
+        id = next;
+    }
+}
+
+impl Stack {
+    /// Puts a connection's place on the free list. Every handle on it is stale from now on. Its entry in the wheel stays: the
+    /// next connection in this place takes it over, or it fires and finds nothing due.
+    #[inline(always)]
+    fn free_place(&mut self, index: usize) {
+        if self.cached == index {
+            self.cached = usize::MAX;
+        }
+        let tcb = &mut self.tcbs[index];
+        // Marks in the lists of events and of waiting output stay, so that no index stands there twice.
+        let listed = tcb.flags & (flag::LISTED | flag::OUTPUT_LISTED);
+        let generation = tcb.generation.wrapping_add(1);
+        let armed = tcb.armed;
+        *tcb = Tcb::FREE;
+        tcb.generation = generation;
+        tcb.flags = listed;
+        tcb.armed = armed;
+        self.free.push(index as u32);
+        self.open_connections -= 1;
+    }
+}
 
 impl<R: Recorder> Active<'_, R> {
     /// Takes the connection out of the table: no segment finds it any more.
@@ -28,18 +60,15 @@ impl<R: Recorder> Active<'_, R> {
     #[inline]
     pub(crate) fn release_send_queue(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
-        let mut id = tcb.tx_head;
+        let first = tcb.tx_head;
         tcb.tx_head = FrameId::NONE;
         tcb.unsent = FrameId::NONE;
         tcb.tx_tail = FrameId::NONE;
-        while id.is_some() {
-            let next = self.pool.meta(id).tx_next;
-            self.pool.release(id);
-            id = next;
-        }
+        release_sent(self.pool, first);
     }
 
     /// Releases everything that the receive side holds.
+    #[cold]
     pub(crate) fn release_receive_queues(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
         let queued = core::mem::replace(&mut tcb.rx_head, FrameId::NONE);
@@ -48,39 +77,31 @@ impl<R: Recorder> Active<'_, R> {
         release_chain(self.pool, out_of_order);
     }
 
-    /// Puts the connection on the free list. Every handle on it is stale from now on. Its entry in the wheel stays: the next
-    /// connection in this place takes it over, or it fires and finds nothing due.
-    #[inline]
+    /// Ends a connection with everything that it holds.
     pub(crate) fn free_connection(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
         if !matches!(tcb.state, State::Closed | State::TimeWait) {
             if unlikely(tcb.is_rare(rare::UNACCEPTED)) {
                 self.leave_listener(index);
             }
-            self.detach(index);
+            let hash = self.stack.tcbs[index].hash;
+            self.stack.table.remove(hash, index as u32);
         }
-        self.forget_cached(index);
+        self.free_detached(index);
+    }
+
+    /// The same where no segment finds the connection any more.
+    #[inline(always)]
+    fn free_detached(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
-        if tcb.tx_head.is_some() {
-            self.release_send_queue(index);
-        }
-        let tcb = &self.stack.tcbs[index];
-        if unlikely(tcb.rx_head.is_some() || tcb.ooo_head.is_some()) {
+        let sent = tcb.tx_head;
+        let holds = tcb.rx_head.is_some() || tcb.ooo_head.is_some() || tcb.is_rare(rare::UNUSUAL);
+        if unlikely(holds) {
             self.release_receive_queues(index);
+            self.stack.forget_unusual(index);
         }
-        let stack = &mut *self.stack;
-        stack.forget_unusual(index);
-        let tcb = &mut stack.tcbs[index];
-        // Marks in the lists of events and of waiting output stay, so that no index stands there twice.
-        let listed = tcb.flags & (flag::LISTED | flag::OUTPUT_LISTED);
-        let generation = tcb.generation.wrapping_add(1);
-        let armed = tcb.armed;
-        *tcb = Tcb::FREE;
-        tcb.generation = generation;
-        tcb.flags = listed;
-        tcb.armed = armed;
-        stack.free.push(index as u32);
-        stack.open_connections -= 1;
+        release_sent(self.pool, sent);
+        self.stack.free_place(index);
     }
 
     /// A connection that nobody accepted leaves its listener's count or queue.
@@ -149,7 +170,7 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         tcb.state = State::TimeWait;
         if tcb.is_rare(rare::ORPHAN) {
-            self.free_connection(index);
+            self.free_detached(index);
             return;
         }
         tcb.predict();

@@ -146,12 +146,16 @@ impl<R: Recorder> Active<'_, R> {
         let index = l.queue.pop_front().ok_or(Error::WouldBlock)? as usize;
         let tcb = &mut self.stack.tcbs[index];
         tcb.rare &= !rare::UNACCEPTED;
+        let generation = tcb.generation;
         // What happened while it waited is told now.
         let pending = tcb.events;
         if pending != 0 {
             self.notify(index, pending);
         }
-        Ok(self.stack.conn_id(index))
+        Ok(ConnId {
+            index: index as u32,
+            generation,
+        })
     }
 
     /// Stops listening; connections that nobody accepted are reset.

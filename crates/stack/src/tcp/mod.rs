@@ -4,11 +4,12 @@
 //! [`predicted_change`] what it expects of opening and closing; everything else goes to [`segment`], which carries out
 //! RFC 9293, 3.10.7 step by step. The way out: [`predicted_send`] sends what fits into one segment that
 //! may go at once, [`held`] puts a small write behind a segment that waits, [`output`] decides for everything else, and
-//! [`template`] writes the headers. [`timers`] does what is due; [`prepared`] is what connections begin as; [`congestion`],
-//! [`rto`], [`reassembly`], [`handshake`], [`syn`], [`cookie`], [`lifecycle`], [`time_wait`], [`listener`], [`urgent`] and
+//! [`template`] writes the headers. [`timers`] does what is due; [`prepared`] is what connections begin as, and [`awaited`]
+//! lets an acknowledgment wait for who may close; [`congestion`], [`rto`], [`reassembly`], [`handshake`], [`syn`], [`cookie`], [`lifecycle`], [`time_wait`], [`listener`], [`urgent`] and
 //! [`report`] hold what their names say, and [`unusual`] what few connections have.
 
 mod acknowledgment;
+pub(crate) mod awaited;
 pub(crate) mod congestion;
 pub(crate) mod cookie;
 pub(crate) mod handshake;

@@ -139,7 +139,7 @@ fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<Says, M
 impl Stack {
     /// Takes the `n`th incoming frame when it is predicted; otherwise has changed nothing and says why.
     #[inline(always)]
-    pub(crate) fn predicted<const USUAL: bool, R: Recorder>(
+    pub(crate) fn predicted<const SUMS: bool, const BIDIRECTIONAL: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -154,15 +154,15 @@ impl Stack {
         let frame = frame.hand_over();
         match pool.frame(&frame).first_chunk::<STAMPED>() {
             Some(head) if head[46] != PLAIN_OFFSET => {
-                self.predicted_as::<STAMPED, USUAL, R>(pool, now, rec, &frame, posted)
+                self.predicted_as::<STAMPED, SUMS, BIDIRECTIONAL, R>(pool, now, rec, &frame, posted)
             }
-            _ => self.predicted_without_stamp(pool, now, rec, frame, posted),
+            _ => self.predicted_without_stamp::<SUMS, R>(pool, now, rec, frame, posted),
         }
     }
 
     /// The same for segments without the timestamp option.
     #[inline(never)]
-    fn predicted_without_stamp<R: Recorder>(
+    fn predicted_without_stamp<const SUMS: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -170,12 +170,12 @@ impl Stack {
         frame: Frame,
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
-        self.predicted_as::<PLAIN, false, R>(pool, now, rec, &frame, posted)
+        self.predicted_as::<PLAIN, SUMS, false, R>(pool, now, rec, &frame, posted)
     }
 
     /// The path for headers of `N` octets, [`PLAIN`] or [`STAMPED`].
     #[inline(always)]
-    fn predicted_as<const N: usize, const USUAL: bool, R: Recorder>(
+    fn predicted_as<const N: usize, const SUMS: bool, const BIDIRECTIONAL: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -197,8 +197,7 @@ impl Stack {
         if unlikely(!is_tcp(head, self.mac_word)) {
             return Err(Miss::NotTcp);
         }
-        let sums = USUAL || self.sums;
-        if unlikely(sums && !ip_header_is_intact(head)) {
+        if unlikely(SUMS && !ip_header_is_intact(head)) {
             return Err(Miss::NotTcp);
         }
         rec.pass(Gate::DemuxBegin, packet);
@@ -230,7 +229,7 @@ impl Stack {
         // wanted after all lies beyond what the reader is told of.
         rec.pass(Gate::ChecksumInBegin, packet);
         let len = payload.len();
-        let verify = sums && frame.checksum != RxChecksum::Verified;
+        let verify = SUMS && frame.checksum != RxChecksum::Verified;
         let room = if tcb.rx_head.is_none() {
             posted.room(index, len)
         } else {
@@ -259,7 +258,7 @@ impl Stack {
         }
         rec.pass(Gate::ChecksumInEnd, packet);
         let says = expect(head, tcb, len as u32)?;
-        if !USUAL && unlikely(self.unidirectional && bidirectional(head, tcb, len)) {
+        if !BIDIRECTIONAL && unlikely(self.unidirectional && bidirectional(head, tcb, len)) {
             return Err(Miss::Bidirectional);
         }
 

@@ -175,15 +175,33 @@ impl<R: Recorder> Active<'_, R> {
         };
         tcb.fin_seq = tcb.rcv_nxt;
         tcb.rare |= rare::FIN_SEEN;
-        let state = tcb.state;
-        let established = state == State::Established;
-        self.take_said(index, said);
-        if unlikely(state == State::FinWait1) {
-            self.acknowledged_fin(index);
-        }
-        self.fin_arrives(index);
-        if established {
-            self.acknowledge_now(index);
+        match tcb.state {
+            State::Established => {
+                self.take_said(index, said);
+                self.fin_arrives(index);
+                if !self.stack.await_close(index) {
+                    cold_path();
+                    self.acknowledge(index);
+                }
+            }
+            // It acknowledges ours, and nobody will send or ask any more.
+            State::FinWait1 if tcb.is_rare(rare::ORPHAN) => {
+                if tcb.unacked == 0 {
+                    tcb.ts_recent = said.ts_value;
+                }
+                tcb.snd_una = said.ack;
+                tcb.move_to(State::FinWait2);
+                self.fin_arrives(index);
+            }
+            State::FinWait1 => {
+                self.take_said(index, said);
+                self.acknowledged_fin(index);
+                self.fin_arrives(index);
+            }
+            _ => {
+                self.take_said(index, said);
+                self.fin_arrives(index);
+            }
         }
     }
 

@@ -436,6 +436,7 @@ impl<R: Recorder> Active<'_, R> {
             // The window of the SYN was not scaled; this one is.
             tcb.snd_wnd = u32::from(header.window) << tcb.snd_shift;
             tcb.max_snd_wnd = tcb.snd_wnd;
+            tcb.predict();
             self.acknowledged(index, header.ack);
             self.established(index);
             self.acknowledged_fin(index);
@@ -463,9 +464,14 @@ impl<R: Recorder> Active<'_, R> {
             return disposition;
         }
         // RFC 5681, 4.2: at once for what is out of order, fills a gap, or was there already.
-        let at_once = len != 0
-            && (start != before || had_gap || tcb.ooo_head.is_some() || flags.has(Flags::FIN));
-        self.finish(index, at_once);
+        let out_of_place = start != before || had_gap || tcb.ooo_head.is_some();
+        let at_once = len != 0 && (out_of_place || flags.has(Flags::FIN));
+        let closes = segment.len == 0
+            && !out_of_place
+            && tcb.state == State::CloseWait
+            && tcb.rcv_nxt == before + 1;
+        let awaited = closes && self.stack.await_close(index);
+        self.finish(index, at_once && !awaited);
         disposition
     }
 
@@ -554,6 +560,7 @@ impl<R: Recorder> Active<'_, R> {
         // The window of a SYN is not scaled (RFC 7323, 2.2).
         tcb.snd_wnd = u32::from(header.window);
         tcb.max_snd_wnd = tcb.snd_wnd;
+        tcb.predict();
         self.acknowledged(index, header.ack);
         self.established(index);
         self.acknowledged_fin(index);

@@ -1,0 +1,58 @@
+//! The acknowledgment of a FIN waits a turn for the application.
+//!
+//! An application that is told that its peer has closed mostly closes as well, and at once. Its FIN acknowledges the
+//! peer's then, and there is one segment less. So the acknowledgment of a FIN that brings nothing else is left for the next
+//! turn, which sends it when nothing else has (RFC 9293, 3.8.6.3, lets it wait much longer). It waits for one connection at a
+//! time: whatever else arrives in the same turn is acknowledged in it.
+//!
+//! A turn that finds nothing to do must not pay for this. So the time looks as if it had moved on while somebody is awaited.
+
+use super::tcb::State;
+use crate::stack::{Active, Stack};
+use crate::time::Tick;
+use tollgate_gate::Recorder;
+
+/// Who is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    Nobody,
+    /// The application of this connection, to the end of the turn after this one.
+    Through(u32),
+    /// The same, to the end of this turn.
+    Until(u32),
+}
+
+impl Stack {
+    /// Waits for the application of a connection whose peer has closed; says whether it does.
+    #[inline(always)]
+    pub(super) fn await_close(&mut self, index: usize) -> bool {
+        if self.awaited != Awaited::Nobody {
+            return false;
+        }
+        self.awaited = Awaited::Through(index as u32);
+        self.last_tick = self.last_tick.after(u32::MAX);
+        true
+    }
+}
+
+impl<R: Recorder> Active<'_, R> {
+    /// Looks who is awaited, at the end of a turn; says whether that is all that there is to do at `tick`.
+    #[inline(always)]
+    pub(crate) fn look_for_awaited(&mut self, tick: Tick) -> bool {
+        let since = self.stack.last_tick.after(1);
+        match self.stack.awaited {
+            Awaited::Nobody => return false,
+            Awaited::Through(index) => self.stack.awaited = Awaited::Until(index),
+            Awaited::Until(index) => {
+                self.stack.awaited = Awaited::Nobody;
+                self.stack.last_tick = since;
+                let index = index as usize;
+                let tcb = &self.stack.tcbs[index];
+                if tcb.state == State::CloseWait && tcb.unacked != 0 {
+                    self.acknowledge(index);
+                }
+            }
+        }
+        since == tick
+    }
+}
