@@ -169,6 +169,98 @@ fn every_segment_of_a_usual_connection_is_predicted() {
     }
 }
 
+/// Flags of the segments that a side has sent from the `from`th on.
+fn flags(hosts: &Noted, side: Side, from: usize) -> Vec<u8> {
+    let of_side = hosts.sent[from..]
+        .iter()
+        .filter(|(sender, _)| *sender == side);
+    of_side.map(|(_, frame)| frame[47]).collect()
+}
+
+/// ACK, and with FIN.
+const ACK: u8 = 0x10;
+const FIN_ACK: u8 = 0x11;
+
+#[test]
+fn who_closes_at_once_acknowledges_by_a_fin() {
+    for prediction in [Prediction::Bidirectional, Prediction::Off] {
+        let mut hosts = Noted::new(prediction, Demux::CacheHash);
+        let (client, server) = hosts.open();
+        let before = hosts.sent.len();
+        hosts.at(Side::A).close(client).unwrap();
+        hosts.poll(Side::A);
+        hosts.poll(Side::B);
+        assert!(
+            hosts
+                .events
+                .iter()
+                .any(|(side, event)| *side == Side::B && event.ready.end())
+        );
+        assert_eq!(flags(&hosts, Side::B, before), []);
+        hosts.at(Side::B).close(server).unwrap();
+        hosts.settle();
+        assert_eq!(
+            flags(&hosts, Side::A, before),
+            [FIN_ACK, ACK],
+            "{prediction:?}"
+        );
+        assert_eq!(flags(&hosts, Side::B, before), [FIN_ACK], "{prediction:?}");
+        assert_eq!(hosts.pair.a.time_waits(), 1);
+        assert_eq!(hosts.pair.a.connections() + hosts.pair.b.connections(), 0);
+        assert_eq!(hosts.pair.pool.available(), hosts.pair.pool.capacity());
+    }
+}
+
+#[test]
+fn who_does_not_close_acknowledges_in_the_next_turn() {
+    for prediction in [Prediction::Bidirectional, Prediction::Off] {
+        for tick in [0, 5_000_000] {
+            let mut hosts = Noted::new(prediction, Demux::CacheHash);
+            let (client, server) = hosts.open();
+            let before = hosts.sent.len();
+            hosts.at(Side::A).shutdown(client).unwrap();
+            hosts.poll(Side::A);
+            // Also when the time moves on in the turn that the FIN arrives in.
+            hosts.pair.now = Instant::from_nanos(hosts.pair.now.as_nanos() + tick);
+            hosts.poll(Side::B);
+            assert_eq!(flags(&hosts, Side::B, before), []);
+            let now = hosts.pair.now;
+            assert_eq!(hosts.pair.b.next_deadline(now), Some(now));
+            hosts.poll(Side::B);
+            assert_eq!(flags(&hosts, Side::B, before), [ACK], "{prediction:?}");
+            assert_ne!(hosts.pair.b.next_deadline(now), Some(now));
+            hosts.settle();
+            assert_eq!(flags(&hosts, Side::B, before), [ACK]);
+            assert_eq!(hosts.at(Side::A).state(client), State::FinWait2);
+            assert_eq!(hosts.at(Side::B).state(server), State::CloseWait);
+        }
+    }
+}
+
+#[test]
+fn one_is_awaited_and_the_others_are_acknowledged_at_once() {
+    for prediction in [Prediction::Bidirectional, Prediction::Off] {
+        let mut hosts = Noted::new(prediction, Demux::CacheHash);
+        let pairs = [hosts.open(), hosts.open(), hosts.open()];
+        let before = hosts.sent.len();
+        for (client, _) in pairs {
+            hosts.at(Side::A).close(client).unwrap();
+        }
+        hosts.poll(Side::A);
+        hosts.poll(Side::B);
+        assert_eq!(flags(&hosts, Side::B, before), [ACK, ACK], "{prediction:?}");
+        // Who is awaited may go in another way than by closing.
+        hosts.at(Side::B).abort(pairs[0].1).unwrap();
+        hosts.settle();
+        for (_, server) in &pairs[1..] {
+            hosts.at(Side::B).close(*server).unwrap();
+        }
+        hosts.settle();
+        assert_eq!(hosts.pair.a.connections() + hosts.pair.b.connections(), 0);
+        assert_eq!(hosts.pair.pool.available(), hosts.pair.pool.capacity());
+    }
+}
+
 #[test]
 fn both_fins_at_once_and_a_fin_that_acknowledges_ours() {
     let mut hosts = Noted::new(Prediction::Bidirectional, Demux::CacheHash);

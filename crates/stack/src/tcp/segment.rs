@@ -445,10 +445,8 @@ impl<R: Recorder> Active<'_, R> {
             return Disposition::Dropped(Drop::Unacceptable);
         }
         // The acknowledgment may have ended the connection.
-        if matches!(
-            self.stack.tcbs[index].state,
-            State::Closed | State::TimeWait
-        ) {
+        let state = self.stack.tcbs[index].state;
+        if matches!(state, State::Closed | State::TimeWait) {
             return Disposition::Done;
         }
 
@@ -456,8 +454,9 @@ impl<R: Recorder> Active<'_, R> {
             self.urgent_arrives(index, header);
         }
         // "Seventh, process the segment text." "Eighth, check the FIN bit."
-        let before = self.stack.tcbs[index].rcv_nxt;
-        let had_gap = self.stack.tcbs[index].ooo_head.is_some();
+        let tcb = &self.stack.tcbs[index];
+        let before = tcb.rcv_nxt;
+        let (had_gap, fin_again) = (tcb.ooo_head.is_some(), tcb.is_rare(rare::FIN_SEEN));
         let disposition = self.take_text(index, segment, segment.len);
         let tcb = &self.stack.tcbs[index];
         if matches!(tcb.state, State::Closed | State::TimeWait) {
@@ -467,11 +466,14 @@ impl<R: Recorder> Active<'_, R> {
         let out_of_place = start != before || had_gap || tcb.ooo_head.is_some();
         let at_once = len != 0 && (out_of_place || flags.has(Flags::FIN));
         let closes = segment.len == 0
-            && !out_of_place
+            && !(out_of_place || fin_again)
             && tcb.state == State::CloseWait
             && tcb.rcv_nxt == before + 1;
-        let awaited = closes && self.stack.await_close(index);
-        self.finish(index, at_once && !awaited);
+        if closes && self.stack.await_close(index) {
+            self.output(index);
+        } else {
+            self.finish(index, at_once);
+        }
         disposition
     }
 
