@@ -8,8 +8,7 @@
 //! is changed before every check has passed; whatever fails goes the general way untouched, and the reason is counted.
 //! Which segments are taken is RFC 9293, 3.10.7.4, cut down to these.
 
-use super::predicted::{be16, be32, ne16};
-use super::predicted::{segment_is_intact, take_acknowledgment};
+use super::predicted::{be16, be32, ne16, segment_is_intact, take_acknowledgment};
 use super::predicted_syn::{SYN, SYN_ACK, expect_syn, expect_syn_ack};
 use super::syn::Syn;
 use super::tcb::{
