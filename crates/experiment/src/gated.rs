@@ -3,25 +3,28 @@
 //! Sizes take turns in short runs that are merged, so that all sizes see the same machine and a run that is stopped early
 //! has something at every size.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tollgate_workload::stack_memory::gated::{Chain, Gating, chained};
 use tollgate_workload::{Placement, Spec, Waiting, Workload};
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::rotation::{Amount, Rotation};
 use crate::words;
 
-/// Round trips of a slice: few, so that the recorded events stay small beside the processor's first cache.
-const ROUND_TRIPS: u64 = 256;
-/// The fewest round trips of a slice: enough that the trimmed mean has a longest hundredth to leave out.
-const LEAST_ROUND_TRIPS: u64 = 128;
+/// Slices of a gate, and turns of all sizes without a time budget.
+const AMOUNT: Amount = Amount {
+    // Few, so that the recorded events stay small beside the processor's first cache.
+    round_trips: 256,
+    // Enough that the trimmed mean has a longest hundredth to leave out.
+    least_round_trips: 128,
+    rounds: 80,
+};
 /// Round trips before each slice: joining the events of the slice before has filled the caches.
 const WARM_UP: u32 = 64;
 /// Times that a turn goes through the gates, forth and back.
 const ROUNDS: u32 = 2;
-/// Turns of all sizes without a time budget.
-const TURNS: u32 = 80;
 /// Bytes of the largest packet where the usual one does not hold the message: every message is timed as one segment.
 pub(crate) const JUMBO_MTU: usize = 9_000;
 
@@ -67,37 +70,20 @@ pub(crate) fn run(
         sizes: sizes.iter().map(|&size| Gated::new(size)).collect(),
         stopped: false,
     };
-    let turns = match context.options.iterations {
-        // The iterations of a repetition are those of one gate.
-        Some(iterations) => u32::try_from(iterations.div_ceil(ROUND_TRIPS * u64::from(ROUNDS)))
-            .unwrap_or(u32::MAX)
-            .clamp(1, TURNS),
-        None => TURNS,
-    };
-    let round_trips = context
-        .options
-        .iterations
-        .map_or(ROUND_TRIPS, |iterations| {
-            iterations.clamp(LEAST_ROUND_TRIPS, ROUND_TRIPS)
-        });
-    let mut longest = Duration::ZERO;
-    for turn in 0..turns {
-        let begun = Instant::now();
-        // The first turn is always made; another only when there is time for it.
-        if turn > 0 && context.remaining().is_some_and(|left| left < longest) {
-            break;
-        }
+    let iterations = context.options.iterations;
+    let round_trips = AMOUNT.round_trips(iterations);
+    // The iterations of a turn are those of one gate, which it comes to several times.
+    let turns = AMOUNT.rounds(iterations, AMOUNT.round_trips * u64::from(ROUNDS));
+    let mut rotation = Rotation::new(context, turns, Instant::now(), context.remaining());
+    while let Some(turn) = rotation.round() {
         for gated in &mut ledgers.sizes {
-            if context.cancel.is_raised() {
-                ledgers.stopped = true;
+            if !rotation.step(&words::size(gated.size)) {
                 break;
             }
-            let left = context.remaining().unwrap_or(longest * (turns - turn));
-            context.tell(&words::size(gated.size), left);
-            gated.turn(u64::from(turn), round_trips);
+            gated.turn(u64::from(turn.0), round_trips);
         }
-        longest = longest.max(begun.elapsed());
     }
+    ledgers.stopped = rotation.is_stopped();
     if ledgers.sizes.iter().all(|gated| gated.chain.is_none()) {
         let reason = ledgers.sizes.iter().find_map(|gated| gated.failure.clone());
         return Err(match reason {

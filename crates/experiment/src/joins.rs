@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, SpanTable, TickScale, join};
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Trains};
-use tollgate_kernel::{
-    Event, Gates, Namespace, Plan, Taken, Traffic, Watch, abilities, watch::ROOM,
-};
+use tollgate_kernel::{Event, Gates, Plan, Taken, Traffic, Watch, abilities, watch::ROOM};
 use tollgate_workload::trains::SEGMENT;
 use tollgate_workload::{Mode, Offload, PathId, Session, Sockets, Spec, Waiting, Workload, find};
 
@@ -338,15 +336,7 @@ impl Cell<'_> {
             self.gates
                 .watch(&watch)
                 .map_err(|error| error.to_string())?;
-            let mut namespaces: Vec<Namespace<'_>> = ends
-                .namespaces
-                .iter()
-                .map(|&fd| Namespace::Of(fd))
-                .collect();
-            if namespaces.is_empty() {
-                namespaces.push(Namespace::Own);
-            }
-            let attached = self.gates.attach(self.passed, &namespaces);
+            let attached = self.gates.attach(self.passed, &ends.networks());
             (attached.map_err(|error| error.to_string())?, ends.far_ports)
         };
         let outcome = session.run(iterations, &mut samples);

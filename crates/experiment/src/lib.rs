@@ -25,6 +25,7 @@ pub mod predict;
 pub mod profile;
 pub mod published;
 mod remote;
+mod rotation;
 pub mod run;
 mod sampled;
 mod shapes;

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use tollgate_kernel::Namespace;
 
 use crate::error::Error;
 use crate::samples::{Samples, Timing};
@@ -163,6 +164,19 @@ pub struct KernelEnds<'a> {
     pub namespaces: Vec<BorrowedFd<'a>>,
     /// The boundaries of calls that the ends stamp themselves.
     pub stamps: &'a Stamps,
+}
+
+impl KernelEnds<'_> {
+    /// The network namespaces in which gates see both ends.
+    pub fn networks(&self) -> Vec<Namespace<'_>> {
+        if self.namespaces.is_empty() {
+            return vec![Namespace::Own];
+        }
+        self.namespaces
+            .iter()
+            .map(|&fd| Namespace::Of(fd))
+            .collect()
+    }
 }
 
 /// Two ends that are connected and wait for a slice of work. Between slices they burn no CPU.

@@ -25,6 +25,7 @@ use tollgate_workload::{Mode, Samples, Session, Spec, Waiting, Workload};
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::rotation::{Amount, Rotation};
 use crate::words;
 
 pub(crate) use clocks::Bounds;
@@ -34,12 +35,12 @@ pub(crate) use side::{Boundaries, is_own};
 
 /// Which number of a distribution stands for it: a processor that is taken away now and then moves it little.
 pub(crate) const STATISTIC: Statistic = Statistic::TrimmedMean;
-/// Round trips of a slice at one size.
-const ROUND_TRIPS: u64 = 256;
-/// The fewest of them.
-const LEAST_ROUND_TRIPS: u64 = 32;
-/// Times that the rotation is gone through without a time budget.
-const ROUNDS: u32 = 16;
+/// Slices at one size, and how often the rotation is gone through without a time budget.
+const AMOUNT: Amount = Amount {
+    round_trips: 256,
+    least_round_trips: 32,
+    rounds: 16,
+};
 /// Round trips after gates were attached or detached, before a slice begins.
 const WARM_UP: u64 = 16;
 
@@ -201,7 +202,7 @@ pub(crate) fn run(
         Side::client().map_err(|error| refused(experiment, error))?,
         Side::server(remote).map_err(|error| refused(experiment, error))?,
     ];
-    let mut run = Rotation {
+    let mut run = Run {
         sides,
         ends: sizes
             .iter()
@@ -209,12 +210,7 @@ pub(crate) fn run(
             .collect(),
         sizes: Vec::new(),
         probes: Default::default(),
-        round_trips: context
-            .options
-            .iterations
-            .map_or(ROUND_TRIPS, |iterations| {
-                iterations.clamp(LEAST_ROUND_TRIPS, ROUND_TRIPS)
-            }),
+        round_trips: AMOUNT.round_trips(context.options.iterations),
     };
     let without = match mode.waiting {
         Waiting::Blocking => GateSet::EMPTY,
@@ -258,34 +254,19 @@ pub(crate) fn run(
         let fits = run.affordable(until.saturating_sub(begun.elapsed()) / slices);
         run.round_trips = run.round_trips.min(fits);
     }
-    let rounds = context.options.iterations.map_or(ROUNDS, |iterations| {
-        let rounds = iterations.div_ceil(run.round_trips);
-        u32::try_from(rounds).unwrap_or(ROUNDS).clamp(1, ROUNDS)
-    });
-    let mut longest = Duration::ZERO;
-    let mut stopped = false;
-    for round in 0..rounds {
-        let round_begun = Instant::now();
-        // The first round is always gone through; another only when there is time for it.
-        if stopped || round > 0 && until.is_some_and(|until| begun.elapsed() + longest > until) {
-            break;
-        }
+    let rounds = AMOUNT.rounds(context.options.iterations, run.round_trips);
+    let mut rotation = Rotation::new(context, rounds, begun, until);
+    while let Some(round) = rotation.round() {
         for (index, step) in steps.iter().enumerate() {
-            if context.cancel.is_raised() {
-                stopped = true;
+            if !rotation.step(&format!("kernel-remote, {}", step.name())) {
                 break;
             }
-            let left = until.map_or(longest * (rounds - round), |until| {
-                until.saturating_sub(begun.elapsed())
-            });
-            context.tell(&format!("kernel-remote, {}", step.name()), left);
-            let at = (round as usize + index) % sizes.len().max(1);
+            let at = round.place(index, sizes.len());
             for (host, gate) in run.disturbing(*step) {
                 run.twins(at, host, gate);
             }
             run.step(*step);
         }
-        longest = longest.max(round_begun.elapsed());
     }
     let probes = Host::BOTH.map(|host| {
         let known = run.probes[host as usize].keys();
@@ -305,7 +286,7 @@ pub(crate) fn run(
         sizes: run.sizes,
         probes,
         start_up,
-        stopped,
+        stopped: rotation.is_stopped(),
     })
 }
 
@@ -391,7 +372,7 @@ impl Ends {
     }
 }
 
-struct Rotation {
+struct Run {
     sides: [Side; 2],
     ends: Vec<Result<Ends, String>>,
     sizes: Vec<Sized>,
@@ -400,7 +381,7 @@ struct Rotation {
     round_trips: u64,
 }
 
-impl Rotation {
+impl Run {
     /// Does something at one size; a failure is noted there, and the size is left alone from then on.
     fn at(
         &mut self,
@@ -482,7 +463,7 @@ impl Rotation {
         for ends in self.ends.iter_mut().flatten() {
             outcome = self.sides[0]
                 .watch(ends.talks[0])
-                .and_then(|()| ends.run(LEAST_ROUND_TRIPS).map(drop));
+                .and_then(|()| ends.run(AMOUNT.least_round_trips).map(drop));
             for (side, seen) in self.sides.iter().zip(&mut seen) {
                 if outcome.is_ok() {
                     match ends.take(side) {
@@ -517,11 +498,13 @@ impl Rotation {
     fn affordable(&mut self, slice: Duration) -> u64 {
         let begun = Instant::now();
         for at in 0..self.ends.len() {
-            self.at(at, |_, ends, _| ends.run(LEAST_ROUND_TRIPS).map(drop));
+            self.at(at, |_, ends, _| {
+                ends.run(AMOUNT.least_round_trips).map(drop)
+            });
         }
         let pilot = begun.elapsed().as_secs_f64().max(1e-9);
-        let fits = slice.as_secs_f64() / pilot * LEAST_ROUND_TRIPS as f64;
-        (fits as u64).max(LEAST_ROUND_TRIPS)
+        let fits = slice.as_secs_f64() / pilot * AMOUNT.least_round_trips as f64;
+        (fits as u64).max(AMOUNT.least_round_trips)
     }
 
     /// The gates whose passages lie within what a step measures.
