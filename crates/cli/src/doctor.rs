@@ -7,6 +7,7 @@ mod privileges;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use tollgate_experiment::words::counted;
 use tollgate_gate::Clock;
 use tollgate_workload::{Error as PathError, Mode, Path, PathId, Spec, Workload, find};
 
@@ -207,8 +208,14 @@ fn text(findings: &Findings, colour: bool) -> String {
         + findings.gates.advice.len();
     out.push_str(&match improvable {
         0 => "\nNothing to improve.\n".to_owned(),
-        1 => "\n1 thing could be better; the arrow says how.\n".to_owned(),
-        many => format!("\n{many} things could be better; the arrows say how.\n"),
+        n => format!(
+            "\n{} says how.\n",
+            counted(
+                n as u64,
+                "thing could be better; the arrow",
+                "things could be better; each arrow"
+            )
+        ),
     });
     out
 }

@@ -68,13 +68,13 @@ pub(crate) fn over_sizes(
     };
     let standings: Vec<Standing> = (0..outcome.sizes.len()).filter_map(at).collect();
     let (first, last) = (standings.first()?, standings.last()?);
-    let size = words::whole(first.size as u64);
+    let size = words::bytes(first.size);
     let mut text = match first.ratio {
         Some(ratio) => format!(
-            "{a} takes {} times as long as {b} at {size} bytes",
+            "{a} takes {} times as long as {b} at {size}",
             words::factor(ratio)
         ),
-        None => format!("{a} and {b} take equally long at {size} bytes, as far as this run tells"),
+        None => format!("{a} and {b} take equally long at {size}, as far as this run tells"),
     };
     if last.size != first.size {
         let size = words::whole(last.size as u64);

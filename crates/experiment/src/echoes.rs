@@ -16,6 +16,7 @@ use tollgate_workload::{
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
+use crate::words;
 
 /// Message sizes, section IV.
 const SIZES: usize = 40;
@@ -132,7 +133,7 @@ pub(crate) fn run(
                     ..Spec::new(Workload::Rr, size)
                 };
                 Subject {
-                    label: format!("{path}, {transport}, {size} bytes"),
+                    label: format!("{path}, {transport}, {}", words::bytes(size)),
                     path,
                     spec: spec.with_mode(mode.placement, mode.waiting).over(Sockets {
                         transport,

@@ -32,6 +32,6 @@ mod shapes;
 pub mod stats;
 mod streams;
 mod trains;
-mod words;
+pub mod words;
 
 pub use error::Error;

@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::words::counted;
+
 /// Above this load per processor before the run, others were busy on the same processors.
 const BUSY: f64 = 0.25;
 /// Above this share of processor time taken away, times are too long.
@@ -55,8 +57,9 @@ impl Noise {
             && load > BUSY * f64::from(cores)
         {
             warnings.push(format!(
-                "the load average was {load:.2} on {cores} processors before the run: others were busy, so times are \
-                 longer and vary more than on an idle machine"
+                "the load average was {load:.2} on {} before the run: others were busy, so times are longer and vary more \
+                 than on an idle machine",
+                counted(cores.into(), "processor", "processors")
             ));
         }
         if let (Some(begin), Some(end)) = (self.times, times(&self.root)) {

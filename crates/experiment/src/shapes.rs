@@ -190,11 +190,10 @@ pub(crate) fn trust(
     let mut lines = Vec::new();
     let contenders = outcome.line_up.contenders.len();
     let full = wanted * u64::from(repetitions);
-    let plural = if repetitions == 1 { "" } else { "s" };
     let mut text = format!(
-        "{} {what} in {repetitions} repetition{plural} for each cell, in {} slices that take turns \
-         over paths and sizes; the value is the median over the slices",
+        "{} {what} in {} for each cell, in {} slices that take turns over paths and sizes; the value is the median over the slices",
         words::whole(full),
+        words::counted(repetitions.into(), "repetition", "repetitions"),
         SLICES * u64::from(repetitions),
     );
     let ran = || (0..contenders).flat_map(|contender| outcome.operations(contender));
@@ -207,8 +206,9 @@ pub(crate) fn trust(
         ));
         if outcome.repetitions < repetitions && !outcome.stopped {
             text.push_str(&format!(
-                ", and to {} of {repetitions} repetitions",
-                outcome.repetitions
+                ", and to {} of {}",
+                outcome.repetitions,
+                words::counted(repetitions.into(), "repetition", "repetitions")
             ));
         }
     }

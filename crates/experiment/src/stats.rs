@@ -19,11 +19,13 @@ pub use many::{beyond_student, holm};
 
 use tollgate_workload::Samples;
 
+use crate::words::counted;
+
 /// Why a statistic cannot be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StatsError {
     /// Fewer values than the statistic needs.
-    #[error("{have} values are too few, {need} are needed for a 95 % interval")]
+    #[error("{} too few, {need} are needed for a 95 % interval", counted(*.have, "value is", "values are"))]
     TooFew {
         /// Values at hand.
         have: u64,

@@ -1,4 +1,4 @@
-//! Numbers in the sentences that experiments compute.
+//! Numbers in sentences for people.
 
 /// Three significant digits, with commas between thousands.
 pub(crate) fn significant(value: f64) -> String {
@@ -38,9 +38,21 @@ fn thousands(digits: &str) -> String {
     format!("{sign}{text}")
 }
 
-/// A whole number.
-pub(crate) fn whole(value: u64) -> String {
+/// A whole number, with commas between thousands.
+#[must_use]
+pub fn whole(value: u64) -> String {
     thousands(&value.to_string())
+}
+
+/// So many of something: `counted(n, "packet is", "packets are")` gives `1 packet is` or `2,000 packets are`.
+#[must_use]
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", whole(n), if n == 1 { one } else { many })
+}
+
+/// So many bytes, in a sentence; [`size`] is for headings.
+pub(crate) fn bytes(n: usize) -> String {
+    counted(n as u64, "byte", "bytes")
 }
 
 /// Nanoseconds in the unit that suits them.
@@ -119,6 +131,16 @@ mod tests {
         ] {
             assert_eq!(significant(value), text);
         }
+    }
+
+    #[test]
+    fn one_is_one_and_all_else_is_many() {
+        let told = |n| counted(n, "packet is", "packets are");
+        assert_eq!(told(0), "0 packets are");
+        assert_eq!(told(1), "1 packet is");
+        assert_eq!(told(2_000), "2,000 packets are");
+        assert_eq!(bytes(1), "1 byte");
+        assert_eq!(bytes(8_192), "8,192 bytes");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use tollgate_experiment::run::{
     Clock, Experiment, FarEnd, Figure, Host, Mitigation, Reading, Run, TrustLine, Unit,
 };
+use tollgate_experiment::words::counted;
 
 use crate::format::{alone, frequency, memory, significant};
 
@@ -315,8 +316,7 @@ fn machine(host: &Host) -> String {
         None => format!("unknown {name}"),
     };
     let cores = match host.cores.value() {
-        Some(1) => ", 1 core".to_owned(),
-        Some(cores) => format!(", {cores} cores"),
+        Some(&cores) => format!(", {}", counted(cores.into(), "core", "cores")),
         None => String::new(),
     };
     format!(

@@ -9,6 +9,7 @@ use tollgate_experiment::run::{
     Axis, Cell, Clock, Column, Experiment, Figure, Host, Layer, Measured, Reading, Row, RowKind,
     Run, Series, Table,
 };
+use tollgate_experiment::words::counted;
 
 use crate::format::{alone, frequency, memory, significant};
 
@@ -252,8 +253,7 @@ fn host_line(host: &Host) -> String {
         Reading::NotAvailable { reason } => format!("processor not available: {reason}"),
     };
     let cores = match &host.cores {
-        Reading::Value { value: 1 } => "1 core".to_owned(),
-        Reading::Value { value } => format!("{value} cores"),
+        Reading::Value { value } => counted((*value).into(), "core", "cores"),
         Reading::NotAvailable { reason } => format!("number of cores not available: {reason}"),
     };
     format!("{kernel} · {model}, {cores}")

@@ -7,6 +7,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use tollgate_checksum::Kernel;
 use tollgate_experiment::noise::Noise;
 use tollgate_experiment::run::{Host, Reading};
+use tollgate_experiment::words::counted;
 use tollgate_gate::{Clock, Source};
 use tollgate_workload::Placement;
 use tollgate_workload::cores::Cores;
@@ -145,19 +146,16 @@ fn cores() -> Check {
 
 fn load(host: &Host) -> Check {
     let cores = host.cores.value().copied().unwrap_or(1);
+    let processors = counted(cores.into(), "processor", "processors");
     match Noise::begin().load() {
         None => check("load", State::Improvable, "/proc/loadavg cannot be read"),
         Some(load) if load > BUSY * f64::from(cores) => check(
             "load",
             State::Improvable,
-            format!("{load:.2} on {cores} processors: others are busy"),
+            format!("{load:.2} on {processors}: others are busy"),
         )
         .advice("wait until they are done, or stop them; intervals grow with them"),
-        Some(load) => check(
-            "load",
-            State::Good,
-            format!("{load:.2} on {cores} processors"),
-        ),
+        Some(load) => check("load", State::Good, format!("{load:.2} on {processors}")),
     }
 }
 

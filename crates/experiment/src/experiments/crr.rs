@@ -91,8 +91,8 @@ fn finding(outcome: &Outcome) -> String {
     ];
     let mut parts: Vec<String> = compare::at_first_size(outcome, &paths, Figure::Median)
         .map(|(size, told)| {
-            let size = words::whole(size as u64);
-            format!("To connect, exchange {size} bytes each way and close takes {told}")
+            let size = words::bytes(size);
+            format!("To connect, exchange {size} each way and close takes {told}")
         })
         .into_iter()
         .collect();

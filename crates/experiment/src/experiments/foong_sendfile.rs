@@ -142,7 +142,7 @@ impl Plan {
         }
         for reading in [Reading::Posted, Reading::Late] {
             subjects.extend(self.read.iter().map(|&size| Subject {
-                label: format!("{reading} reader, {size} bytes"),
+                label: format!("{reading} reader, {}", words::bytes(size)),
                 path: self.path,
                 spec: Load::in_cache(size).spec(
                     ONE_CORE,

@@ -152,11 +152,11 @@ impl GatesJoined {
         let lost: u64 = measured(joins).map(|(_, _, seen)| seen.lost).sum();
         format!(
             "Of all {what} at least {} % were followed through every gate, and of their segments {} %, each way and size by itself \
-             (the worst: {}); {} events were lost.",
+             (the worst: {}); {} lost.",
             hundredths(messages),
             hundredths(segments),
             row.carried.label(),
-            words::whole(lost)
+            words::counted(lost, "event was", "events were")
         )
     }
 
@@ -380,7 +380,7 @@ fn trust_of(row: &Row) -> Vec<TrustLine> {
             value: Some(lost as f64),
             unit: Unit::Count,
             holds: lost == 0,
-            text: format!("{label}: {} events lost", words::whole(lost)),
+            text: format!("{label}: {} lost", words::counted(lost, "event", "events")),
         },
         TrustLine {
             kind: TrustKind::JoinRate,

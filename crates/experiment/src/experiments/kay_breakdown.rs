@@ -633,9 +633,9 @@ pub(super) fn trust(echoes: &Echoes) -> Vec<TrustLine> {
     }
     if echoes.sizes.len() < echoes.wanted {
         lines.push(shapes::note(format!(
-            "to end in time, cut to {} of {} sizes",
+            "to end in time, cut to {} of {}",
             echoes.sizes.len(),
-            echoes.wanted
+            words::counted(echoes.wanted as u64, "size", "sizes")
         )));
     }
     lines.push(shapes::note(

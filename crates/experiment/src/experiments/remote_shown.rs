@@ -466,7 +466,10 @@ impl Shown<'_> {
             value: Some(lost as f64),
             unit: Unit::Count,
             holds: lost == 0,
-            text: format!("{path}: {} events lost on both hosts", words::whole(lost)),
+            text: format!(
+                "{path}: {} lost on both hosts",
+                words::counted(lost, "event", "events")
+            ),
         }];
         let rate = stats()
             .filter_map(|stats| stats.join_rate())
@@ -511,8 +514,8 @@ impl Shown<'_> {
         let uneven: u64 = self.hosts.sizes.iter().map(|sized| sized.ways.uneven).sum();
         if uneven > 0 {
             notes.push(format!(
-                "{path}: in {} slices no two clocks of even rates could have shown the times, so these bound no one-way time",
-                words::whole(uneven)
+                "{path}: in {} no two clocks of even rates could have shown the times, which bound no one-way time there",
+                words::counted(uneven, "slice", "slices")
             ));
         }
         for host in Host::BOTH {

@@ -107,8 +107,8 @@ fn finding(outcome: &Outcome) -> String {
     let mut parts: Vec<String> = last
         .map(|(size, told)| {
             format!(
-                "Written {} bytes at a time, a stream takes {told}",
-                words::whole(size as u64)
+                "Written {} at a time, a stream takes {told}",
+                words::bytes(size)
             )
         })
         .into_iter()

@@ -235,23 +235,28 @@ pub fn history(run: &Run, extent: Extent) -> Experiment {
     changes.sort_by(|(one, _), (other, _)| other.abs().total_cmp(&one.abs()));
     let finding = match changes.first() {
         _ if told == 0 => "The run holds no row that any of the papers has.".to_owned(),
-        None => format!(
-            "{} numbers of the papers have a counterpart in this run.",
-            words::whole(told as u64)
-        ),
-        Some((_, text)) => format!(
-            "{} numbers of the papers have a counterpart in this run; the share that changed most is {text}.",
-            words::whole(told as u64)
-        ),
+        first => {
+            let most = first.map_or_else(String::new, |(_, text)| {
+                format!("; the share that changed most is {text}")
+            });
+            format!(
+                "{} a counterpart in this run{most}.",
+                words::counted(
+                    told as u64,
+                    "number of the papers has",
+                    "numbers of the papers have"
+                )
+            )
+        }
     };
     let reasons = match extent {
         Extent::Page => "for which `tollgate history --from RUN` gives the reasons",
         Extent::Whole => "each with the reason",
     };
     notes.push(shapes::note(format!(
-        "{} rows of the papers have none, {reasons}; times are compared only where a paper gives no share, and then say how much \
-         quicker machines became; cycles of today are those of the run's clock",
-        words::whole(silent as u64)
+        "{} none, {reasons}; times are compared only where a paper gives no share, and then say how much quicker machines became; \
+         cycles of today are those of the run's clock",
+        words::counted(silent as u64, "row of the papers has", "rows of the papers have")
     )));
     Experiment {
         name: "history".to_owned(),

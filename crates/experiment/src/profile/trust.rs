@@ -80,8 +80,8 @@ impl Profile<'_> {
         ] {
             if let Some((_, costs)) = all.first() {
                 lines.push(note(format!(
-                    "{what} were measured at {} sizes from {} to {}; between two they lie on the line between",
-                    costs.sizes.len(),
+                    "{what} were measured at {} from {} to {}; between two they lie on the line between",
+                    words::counted(costs.sizes.len() as u64, "size", "sizes"),
                     words::size(costs.sizes[0] as usize),
                     words::size(costs.largest() as usize),
                 )));

@@ -24,9 +24,9 @@ impl Survey {
         let rounds = self.observed.iter().map(|one| one.rounds.len() as u64);
         let rounds = words::range(rounds.filter(|&rounds| rounds > 0)).unwrap_or_default();
         let mut lines = vec![note(format!(
-            "{} samples of the kernel by {}, {} a second on each processor; {rounds} rounds in which all take turns; a value \
-             is the mean over the rounds, its interval that of the mean",
-            words::whole(all.samples()),
+            "{} of the kernel by {}, {} a second on each processor; all take turns in each round, of which there were {rounds}; a \
+             value is the mean over the rounds, its interval that of the mean",
+            words::counted(all.samples(), "sample", "samples"),
             self.clock,
             words::whole(u64::from(self.rate)),
         ))];
@@ -38,9 +38,9 @@ impl Survey {
             text: match (all.lost, all.throttled) {
                 (0, 0) => "no sample was lost, and the kernel did not throttle".to_owned(),
                 (lost, throttled) => format!(
-                    "{} samples were lost, and the kernel throttled {} times",
-                    words::whole(lost),
-                    words::whole(throttled)
+                    "{} lost, and the kernel throttled {}",
+                    words::counted(lost, "sample was", "samples were"),
+                    words::counted(throttled, "time", "times")
                 ),
             },
         });

@@ -232,9 +232,9 @@ pub(super) fn finding(counts: &Counts) -> Option<String> {
         })
         .collect();
     Some(format!(
-        "A {}-byte round trip takes {} instructions in {}, {}.",
+        "A {}-byte round trip takes {} in {}, {}.",
         words::whole(region.size),
-        words::whole(total.round() as u64),
+        words::counted(total.round() as u64, "instruction", "instructions"),
         name(counts),
         words::list(&told)
     ))
@@ -257,7 +257,11 @@ pub(super) fn trust(counts: &Counts) -> Vec<TrustLine> {
             text: if most == 0 {
                 format!("{}: the layers add up to what the guest's own clock counted, to the instruction", name(counts))
             } else {
-                format!("{}: the layers and the guest's own clock differ by up to {most} instructions", name(counts))
+                format!(
+                    "{}: the layers and the guest's own clock differ by up to {}",
+                    name(counts),
+                    words::counted(most, "instruction", "instructions")
+                )
             },
         });
     }
@@ -287,7 +291,10 @@ pub(super) fn trust(counts: &Counts) -> Vec<TrustLine> {
             value: Some(most as f64),
             unit: Unit::Instructions,
             holds: most == 0,
-            text: format!("without the counting plugin the guest's clock moves by {most} instructions more or less"),
+            text: format!(
+                "without the counting plugin the guest's clock moves by {} more or less",
+                words::counted(most, "instruction", "instructions")
+            ),
         });
     }
     lines.push(TrustLine {

@@ -153,28 +153,32 @@ fn lines(trains: &Trains, command: &str) -> Figure {
 }
 
 fn finding(trains: &Trains) -> String {
-    let last = trains.sizes.len().saturating_sub(1);
-    let parts: Vec<String> = trains
+    let Some(&size) = trains.sizes.last() else {
+        return "Nothing was measured.".to_owned();
+    };
+    let last = trains.sizes.len() - 1;
+    let rates: Vec<_> = trains
         .measured
         .iter()
-        .filter_map(|measured| {
-            let most = rate(measured, trains, last)?;
-            let half = (0..=last)
-                .find(|&at| rate(measured, trains, at).is_some_and(|rate| rate >= most / 2.0))?;
-            Some(format!(
-                "{} carries {} Gb/s (half of that from {} bytes on)",
-                measured.subject.label(),
-                words::significant(most * 8.0 / 1e9),
-                words::whole(trains.sizes[half] as u64)
-            ))
-        })
+        .filter_map(|measured| Some((measured, rate(measured, trains, last)?)))
         .collect();
-    match trains.sizes.last() {
-        Some(&size) if !parts.is_empty() => format!(
-            "In responses of {} bytes {}.",
-            words::whole(size as u64),
-            parts.join("; ")
-        ),
-        _ => "Nothing was measured.".to_owned(),
-    }
+    let told = |(measured, most): &(&Measured, f64), which: &str| {
+        let half = (0..=last)
+            .find(|&at| rate(measured, trains, at).is_some_and(|rate| rate >= most / 2.0))
+            .unwrap_or(last);
+        format!(
+            "{} carries {which}{} Gb/s (half of that from {} on)",
+            measured.subject.label(),
+            words::significant(most * 8.0 / 1e9),
+            words::bytes(trains.sizes[half])
+        )
+    };
+    let parts = match super::ends(&rates, |(_, rate)| *rate) {
+        None => return "Nothing was measured.".to_owned(),
+        Some((only, None)) => told(only, ""),
+        Some((most, Some(least))) => {
+            format!("{}; {}", told(most, "most, "), told(least, "least, "))
+        }
+    };
+    format!("In responses of {} {parts}.", words::bytes(size))
 }

@@ -269,14 +269,22 @@ fn first_train(trains: &Trains) -> Option<&Measured> {
         .find(|one| one.subject.is_a_train() && one.table.is_some())
 }
 
+/// The way with the most, and the one with the least where there is another.
+fn ends<T>(ways: &[T], of: impl Fn(&T) -> f64) -> Option<(&T, Option<&T>)> {
+    let by = |a: &&T, b: &&T| of(a).total_cmp(&of(b));
+    let most = ways.iter().max_by(by)?;
+    let least = ways.iter().min_by(by).filter(|_| ways.len() > 1);
+    Some((most, least))
+}
+
 /// How far the measurement can be trusted.
 fn trust(trains: &Trains) -> Vec<TrustLine> {
     let mut lines = vec![shapes::note(format!(
-        "requests of {REQUEST} bytes, responses of {} sizes from {} to {} bytes{}; a time is the mean of the middle half of \
-         all",
-        trains.sizes.len(),
+        "requests of {}, responses of {} from {} to {}{}; a time is the mean of the middle half of all",
+        words::bytes(REQUEST),
+        words::counted(trains.sizes.len() as u64, "size", "sizes"),
         words::whole(trains.sizes.first().copied().unwrap_or(0) as u64),
-        words::whole(trains.sizes.last().copied().unwrap_or(0) as u64),
+        words::bytes(trains.sizes.last().copied().unwrap_or(0)),
         if trains.fewer {
             " (fewer than the paper's 256, to end in time)"
         } else {
@@ -344,12 +352,12 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
                 holds,
                 text: format!(
                     "{label}: the way of the last byte {} on the round trip without gates: {} of it is left open at the size in \
-                     the middle, {} at the worst ({} bytes); {within} of {} sizes within {}",
+                     the middle, {} at the worst ({}); {within} of {} within {}",
                     if holds { "closes" } else { "does not close" },
                     percent(middle),
                     percent(worst),
-                    words::whole(size as u64),
-                    closures.len(),
+                    words::bytes(size),
+                    words::counted(closures.len() as u64, "size", "sizes"),
                     percent(CLOSES)
                 ),
             });
@@ -393,8 +401,8 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
             words::duration(high),
             match measured.subject {
                 Subject::Kernel(..) => format!(
-                    "; acknowledgments pass gates too, {} times, and are subtracted in the same way",
-                    words::whole(measured.acknowledgments())
+                    "; acknowledgments pass gates too, {}, and are subtracted in the same way",
+                    words::counted(measured.acknowledgments(), "time", "times")
                 ),
                 Subject::Stack => String::new(),
             }
@@ -408,9 +416,9 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
             unit: Unit::Count,
             holds: lost == 0,
             text: format!(
-                "{label}: {} events lost; {} belong to no packet of a message",
-                words::whole(lost),
-                words::whole(measured.strange())
+                "{label}: {} lost; {} to no packet of a message",
+                words::counted(lost, "event", "events"),
+                words::counted(measured.strange(), "belongs", "belong")
             ),
         });
     }

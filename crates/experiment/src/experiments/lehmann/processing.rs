@@ -211,13 +211,10 @@ fn finding(trains: &Trains) -> String {
                 Some((measured.subject.label(), ns))
             })
             .collect();
-        let most = means.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let least = means.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let less = if means.len() > 1 {
-            format!(", and {} on {}", told(least.1), least.0)
-        } else {
-            String::new()
-        };
+        let (most, least) = super::ends(&means, |(_, ns)| *ns)?;
+        let less = least.map_or_else(String::new, |(label, ns)| {
+            format!(", and {} on {label}", told(*ns))
+        });
         Some(format!("{takes} {} on {}{less}", told(most.1), most.0))
     };
     let parts: Vec<String> = [

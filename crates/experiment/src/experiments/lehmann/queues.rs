@@ -163,9 +163,9 @@ fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
     Table {
         id: format!("place-{}-{size}", measured.subject.id()),
         title: format!(
-            "{}, {} bytes: waits and gaps of the packets of a response, by their place in it",
+            "{}, {}: waits and gaps of the packets of a response, by their place in it",
             measured.subject.label(),
-            words::whole(size as u64)
+            words::bytes(size)
         ),
         columns: places
             .iter()
@@ -224,8 +224,8 @@ fn over_size(measured: &Measured, trains: &Trains, command: &str) -> Figure {
 fn waits_over_time(measured: &Measured, trains: &Trains, at: usize, command: &str) -> Figure {
     Figure::Lines {
         title: format!(
-            "Wait within a response of {} bytes, {}",
-            words::whole(trains.sizes[at] as u64),
+            "Wait within a response of {}, {}",
+            words::bytes(trains.sizes[at]),
             measured.subject.label()
         ),
         x: axis("Packet of the response", Unit::Count),
@@ -247,8 +247,8 @@ fn gaps_over_time(measured: &Measured, trains: &Trains, at: usize, command: &str
     let ends = [Gate::TcpOutBegin, Gate::IpInBegin, Gate::SocketQueued];
     Figure::Lines {
         title: format!(
-            "Time between packets of a response of {} bytes, {}",
-            words::whole(trains.sizes[at] as u64),
+            "Time between packets of a response of {}, {}",
+            words::bytes(trains.sizes[at]),
             measured.subject.label()
         ),
         x: axis("Packet of the response", Unit::Count),
@@ -267,43 +267,76 @@ fn gaps_over_time(measured: &Measured, trains: &Trains, at: usize, command: &str
     }
 }
 
-fn finding(trains: &Trains) -> String {
-    let Some(measured) = first_train(trains) else {
-        return "No path that carries packets has gates here.".to_owned();
-    };
-    let parts: Vec<String> = shown(trains)
-        .into_iter()
-        .filter_map(|at| {
-            let (span, seen, ns) = queues(measured)
-                .filter_map(|(index, span)| {
-                    let seen = &measured.sizes[at].spans[index];
-                    Some((span, seen, seen.wait_ns()?))
-                })
-                .max_by(|a, b| a.2.total_cmp(&b.2))?;
-            let by_place: Vec<f64> = seen.wait_by_place_ns().into_iter().flatten().collect();
-            let (first, last) = (by_place.first()?, by_place.last()?);
-            Some(format!(
-                "in a response of {} bytes a packet waits longest in {} ({}): {} on average, {} as the first and {} as the last \
-                 of {}",
-                words::whole(trains.sizes[at] as u64),
-                super::name(span),
-                queue(span),
-                words::duration(ns),
-                words::duration(*first),
-                words::duration(*last),
-                by_place.len()
-            ))
+/// The longest wait on a path.
+struct Longest<'a> {
+    measured: &'a Measured,
+    span: &'static Span,
+    /// On average, and by the packets' places in the response.
+    ns: f64,
+    by_place: Vec<f64>,
+}
+
+impl<'a> Longest<'a> {
+    fn of(measured: &'a Measured, at: usize) -> Option<Self> {
+        let waits = queues(measured).filter_map(|(index, span)| {
+            let seen = &measured.sizes[at].spans[index];
+            Some((span, seen, seen.wait_ns()?))
+        });
+        let (span, seen, ns) = waits.max_by(|a, b| a.2.total_cmp(&b.2))?;
+        Some(Self {
+            measured,
+            span,
+            ns,
+            by_place: seen.wait_by_place_ns().into_iter().flatten().collect(),
         })
-        .collect();
-    if parts.is_empty() {
-        return "Nothing was measured.".to_owned();
     }
+
+    fn queue(&self) -> String {
+        format!("{} ({})", super::name(self.span), queue(self.span))
+    }
+}
+
+fn finding(trains: &Trains) -> String {
+    if first_train(trains).is_none() {
+        return "No path that carries packets has gates here.".to_owned();
+    }
+    let Some(at) = shown(trains).last().copied() else {
+        return "Nothing was measured.".to_owned();
+    };
+    let waits: Vec<Longest<'_>> = trains
+        .measured
+        .iter()
+        .filter(|one| one.subject.is_a_train() && one.table.is_some())
+        .filter_map(|measured| Longest::of(measured, at))
+        .collect();
+    let Some((most, least)) = super::ends(&waits, |one| one.ns) else {
+        return "Nothing was measured.".to_owned();
+    };
+    let by_place = match most.by_place.as_slice() {
+        [first, .., last] => format!(
+            ", {} as the first and {} as the last of {}",
+            words::duration(*first),
+            words::duration(*last),
+            most.by_place.len()
+        ),
+        [] | [_] => String::new(),
+    };
+    let least = least.map_or_else(String::new, |one| {
+        format!(
+            "; on {} at most {}, in {}",
+            one.measured.subject.label(),
+            words::duration(one.ns),
+            one.queue()
+        )
+    });
     let then = super::fact("ip-queue-delay").map_or(String::new(), |us| {
         format!("; in 2002 the IP queue alone held it for about {us} us")
     });
     format!(
-        "On {} {}{then}.",
-        measured.subject.label(),
-        parts.join("; ")
+        "In a response of {} a packet waits longest on {}, in {}: {} on average{by_place}{least}{then}.",
+        words::bytes(trains.sizes[at]),
+        most.measured.subject.label(),
+        most.queue(),
+        words::duration(most.ns),
     )
 }
