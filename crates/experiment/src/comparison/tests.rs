@@ -1,9 +1,10 @@
 //! What a comparison says of runs whose truth is known.
 
 use super::*;
+use crate::run::fixture::run_of;
 use crate::run::{
-    Cell, Clock, Column, Experiment, Host, Interval, Measured, Mitigation, Reading, Row, RowKind,
-    Schema, Setting, Table, Tool,
+    Cell, Column, Experiment, Host, Interval, Measured, Mitigation, Reading, Row, RowKind, Setting,
+    Table,
 };
 use crate::stats;
 
@@ -111,26 +112,9 @@ fn host() -> Host {
 fn run(unit: Unit, rows: &[(&str, Vec<Cell>)]) -> Run {
     let columns = rows.first().map_or(0, |(_, cells)| cells.len());
     Run {
-        schema: Schema::TollgateRun,
-        version: 1,
-        tool: Tool {
-            name: "tollgate".to_owned(),
-            version: "0.1.0".to_owned(),
-            git: None,
-        },
-        started: std::time::SystemTime::UNIX_EPOCH.into(),
-        elapsed_s: 1.0,
         command: "tollgate report".to_owned(),
-        quick: false,
         host: host(),
-        far: None,
-        clock: Clock {
-            source: "tsc".to_owned(),
-            hz: 1e9,
-            read_cost_ns: 10.0,
-            resolution_ns: 1.0,
-        },
-        experiments: vec![Experiment {
+        ..run_of(vec![Experiment {
             name: "rr-by-size".to_owned(),
             title: "Round trips by size".to_owned(),
             paper: None,
@@ -159,8 +143,7 @@ fn run(unit: Unit, rows: &[(&str, Vec<Cell>)]) -> Run {
             }],
             figures: Vec::new(),
             trust: Vec::new(),
-        }],
-        warnings: Vec::new(),
+        }])
     }
 }
 
