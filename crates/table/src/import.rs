@@ -15,7 +15,7 @@ use crate::schema::VERSION;
 use crate::store::{Source, Writable};
 use crate::writer::{Files, Writer};
 
-/// Packets between two looks at whether the user wants more.
+/// The most packets between two looks at whether the user wants more.
 const BETWEEN_LOOKS: u64 = 1 << 16;
 
 /// How captures are imported.
@@ -36,7 +36,7 @@ pub enum Outcome {
     Known(String),
 }
 
-/// Imports the file at `path`. `goes_on` is told the number of packets so far, now and then, and says whether to go on.
+/// Imports the file at `path`. `goes_on` is told the number of packets so far, several times a second, and says whether to go on.
 ///
 /// # Errors
 /// The file's, the trace's, or [`Error::Stopped`]; nothing of the file is in the trace then.
@@ -62,10 +62,12 @@ pub fn file(
     // Reading it twice is worth it only where it may be one of those that are there.
     let same_size = |source: &Source| source.octets == metadata.len();
     if metadata.is_file() && trace.trace().sources().iter().any(same_size) {
-        let content = Content::of(open()?).map_err(|source| Error::Source {
-            name: name.clone(),
-            source,
-        })?;
+        let content = Content::of(open()?, &mut || goes_on(0))
+            .map_err(|source| Error::Source {
+                name: name.clone(),
+                source,
+            })?
+            .ok_or_else(|| Error::Stopped { name: name.clone() })?;
         if let Some(known) = trace.trace().find(&content) {
             return Ok(Outcome::Known(known.name.clone()));
         }
@@ -89,6 +91,13 @@ pub fn stream(
         source,
     })?;
     let (format, compression) = (capture.format(), capture.compression());
+    let stopped = || Error::Stopped {
+        name: name.to_owned(),
+    };
+    let unreadable = |source| Error::Source {
+        name: name.to_owned(),
+        source,
+    };
     let ordinal = trace.next_ordinal();
     let tables = trace.begin()?;
     let mut writer = Writer::new(Files::create(tables.path())?);
@@ -97,20 +106,19 @@ pub fn stream(
         anonymiser: options.key.as_ref().map(Anonymiser::new),
         first_flow: u64::from(ordinal) << 32,
     });
-    let mut packets = 0;
     while importer.read(&mut capture, BETWEEN_LOOKS, &mut writer)? {
-        packets += BETWEEN_LOOKS;
-        if !goes_on(packets) {
-            return Err(Error::Stopped {
-                name: name.to_owned(),
-            });
+        if !goes_on(importer.packets()) {
+            return Err(stopped());
         }
     }
+    let packets = importer.packets();
     let counts = importer.finish(&mut writer)?;
-    let (content, damage) = capture.finish().map_err(|source| Error::Source {
-        name: name.to_owned(),
-        source,
-    })?;
+    while capture.drain().map_err(unreadable)? {
+        if !goes_on(packets) {
+            return Err(stopped());
+        }
+    }
+    let (content, damage) = capture.finish().map_err(unreadable)?;
     if let Some(known) = trace.trace().find(&content) {
         return Ok(Outcome::Known(known.name.clone()));
     }

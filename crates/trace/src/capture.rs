@@ -130,6 +130,17 @@ pub enum Refused {
     Variant(u32),
 }
 
+/// What reading a little of a capture has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// The next packet.
+    Packet(Packet<'a>),
+    /// Something else: a block that is no packet, or octets that fit nothing. There may be more.
+    Other,
+    /// The end.
+    End,
+}
+
 /// What a reader of a format found next.
 enum Next {
     /// A packet, whose octets lie in the window from `at` on.
@@ -142,7 +153,7 @@ enum Next {
         /// Octets of the record or block.
         whole: usize,
     },
-    /// Something else, which was consumed.
+    /// Something else, some of which was consumed: at most what the window held.
     Skipped,
     /// The end, or nothing more that fits together.
     End,
@@ -200,41 +211,39 @@ impl<R: Read> Capture<R> {
         })
     }
 
-    /// The next packet; nothing at the end.
+    /// Reads a little: a packet, or some of what is none.
     #[inline]
-    pub fn next_packet(&mut self) -> Option<Packet<'_>> {
+    pub fn step(&mut self) -> Step<'_> {
         self.input.consume(self.behind);
         self.behind = 0;
-        loop {
-            let last = self.last_ns.unwrap_or(0);
-            let next = match &mut self.format {
-                Format::Pcap(reader) => reader.next(&mut self.input, &mut self.damage),
-                Format::Pcapng(reader) => reader.next(&mut self.input, &mut self.damage, last),
-            };
-            match next {
-                Next::Packet {
+        let last = self.last_ns.unwrap_or(0);
+        let next = match &mut self.format {
+            Format::Pcap(reader) => reader.next(&mut self.input, &mut self.damage),
+            Format::Pcapng(reader) => reader.next(&mut self.input, &mut self.damage, last),
+        };
+        match next {
+            Next::Packet {
+                time_ns,
+                link,
+                wire_len,
+                at,
+                len,
+                whole,
+            } => {
+                self.behind = whole;
+                if time_ns < last.saturating_sub(CLOCK_STEP_NS) && self.last_ns.is_some() {
+                    self.damage.clock_steps += 1;
+                }
+                self.last_ns = Some(time_ns);
+                Step::Packet(Packet {
                     time_ns,
                     link,
                     wire_len,
-                    at,
-                    len,
-                    whole,
-                } => {
-                    self.behind = whole;
-                    if time_ns < last.saturating_sub(CLOCK_STEP_NS) && self.last_ns.is_some() {
-                        self.damage.clock_steps += 1;
-                    }
-                    self.last_ns = Some(time_ns);
-                    return Some(Packet {
-                        time_ns,
-                        link,
-                        wire_len,
-                        octets: &self.input.window()[at..at + len],
-                    });
-                }
-                Next::Skipped => {}
-                Next::End => return None,
+                    octets: &self.input.window()[at..at + len],
+                })
             }
+            Next::Skipped => Step::Other,
+            Next::End => Step::End,
         }
     }
 
@@ -256,14 +265,23 @@ impl<R: Read> Capture<R> {
         self.input.compression()
     }
 
+    /// Reads on for the hash, a little of what follows the last packet; false at the source's end.
+    ///
+    /// # Errors
+    /// What the source reports.
+    pub fn drain(&mut self) -> io::Result<bool> {
+        self.input.drain()
+    }
+
     /// Reads the source to its end, for its hash, and says what it holds and what of it could not be read.
     ///
     /// # Errors
     /// What the source reports.
-    pub fn finish(self) -> io::Result<(Content, Damage)> {
+    pub fn finish(mut self) -> io::Result<(Content, Damage)> {
+        while self.drain()? {}
         let mut damage = self.damage;
         damage.unreadable = self.input.error().map(ToString::to_string);
-        Ok((self.input.finish()?, damage))
+        Ok((self.input.content(), damage))
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::Read;
 use serde::{Deserialize, Serialize};
 
 use crate::anonymise::Anonymiser;
-use crate::capture::Capture;
+use crate::capture::{Capture, Step};
 use crate::decode::{self, Datagram, Ignored, Transport};
 use crate::flows::{Flows, Limits};
 use crate::fragments::Fragments;
@@ -98,7 +98,7 @@ impl Importer {
         }
     }
 
-    /// Reads up to `count` packets; false when the capture has no more.
+    /// Reads up to `count` packets, or as far as the first place where there is none; false when the capture has no more.
     ///
     /// # Errors
     /// What `rows` reports.
@@ -109,8 +109,10 @@ impl Importer {
         rows: &mut R,
     ) -> Result<bool, R::Error> {
         for _ in 0..count {
-            let Some(packet) = capture.next_packet() else {
-                return Ok(false);
+            let packet = match capture.step() {
+                Step::Packet(packet) => packet,
+                Step::Other => return Ok(true),
+                Step::End => return Ok(false),
             };
             let counts = &mut self.counts;
             if counts.packets == 0 {
@@ -127,6 +129,11 @@ impl Importer {
             }
         }
         Ok(true)
+    }
+
+    /// Packets that were read so far.
+    pub const fn packets(&self) -> u64 {
+        self.counts.packets
     }
 
     /// Gives what is still open, and says what was counted.

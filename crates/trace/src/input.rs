@@ -55,14 +55,19 @@ pub struct Content {
 }
 
 impl Content {
-    /// The content of all that `source` gives.
+    /// The content of all that `source` gives; nothing when `goes_on`, which is asked now and then, wanted no more.
     ///
     /// # Errors
     /// What `source` reports.
-    pub fn of(source: impl Read) -> io::Result<Self> {
+    pub fn of(source: impl Read, goes_on: &mut dyn FnMut() -> bool) -> io::Result<Option<Self>> {
         let mut raw = Raw::new(source);
-        raw.drain()?;
-        Ok(raw.content())
+        let mut room = vec![0; BUFFER];
+        while raw.read(&mut room)? > 0 {
+            if !goes_on() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(raw.content()))
     }
 }
 
@@ -80,13 +85,6 @@ impl<R: Read> Raw<R> {
             hasher: blake3::Hasher::new(),
             octets: 0,
         }
-    }
-
-    /// Reads what is left, for the hash.
-    fn drain(&mut self) -> io::Result<()> {
-        let mut rest = vec![0; BUFFER];
-        while self.read(&mut rest)? > 0 {}
-        Ok(())
     }
 
     fn content(&self) -> Content {
@@ -255,14 +253,19 @@ impl<R: Read> Input<R> {
         self.end - self.start >= n
     }
 
-    /// Reads the source to its end and says what it holds.
+    /// Reads on for the hash, and drops what it reads with the window; false at the source's end.
     ///
     /// # Errors
     /// What the source reports.
-    pub fn finish(self) -> io::Result<Content> {
-        let mut raw = self.raw.borrow_mut();
-        raw.drain()?;
-        Ok(raw.content())
+    pub fn drain(&mut self) -> io::Result<bool> {
+        self.consume(usize::MAX);
+        self.ended = true;
+        Ok(self.raw.borrow_mut().read(&mut self.buffer)? > 0)
+    }
+
+    /// What the source has held so far.
+    pub fn content(&self) -> Content {
+        self.raw.borrow().content()
     }
 }
 
@@ -317,12 +320,15 @@ mod tests {
     #[test]
     fn the_content_is_that_of_the_source_however_much_was_looked_at() {
         let source = gzip(&octets(100_000));
-        let whole = Content::of(&source[..]).unwrap();
+        let content = |source: &[u8]| Content::of(source, &mut || true).unwrap().unwrap();
+        let whole = content(&source);
         assert_eq!(whole.octets, source.len() as u64);
         let mut input = Input::new(&source[..]).unwrap();
         assert!(input.have(10));
-        assert_eq!(input.finish().unwrap(), whole);
-        assert_ne!(Content::of(&source[1..]).unwrap().hash, whole.hash);
+        while input.drain().unwrap() {}
+        assert_eq!(input.content(), whole);
+        assert_ne!(content(&source[1..]).hash, whole.hash);
+        assert_eq!(Content::of(&source[..], &mut || false).unwrap(), None);
     }
 
     #[test]

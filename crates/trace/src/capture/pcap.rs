@@ -22,6 +22,8 @@ pub(super) struct Reader {
     /// The longest record that is believed.
     longest: u32,
     last_s: Option<u32>,
+    /// The next record is still looked for.
+    looking: bool,
 }
 
 /// The header of a record.
@@ -62,11 +64,15 @@ impl Reader {
             link: LinkType::from_number(link),
             longest: snaplen.clamp(LONGEST, crate::input::LONGEST as u32),
             last_s: None,
+            looking: false,
         })
     }
 
     #[inline]
     pub(super) fn next<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
+        if self.looking {
+            return self.look(input, damage);
+        }
         if !input.have(RECORD_LEN) {
             return cut(input, damage);
         }
@@ -116,32 +122,39 @@ impl Reader {
             && record.on_wire <= self.longest
     }
 
-    /// Looks for the next place where a record is followed by another or by the end of the file.
+    /// Begins to look for the next place where a record is followed by another or by the end of the file.
     #[cold]
     fn skip<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
         damage.places += 1;
+        self.looking = true;
+        self.look(input, damage)
+    }
+
+    /// Looks for it in what the window holds, or at the next that might be one.
+    #[cold]
+    fn look<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
         let before = input.offset();
-        loop {
-            let window = input.window();
-            let found = (0..window.len().saturating_sub(RECORD_LEN)).find(|&at| {
-                self.record(window, at)
-                    .is_some_and(|record| self.is_believed(&record, self.last_s))
-            });
-            let at = found.unwrap_or(window.len().saturating_sub(RECORD_LEN));
-            // Past what was looked at, but for a record that only begins there.
-            input.consume(at);
-            if found.is_some() {
-                if self.is_followed(input) {
-                    damage.skipped_octets += input.offset() - before;
-                    return Next::Skipped;
-                }
+        let window = input.window();
+        let found = (0..window.len().saturating_sub(RECORD_LEN)).find(|&at| {
+            self.record(window, at)
+                .is_some_and(|record| self.is_believed(&record, self.last_s))
+        });
+        let at = found.unwrap_or(window.len().saturating_sub(RECORD_LEN));
+        // Past what was looked at, but for a record that only begins there.
+        input.consume(at);
+        let mut next = Next::Skipped;
+        if found.is_some() {
+            if self.is_followed(input) {
+                self.looking = false;
+            } else {
                 input.consume(1);
-            } else if !input.have(input.window().len() + 1) {
-                input.consume(usize::MAX);
-                damage.skipped_octets += input.offset() - before;
-                return Next::End;
             }
+        } else if !input.have(input.window().len() + 1) {
+            input.consume(usize::MAX);
+            next = Next::End;
         }
+        damage.skipped_octets += input.offset() - before;
+        next
     }
 
     /// Whether the record at the window's front is followed by a record, or by nothing.

@@ -65,6 +65,8 @@ struct Interface {
 pub(super) struct Reader {
     swapped: bool,
     interfaces: Vec<Interface>,
+    /// The next block is still looked for.
+    looking: bool,
 }
 
 /// Whether `front` is that of a section.
@@ -92,6 +94,9 @@ impl Reader {
         damage: &mut Damage,
         last_ns: i64,
     ) -> Next {
+        if self.looking {
+            return self.look(input, damage);
+        }
         if !input.have(LEAST) {
             return cut(input, damage);
         }
@@ -253,34 +258,42 @@ impl Reader {
     /// The block at the front names a length that the input does not have: it is the last and cut off, unless blocks follow
     /// that fit together, in which case the length is wrong.
     #[cold]
-    fn cut_or_skip<R: Read>(&self, input: &mut Input<R>, damage: &mut Damage) -> Next {
+    fn cut_or_skip<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
         if self.next_block(input.window()).is_some() {
             return self.skip(input, damage);
         }
         cut(input, damage)
     }
 
-    /// Looks for the next block that fits together.
+    /// Begins to look for the next block that fits together.
     #[cold]
-    fn skip<R: Read>(&self, input: &mut Input<R>, damage: &mut Damage) -> Next {
+    fn skip<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
         damage.places += 1;
+        self.looking = true;
+        self.look(input, damage)
+    }
+
+    /// Looks for it in what the window holds.
+    #[cold]
+    fn look<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
+        // A block longer than this is not looked for.
+        const LOOKED_FOR: usize = 1 << 18;
         let before = input.offset();
-        loop {
-            // A block longer than this is not looked for.
-            const LOOKED_FOR: usize = 1 << 18;
-            let more = input.have(2 * LOOKED_FOR);
-            if let Some(at) = self.next_block(input.window()) {
+        let more = input.have(2 * LOOKED_FOR);
+        let mut next = Next::Skipped;
+        match self.next_block(input.window()) {
+            Some(at) => {
                 input.consume(at);
-                damage.skipped_octets += input.offset() - before;
-                return Next::Skipped;
+                self.looking = false;
             }
-            if !more {
+            None if more => input.consume(input.window().len() - LOOKED_FOR),
+            None => {
                 input.consume(usize::MAX);
-                damage.skipped_octets += input.offset() - before;
-                return Next::End;
+                next = Next::End;
             }
-            input.consume(input.window().len() - LOOKED_FOR);
         }
+        damage.skipped_octets += input.offset() - before;
+        next
     }
 
     /// Where behind the front a block of a known type begins whose two lengths agree.
@@ -290,7 +303,7 @@ impl Reader {
             // A section may change the byte order.
             let reader = byte_order(rest).map(|swapped| Self {
                 swapped,
-                interfaces: Vec::new(),
+                ..Self::default()
             });
             let reader = reader.as_ref().unwrap_or(self);
             reader.head(window, at).is_some_and(|(kind, len)| {

@@ -4,13 +4,24 @@ use tollgate_wire::tcp::Flags;
 use super::*;
 use crate::craft;
 
+/// Takes all packets.
+fn each<R: Read>(capture: &mut Capture<R>, mut take: impl FnMut(Packet<'_>)) {
+    loop {
+        match capture.step() {
+            Step::Packet(packet) => take(packet),
+            Step::Other => {}
+            Step::End => return,
+        }
+    }
+}
+
 /// Times in nanoseconds and lengths of all packets, and the damage.
 fn read(file: &[u8]) -> (Vec<(i64, usize)>, Damage) {
     let mut capture = Capture::new(file).unwrap();
     let mut packets = Vec::new();
-    while let Some(packet) = capture.next_packet() {
+    each(&mut capture, |packet| {
         packets.push((packet.time_ns, packet.octets.len()));
-    }
+    });
     let (_, damage) = capture.finish().unwrap();
     (packets, damage)
 }
@@ -76,7 +87,7 @@ fn a_section_in_the_other_byte_order_is_read() {
     interface[8..12].copy_from_slice(&[0, 1, 0, 0]);
     let capture = [section, interface].concat();
     let mut capture = Capture::new(&capture[..]).unwrap();
-    assert_eq!(capture.next_packet(), None);
+    each(&mut capture, |packet| panic!("{packet:?}"));
     assert_eq!(*capture.damage(), Damage::default());
 }
 
@@ -190,9 +201,7 @@ proptest! {
         }
         file.extend(octets);
         if let Ok(mut capture) = Capture::new(&file[..]) {
-            while let Some(packet) = capture.next_packet() {
-                prop_assert!(packet.octets.len() <= packet.wire_len as usize);
-            }
+            each(&mut capture, |packet| assert!(packet.octets.len() <= packet.wire_len as usize));
             let (content, damage) = capture.finish().unwrap();
             prop_assert_eq!(content.octets, file.len() as u64);
             prop_assert!(damage.skipped_octets + damage.cut_octets <= file.len() as u64);
@@ -223,4 +232,41 @@ fn what_lies_behind_a_damaged_beginning_is_read() {
     let (packets, damage) = read(&file);
     assert_eq!(packets.len(), 5);
     assert_eq!((damage.places, damage.skipped_octets), (1, 100));
+}
+
+/// Octets without an end that are no packet.
+struct Garbage {
+    front: Vec<u8>,
+    given: u64,
+}
+
+impl Read for Garbage {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if !self.front.is_empty() {
+            let n = self.front.as_slice().read(into)?;
+            self.front.drain(..n);
+            return Ok(n);
+        }
+        into.fill(0xee);
+        self.given += into.len() as u64;
+        Ok(into.len())
+    }
+}
+
+#[test]
+fn garbage_is_read_a_little_at_a_time() {
+    let pcapng = [craft::section(), craft::interface(1, &[])].concat();
+    for front in [craft::pcap_header(1, false), pcapng] {
+        let source = Garbage { front, given: 0 };
+        let mut capture = Capture::new(source).unwrap();
+        let mut skipped = 0;
+        for _ in 0..100 {
+            assert_eq!(capture.step(), Step::Other);
+            let more = capture.damage().skipped_octets - skipped;
+            assert!(more <= 2 << 20, "{more} octets at once");
+            skipped += more;
+        }
+        assert!(skipped > 10 << 20, "{skipped} octets in all");
+        assert_eq!(capture.damage().places, 1);
+    }
 }
