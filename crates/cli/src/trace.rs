@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use tollgate_experiment::words::counted;
 use tollgate_report::terminal::render_tables;
 use tollgate_table::answer::Answer;
 use tollgate_table::import::{self, Options};
@@ -52,7 +53,11 @@ fn run_import(import: &Import, manners: &Manners) -> Result<ExitCode, Error> {
             // Every ten million packets, a few seconds.
             if manners.verbose > 0 && packets / 10_000_000 > told {
                 told = packets / 10_000_000;
-                output::say(&format!("{}: {packets} packets so far", path.display()));
+                output::say(&format!(
+                    "{}: {} so far",
+                    path.display(),
+                    counted(packets, "packet", "packets")
+                ));
             }
             !cancel.is_raised()
         };
@@ -65,14 +70,15 @@ fn run_import(import: &Import, manners: &Manners) -> Result<ExitCode, Error> {
             Ok(outcome) => outcomes.push((path.display().to_string(), outcome)),
             // What was imported before is told, and kept.
             Err(error) => {
-                failed = Some(error);
-                if cancel.is_raised() {
-                    break;
-                }
-                if let Some(error) = &failed
-                    && import.files.len() > 1
-                {
+                let stopped = cancel.is_raised();
+                if stopped {
+                    output::say(&error.to_string());
+                } else if import.files.len() > 1 {
                     output::say(&format!("error: {error}"));
+                }
+                failed = Some(error);
+                if stopped {
+                    break;
                 }
             }
         }
@@ -127,7 +133,7 @@ fn key(how: &How) -> Result<Option<[u8; KEY_LEN]>, Error> {
 fn run_info(info: &Info, manners: &Manners) -> Result<ExitCode, Error> {
     match Origin::named(&info.which.name)? {
         Origin::Stored(trace) => give(trace.sources(), &info.json, manners, |sources| {
-            show::info(sources, trace.directory())
+            show::info(sources, trace.place())
         })?,
         Origin::Rebuilt(rebuilt) => give(
             &show::RebuiltInfo::of(rebuilt),

@@ -20,6 +20,7 @@ use tempfile::TempDir;
 use tollgate_table::answer::Answer;
 use tollgate_table::engine::Engine;
 use tollgate_table::import::{self, Options};
+use tollgate_table::place::Place;
 use tollgate_table::prefix::{LOCAL, list};
 use tollgate_table::session::{Origin, Session};
 use tollgate_table::store::{Trace, Writable};
@@ -101,7 +102,7 @@ fn capture(first: u32, packets: u32) -> Vec<u8> {
 
 /// A trace of two captures.
 fn trace(folder: &Path, packets: u32) -> impl Fn() -> Origin {
-    let into = folder.join("trace");
+    let into = Place::Folder(folder.join("trace"));
     let mut trace = Writable::open(&into).unwrap();
     for (name, first) in [("one.pcap", 0), ("two.pcap", packets)] {
         let path = folder.join(name);

@@ -1,15 +1,33 @@
-//! Stores of runs: in a folder, and in a bucket on a real S3 server that checks signatures.
+//! Stores of runs and traces: in a folder, and in a bucket on a real S3 server that checks signatures.
 
+#[path = "../../trace/src/craft.rs"]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "the tests of the other crate use more of it"
+)]
+mod craft;
 mod servers;
 
-use std::path::Path;
-use std::process::Command;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use servers::Server;
 use tollgate_experiment::run::Run;
 use tollgate_table::answer::Answer;
+use tollgate_table::import::{self, Options, Outcome};
 use tollgate_table::place::Place;
 use tollgate_table::runs::{Saved, Store};
+use tollgate_table::session::{Origin, Session};
+use tollgate_table::store::{Source, Trace, Writable};
+use tollgate_table::{Error, flows, sizes, tcb, traffic};
+use tollgate_trace::traffic::Messages;
+use tollgate_wire::ipv4::{Header, protocol};
+use tollgate_wire::tcp::Flags;
 
 const KEY: &str = "fleet";
 const SECRET: &str = "a secret of the test";
@@ -59,13 +77,19 @@ fn asked(store: &Store, sql: &str) -> Vec<Vec<serde_json::Value>> {
 /// The folder of the server, in the process that has its variables.
 const FOLDER: &str = "TOLLGATE_TEST_S3_FOLDER";
 
-/// Starts a server, and this program once more for one test alone: keys and endpoint are variables of a whole process.
+/// This program once more, for one test alone.
+fn alone(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture"]);
+    command
+}
+
+/// Starts a server, and this program once more: keys and endpoint are variables of a whole process.
 fn with_server(test: &str, secret: &str) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("bucket")).unwrap();
     let server = Server::start(&["s3", folder.path().to_str().unwrap(), KEY, SECRET]);
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture"])
+    let output = alone(test)
         .env(FOLDER, folder.path())
         .env(
             "AWS_ENDPOINT_URL",
@@ -250,4 +274,275 @@ fn a_store_in_a_folder_shows_whole_runs_only() {
         .join("runs")
         .join(&store.complete().unwrap()[1]);
     assert_eq!(mode(&last), mode(&folder.path().join("runs")));
+}
+
+/// A connection with a request and a response of two segments, whose first sequence number is `isn`.
+fn connection(isn: u32) -> Vec<u8> {
+    let (ack, push) = (Flags::ACK, Flags::ACK | Flags::PSH);
+    craft::pcap(&[
+        craft::tcp_frame(true, isn, Flags::SYN, 0),
+        craft::tcp_frame(false, isn, Flags::SYN | ack, 0),
+        craft::tcp_frame(true, isn + 1, push, 20),
+        craft::tcp_frame(false, isn + 1, ack, 1_000),
+        craft::tcp_frame(false, isn + 1_001, push, 100),
+        craft::tcp_frame(true, isn + 21, Flags::FIN | ack, 0),
+    ])
+}
+
+fn imported(trace: &mut Writable, octets: &[u8], name: &str) -> Outcome {
+    import::stream(octets, name, &Options::default(), trace, &mut |_| true).unwrap()
+}
+
+fn new(trace: &mut Writable, octets: &[u8], name: &str) -> Source {
+    match imported(trace, octets, name) {
+        Outcome::Imported(source) => *source,
+        Outcome::Known(known) => panic!("{name} is known as {known}"),
+    }
+}
+
+fn session(place: &Place) -> Session {
+    Session::open(Origin::Stored(Trace::open(place).unwrap())).unwrap()
+}
+
+fn one_row(place: &Place, sql: &str) -> Vec<serde_json::Value> {
+    let (schema, batches) = session(place).query(sql).unwrap();
+    Answer::of(&schema, &batches).unwrap().rows.remove(0)
+}
+
+/// The packets of a trace, and their flows.
+const COUNTS: &str = "SELECT count(*), count(DISTINCT flow) FROM packets";
+
+/// All files below a directory.
+fn below(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = paths
+        .flat_map(|path| {
+            if path.is_dir() {
+                below(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_trace_in_a_bucket_is_as_one_in_a_folder() {
+    if std::env::var_os(FOLDER).is_none() {
+        return with_server("a_trace_in_a_bucket_is_as_one_in_a_folder", SECRET);
+    }
+    let Ok(bucket) = "s3://bucket/lan/office".parse::<Place>();
+    let error = Trace::open(&bucket).unwrap_err().to_string();
+    assert!(
+        error.starts_with("s3://bucket/lan/office: no trace is there"),
+        "{error}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let folder = Place::Folder(folder.path().join("office"));
+    for place in [&bucket, &folder] {
+        let mut trace = Writable::open(place).unwrap();
+        new(&mut trace, &connection(0), "one.pcap");
+        new(&mut trace, &connection(50_000), "two.pcap");
+        // The same again, whatever it is called, and whoever opens the trace.
+        let known = imported(&mut trace, &connection(0), "-");
+        assert_eq!(known, Outcome::Known("one.pcap".to_owned()));
+        drop(trace);
+        let mut trace = Writable::open(place).unwrap();
+        let known = imported(&mut trace, &connection(50_000), "other.pcap");
+        assert_eq!(known, Outcome::Known("two.pcap".to_owned()));
+        assert_eq!(one_row(place, COUNTS), [12, 2]);
+    }
+    let (there, here) = (session(&bucket), session(&folder));
+    assert_eq!(
+        Trace::open(&bucket).unwrap().sources(),
+        Trace::open(&folder).unwrap().sources()
+    );
+    assert_eq!(
+        sizes::of(&there, None).unwrap(),
+        sizes::of(&here, None).unwrap()
+    );
+    assert_eq!(flows::of(&there).unwrap(), flows::of(&here).unwrap());
+    assert_eq!(tcb::of(&there, 5).unwrap(), tcb::of(&here, 5).unwrap());
+    assert_eq!(
+        traffic::of(&there, Messages::Writes).unwrap(),
+        traffic::of(&here, Messages::Writes).unwrap()
+    );
+    let engine = "ballista://127.0.0.1:1".parse().unwrap();
+    let refused = Session::on(&engine, Origin::Stored(Trace::open(&bucket).unwrap()));
+    assert!(matches!(refused, Err(Error::InBucket(_))));
+    // What else is in the bucket is no trace.
+    let Ok(above) = "s3://bucket".parse::<Place>();
+    assert!(matches!(Writable::open(&above), Err(Error::Foreign(_))));
+}
+
+#[test]
+fn several_import_into_a_bucket_at_once() {
+    if std::env::var_os(FOLDER).is_none() {
+        return with_server("several_import_into_a_bucket_at_once", SECRET);
+    }
+    let Ok(place) = "s3://bucket/lan".parse::<Place>();
+    // Each has looked at the trace before the others added anything.
+    let mut writers: Vec<Writable> = (0..3).map(|_| Writable::open(&place).unwrap()).collect();
+    let first = new(&mut writers[0], &connection(0), "one.pcap");
+    let second = new(&mut writers[1], &connection(50_000), "two.pcap");
+    assert_ne!(first.ordinal, second.ordinal);
+    assert_eq!(
+        imported(&mut writers[2], &connection(0), "late.pcap"),
+        Outcome::Known("one.pcap".to_owned())
+    );
+    assert_eq!(one_row(&place, COUNTS), [12, 2]);
+
+    // In the middle of one import another adds the same capture.
+    let mut other = Writable::open(&place).unwrap();
+    let capture = connection(100_000);
+    let mut asked = false;
+    let known = import::stream(
+        &[&capture[..], &[0xee; 3 << 20]].concat()[..],
+        "garbage.pcap",
+        &Options::default(),
+        &mut writers[0],
+        &mut |_| {
+            if !asked {
+                asked = true;
+                new(
+                    &mut other,
+                    &[&capture[..], &[0xee; 3 << 20]].concat(),
+                    "first.pcap",
+                );
+            }
+            true
+        },
+    );
+    assert_eq!(known.unwrap(), Outcome::Known("first.pcap".to_owned()));
+    assert!(asked);
+    assert_eq!(one_row(&place, COUNTS), [18, 3]);
+}
+
+/// Where an import of the test that is killed reads from, in its process.
+const KILLED: &str = "TOLLGATE_TEST_KILLED";
+
+#[test]
+fn a_killed_import_leaves_nothing_that_anyone_sees() {
+    const TEST: &str = "a_killed_import_leaves_nothing_that_anyone_sees";
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return with_server(TEST, SECRET);
+    };
+    let Ok(place) = "s3://bucket/lan".parse::<Place>();
+    if std::env::var_os(KILLED).is_some() {
+        let mut trace = Writable::open(&place).unwrap();
+        let octets = std::io::stdin();
+        import::stream(octets, "-", &Options::default(), &mut trace, &mut |_| true).unwrap();
+        return;
+    }
+    let bucket = Path::new(&folder).join("bucket/lan");
+    let mut child = alone(TEST)
+        .env(KILLED, "yes")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut octets = child.stdin.take().unwrap();
+    octets.write_all(&connection(0)).unwrap();
+    while !bucket.join("00000000/importing.json").exists() {
+        assert_eq!(child.try_wait().unwrap(), None);
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(octets);
+    let names = |files: &[PathBuf]| -> Vec<String> {
+        let names = files.iter().map(|file| file.strip_prefix(&bucket).unwrap());
+        names.map(|name| name.display().to_string()).collect()
+    };
+    assert_eq!(
+        names(&below(&bucket)),
+        ["00000000/importing.json", "trace.json"]
+    );
+    assert!(Trace::open(&place).unwrap().sources().is_empty());
+
+    // As one leaves it that was killed later: its tables are there.
+    let mut trace = Writable::open(&place).unwrap();
+    let source = new(&mut trace, &connection(0), "one.pcap");
+    assert_eq!(source.ordinal, 1);
+    for table in ["packets", "messages", "flows"] {
+        let file = format!("{table}.parquet");
+        std::fs::copy(
+            bucket.join("00000001").join(&file),
+            bucket.join("00000000").join(&file),
+        )
+        .unwrap();
+    }
+    assert_eq!(one_row(&place, COUNTS), [6, 1]);
+    drop(trace);
+    let mut trace = Writable::open(&place).unwrap();
+    assert_eq!(new(&mut trace, &connection(9), "two.pcap").ordinal, 2);
+    assert_eq!(one_row(&place, COUNTS), [12, 2]);
+}
+
+/// Datagrams of so many flows, one each, between ends of their own, in a pcap file.
+fn many_flows(n: u32) -> Vec<u8> {
+    let mut file = craft::pcap_header(1, false);
+    for at in 0..n {
+        let payload = craft::udp((2_000 + (at % 50_000) as u16, 53), 10);
+        // An odd factor tells all of them apart.
+        let scattered = at.wrapping_mul(2_654_435_761) & 0x00ff_ffff;
+        let header = Header {
+            header_len: 20,
+            tos: 0,
+            total_len: (20 + payload.len()) as u16,
+            identification: 0,
+            flags_and_offset: 0,
+            ttl: 64,
+            protocol: protocol::UDP,
+            source: Ipv4Addr::from_bits(0x0a00_0000 | scattered),
+            destination: Ipv4Addr::from_bits(0xac00_0000 | scattered),
+        };
+        let frame = craft::ethernet(0x0800, &[&header.to_bytes()[..], &payload].concat());
+        file.extend(craft::pcap_record(at / 100, &frame, 0, false));
+    }
+    file
+}
+
+#[test]
+fn large_tables_are_sent_in_parts_and_not_kept_when_the_user_wants_no_more() {
+    const TEST: &str = "large_tables_are_sent_in_parts_and_not_kept_when_the_user_wants_no_more";
+    /// As many as make a table of flows longer than one part.
+    const FLOWS: u32 = 200_000;
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return with_server(TEST, SECRET);
+    };
+    let bucket = Path::new(&folder).join("bucket/lan");
+    let Ok(place) = "s3://bucket/lan".parse::<Place>();
+    let capture = many_flows(FLOWS);
+    let mut trace = Writable::open(&place).unwrap();
+    let packets = bucket.join("00000000/packets.parquet");
+    let mut stopped_at = None;
+    let stopped = import::stream(
+        &capture[..],
+        "-",
+        &Options::default(),
+        &mut trace,
+        &mut |_| {
+            // The first table is there, so others are to be sent.
+            if packets.exists() {
+                stopped_at = Some(below(&bucket));
+            }
+            stopped_at.is_none()
+        },
+    );
+    assert!(matches!(stopped, Err(Error::Stopped { .. })), "{stopped:?}");
+    assert!(stopped_at.unwrap().contains(&packets));
+    assert_eq!(below(&bucket), [bucket.join("trace.json")]);
+
+    let source = new(&mut trace, &capture, "-");
+    assert_eq!(source.counts.udp.flows, u64::from(FLOWS));
+    let flows = std::fs::metadata(bucket.join("00000000/flows.parquet")).unwrap();
+    assert!(flows.len() > 8 << 20, "{} octets are one part", flows.len());
+    let counts = "SELECT count(*), sum(bytes_to_server) FROM flows";
+    assert_eq!(one_row(&place, counts), [FLOWS, 10 * FLOWS]);
 }

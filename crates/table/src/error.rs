@@ -38,31 +38,32 @@ pub enum Error {
     },
     /// There is no such trace.
     #[error(
-        "{}: no trace is there; tollgate trace import FILE --into {} makes one, and kay-lan and kay-wan are built in",
-        .0.display(), .0.display()
+        "{0}: no trace is there; tollgate trace import FILE --into {0} makes one, and kay-lan and kay-wan are built in"
     )]
-    NoTrace(PathBuf),
+    NoTrace(String),
     /// There is something else.
-    #[error("{}: holds files and is no trace; give --into a new or an empty directory", .0.display())]
-    Foreign(PathBuf),
+    #[error("{0}: holds files and is no trace; give --into a new or an empty place")]
+    Foreign(String),
     /// Another import is at work.
-    #[error("{}: another import writes to this trace; wait for it, or give --into another directory", .0.display())]
-    Busy(PathBuf),
+    #[error("{0}: another import writes to this trace; wait for it, or give --into another place")]
+    Busy(String),
     /// Made by another version.
-    #[error("{}: was made by another version of tollgate ({found}, this one knows {known}); import the captures again", .path.display())]
+    #[error(
+        "{path}: was made by another version of tollgate ({found}, this one knows {known}); import the captures again"
+    )]
     Version {
         /// The file that says so.
-        path: PathBuf,
+        path: String,
         /// Its version.
         found: u32,
         /// Ours.
         known: u32,
     },
     /// A file that describes the trace is damaged.
-    #[error("{}: is damaged: {source}; remove its directory and import the capture again", .path.display())]
+    #[error("{path}: is damaged: {source}; remove its directory and import the capture again")]
     Manifest {
         /// The file.
-        path: PathBuf,
+        path: String,
         /// What does not fit.
         source: serde_json::Error,
     },
@@ -103,6 +104,11 @@ pub enum Error {
         "{0} is built in and in no file that executors could read; leave --engine out, or name the directory of a trace"
     )]
     NotStored(&'static str),
+    /// A trace in a bucket, for a cluster.
+    #[error(
+        "{0}: executors of a cluster, as they are published, read no buckets; leave --engine out, or copy the trace to a folder that they share"
+    )]
+    InBucket(String),
     /// The query machine could not be started.
     #[error("cannot start the threads of a query: {0}")]
     Threads(io::Error),

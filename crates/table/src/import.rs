@@ -68,7 +68,7 @@ pub fn file(
                 source,
             })?
             .ok_or_else(|| Error::Stopped { name: name.clone() })?;
-        if let Some(known) = trace.trace().find(&content) {
+        if let Some(known) = trace.trace().find(&content.hash) {
             return Ok(Outcome::Known(known.name.clone()));
         }
     }
@@ -98,9 +98,9 @@ pub fn stream(
         name: name.to_owned(),
         source,
     };
-    let ordinal = trace.next_ordinal();
-    let tables = trace.begin()?;
-    let mut writer = Writer::new(Files::create(tables.path())?);
+    let pending = trace.begin()?;
+    let ordinal = pending.ordinal();
+    let mut writer = Writer::new(Files::new(pending.files()?)?);
     let mut importer = Importer::new(Settings {
         limits: options.limits,
         anonymiser: options.key.as_ref().map(Anonymiser::new),
@@ -119,10 +119,10 @@ pub fn stream(
         }
     }
     let (content, damage) = capture.finish().map_err(unreadable)?;
-    if let Some(known) = trace.trace().find(&content) {
+    if let Some(known) = trace.trace().find(&content.hash) {
         return Ok(Outcome::Known(known.name.clone()));
     }
-    writer.finish()?.finish()?;
+    let tables = writer.finish()?.finish()?;
     let source = Source {
         schema: "tollgate-trace-source".to_owned(),
         version: VERSION,
@@ -137,6 +137,5 @@ pub fn stream(
         counts,
         damage,
     };
-    trace.commit(tables, source.clone())?;
-    Ok(Outcome::Imported(Box::new(source)))
+    trace.commit(pending, tables, source, &mut || goes_on(packets))
 }

@@ -6,22 +6,33 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::prelude::SessionContext;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
-use object_store::{ObjectStore, RetryConfig};
+use object_store::{
+    MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
+};
+use tokio::runtime::Runtime;
 
-use crate::Error;
+use crate::{Error, queries};
 
 const SCHEME: &str = "s3://";
 /// How often, and how long, a request is tried again that might succeed then.
 const RETRIES: usize = 3;
 const RETRIES_FOR: Duration = Duration::from_secs(20);
+/// What is read at the same time: each takes a connection.
+const AT_ONCE: usize = 16;
+/// Octets of a part of a large object. A bucket takes 10,000 parts of at least 5 MiB, all but the last of one size.
+const PART: usize = 8 << 20;
 
 /// A folder, or a bucket with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +78,12 @@ impl fmt::Display for Place {
 /// A place that is open.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    pub(crate) place: Place,
+    place: Place,
     /// What is kept there, by keys below [`Self::root`].
-    pub(crate) objects: Arc<dyn ObjectStore>,
+    objects: Arc<dyn ObjectStore>,
     /// What keys begin with.
-    pub(crate) root: Key,
+    root: Key,
+    runtime: Runtime,
 }
 
 impl Place {
@@ -108,58 +120,168 @@ impl Place {
             place: self.clone(),
             objects,
             root,
+            runtime: queries::threads()?,
         })
     }
 }
 
+/// A future's outcome.
+type Outcome<T> = Result<T, object_store::Error>;
+
 impl Opened {
+    /// Where it is.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// The key of a name below the root, its parts parted by slashes.
-    pub(crate) fn key(&self, name: &str) -> Key {
+    fn key(&self, name: &str) -> Key {
         name.split('/')
             .fold(self.root.clone(), |key, part| key.join(part))
     }
 
-    /// The names of all that is kept there, below the root.
-    pub(crate) async fn names(&self) -> Result<Vec<String>, object_store::Error> {
-        let mut listed = self.objects.list(Some(&self.root));
-        let mut names = Vec::new();
-        while let Some(found) =
-            std::future::poll_fn(|context| listed.as_mut().poll_next(context)).await
-        {
-            let key = found?.location;
-            if let Some(parts) = key.prefix_match(&self.root) {
-                let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
-                names.push(parts.join("/"));
-            }
+    /// Waits for what is done with the place; what goes wrong is an error of it.
+    fn wait<T>(
+        &self,
+        what: &'static str,
+        work: impl Future<Output = Outcome<T>>,
+    ) -> Result<T, Error> {
+        self.runtime.block_on(work).map_err(self.failed(what))
+    }
+
+    fn failed(&self, what: &'static str) -> impl FnOnce(object_store::Error) -> Error + use<> {
+        let place = self.place.to_string();
+        move |source| Error::Place {
+            what,
+            place,
+            source,
         }
+    }
+
+    /// The names of all that is kept there, below the root.
+    pub(crate) fn names(&self) -> Result<Vec<String>, Error> {
+        self.wait("list", async {
+            let mut listed = self.objects.list(Some(&self.root));
+            let mut names = Vec::new();
+            while let Some(found) =
+                std::future::poll_fn(|context| listed.as_mut().poll_next(context)).await
+            {
+                names.extend(self.below_root(&found?.location));
+            }
+            names.sort();
+            Ok(names)
+        })
+    }
+
+    /// The names of the directories right below the root, but for those that begin with a dot.
+    pub(crate) fn directories(&self) -> Result<Vec<String>, Error> {
+        let listed = self.listed()?;
+        let mut names: Vec<String> = (listed.common_prefixes.iter())
+            .filter_map(|key| self.below_root(key))
+            .filter(|name| !name.starts_with('.'))
+            .collect();
         names.sort();
         Ok(names)
     }
 
+    /// Whether there is nothing but what begins with a dot.
+    pub(crate) fn is_empty(&self) -> Result<bool, Error> {
+        let listed = self.listed()?;
+        let objects = listed.objects.iter().map(|object| &object.location);
+        Ok((listed.common_prefixes.iter().chain(objects))
+            .filter_map(|key| self.below_root(key))
+            .all(|name| name.starts_with('.')))
+    }
+
+    /// What lies right below the root.
+    fn listed(&self) -> Result<object_store::ListResult, Error> {
+        self.wait("list", self.objects.list_with_delimiter(Some(&self.root)))
+    }
+
+    fn below_root(&self, key: &Key) -> Option<String> {
+        let parts: Vec<String> = key
+            .prefix_match(&self.root)?
+            .map(|part| part.as_ref().to_owned())
+            .collect();
+        Some(parts.join("/"))
+    }
+
     /// What is kept under a name; nothing when there is none.
-    pub(crate) async fn read(&self, name: &str) -> Result<Option<Vec<u8>>, object_store::Error> {
-        match self
-            .objects
-            .get_opts(&self.key(name), Default::default())
-            .await
-        {
-            Ok(found) => Ok(Some(found.bytes().await?.into())),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let found = read(Arc::clone(&self.objects), self.key(name));
+        self.wait("read", found)
+    }
+
+    /// What is kept under each of these names, in their order.
+    pub(crate) fn read_each(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        self.wait("read", async {
+            let mut found = Vec::new();
+            for some in names.chunks(AT_ONCE) {
+                let reads = some
+                    .iter()
+                    .map(|name| tokio::spawn(read(Arc::clone(&self.objects), self.key(name))));
+                for one in reads.collect::<Vec<_>>() {
+                    found.push(one.await??);
+                }
+            }
+            Ok(found)
+        })
     }
 
     /// Keeps this under a name, whole or not at all.
-    pub(crate) async fn write(
+    pub(crate) fn write(&self, name: &str, octets: Vec<u8>) -> Result<(), Error> {
+        let key = self.key(name);
+        self.wait("write to", self.objects.put(&key, octets.into()))?;
+        Ok(())
+    }
+
+    /// Keeps this under a name under which nothing is kept yet; false when something is. Of several who try at once it is true for
+    /// one, where the bucket knows the condition `If-None-Match`.
+    pub(crate) fn create(&self, name: &str, octets: Vec<u8>) -> Result<bool, Error> {
+        let key = self.key(name);
+        let options = PutOptions::from(PutMode::Create);
+        let put = self.objects.put_opts(&key, octets.into(), options);
+        match self.runtime.block_on(put) {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
+            Err(error) => Err(self.failed("write to")(error)),
+        }
+    }
+
+    /// Keeps what is in a file under a name, whole or not at all; false when `goes_on` wanted no more.
+    pub(crate) fn upload(
         &self,
         name: &str,
-        octets: Vec<u8>,
-    ) -> Result<(), object_store::Error> {
+        file: &mut File,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, Error> {
         let key = self.key(name);
-        self.objects
-            .put_opts(&key, octets.into(), Default::default())
-            .await?;
-        Ok(())
+        self.wait("write to", async {
+            file.rewind().map_err(unreadable)?;
+            let first = next_part(file)?;
+            if first.len() < PART {
+                self.objects.put(&key, first.into()).await?;
+                return Ok(true);
+            }
+            let mut upload = self.objects.put_multipart(&key).await?;
+            match put_parts(&mut *upload, first, file, goes_on).await {
+                Ok(true) => upload.complete().await.map(|_| true),
+                stopped => {
+                    // What was sent takes room until somebody says so; whether that arrives changes nothing for the caller.
+                    let _ = upload.abort().await;
+                    stopped
+                }
+            }
+        })
+    }
+
+    /// Removes what is kept under this name, if anything is.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), Error> {
+        let key = self.key(name);
+        match self.runtime.block_on(self.objects.delete(&key)) {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.failed("remove from")(error)),
+        }
     }
 
     /// The address of a name for queries.
@@ -168,6 +290,63 @@ impl Opened {
             Place::Folder(folder) => absolute(&folder.join(name)),
             Place::Bucket { bucket, .. } => Ok(format!("{SCHEME}{bucket}/{}", self.key(name))),
         }
+    }
+
+    /// Lets the queries of a context reach what is kept here.
+    pub(crate) fn reached_by(&self, context: &SessionContext) -> Result<(), Error> {
+        if let Place::Bucket { bucket, .. } = &self.place {
+            let url = ObjectStoreUrl::parse(format!("{SCHEME}{bucket}"))?;
+            context.register_object_store(url.as_ref(), Arc::clone(&self.objects));
+        }
+        Ok(())
+    }
+
+    /// Asks a context that reaches what is kept here.
+    pub(crate) fn ask(&self, context: &SessionContext, sql: &str) -> Result<queries::Rows, Error> {
+        self.runtime.block_on(queries::ask(context, sql))
+    }
+}
+
+async fn read(objects: Arc<dyn ObjectStore>, key: Key) -> Outcome<Option<Vec<u8>>> {
+    match objects.get(&key).await {
+        Ok(found) => Ok(Some(found.bytes().await?.into())),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sends a file from its `first` part on; false when `goes_on` wanted no more.
+async fn put_parts(
+    upload: &mut dyn MultipartUpload,
+    first: Vec<u8>,
+    file: &mut File,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Outcome<bool> {
+    let mut part = first;
+    while !part.is_empty() {
+        if !goes_on() {
+            return Ok(false);
+        }
+        upload.put_part(part.into()).await?;
+        part = next_part(file)?;
+    }
+    Ok(true)
+}
+
+/// The next octets of a file, fewer than [`PART`] only at its end.
+fn next_part(file: &mut File) -> Outcome<Vec<u8>> {
+    let mut part = Vec::new();
+    file.take(PART as u64)
+        .read_to_end(&mut part)
+        .map_err(unreadable)?;
+    Ok(part)
+}
+
+/// A file of ours that cannot be read again.
+fn unreadable(error: std::io::Error) -> object_store::Error {
+    object_store::Error::Generic {
+        store: "temporary file",
+        source: error.into(),
     }
 }
 

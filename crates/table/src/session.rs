@@ -2,8 +2,6 @@
 //!
 //! Owns the tables `packets`, `messages` and `flows` as queries see them.
 
-use std::path::{Path, PathBuf};
-
 use arrow::array::RecordBatch;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -12,30 +10,33 @@ use tollgate_trace::rebuilt::Rebuilt;
 
 use crate::Error;
 use crate::engine::Engine;
-use crate::place::absolute;
+use crate::place::Place;
 use crate::queries::{self, Rows, context};
 use crate::schema::Table;
-use crate::store::Trace;
+use crate::store::{Source, Trace};
 use crate::writer::{Batches, Writer};
 
 /// Where a trace comes from.
 #[derive(Debug)]
 pub enum Origin {
-    /// Captures on disk.
+    /// Captures in a folder or a bucket.
     Stored(Trace),
     /// Published facts.
     Rebuilt(Rebuilt),
 }
 
 impl Origin {
-    /// The trace by what the user calls it: the name of a rebuilt one, or a directory.
+    /// The trace by what the user calls it: the name of a rebuilt one, or a folder or bucket.
     ///
     /// # Errors
     /// When it is neither.
     pub fn named(name: &str) -> Result<Self, Error> {
         match Rebuilt::named(name) {
             Some(rebuilt) => Ok(Self::Rebuilt(rebuilt)),
-            None => Trace::open(Path::new(name)).map(Self::Stored),
+            None => {
+                let Ok(place) = name.parse();
+                Trace::open(&place).map(Self::Stored)
+            }
         }
     }
 
@@ -70,18 +71,21 @@ impl Session {
     /// # Errors
     /// When its files cannot be read, or the cluster does not answer, or could not read the trace.
     pub fn on(engine: &Engine, origin: Origin) -> Result<Self, Error> {
-        if let (Engine::Ballista(_), Origin::Rebuilt(rebuilt)) = (engine, &origin) {
-            return Err(Error::NotStored(rebuilt.name()));
+        match (engine, &origin) {
+            (Engine::Ballista(_), Origin::Rebuilt(rebuilt)) => {
+                return Err(Error::NotStored(rebuilt.name()));
+            }
+            (Engine::Ballista(_), Origin::Stored(trace)) => {
+                if let place @ Place::Bucket { .. } = trace.place() {
+                    return Err(Error::InBucket(place.to_string()));
+                }
+            }
+            (Engine::Here, _) => {}
         }
         let runtime = queries::threads()?;
         let context = runtime.block_on(engine.context())?;
         match &origin {
-            Origin::Stored(trace) => {
-                let sources = trace.sources();
-                let directories: Vec<PathBuf> =
-                    sources.iter().map(|one| trace.tables_of(one)).collect();
-                register_files(&context, engine, &directories)?;
-            }
+            Origin::Stored(trace) => register_files(&context, engine, trace, trace.sources())?,
             Origin::Rebuilt(rebuilt) => register_rebuilt(&context, *rebuilt)?,
         }
         Ok(Self {
@@ -123,7 +127,7 @@ impl Session {
             Origin::Stored(trace) => {
                 for source in trace.sources() {
                     let context = context(config());
-                    register_files(&context, &Engine::Here, &[trace.tables_of(source)])?;
+                    register_files(&context, &Engine::Here, trace, std::slice::from_ref(source))?;
                     contexts.push(context);
                 }
             }
@@ -154,17 +158,16 @@ async fn next(stream: &mut Stream) -> Option<Result<RecordBatch, DataFusionError
     std::future::poll_fn(|context| stream.as_mut().poll_next(context)).await
 }
 
-/// Makes the tables in these directories the tables of a context.
+/// Makes the tables of these captures of a trace the tables of a context.
 fn register_files(
     context: &SessionContext,
     engine: &Engine,
-    directories: &[PathBuf],
+    trace: &Trace,
+    sources: &[Source],
 ) -> Result<(), Error> {
+    trace.opened().reached_by(context)?;
     for table in Table::ALL {
-        let urls = directories
-            .iter()
-            .map(|directory| absolute(&directory.join(table.file())));
-        let urls = urls.collect::<Result<Vec<_>, Error>>()?;
+        let urls = trace.urls(table, sources)?;
         queries::register_files(context, table.name(), engine.columns(table.schema()), &urls)?;
     }
     Ok(())

@@ -1,36 +1,35 @@
-//! A trace on disk.
+//! A trace in a folder or in a bucket.
 //!
 //! ```text
-//! DIR/trace.json                    marks the directory, and is the lock of those who write
-//! DIR/HASH/source.json              a capture that was imported: what it is, what it held, what of it could not be read
-//! DIR/HASH/packets.parquet          its tables
-//! DIR/HASH/messages.parquet
-//! DIR/HASH/flows.parquet
+//! TRACE/trace.json                  marks it
+//! TRACE/NAME/source.json            a capture that was imported: what it is, what it held, what of it could not be read
+//! TRACE/NAME/packets.parquet        its tables
+//! TRACE/NAME/messages.parquet
+//! TRACE/NAME/flows.parquet
 //! ```
 //!
-//! HASH is that of the capture's octets, so a capture is in a trace once, whatever its name. Its directory is written
-//! under another name and renamed when it is complete: whoever reads sees it whole or not at all, and what a killed import
-//! leaves is cleared away by the next one.
+//! A capture is known by the hash of its octets and in a trace once, whatever it is called. It is in the trace when its `source.json`
+//! is there, which comes last or together with all else: whoever reads sees it whole or not at all. How it gets there is in
+//! [`writable`].
 
-use std::fs::{self, File, TryLockError};
-use std::io;
-use std::path::{Path, PathBuf};
+mod writable;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 use tollgate_trace::Counts;
 use tollgate_trace::capture::Damage;
-use tollgate_trace::input::Content;
 
 use crate::Error;
-use crate::schema::VERSION;
+use crate::place::{Opened, Place};
+use crate::schema::{Table, VERSION};
+
+pub(crate) use writable::TableFiles;
+pub use writable::Writable;
 
 const MARK: &str = "trace.json";
 const SOURCE: &str = "source.json";
-/// What the names of directories begin with that are not complete.
-const INCOMPLETE: &str = ".importing-";
-/// Digits of the hash in a directory's name: 128 bits.
-const DIGITS: usize = 32;
 
 /// What marks a trace.
 #[derive(Debug, Serialize, Deserialize)]
@@ -71,185 +70,127 @@ pub struct Source {
 /// A trace.
 #[derive(Debug)]
 pub struct Trace {
-    directory: PathBuf,
+    opened: Arc<Opened>,
     sources: Vec<Source>,
+    /// By the hash of a capture, the directory of its tables.
+    tables: BTreeMap<String, String>,
+    /// The directories whose captures are known.
+    read: BTreeSet<String>,
 }
 
 impl Trace {
-    /// Opens the trace in `directory`.
+    /// Opens the trace at `place`.
     ///
     /// # Errors
-    /// [`Error::NoTrace`], or a file of it that cannot be read.
-    pub fn open(directory: &Path) -> Result<Self, Error> {
-        let mark = directory.join(MARK);
-        match fs::read(&mark) {
-            Ok(text) => check(&mark, &text)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::NoTrace(directory.to_owned()));
-            }
-            Err(source) => {
-                return Err(Error::File {
-                    what: "read",
-                    path: mark,
-                    source,
-                });
-            }
+    /// [`Error::NoTrace`], or something of it that cannot be read.
+    pub fn open(place: &Place) -> Result<Self, Error> {
+        let missing = || Error::NoTrace(place.to_string());
+        if matches!(place, Place::Folder(folder) if !folder.is_dir()) {
+            return Err(missing());
         }
-        let mut sources = Vec::new();
-        for name in names(directory)? {
-            let path = directory.join(&name).join(SOURCE);
-            if name.starts_with('.') || !path.is_file() {
-                continue;
-            }
-            let text = fs::read(&path).map_err(|source| Error::File {
-                what: "read",
-                path: path.clone(),
-                source,
-            })?;
+        let opened = place.open()?;
+        if !is_marked(&opened)? {
+            return Err(missing());
+        }
+        Self::of(opened)
+    }
+
+    fn of(opened: Opened) -> Result<Self, Error> {
+        let mut trace = Self {
+            opened: Arc::new(opened),
+            sources: Vec::new(),
+            tables: BTreeMap::new(),
+            read: BTreeSet::new(),
+        };
+        trace.refresh()?;
+        Ok(trace)
+    }
+
+    /// Reads what has come since it was read last.
+    fn refresh(&mut self) -> Result<(), Error> {
+        let mut directories = self.opened.directories()?;
+        directories.retain(|directory| !self.read.contains(directory));
+        let name = |directory: &String| format!("{directory}/{SOURCE}");
+        let names: Vec<String> = directories.iter().map(name).collect();
+        let texts = self.opened.read_each(&names)?;
+        let mut found = Vec::new();
+        for ((directory, name), text) in directories.into_iter().zip(names).zip(texts) {
+            // Where there is none, somebody is at work, was killed, or keeps something else.
+            let Some(text) = text else { continue };
+            let path = format!("{}/{name}", self.place());
             check(&path, &text)?;
             let source: Source =
                 serde_json::from_slice(&text).map_err(|source| Error::Manifest { path, source })?;
-            sources.push(source);
+            found.push((directory, source));
         }
-        sources.sort_by(|one, other| {
+        // Of those who imported the same capture at the same time, who began first.
+        found.sort_by_key(|(_, source)| source.ordinal);
+        for (directory, source) in found {
+            self.add(directory, source);
+        }
+        self.sources.sort_by(|one, other| {
             let key = |source: &Source| (source.counts.first_ns, source.ordinal);
             key(one).cmp(&key(other))
         });
-        Ok(Self {
-            directory: directory.to_owned(),
-            sources,
-        })
+        Ok(())
+    }
+
+    /// Takes up a capture, unless it is there.
+    fn add(&mut self, directory: String, source: Source) {
+        if !self.tables.contains_key(&source.hash) {
+            self.tables.insert(source.hash.clone(), directory.clone());
+            self.sources.push(source);
+        }
+        self.read.insert(directory);
     }
 
     /// Where it is.
-    pub fn directory(&self) -> &Path {
-        &self.directory
+    pub fn place(&self) -> &Place {
+        self.opened.place()
     }
 
-    /// The captures in it, in the order of their first packets.
+    /// The captures in it, in the order of their first packets; those that were added since it was opened come last.
     pub fn sources(&self) -> &[Source] {
         &self.sources
     }
 
-    /// The directory of a capture's tables.
-    pub fn tables_of(&self, source: &Source) -> PathBuf {
-        self.directory.join(short(&source.hash))
-    }
-
-    /// The capture with this content, if it is in the trace.
-    pub fn find(&self, content: &Content) -> Option<&Source> {
-        self.sources
+    /// The addresses of the tables of these captures, for queries that [`Self::opened`] is reached by.
+    pub(crate) fn urls(&self, table: Table, sources: &[Source]) -> Result<Vec<String>, Error> {
+        let directories = sources
             .iter()
-            .find(|source| short(&source.hash) == short(&content.hash))
+            .filter_map(|source| self.tables.get(&source.hash));
+        directories
+            .map(|directory| self.opened.url(&format!("{directory}/{}", table.file())))
+            .collect()
+    }
+
+    pub(crate) fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// The capture whose octets have this hash, if it is in the trace.
+    pub fn find(&self, hash: &str) -> Option<&Source> {
+        self.sources.iter().find(|source| source.hash == hash)
     }
 }
 
-/// A trace to which captures are added. Nobody else adds any meanwhile.
-#[derive(Debug)]
-pub struct Writable {
-    trace: Trace,
-    /// Locked until it is closed.
-    _lock: File,
+/// Whether a place is marked as a trace.
+fn is_marked(opened: &Opened) -> Result<bool, Error> {
+    let Some(text) = opened.read(MARK)? else {
+        return Ok(false);
+    };
+    check(&format!("{}/{MARK}", opened.place()), &text)?;
+    Ok(true)
 }
 
-impl Writable {
-    /// Opens the trace in `directory`, or makes one.
-    ///
-    /// # Errors
-    /// [`Error::Busy`] when another process adds captures, [`Error::Foreign`] when the directory holds something else.
-    pub fn open(directory: &Path) -> Result<Self, Error> {
-        let at = |what, path: &Path| {
-            let path = path.to_owned();
-            move |source| Error::File { what, path, source }
-        };
-        fs::create_dir_all(directory).map_err(at("make the directory", directory))?;
-        let mark = directory.join(MARK);
-        if !mark.exists() && names(directory)?.iter().any(|name| !name.starts_with('.')) {
-            return Err(Error::Foreign(directory.to_owned()));
-        }
-        let lock = File::options()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(&mark)
-            .map_err(at("open", &mark))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::Busy(directory.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(at("lock", &mark)(source)),
-        }
-        if lock.metadata().map_err(at("read", &mark))?.len() == 0 {
-            let text = serde_json::json!({"schema": "tollgate-trace", "version": VERSION});
-            fs::write(&mark, format!("{text:#}\n")).map_err(at("write", &mark))?;
-        }
-        for name in names(directory)? {
-            if name.starts_with(INCOMPLETE) {
-                let path = directory.join(name);
-                fs::remove_dir_all(&path).map_err(at("clear away", &path))?;
-            }
-        }
-        Ok(Self {
-            trace: Trace::open(directory)?,
-            _lock: lock,
-        })
-    }
-
-    /// What is in it.
-    pub fn trace(&self) -> &Trace {
-        &self.trace
-    }
-
-    /// The ordinal of the next capture.
-    pub fn next_ordinal(&self) -> u32 {
-        let ordinals = self.trace.sources.iter().map(|source| source.ordinal);
-        ordinals.max().map_or(0, |last| last + 1)
-    }
-
-    /// A directory for the tables of a capture that is being imported; it goes with the value.
-    pub(crate) fn begin(&self) -> Result<TempDir, Error> {
-        tempfile::Builder::new()
-            .prefix(INCOMPLETE)
-            .tempdir_in(&self.trace.directory)
-            .map_err(|source| Error::File {
-                what: "make a directory in",
-                path: self.trace.directory.clone(),
-                source,
-            })
-    }
-
-    /// Adds a capture whose tables are complete in `tables`.
-    pub(crate) fn commit(&mut self, tables: TempDir, source: Source) -> Result<(), Error> {
-        let directory = self.trace.directory.join(short(&source.hash));
-        let at = |what, path: &Path| {
-            let path = path.to_owned();
-            move |source| Error::File { what, path, source }
-        };
-        let manifest = tables.path().join(SOURCE);
-        let text = serde_json::to_string_pretty(&source).map_err(|source| Error::Manifest {
-            path: manifest.clone(),
-            source,
-        })?;
-        fs::write(&manifest, text + "\n").map_err(at("write", &manifest))?;
-        File::open(&manifest)
-            .and_then(|file| file.sync_all())
-            .map_err(at("write", &manifest))?;
-        fs::rename(tables.path(), &directory).map_err(at("rename its tables to", &directory))?;
-        // It is not there any more under its first name.
-        let _ = tables.keep();
-        File::open(&self.trace.directory)
-            .and_then(|file| file.sync_all())
-            .map_err(at("write", &self.trace.directory))?;
-        self.trace.sources.push(source);
-        Ok(())
-    }
-}
-
-fn short(hash: &str) -> &str {
-    hash.get(..DIGITS).unwrap_or(hash)
+/// What marks a trace of this version.
+fn mark() -> String {
+    let mark = serde_json::json!({"schema": "tollgate-trace", "version": VERSION});
+    format!("{mark:#}\n")
 }
 
 /// Whether a file is one of this version.
-fn check(path: &Path, text: &[u8]) -> Result<(), Error> {
+fn check(path: &str, text: &[u8]) -> Result<(), Error> {
     let mark: Mark = serde_json::from_slice(text).map_err(|source| Error::Manifest {
         path: path.to_owned(),
         source,
@@ -262,18 +203,4 @@ fn check(path: &Path, text: &[u8]) -> Result<(), Error> {
         });
     }
     Ok(())
-}
-
-/// What a directory holds.
-fn names(directory: &Path) -> Result<Vec<String>, Error> {
-    let read = || -> io::Result<Vec<String>> {
-        fs::read_dir(directory)?
-            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-            .collect()
-    };
-    read().map_err(|source| Error::File {
-        what: "list",
-        path: directory.to_owned(),
-        source,
-    })
 }

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::mem;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -24,6 +23,7 @@ use tollgate_trace::rows::{Carried, Ends, FlowRow, MessageRow, PacketRow, Rows};
 use crate::Error;
 use crate::columns::Columns;
 use crate::schema::Table;
+use crate::store::TableFiles;
 
 /// Rows that become columns together.
 const BATCH: usize = 1 << 14;
@@ -41,29 +41,30 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Makes the three files in `directory`.
-    pub(crate) fn create(directory: &Path) -> Result<Self, Error> {
-        let file = |table: Table| {
-            let path = directory.join(table.file());
-            let file = File::create_new(&path).map_err(|source| Error::File {
-                what: "make a table",
-                path,
-                source,
-            })?;
-            ParquetFile::new(file, table).map_err(|source| failed(table, source))
-        };
-        let [packets, messages, flows] = Table::ALL;
+    /// Begins the tables in three empty files, in the order of [`Table::ALL`].
+    pub(crate) fn new(files: TableFiles) -> Result<Self, Error> {
+        let table =
+            |file, table| ParquetFile::new(file, table).map_err(|source| failed(table, source));
+        let [packets, messages, flows] = files;
         Ok(Self {
-            tables: [file(packets)?, file(messages)?, file(flows)?],
+            tables: [
+                table(packets, Table::Packets)?,
+                table(messages, Table::Messages)?,
+                table(flows, Table::Flows)?,
+            ],
         })
     }
 
-    /// Ends the files and sees to it that they are on the disk.
-    pub(crate) fn finish(self) -> Result<(), Error> {
-        for (table, file) in Table::ALL.into_iter().zip(self.tables) {
-            file.finish().map_err(|source| failed(table, source))?;
-        }
-        Ok(())
+    /// Ends the tables, and gives their files.
+    pub(crate) fn finish(self) -> Result<TableFiles, Error> {
+        let finish =
+            |file: ParquetFile, table| file.finish().map_err(|source| failed(table, source));
+        let [packets, messages, flows] = self.tables;
+        Ok([
+            finish(packets, Table::Packets)?,
+            finish(messages, Table::Messages)?,
+            finish(flows, Table::Flows)?,
+        ])
     }
 }
 
@@ -102,11 +103,9 @@ impl ParquetFile {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(), ParquetError> {
+    fn finish(mut self) -> Result<File, ParquetError> {
         self.next.flush(&mut self.file)?;
-        let file = self.file.into_inner()?;
-        let on_disk = file.sync_all();
-        on_disk.map_err(|error| ParquetError::External(error.into()))
+        self.file.into_inner()
     }
 }
 

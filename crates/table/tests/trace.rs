@@ -9,11 +9,13 @@
 mod craft;
 
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use tollgate_table::answer::Answer;
 use tollgate_table::import::{self, Options, Outcome};
+use tollgate_table::place::Place;
 use tollgate_table::prefix::{LOCAL, list};
 use tollgate_table::session::{Origin, Session};
 use tollgate_table::sizes::{Kind, Reach};
@@ -38,11 +40,11 @@ fn connection() -> Vec<Vec<u8>> {
     ]
 }
 
-struct Place {
+struct Room {
     directory: TempDir,
 }
 
-impl Place {
+impl Room {
     fn new() -> Self {
         Self {
             directory: tempfile::tempdir().unwrap(),
@@ -53,6 +55,10 @@ impl Place {
         self.directory.path().join("trace")
     }
 
+    fn place(&self) -> Place {
+        Place::Folder(self.trace())
+    }
+
     fn file(&self, name: &str, octets: &[u8]) -> PathBuf {
         let path = self.directory.path().join(name);
         fs::write(&path, octets).unwrap();
@@ -60,12 +66,12 @@ impl Place {
     }
 
     fn import(&self, path: &Path) -> Result<Outcome, Error> {
-        let mut trace = Writable::open(&self.trace())?;
+        let mut trace = Writable::open(&self.place())?;
         import::file(path, &Options::default(), &mut trace, &mut |_| true)
     }
 
     fn session(&self) -> Session {
-        let trace = Trace::open(&self.trace()).unwrap();
+        let trace = Trace::open(&self.place()).unwrap();
         Session::open(Origin::Stored(trace)).unwrap()
     }
 
@@ -77,27 +83,27 @@ impl Place {
 
 #[test]
 fn a_capture_reads_back_as_packets_messages_and_flows() {
-    let place = Place::new();
-    let path = place.file("one.pcap", &craft::pcap(&connection()));
-    let Ok(Outcome::Imported(source)) = place.import(&path) else {
+    let room = Room::new();
+    let path = room.file("one.pcap", &craft::pcap(&connection()));
+    let Ok(Outcome::Imported(source)) = room.import(&path) else {
         panic!("not imported");
     };
     assert_eq!((source.counts.packets, source.counts.messages), (7, 4));
-    insta::assert_snapshot!(place.ask("SELECT * FROM messages"), @r"
+    insta::assert_snapshot!(room.ask("SELECT * FROM messages"), @r"
     time                      flow  to_server  size  packets  is_segment  is_write  again  protocol  client    client_port  server    server_port
     2023-11-14T22:13:20.002Z     0  true         20        1  true        true      false         6  10.0.0.1         1000  10.0.0.2           80
     2023-11-14T22:13:20.003Z     0  false      1000        1  true        false     false         6  10.0.0.1         1000  10.0.0.2           80
     2023-11-14T22:13:20.004Z     0  false       100        1  true        false     false         6  10.0.0.1         1000  10.0.0.2           80
     2023-11-14T22:13:20.003Z     0  false      1100        2  false       true      false         6  10.0.0.1         1000  10.0.0.2           80
     ");
-    insta::assert_snapshot!(place.ask("SELECT time, to_server, size, flags FROM packets LIMIT 3"), @r"
+    insta::assert_snapshot!(room.ask("SELECT time, to_server, size, flags FROM packets LIMIT 3"), @r"
     time                      to_server  size  flags
     2023-11-14T22:13:20Z      true          0      2
     2023-11-14T22:13:20.001Z  false         0     18
     2023-11-14T22:13:20.002Z  true         20     24
     ");
     let flow = "SELECT opened, ending, packets_to_server, bytes_to_client, segments_to_client, writes_to_client FROM flows";
-    insta::assert_snapshot!(place.ask(flow), @r"
+    insta::assert_snapshot!(room.ask(flow), @r"
     opened  ending  packets_to_server  bytes_to_client  segments_to_client  writes_to_client
     true    closed                  3             1100                   2                 1
     ");
@@ -105,16 +111,16 @@ fn a_capture_reads_back_as_packets_messages_and_flows() {
 
 #[test]
 fn the_same_capture_is_in_a_trace_once_whatever_its_name() {
-    let place = Place::new();
+    let room = Room::new();
     let octets = craft::pcap(&connection());
     assert!(matches!(
-        place.import(&place.file("one.pcap", &octets)),
+        room.import(&room.file("one.pcap", &octets)),
         Ok(Outcome::Imported(_))
     ));
-    let again = place.import(&place.file("two.pcap", &octets)).unwrap();
+    let again = room.import(&room.file("two.pcap", &octets)).unwrap();
     assert!(matches!(again, Outcome::Known(name) if name.ends_with("one.pcap")));
     // Standard input is only known at its end.
-    let mut trace = Writable::open(&place.trace()).unwrap();
+    let mut trace = Writable::open(&room.place()).unwrap();
     let again = import::stream(
         &octets[..],
         "-",
@@ -125,85 +131,127 @@ fn the_same_capture_is_in_a_trace_once_whatever_its_name() {
     assert!(matches!(again, Ok(Outcome::Known(_))));
     assert_eq!(trace.trace().sources().len(), 1);
     drop(trace);
-    assert_eq!(place.ask("SELECT count(*) AS n FROM packets"), "n\n7\n");
+    assert_eq!(room.ask("SELECT count(*) AS n FROM packets"), "n\n7\n");
 
-    let other = place.file("other.pcap", &craft::pcap(&connection()[..3]));
-    assert!(matches!(place.import(&other), Ok(Outcome::Imported(_))));
+    let other = room.file("other.pcap", &craft::pcap(&connection()[..3]));
+    assert!(matches!(room.import(&other), Ok(Outcome::Imported(_))));
     assert_eq!(
-        place.ask("SELECT count(*) AS n, count(DISTINCT flow) AS f FROM packets"),
+        room.ask("SELECT count(*) AS n, count(DISTINCT flow) AS f FROM packets"),
         " n  f\n10  2\n"
     );
 }
 
 #[test]
 fn an_import_that_ends_early_leaves_nothing() {
-    let place = Place::new();
+    let room = Room::new();
     let packets: Vec<Vec<u8>> = (0..70_000)
         .map(|at| craft::tcp_frame(true, at * 10, Flags::ACK, 10))
         .collect();
-    let path = place.file("long.pcap", &craft::pcap(&packets));
-    let mut trace = Writable::open(&place.trace()).unwrap();
+    let path = room.file("long.pcap", &craft::pcap(&packets));
+    let mut trace = Writable::open(&room.place()).unwrap();
     let stopped = import::file(&path, &Options::default(), &mut trace, &mut |_| false);
     assert!(matches!(stopped, Err(Error::Stopped { .. })));
     drop(trace);
-    let left: Vec<_> = fs::read_dir(place.trace()).unwrap().collect();
+    let left: Vec<_> = fs::read_dir(room.trace()).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
 
     // As a killed one leaves it.
-    let killed = place.trace().join(".importing-killed");
+    let killed = room.trace().join(".importing-killed");
     fs::create_dir(&killed).unwrap();
     fs::write(killed.join("packets.parquet"), b"PAR1").unwrap();
-    assert_eq!(place.ask("SELECT count(*) AS n FROM packets"), "n\n0\n");
-    assert!(matches!(place.import(&path), Ok(Outcome::Imported(_))));
+    assert_eq!(room.ask("SELECT count(*) AS n FROM packets"), "n\n0\n");
+    assert!(matches!(room.import(&path), Ok(Outcome::Imported(_))));
     assert!(!killed.exists());
     assert_eq!(
-        place.ask("SELECT count(*) AS n FROM packets"),
+        room.ask("SELECT count(*) AS n FROM packets"),
         "    n\n70000\n"
     );
 }
 
+/// A capture without an end, of which nothing but the front can be read.
+struct Endless {
+    front: Vec<u8>,
+    given: u64,
+}
+
+impl Read for Endless {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if !self.front.is_empty() {
+            let n = self.front.as_slice().read(into)?;
+            self.front.drain(..n);
+            return Ok(n);
+        }
+        assert!(self.given < 256 << 20, "it is read on and on");
+        into.fill(0xee);
+        self.given += into.len() as u64;
+        Ok(into.len())
+    }
+}
+
+#[test]
+fn who_wants_no_more_is_heeded_where_nothing_can_be_read() {
+    let room = Room::new();
+    let capture = craft::pcap(&connection());
+    let pcapng = [craft::section(), craft::interface(1, &[])].concat();
+    // A block of gzip that is not compressed; behind it nothing more can be decompressed, and the rest is read for its hash.
+    let len = capture.len() as u16;
+    let head = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 0];
+    let lens = [len.to_le_bytes(), (!len).to_le_bytes()].concat();
+    let compressed = [&head[..], &lens, &capture].concat();
+    for (front, packets) in [(capture, 7), (pcapng, 0), (compressed, 7)] {
+        let mut trace = Writable::open(&room.place()).unwrap();
+        let mut asked = Vec::new();
+        let stopped = import::stream(
+            Endless { front, given: 0 },
+            "-",
+            &Options::default(),
+            &mut trace,
+            &mut |packets| {
+                asked.push(packets);
+                asked.len() < 5
+            },
+        );
+        assert!(matches!(stopped, Err(Error::Stopped { .. })), "{stopped:?}");
+        assert_eq!(asked.len(), 5);
+        assert!(asked.iter().all(|asked| *asked == packets), "{asked:?}");
+        assert!(trace.trace().sources().is_empty());
+    }
+}
+
 #[test]
 fn two_do_not_import_at_once_and_foreign_directories_are_left_alone() {
-    let place = Place::new();
-    let first = Writable::open(&place.trace()).unwrap();
-    assert!(matches!(
-        Writable::open(&place.trace()),
-        Err(Error::Busy(_))
-    ));
+    let room = Room::new();
+    let first = Writable::open(&room.place()).unwrap();
+    assert!(matches!(Writable::open(&room.place()), Err(Error::Busy(_))));
     drop(first);
-    assert!(Writable::open(&place.trace()).is_ok());
-    place.file("letter.txt", b"dear");
-    assert!(matches!(
-        Writable::open(place.directory.path()),
-        Err(Error::Foreign(_))
-    ));
-    assert!(matches!(
-        Trace::open(place.directory.path()),
-        Err(Error::NoTrace(_))
-    ));
+    assert!(Writable::open(&room.place()).is_ok());
+    room.file("letter.txt", b"dear");
+    let around = Place::Folder(room.directory.path().to_owned());
+    assert!(matches!(Writable::open(&around), Err(Error::Foreign(_))));
+    assert!(matches!(Trace::open(&around), Err(Error::NoTrace(_))));
 }
 
 #[test]
 fn what_can_be_read_of_a_damaged_capture_is_in_the_trace_and_the_rest_is_told() {
-    let place = Place::new();
+    let room = Room::new();
     let mut octets = craft::pcap(&connection());
     octets.truncate(octets.len() - 3);
-    let Ok(Outcome::Imported(source)) = place.import(&place.file("cut.pcap", &octets)) else {
+    let Ok(Outcome::Imported(source)) = room.import(&room.file("cut.pcap", &octets)) else {
         panic!("not imported");
     };
     assert_eq!(source.counts.packets, 6);
     assert!(source.damage.cut_octets > 0);
-    let trace = Trace::open(&place.trace()).unwrap();
+    let trace = Trace::open(&room.place()).unwrap();
     assert_eq!(trace.sources(), [*source]);
-    let refused = place.import(&place.file("no.pcap", b"no capture, surely"));
+    let refused = room.import(&room.file("no.pcap", b"no capture, surely"));
     assert!(matches!(refused, Err(Error::Refused { .. })));
 }
 
 #[test]
 fn queries_read_and_do_nothing_else() {
-    let place = Place::new();
-    drop(Writable::open(&place.trace()).unwrap());
-    let session = place.session();
+    let room = Room::new();
+    drop(Writable::open(&room.place()).unwrap());
+    let session = room.session();
     for sql in [
         "CREATE TABLE x AS SELECT 1",
         "DROP TABLE messages",
@@ -218,21 +266,21 @@ fn queries_read_and_do_nothing_else() {
 
 #[test]
 fn prefixes_can_be_asked_for() {
-    let place = Place::new();
-    let path = place.file("one.pcap", &craft::pcap(&connection()));
-    place.import(&path).unwrap();
+    let room = Room::new();
+    let path = room.file("one.pcap", &craft::pcap(&connection()));
+    room.import(&path).unwrap();
     assert_eq!(
-        place.ask("SELECT in_prefix(client, '10.0.0.1') AS a, in_prefix(client, '11.0.0.0/8,::/0') AS b FROM flows"),
+        room.ask("SELECT in_prefix(client, '10.0.0.1') AS a, in_prefix(client, '11.0.0.0/8,::/0') AS b FROM flows"),
         "a     b\ntrue  false\n"
     );
 }
 
 #[test]
 fn sizes_flows_and_caches_agree_with_what_was_sent() {
-    let place = Place::new();
-    let path = place.file("one.pcap", &craft::pcap(&connection()));
-    place.import(&path).unwrap();
-    let session = place.session();
+    let room = Room::new();
+    let path = room.file("one.pcap", &craft::pcap(&connection()));
+    room.import(&path).unwrap();
+    let session = room.session();
     let found = sizes::of(&session, Some(&list(LOCAL).unwrap())).unwrap();
     let group = |reach, kind| {
         let group = found
@@ -280,31 +328,30 @@ fn sizes_flows_and_caches_agree_with_what_was_sent() {
 
 #[test]
 fn addresses_are_replaced_with_the_key_and_fit_together_between_imports() {
-    let place = Place::new();
-    let mut trace = Writable::open(&place.trace()).unwrap();
+    let room = Room::new();
+    let mut trace = Writable::open(&room.place()).unwrap();
     let options = Options {
         key: Some([9; 32]),
         ..Options::default()
     };
     for (name, packets) in [("a", &connection()[..]), ("b", &connection()[..4])] {
-        let path = place.file(name, &craft::pcap(packets));
+        let path = room.file(name, &craft::pcap(packets));
         import::file(&path, &options, &mut trace, &mut |_| true).unwrap();
     }
     drop(trace);
-    assert!(place.session().origin().is_anonymised());
+    assert!(room.session().origin().is_anonymised());
     assert_eq!(
-        place.ask("SELECT count(DISTINCT client) AS c, count(*) FILTER (WHERE client = '10.0.0.1') AS true_ones FROM flows"),
+        room.ask("SELECT count(DISTINCT client) AS c, count(*) FILTER (WHERE client = '10.0.0.1') AS true_ones FROM flows"),
         "c  true_ones\n1          0\n"
     );
 }
 
 #[test]
 fn messages_are_counted_by_size_and_stretch_of_time() {
-    let place = Place::new();
-    place
-        .import(&place.file("one.pcap", &craft::pcap(&connection())))
+    let room = Room::new();
+    room.import(&room.file("one.pcap", &craft::pcap(&connection())))
         .unwrap();
-    let session = place.session();
+    let session = room.session();
     // The four rows of messages come at 2, 3, 3 and 4 ms.
     let segments = traffic::of(&session, Messages::Segments).unwrap();
     let sizes = |traffic: &Traffic| -> Vec<Vec<(u32, u64)>> {
@@ -342,8 +389,8 @@ fn a_rebuilt_trace_is_counted_alike_with_and_without_tables() {
 
 #[test]
 fn an_empty_trace_has_no_messages() {
-    let place = Place::new();
-    drop(Writable::open(&place.trace()).unwrap());
-    let none = traffic::of(&place.session(), Messages::Segments).unwrap();
+    let room = Room::new();
+    drop(Writable::open(&room.place()).unwrap());
+    let none = traffic::of(&room.session(), Messages::Segments).unwrap();
     assert_eq!(none, Traffic::default());
 }

@@ -78,7 +78,7 @@ pub(crate) struct History {
 /// `profile`
 #[derive(Debug, Args)]
 pub(crate) struct Profile {
-    /// The directory of a trace, or kay-lan or kay-wan, which are rebuilt from published facts.
+    /// A trace: a folder, s3://BUCKET/PREFIX, or kay-lan or kay-wan, which are rebuilt from published facts.
     #[arg(long, value_name = "TRACE")]
     pub(crate) trace: String,
     /// What counts as a message of TCP: segments, as in Kay and Pasquale's traces, or what applications wrote.

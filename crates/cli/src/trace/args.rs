@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use tollgate_kernel::observe::Filter;
 use tollgate_table::engine::{Engine, NoEngine};
+use tollgate_table::place::Place;
 use tollgate_table::prefix::{self, LOCAL, Prefix};
 
 use crate::args::{Json, amount, duration, filter};
@@ -33,7 +34,7 @@ pub(crate) enum TraceCommand {
 /// What the trace is called where one is read.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// The directory of a trace, or kay-lan or kay-wan, which are rebuilt from published facts.
+    /// A trace: a folder, s3://BUCKET/PREFIX, or kay-lan or kay-wan, which are rebuilt from published facts.
     #[arg(value_name = "TRACE")]
     pub(crate) name: String,
 }
@@ -52,9 +53,9 @@ pub(crate) struct Import {
     /// The captures; - is standard input.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// The directory of the trace; it is made where it is not there.
-    #[arg(long, value_name = "DIR", default_value = "tollgate-trace")]
-    pub(crate) into: PathBuf,
+    /// The trace: a folder, or s3://BUCKET/PREFIX; it is made where it is not there.
+    #[arg(long, value_name = "TRACE", default_value = "tollgate-trace")]
+    pub(crate) into: Place,
     #[command(flatten)]
     pub(crate) how: How,
     #[command(flatten)]
@@ -81,8 +82,8 @@ pub(crate) struct Capture {
     /// The interface, or any for all of this network namespace.
     #[arg(long, value_name = "NAME")]
     pub(crate) iface: String,
-    /// The directory of the trace; it is made where it is not there.
-    #[arg(long, value_name = "DIR", default_value = "tollgate-trace")]
+    /// The folder of the trace; it is made where it is not there.
+    #[arg(long, value_name = "DIR", default_value = "tollgate-trace", value_parser = folder)]
     pub(crate) into: PathBuf,
     /// Only what this filter passes, in the syntax of pcap-filter: host, net, port, portrange, src, dst, tcp, udp, ip, ip6, and, or,
     /// not.
@@ -184,6 +185,17 @@ pub(crate) struct Sql {
     pub(crate) place: Where,
     #[command(flatten)]
     pub(crate) json: Json,
+}
+
+/// A folder, where packets are written as they come.
+fn folder(given: &str) -> Result<PathBuf, String> {
+    let Ok(place) = given.parse();
+    match place {
+        Place::Folder(folder) => Ok(folder),
+        Place::Bucket { .. } => Err(format!(
+            "`{given}` is no folder; capture into one with --keep, then tollgate trace import DIR/captures/* --into {given}"
+        )),
+    }
 }
 
 fn engine(given: &str) -> Result<Engine, String> {

@@ -8,15 +8,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use tollgate_experiment::context::Cancel;
+use tollgate_experiment::words::{counted, whole};
 use tollgate_kernel::live::{Ask, DELAY, Live, Packet};
 use tollgate_kernel::observe::scope;
 use tollgate_table::import::{self, Options};
+use tollgate_table::place::Place;
 use tollgate_table::store::Writable;
 use tollgate_trace::ring::{Left, Ring, Seen, Turns};
 use tollgate_wire::cooked::V2;
 
 use super::args::Capture;
-use super::show::{self, Imported, Shown, grouped, share};
+use super::show::{self, Imported, Shown, share};
 use super::{give, options};
 use crate::args::Manners;
 use crate::error::Error;
@@ -41,7 +43,8 @@ pub(super) fn run(asked: &Capture, manners: &Manners) -> Result<ExitCode, Error>
         snaplen: asked.snaplen,
     })?;
     // What is no place for a trace is refused before anything is captured. Others may import while this captures.
-    drop(Writable::open(&asked.into)?);
+    let place = Place::Folder(asked.into.clone());
+    drop(Writable::open(&place)?);
     let directory = asked.into.join(FILES);
     fs::create_dir_all(&directory).map_err(at("make the directory", &directory))?;
     let mut ring = Ring::new(
@@ -72,7 +75,7 @@ pub(super) fn run(asked: &Capture, manners: &Manners) -> Result<ExitCode, Error>
         .map_err(at("ask for the counts of", Path::new("the packet socket")))?;
     drop(live);
     let left = ring.finish()?;
-    let imported = import(&left, &options, asked)?;
+    let imported = import(&left, &options, &place, asked.keep)?;
     // Whatever else is in it stays, and it with that.
     let _ = fs::remove_dir(&directory);
     let captured = Captured {
@@ -88,7 +91,7 @@ pub(super) fn run(asked: &Capture, manners: &Manners) -> Result<ExitCode, Error>
         imported,
     };
     give(&captured, &asked.json, manners, |captured| {
-        shown(captured, &asked.into)
+        shown(captured, &place)
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -170,13 +173,18 @@ fn seen<'a>(packet: &Packet<'a>) -> Seen<'a> {
 }
 
 /// Imports the files, and removes each that is imported unless they are to be kept.
-fn import(left: &Left, options: &Options, asked: &Capture) -> Result<Vec<Imported>, Error> {
-    let mut trace = Writable::open(&asked.into)?;
+fn import(
+    left: &Left,
+    options: &Options,
+    place: &Place,
+    keep: bool,
+) -> Result<Vec<Imported>, Error> {
+    let mut trace = Writable::open(place)?;
     let mut imported = Vec::new();
     for path in &left.files {
         let outcome = import::file(path, options, &mut trace, &mut |_| true)?;
         imported.push(Imported::of(path.display().to_string(), outcome));
-        if !asked.keep {
+        if !keep {
             fs::remove_file(path).map_err(at("remove", path))?;
         }
     }
@@ -204,7 +212,7 @@ struct Captured {
     imported: Vec<Imported>,
 }
 
-fn shown(captured: &Captured, into: &Path) -> Shown {
+fn shown(captured: &Captured, into: &Place) -> Shown {
     let Captured {
         packets, dropped, ..
     } = captured;
@@ -213,13 +221,13 @@ fn shown(captured: &Captured, into: &Path) -> Shown {
         0 => "the kernel dropped none".to_owned(),
         dropped => format!(
             "the kernel dropped {} more ({})",
-            grouped(*dropped),
+            whole(*dropped),
             share(*dropped as f64 / (packets + dropped) as f64)
         ),
     };
     shown.finding = format!(
-        "{} packets were captured on {} in {:.1} s; {dropping}. {}",
-        grouped(*packets),
+        "{} captured on {} in {:.1} s; {dropping}. {}",
+        counted(*packets, "packet was", "packets were"),
         captured.interface,
         captured.seconds,
         if captured.imported.is_empty() {
@@ -237,8 +245,12 @@ fn shown(captured: &Captured, into: &Path) -> Shown {
     }
     if captured.removed_files > 0 {
         say(format!(
-            "{} older files made room in the ring, and are not in the trace.",
-            grouped(captured.removed_files)
+            "{} not in the trace.",
+            counted(
+                captured.removed_files,
+                "older file made room in the ring, and is",
+                "older files made room in the ring, and are"
+            )
         ));
     }
     match captured.kept_files.as_slice() {

@@ -1,13 +1,13 @@
 //! What was found in a trace, as a finding, tables, and how far to trust them.
 
-use std::path::Path;
-
 use serde::Serialize;
 use tollgate_experiment::published;
 use tollgate_experiment::run::{Cell, Column, Row, RowKind, Source as Published, Table, Unit};
+use tollgate_experiment::words::{counted, whole};
 use tollgate_table::Bin;
 use tollgate_table::flows::FlowsOf;
 use tollgate_table::import::Outcome;
+use tollgate_table::place::Place;
 use tollgate_table::session::Origin;
 use tollgate_table::sizes::{Group, Kind, Reach, SizesOf};
 use tollgate_table::store::Source;
@@ -54,19 +54,6 @@ fn percent(share: f64) -> Cell {
     Cell::exact(share * 100.0)
 }
 
-/// A number with its thousands apart.
-pub(super) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A share of one in percent.
 pub(super) fn share(share: f64) -> String {
     let percent = share * 100.0;
@@ -83,13 +70,7 @@ fn provenance(origin: &Origin) -> Vec<String> {
         Origin::Rebuilt(rebuilt) => vec![format!("{}: {}.", rebuilt.name(), rebuilt.remark())],
         Origin::Stored(trace) => {
             let sources = trace.sources();
-            let mut lines = vec![format!(
-                "{}: {} capture{}, {} packets.",
-                trace.directory().display(),
-                sources.len(),
-                if sources.len() == 1 { "" } else { "s" },
-                grouped(sources.iter().map(|source| source.counts.packets).sum()),
-            )];
+            let mut lines = vec![held(sources, trace.place())];
             if sources.iter().any(|source| lost(source) > 0) {
                 lines.push(
                     "Not all of the captures could be read: tollgate trace info says what is missing."
@@ -141,7 +122,7 @@ impl Imported {
     }
 }
 
-pub(super) fn import(imported: &[Imported], into: &Path) -> Shown {
+pub(super) fn import(imported: &[Imported], into: &Place) -> Shown {
     let new: Vec<Source> = imported
         .iter()
         .filter_map(|one| match one {
@@ -150,16 +131,19 @@ pub(super) fn import(imported: &[Imported], into: &Path) -> Shown {
         })
         .collect();
     let mut shown = captures(&new);
-    let sum = |of: fn(&Source) -> u64| grouped(new.iter().map(of).sum());
+    let sum = |of: fn(&Source) -> u64| new.iter().map(of).sum();
     shown.finding = if new.is_empty() {
-        format!("Nothing new for {}.", into.display())
+        format!("Nothing new for {into}.")
     } else {
         format!(
-            "{} packets, {} messages on {} flows are in {}.",
-            sum(|source| source.counts.packets),
-            sum(|source| source.counts.messages),
-            sum(|source| source.counts.tcp.flows + source.counts.udp.flows),
-            into.display()
+            "{}, {} on {} are in {into}.",
+            counted(sum(|source| source.counts.packets), "packet", "packets"),
+            counted(sum(|source| source.counts.messages), "message", "messages"),
+            counted(
+                sum(|source| source.counts.tcp.flows + source.counts.udp.flows),
+                "flow",
+                "flows"
+            ),
         )
     };
     for one in imported {
@@ -177,16 +161,20 @@ pub(super) fn import(imported: &[Imported], into: &Path) -> Shown {
     shown
 }
 
-pub(super) fn info(sources: &[Source], directory: &Path) -> Shown {
+pub(super) fn info(sources: &[Source], place: &Place) -> Shown {
     let mut shown = captures(sources);
-    shown.finding = format!(
-        "{}: {} capture{}, {} packets.",
-        directory.display(),
-        sources.len(),
-        if sources.len() == 1 { "" } else { "s" },
-        grouped(sources.iter().map(|source| source.counts.packets).sum())
-    );
+    shown.finding = held(sources, place);
     shown
+}
+
+/// What a trace holds, in a sentence.
+fn held(sources: &[Source], place: &Place) -> String {
+    let packets = sources.iter().map(|source| source.counts.packets).sum();
+    format!(
+        "{place}: {}, {}.",
+        counted(sources.len() as u64, "capture", "captures"),
+        counted(packets, "packet", "packets")
+    )
 }
 
 /// Captures, what they held, and what of them could not be read.
@@ -238,63 +226,103 @@ fn captures(sources: &[Source]) -> Shown {
 fn remarks(source: &Source) -> Vec<String> {
     let Source { counts, damage, .. } = source;
     let mut lines = Vec::new();
-    let mut say = |n: u64, what: &str| {
+    let mut say = |n: u64, one: &str, many: &str| {
         if n > 0 {
-            lines.push(format!("{} {what}.", grouped(n)));
+            lines.push(format!("{}.", counted(n, one, many)));
         }
     };
-    say(damage.places, "damaged places were passed over");
-    say(damage.skipped_octets, "octets were skipped there");
-    say(damage.cut_octets, "octets at the end are no whole packet");
+    say(
+        damage.places,
+        "damaged place was passed over",
+        "damaged places were passed over",
+    );
+    say(
+        damage.skipped_octets,
+        "octet was skipped there",
+        "octets were skipped there",
+    );
+    say(
+        damage.cut_octets,
+        "octet at the end is no whole packet",
+        "octets at the end are no whole packet",
+    );
     say(
         damage.without_interface,
+        "packet is of an interface that the file does not describe, and was left out",
         "packets are of interfaces that the file does not describe, and were left out",
     );
     say(
         damage.without_time,
+        "packet has no time of its own; it has that of the packet before",
         "packets have no time of their own; they have that of the packet before",
     );
     say(
         damage.clock_steps,
+        "time the clock went back by a second or more",
         "times the clock went back by a second or more",
     );
     say(
         counts.cut_packets,
+        "packet was captured in part; its size is that of its headers",
         "packets were captured in part; their sizes are those of their headers",
     );
     say(
         counts.headers_cut,
+        "packet ends within its headers, and was left out",
         "packets end within their headers, and were left out",
     );
     say(
         counts.malformed,
+        "packet contradicts itself, and was left out",
         "packets contradict themselves, and were left out",
     );
     for (link, n) in &counts.unknown_links {
-        say(*n, &format!("packets are of {link}, which is not read"));
+        let what = format!("of {link}, which is not read");
+        say(
+            *n,
+            &format!("packet is {what}"),
+            &format!("packets are {what}"),
+        );
     }
-    say(counts.not_ip, "packets are no IP");
-    say(counts.other_protocols, "packets are neither TCP nor UDP");
-    say(counts.fragments, "packets are IP fragments");
+    say(counts.not_ip, "packet is no IP", "packets are no IP");
+    say(
+        counts.other_protocols,
+        "packet is neither TCP nor UDP",
+        "packets are neither TCP nor UDP",
+    );
+    say(
+        counts.fragments,
+        "packet is an IP fragment",
+        "packets are IP fragments",
+    );
     say(
         counts.reassembled,
-        "datagrams of TCP and UDP were put together from them",
+        "datagram of TCP or UDP was put together from fragments",
+        "datagrams of TCP and UDP were put together from fragments",
     );
     say(
         counts.incomplete,
+        "datagram lacks fragments, and was left out",
         "datagrams lack fragments, and were left out",
     );
     say(
         counts.contradictory,
+        "datagram has fragments that contradict each other, and was left out",
         "datagrams have fragments that contradict each other, and were left out",
     );
-    say(counts.duplicate_fragments, "fragments came twice");
+    say(
+        counts.duplicate_fragments,
+        "fragment came twice",
+        "fragments came twice",
+    );
     say(
         counts.gaps,
+        "time octets of a connection are missing or come late",
         "times octets of a connection are missing or come late",
     );
     say(
         counts.evicted_flows,
+        "flow made room for others while it was open; what came of it later counts as another flow",
         "flows made room for others while they were open; what came of them later counts as other flows",
     );
     if let Some(reason) = &damage.unreadable {
@@ -323,7 +351,11 @@ impl RebuiltInfo {
 
 pub(super) fn rebuilt(info: &RebuiltInfo) -> Shown {
     Shown {
-        finding: format!("{}: {} messages.", info.name, grouped(info.messages)),
+        finding: format!(
+            "{}: {}.",
+            info.name,
+            counted(info.messages, "message", "messages")
+        ),
         tables: Vec::new(),
         trust: vec![format!("{}.", info.rebuilt)],
     }
@@ -493,13 +525,9 @@ fn bin_table(sizes: &SizesOf) -> Table {
 
 fn bounds(bin: &Bin) -> String {
     if bin.from == bin.to {
-        format!("{} B", grouped(bin.from.into()))
+        format!("{} B", whole(bin.from.into()))
     } else {
-        format!(
-            "{} to {} B",
-            grouped(bin.from.into()),
-            grouped(bin.to.into())
-        )
+        format!("{} to {} B", whole(bin.from.into()), whole(bin.to.into()))
     }
 }
 
@@ -527,15 +555,15 @@ fn sizes_finding(sizes: &SizesOf) -> String {
         Some(modes) => format!(
             "{of_all}; their sizes are bimodal: {} are below {} bytes, most of them {}, and {} are above {}, most of them {}.",
             share(modes.below),
-            grouped(modes.between.from.into()),
+            whole(modes.between.from.into()),
             bounds(&modes.small),
             share(modes.above),
-            grouped(modes.between.to.into()),
+            whole(modes.between.to.into()),
             bounds(&modes.large),
         ),
         None => format!(
             "{of_all}; half of them have at most {} bytes, and {} less than 200.",
-            grouped(most.p50.into()),
+            whole(most.p50.into()),
             share(most.below_200)
         ),
     }
@@ -601,10 +629,10 @@ pub(super) fn flows(flows: &FlowsOf, origin: &Origin) -> Shown {
     trust.push("A flow is alive from its first packet to its last.".to_owned());
     Shown {
         finding: format!(
-            "{} flows in {:.3} s; at most {} TCP connections were alive at the times below.",
-            grouped(all),
+            "{} in {:.3} s; at most {} alive at the times below.",
+            counted(all, "flow", "flows"),
             flows.duration_s,
-            grouped(most)
+            counted(most, "TCP connection was", "TCP connections were")
         ),
         tables: vec![
             table("flows", "Flows", &columns, held.collect()),
@@ -641,8 +669,8 @@ pub(super) fn caches(caches: &CachesOf, origin: &Origin) -> Shown {
     }
     if all.without_room > 0 {
         trust.push(format!(
-            "{} connections found no room in the stack's table.",
-            grouped(all.without_room)
+            "{} found no room in the stack's table.",
+            counted(all.without_room, "connection", "connections")
         ));
     }
     let of = |host: &Host| {
@@ -660,8 +688,8 @@ pub(super) fn caches(caches: &CachesOf, origin: &Origin) -> Shown {
     }
     if caches.more_hosts > 0 {
         trust.push(format!(
-            "{} more hosts are not listed; --top lists more.",
-            grouped(caches.more_hosts)
+            "{} not listed; --top lists more.",
+            counted(caches.more_hosts, "more host is", "more hosts are")
         ));
     }
     rows.extend(clark_rows());
@@ -673,8 +701,7 @@ pub(super) fn caches(caches: &CachesOf, origin: &Origin) -> Shown {
     ];
     let looked = |looked: &Looked| {
         let label = match looked.lists {
-            Some(1) => "1 list".to_owned(),
-            Some(lists) => format!("{} lists", grouped(lists.into())),
+            Some(lists) => counted(lists.into(), "list", "lists"),
             None => "the stack's table".to_owned(),
         };
         row(

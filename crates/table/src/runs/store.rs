@@ -16,19 +16,17 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Runtime;
 use tollgate_experiment::run::{Run, Timestamp};
 
 use super::columns::{Rows, Table, VERSION};
 use crate::Error;
 use crate::place::{Opened, Place};
-use crate::queries::{self, ask};
+use crate::queries;
 
 const MARK: &str = "tollgate-runs.json";
 const SCHEMA: &str = "tollgate-runs";
@@ -58,7 +56,6 @@ pub enum Saved {
 #[derive(Debug)]
 pub struct Store {
     opened: Opened,
-    runtime: Runtime,
 }
 
 impl Store {
@@ -73,7 +70,6 @@ impl Store {
         }
         let store = Self {
             opened: place.open()?,
-            runtime: queries::threads()?,
         };
         if store.is_marked()? {
             Ok(store)
@@ -92,10 +88,9 @@ impl Store {
         }
         let store = Self {
             opened: place.open()?,
-            runtime: queries::threads()?,
         };
         if !store.is_marked()? {
-            if store.holds_anything()? {
+            if !store.opened.is_empty()? {
                 return Err(Error::ForeignStore(place.to_string()));
             }
             let mark = Mark {
@@ -103,17 +98,14 @@ impl Store {
                 version: VERSION,
             };
             let text = serde_json::to_vec_pretty(&mark).map_err(|source| store.damaged(source))?;
-            store
-                .runtime
-                .block_on(store.opened.write(MARK, text))
-                .map_err(store.failed("write to"))?;
+            store.opened.write(MARK, text)?;
         }
         Ok(store)
     }
 
     /// Where it is.
     pub fn place(&self) -> &Place {
-        &self.opened.place
+        self.opened.place()
     }
 
     /// Saves a run: `json` is the run as a file, `host` what the host that measured is called, where that is known.
@@ -133,14 +125,9 @@ impl Store {
         match self.place() {
             Place::Folder(folder) => self.save_in_folder(folder, id, objects),
             Place::Bucket { .. } => {
-                self.runtime
-                    .block_on(async {
-                        for (name, octets) in objects {
-                            self.opened.write(&format!("{id}/{name}"), octets).await?;
-                        }
-                        Ok(())
-                    })
-                    .map_err(self.failed("write to"))?;
+                for (name, octets) in objects {
+                    self.opened.write(&format!("{id}/{name}"), octets)?;
+                }
                 Ok(Saved::New(id))
             }
         }
@@ -192,10 +179,7 @@ impl Store {
     /// # Errors
     /// When the place cannot be read.
     pub fn complete(&self) -> Result<Vec<String>, Error> {
-        let names = self
-            .runtime
-            .block_on(self.opened.names())
-            .map_err(self.failed("list"))?;
+        let names = self.opened.names()?;
         let ids = names.iter().filter_map(|name| {
             let (id, file) = name.split_once('/')?;
             (file == Table::Runs.file() && !id.starts_with('.')).then(|| id.to_owned())
@@ -226,9 +210,8 @@ impl Store {
             }
         };
         let octets = self
-            .runtime
-            .block_on(self.opened.read(&format!("{found}/{RUN}")))
-            .map_err(self.failed("read"))?
+            .opened
+            .read(&format!("{found}/{RUN}"))?
             .ok_or_else(|| none("its run.json is gone"))?;
         String::from_utf8(octets).map_err(|_| none("its run.json is damaged"))
     }
@@ -239,15 +222,12 @@ impl Store {
     /// [`Error::Query`] when the query is not understood or fails.
     pub fn query(&self, sql: &str) -> Result<queries::Rows, Error> {
         let context = self.context()?;
-        self.runtime.block_on(ask(&context, sql))
+        self.opened.ask(&context, sql)
     }
 
     fn context(&self) -> Result<SessionContext, Error> {
         let context = queries::context(SessionConfig::new());
-        if let Place::Bucket { bucket, .. } = self.place() {
-            let url = ObjectStoreUrl::parse(format!("s3://{bucket}"))?;
-            context.register_object_store(url.as_ref(), self.opened.objects.clone());
-        }
+        self.opened.reached_by(&context)?;
         let ids = self.complete()?;
         for table in Table::ALL {
             let urls = ids
@@ -260,11 +240,7 @@ impl Store {
     }
 
     fn is_marked(&self) -> Result<bool, Error> {
-        let mark = self
-            .runtime
-            .block_on(self.opened.read(MARK))
-            .map_err(self.failed("read"))?;
-        let Some(text) = mark else {
+        let Some(text) = self.opened.read(MARK)? else {
             return Ok(false);
         };
         let mark: Mark = serde_json::from_slice(&text).map_err(|source| self.damaged(source))?;
@@ -276,28 +252,6 @@ impl Store {
             found: mark.version,
             known: VERSION,
         })
-    }
-
-    fn holds_anything(&self) -> Result<bool, Error> {
-        match self.place() {
-            Place::Folder(folder) => {
-                let mut entries = fs::read_dir(folder).map_err(at("list", folder))?;
-                Ok(entries.next().is_some())
-            }
-            Place::Bucket { .. } => {
-                let names = self.runtime.block_on(self.opened.names());
-                Ok(!names.map_err(self.failed("list"))?.is_empty())
-            }
-        }
-    }
-
-    fn failed(&self, what: &'static str) -> impl FnOnce(object_store::Error) -> Error + use<> {
-        let place = self.place().to_string();
-        move |source| Error::Place {
-            what,
-            place,
-            source,
-        }
     }
 
     fn damaged(&self, source: serde_json::Error) -> Error {
