@@ -63,5 +63,5 @@ fuzz: ## Run each fuzz target for a minute (SECONDS_EACH=N for longer)
 	@scripts/setup.sh fuzz
 	@scripts/fuzz.sh $(SECONDS_EACH)
 
-clean: ## Remove what was built, cargo-deny in target/tools included
+clean: ## Remove what was built, the tools in target/tools included
 	@cargo clean

@@ -6,7 +6,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # cargo-deny is pinned, so that a new release cannot turn a clean tree into a failing one.
 readonly deny_version=0.20.2
-tools=${CARGO_TARGET_DIR:-$PWD/target}/tools
 advisories=https://github.com/rustsec/advisory-db
 
 failed=()
@@ -31,28 +30,6 @@ component() {
     return 1
 }
 
-# Prints the path of cargo-deny in the pinned version; builds it on first use.
-find_deny() {
-    local candidate
-    for candidate in "$(command -v cargo-deny || true)" "$tools/bin/cargo-deny"; do
-        if [[ -x $candidate && $("$candidate" --version) == "cargo-deny $deny_version" ]]; then
-            echo "$candidate"
-            return 0
-        fi
-    done
-    echo "lint: building cargo-deny $deny_version into $tools (once; one to three minutes)" >&2
-    # A plain build without optimisation takes a fraction of the time, and checking takes a second all the same.
-    if ! env -u RUSTFLAGS CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
-        CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_TARGET_DIR="$tools/build" \
-        cargo install cargo-deny --version "$deny_version" --locked --quiet --root "$tools" </dev/null >&2; then
-        echo "lint: cargo install cargo-deny --version $deny_version failed (see above);" \
-            "mend that, or put cargo-deny $deny_version on the PATH" >&2
-        return 1
-    fi
-    rm -rf "$tools/build"
-    echo "$tools/bin/cargo-deny"
-}
-
 if component fmt rustfmt; then check 'formatting' cargo fmt --all --check; else failed+=('formatting'); fi
 if component clippy clippy; then
     read -r -a features <<<"$(scripts/features.sh workspace)"
@@ -69,7 +46,7 @@ else
     leave_out 'shell scripts, since shellcheck is not installed'
 fi
 
-if deny=$(find_deny); then
+if deny=$(scripts/tool.sh cargo-deny "$deny_version"); then
     check 'dependencies: licences, sources, bans' "$deny" --locked --all-features check --hide-inclusion-graph licenses sources bans
     if timeout 120 "$deny" --locked fetch db </dev/null >/dev/null 2>&1; then
         check 'dependencies: advisories' "$deny" --locked --all-features check --hide-inclusion-graph --disable-fetch advisories
