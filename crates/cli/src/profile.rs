@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tollgate_experiment::profile::{self, OF_KERNEL, OF_STACK, SIZES, TraceOf};
+use tollgate_experiment::profile::{self, OF_KERNEL, OF_STACK, TraceOf};
 use tollgate_experiment::run::Run;
 use tollgate_trace::rebuilt::Rebuilt;
 use tollgate_trace::traffic::{Messages, Traffic};
@@ -18,7 +18,7 @@ pub(crate) fn run(asked: &Profile, manners: &Manners) -> Result<ExitCode, Error>
     let trace = Trace::open(&asked.trace, asked.messages)?;
     let (run, code) = match &asked.from {
         Some(from) => (input::run(from)?, ExitCode::SUCCESS),
-        None => match measured(asked, path, manners)? {
+        None => match measured(asked, path, &trace.traffic, manners)? {
             (Some(run), code) => (run, code),
             (None, code) => return Ok(code),
         },
@@ -64,6 +64,7 @@ fn path(asked: &Profile) -> Result<Option<PathId>, Error> {
 fn measured(
     asked: &Profile,
     path: Option<PathId>,
+    traffic: &Traffic,
     manners: &Manners,
 ) -> Result<(Option<Run>, ExitCode), Error> {
     let path = path.unwrap_or(PathId::KernelLoopback);
@@ -72,7 +73,7 @@ fn measured(
     let names = match path {
         PathId::StackMemory => OF_STACK,
         PathId::KernelLoopback | PathId::KernelVeth => {
-            options.sizes.get_or_insert_with(|| SIZES.to_vec());
+            options.sizes.get_or_insert_with(|| profile::sizes(traffic));
             OF_KERNEL
         }
         PathId::KernelRemote | PathId::StackShm | PathId::PeerSmoltcp | PathId::BareShm => {

@@ -1,5 +1,14 @@
 //! `tollgate profile` from outside: a fixed run and the built-in traces, and what is refused.
 
+#[cfg(feature = "sql")]
+#[path = "../../trace/src/craft.rs"]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "the tests of the other crate use more of it"
+)]
+mod craft;
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -202,4 +211,71 @@ fn what_makes_no_profile_is_told_in_one_line() {
     );
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("cannot be used with"));
+}
+
+/// Imports 150 requests and responses on one connection, whose responses have up to so many bytes, and as many datagrams.
+#[cfg(feature = "sql")]
+fn import(folder: &Path, largest: usize) {
+    use tollgate_wire::ipv4::protocol::UDP;
+    use tollgate_wire::tcp::Flags;
+    let push = Flags::ACK | Flags::PSH;
+    let (mut asked, mut answered) = (1, 1);
+    let mut packets = vec![
+        craft::tcp_frame(true, 0, Flags::SYN, 0),
+        craft::tcp_frame(false, 0, Flags::SYN | Flags::ACK, 0),
+    ];
+    for at in 0..150 {
+        let (request, response) = (40 + at % 7 * 30, 1 + largest * (at % 5) / 4);
+        packets.push(craft::tcp_frame(true, asked, push, request));
+        packets.push(craft::tcp_frame(false, answered, push, response));
+        let datagram = craft::ipv4(true, UDP, &craft::udp((5_353, 53), 30 + at % 9 * 50));
+        packets.push(craft::ethernet(0x0800, &datagram));
+        asked += request as u32;
+        answered += response as u32;
+    }
+    std::fs::write(folder.join("office.pcap"), craft::pcap(&packets)).unwrap();
+    let output = tollgate(
+        folder,
+        &["trace", "import", "office.pcap", "--into", "office"],
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn a_fixed_run_on_an_imported_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    import(folder.path(), 8_000);
+    let profile = ["profile", "--trace", "office", "--from", KERNEL];
+    let output = tollgate(folder.path(), &profile);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    insta::assert_snapshot!(text(&output.stdout));
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn nothing_is_told_where_most_data_is_in_larger_messages_than_were_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    import(folder.path(), 60_000);
+    let profile = ["profile", "--trace", "office", "--from", KERNEL, "--json"];
+    let output = tollgate(folder.path(), &profile);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run: Run = serde_json::from_slice(&output.stdout).unwrap();
+    let finding = &run.experiments[0].finding;
+    let reason =
+        "of its user data is in messages larger than 8,192 B, the largest that was measured";
+    assert!(
+        finding.contains("(UDP alone)")
+            && finding.contains("nothing of TCP")
+            && finding.contains(reason),
+        "{finding}"
+    );
+    let aggregate = table(&run, "aggregate");
+    for (name, told) in [("TCP", false), ("TCP and UDP", false), ("UDP", true)] {
+        let shares = column(aggregate, name);
+        assert!(shares.iter().all(|share| share.is_some() == told), "{name}");
+    }
+    // What the run measured is told as before.
+    let benchmark = column(aggregate, "TCP of 8,192 B");
+    assert!(benchmark.iter().any(Option::is_some));
 }

@@ -26,6 +26,14 @@ pub(super) struct Estimate {
     pub(super) from_trace: f64,
 }
 
+impl Estimate {
+    /// How far it reaches to either side with 95 % confidence; zero where that is not known.
+    pub(super) fn reach(&self) -> f64 {
+        self.interval
+            .map_or(0.0, |interval| (interval.high - interval.low) / 2.0)
+    }
+}
+
 /// What a sum is divided by.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Per<'a> {

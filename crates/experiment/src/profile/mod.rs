@@ -13,7 +13,7 @@ mod tests;
 mod trust;
 
 use tollgate_trace::rows::Protocol;
-use tollgate_trace::traffic::{Messages, Traffic};
+use tollgate_trace::traffic::{Messages, Stretch, Traffic};
 use tollgate_workload::PathId;
 
 use crate::run::{Experiment, Run};
@@ -24,7 +24,10 @@ use estimate::{Estimate, Load, Per};
 
 /// Sizes to measure when a profile is all that is wanted, in bytes: most messages of most traces are small, so most of the sizes
 /// are; 8,192 is the largest of Kay and Pasquale's.
-pub const SIZES: [usize; 10] = [1, 64, 128, 200, 500, 1_000, 2_000, 4_000, 6_000, 8_192];
+const SIZES: [usize; 10] = [1, 64, 128, 200, 500, 1_000, 2_000, 4_000, 6_000, 8_192];
+/// Sizes to measure besides where a trace has messages that are larger. The last is the longest segment on a loopback interface (a packet of
+/// 65,535 bytes less 52 of headers), and fits into a datagram.
+const LARGE_SIZES: [usize; 3] = [16_384, 32_768, 65_483];
 /// The experiments that a profile of the kernel is made from.
 pub const OF_KERNEL: [&str; 2] = ["kay-breakdown", "kay-detail"];
 /// Those that a profile of our stack is made from.
@@ -32,6 +35,50 @@ pub const OF_STACK: [&str; 2] = ["wolman-transmit", "wolman-receive"];
 
 /// The messages of a benchmark that stands beside the trace, in bytes: the largest of Kay and Pasquale's.
 const BENCHMARK: f64 = 8_192.0;
+
+/// The sizes to measure for a profile of this traffic.
+#[must_use]
+pub fn sizes(traffic: &Traffic) -> Vec<usize> {
+    let of = |stretch: &Stretch| {
+        let both =
+            [Protocol::Tcp, Protocol::Udp].map(|protocol| stretch.of(protocol).keys().next_back());
+        both.into_iter().flatten().max().copied()
+    };
+    let largest = traffic.stretches().iter().filter_map(of).max();
+    let largest = largest.unwrap_or(0) as usize;
+    let mut sizes = SIZES.to_vec();
+    for size in LARGE_SIZES {
+        // Costs between two sizes are known, those beyond the last are not.
+        if sizes.last().is_some_and(|last| *last < largest) {
+            sizes.push(size);
+        }
+    }
+    sizes
+}
+
+/// Where more of the user data is in messages larger than any that was measured, what they cost is not told: how it goes on is made up.
+const MOST_BEYOND: f64 = 0.5;
+
+/// The share of messages, or of their octets, that are larger than the largest that was measured.
+fn beyond(traffic: &Traffic, measured: &Measured, protocols: &[Protocol], of_octets: bool) -> f64 {
+    let (mut beyond, mut all) = (0.0, 0.0);
+    for &protocol in protocols {
+        let Some(costs) = measured.of(protocol) else {
+            continue;
+        };
+        for stretch in traffic.stretches() {
+            for (size, n) in stretch.of(protocol) {
+                let size = f64::from(*size);
+                let amount = *n as f64 * if of_octets { size } else { 1.0 };
+                all += amount;
+                if size > costs.largest() {
+                    beyond += amount;
+                }
+            }
+        }
+    }
+    if all > 0.0 { beyond / all } else { 0.0 }
+}
 
 /// A run that holds nothing to weight, or a trace that has nothing to weight it with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -265,6 +312,15 @@ fn load<'a>(
             Some(costs) => of.push((protocol, costs)),
             None => return Err(unmeasured(measured, protocol)),
         }
+    }
+    let share = beyond(trace.traffic, measured, protocols, true);
+    if share > MOST_BEYOND {
+        let largest = of.iter().map(|(_, costs)| costs.largest());
+        return Err(format!(
+            "{} % of its user data is in messages larger than {}, the largest that was measured",
+            words::significant(100.0 * share),
+            words::size(largest.fold(0.0, f64::max) as usize)
+        ));
     }
     let load = Load::of(trace.traffic, &of);
     if load.is_empty() {

@@ -7,7 +7,7 @@ use tollgate_workload::PathId;
 use super::costs::Costs;
 use super::estimate::{Estimate, Per};
 use super::savings::{FULL, Of, SAVINGS, Saving};
-use super::{Profile, View};
+use super::{MOST_BEYOND, PROTOCOLS, Profile, View};
 use crate::published;
 use crate::run::{
     Bar, Cell, Column, Experiment, Figure, Interval, Measured, Row, RowKind, Run, Segment,
@@ -65,12 +65,16 @@ impl Profile<'_> {
             };
             let all = vec![1.0; self.categories().len()];
             let time = match &view.load {
-                Ok(load) => cell(load.ratio(&all, Per::Message).ok_or_else(nothing), 1.0),
+                Ok(load) => time_cell(load.ratio(&all, Per::Message).ok_or_else(nothing)),
                 Err(reason) => missing(reason),
             };
-            let beyond = |of_octets: bool| match (&view.load, count) {
-                (Ok(_), 1..) => Cell::exact(100.0 * self.beyond(protocols, of_octets)),
-                _ => missing("there is nothing to compare"),
+            let compared = protocols.iter().any(|one| self.measured.of(*one).is_some());
+            let beyond = |of_octets: bool| {
+                if compared && count > 0 {
+                    Cell::exact(100.0 * self.beyond(protocols, of_octets))
+                } else {
+                    missing("there is nothing to compare")
+                }
             };
             let cells = vec![
                 Cell::exact(count as f64),
@@ -100,23 +104,7 @@ impl Profile<'_> {
 
     /// The share of messages, or of their octets, that are larger than the largest that was measured.
     pub(super) fn beyond(&self, protocols: &[Protocol], of_octets: bool) -> f64 {
-        let (mut beyond, mut all) = (0.0, 0.0);
-        for &protocol in protocols {
-            let Some(costs) = self.measured.of(protocol) else {
-                continue;
-            };
-            for stretch in self.trace.traffic.stretches() {
-                for (size, n) in stretch.of(protocol) {
-                    let size = f64::from(*size);
-                    let amount = *n as f64 * if of_octets { size } else { 1.0 };
-                    all += amount;
-                    if size > costs.largest() {
-                        beyond += amount;
-                    }
-                }
-            }
-        }
-        if all > 0.0 { beyond / all } else { 0.0 }
+        super::beyond(self.trace.traffic, self.measured, protocols, of_octets)
     }
 
     /// Figures 5 and 6: the categories' shares of all time.
@@ -128,11 +116,11 @@ impl Profile<'_> {
             let mut cells: Vec<Cell> = self
                 .views
                 .iter()
-                .map(|view| cell(share(view), 100.0))
+                .map(|view| share_cell(share(view)))
                 .collect();
             let up_to = self.share(both, |name| is(names[..=at].contains(&name)));
-            cells.push(cell(up_to, 100.0));
-            cells.extend(self.benchmarks.iter().map(|view| cell(share(view), 100.0)));
+            cells.push(share_cell(up_to));
+            cells.extend(self.benchmarks.iter().map(|view| share_cell(share(view))));
             plain_row(names[at], cells)
         };
         let mut rows: Vec<Row> = (0..names.len()).map(row).collect();
@@ -144,10 +132,10 @@ impl Profile<'_> {
             let mut cells: Vec<Cell> = self
                 .views
                 .iter()
-                .map(|view| cell(share(view), 100.0))
+                .map(|view| share_cell(share(view)))
                 .collect();
             cells.push(Cell::text(""));
-            cells.extend(self.benchmarks.iter().map(|view| cell(share(view), 100.0)));
+            cells.extend(self.benchmarks.iter().map(|view| share_cell(share(view))));
             Row {
                 kind: RowKind::Total,
                 ..plain_row(
@@ -208,7 +196,7 @@ impl Profile<'_> {
                    then: &dyn Fn(&str, &str) -> Cell| {
             let mut cells: Vec<Cell> = self.views[..2]
                 .iter()
-                .map(|view| cell(now(view), 100.0))
+                .map(|view| share_cell(now(view)))
                 .collect();
             for (trace, _) in traces {
                 cells.extend(protocols.iter().map(|(protocol, _)| then(trace, protocol)));
@@ -294,11 +282,8 @@ impl Profile<'_> {
             let of_category = load.ratio(&factors, Per::Parts(&category));
             let of_all = load.ratio(&factors, Per::Parts(&all));
             (
-                cell(
-                    of_category.ok_or_else(|| "the category takes no time here".to_owned()),
-                    100.0,
-                ),
-                cell(of_all.ok_or_else(nothing), 100.0),
+                share_cell(of_category.ok_or_else(|| "the category takes no time here".to_owned())),
+                share_cell(of_all.ok_or_else(nothing)),
             )
         };
         let mut rows = Vec::new();
@@ -340,7 +325,7 @@ impl Profile<'_> {
                     Of::Parts(parts, share) => self.saved_of_parts(view, parts, share),
                     Of::Pairs => self.saved_of_pairs(view),
                 };
-                cell(saved, 100.0)
+                share_cell(saved)
             });
             Row {
                 note: Some(saving.meaning.to_owned()),
@@ -419,6 +404,8 @@ impl Profile<'_> {
     fn figure(&self) -> Option<Figure> {
         let names = self.categories();
         let bar = |view: &View<'_>| {
+            // Parts of which nothing is told make no whole.
+            let _ = self.touching(view).and_then(told).ok()?;
             let load = view.load.as_ref().ok()?;
             let segments = (0..names.len()).map(|at| {
                 let factors: Vec<f64> = (0..names.len()).map(|one| is(one == at)).collect();
@@ -453,25 +440,41 @@ impl Profile<'_> {
     }
 
     fn finding(&self) -> String {
-        let told = |view: &View<'_>| {
-            self.touching(view)
-                .ok()
-                .map(|one| 100.0 * (1.0 - one.value))
+        let percent = |view: &View<'_>| {
+            let touching = self.touching(view).and_then(told).ok()?;
+            Some(100.0 * (1.0 - touching.value))
         };
+        let untold: Vec<String> = self.views[..2]
+            .iter()
+            .filter(|view| self.trace.traffic.messages(view.protocols[0]) > 0)
+            .filter_map(|view| {
+                let reason = self.touching(view).and_then(told).err()?;
+                Some(format!("nothing of {}, since {reason}", view.name))
+            })
+            .collect();
         let named: Vec<(&View<'_>, f64)> = self.views[..2]
             .iter()
-            .filter_map(|view| Some((view, told(view)?)))
+            .filter_map(|view| Some((view, percent(view)?)))
             .collect();
         let benchmark: Vec<String> = self
             .benchmarks
             .iter()
             .zip(&self.views)
             .filter(|(_, view)| view.load.is_ok())
-            .filter_map(|(one, view)| Some(format!("{:.0} % for {}", told(one)?, view.name)))
+            .filter_map(|(one, view)| Some(format!("{:.0} % for {}", percent(one)?, view.name)))
             .collect();
-        let whole = told(&self.views[2]).or(named.first().map(|(_, share)| *share));
+        let whole = percent(&self.views[2]).or(named.first().map(|(_, share)| *share));
         let (Some(whole), [first, ..]) = (whole, named.as_slice()) else {
-            return "Nothing of this trace could be weighted.".to_owned();
+            let advice = if self.beyond(PROTOCOLS[2], true) > MOST_BEYOND {
+                " Without --from, or with --size, larger ones are measured."
+            } else {
+                " A longer measurement (--for) tells more."
+            };
+            return format!(
+                "Where the time goes on {} cannot be told from these costs: {}.{advice}",
+                self.trace.name,
+                untold.join("; ")
+            );
         };
         let of = match named.as_slice() {
             [_] => format!(" ({} alone)", first.0.name),
@@ -484,11 +487,15 @@ impl Profile<'_> {
             }
         };
         format!(
-            "On {}, {whole:.0} % of the time over {} goes to what does not touch data{of}; in a benchmark with messages of {} it would be {}.",
+            "On {}, {whole:.0} % of the time over {} goes to what does not touch data{of}; in a benchmark with messages of {} it would be {}{}.",
             self.trace.name,
             self.measured.path,
             words::size(self.benchmark as usize),
             words::list(&benchmark),
+            untold
+                .iter()
+                .map(|one| format!("; {one}"))
+                .collect::<String>(),
         )
     }
 }
@@ -527,6 +534,40 @@ fn column(name: &str, unit: Unit) -> Column {
         name: name.to_owned(),
         unit,
     }
+}
+
+/// Of a share that is known no better than this to either side nothing is told: the categories of a message differ by less.
+const TOLD: f64 = 0.2;
+
+/// The share, unless too little is known of it.
+fn told(share: Estimate) -> Result<Estimate, String> {
+    let reach = share.reach();
+    if reach < TOLD {
+        return Ok(share);
+    }
+    Err(format!(
+        "known to within ±{} % only",
+        words::significant(100.0 * reach)
+    ))
+}
+
+/// A share in percent, with its interval.
+fn share_cell(share: Result<Estimate, String>) -> Cell {
+    cell(share.and_then(told), 100.0)
+}
+
+/// A time with its interval, unless it could as well be none.
+fn time_cell(time: Result<Estimate, String>) -> Cell {
+    let time = time.and_then(|time| {
+        if time.reach() < time.value {
+            return Ok(time);
+        }
+        Err(format!(
+            "known to within ±{} only",
+            words::duration(time.reach())
+        ))
+    });
+    cell(time, 1.0)
 }
 
 /// A cell with its interval.

@@ -686,3 +686,17 @@ fn the_spans_of_our_stack_are_its_parts() {
         "{error}"
     );
 }
+
+#[test]
+fn sizes_reach_as_far_as_the_trace_does() {
+    let of = |largest: u32| {
+        let mut stretch = Stretch::default();
+        stretch.add(Protocol::Udp, 20, 5);
+        stretch.add(Protocol::Tcp, largest, 1);
+        sizes(&Traffic::new(vec![Stretch::default(), stretch]))
+    };
+    assert_eq!(of(8_192), SIZES);
+    assert_eq!(of(8_193)[10..], [16_384]);
+    assert_eq!(of(40_000)[10..], [16_384, 32_768, 65_483]);
+    assert_eq!(sizes(&Traffic::default()), SIZES);
+}
