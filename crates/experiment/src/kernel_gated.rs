@@ -16,7 +16,7 @@ use tollgate_gate::{
 };
 use tollgate_kernel::join::Counts;
 use tollgate_kernel::{
-    Attached, Gates, Joiner, Namespace, Plan, Taken, Talk, Traffic, Watch, abilities, passage_cost,
+    Attached, Gates, Joiner, Plan, Taken, Talk, Traffic, Watch, abilities, passage_cost,
 };
 use tollgate_workload::gates::event_of;
 use tollgate_workload::{
@@ -25,6 +25,7 @@ use tollgate_workload::{
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::rotation::{Amount, Rotation};
 use crate::stats::{Estimate, Interval, middle_half, ratio, typical};
 use crate::words;
 
@@ -38,12 +39,13 @@ use usual::Round;
 /// Events that each processor has room for: those of a slice a few times over. It is gone through again and again, so it has to
 /// stay in the second cache, or writing an event would wait for memory.
 const ROOM: u32 = 1 << 11;
-/// Round trips of a slice at one size: few, so that there are many rounds, whose differences tell how well the sums are known.
-const ROUND_TRIPS: u64 = 128;
-/// The fewest of them.
-const LEAST_ROUND_TRIPS: u64 = 32;
-/// Times that the rotation is gone through without a time budget.
-const ROUNDS: u32 = 32;
+/// Slices at one size, and how often the rotation is gone through without a time budget: short ones and many rounds, whose differences
+/// tell how well the sums are known.
+const AMOUNT: Amount = Amount {
+    round_trips: 128,
+    least_round_trips: 32,
+    rounds: 32,
+};
 /// Times that it is to be gone through at least when time is short; slices are made shorter for it.
 const LEAST_ROUNDS: u32 = 4;
 /// Round trips before each slice that are not timed; gates see them all the same.
@@ -314,12 +316,7 @@ pub(crate) fn run(
             start_up: Duration::ZERO,
             stopped: false,
         },
-        round_trips: context
-            .options
-            .iterations
-            .map_or(ROUND_TRIPS, |iterations| {
-                iterations.clamp(LEAST_ROUND_TRIPS, ROUND_TRIPS)
-            }),
+        round_trips: AMOUNT.round_trips(context.options.iterations),
         probes: BTreeMap::new(),
     };
     for (at, ends) in run.ends.iter().enumerate() {
@@ -335,35 +332,21 @@ pub(crate) fn run(
             .round_trips
             .min(run.affordable(until.saturating_sub(begun.elapsed()) / turns));
     }
-    let rounds = context.options.iterations.map_or(ROUNDS, |iterations| {
-        let rounds = iterations.div_ceil(run.round_trips);
-        u32::try_from(rounds).unwrap_or(ROUNDS).clamp(1, ROUNDS)
-    });
-    let mut longest = Duration::ZERO;
-    for round in 0..rounds {
-        let round_begun = Instant::now();
-        // The first round is always gone through; another only when there is time for it.
-        if round > 0 && until.is_some_and(|until| begun.elapsed() + longest > until) {
-            break;
-        }
+    let rounds = AMOUNT.rounds(context.options.iterations, run.round_trips);
+    let mut rotation = Rotation::new(context, rounds, begun, until);
+    while let Some(round) = rotation.round() {
         for gated in &mut run.ledgers.sizes {
             gated.rounds.push(Round::new(table));
         }
         for (index, span) in table.spans().iter().enumerate() {
-            if context.cancel.is_raised() {
-                run.ledgers.stopped = true;
+            if !rotation.step(&format!("{path}, {}", span.name)) {
                 break;
             }
-            let left = until.map_or(longest * (rounds - round), |until| {
-                until.saturating_sub(begun.elapsed())
-            });
-            context.tell(&format!("{path}, {}", span.name), left);
-            let at = (round as usize + index) % sizes.len().max(1);
-            run.twins(at, first_gate(span));
+            run.twins(round.place(index, sizes.len()), first_gate(span));
             run.slice(index, span);
         }
-        longest = longest.max(round_begun.elapsed());
     }
+    run.ledgers.stopped = rotation.is_stopped();
     let ledgers = run.finish();
     if ledgers.sizes.iter().all(|sized| sized.usual().is_none()) {
         let reason = ledgers.sizes.iter().find_map(|sized| sized.failure.clone());
@@ -428,14 +411,7 @@ impl Run {
             .iter()
             .find_map(|ends| ends.as_ref().ok()?.session.kernel_ends())
             .ok_or("no session is open")?;
-        let mut namespaces: Vec<Namespace<'_>> = ends
-            .namespaces
-            .iter()
-            .map(|&fd| Namespace::Of(fd))
-            .collect();
-        if namespaces.is_empty() {
-            namespaces.push(Namespace::Own);
-        }
+        let namespaces = ends.networks();
         match (twins, gates.first()) {
             (true, Some(gate)) => programs.attach_twins(gate, &namespaces),
             _ => programs.attach(gates, &namespaces),
@@ -480,7 +456,7 @@ impl Run {
             Ok(attached) => {
                 for at in 0..self.ends.len() {
                     self.at(at, |gates, ends, _| {
-                        ends.run(LEAST_ROUND_TRIPS)?;
+                        ends.run(AMOUNT.least_round_trips)?;
                         ends.joiner.tie(&ends.take(gates).events);
                         Ok(())
                     });
@@ -503,14 +479,18 @@ impl Run {
         let attaching = begun.elapsed();
         let begun = Instant::now();
         for at in 0..self.ends.len() {
-            self.at(at, |_, ends, _| ends.run(LEAST_ROUND_TRIPS).map(drop));
+            self.at(at, |_, ends, _| {
+                ends.run(AMOUNT.least_round_trips).map(drop)
+            });
         }
         let pilot = begun.elapsed().as_secs_f64().max(1e-9);
         let slices = 2.0 + 1.0 / self.ends.len().max(1) as f64;
         let warm_up = u64::from(WARM_UP);
         let slice = turn.saturating_sub(2 * attaching).as_secs_f64() / slices;
-        let fits = slice / pilot * (LEAST_ROUND_TRIPS + warm_up) as f64;
-        (fits as u64).saturating_sub(warm_up).max(LEAST_ROUND_TRIPS)
+        let fits = slice / pilot * (AMOUNT.least_round_trips + warm_up) as f64;
+        (fits as u64)
+            .saturating_sub(warm_up)
+            .max(AMOUNT.least_round_trips)
     }
 
     /// Measures what a passage of the gate costs.

@@ -1,19 +1,18 @@
 //! Trains over the kernel's paths: slices with two gates of the kernel, in turn with slices without.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, GateSet, JoinPlan, Passage, Recorded, Span, TickScale, join};
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Tied, Trains as Joiner};
-use tollgate_kernel::{
-    Attached, Gates, Namespace, Plan as Hooks, Traffic, Watch, abilities, passage_cost,
-};
+use tollgate_kernel::{Attached, Gates, Plan as Hooks, Traffic, Watch, abilities, passage_cost};
 use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
 use tollgate_workload::trains::{REQUEST, SEGMENT, Trains};
 use tollgate_workload::{Error, Mode};
 
 use super::{Measured, Plan, Seen, Subject, Way, active, packets, typical};
 use crate::context::Context;
+use crate::rotation::Rotation;
 use crate::stats::middle_half;
 
 /// Events that each processor has room for: a slice of the longest responses.
@@ -79,40 +78,24 @@ pub(super) fn run(
     if run.gates.is_some() {
         run.ungated(None);
     }
-    let mut longest = Duration::ZERO;
-    for round in 0..plan.rounds {
-        let round_begun = Instant::now();
-        let over = |longest: Duration| {
-            plan.within
-                .is_some_and(|within| begun.elapsed() + longest > within)
-        };
-        // The first round is always gone through; another only when there is time for it.
-        if context.cancel.is_raised() || (round > 0 && over(longest)) {
-            break;
-        }
-        let left = plan
-            .within
-            .map_or(longest * (plan.rounds - round), |within| {
-                within.saturating_sub(begun.elapsed())
-            });
+    let mut rotation = Rotation::new(context, plan.rounds, begun, plan.within);
+    while let Some(round) = rotation.round() {
         // What runs beside the way belongs to no packet.
         let spans: Vec<_> = run
             .measured
             .spans()
             .filter(|(_, span)| span.place != Place::Beside)
             .collect();
-        if spans.is_empty() {
-            context.tell(&subject.label(), left);
+        if spans.is_empty() && rotation.step(&subject.label()) {
             run.ungated(None);
         }
         for (index, span) in spans {
-            if context.cancel.is_raised() {
+            if !rotation.step(&format!("{}, {}", subject.label(), span.name)) {
                 break;
             }
-            context.tell(&format!("{}, {}", subject.label(), span.name), left);
             let before = run.measured.drift.last();
             let slice = run
-                .twins(span, (round as usize + index) % plan.sizes.len().max(1))
+                .twins(span, round.place(index, plan.sizes.len()))
                 .and_then(|()| run.slice(span));
             match slice {
                 Ok(slice) => {
@@ -125,7 +108,6 @@ pub(super) fn run(
                 }
             }
         }
-        longest = longest.max(round_begun.elapsed());
     }
     Ok(run.measured.at_usual_speed())
 }
@@ -182,14 +164,7 @@ impl Run<'_> {
             .watch(&self.watch)
             .map_err(|error| error.to_string())?;
         let ends = self.trains.ends();
-        let mut namespaces: Vec<Namespace<'_>> = ends
-            .namespaces
-            .iter()
-            .map(|&fd| Namespace::Of(fd))
-            .collect();
-        if namespaces.is_empty() {
-            namespaces.push(Namespace::Own);
-        }
+        let namespaces = ends.networks();
         let attached = match twin {
             Some(gate) => gates.attach_twins(gate, &namespaces),
             None => gates.attach(active, &namespaces),

@@ -1,6 +1,6 @@
 //! Trains over Tollgate's own stack: slices with the two gates of a span, in turn with slices without.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{Gate, GateSet, STACK, Span};
@@ -10,6 +10,7 @@ use tollgate_workload::{Error, Mode};
 
 use super::{AtSize, Measured, Plan, Seen, Subject, Way, typical};
 use crate::context::Context;
+use crate::rotation::Rotation;
 
 /// Where the time of a message begins.
 const FIRST: Gate = Gate::SocketOutBegin;
@@ -34,27 +35,13 @@ pub(super) fn run(mode: Mode, plan: &Plan<'_>, context: &Context<'_>) -> Result<
         SLICES * STACK.spans().len(),
         WARM_UP,
     );
-    let mut longest = Duration::ZERO;
-    for round in 0..plan.rounds {
-        let round_begun = Instant::now();
-        let over = plan
-            .within
-            .is_some_and(|within| begun.elapsed() + longest > within);
-        // The first round is always gone through; another only when there is time for it.
-        if context.cancel.is_raised() || (round > 0 && over) {
-            break;
-        }
-        let left = plan
-            .within
-            .map_or(longest * (plan.rounds - round), |within| {
-                within.saturating_sub(begun.elapsed())
-            });
+    let mut rotation = Rotation::new(context, plan.rounds, begun, plan.within);
+    while let Some(round) = rotation.round() {
         for (index, span) in STACK.spans().iter().enumerate() {
-            if context.cancel.is_raised() {
+            if !rotation.step(&format!("{}, {}", Subject::Stack.label(), span.name)) {
                 break;
             }
-            context.tell(&format!("{}, {}", Subject::Stack.label(), span.name), left);
-            let at = (round as usize + index) % plan.sizes.len().max(1);
+            let at = round.place(index, plan.sizes.len());
             let cost = trains.passage_ns(span.from, plan.sizes[at], round_trips)?;
             let slowness = measured.drift.last();
             let cost = cost.map(|ns| ns / slowness);
@@ -76,7 +63,6 @@ pub(super) fn run(mode: Mode, plan: &Plan<'_>, context: &Context<'_>) -> Result<
                 one.add_to(size, index, span, slowness, probe);
             }
         }
-        longest = longest.max(round_begun.elapsed());
     }
     Ok(measured.at_usual_speed())
 }
