@@ -16,6 +16,8 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#include "headers.h"
+
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /* Processors that have a cursor; the loader refuses machines with more. */
@@ -100,14 +102,6 @@ struct {
 	__type(value, struct event);
 } events SEC(".maps");
 
-/* A connection in one direction. */
-struct way {
-	/* Source port above destination port, as on the wire. */
-	__u32 ports;
-	/* Both addresses, mixed. */
-	__u32 addresses;
-};
-
 /* Everything of an event but the processor, which is written down where it passed. */
 static __always_inline void record(__u64 ktime, struct way way, __u32 seq, __u32 len, __u32 thread, __u8 gate, __u8 flags)
 {
@@ -148,102 +142,13 @@ static __always_inline bool watched_thread(__u32 thread)
 			  thread == settings.threads[2] || thread == settings.threads[3]);
 }
 
-/*
- * The kernel's types of headers and of TCP's sockets. Where the loader finds bpf_rdonly_cast the verifier takes the pointer as one
- * to such a type and the load stands in the program itself; where it does not, `copied` is read instead.
- */
-void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
-
-#define CASTS (&bpf_rdonly_cast != 0)
-#define CAST(type, address) ((const struct type *)bpf_rdonly_cast((const void *)(address), bpf_core_type_id_kernel(struct type)))
-/* A byte that C knows as two fields of bits. */
-#define BYTE(header, at) (((const __u8 *)(header))[at])
-/* Where such bytes lie. */
-#define VERSION 0
-#define DATA_OFFSET 12
-
-/* What of a TCP segment's headers is looked at. */
-struct headers {
-	struct way way;
-	__be16 source;
-	__be16 destination;
-	__be32 seq;
-	/* Bytes of both headers. */
-	__u32 length;
-};
-
-static __always_inline bool cast_headers(const unsigned char *network, struct headers *to)
-{
-	const struct iphdr *v4 = CAST(iphdr, network);
-	__u8 version_length = BYTE(v4, VERSION);
-
-	if (version_length >> 4 == 4) {
-		if (v4->protocol != IPPROTO_TCP)
-			return 0;
-		to->way.addresses = mix(v4->saddr, v4->daddr);
-		to->length = (version_length & 15) * 4;
-	} else if (version_length >> 4 == 6) {
-		const struct ipv6hdr *v6 = CAST(ipv6hdr, network);
-
-		if (v6->nexthdr != IPPROTO_TCP)
-			return 0;
-		to->way.addresses = mix(FOLD(v6->saddr), FOLD(v6->daddr));
-		to->length = sizeof(struct ipv6_header);
-	} else {
-		return 0;
-	}
-	const struct tcphdr *tcp = CAST(tcphdr, network + to->length);
-	to->source = tcp->source;
-	to->destination = tcp->dest;
-	to->seq = tcp->seq;
-	to->length += (BYTE(tcp, DATA_OFFSET) >> 4) * 4;
-	return 1;
-}
-
-static __always_inline bool copied_headers(const unsigned char *network, struct headers *to)
-{
-	struct {
-		struct ipv4_header ip;
-		struct tcp_header tcp;
-	} v4;
-	struct {
-		struct ipv6_header ip;
-		struct tcp_header tcp;
-	} v6;
-	const struct tcp_header *tcp = &v4.tcp;
-
-	if (bpf_probe_read_kernel(&v4, sizeof(v4), network))
-		return 0;
-	if (v4.ip.version_length >> 4 == 4) {
-		if (v4.ip.protocol != IPPROTO_TCP)
-			return 0;
-		to->length = (v4.ip.version_length & 15) * 4;
-		if (to->length != sizeof(v4.ip) && bpf_probe_read_kernel(&v4.tcp, sizeof(v4.tcp), network + to->length))
-			return 0;
-		to->way.addresses = mix(v4.ip.source, v4.ip.destination);
-	} else if (v4.ip.version_length >> 4 == 6) {
-		if (bpf_probe_read_kernel(&v6, sizeof(v6), network) || v6.ip.next != IPPROTO_TCP)
-			return 0;
-		to->length = sizeof(v6.ip);
-		to->way.addresses = mix(fold(v6.ip.source), fold(v6.ip.destination));
-		tcp = &v6.tcp;
-	} else {
-		return 0;
-	}
-	to->source = tcp->source;
-	to->destination = tcp->destination;
-	to->seq = tcp->seq;
-	to->length += (tcp->offset >> 4) * 4;
-	return 1;
-}
-
 /* An skb passes; its IP header begins at `network`. Pure acknowledgments are recorded only when that is wanted. */
 static __always_inline void pass_packet(__u64 ktime, const struct sk_buff *skb, const unsigned char *network, __u8 gate,
 					__u8 flags)
 {
 	struct headers headers;
 
-	if (!(CASTS ? cast_headers(network, &headers) : copied_headers(network, &headers)))
+	if (!headers_of(network, &headers))
 		return;
 	__u16 source = bpf_ntohs(headers.source), destination = bpf_ntohs(headers.destination);
 	if (!watched_port(source) && !watched_port(destination))
@@ -258,11 +163,6 @@ static __always_inline void pass_packet(__u64 ktime, const struct sk_buff *skb, 
 	}
 	headers.way.ports = (__u32)source << 16 | destination;
 	record(ktime, headers.way, bpf_ntohl(headers.seq), length - headers.length, 0, gate, flags);
-}
-
-static __always_inline const unsigned char *network_header(const struct sk_buff *skb)
-{
-	return skb->head + skb->network_header;
 }
 
 /* Both addresses of a socket, near and far. One of IPv6 that carries IPv4 (::ffff:0:0/96) has them in both forms, and its packets
@@ -294,10 +194,6 @@ static __always_inline bool watched_socket(const struct sock *sk, bool sends, st
 	return 1;
 }
 
-/* A field of a socket of TCP. */
-#define OF_TCP(sk, field)                                                                                             \
-	(CASTS ? CAST(tcp_sock, sk)->field : BPF_CORE_READ((const struct tcp_sock *)(sk), field))
-
 static __always_inline void pass_thread(__u64 ktime, __u32 thread, __u8 gate, __u8 flags)
 {
 	struct way nobody = {0, 0};
@@ -322,7 +218,7 @@ static __always_inline void pass_sender(__u64 ktime, struct sock *sk, __u8 flags
 
 	if (!watched_socket(sk, 1, &way))
 		return;
-	record(ktime, way, OF_TCP(sk, write_seq), 0, (__u32)bpf_get_current_pid_tgid(), TCP_OUT_BEGIN, flags);
+	record(ktime, way, FIELD(sk, tcp_sock, write_seq), 0, (__u32)bpf_get_current_pid_tgid(), TCP_OUT_BEGIN, flags);
 }
 
 /* The receiving socket passes with all that lies before `end`. */
@@ -332,7 +228,7 @@ static __always_inline void pass_receiver(__u64 ktime, struct sock *sk, bool que
 
 	if (!watched_socket(sk, 0, &way))
 		return;
-	__u32 end = queued ? OF_TCP(sk, rcv_nxt) : OF_TCP(sk, copied_seq);
+	__u32 end = queued ? FIELD(sk, tcp_sock, rcv_nxt) : FIELD(sk, tcp_sock, copied_seq);
 	record(ktime, way, end, 0, (__u32)bpf_get_current_pid_tgid(), gate, flags | UP_TO);
 }
 
@@ -343,7 +239,7 @@ static __always_inline void pass_copy(__u64 ktime, const struct sk_buff *skb, in
 
 	if (!sk || !watched_socket(sk, 0, &way))
 		return;
-	record(ktime, way, OF_TCP(sk, copied_seq), len, (__u32)bpf_get_current_pid_tgid(), SOCKET_IN_BEGIN, flags);
+	record(ktime, way, FIELD(sk, tcp_sock, copied_seq), len, (__u32)bpf_get_current_pid_tgid(), SOCKET_IN_BEGIN, flags);
 }
 
 /* A hook's program and its twin. The body sees `now` and `flags`. */
