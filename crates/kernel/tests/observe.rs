@@ -128,10 +128,18 @@ fn check(address: &str) {
         (0, 0, 0),
         "{samples:?}"
     );
+    // What the gates cost was measured, with messages that are told of nowhere.
+    assert_eq!(seen.gates.not_measured, None);
+    assert!(seen.gates.let_go_ns.is_some() && seen.gates.call_ns.is_some());
+    assert!(seen.gates.followed_ns > seen.gates.taken_off_ns);
+    assert!(seen.gates.taken_off_ns > 0.0);
+    assert_eq!((samples.not_asked_for, samples.skipped), (0, 0));
     // The reader of a request sends the answer, so both gates of a loopback passage are there.
     let n = |name: &str| seen.sum(name).map_or(0, |row| row.n);
     assert_eq!(n("send to receive"), samples.read, "{samples:?}");
     assert!(seen.spans.iter().any(|row| row.name == "tcp" && row.n > 0));
+    // Both ends answer what they read, by the thread that read it.
+    assert!(n("receive to send") >= samples.read / 2, "{samples:?}");
     let shares: f64 = seen.spans.iter().filter_map(|row| row.share).sum();
     assert!((shares - 1.0).abs() < 1e-6, "{shares}");
     assert!(
@@ -227,7 +235,7 @@ fn slow_passages_without_room_are_counted() {
     };
     let mut watcher = Watcher::start(choice.clone(), &ask, Vec::new()).unwrap();
     first_sample(&mut watcher).unwrap();
-    // Two passages each, of 264 bytes and a header; nobody fetches them, and there is room for a mebibyte.
+    // Two passages each, of 312 bytes and a header; nobody fetches them, and there is room for a mebibyte.
     let begun = traffic.round_trips.load(Ordering::Relaxed);
     while traffic.round_trips.load(Ordering::Relaxed) < begun + 3_000 {
         std::thread::sleep(Duration::from_millis(10));

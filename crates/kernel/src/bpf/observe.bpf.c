@@ -6,8 +6,9 @@
  * wire), through every gate until the reader has it. Which skb carries the byte does not matter: clones, GSO, GRO, coalescing and
  * retransmission change skbs, not sequence numbers. So all gates agree on what is sampled without a word between them.
  *
- * While nothing is followed a gate is one compare. Where a sample is over, its spans are added to histograms here; only slow
- * passages are written out whole.
+ * While nothing is followed a gate is one compare. A gate that stamps a followed byte reads the clock again when it is done, so that
+ * what it took is known, and taken off the span that it lies in. Where a sample is over, its spans are added to histograms here; only
+ * slow passages are written out whole.
  *
  * Nothing here decides anything about a packet: netfilter programs accept, the others cannot do otherwise.
  */
@@ -18,6 +19,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#include "headers.h"
 #include "observe.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -26,6 +28,8 @@ struct settings settings SEC(".bss.settings");
 struct totals totals SEC(".bss.totals");
 struct processor processors[CPUS] SEC(".bss.processors");
 struct passage passages[BUCKETS * WAYS] SEC(".bss.passages");
+struct turn turns[TURNS] SEC(".bss.turns");
+struct tags tags[BUCKETS] SEC(".bss.tags");
 struct histogram histograms[SPANS] SEC(".bss.histograms");
 
 struct {
@@ -62,44 +66,44 @@ static __always_inline struct processor *here(void)
 }
 
 /* A field of the TCP part of a socket. */
-#define of_tcp(sk, field) BPF_CORE_READ((const struct tcp_sock *)(sk), field)
+#define of_tcp(sk, field) FIELD(sk, tcp_sock, field)
+
+/* Read each time, so that the verifier need not go all ways that flags can go together. */
+#define has(flag) (*(volatile __u32 *)&passage->flags & (flag))
+
+static __always_inline struct passage *passage_at(__u32 index)
+{
+	return &passages[index & (BUCKETS * WAYS - 1)];
+}
 
 #include "observe_flow.h"
+#include "observe_rows.h"
 
 /* ---- samples ---- */
 
-/* Whether this candidate is the one in N. The gaps are drawn at random, so that no rhythm of the traffic meets a rhythm here. */
-static __always_inline bool drawn(struct countdown *countdown)
+/*
+ * For how many this candidate stands when it is the one in N; 0 when it is not. The gaps are drawn at random, so that no rhythm of the
+ * traffic meets a rhythm here; none is left over from another N, nor from before nothing was sampled, so the first message then is as
+ * likely as the next.
+ */
+static __always_inline __u32 drawn(struct countdown *countdown)
 {
-	__u32 every = *(volatile __u32 *)&settings.every;
+	__u64 now = *(volatile __u64 *)&settings.every;
+	__u32 every = now;
 
 	countdown->seen += 1;
-	if (countdown->left > 1) {
-		countdown->left -= 1;
+	if (!every) {
+		countdown->left = 0;
 		return 0;
 	}
-	if (!every)
-		return 0;
-	countdown->left = 1 + bpf_get_prandom_u32() % (2 * every - 1);
-	return 1;
+	if (!countdown->left || countdown->left >= 2 * every)
+		countdown->left = 1 + bpf_get_prandom_u32() % (2 * every - 1);
+	countdown->left -= 1;
+	return countdown->left ? 0 : now >> 32;
 }
 
-/* A way that is divided into spans, and how much of it was which. */
-struct division {
-	__u64 from;
-	__u64 sum[2];
-	__u32 weight;
-	__u32 whole;
-};
-
-/*
- * Some functions are global, not for others to call but because the verifier looks at a global function once, for all its callers
- * together.
- */
+/* Global, see observe_rows.h. */
 int free_place(__u32 ports);
-int enter(__u32 span, __u64 ns, __u32 weight);
-int divide(struct division *division, __u32 span, __u32 kind, __u64 to);
-int fold_in(__u32 index);
 
 /* Takes a free place in the bucket of these ports; negative when there is none. */
 __noinline int free_place(__u32 ports)
@@ -115,216 +119,52 @@ __noinline int free_place(__u32 ports)
 	return -1;
 }
 
-/* Begins to follow a byte; none when all places of its bucket are taken. */
-static __always_inline struct passage *begin(const struct flow *flow, __u32 seq)
+/* Begins to follow a byte, and tells where; negative when all places of its bucket are taken. */
+static __always_inline int begin(const struct flow *flow, __u32 seq, __u32 weight)
 {
 	int index = free_place(flow->ports);
-	struct passage *passage = &passages[index & (BUCKETS * WAYS - 1)];
+	struct passage *passage = passage_at(index);
 
 	if (index < 0) {
 		add(totals.skipped, 1);
-		return 0;
+		return index;
 	}
 	__builtin_memset(passage->at, 0, sizeof(passage->at));
-	__builtin_memset(&passage->sender, 0, sizeof(struct passage) - offsetof(struct passage, sender));
+	__builtin_memset(&passage->cost, 0, sizeof(struct passage) - offsetof(struct passage, cost));
 	passage->flow = *flow;
 	passage->mixed = mixed(flow);
 	passage->seq = seq;
-	passage->weight = settings.every;
+	passage->weight = weight;
 	add(totals.begun, 1);
-	return passage;
+	return index;
 }
 
-static __always_inline void follow(struct passage *passage)
+static __always_inline __u32 tag(const struct way *way, __u32 state)
 {
+	return ((way->ports * 2654435769U ^ way->addresses) & ~7U) | state;
+}
+
+static __always_inline void set_tag(__u32 index, const struct way *way, __u32 state)
+{
+	tags[index / WAYS & (BUCKETS - 1)].way[index & (WAYS - 1)] = tag(way, state);
+}
+
+/* What was begun passes its first gate, now that all else is done. */
+static __always_inline void follow(__u32 index, __u32 gate)
+{
+	struct passage *passage = passage_at(index);
+	const struct way way = {.ports = passage->flow.ports, .addresses = passage->mixed};
+
+	set_tag(index, &way, ON_THE_WAY);
+	passage->cost[gate] = settings.call;
 	add(followed.on_the_way, 1);
 	*(volatile __u32 *)&passage->state = ON_THE_WAY;
-}
-
-/* The way to a span's histogram: 64 buckets to an octave, so the middle of one is within 0.8 % of each time in it. */
-static __always_inline __u32 place(__u64 ns)
-{
-	__u64 rest = ns;
-	__u32 octave = 0;
-
-	if (ns < FINEST)
-		return ns;
-	if (rest >> 32)
-		octave += 32, rest >>= 32;
-	if (rest >> 16)
-		octave += 16, rest >>= 16;
-	if (rest >> 8)
-		octave += 8, rest >>= 8;
-	if (rest >> 4)
-		octave += 4, rest >>= 4;
-	if (rest >> 2)
-		octave += 2, rest >>= 2;
-	if (rest >> 1)
-		octave += 1;
-	return (octave - FINEST_BITS + 1) * FINEST + (ns >> (octave - FINEST_BITS) & (FINEST - 1));
-}
-
-__noinline int enter(__u32 span, __u64 ns, __u32 weight)
-{
-	struct histogram *histogram;
-	__u32 at = place(ns);
-
-	if (span >= SPANS)
-		return 0;
-	histogram = &histograms[span];
-	if (at >= PLACES)
-		at = PLACES - 1;
-	add(histogram->samples, 1);
-	add(histogram->weight, weight);
-	add(histogram->sum, ns * weight);
-	add(histogram->place[at], weight);
-	return 0;
-}
-
-/* The next span of the way; `kind` 0 is processing, 1 is queueing. A gate that was not passed leaves a hole. */
-__noinline int divide(struct division *division, __u32 span, __u32 kind, __u64 to)
-{
-	if (!division)
-		return 0;
-	if (!division->from || !to) {
-		division->whole = 0;
-	} else if (to < division->from) {
-		add(totals.backwards, 1);
-	} else {
-		__u64 ns = to - division->from;
-		enter(span, ns, division->weight);
-		division->sum[kind & 1] += ns;
-	}
-	division->from = to;
-	return 0;
-}
-
-static __always_inline void remember(struct counts *first, struct counts *last, const struct counts *now)
-{
-	if (!now->segments_in && !now->segments_out)
-		return;
-	if (!first->segments_in && !first->segments_out)
-		*first = *now;
-	*last = *now;
-}
-
-/* Read each time, so that the verifier need not go all ways that flags can go together. */
-#define has(flag) (*(volatile __u32 *)&passage->flags & (flag))
-
-/* The passage is over: adds its spans, its connection's costs, and writes it out when it was slow. */
-__noinline int fold_in(__u32 index)
-{
-	struct passage *passage = &passages[index & (BUCKETS * WAYS - 1)];
-	const volatile __u64 *at = passage->at;
-	__u32 weight = passage->weight;
-	struct division out = {.from = at[SENT], .weight = weight, .whole = 1};
-	struct division in = {.from = at[DRIVER_END], .weight = weight, .whole = 1};
-	__u64 first = at[SENT] ? at[SENT] : at[IP_IN];
-	__u64 last = at[END] ? at[END] : at[DRIVER_END];
-
-	if (!has(WANTED)) {
-		add(totals.unwanted, 1);
-		return 0;
-	}
-	if (at[SENT]) {
-		__u32 begins = has(RETRANSMITTED) ? RETRANSMISSION : has(DEFERRED) ? SEND_QUEUE : TCP_OUT;
-		if (settings.has_ip_out) {
-			divide(&out, begins, begins != TCP_OUT, at[IP_OUT]);
-			divide(&out, IP_OUT_SPAN, 0, at[DEVICE_IN]);
-		} else {
-			divide(&out, begins == TCP_OUT ? TCP_IP_OUT : begins, begins != TCP_OUT, at[DEVICE_IN]);
-		}
-		divide(&out, DEVICE_QUEUE, 1, at[DRIVER]);
-		divide(&out, DRIVER_OUT, 0, at[DRIVER_END]);
-		if (!out.whole)
-			add(totals.holes, 1);
-		if (at[DRIVER_END] > at[SENT])
-			enter(TRANSMIT, at[DRIVER_END] - at[SENT], weight);
-	}
-	if (at[END]) {
-		if (has(BY_WIRE))
-			in.from = at[IP_IN];
-		else
-			divide(&in, IP_QUEUE, 1, at[IP_IN]);
-		__u64 begin = has(BY_WIRE) ? at[IP_IN] : at[DRIVER_END];
-		if (settings.has_demux) {
-			divide(&in, IP_IN_SPAN, 0, at[DEMUX]);
-			divide(&in, has(BACKLOG) ? BACKLOG_SPAN : DEMUX_SPAN, !!has(BACKLOG), at[TCP_IN]);
-		} else {
-			divide(&in, has(BACKLOG) ? BACKLOG_SPAN : IP_DEMUX_IN, !!has(BACKLOG), at[TCP_IN]);
-		}
-		divide(&in, has(DISORDER) ? REORDER : TCP_IN_SPAN, !!has(DISORDER), at[READY]);
-		if (has(AWAKE)) {
-			divide(&in, SOCKET_QUEUE, 1, at[COPY]);
-		} else {
-			divide(&in, WAKEUP, 1, at[RUNS]);
-			divide(&in, RESUME, 0, at[COPY]);
-		}
-		divide(&in, SOCKET_IN, 0, at[END]);
-		if (!in.whole)
-			add(totals.holes, 1);
-		if (begin && at[END] > begin)
-			enter(RECEIVE, at[END] - begin, weight);
-		if (at[SENT] && at[END] > at[SENT])
-			enter(WHOLE, at[END] - at[SENT], weight);
-		add(totals.finished, 1);
-	} else {
-		add(totals.left, 1);
-	}
-	enter(PROCESSING, out.sum[0] + in.sum[0], weight);
-	enter(QUEUEING, out.sum[1] + in.sum[1], weight);
-
-	add(totals.ipv6, passage->flow.family == 6);
-	add(totals.backlog, !!has(BACKLOG));
-	add(totals.deferred, !!has(DEFERRED));
-	add(totals.retransmitted, !!has(RETRANSMITTED));
-	add(totals.disorder, !!has(DISORDER));
-	add(totals.forwarded, !!has(FORWARDED));
-	add(totals.shared, passage->received > passage->message && passage->message);
-	add(totals.gso, passage->gso_out > 1);
-	add(totals.gro, passage->gso_in > 1);
-
-	bool is_slow = settings.slower_than && last > first && last - first >= settings.slower_than;
-	if (is_slow) {
-		add(totals.slow, 1);
-		if (bpf_ringbuf_output(&slow, passage, sizeof(*passage), 0))
-			add(totals.slow_lost, 1);
-	}
-
-	struct usage *usage = bpf_map_lookup_elem(&flows, &passage->flow);
-	if (!usage) {
-		/* The zeros that a new entry begins with. */
-		static const struct usage nothing;
-		bpf_map_update_elem(&flows, &passage->flow, &nothing, BPF_NOEXIST);
-		usage = bpf_map_lookup_elem(&flows, &passage->flow);
-		if (!usage) {
-			add(totals.flows_lost, 1);
-			return 0;
-		}
-	}
-	add(usage->samples, 1);
-	add(usage->weight, weight);
-	add(usage->processing_out, out.sum[0] * weight);
-	add(usage->queueing_out, out.sum[1] * weight);
-	add(usage->processing_in, in.sum[0] * weight);
-	add(usage->queueing_in, in.sum[1] * weight);
-	add(usage->slow, is_slow);
-	remember(&usage->first_out, &usage->last_out, &passage->counted_out);
-	remember(&usage->first_in, &usage->last_in, &passage->counted_in);
-	if (at[SENT]) {
-		usage->sender = passage->sender;
-		__builtin_memcpy(usage->sender_name, passage->sender_name, 16);
-	}
-	if (at[END]) {
-		usage->reader = passage->reader;
-		__builtin_memcpy(usage->reader_name, passage->reader_name, 16);
-	}
-	return 0;
+	passage->at[gate] = bpf_ktime_get_ns();
 }
 
 static __always_inline void finish(__u32 index, __u32 state)
 {
-	struct passage *passage = &passages[index & (BUCKETS * WAYS - 1)];
+	struct passage *passage = passage_at(index);
 
 	if (__sync_val_compare_and_swap(&passage->state, state, ENDING) != state)
 		return;
@@ -341,41 +181,120 @@ struct crossing {
 	__u64 now;
 	const struct sk_buff *skb;
 	const struct sock *sk;
-	/* The first place of the bucket, and a bit for each way that is of the flow. */
+	struct way way;
+	/* The first place of the bucket, and a bit for each way that may be of the flow. */
 	__u32 first;
 	__u32 ways;
+	__u32 state;
 	/* The piece of the stream; `len` is missing where all before `seq` crosses. */
 	__u32 seq;
 	__u32 len;
 	__u32 gate;
+	/* How long the gate took, when it is done. */
+	__u32 spent;
+	/* Whose turn it is. */
+	struct turn turn;
 };
 
 /* Finds the bytes of a flow that are followed and in a state; without a branch for each, for the verifier's sake. */
-static __always_inline bool crosses(struct crossing *crossing, const struct flow *flow, __u32 state)
+static __always_inline bool crosses(struct crossing *crossing, const struct way *way, __u32 state)
 {
-	__u32 ports = flow->ports, addresses = mixed(flow), ways = 0;
+	const struct tags *line = &tags[bucket(way->ports)];
+	__u32 wanted = tag(way, state), ways = 0;
 
-	crossing->first = bucket(ports) * WAYS;
-	for (int way = 0; way < WAYS; way++) {
-		const struct passage *passage = &passages[(crossing->first + way) & (BUCKETS * WAYS - 1)];
-		__u64 differs = (passage->state ^ state) | (passage->flow.ports ^ ports) | (passage->mixed ^ addresses);
-		/* The highest bit is set where nothing differs. */
-		ways |= (__u32)((differs - 1) >> 63) << way;
-	}
+	/* The highest bit is set where nothing differs. */
+	for (int at = 0; at < WAYS; at++)
+		ways |= (__u32)(((__u64)(line->way[at] ^ wanted) - 1) >> 63) << at;
+	crossing->way = *way;
+	crossing->state = state;
+	crossing->first = bucket(way->ports) * WAYS;
 	crossing->ways = ways;
 	return ways;
 }
 
+static __always_inline struct passage *place_of(const struct crossing *crossing, __u32 way)
+{
+	return passage_at(crossing->first + way);
+}
+
 static __always_inline struct passage *crossed(const struct crossing *crossing, __u32 way)
 {
-	if (!(crossing->ways >> (way & (WAYS - 1)) & 1))
+	struct passage *passage = place_of(crossing, way);
+
+	if (!(crossing->ways >> (way & (WAYS - 1)) & 1) || passage->state != crossing->state ||
+	    passage->flow.ports != crossing->way.ports || passage->mixed != crossing->way.addresses)
 		return 0;
-	return &passages[(crossing->first + way) & (BUCKETS * WAYS - 1)];
+	return passage;
+}
+
+/* Calls `body` for each byte that may cross; mostly that is one. */
+#define EACH(body, crossing)                                                                                          \
+	do {                                                                                                          \
+		if ((crossing)->ways & ((crossing)->ways - 1))                                                        \
+			bpf_loop(WAYS, body, crossing, 0);                                                            \
+		else                                                                                                  \
+			body(highest((crossing)->ways), crossing);                                                    \
+	} while (0)
+
+/* Notes what the gate cost those that it stamped. */
+static long charge(__u32 way, struct crossing *crossing)
+{
+	struct passage *passage = place_of(crossing, way);
+	__u32 gate = crossing->gate;
+
+	if (!(crossing->ways >> (way & (WAYS - 1)) & 1) || gate >= STAMPS || passage->at[gate] != crossing->now)
+		return 0;
+	passage->cost[gate] = crossing->spent;
+	return 0;
+}
+
+/* The last that a gate does, but for those that take one more call until the next. */
+static __always_inline void charge_all(struct crossing *crossing, __u32 calls)
+{
+	crossing->spent = bpf_ktime_get_ns() - crossing->now + calls * settings.call;
+	EACH(charge, crossing);
 }
 
 static __always_inline bool holds(const struct crossing *crossing, const struct passage *passage)
 {
 	return passage->seq - crossing->seq < crossing->len;
+}
+
+/* ---- turns: from the return of a reader to the next that it sends on the connection ---- */
+
+/* The place of a connection by the direction of the answer; who comes later takes it over. */
+static __always_inline struct turn *turn_of(const struct way *way)
+{
+	return &turns[(way->ports ^ way->addresses) * 2654435769U >> (32 - TURN_BITS)];
+}
+
+/* The last that the gate of a reader does. */
+static __always_inline void turn_begins(const struct turn *new)
+{
+	struct turn *turn = turn_of(&new->way);
+
+	*(volatile __u64 *)&turn->since = 0;
+	turn->way = new->way;
+	turn->thread = new->thread;
+	turn->weight = new->weight;
+	*(volatile __u64 *)&turn->since = bpf_ktime_get_ns();
+}
+
+static __always_inline void turn_ends(const struct sock *sk, __u64 now)
+{
+	struct turn *turn;
+	struct way way;
+
+	if (!way_of(sk, 1, &way))
+		return;
+	turn = turn_of(&way);
+	__u64 since = *(volatile __u64 *)&turn->since;
+	if (!since || turn->way.ports != way.ports || turn->way.addresses != way.addresses ||
+	    turn->thread != (__u32)bpf_get_current_pid_tgid())
+		return;
+	turn->since = 0;
+	/* Between the end of one gate and the beginning of another lies one call. */
+	enter(TURN, now > since + settings.call ? now - since - settings.call : 0, turn->weight);
 }
 
 /* ---- gates ---- */
@@ -385,18 +304,23 @@ static __always_inline void pass_sender(const struct sock *sk, __u32 left)
 {
 	struct flow flow = {};
 	struct passage *passage;
-	__u64 who;
+	__u64 who, from = bpf_ktime_get_ns();
+	__u32 weight;
+	int index;
 
 	here()->messages += 1;
+	turn_ends(sk, from);
 	if (settings.operations && !(flow_of(sk, 1, &flow) && passes(&flow)))
 		return;
-	if (!drawn(&here()->sent))
+	weight = drawn(&here()->sent);
+	if (!weight)
 		return;
 	if (!settings.operations && !flow_of(sk, 1, &flow))
 		return;
-	passage = begin(&flow, of_tcp(sk, write_seq));
-	if (!passage)
+	index = begin(&flow, of_tcp(sk, write_seq), weight);
+	if (index < 0)
 		return;
+	passage = passage_at(index);
 	who = bpf_get_current_pid_tgid();
 	passage->sender.thread = (__u32)who;
 	passage->sender.group = who >> 32;
@@ -405,8 +329,8 @@ static __always_inline void pass_sender(const struct sock *sk, __u32 left)
 	if (watched_end(sk, who >> 32))
 		passage->flags = WANTED;
 	counted(sk, &passage->counted_out);
-	passage->at[SENT] = bpf_ktime_get_ns();
-	follow(passage);
+	follow(index, SENT);
+	add(totals.spent, passage->at[SENT] - from);
 }
 
 static __always_inline __u16 pieces(const struct sk_buff *skb)
@@ -414,7 +338,18 @@ static __always_inline __u16 pieces(const struct sk_buff *skb)
 	const struct sk_buff___observe *known = (const struct sk_buff___observe *)skb;
 	const struct skb_shared_info *shared = (const void *)(known->head + known->end);
 
-	return BPF_CORE_READ(shared, gso_segs);
+	return FIELD(shared, skb_shared_info, gso_segs);
+}
+
+static __always_inline bool is_wire(const struct net_device___observe *device)
+{
+	__u32 index = device->ifindex;
+
+	/* The list ends at the first 0. */
+	for (int at = 0; at < WIRES && settings.wires[at]; at++)
+		if (settings.wires[at] == index)
+			return device->nd_net.net->ns.inum == settings.namespace;
+	return 0;
 }
 
 static long out(__u32 way, struct crossing *crossing)
@@ -445,10 +380,12 @@ static long out(__u32 way, struct crossing *crossing)
 	passage->at[gate] = crossing->now;
 	if (gate == DRIVER) {
 		const struct net_device___observe *device = skb_device(skb);
-		struct processor *processor = here();
 		passage->interface = device ? device->ifindex : 0;
-		processor->driving = (crossing->first + way) & (BUCKETS * WAYS - 1);
-		processor->driven = (__u64)skb;
+		if (device && is_wire(device)) {
+			struct processor *processor = here();
+			processor->driving = (crossing->first + way) & (BUCKETS * WAYS - 1);
+			processor->driven = (__u64)skb;
+		}
 	}
 	return 0;
 }
@@ -459,21 +396,22 @@ static __always_inline void pass_out(const struct sk_buff *skb, __u32 gate)
 	struct crossing crossing = {.now = bpf_ktime_get_ns(), .skb = skb, .gate = gate};
 	struct segment segment = {};
 
-	if (!segment_of(skb, network_header(skb), &segment) || !crosses(&crossing, &segment.flow, ON_THE_WAY))
+	if (!segment_of(skb, network_header(skb), &segment) || !crosses(&crossing, &segment.way, ON_THE_WAY))
 		return;
 	crossing.seq = segment.seq;
 	crossing.len = segment.len;
-	bpf_loop(WAYS, out, &crossing, 0);
+	EACH(out, &crossing);
+	charge_all(&crossing, 1);
 }
 
 /* TCP hands a segment to IP: the TCP header is what the data begins with, and there is no IP header yet. */
 static __always_inline void pass_handed(const struct sock *sk, const struct sk_buff *skb)
 {
 	struct crossing crossing = {.now = bpf_ktime_get_ns(), .skb = skb, .gate = IP_OUT};
-	struct flow flow = {};
 	struct tcp_header tcp;
+	struct way way;
 
-	if (!flow_of(sk, 1, &flow) || !crosses(&crossing, &flow, ON_THE_WAY) ||
+	if (!way_of(sk, 1, &way) || !crosses(&crossing, &way, ON_THE_WAY) ||
 	    bpf_probe_read_kernel(&tcp, sizeof(tcp), skb->data))
 		return;
 	__u32 length = skb->len, header = (tcp.offset >> 4) * 4;
@@ -481,22 +419,12 @@ static __always_inline void pass_handed(const struct sock *sk, const struct sk_b
 		return;
 	crossing.seq = bpf_ntohl(tcp.seq);
 	crossing.len = length - header;
-	bpf_loop(WAYS, out, &crossing, 0);
+	EACH(out, &crossing);
+	charge_all(&crossing, 1);
 }
 
-static __always_inline bool is_wire(const struct net_device___observe *device)
-{
-	__u32 index = device->ifindex;
-
-	/* The list ends at the first 0. */
-	for (int at = 0; at < WIRES && settings.wires[at]; at++)
-		if (settings.wires[at] == index)
-			return device->nd_net.net->ns.inum == settings.namespace;
-	return 0;
-}
-
-/* The driver has returned; the skb may be gone by now. */
-static __always_inline void pass_driver_end(const struct sk_buff *skb, const struct net_device___observe *device)
+/* The driver of a wire has returned; the skb may be gone by now. */
+static __always_inline void pass_driver_end(const struct sk_buff *skb)
 {
 	struct processor *processor = here();
 	__u32 index;
@@ -505,9 +433,7 @@ static __always_inline void pass_driver_end(const struct sk_buff *skb, const str
 		return;
 	index = processor->driving;
 	processor->driven = 0;
-	if (index >= BUCKETS * WAYS || !is_wire(device))
-		return;
-	struct passage *passage = &passages[index];
+	struct passage *passage = passage_at(index);
 	if (passage->state != ON_THE_WAY || passage->at[IP_IN] || !passage->at[DRIVER])
 		return;
 	passage->at[DRIVER_END] = bpf_ktime_get_ns();
@@ -536,34 +462,41 @@ static __always_inline void pass_in(const struct sk_buff *skb, const unsigned ch
 	struct crossing crossing = {.now = bpf_ktime_get_ns(), .gate = gate};
 	struct segment segment = {};
 
-	if (!segment_of(skb, network, &segment) || !crosses(&crossing, &segment.flow, ON_THE_WAY))
+	if (!segment_of(skb, network, &segment) || !crosses(&crossing, &segment.way, ON_THE_WAY))
 		return;
 	crossing.seq = segment.seq;
 	crossing.len = segment.len;
-	bpf_loop(WAYS, in, &crossing, 0);
+	EACH(in, &crossing);
+	/* Before the next gate of a packet that does not leave its host comes that of the driver's return. */
+	charge_all(&crossing, 1 + (gate == DRIVER_END && settings.has_driver_end));
 }
 
-/* A segment comes in by a wire: its first byte may be followed. */
-static __always_inline void pass_wire(const struct sk_buff *skb)
+/* A segment comes in by a wire: its first byte may be followed. Whether it is. */
+static __always_inline bool pass_wire(const struct sk_buff *skb)
 {
 	struct segment segment = {};
+	struct flow flow = {};
 	struct passage *passage;
 	const struct net_device___observe *device = skb_device(skb);
+	__u32 weight;
+	int index;
 
 	here()->messages += 1;
 	if (!device || !is_wire(device) || !segment_of(skb, skb->data, &segment))
-		return;
-	if (settings.operations && !passes(&segment.flow))
-		return;
-	if (!drawn(&here()->arrived))
-		return;
-	passage = begin(&segment.flow, segment.seq);
-	if (!passage)
-		return;
+		return 0;
+	if (settings.operations && !(flow_in(skb->data, &segment, &flow) && passes(&flow)))
+		return 0;
+	weight = drawn(&here()->arrived);
+	if (!weight || (!settings.operations && !flow_in(skb->data, &segment, &flow)))
+		return 0;
+	index = begin(&flow, segment.seq, weight);
+	if (index < 0)
+		return 0;
+	passage = passage_at(index);
 	passage->flags = BY_WIRE;
 	passage->interface = device->ifindex;
-	passage->at[IP_IN] = bpf_ktime_get_ns();
-	follow(passage);
+	follow(index, IP_IN);
+	return 1;
 }
 
 static long tcp(__u32 way, struct crossing *crossing)
@@ -581,20 +514,20 @@ static long tcp(__u32 way, struct crossing *crossing)
 		passage->flags |= DISORDER;
 	passage->received = crossing->len;
 	passage->gso_in = pieces(crossing->skb);
-	counted(sk, &passage->counted_in);
 	return 0;
 }
 
 static __always_inline void pass_tcp(const struct sock *sk, const struct sk_buff *skb)
 {
-	struct crossing crossing = {.now = bpf_ktime_get_ns(), .skb = skb, .sk = sk};
+	struct crossing crossing = {.now = bpf_ktime_get_ns(), .skb = skb, .sk = sk, .gate = TCP_IN};
 	struct segment segment = {};
 
-	if (!segment_of(skb, network_header(skb), &segment) || !crosses(&crossing, &segment.flow, ON_THE_WAY))
+	if (!segment_of(skb, network_header(skb), &segment) || !crosses(&crossing, &segment.way, ON_THE_WAY))
 		return;
 	crossing.seq = segment.seq;
 	crossing.len = segment.len;
-	bpf_loop(WAYS, tcp, &crossing, 0);
+	EACH(tcp, &crossing);
+	charge_all(&crossing, 1);
 }
 
 static long ready(__u32 way, struct crossing *crossing)
@@ -607,6 +540,7 @@ static long ready(__u32 way, struct crossing *crossing)
 	passage->at[READY] = crossing->now;
 	if (__sync_val_compare_and_swap(&passage->state, ON_THE_WAY, WAITING) != ON_THE_WAY)
 		return 0;
+	set_tag(crossing->first + way, &crossing->way, WAITING);
 	add(followed.waiting, 1);
 	add(followed.on_the_way, -1);
 	return 0;
@@ -614,13 +548,14 @@ static long ready(__u32 way, struct crossing *crossing)
 
 static __always_inline void pass_ready(const struct sock *sk)
 {
-	struct crossing crossing = {.now = bpf_ktime_get_ns()};
-	struct flow flow = {};
+	struct crossing crossing = {.now = bpf_ktime_get_ns(), .gate = READY};
+	struct way way;
 
-	if (!flow_of(sk, 0, &flow) || !crosses(&crossing, &flow, ON_THE_WAY))
+	if (!way_of(sk, 0, &way) || !crosses(&crossing, &way, ON_THE_WAY))
 		return;
 	crossing.seq = of_tcp(sk, rcv_nxt);
-	bpf_loop(WAYS, ready, &crossing, 0);
+	EACH(ready, &crossing);
+	charge_all(&crossing, 1);
 }
 
 static long copy(__u32 way, struct crossing *crossing)
@@ -631,23 +566,26 @@ static long copy(__u32 way, struct crossing *crossing)
 	if (!passage || !holds(crossing, passage) || passage->at[COPY])
 		return 0;
 	passage->at[COPY] = crossing->now;
-	if (since > passage->at[READY])
+	if (since > passage->at[READY]) {
 		passage->at[RUNS] = since;
-	else
+		passage->cost[RUNS] = settings.call;
+	} else {
 		passage->flags |= AWAKE;
+	}
 	return 0;
 }
 
 static __always_inline void pass_copy(const struct sk_buff *skb, __u32 len)
 {
-	struct crossing crossing = {.now = bpf_ktime_get_ns(), .len = len};
+	struct crossing crossing = {.now = bpf_ktime_get_ns(), .len = len, .gate = COPY};
 	const struct sock *sk = skb->sk;
-	struct flow flow = {};
+	struct way way;
 
-	if (!sk || !flow_of(sk, 0, &flow) || !crosses(&crossing, &flow, WAITING))
+	if (!sk || !way_of(sk, 0, &way) || !crosses(&crossing, &way, WAITING))
 		return;
 	crossing.seq = of_tcp(sk, copied_seq);
-	bpf_loop(WAYS, copy, &crossing, 0);
+	EACH(copy, &crossing);
+	charge_all(&crossing, 1);
 }
 
 static long received(__u32 way, struct crossing *crossing)
@@ -661,10 +599,17 @@ static long received(__u32 way, struct crossing *crossing)
 	passage->reader.thread = (__u32)who;
 	passage->reader.group = who >> 32;
 	bpf_get_current_comm(passage->reader_name, sizeof(passage->reader_name));
+	counted(crossing->sk, &passage->counted_in);
 	if (watched_end(crossing->sk, who >> 32))
 		passage->flags |= WANTED;
 	if (settings.interface && settings.interface != passage->interface)
 		passage->flags &= ~WANTED;
+	if (has(WANTED)) {
+		crossing->turn.way.ports = passage->flow.ports << 16 | passage->flow.ports >> 16;
+		crossing->turn.way.addresses = mix(fold(passage->flow.destination), fold(passage->flow.source));
+		crossing->turn.thread = who;
+		crossing->turn.weight = passage->weight;
+	}
 	finish(crossing->first + way, WAITING);
 	return 0;
 }
@@ -672,13 +617,16 @@ static long received(__u32 way, struct crossing *crossing)
 static __always_inline void pass_received(const struct sock *sk, int result, int flags)
 {
 	struct crossing crossing = {.now = bpf_ktime_get_ns(), .sk = sk};
-	struct flow flow = {};
+	struct way way;
 
 	if (result <= 0 || flags & MSG_PEEK || ((const struct sock___observe *)sk)->sk_protocol != IPPROTO_TCP ||
-	    !flow_of(sk, 0, &flow) || !crosses(&crossing, &flow, WAITING))
+	    !way_of(sk, 0, &way) || !crosses(&crossing, &way, WAITING))
 		return;
 	crossing.seq = of_tcp(sk, copied_seq);
-	bpf_loop(WAYS, received, &crossing, 0);
+	EACH(received, &crossing);
+	add(totals.spent, bpf_ktime_get_ns() - crossing.now);
+	if (crossing.turn.weight)
+		turn_begins(&crossing.turn);
 }
 
 /* ---- hooks ---- */
@@ -711,14 +659,12 @@ SENDER("fentry/tcp_sendmsg_locked", fentry_tcp_sendmsg_locked, size, const struc
 
 GATE("tp_btf/net_dev_queue", net_dev_queue, ON_THE_WAY_ONLY, pass_out(skb, DEVICE_IN), struct sk_buff *skb)
 GATE("tp_btf/net_dev_start_xmit", net_dev_start_xmit, ON_THE_WAY_ONLY, pass_out(skb, DRIVER), struct sk_buff *skb)
-GATE("tp_btf/net_dev_xmit", net_dev_xmit, ON_THE_WAY_ONLY,
-     pass_driver_end(skb, (const struct net_device___observe *)device), struct sk_buff *skb, int rc,
-     struct net_device *device)
+GATE("tp_btf/net_dev_xmit", net_dev_xmit, ON_THE_WAY_ONLY, pass_driver_end(skb), struct sk_buff *skb)
 GATE("tp_btf/netif_rx_entry", netif_rx_entry, ON_THE_WAY_ONLY, pass_in(skb, skb->data, DRIVER_END), struct sk_buff *skb)
 GATE("tp_btf/netif_receive_skb", netif_receive_skb, ON_THE_WAY_ONLY, pass_in(skb, skb->data, IP_IN), struct sk_buff *skb)
 /* The same where samples begin at wires, too. */
-GATE("tp_btf/netif_receive_skb", netif_receive_wire, pass_wire(skb); ON_THE_WAY_ONLY, pass_in(skb, skb->data, IP_IN),
-     struct sk_buff *skb)
+GATE("tp_btf/netif_receive_skb", netif_receive_wire,
+     if (pass_wire(skb)) return 0; ON_THE_WAY_ONLY, pass_in(skb, skb->data, IP_IN), struct sk_buff *skb)
 GATE("tp_btf/tcp_probe", tcp_probe, ON_THE_WAY_ONLY, pass_tcp(sk, skb), struct sock *sk, struct sk_buff *skb)
 GATE("tp_btf/sk_data_ready", sk_data_ready, ON_THE_WAY_ONLY, pass_ready(sk), struct sock *sk)
 GATE("fentry/sock_def_readable", fentry_sock_def_readable, ON_THE_WAY_ONLY, pass_ready(sk), struct sock *sk)

@@ -23,6 +23,8 @@ enum {
 	PLACES = (40 - FINEST_BITS + 1) * FINEST,
 	/* Of a filter, a power of two. */
 	OPERATIONS = 64,
+	TURN_BITS = 8,
+	TURNS = 1 << TURN_BITS,
 	GROUPS = 16,
 	WIRES = 16,
 	MSG_PEEK = 2,
@@ -69,6 +71,7 @@ enum span {
 	WHOLE,
 	PROCESSING,
 	QUEUEING,
+	TURN,
 	SPANS,
 };
 
@@ -134,8 +137,10 @@ struct operation {
 };
 
 struct settings {
-	/* One in so many; 0 takes no new sample. */
-	__u32 every;
+	/* One in so many; 0 takes no new sample. Both words are changed at once. */
+	__u32 every __attribute__((aligned(8)));
+	/* For how many messages a sample stands. */
+	__u32 weight;
 	__u32 operations;
 	__u32 by_group;
 	__u32 by_cgroup;
@@ -145,6 +150,10 @@ struct settings {
 	__u32 namespace;
 	__u32 has_ip_out;
 	__u32 has_demux;
+	/* What a gate costs beyond the time in its program, in nanoseconds. */
+	__u32 call;
+	/* Whether a program runs when a driver returns. */
+	__u32 has_driver_end;
 	__u64 slower_than;
 	__u32 groups[GROUPS];
 	__u32 wires[WIRES];
@@ -171,6 +180,11 @@ struct totals {
 	__u64 shared;
 	__u64 gso;
 	__u64 gro;
+	/* Nanoseconds that gates took of the passages that are in the rows, and of all that were followed. */
+	__u64 taken;
+	__u64 spent;
+	/* Spans that were shorter than what their gates cost. */
+	__u64 shorter;
 };
 
 struct counts {
@@ -193,6 +207,8 @@ struct passage {
 	__u32 seq;
 	__u32 weight;
 	__u64 at[STAMPS];
+	/* What the gates that it passed cost it, until the next one. */
+	__u32 cost[STAMPS];
 	struct thread sender;
 	struct thread reader;
 	char sender_name[16];
@@ -208,6 +224,20 @@ struct passage {
 	__u16 gso_in;
 	struct counts counted_out;
 	struct counts counted_in;
+};
+
+/* By what the bytes of a bucket are found, in one line of memory; 0 where there is none. A tag may be out of date. */
+struct tags {
+	__u32 way[WAYS];
+} __attribute__((aligned(64)));
+
+/* A reader that was followed to and has not sent since. */
+struct turn {
+	struct way way;
+	__u32 thread;
+	__u32 weight;
+	/* 0 where there is none. */
+	__u64 since;
 };
 
 struct countdown {

@@ -139,78 +139,75 @@ static __always_inline bool flow_of(const struct sock *sk, bool sends, struct fl
 	return 1;
 }
 
-/* The segment in an skb whose IP header begins at `network`. */
+/* The same as far as bytes are found by it. */
+static __always_inline bool way_of(const struct sock *sk, bool sends, struct way *way)
+{
+	struct flow flow = {};
+
+	if (!flow_of(sk, sends, &flow))
+		return 0;
+	way->ports = flow.ports;
+	way->addresses = mixed(&flow);
+	return 1;
+}
+
+/* The segment in an skb whose IP header begins at `network`, when it has payload. */
 struct segment {
-	struct flow flow;
+	struct way way;
 	__u32 seq;
 	__u32 len;
 };
 
 static __always_inline bool segment_of(const struct sk_buff *skb, const unsigned char *network, struct segment *segment)
 {
-	union {
-		struct {
-			struct ipv4_header ip;
-			struct tcp_header tcp;
-		} v4;
-		struct {
-			struct ipv6_header ip;
-			struct tcp_header tcp;
-		} v6;
-	} on_wire;
-	struct tcp_header tcp;
-	__u32 header;
+	struct headers headers;
 
-	if (bpf_probe_read_kernel(&on_wire.v4, sizeof(on_wire.v4), network))
+	if (!headers_of(network, &headers))
 		return 0;
-	if (on_wire.v4.ip.version_length >> 4 == 4) {
-		if (on_wire.v4.ip.protocol != IPPROTO_TCP)
-			return 0;
-		header = (on_wire.v4.ip.version_length & 15) * 4;
-		tcp = on_wire.v4.tcp;
-		if (header != sizeof(on_wire.v4.ip) && bpf_probe_read_kernel(&tcp, sizeof(tcp), network + header))
-			return 0;
-		segment->flow.family = 4;
-		segment->flow.source[0] = on_wire.v4.ip.source;
-		segment->flow.destination[0] = on_wire.v4.ip.destination;
-	} else if (on_wire.v4.ip.version_length >> 4 == 6) {
-		if (bpf_probe_read_kernel(&on_wire.v6, sizeof(on_wire.v6), network) ||
-		    on_wire.v6.ip.next != IPPROTO_TCP)
-			return 0;
-		header = sizeof(on_wire.v6.ip);
-		tcp = on_wire.v6.tcp;
-		segment->flow.family = 6;
-		__builtin_memcpy(segment->flow.source, on_wire.v6.ip.source, 16);
-		__builtin_memcpy(segment->flow.destination, on_wire.v6.ip.destination, 16);
-	} else {
-		return 0;
-	}
 	/* What of the skb lies before the IP header is not counted, whatever has been pulled. */
 	__u32 length = skb->len - (__u32)(network - skb->data);
-	__u32 headers = header + (tcp.offset >> 4) * 4;
-	if (length <= headers || length > 1 << 20)
+	if (length <= headers.length || length > 1 << 20)
 		return 0;
-	segment->flow.ports = (__u32)bpf_ntohs(tcp.source) << 16 | bpf_ntohs(tcp.destination);
-	segment->seq = bpf_ntohl(tcp.seq);
-	segment->len = length - headers;
+	segment->way.addresses = headers.way.addresses;
+	segment->way.ports = (__u32)bpf_ntohs(headers.source) << 16 | bpf_ntohs(headers.destination);
+	segment->seq = bpf_ntohl(headers.seq);
+	segment->len = length - headers.length;
 	return 1;
 }
 
-static __always_inline const unsigned char *network_header(const struct sk_buff *skb)
+/* The connection of a segment whose IP header begins at `network`, with its addresses in full. */
+static __always_inline bool flow_in(const unsigned char *network, const struct segment *segment, struct flow *flow)
 {
-	return skb->head + skb->network_header;
+	union {
+		struct ipv4_header v4;
+		struct ipv6_header v6;
+	} ip;
+
+	if (bpf_probe_read_kernel(&ip.v4, sizeof(ip.v4), network))
+		return 0;
+	flow->ports = segment->way.ports;
+	if (ip.v4.version_length >> 4 == 4) {
+		flow->family = 4;
+		flow->source[0] = ip.v4.source;
+		flow->destination[0] = ip.v4.destination;
+		return 1;
+	}
+	if (bpf_probe_read_kernel(&ip.v6, sizeof(ip.v6), network))
+		return 0;
+	flow->family = 6;
+	__builtin_memcpy(flow->source, ip.v6.source, 16);
+	__builtin_memcpy(flow->destination, ip.v6.destination, 16);
+	return 1;
 }
 
 /* What TCP itself has counted on a socket. */
 static __always_inline void counted(const struct sock *sk, struct counts *counts)
 {
-	const struct tcp_sock___observe *tp = (const struct tcp_sock___observe *)sk;
-
-	counts->segments_in = BPF_CORE_READ(tp, segs_in);
-	counts->data_in = BPF_CORE_READ(tp, data_segs_in);
-	counts->segments_out = BPF_CORE_READ(tp, segs_out);
-	counts->data_out = BPF_CORE_READ(tp, data_segs_out);
-	counts->retransmitted = BPF_CORE_READ(tp, total_retrans);
+	counts->segments_in = FIELD(sk, tcp_sock___observe, segs_in);
+	counts->data_in = FIELD(sk, tcp_sock___observe, data_segs_in);
+	counts->segments_out = FIELD(sk, tcp_sock___observe, segs_out);
+	counts->data_out = FIELD(sk, tcp_sock___observe, data_segs_out);
+	counts->retransmitted = FIELD(sk, tcp_sock___observe, total_retrans);
 }
 
 #endif

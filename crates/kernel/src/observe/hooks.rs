@@ -75,6 +75,8 @@ const DEMUX: Hook = Hook {
 };
 pub(super) const IP_OUT_BOUNDARY: &str = "from TCP to IP";
 pub(super) const DEMUX_BOUNDARY: &str = "from IP to TCP";
+pub(super) const DRIVER_END_BOUNDARY: &str = "the driver returns";
+const RUNS_BOUNDARY: &str = "a thread runs";
 /// The program that takes segments from wires, too, in the place of the one at the same tracepoint.
 pub(super) const WIRE: (&str, &str) = ("netif_receive_skb", "netif_receive_wire");
 
@@ -105,7 +107,7 @@ pub static HOOKS: &[Hook] = &[
     IP_OUT,
     tracepoint("the device queue", "net_dev_queue", Without::Hole),
     tracepoint("the driver begins", "net_dev_start_xmit", Without::Hole),
-    tracepoint("the driver returns", "net_dev_xmit", Without::Hole),
+    tracepoint(DRIVER_END_BOUNDARY, "net_dev_xmit", Without::Hole),
     tracepoint("the queue of IP", "netif_rx_entry", Without::Hole),
     tracepoint("IP begins", "netif_receive_skb", Without::Nothing),
     function(
@@ -132,7 +134,7 @@ pub static HOOKS: &[Hook] = &[
         },
         None,
     ),
-    tracepoint("a thread runs", "sched_switch", Without::Hole),
+    tracepoint(RUNS_BOUNDARY, "sched_switch", Without::Hole),
     tracepoint("the copy begins", "skb_copy_datagram_iovec", Without::Hole),
     RECEIVED,
     function(
@@ -200,6 +202,12 @@ impl Choice {
     /// Whether the boundary is taken.
     pub(super) fn takes(&self, boundary: &str) -> bool {
         self.taken.iter().any(|hook| hook.boundary == boundary)
+    }
+
+    /// Programs that a message runs which is read without waiting for it.
+    pub(super) fn gates_of_a_message(&self) -> usize {
+        let passed = |hook: &&&Hook| hook.boundary != RUNS_BOUNDARY;
+        self.taken.iter().filter(passed).count()
     }
 
     /// The first boundary without which nothing can be observed, and why it cannot be taken.

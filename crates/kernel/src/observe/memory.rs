@@ -9,13 +9,15 @@ pub const PASSAGES: usize = 1024;
 /// Gates of a passage.
 pub const STAMPS: usize = 12;
 /// Spans and sums that have a histogram.
-pub const SPANS: usize = 23;
+pub const SPANS: usize = 24;
 /// Histogram buckets to an octave, as a power of two.
 pub const FINEST_BITS: u32 = 6;
 /// Buckets of a histogram.
 pub const PLACES: usize = (40 - FINEST_BITS as usize + 1) << FINEST_BITS;
 /// Operations of a filter.
 pub const OPERATIONS: usize = 64;
+/// Readers whose next send is waited for.
+pub const TURNS: usize = 256;
 /// Processes whose traffic can be asked for.
 pub const GROUPS: usize = 16;
 /// Wires at which samples can begin.
@@ -87,10 +89,12 @@ pub struct Operation {
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
+#[repr(C, align(8))]
 pub struct Settings {
     /// One in so many; 0 takes no new sample.
     pub every: u32,
+    /// For how many messages a sample stands.
+    pub weight: u32,
     /// Operations of the filter.
     pub operations: u32,
     /// Whether only these processes.
@@ -105,6 +109,10 @@ pub struct Settings {
     pub has_ip_out: u32,
     /// Whether there is a gate behind IP on the way in.
     pub has_demux: u32,
+    /// What a gate costs beyond the time in its program, in nanoseconds.
+    pub call: u32,
+    /// Whether a program runs when a driver returns.
+    pub has_driver_end: u32,
     /// Passages that take at least so many nanoseconds are written out; 0 is none.
     pub slower_than: u64,
     /// Processes.
@@ -113,6 +121,29 @@ pub struct Settings {
     pub wires: [u32; WIRES],
     /// The filter.
     pub operation: [Operation; OPERATIONS],
+}
+
+impl Default for Settings {
+    /// Nothing is sampled, and nobody is left out.
+    fn default() -> Self {
+        Self {
+            every: 0,
+            weight: 0,
+            operations: 0,
+            by_group: 0,
+            by_cgroup: 0,
+            interface: 0,
+            namespace: 0,
+            has_ip_out: 0,
+            has_demux: 0,
+            call: 0,
+            has_driver_end: 0,
+            slower_than: 0,
+            groups: [0; GROUPS],
+            wires: [0; WIRES],
+            operation: [Operation::default(); OPERATIONS],
+        }
+    }
 }
 
 /// Counts of samples. Each grows for ever.
@@ -139,6 +170,9 @@ pub struct Totals {
     pub shared: u64,
     pub gso: u64,
     pub gro: u64,
+    pub taken: u64,
+    pub spent: u64,
+    pub shorter: u64,
 }
 
 /// What TCP counts on a socket by itself; wraps round.
@@ -183,6 +217,8 @@ pub struct Passage {
     pub weight: u32,
     /// CLOCK_MONOTONIC in nanoseconds at each gate; 0 where it was not seen.
     pub at: [u64; STAMPS],
+    /// Nanoseconds from each gate on that the gate took.
+    pub cost: [u32; STAMPS],
     /// Who sent it; 0 when it came by a wire.
     pub sender: Thread,
     /// Who read it; 0 when it left by a wire.
@@ -288,6 +324,16 @@ pub struct Usage {
     pub last_in: TcpCounts,
 }
 
+/// A reader that was followed to and has not sent since; `since` is 0 where there is none.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Turn {
+    way: [u32; 2],
+    thread: u32,
+    weight: u32,
+    since: u64,
+}
+
 /// How many bytes are followed.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -302,10 +348,11 @@ pub struct Followed {
 // The sizes that clang gives them.
 const _: () = assert!(size_of::<Flow>() == 40);
 const _: () = assert!(size_of::<Operation>() == 48);
-const _: () = assert!(size_of::<Settings>() == 40 + 4 * (GROUPS + WIRES) + OPERATIONS * 48);
-const _: () = assert!(size_of::<Totals>() == 19 * 8);
-const _: () = assert!(size_of::<Passage>() == 264);
+const _: () = assert!(size_of::<Settings>() == 56 + 4 * (GROUPS + WIRES) + OPERATIONS * 48);
+const _: () = assert!(size_of::<Totals>() == 22 * 8);
+const _: () = assert!(size_of::<Passage>() == 312);
 const _: () = assert!(size_of::<Processor>() == 64);
 const _: () = assert!(size_of::<RawHistogram>() == 24 + 8 * PLACES);
 const _: () = assert!(size_of::<Usage>() == 184);
+const _: () = assert!(size_of::<Turn>() == 24);
 const _: () = assert!(size_of::<Followed>() == 64);

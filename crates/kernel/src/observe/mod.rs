@@ -7,6 +7,11 @@
 //! This module owns the programs and links it attaches, which go when this process ends, in whatever way. It must never change
 //! traffic, and never leave out in silence what it could not count.
 
+#[cfg_attr(
+    not(feature = "bpf"),
+    allow(dead_code, reason = "the loader of the programs uses the rest")
+)]
+pub mod cost;
 pub mod filter;
 #[cfg_attr(
     not(feature = "bpf"),
@@ -29,6 +34,7 @@ use std::time::Duration;
 
 use memory::{Flow, Operation, Passage, RawHistogram, STAMPS, Totals, Usage};
 
+pub use cost::Cost;
 pub use filter::{Filter, FilterError};
 pub use hooks::Choice;
 pub use summary::Observation;
@@ -91,6 +97,8 @@ pub struct Raw {
     pub unread: u64,
     /// Runs of programs that the kernel left out.
     pub missed: u64,
+    /// What the gates cost, or why that is not known.
+    pub cost: Result<Cost, String>,
 }
 
 impl Passage {

@@ -5,6 +5,10 @@
 //! by packet changes that. So where the traffic is heavy the gates are on for windows only, as long and as often as the budget
 //! allows, and gone in between. Where it is light they stay on.
 
+//!
+//! A window stands for the time before it, too: a sample counts for the messages that it was drawn among and as many times for those
+//! that passed while the gates were off. Else traffic that is heavy now and light then would be told of as if it were light.
+
 use std::time::Duration;
 
 /// The share of a processor that may be spent on the busiest one unless told otherwise.
@@ -12,19 +16,32 @@ pub const BUDGET: f64 = 0.01;
 /// What all gates together cost a message that is not sampled, in seconds.
 const UNSAMPLED: f64 = 1.5e-6;
 /// What they cost one that is.
-const SAMPLED: f64 = 10e-6;
+const SAMPLED: f64 = 6e-6;
 /// Samples a second that are aimed at, over all the time; within windows there are more.
 const AIM: f64 = 1_000.0;
-/// Samples a second within a window, at most.
-const MOST_IN_A_WINDOW: f64 = 3_000.0;
+/// Samples a second within a window, at most. Gates that are on cost more than samples do up to there.
+const MOST_IN_A_WINDOW: f64 = 20_000.0;
 /// How long the traffic is looked at before the first choice.
 pub(super) const FIRST: Duration = Duration::from_millis(50);
-/// How long a window is open.
-pub(super) const WINDOW: Duration = Duration::from_millis(50);
-/// How long between choices while the gates stay on.
-pub(super) const AGAIN: Duration = Duration::from_secs(1);
+/// How long nothing is sampled when the gates were just put on: putting them on stops each processor for a moment, and what they
+/// touch first has to come from memory.
+pub(super) const SETTLE: Duration = Duration::from_millis(5);
+/// How long samples begin in a window; while the gates stay on, how long between choices. Many short windows tell more than few
+/// long ones of what changes within seconds.
+pub(super) const WINDOW: Duration = Duration::from_millis(20);
 /// The programs draw gaps up to 2N.
 pub const MOST: u32 = 1 << 24;
+
+/// What passed in a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Passed {
+    /// Candidates for a sample.
+    pub(super) candidates: u64,
+    /// Messages on the busiest processor, asked for or not.
+    pub(super) busiest: u64,
+    /// Samples.
+    pub(super) samples: u64,
+}
 
 /// Decides both.
 #[derive(Debug)]
@@ -33,8 +50,6 @@ pub(super) struct Pace {
     /// None leaves the gates on, whatever that costs.
     budget: Option<f64>,
     every: u32,
-    /// The share of the time with gates.
-    duty: f64,
 }
 
 impl Pace {
@@ -43,7 +58,6 @@ impl Pace {
             fixed,
             budget,
             every: fixed.unwrap_or(0),
-            duty: 1.0,
         }
     }
 
@@ -52,39 +66,50 @@ impl Pace {
         self.every
     }
 
-    /// Chooses by what passed within `open`: candidates for a sample, and messages on the busiest processor.
-    pub(super) fn choose(&mut self, open: Duration, candidates: u64, busiest: u64) {
-        let seconds = open.as_secs_f64();
-        if seconds <= 0.0 {
+    /// Chooses by what passed within `over`.
+    pub(super) fn choose(&mut self, over: Duration, passed: Passed) {
+        let seconds = over.as_secs_f64();
+        if seconds <= 0.0 || self.fixed.is_some() {
             return;
         }
-        let (candidates, busiest) = (candidates as f64 / seconds, busiest as f64 / seconds);
-        let duty = |sampled: f64| {
-            let cost = busiest * UNSAMPLED + sampled * SAMPLED;
-            self.budget
-                .map_or(1.0, |budget| (budget / cost).clamp(1e-3, 1.0))
-        };
-        let aim = (AIM / duty(AIM)).min(MOST_IN_A_WINDOW);
-        if self.fixed.is_none() {
-            let every = (candidates / aim).ceil().clamp(1.0, f64::from(MOST)) as u32;
-            // What differs by less than a tenth is left as it is.
-            if self.every == 0 || every.abs_diff(self.every) * 10 > self.every {
-                self.every = every;
-            }
+        let rate = |count: u64| count as f64 / seconds;
+        let cost = rate(passed.busiest) * UNSAMPLED + AIM * SAMPLED;
+        let duty = self
+            .budget
+            .map_or(1.0, |budget| (budget / cost).clamp(1e-3, 1.0));
+        let aim = (AIM / duty).min(MOST_IN_A_WINDOW);
+        let every = (rate(passed.candidates) / aim)
+            .ceil()
+            .clamp(1.0, f64::from(MOST)) as u32;
+        // What differs by less than a tenth is left as it is.
+        if self.every == 0 || every.abs_diff(self.every) * 10 > self.every {
+            self.every = every;
         }
-        self.duty = duty(candidates / f64::from(self.every.max(1)));
     }
 
-    /// How long the gates are to be off after they were on for `open`; none when they stay on. `luck`, from 0 to 1, sees to it
-    /// that no rhythm of the traffic meets that of the windows.
-    pub(super) fn gap(&self, open: Duration, luck: f64) -> Option<Duration> {
+    /// Whether so many more than wanted are sampled that the choice must not wait.
+    pub(super) fn is_late(&self, over: Duration, passed: Passed) -> bool {
+        self.fixed.is_none()
+            && passed.samples as f64 > 2.0 * MOST_IN_A_WINDOW * over.as_secs_f64() + 10.0
+    }
+
+    /// How long the gates are to be off after they were on for `open`, in which this passed; none when they stay on. `luck`, from 0
+    /// to 1, sees to it that no rhythm of the traffic meets that of the windows.
+    pub(super) fn gap(&self, open: Duration, passed: Passed, luck: f64) -> Option<Duration> {
+        let spent = passed.busiest as f64 * UNSAMPLED + passed.samples as f64 * SAMPLED;
+        let gap = spent / self.budget? - open.as_secs_f64();
         // A gap shorter than that is not worth taking the gates off.
-        if self.duty > 0.75 {
+        if gap < open.as_secs_f64() / 3.0 {
             return None;
         }
-        let gap = open.as_secs_f64() * (1.0 / self.duty - 1.0);
         Some(Duration::from_secs_f64(gap * (0.5 + luck)))
     }
+}
+
+/// For how many messages a sample stands, 1 in `every`, in a window that comes after nothing was sampled for `unseen`.
+pub(super) fn weight(every: u32, unseen: Duration) -> u32 {
+    let stretch = 1.0 + unseen.as_secs_f64() / WINDOW.as_secs_f64();
+    (f64::from(every) * stretch).round() as u32
 }
 
 #[cfg(test)]
@@ -93,35 +118,72 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    /// What passes in a window at a rate when 1 in `every` is sampled.
+    fn passed(rate: u64, every: u32) -> Passed {
+        let count = rate * WINDOW.as_millis() as u64 / 1_000;
+        Passed {
+            candidates: count,
+            busiest: count,
+            samples: count / u64::from(every.max(1)),
+        }
+    }
+
+    /// A pace that has seen this rate.
+    fn settled(rate: u64) -> Pace {
+        let mut pace = Pace::new(None, Some(BUDGET));
+        pace.choose(WINDOW, passed(rate, 1));
+        pace
+    }
+
     #[test]
     fn light_traffic_is_observed_all_the_time() {
-        let mut pace = Pace::new(None, Some(BUDGET));
-        assert_eq!(pace.every(), 0);
-        pace.choose(SECOND, 2_000, 2_000);
-        assert_eq!((pace.every(), pace.gap(WINDOW, 0.5)), (2, None));
-        pace.choose(SECOND, 0, 0);
-        assert_eq!((pace.every(), pace.gap(WINDOW, 0.5)), (1, None));
+        for (rate, every) in [(2_000, 2), (0, 1)] {
+            let pace = settled(rate);
+            assert_eq!(pace.every(), every);
+            assert_eq!(pace.gap(WINDOW, passed(rate, every), 0.5), None);
+        }
     }
 
     #[test]
     fn heavy_traffic_is_observed_in_windows_that_keep_to_the_budget() {
-        let mut pace = Pace::new(None, Some(BUDGET));
         for rate in [50_000_u64, 200_000, 2_000_000] {
-            pace.choose(SECOND, rate, rate);
-            let gap = pace.gap(WINDOW, 0.5).unwrap();
-            let on = WINDOW.as_secs_f64() / (WINDOW + gap).as_secs_f64();
-            let sampled = rate as f64 / f64::from(pace.every());
-            let cost = on * (rate as f64 * UNSAMPLED + sampled * SAMPLED);
-            assert!((cost - BUDGET).abs() < 1e-4, "{rate}: {cost}");
+            let pace = settled(rate);
+            let seen = passed(rate, pace.every());
+            let gap = pace.gap(WINDOW, seen, 0.5).unwrap();
+            let spent = seen.busiest as f64 * UNSAMPLED + seen.samples as f64 * SAMPLED;
+            let share = spent / (WINDOW + gap).as_secs_f64();
+            assert!((share - BUDGET).abs() < 1e-4, "{rate}: {share}");
+            let sampled = seen.samples as f64 / WINDOW.as_secs_f64();
             assert!(sampled <= MOST_IN_A_WINDOW * 1.1, "{rate}: {sampled}");
         }
     }
 
     #[test]
+    fn a_gap_pays_for_what_was_spent_and_not_for_the_time_before() {
+        let pace = settled(200_000);
+        let seen = passed(200_000, pace.every());
+        let all_were_followed = Passed {
+            samples: seen.candidates,
+            ..seen
+        };
+        let gap = pace.gap(WINDOW, seen, 0.5).unwrap();
+        assert!(gap < SECOND * 3, "{gap:?}");
+        assert!(pace.gap(WINDOW, all_were_followed, 0.5).unwrap() > gap * 3);
+    }
+
+    #[test]
+    fn traffic_that_begins_is_not_followed_message_by_message_for_long() {
+        let light = settled(100);
+        assert!(light.is_late(WINDOW / 5, passed(100_000, light.every())));
+        assert!(!light.is_late(WINDOW, passed(20_000, light.every())));
+        assert!(!settled(100_000).is_late(WINDOW, passed(100_000, settled(100_000).every())));
+    }
+
+    #[test]
     fn gaps_are_drawn_around_their_mean() {
-        let mut pace = Pace::new(None, Some(BUDGET));
-        pace.choose(SECOND, 200_000, 200_000);
-        let [short, mean, long] = [0.0, 0.5, 1.0].map(|luck| pace.gap(WINDOW, luck).unwrap());
+        let pace = settled(200_000);
+        let seen = passed(200_000, pace.every());
+        let [short, mean, long] = [0.0, 0.5, 1.0].map(|luck| pace.gap(WINDOW, seen, luck).unwrap());
         assert!((short * 2).abs_diff(mean) < Duration::from_micros(1));
         assert!((mean * 3 / 2).abs_diff(long) < Duration::from_micros(1));
     }
@@ -129,7 +191,31 @@ mod tests {
     #[test]
     fn what_the_user_says_stays() {
         let mut pace = Pace::new(Some(7), None);
-        pace.choose(SECOND, 1 << 40, 1 << 40);
-        assert_eq!((pace.every(), pace.gap(WINDOW, 0.5)), (7, None));
+        pace.choose(SECOND, passed(1 << 40, 1));
+        assert_eq!(pace.every(), 7);
+        assert_eq!(pace.gap(WINDOW, passed(1 << 40, 7), 0.5), None);
+        assert!(!pace.is_late(WINDOW, passed(1 << 40, 7)));
+    }
+
+    proptest::proptest! {
+        /// Traffic whose rate and times change, looked at in windows: the weighted mean is that of all messages.
+        #[test]
+        fn windows_stand_for_the_time_between_them(
+            phases in proptest::collection::vec((1_u32..50, 1_u32..40, 10_u64..200, 100_u64..1_000), 1..20),
+        ) {
+            let (mut told, mut told_for, mut all, mut all_count) = (0.0, 0.0, 0.0, 0.0);
+            for (every, gaps, rate, ns) in phases {
+                // Within a phase nothing changes: a gap, then a window, both at this rate.
+                let unseen = WINDOW * gaps;
+                let messages = rate as f64 * f64::from(gaps + 1);
+                let weight = f64::from(weight(every, unseen));
+                let samples = rate as f64 / f64::from(every);
+                told += samples * weight * ns as f64;
+                told_for += samples * weight;
+                all += messages * ns as f64;
+                all_count += messages;
+            }
+            proptest::prop_assert!((told / told_for / (all / all_count) - 1.0).abs() < 1e-9);
+        }
     }
 }

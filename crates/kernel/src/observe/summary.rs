@@ -13,14 +13,14 @@ use super::memory::{
 use super::{Choice, Raw};
 
 /// Name and version of the JSON; a field that goes or changes its meaning raises the version.
-pub const SCHEMA: (&str, u32) = ("tollgate-observe", 1);
+pub const SCHEMA: (&str, u32) = ("tollgate-observe", 2);
 
 /// What was observed between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Observation {
     /// "tollgate-observe".
     pub schema: &'static str,
-    /// 1.
+    /// 2.
     pub version: u32,
     /// Seconds since the gates were live, at the first and at the second reading.
     pub from_s: f64,
@@ -38,6 +38,8 @@ pub struct Observation {
     pub spans: Vec<Row>,
     /// Sums of spans.
     pub sums: Vec<Row>,
+    /// What the gates cost the messages.
+    pub gates: Gates,
     /// What became of the samples, and how they went.
     pub samples: Samples,
     /// The sockets that cost the most processing, first those that cost most.
@@ -76,6 +78,50 @@ pub struct Row {
     /// Of the time of all spans on the way; missing for sums.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
+}
+
+/// What the gates cost the messages. What of it lies within a span is not in the span's time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Gates {
+    /// Nanoseconds that were taken off a sample's way, in the mean.
+    pub taken_off_ns: f64,
+    /// Spans that were shorter than what was to be taken off; they count as 0 ns.
+    pub shorter: u64,
+    /// Nanoseconds that they cost a sample in all, in the mean: before its way and behind it, too.
+    pub followed_ns: f64,
+    /// Nanoseconds that they cost a message that they let go; measured on messages of our own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub let_go_ns: Option<f64>,
+    /// Of what they cost a sample, the nanoseconds for each gate that lie outside of its program; measured on messages of our own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_ns: Option<f64>,
+    /// Why these two could not be measured; then they are missing, and what lies outside of the programs is not taken off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_measured: Option<String>,
+}
+
+impl Gates {
+    fn between(before: Option<&Raw>, after: &Raw) -> Self {
+        let of = |count: fn(&Totals) -> u64| {
+            count(&after.totals) - before.map_or(0, |raw| count(&raw.totals))
+        };
+        let cost = after.cost.as_ref().ok();
+        let in_rows = of(|totals| totals.finished + totals.left);
+        let over = in_rows + of(|totals| totals.unwanted);
+        // The call of the last gate comes behind all that the programs tell of.
+        let last = cost.map_or(0.0, |cost| cost.call_ns);
+        Self {
+            taken_off_ns: of(|totals| totals.taken) as f64 / in_rows.max(1) as f64,
+            shorter: of(|totals| totals.shorter),
+            followed_ns: match over {
+                0 => 0.0,
+                over => of(|totals| totals.spent) as f64 / over as f64 + last,
+            },
+            let_go_ns: cost.map(|cost| cost.let_go_ns),
+            call_ns: cost.map(|cost| cost.call_ns),
+            not_measured: after.cost.as_ref().err().cloned(),
+        }
+    }
 }
 
 /// What became of the samples.
@@ -226,6 +272,7 @@ const SPANS: [(&str, Option<&str>, Option<&str>); super::memory::SPANS] = [
     ("send to receive", None, None),
     ("processing", None, P),
     ("queueing", None, Q),
+    ("receive to send", None, None),
 ];
 /// Spans before the sums.
 const ON_THE_WAY: usize = 18;
@@ -316,6 +363,7 @@ impl Observation {
             arrivals: after.arrived - before.map_or(0, |raw| raw.arrived),
             spans,
             sums,
+            gates: Gates::between(before, after),
             samples: samples(before, after),
             sockets,
             more_sockets,
@@ -575,12 +623,13 @@ fn spans(passage: &Passage) -> Vec<(&'static str, &'static str, u64)> {
         ("socket", "processing"),
     ];
     let mut spans = Vec::new();
-    let mut before = 0;
+    let (mut before, mut cost) = (0, 0);
     for (gate, &at) in passage.at.iter().enumerate().filter(|(_, at)| **at > 0) {
         if before > 0 {
-            spans.push((names[gate].0, names[gate].1, at.saturating_sub(before)));
+            let ns = at.saturating_sub(before).saturating_sub(cost);
+            spans.push((names[gate].0, names[gate].1, ns));
         }
-        before = at;
+        (before, cost) = (at, u64::from(passage.cost[gate]));
     }
     spans
 }
@@ -670,6 +719,25 @@ mod tests {
         assert_eq!(
             spans.iter().max_by_key(|span| span.2),
             Some(&("socket.queue", "queueing", 4_050))
+        );
+    }
+
+    #[test]
+    fn what_gates_took_is_in_no_span_of_a_slow_passage() {
+        let mut passage = Passage::default();
+        for (gate, at, cost) in [
+            (0, 1_000, 130),
+            (2, 3_000, 400),
+            (3, 3_300, 250),
+            (4, 5_000, 9),
+        ] {
+            passage.at[gate] = at;
+            passage.cost[gate] = cost;
+        }
+        let names: Vec<(&str, u64)> = spans(&passage).iter().map(|one| (one.0, one.2)).collect();
+        assert_eq!(
+            names,
+            [("tcp", 1_870), ("device.queue", 0), ("driver", 1_450)]
         );
     }
 

@@ -5,17 +5,18 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
 
-use super::hooks::{Choice, DEMUX_BOUNDARY, IP_OUT_BOUNDARY, WIRE};
+use super::cost::{Cost, LONG, Pair, ROUNDS, Round};
+use super::hooks::{Choice, DEMUX_BOUNDARY, DRIVER_END_BOUNDARY, IP_OUT_BOUNDARY, WIRE};
 use super::memory::{
     Flow, Followed, GROUPS, OPERATIONS, PASSAGES, PROCESSORS, Passage, Processor, RawHistogram,
-    SPANS, Settings, Totals, Usage, WIRES, state,
+    SPANS, Settings, TURNS, Totals, Turn, Usage, WIRES, state,
 };
-use super::pace::{AGAIN, FIRST, Pace, WINDOW};
+use super::pace::{FIRST, Pace, Passed, SETTLE, WINDOW, weight};
 use super::{Ask, Raw};
 use crate::error::Error;
 use crate::gates::system::{Mapped, link_at_free_ranks, missed_runs};
@@ -43,6 +44,7 @@ pub struct Watcher {
     passages: Mapped,
     histograms: Mapped,
     followed: Mapped,
+    turns: Mapped,
     count: usize,
     choice: Choice,
     wanted: Vec<&'static str>,
@@ -50,8 +52,10 @@ pub struct Watcher {
     links: Vec<OneLink>,
     pace: Pace,
     phase: Phase,
-    /// Candidates, and messages of each processor, when the present choice was made.
-    before: (u64, Vec<u64>),
+    /// What had passed when the present choice was made.
+    before: Seen,
+    /// What the gates cost, or why that is not known.
+    cost: Result<Cost, String>,
     on: Duration,
     patience: Duration,
     tidied: Instant,
@@ -70,12 +74,48 @@ enum OneLink {
 enum Phase {
     /// They are on and count, and nothing is sampled yet.
     Looking(Instant),
-    /// They are on, and samples begin; the choice was made at the second time.
-    Open(Instant, Instant),
+    /// They were put on, at the second time, after nothing was sampled since the first.
+    Settling(Instant, Instant),
+    /// They are on, and samples begin.
+    Open {
+        since: Instant,
+        /// When the present choice was made; before it samples did not begin yet.
+        chosen: Instant,
+        begin: Instant,
+    },
     /// They are on, and samples that began come to their end.
-    Draining(Instant, Instant),
-    /// They are off until then.
-    Closed(Instant),
+    Draining {
+        since: Instant,
+        chosen: Instant,
+        drained: Instant,
+    },
+    /// They are off until the second time; nothing was sampled since the first.
+    Closed(Instant, Instant),
+}
+
+/// What has passed since the beginning.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    sent: u64,
+    arrived: u64,
+    samples: u64,
+    /// Messages of each processor.
+    messages: Vec<u64>,
+}
+
+impl Seen {
+    /// What passed from then until now.
+    fn since(&self, before: &Self) -> Passed {
+        let messages = self.messages.iter().zip(&before.messages);
+        Passed {
+            candidates: self.sent + self.arrived - before.sent - before.arrived,
+            busiest: messages
+                .map(|(now, before)| now - before)
+                .max()
+                .unwrap_or(0),
+            samples: self.samples - before.samples,
+        }
+    }
 }
 
 /// What is not counted by the programs but here.
@@ -86,6 +126,16 @@ struct Aside {
     /// Bytes that never arrived where they were expected.
     vanished: u64,
     slow: Vec<Passage>,
+    /// What passed while it was measured what the gates cost.
+    own: Own,
+}
+
+/// Counts of the programs that are not told of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Own {
+    sent: u64,
+    arrived: u64,
+    totals: Totals,
 }
 
 impl Watcher {
@@ -145,6 +195,7 @@ impl Watcher {
             passages: map(".bss.passages", PASSAGES * size_of::<Passage>())?,
             histograms: map(".bss.histograms", SPANS * size_of::<RawHistogram>())?,
             followed: map(".bss.followed", size_of::<Followed>())?,
+            turns: map(".bss.turns", TURNS * size_of::<Turn>())?,
             object,
             count,
             choice,
@@ -154,7 +205,8 @@ impl Watcher {
             tidied: Instant::now(),
             pace: Pace::new(ask.every, ask.budget),
             phase: Phase::Looking(Instant::now()),
-            before: (0, vec![0; count]),
+            before: Seen::default(),
+            cost: Err(String::new()),
             on: Duration::ZERO,
             // What is called slow must have the time to become it.
             patience: ask
@@ -163,17 +215,73 @@ impl Watcher {
             aside: Aside::default(),
             begun: Instant::now(),
         };
-        watcher.ask(ask)?;
-        watcher.attach()?;
+        let mut settings = watcher.settings(ask)?;
+        watcher.cost = watcher.measure(&settings)?;
+        settings.call = watcher
+            .cost
+            .as_ref()
+            .map_or(0, |cost| cost.call_ns.round() as u32);
+        watcher.settings.write(settings);
+        if watcher.links.is_empty() {
+            watcher.attach()?;
+        }
+        watcher.before = watcher.seen();
+        watcher.aside.own = Own {
+            sent: watcher.before.sent,
+            arrived: watcher.before.arrived,
+            totals: watcher.totals(),
+        };
         watcher.begun = Instant::now();
         watcher.phase = Phase::Looking(watcher.begun);
         Ok(watcher)
     }
 
-    /// Tells the programs what is asked for.
-    fn ask(&self, ask: &Ask) -> Result<(), Error> {
+    /// Measures what the gates cost, with messages of our own: in turns without gates, with gates that let them go, and with gates
+    /// that follow them. Inside, the reason when it cannot be measured here.
+    fn measure(&mut self, usual: &Settings) -> Result<Result<Cost, String>, Error> {
+        let mut pair = match Pair::new() {
+            Ok(pair) => pair,
+            Err(error) => return Ok(Err(format!("no connection over loopback: {error}"))),
+        };
+        let following = pair.settings(usual);
+        let mut rounds = Vec::new();
+        let begun = Instant::now();
+        while rounds.is_empty() || (rounds.len() < ROUNDS && begun.elapsed() < LONG) {
+            self.links.clear();
+            self.settings.write(*usual);
+            let bare = pair.turn(|| self.totals().spent);
+            self.attach()?;
+            let let_go = pair.turn(|| self.totals().spent);
+            self.settings.write(following);
+            self.draw(1, 1);
+            let followed = pair.turn(|| self.totals().spent);
+            self.draw(0, 0);
+            self.settings.write(*usual);
+            match (bare, let_go, followed) {
+                (Ok(bare), Ok(let_go), Ok(followed)) => rounds.push(Round {
+                    bare,
+                    let_go,
+                    followed,
+                }),
+                (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
+                    self.links.clear();
+                    self.cut();
+                    return Ok(Err(format!("messages of our own over loopback: {error}")));
+                }
+            }
+        }
+        Ok(Cost::of(&rounds, self.choice.gates_of_a_message())
+            .ok_or_else(|| "nothing was measured".to_owned()))
+    }
+
+    fn totals(&self) -> Totals {
+        // SAFETY: integers only, within the mapping, each changed as a whole.
+        unsafe { self.totals.slot::<Totals>(0).read_volatile() }
+    }
+
+    /// What the programs are told when this is asked for.
+    fn settings(&self, ask: &Ask) -> Result<Settings, Error> {
         let mut settings = Settings {
-            every: 0,
             operations: ask.filter.len() as u32,
             by_group: u32::from(!ask.groups.is_empty()),
             by_cgroup: u32::from(ask.cgroups.is_some()),
@@ -181,12 +289,11 @@ impl Watcher {
             namespace: ask.namespace,
             has_ip_out: u32::from(self.choice.takes(IP_OUT_BOUNDARY)),
             has_demux: u32::from(self.choice.takes(DEMUX_BOUNDARY)),
+            has_driver_end: u32::from(self.choice.takes(DRIVER_END_BOUNDARY)),
             slower_than: ask
                 .slower_than
                 .map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
-            groups: [0; GROUPS],
-            wires: [0; WIRES],
-            operation: [Default::default(); OPERATIONS],
+            ..Settings::default()
         };
         let too_many = |what, found, most| Error::TooMany { what, found, most };
         if ask.filter.len() > OPERATIONS {
@@ -208,8 +315,7 @@ impl Watcher {
                     .map_err(|error| Error::load("naming the control groups", error))?;
             }
         }
-        self.settings.write(settings);
-        Ok(())
+        Ok(settings)
     }
 
     fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>, Error> {
@@ -265,39 +371,53 @@ impl Watcher {
         let now = Instant::now();
         match self.phase {
             Phase::Looking(since) if now - since >= FIRST => {
-                self.choose(now - since);
-                self.sample(self.pace.every());
-                self.phase = Phase::Open(since, now);
+                self.phase = self.choose_again(since, now - since, now);
             }
-            Phase::Open(since, chosen) => {
+            Phase::Settling(unseen, since) if now - since >= SETTLE => {
+                self.sample(now - unseen);
+                self.phase = Phase::Open {
+                    since,
+                    chosen: since,
+                    begin: now,
+                };
+            }
+            Phase::Open {
+                since,
+                chosen,
+                begin,
+            } => {
                 let over = now - chosen;
-                if over >= WINDOW && self.pace.gap(over, 0.5).is_some() {
-                    self.choose(over);
-                    self.sample(0);
-                    self.phase = Phase::Draining(since, now);
-                } else if over >= AGAIN {
-                    self.choose(over);
-                    self.sample(self.pace.every());
-                    self.phase = Phase::Open(since, now);
+                let passed = self.seen().since(&self.before);
+                let is_long = now - begin >= WINDOW;
+                if is_long && self.pace.gap(over, passed, 0.5).is_some() {
+                    self.draw(0, 0);
+                    self.phase = Phase::Draining {
+                        since,
+                        chosen,
+                        drained: now,
+                    };
+                } else if is_long || self.pace.is_late(over, passed) {
+                    self.phase = self.choose_again(since, over, now);
                 }
             }
-            Phase::Draining(since, drained)
-                if self.followed() == 0 || now - drained >= self.patience =>
-            {
+            Phase::Draining {
+                since,
+                chosen,
+                drained,
+            } if self.followed() == 0 || now - drained >= self.patience => {
+                let passed = self.seen().since(&self.before);
                 self.links.clear();
                 self.cut();
-                let open = now - since;
-                self.on += open;
-                let luck = (crate::observe::watcher::now() % 1_000) as f64 / 1e3;
-                let gap = self.pace.gap(open, luck).unwrap_or_default();
-                self.phase = Phase::Closed(now + gap);
+                self.on += now - since;
+                self.pace.choose(now - chosen, passed);
+                let luck = (monotonic() % 1_000) as f64 / 1e3;
+                let gap = self.pace.gap(now - chosen, passed, luck);
+                self.phase = Phase::Closed(drained, now + gap.unwrap_or_default());
             }
-            Phase::Closed(until) if now >= until => {
+            Phase::Closed(unseen, until) if now >= until => {
                 self.before = self.seen();
                 self.attach()?;
-                let now = Instant::now();
-                self.sample(self.pace.every());
-                self.phase = Phase::Open(now, now);
+                self.phase = Phase::Settling(unseen, Instant::now());
             }
             _ => {}
         }
@@ -309,19 +429,34 @@ impl Watcher {
         Ok(())
     }
 
-    /// Chooses by what passed since the last choice.
-    fn choose(&mut self, over: Duration) {
+    /// Chooses by what passed since the last choice, `over` ago, while the gates stay on and samples begin.
+    fn choose_again(&mut self, since: Instant, over: Duration, now: Instant) -> Phase {
         let seen = self.seen();
-        let messages = seen.1.iter().zip(&self.before.1);
-        let busiest = messages.map(|(now, before)| now - before).max();
-        self.pace
-            .choose(over, seen.0 - self.before.0, busiest.unwrap_or(0));
+        self.pace.choose(over, seen.since(&self.before));
         self.before = seen;
+        self.sample(Duration::ZERO);
+        Phase::Open {
+            since,
+            chosen: now,
+            begin: now,
+        }
     }
 
-    /// Lets 1 in so many be sampled from now on.
-    fn sample(&self, every: u32) {
-        self.word(&self.settings, 0).store(every, Ordering::Relaxed);
+    /// Lets samples begin, after none began for so long.
+    fn sample(&self, unseen: Duration) {
+        let every = self.pace.every();
+        self.draw(every, weight(every, unseen));
+    }
+
+    /// Lets 1 in so many be sampled from now on, standing for so many; 0 lets none.
+    fn draw(&self, every: u32, weight: u32) {
+        let at = self.settings.slot::<AtomicU64>(0);
+        // SAFETY: within the mapping, aligned, and the programs read both words at once.
+        let both = unsafe { at.as_ref() };
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&every.to_ne_bytes());
+        bytes[4..].copy_from_slice(&weight.to_ne_bytes());
+        both.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
     }
 
     /// Bytes that are followed.
@@ -335,11 +470,17 @@ impl Watcher {
         unsafe { self.processors.slot::<Processor>(index).read_volatile() }
     }
 
-    /// Candidates so far, and messages of each processor.
-    fn seen(&self) -> (u64, Vec<u64>) {
-        let all = (0..self.count).map(|index| self.processor(index));
-        let candidates = all.clone().map(|one| one.sent.seen + one.arrived.seen);
-        (candidates.sum(), all.map(|one| one.messages).collect())
+    fn seen(&self) -> Seen {
+        let mut seen = Seen {
+            samples: self.totals().begun,
+            ..Seen::default()
+        };
+        for processor in (0..self.count).map(|index| self.processor(index)) {
+            seen.sent += processor.sent.seen;
+            seen.arrived += processor.arrived.seen;
+            seen.messages.push(processor.messages);
+        }
+        seen
     }
 
     fn passage(&self, index: usize) -> Passage {
@@ -369,7 +510,7 @@ impl Watcher {
 
     /// Gives up what never arrived. What waits for its reader may wait for ever; it is told of as such.
     fn give_up(&mut self) {
-        let Some(limit) = now().checked_sub(LOST_AFTER.as_nanos() as u64) else {
+        let Some(limit) = monotonic().checked_sub(LOST_AFTER.as_nanos() as u64) else {
             return;
         };
         for index in 0..PASSAGES {
@@ -385,6 +526,8 @@ impl Watcher {
 
     /// Takes back all that is followed, since the gates are off.
     fn cut(&mut self) {
+        // What a reader sends while the gates are off is not seen.
+        self.turns.write([Turn::default(); TURNS]);
         for index in 0..PASSAGES {
             if self.take_back(index, state::ON_THE_WAY) {
                 self.aside.cut += 1;
@@ -428,8 +571,13 @@ impl Watcher {
             // SAFETY: integers only, within the mapping, each changed as a whole.
             histograms.push(Box::new(unsafe { at.read_volatile() }));
         }
-        // SAFETY: as above.
-        let totals = unsafe { self.totals.slot::<Totals>(0).read_volatile() };
+        let mut totals = self.totals();
+        let own = self.aside.own;
+        totals.begun -= own.totals.begun;
+        // Those of our own are of no process that was asked for.
+        totals.unwanted -= own.totals.unwanted;
+        totals.skipped -= own.totals.skipped;
+        totals.spent -= own.totals.spent;
         let mut flows = HashMap::new();
         let map = self.map("flows")?;
         for key in map.keys() {
@@ -446,16 +594,13 @@ impl Watcher {
             .map(|index| self.passage(index))
             .filter(|passage| matches!(passage.state, state::ON_THE_WAY | state::WAITING))
             .collect();
-        let (mut sent, mut arrived) = (0, 0);
-        for processor in (0..self.count).map(|index| self.processor(index)) {
-            sent += processor.sent.seen;
-            arrived += processor.arrived.seen;
-        }
+        let seen = self.seen();
         let on = match self.phase {
-            Phase::Looking(since) | Phase::Open(since, _) | Phase::Draining(since, _) => {
-                self.on + since.elapsed()
-            }
-            Phase::Closed(_) => self.on,
+            Phase::Looking(since)
+            | Phase::Settling(_, since)
+            | Phase::Open { since, .. }
+            | Phase::Draining { since, .. } => self.on + since.elapsed(),
+            Phase::Closed(..) => self.on,
         };
         let missed = self
             .object
@@ -465,9 +610,9 @@ impl Watcher {
         Ok(Raw {
             at: self.begun.elapsed(),
             on,
-            now: now(),
-            sent,
-            arrived,
+            now: monotonic(),
+            sent: seen.sent - own.sent,
+            arrived: seen.arrived - own.arrived,
             every: self.pace.every(),
             totals,
             histograms,
@@ -478,12 +623,13 @@ impl Watcher {
             cut: self.aside.cut,
             unread: self.aside.unread,
             missed,
+            cost: self.cost.clone(),
         })
     }
 }
 
 /// CLOCK_MONOTONIC, as the programs read it.
-fn now() -> u64 {
+fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -162,7 +162,7 @@ impl Page {
             Ink::Bold,
             "",
             0,
-            "Sockets by the processing at their end while the gates were on; passages of one segment or one receive overlap, so it is no processor time",
+            "Sockets by the processing at their end, as the samples stand for it; passages of one segment or one receive overlap, so it is no processor time",
         );
         let headings = [
             "socket",
@@ -241,6 +241,39 @@ impl Page {
     }
 }
 
+/// What the gates cost, and what of it is in no row.
+fn gates(observation: &Observation) -> Vec<String> {
+    let gates = &observation.gates;
+    let ns = |ns: f64| alone(Unit::Nanoseconds, ns);
+    let sample = (!observation.spans.is_empty()).then(|| {
+        format!(
+            "the gates cost a sample {}; {} of it lay on its way and is taken off the rows",
+            ns(gates.followed_ns),
+            ns(gates.taken_off_ns),
+        )
+    });
+    let shorter = (gates.shorter > 0).then(|| {
+        format!(
+            "{} spans were shorter than what their gates cost and count as 0",
+            group_thousands(&gates.shorter.to_string())
+        )
+    });
+    let let_go = gates
+        .let_go_ns
+        .map(|cost| format!("a message that is let go costs {}", ns(cost)));
+    let not_measured = gates.not_measured.as_ref().map(|reason| {
+        format!("what the kernel takes to call a gate could not be measured ({reason}) and is in the rows")
+    });
+    let parts: Vec<String> = [sample, shorter, let_go, not_measured]
+        .into_iter()
+        .flatten()
+        .collect();
+    if parts.is_empty() {
+        return Vec::new();
+    }
+    vec![parts.join("; ")]
+}
+
 /// What stands under the tables: how much was seen, what was lost, and how what is special was treated.
 fn trust(observation: &Observation) -> Vec<String> {
     let samples = &observation.samples;
@@ -255,6 +288,7 @@ fn trust(observation: &Observation) -> Vec<String> {
         count(observation.arrivals),
         observation.one_in,
     )];
+    lines.extend(gates(observation));
     let joined = samples.joined().map_or(String::new(), |share| {
         format!("{:.2} % joined; ", share * 100.0)
     });
@@ -306,7 +340,7 @@ fn trust(observation: &Observation) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_kernel::observe::summary::{SCHEMA, Samples, Slow, Socket};
+    use tollgate_kernel::observe::summary::{Gates, SCHEMA, Samples, Slow, Socket};
 
     use super::*;
 
@@ -352,6 +386,14 @@ mod tests {
                 share: None,
                 ..row("send to receive", "", "", 4_000.0, 0.0)
             }],
+            gates: Gates {
+                taken_off_ns: 2_300.0,
+                followed_ns: 2_700.0,
+                shorter: 0,
+                let_go_ns: Some(1_040.0),
+                call_ns: Some(130.0),
+                not_measured: None,
+            },
             samples: Samples {
                 begun: 1_240,
                 read: 1_234,
@@ -399,6 +441,22 @@ mod tests {
     #[test]
     fn an_observation_reads_as_it_should() {
         insta::assert_snapshot!(render_observation(&sample(), 120, false));
+    }
+
+    #[test]
+    fn costs_that_are_not_known_are_not_claimed() {
+        let mut observation = sample();
+        observation.gates = Gates {
+            shorter: 3,
+            let_go_ns: None,
+            call_ns: None,
+            not_measured: Some("no connection over loopback: refused".to_owned()),
+            ..observation.gates
+        };
+        insta::assert_snapshot!(
+            gates(&observation).join("\n"),
+            @"the gates cost a sample 2.70 us; 2.30 us of it lay on its way and is taken off the rows; 3 spans were shorter than what their gates cost and count as 0; what the kernel takes to call a gate could not be measured (no connection over loopback: refused) and is in the rows"
+        );
     }
 
     #[test]

@@ -1,0 +1,207 @@
+//! What the gates cost a message: told by messages of our own over loopback, which one thread sends and takes, so that nobody has to
+//! wake up.
+//!
+//! The same round trips are made without gates, with gates that let them go, and with gates that follow each message. What the
+//! programs take of a followed message they tell themselves, by reading the clock when they begin and when they are done. What the
+//! round trips are longer beyond that is what the kernel takes to call a program and to come back: that is asked of every gate
+//! equally, and taken off every span.
+//!
+//! This module owns the connection it measures on. It must never look at the traffic of others, nor guess where it could not measure.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::filter::{Filter, Side};
+use super::memory::{Operation, Settings};
+
+/// Times that each is measured, in turns, at most.
+pub(super) const ROUNDS: usize = 3;
+/// No further round begins after that: whoever observes does not wait long.
+pub(super) const LONG: Duration = Duration::from_millis(150);
+/// Round trips of a turn, after a few that warm up.
+const ROUND_TRIPS: usize = 150;
+const WARM_UP: usize = 20;
+/// Bytes of a message.
+const SIZE: usize = 64;
+/// Loopback answers within microseconds, if it answers.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What the gates cost a message, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// One that is looked at and let go.
+    pub let_go_ns: f64,
+    /// For each gate that follows one, what lies outside of its program.
+    pub call_ns: f64,
+}
+
+/// The middle of a turn's round trips, in nanoseconds for each message of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    /// What they took but for what the programs tell of.
+    pub(super) rest_ns: f64,
+}
+
+/// A round of turns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    /// Without gates.
+    pub(super) bare: Turn,
+    /// With gates that let messages go.
+    pub(super) let_go: Turn,
+    /// With gates that follow them.
+    pub(super) followed: Turn,
+}
+
+impl Cost {
+    /// From rounds, where a message passes so many programs; none from no round.
+    pub(super) fn of(rounds: &[Round], programs: usize) -> Option<Self> {
+        let middle = |of: &dyn Fn(&Round) -> f64| median(rounds.iter().map(of).collect());
+        let rest = middle(&|round| round.followed.rest_ns - round.bare.rest_ns)?.max(0.0);
+        Some(Self {
+            let_go_ns: middle(&|round| round.let_go.rest_ns - round.bare.rest_ns)?.max(0.0),
+            call_ns: rest / programs.max(1) as f64,
+        })
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// Both ends of a connection over loopback.
+pub(super) struct Pair {
+    ends: [TcpStream; 2],
+    ports: [u16; 2],
+}
+
+impl Pair {
+    pub(super) fn new() -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let at = listener.local_addr()?;
+        let client = TcpStream::connect_timeout(&at, PATIENCE)?;
+        let from = client.local_addr()?;
+        let ends = [client, accept(&listener, from)?];
+        for end in &ends {
+            end.set_nodelay(true)?;
+            end.set_read_timeout(Some(PATIENCE))?;
+            end.set_write_timeout(Some(PATIENCE))?;
+        }
+        Ok(Self {
+            ends,
+            ports: [from.port(), at.port()],
+        })
+    }
+
+    /// What the programs are told so that they follow messages of this connection, and no other, and add them to no row. None is
+    /// sampled yet: these are many words, which the programs may see half of.
+    pub(super) fn settings(&self, usual: &Settings) -> Settings {
+        let [client, server] = self
+            .ports
+            .map(|port| Filter::Ports(Side::Either, port, port));
+        let filter = Filter::And(Box::new(client), Box::new(server)).operations();
+        let mut settings = Settings {
+            every: 0,
+            weight: 0,
+            operations: filter.len() as u32,
+            // Of no process, since none is named.
+            by_group: 1,
+            groups: Default::default(),
+            call: 0,
+            operation: [Operation::default(); super::memory::OPERATIONS],
+            ..*usual
+        };
+        settings.operation[..filter.len()].copy_from_slice(&filter);
+        settings
+    }
+
+    /// A turn of round trips. `spent` tells what the programs have spent on followed messages so far, in nanoseconds.
+    pub(super) fn turn(&mut self, spent: impl Fn() -> u64) -> io::Result<Turn> {
+        let mut rests = Vec::with_capacity(ROUND_TRIPS);
+        let mut message = [0; SIZE];
+        let [client, server] = &mut self.ends;
+        for at in 0..WARM_UP + ROUND_TRIPS {
+            let (before, begun) = (spent(), Instant::now());
+            client.write_all(&message)?;
+            server.read_exact(&mut message)?;
+            server.write_all(&message)?;
+            client.read_exact(&mut message)?;
+            let (took, spent) = (begun.elapsed(), spent().wrapping_sub(before));
+            if at >= WARM_UP {
+                // A round trip is two messages.
+                rests.push((took.as_nanos() as f64 - spent as f64) / 2.0);
+            }
+        }
+        let rest_ns = median(rests).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Turn { rest_ns })
+    }
+}
+
+/// The connection that comes from there; whoever else connects meanwhile is turned away.
+fn accept(listener: &TcpListener, from: SocketAddr) -> io::Result<TcpStream> {
+    loop {
+        let (stream, peer) = listener.accept()?;
+        if peer == from {
+            return Ok(stream);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(bare: f64, let_go: f64, followed: f64) -> Round {
+        let turn = |rest_ns| Turn { rest_ns };
+        Round {
+            bare: turn(bare),
+            let_go: turn(let_go),
+            followed: turn(followed),
+        }
+    }
+
+    #[test]
+    fn what_programs_do_not_tell_of_is_shared_by_the_gates() {
+        // All were made at other speeds, and one was disturbed.
+        let rounds = [
+            round(4_000.0, 4_960.0, 5_200.0),
+            round(4_500.0, 5_460.0, 5_700.0),
+            round(9_000.0, 5_960.0, 6_200.0),
+        ];
+        let cost = Cost::of(&rounds, 12).unwrap();
+        assert_eq!((cost.let_go_ns, cost.call_ns), (960.0, 100.0));
+        assert_eq!(Cost::of(&[], 12), None);
+    }
+
+    #[test]
+    fn gates_that_cost_nothing_are_not_paid_back() {
+        let cost = Cost::of(&[round(4_000.0, 3_900.0, 3_950.0)], 12).unwrap();
+        assert_eq!((cost.let_go_ns, cost.call_ns), (0.0, 0.0));
+    }
+
+    #[test]
+    fn what_was_spent_is_no_part_of_the_rest() {
+        let mut pair = Pair::new().unwrap();
+        assert!(pair.turn(|| 0).unwrap().rest_ns > 0.0);
+        // As if all the time had been spent, and more.
+        let told = std::cell::Cell::new(0);
+        let turn = pair.turn(|| {
+            told.set(told.get() + 1_000_000_000);
+            told.get()
+        });
+        assert!(turn.unwrap().rest_ns < 0.0);
+    }
+
+    #[test]
+    fn only_the_own_connection_is_followed() {
+        let pair = Pair::new().unwrap();
+        let settings = pair.settings(&Settings::default());
+        assert_eq!(settings.every, 0);
+        // Of two ports and what joins them, and of no process.
+        assert_eq!((settings.operations, settings.by_group), (3, 1));
+        let ports: Vec<u32> = settings.operation[..2].iter().map(|one| one.low).collect();
+        assert_eq!(ports, pair.ports.map(u32::from));
+    }
+}
