@@ -4,7 +4,6 @@
 //! returns are dear. Thirteen of them cost a service with 100,000 messages a second on one core fifteen percent and more; no sampling
 //! by packet changes that. So where the traffic is heavy the gates are on for windows only, as long and as often as the budget
 //! allows, and gone in between. Where it is light they stay on.
-
 //!
 //! A window stands for the time before it, too: a sample counts for the messages that it was drawn among and as many times for those
 //! that passed while the gates were off. Else traffic that is heavy now and light then would be told of as if it were light.
