@@ -326,6 +326,7 @@ impl Job<'_> {
             host,
             far,
             clock: clock_of(&clock),
+            yardsticks: conducted.yardsticks,
             experiments: conducted.shown,
             warnings,
         };

@@ -14,6 +14,8 @@ pub struct Conducted {
     pub failed: Vec<(&'static str, Error)>,
     /// The experiments that the user's stop left out or cut short, by name.
     pub stopped: Vec<&'static str>,
+    /// What the machine was worth meanwhile.
+    pub yardsticks: Vec<run::Yardstick>,
 }
 
 /// Runs the experiments, those whose time is fixed first, and shows them in their order. One that fails does not keep the
@@ -32,7 +34,9 @@ pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_
         }
         let weights = order[turn..].iter().map(|(_, one)| one.weight()).sum();
         context.begin(experiment.title(), experiment.weight(), weights);
+        context.yardsticks.look();
         let outcome = experiment.run(context);
+        context.yardsticks.look();
         if context.cancel.is_raised() {
             conducted.stopped.push(name);
         }
@@ -44,6 +48,7 @@ pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_
     }
     shown.sort_by_key(|(place, _)| *place);
     conducted.shown = shown.into_iter().map(|(_, part)| part).collect();
+    conducted.yardsticks = context.yardsticks.taken();
     conducted
 }
 

@@ -19,6 +19,7 @@ use crate::remote::{self, TwoHosts};
 use crate::sampled::Sampled;
 use crate::streams::{self, Streams};
 use crate::trains::{self, Trains};
+use crate::yardstick::Yardsticks;
 
 /// Message sizes in bytes, as in Wolman, Voelker and Thekkath 1994.
 pub const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
@@ -202,6 +203,8 @@ pub struct Context<'a> {
     two_hosts: Option<Arc<TwoHosts>>,
     /// The same of trains of packets.
     trains: Option<Arc<Trains>>,
+    /// What the machine is worth meanwhile.
+    pub(crate) yardsticks: Yardsticks,
 }
 
 impl<'a> Context<'a> {
@@ -230,6 +233,7 @@ impl<'a> Context<'a> {
             kernel: Vec::new(),
             two_hosts: None,
             trains: None,
+            yardsticks: Yardsticks::default(),
         }
     }
 
@@ -374,7 +378,8 @@ impl<'a> Context<'a> {
         Ok(trains)
     }
 
-    /// Says what runs, and how long this experiment still needs.
+    /// Says what runs, and how long this experiment still needs. Experiments say so between slices, so that this is also where the
+    /// yardsticks are looked at.
     pub fn tell(&self, what: &str, left_here: Duration) {
         let left = left_here + self.later;
         let spent = self.begun.elapsed();
@@ -390,6 +395,7 @@ impl<'a> Context<'a> {
             format!("{}: {what}", self.title)
         };
         self.progress.update(&what, done, left);
+        self.yardsticks.look();
     }
 }
 

@@ -11,6 +11,7 @@ use tollgate_workload::{Placement, Spec, Waiting, Workload};
 use crate::context::Context;
 use crate::error::Error;
 use crate::rotation::{Amount, Rotation};
+use crate::stats::{self, Interval};
 use crate::words;
 
 /// Slices of a gate, and turns of all sizes without a time budget.
@@ -37,6 +38,8 @@ pub(crate) struct Gated {
     pub(crate) mtu: usize,
     /// All turns together; none when none was run.
     pub(crate) chain: Option<Chain>,
+    /// Each turn, in the order in which they were made.
+    turns: Vec<Chain>,
     /// Why it failed.
     pub(crate) failure: Option<String>,
 }
@@ -53,6 +56,15 @@ impl Ledgers {
     /// The messages of the size at this place, if any were measured.
     pub(crate) fn chain(&self, at: usize) -> Option<&Chain> {
         self.sizes.get(at)?.chain.as_ref()
+    }
+
+    /// The 95 % interval of a number of all turns of the size at this place; see [`Gated::interval`].
+    pub(crate) fn interval(
+        &self,
+        at: usize,
+        number: impl Fn(&Chain) -> Option<f64>,
+    ) -> Option<Interval> {
+        self.sizes.get(at)?.interval(number)
     }
 }
 
@@ -105,6 +117,7 @@ impl Gated {
                 JUMBO_MTU
             },
             chain: None,
+            turns: Vec::new(),
             failure: None,
         }
     }
@@ -126,12 +139,25 @@ impl Gated {
             ..Gating::default().of_every_round_trip()
         };
         match chained(&spec, &gating) {
-            Ok(more) => match &mut self.chain {
-                None => self.chain = Some(more),
-                Some(chain) => chain.merge(&more),
-            },
+            Ok(more) => {
+                match &mut self.chain {
+                    None => self.chain = Some(more.clone()),
+                    Some(chain) => chain.merge(&more),
+                }
+                self.turns.push(more);
+            }
             Err(error) => self.failure = Some(error.to_string()),
         }
+    }
+
+    /// The 95 % interval of a number of all turns, by [`stats::by_batches`].
+    fn interval(&self, number: impl Fn(&Chain) -> Option<f64>) -> Option<Interval> {
+        stats::by_batches(&self.turns, |turns| {
+            let (first, others) = turns.split_first()?;
+            let mut together = first.clone();
+            others.iter().for_each(|turn| together.merge(turn));
+            number(&together)
+        })
     }
 }
 
@@ -151,10 +177,14 @@ mod tests {
         gated.turn(0, 16);
         let once = gated.chain.as_ref().map(Chain::least_messages);
         assert_eq!(once, Some(2 * 16 * u64::from(ROUNDS)));
+        assert_eq!(gated.interval(Chain::ungated_ns), None);
         gated.turn(1, 16);
         assert_eq!(gated.failure, None);
         let twice = gated.chain.as_ref().map(Chain::least_messages);
         assert_eq!(twice, once.map(|messages| 2 * messages));
+        let known = gated.interval(Chain::ungated_ns).unwrap();
+        let ns = gated.chain.as_ref().and_then(Chain::ungated_ns).unwrap();
+        assert!(known.contains(ns) && known.low < known.high, "{known:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Runs the contenders of a comparison side by side.
 //!
 //! The order is Wolman's method made fair to a machine that drifts: in a repetition every contender is opened anew at every size (or
-//! kept open, when time is short), and then they take turns, A B C A B C at one size after the other, in [`SLICES`] slices each. So
+//! kept open, when time is short and opening it takes long), and then they take turns, A B C A B C at one size after the other, in several [`slices`] each. So
 //! what is compared, paths and sizes, was measured within the same seconds: a processor that is slower for some of them is so for all,
 //! and is not taken for what a size costs. Where that would take more than [`MOST_OPEN`] sessions at once, the sizes make groups, each
 //! with small ones and large ones.
@@ -25,13 +25,30 @@ use crate::words;
 
 /// Slices of each contender in a repetition at a size. Three repetitions give 24 slice medians, of which the 7th and the
 /// 18th enclose the median with 95 % confidence.
-pub(crate) const SLICES: u64 = 8;
+///
+/// Of a stream there are fewer and longer ones. Its slice begins with an empty pipe, and until the receive buffer is full each write
+/// goes its way alone: over loopback on one core, with writes of 64 bytes, the first 125 take 4 us each and all others 0.5. Six
+/// slices, of three repetitions, are the fewest whose least and most enclose the median with 95 % confidence.
+pub(crate) const fn slices(workload: Workload) -> u64 {
+    match workload {
+        Workload::Rr | Workload::Crr => 8,
+        Workload::Stream => 2,
+    }
+}
 /// Iterations of a pilot's first slice.
 const PILOT: u64 = 32;
-/// A pilot that took less is run once more for about this long.
-const PILOT_NS: f64 = 200_000.0;
-/// With less time than this for an experiment, sessions are kept open from the pilot to the end.
+/// A pilot that took less is run once more for about this long: a stream for longer than its pipe takes to fill (see [`slices`]).
+const fn pilot_ns(workload: Workload) -> f64 {
+    match workload {
+        Workload::Rr | Workload::Crr => 200_000.0,
+        Workload::Stream => 4_000_000.0,
+    }
+}
+/// With less time than this for an experiment, sessions that are dear to open are kept open from the pilot to the end.
 const SHORT: Duration = Duration::from_secs(20);
+/// A session is dear to open when that takes more than this part of what it runs in a repetition. The others are opened anew each time:
+/// where its memory lies, a session keeps for life, and so it would be taken for what a path costs.
+const DEAR: f64 = 0.1;
 /// The most sessions that are open at once when they are opened anew: each takes descriptors, and often a thread or a process.
 const MOST_OPEN: usize = 128;
 /// The fewest iterations of a contender in a repetition, however little time there is.
@@ -210,7 +227,8 @@ pub(crate) fn run(
         outcome: Outcome::new(line_up, sizes.to_vec()),
         costs: Vec::new(),
         openings: Vec::new(),
-        kept: None,
+        places: Vec::new(),
+        short: false,
     };
     race.pilot();
     race.repetitions();
@@ -225,8 +243,13 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
-/// A session for each size; none where it failed, or is in use.
-type Places = Vec<Option<Box<dyn Session>>>;
+/// Where the session of a contender at a size comes from.
+enum Place {
+    /// It is opened in each repetition.
+    Anew,
+    /// It is kept open from the pilot on; none while it is in use, and when it has failed.
+    Kept(Option<Box<dyn Session>>),
+}
 
 /// A run of a line-up under way.
 struct Race<'a> {
@@ -236,10 +259,12 @@ struct Race<'a> {
     outcome: Outcome,
     /// Nanoseconds per iteration of each contender at each size, as the pilot found them; infinite where it failed.
     costs: Vec<Vec<f64>>,
-    /// Nanoseconds that opening and closing the sessions of each size took in the pilot.
+    /// Nanoseconds that opening and closing the sessions of each size took in the pilot, those aside that are kept.
     openings: Vec<f64>,
-    /// The sessions of each contender at each size, when they are kept from the pilot on.
-    kept: Option<Vec<Places>>,
+    /// By contender and size.
+    places: Vec<Vec<Place>>,
+    /// Whether time is short.
+    short: bool,
 }
 
 impl Race<'_> {
@@ -278,36 +303,40 @@ impl Race<'_> {
         let contenders = self.outcome.line_up.contenders.len();
         self.costs = vec![vec![f64::INFINITY; self.outcome.sizes.len()]; contenders];
         self.openings = vec![0.0; self.outcome.sizes.len()];
-        if self.context.remaining().is_some_and(|left| left < SHORT) {
-            let none = || self.outcome.sizes.iter().map(|_| None).collect();
-            self.kept = Some((0..contenders).map(|_| none()).collect());
-        }
+        let short = self.context.remaining().filter(|left| *left < SHORT);
+        // What a session may run in a repetition, when all get the same.
+        let sessions = (contenders * self.outcome.sizes.len()).max(1) as u32;
+        let each = short.map(|left| left / self.repetitions / sessions);
+        self.short = short.is_some();
+        let anew = || self.outcome.sizes.iter().map(|_| Place::Anew).collect();
+        self.places = (0..contenders).map(|_| anew()).collect();
+        let lasts = pilot_ns(self.outcome.line_up.workload);
         for at in 0..self.outcome.sizes.len() {
-            let begun = Instant::now();
-            let mut running = Duration::ZERO;
             for contender in 0..contenders {
                 if self.context.cancel.is_raised() {
                     return;
                 }
                 self.context
                     .tell("pilot", self.context.remaining().unwrap_or_default());
+                let begun = Instant::now();
                 let Some(mut session) = self.open(contender, at) else {
                     continue;
                 };
-                let open = Instant::now();
-                match pilot(session.as_mut(), self.wanted) {
+                let opening = begun.elapsed();
+                match pilot(session.as_mut(), self.wanted, lasts) {
                     Ok(ns) => self.costs[contender][at] = ns,
                     Err(error) => self.fail(contender, at, &error),
                 }
-                running += open.elapsed();
                 self.outcome.measurements[contender][at].settings = session.settings();
-                if let Some(kept) = &mut self.kept {
-                    kept[contender][at] = Some(session);
+                let dear = each.is_some_and(|each| opening > each.mul_f64(DEAR));
+                if dear {
+                    self.places[contender][at] = Place::Kept(Some(session));
+                } else {
+                    let begun = Instant::now();
+                    drop(session);
+                    let whole = opening + begun.elapsed();
+                    self.openings[at] += whole.as_nanos() as f64;
                 }
-            }
-            if self.kept.is_none() {
-                let opening = begun.elapsed().saturating_sub(running);
-                self.openings[at] = opening.as_nanos() as f64;
             }
         }
     }
@@ -330,9 +359,10 @@ impl Race<'_> {
     /// The places of the sizes that take turns with each other: few groups, each with small sizes and large ones.
     fn groups(&self) -> Vec<Vec<usize>> {
         let contenders = self.outcome.line_up.contenders.len().max(1);
-        let at_once = match self.kept {
-            Some(_) => usize::MAX,
-            None => (MOST_OPEN / contenders).max(1),
+        let at_once = if self.short {
+            usize::MAX
+        } else {
+            (MOST_OPEN / contenders).max(1)
         };
         let sizes = self.outcome.sizes.len();
         let groups = sizes.div_ceil(at_once);
@@ -384,9 +414,8 @@ impl Race<'_> {
 
     /// The session of a contender at a size: the one that was kept, or a new one; none where it failed.
     fn session(&mut self, contender: usize, at: usize) -> Option<Box<dyn Session>> {
-        let kept = self.kept.as_mut();
-        if let Some(session) = kept.and_then(|kept| kept[contender][at].take()) {
-            return Some(session);
+        if let Place::Kept(session) = &mut self.places[contender][at] {
+            return session.take();
         }
         let failed = self.outcome.measurements[contender][at].failure.is_some();
         if failed || !self.costs[contender][at].is_finite() {
@@ -413,14 +442,15 @@ impl Race<'_> {
             }
         }
         let begun = Instant::now();
-        for slice in 0..SLICES {
+        let slices = slices(self.outcome.line_up.workload);
+        for slice in 0..slices {
             for (contender, at, iterations, place) in &mut open {
                 let (contender, at) = (*contender, *at);
                 let Some(session) = place else { continue };
                 if self.context.cancel.is_raised() {
                     return;
                 }
-                let share = slice_of(*iterations, slice);
+                let share = slice_of(*iterations, slice, slices);
                 if share == 0 {
                     continue;
                 }
@@ -444,21 +474,21 @@ impl Race<'_> {
                 }
             }
         }
-        if let Some(kept) = &mut self.kept {
-            for (contender, at, _, session) in open {
-                kept[contender][at] = session;
+        for (contender, at, _, session) in open {
+            if let Place::Kept(place) = &mut self.places[contender][at] {
+                *place = session;
             }
         }
     }
 }
 
 /// What one iteration costs in nanoseconds, warm-up aside.
-fn pilot(session: &mut dyn Session, wanted: u64) -> Result<f64, tollgate_workload::Error> {
+fn pilot(session: &mut dyn Session, wanted: u64, lasts_ns: f64) -> Result<f64, tollgate_workload::Error> {
     let mut samples = session.new_samples();
     let first = PILOT.min(wanted);
     session.run(first, &mut samples)?;
     let cost = samples.elapsed_ns().max(1) as f64 / first as f64;
-    let more = ((PILOT_NS / cost) as u64).min(wanted);
+    let more = ((lasts_ns / cost) as u64).min(wanted);
     if more <= first {
         return Ok(cost);
     }
@@ -508,9 +538,9 @@ fn scaled(iterations: u64, scale: f64) -> u64 {
     ((iterations as f64 * scale) as u64).clamp(least, iterations)
 }
 
-/// The iterations of one slice: all slices together give `iterations`.
-fn slice_of(iterations: u64, slice: u64) -> u64 {
-    iterations / SLICES + u64::from(slice < iterations % SLICES)
+/// The iterations of one of several slices, which together give `iterations`.
+fn slice_of(iterations: u64, slice: u64, slices: u64) -> u64 {
+    iterations / slices + u64::from(slice < iterations % slices)
 }
 
 #[cfg(test)]
@@ -560,7 +590,7 @@ mod tests {
     #[test]
     fn slices_add_up() {
         for iterations in [0, 1, 7, 8, 9, 40_000] {
-            let sum: u64 = (0..SLICES).map(|slice| slice_of(iterations, slice)).sum();
+            let sum: u64 = (0..8).map(|slice| slice_of(iterations, slice, 8)).sum();
             assert_eq!(sum, iterations);
         }
     }

@@ -33,5 +33,6 @@ pub mod stats;
 mod streams;
 mod trains;
 pub mod words;
+mod yardstick;
 
 pub use error::Error;

@@ -78,9 +78,15 @@ impl Measurement {
     }
 
     fn figures(&self, figure: Figure) -> Vec<f64> {
+        self.figures_of(figure, |_| true)
+    }
+
+    /// Those of some of the repetitions.
+    fn figures_of(&self, figure: Figure, repetitions: impl Fn(u32) -> bool) -> Vec<f64> {
         self.slices
-            .values()
-            .map(|slice| slice.figure(figure))
+            .iter()
+            .filter(|((repetition, _), _)| repetitions(*repetition))
+            .map(|(_, slice)| slice.figure(figure))
             .collect()
     }
 
@@ -197,6 +203,18 @@ impl Outcome {
         Some(self.measurements[contender][at].estimate(figure)?.0)
     }
 
+    /// By how much a cell does not repeat itself, as a share: what the odd repetitions say of it over what the even ones do, less 1,
+    /// whatever the direction. None of fewer than two repetitions.
+    pub(crate) fn repeats(&self, contender: usize, at: usize, figure: Figure) -> Option<f64> {
+        let half = |odd: u32| {
+            let measurement = &self.measurements[contender][at];
+            let mut figures = measurement.figures_of(figure, |repetition| repetition % 2 == odd);
+            figures.sort_by(f64::total_cmp);
+            stats::middle(&figures)
+        };
+        Some((half(1)? / half(0)? - 1.0).abs())
+    }
+
     /// The mode of a path that takes the least time at a size.
     pub(crate) fn quickest(&self, path: PathId, at: usize, figure: Figure) -> Option<usize> {
         let better = |a: &(usize, f64), b: &(usize, f64)| match figure {
@@ -303,6 +321,21 @@ mod tests {
         };
         assert_eq!((cell.value, cell.ci, cell.p99), (2.0, None, None));
         assert_eq!(outcome.value(0, 0, Figure::Rate), Some(5e8));
+    }
+
+    #[test]
+    fn what_does_not_repeat_itself_is_seen_between_repetitions() {
+        let mut outcome = outcome();
+        for repetition in 0..4 {
+            assert_eq!(
+                outcome.repeats(0, 0, Figure::Median).is_some(),
+                repetition > 1
+            );
+            let ns = if repetition % 2 == 0 { 100 } else { 120 };
+            outcome.measurements[0][0].add_slice((repetition, 0), &slice(&[ns]));
+        }
+        let repeats = outcome.repeats(0, 0, Figure::Median).unwrap();
+        assert!((repeats - 0.2).abs() < 1e-9, "{repeats}");
     }
 
     #[test]

@@ -12,6 +12,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::stats;
+
 pub use host::{Host, Mitigation, Setting};
 pub use time::{Timestamp, TimestampError};
 
@@ -55,6 +57,9 @@ pub struct Run {
     pub far: Option<FarEnd>,
     /// The clock that the times were read from.
     pub clock: Clock,
+    /// What the machine itself was worth meanwhile; what could not be timed is left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub yardsticks: Vec<Yardstick>,
     /// What was measured, in the order in which it is shown.
     pub experiments: Vec<Experiment>,
     /// What the reader must know before trusting any number of this run.
@@ -111,6 +116,34 @@ pub struct Clock {
     pub read_cost_ns: f64,
     /// The smallest difference that two readings showed, in nanoseconds.
     pub resolution_ns: f64,
+}
+
+/// Something that neither the kernel nor Tollgate's stack is part of, timed again and again while the run was made: what moves it
+/// is the machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Yardstick {
+    /// How many processors it takes.
+    pub cores: Cores,
+    /// The path whose round trips of 4 bytes were timed.
+    pub path: String,
+    /// The median of all looks at it, in nanoseconds; a look is the median of some thousand round trips.
+    pub median_ns: f64,
+    /// A tenth of the looks lies below this.
+    pub low_ns: f64,
+    /// A tenth of the looks lies above this.
+    pub high_ns: f64,
+    /// Looks.
+    pub n: u64,
+}
+
+/// How many processors the two ends of a path have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cores {
+    /// One for both.
+    One,
+    /// One each.
+    Two,
 }
 
 /// One experiment with all that it shows.
@@ -393,6 +426,13 @@ pub struct Interval {
     pub low: f64,
     /// The upper end.
     pub high: f64,
+}
+
+impl From<stats::Interval> for Interval {
+    fn from(interval: stats::Interval) -> Self {
+        let stats::Interval { low, high } = interval;
+        Self { low, high }
+    }
 }
 
 /// A figure.

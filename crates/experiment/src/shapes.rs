@@ -3,7 +3,7 @@
 
 use tollgate_workload::{PathId, Timing};
 
-use crate::interleave::SLICES;
+use crate::interleave::slices;
 use crate::outcome::{Figure, Outcome};
 use crate::published;
 use crate::run::{
@@ -194,7 +194,7 @@ pub(crate) fn trust(
         "{} {what} in {} for each cell, in {} slices that take turns over paths and sizes; the value is the median over the slices",
         words::whole(full),
         words::counted(repetitions.into(), "repetition", "repetitions"),
-        SLICES * u64::from(repetitions),
+        slices(outcome.line_up.workload) * u64::from(repetitions),
     );
     let ran = || (0..contenders).flat_map(|contender| outcome.operations(contender));
     if let Some(least) = ran().min().filter(|&least| least < full) {

@@ -182,6 +182,16 @@ pub fn median_of_samples(samples: &Samples) -> Result<Estimate, StatsError> {
     })
 }
 
+/// The middle of sorted values; none of none.
+pub(crate) fn middle(sorted: &[f64]) -> Option<f64> {
+    let half = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[half]),
+        _ => Some(f64::midpoint(sorted[half - 1], sorted[half])),
+    }
+}
+
 /// The median of one figure per repetition with its distribution-free interval, see [`median_rank`].
 ///
 /// # Errors
@@ -189,18 +199,15 @@ pub fn median_of_samples(samples: &Samples) -> Result<Estimate, StatsError> {
 pub fn median(values: &[f64]) -> Result<Estimate, StatsError> {
     finite(values)?;
     let n = values.len() as u64;
-    let j = median_rank(n).ok_or(StatsError::TooFew {
-        have: n,
-        need: MEDIAN_NEEDS,
-    })? as usize;
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let half = sorted.len() / 2;
-    let value = if sorted.len() % 2 == 1 {
-        sorted[half]
-    } else {
-        f64::midpoint(sorted[half - 1], sorted[half])
+    let (Some(j), Some(value)) = (median_rank(n), middle(&sorted)) else {
+        return Err(StatsError::TooFew {
+            have: n,
+            need: MEDIAN_NEEDS,
+        });
     };
+    let j = j as usize;
     Ok(Estimate {
         value,
         interval: Interval {
@@ -279,6 +286,27 @@ pub(crate) fn middle_half<T>(mut all: Vec<T>, ns: impl Fn(&T) -> f64) -> Vec<T> 
 pub(crate) fn typical(values: &[f64]) -> Option<f64> {
     let middle = middle_half(values.to_vec(), |value| *value);
     (!middle.is_empty()).then(|| middle.iter().sum::<f64>() / middle.len() as f64)
+}
+
+/// The most batches that [`by_batches`] makes.
+const BATCHES: usize = 10;
+
+/// The 95 % interval of a number of observations that came one after the other and depend on each other, by batch means: from how much
+/// the number differs between batches of successive ones (Jain 1991, section 25.5.2). None of fewer than two observations, or where
+/// all or a batch lack the number.
+pub(crate) fn by_batches<T>(
+    observations: &[T],
+    number: impl Fn(&[T]) -> Option<f64>,
+) -> Option<Interval> {
+    let value = number(observations)?;
+    let each = observations.len().div_ceil(BATCHES).max(1);
+    let batches = observations.chunks(each).map(&number);
+    let batches = mean(&batches.collect::<Option<Vec<f64>>>()?).ok()?;
+    let reach = batches.interval.high - batches.value;
+    Some(Interval {
+        low: value - reach,
+        high: value + reach,
+    })
 }
 
 /// How one thing stands to another.
@@ -473,6 +501,24 @@ mod tests {
             near(student_t(degrees), want, 0.0005);
         }
         assert!(student_t(0).is_infinite());
+    }
+
+    #[test]
+    fn batches_tell_how_well_what_depends_on_each_other_is_known() {
+        // Ten states that last for a hundred observations each are ten observations, not a thousand.
+        let drifting: Vec<f64> = (0..1_000).map(|at| f64::from(at / 100 % 2)).collect();
+        let known = by_batches(&drifting, plain).unwrap();
+        let (states, wrong) = (mean(&[0.0, 1.0].repeat(5)).unwrap(), mean(&drifting).unwrap());
+        near(known.high - known.low, states.interval.high - states.interval.low, 1e-12);
+        assert!(known.high - known.low > 5.0 * (wrong.interval.high - wrong.interval.low));
+        assert!(known.contains(0.5));
+        assert_eq!(by_batches(&[1.0], plain), None);
+        assert_eq!(by_batches(&[], plain), None);
+    }
+
+    /// The mean, and nothing of nothing.
+    fn plain(values: &[f64]) -> Option<f64> {
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
     #[test]

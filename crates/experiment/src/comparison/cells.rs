@@ -9,7 +9,7 @@ use serde::Serialize;
 use tollgate_workload::PathId;
 
 use crate::predict;
-use crate::run::{Cell, Layer, Measured, RowKind, Run, Table, Unit};
+use crate::run::{Cell, Cores, Layer, Measured, RowKind, Run, Table, Unit};
 
 /// Where a number stands in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -41,6 +41,8 @@ pub struct Number<'a> {
     pub kind: RowKind,
     /// The layer of its row, when that is a span.
     pub layer: Option<Layer>,
+    /// The processors of its two ends, when its place or its table's title names them.
+    pub cores: Option<Cores>,
     /// The number with its spread.
     pub measured: &'a Measured,
 }
@@ -83,6 +85,9 @@ pub(super) struct Cells<'a> {
 pub(super) struct Pair<'a> {
     pub(super) place: Place,
     pub(super) unit: Unit,
+    pub(super) kind: RowKind,
+    /// None when its place does not say.
+    pub(super) cores: Option<Cores>,
     pub(super) a: &'a Measured,
     pub(super) b: &'a Measured,
 }
@@ -114,6 +119,8 @@ impl<'a> Cells<'a> {
                     pairs.push(Pair {
                         place: one.place.clone(),
                         unit: one.unit,
+                        kind: one.kind,
+                        cores: one.cores,
                         a: one.measured,
                         b: their,
                     });
@@ -154,6 +161,7 @@ fn add<'a>(experiment: &str, table: &'a Table, cells: &mut Vec<Number<'a>>) {
                     unit: column.unit,
                     kind: row.kind,
                     layer: row.layer,
+                    cores: cores([&label, name, &table.title]),
                     measured,
                 }),
                 Cell::Published { .. } | Cell::NotAvailable { .. } | Cell::Text { .. } => {}
@@ -175,4 +183,19 @@ fn numbered(names: impl Iterator<Item = String>) -> Vec<String> {
             }
         })
         .collect()
+}
+
+/// The processors that names tell of: by their number, or by a path that has but one way to run. None when they tell of none or of both.
+fn cores(names: [&str; 3]) -> Option<Cores> {
+    const ONE: [&str; 4] = ["1 core,", "one core", "stack-memory", "peer-smoltcp"];
+    const TWO: [&str; 3] = ["2 cores", "two cores", "bare-shm"];
+    let told = |words: &[&str]| {
+        let mut names = names.iter();
+        names.any(|name| words.iter().any(|word| name.contains(word)))
+    };
+    match (told(&ONE), told(&TWO)) {
+        (true, false) => Some(Cores::One),
+        (false, true) => Some(Cores::Two),
+        (true, true) | (false, false) => None,
+    }
 }

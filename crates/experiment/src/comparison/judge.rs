@@ -1,6 +1,6 @@
 //! Whether a row differs between two runs, as a p-value.
 //!
-//! The statistic is `ln(b / a)` over its standard error. Two things make up the error. The first is the spread within each
+//! The statistic is what the machine does not explain of `ln(b / a)` ([`super::machine`]), over its standard error. Two things make up the error. The first is the spread within each
 //! run, from its 95 % interval on the logarithmic scale, taken [`WIDENED`]. The second is how much runs differ as a whole
 //! ([`BetweenRuns`]): a process that is started again lies elsewhere in memory, and a virtual machine has other neighbours, of
 //! which the interval of a single run knows nothing. The statistic is held against Student's distribution with [`DEGREES`]
@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::cells::{Pair, Place};
-use crate::run::{Interval, Measured, Unit};
+use super::machine::Explained;
+use crate::run::{Interval, Measured, RowKind, Unit};
 use crate::stats;
 use crate::words;
 
@@ -42,21 +43,32 @@ const ENOUGH: usize = 20;
 /// Half of a normal distribution lies within so many standard deviations: the length of its shortest half.
 const SHORTEST_HALF: f64 = 1.349;
 
-/// Why a row of such a unit is not judged.
-pub(super) const NO_DIRECTION: &str = "its unit has no better and no worse";
+/// Why a row of such a unit, or such a kind, is not judged.
+const NO_DIRECTION: &str = "it has no better and no worse";
 
 /// Which way is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Better {
+enum Better {
     /// Costs.
     Less,
     /// Rates.
     More,
 }
 
+impl Pair<'_> {
+    /// None where neither way is better: shares, quotients, counts, and what is left over.
+    fn better(&self) -> Option<Better> {
+        match self.kind {
+            RowKind::Unattributed => None,
+            RowKind::Processing | RowKind::Queueing | RowKind::Total | RowKind::Plain => {
+                Better::of(self.unit)
+            }
+        }
+    }
+}
+
 impl Better {
-    /// None where neither way is better: shares, quotients, counts.
-    pub(super) fn of(unit: Unit) -> Option<Self> {
+    fn of(unit: Unit) -> Option<Self> {
         match unit {
             Unit::Nanoseconds | Unit::NanosecondsPerByte | Unit::Instructions | Unit::Cycles => {
                 Some(Self::Less)
@@ -66,11 +78,11 @@ impl Better {
         }
     }
 
-    /// Whether a change by this share is for the worse.
-    pub(super) fn is_worse(self, change: f64) -> bool {
+    /// A logarithm that is above zero when it moved for the worse.
+    fn towards_worse(self, log: f64) -> f64 {
         match self {
-            Self::Less => change > 0.0,
-            Self::More => change < 0.0,
+            Self::Less => log,
+            Self::More => -log,
         }
     }
 }
@@ -84,10 +96,6 @@ pub struct BetweenRuns {
     pub from: Origin,
     /// From how many rows; 0 when it is assumed.
     pub rows: usize,
-    /// By which share the machine itself became slower, as paths show that nothing which is compared is part of; `share` is at least
-    /// that. None where there are too few such rows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub machine: Option<f64>,
 }
 
 /// How it is known how much runs differ.
@@ -106,7 +114,7 @@ impl BetweenRuns {
     /// That of the two runs that are compared, which may differ in truth: the length of the shortest half of all changes (Rousseeuw
     /// 1984, "Least median of squares regression"), or less where the numbers of one row of a table moved together, since what makes
     /// a path slower makes it so at all sizes: the median of what they moved against their mean move, as a standard deviation. What
-    /// moves whole rows is left to the least that is assumed, to [`Self::with_machine`] and to the few degrees of freedom.
+    /// moves whole rows is left to the least that is assumed, to what the machine explains and to the few degrees of freedom.
     pub(super) fn compared(pairs: &[Pair<'_>]) -> Self {
         let mut all: Vec<f64> = pairs.iter().filter_map(moved).collect();
         if all.len() < ENOUGH {
@@ -114,7 +122,6 @@ impl BetweenRuns {
                 share: ASSUMED,
                 from: Origin::Assumed,
                 rows: 0,
-                machine: None,
             };
         }
         all.sort_by(f64::total_cmp);
@@ -135,7 +142,6 @@ impl BetweenRuns {
             share: share.max(LEAST),
             from: Origin::Compared,
             rows,
-            machine: None,
         }
     }
 
@@ -149,18 +155,7 @@ impl BetweenRuns {
             share: (2.0 * median / SHORTEST_HALF).max(LEAST),
             from: Origin::Repeated,
             rows: moved.len(),
-            machine: None,
         })
-    }
-
-    /// The same, at least as much as the machine moved between the two runs that are compared.
-    pub(super) fn with_machine(self, pairs: &[Pair<'_>]) -> Self {
-        let moved = yardstick(pairs);
-        Self {
-            share: self.share.max(moved.map_or(0.0, f64::abs)),
-            machine: moved.map(|log| log.exp() - 1.0),
-            ..self
-        }
     }
 
     /// What is taken for it, and why.
@@ -213,25 +208,40 @@ fn apart(pairs: &[Pair<'_>]) -> Vec<f64> {
 /// How far a row moved towards the worse, on the logarithmic scale, when it can show how much runs differ.
 fn moved(pair: &Pair<'_>) -> Option<f64> {
     pair.a.ci.and(pair.b.ci)?;
-    let log = logarithm(pair)?;
-    Better::of(pair.unit).map(|better| if better.is_worse(1.0) { log } else { -log })
+    Some(pair.better()?.towards_worse(logarithm(pair)?))
 }
 
-/// The p-value of a row, before it is adjusted; or why there is none.
-pub(super) fn p_value(pair: &Pair<'_>, between_runs: f64) -> Result<f64, &'static str> {
-    if Better::of(pair.unit).is_none() {
-        return Err(NO_DIRECTION);
-    }
+/// How a row stands, before all rows are looked at together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Judged {
+    /// The p-value.
+    pub(super) p: f64,
+    /// How far it moved towards the worse beyond what the machine explains, as a share of the first run's number.
+    pub(super) beyond: f64,
+}
+
+/// How a row stands, given how much runs differ and what the machine explains; or why that cannot be told.
+pub(super) fn judge(
+    pair: &Pair<'_>,
+    between_runs: f64,
+    machine: Explained,
+) -> Result<Judged, &'static str> {
+    let better = pair.better().ok_or(NO_DIRECTION)?;
     let exact = |measured: &Measured| pair.unit == Unit::Instructions && measured.ci.is_none();
-    let log = logarithm(pair).ok_or("a number is not above zero")?;
+    let log = better.towards_worse(logarithm(pair).ok_or("a number is not above zero")?);
     if exact(pair.a) && exact(pair.b) {
-        return Ok(if log == 0.0 { 1.0 } else { 0.0 });
+        return Ok(Judged {
+            p: if log == 0.0 { 1.0 } else { 0.0 },
+            beyond: log.exp_m1(),
+        });
     }
-    let within = variance(pair.a)
-        .zip(variance(pair.b))
-        .ok_or("the runs hold no interval for it")?;
-    let error = (within.0 + within.1 + between_runs * between_runs).sqrt();
-    Ok(stats::beyond_student(log.abs() / error, DEGREES))
+    let log = machine.beyond(log);
+    let within = variance(pair.a)? + variance(pair.b)?;
+    let error = (within + between_runs * between_runs).sqrt();
+    Ok(Judged {
+        p: stats::beyond_student(log.abs() / error, DEGREES),
+        beyond: log.exp_m1(),
+    })
 }
 
 fn logarithm(pair: &Pair<'_>) -> Option<f64> {
@@ -241,33 +251,11 @@ fn logarithm(pair: &Pair<'_>) -> Option<f64> {
 
 /// The variance of a number's logarithm, from its interval. The wider side counts: a distribution that is skewed is taken for
 /// one that is wide.
-fn variance(measured: &Measured) -> Option<f64> {
-    let Interval { low, high } = measured.ci?;
+fn variance(measured: &Measured) -> Result<f64, &'static str> {
+    let Interval { low, high } = measured.ci.ok_or("the runs hold no interval for it")?;
     if low <= 0.0 || measured.value <= 0.0 {
-        return None;
+        return Err("its interval reaches zero, so that no quotient is known");
     }
     let half = (high / measured.value).max(measured.value / low).ln();
-    Some((WIDENED * half / NORMAL).powi(2))
+    Ok((WIDENED * half / NORMAL).powi(2))
 }
-
-/// How the paths moved that neither the kernel nor Tollgate's own stack is part of, at the median, on the logarithmic scale: what
-/// moves them is the machine. None with fewer than [`YARDS`] such rows.
-///
-/// A processor that shares its core with another machine's work is slower by half for minutes on end; of 20 runs of the same thing
-/// on a virtual machine 6 were, and each of their rows as exact as ever.
-pub(super) fn yardstick(pairs: &[Pair<'_>]) -> Option<f64> {
-    let apart = |pair: &&Pair| {
-        ["peer-smoltcp", "bare-shm"]
-            .iter()
-            .any(|path| pair.place.row.starts_with(path))
-    };
-    let mut moved: Vec<f64> = pairs.iter().filter(apart).filter_map(moved).collect();
-    moved.sort_by(f64::total_cmp);
-    let median = *moved.get(moved.len() / 2)?;
-    (moved.len() >= YARDS).then_some(median)
-}
-
-/// The fewest rows that are a yardstick.
-const YARDS: usize = 3;
-/// The least move of the yardstick that is told, as a share.
-pub(super) const TOLD: f64 = 0.02;

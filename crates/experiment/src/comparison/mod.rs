@@ -13,6 +13,7 @@
 mod cells;
 mod host;
 mod judge;
+mod machine;
 #[cfg(test)]
 mod tests;
 
@@ -25,9 +26,10 @@ use crate::words;
 pub use cells::{Number, Place, numbers};
 pub use host::HostDifference;
 pub use judge::{BetweenRuns, Origin};
+pub use machine::Moved;
 
 use cells::Cells;
-use judge::Better;
+use judge::Judged;
 
 /// The probability that two runs of the same thing show a difference in any row.
 pub const ALPHA: f64 = 0.05;
@@ -36,7 +38,7 @@ pub const ALPHA: f64 = 0.05;
 pub const THRESHOLD: f64 = 0.05;
 
 /// The version of what [`Comparison`] is written as.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What is asked of a comparison.
 #[derive(Debug, Clone, PartialEq)]
@@ -142,6 +144,8 @@ pub struct Comparison {
     pub alpha: f64,
     /// How much runs differ by themselves.
     pub between_runs: BetweenRuns,
+    /// How the yardsticks moved that both runs have.
+    pub machine: Vec<Moved>,
     /// One sentence.
     pub finding: String,
     /// How many rows were judged.
@@ -199,34 +203,30 @@ pub fn compare(
             BetweenRuns::repeated(&first.pairs(&again).0).ok_or_else(nothing)?
         }
     };
-    let between = between.with_machine(&pairs);
-    let ps: Vec<Result<f64, &'static str>> = pairs
+    let moved = machine::moved(a, b);
+    let judged: Vec<Result<Judged, &'static str>> = pairs
         .iter()
-        .map(|pair| judge::p_value(pair, between.share))
+        .map(|pair| judge::judge(pair, between.share, machine::explained(&moved, pair.cores)))
         .collect();
-    let raw: Vec<f64> = ps.iter().filter_map(|p| p.as_ref().ok().copied()).collect();
+    let raw: Vec<f64> = judged.iter().flatten().map(|judged| judged.p).collect();
     let mut adjusted = stats::holm(&raw).into_iter();
     let rows: Vec<Change> = pairs
         .iter()
-        .zip(&ps)
-        .map(|(pair, p)| {
+        .zip(&judged)
+        .map(|(pair, judged)| {
             let (was, is) = (pair.a.value, pair.b.value);
-            let change = (was > 0.0).then(|| (is - was) / was);
-            let p = p.and_then(|_| adjusted.next().ok_or("no p-value"));
-            let verdict = match (p, Better::of(pair.unit)) {
-                (Err(reason), _) => Verdict::NotJudged { reason },
-                (Ok(_), None) => Verdict::NotJudged {
-                    reason: judge::NO_DIRECTION,
-                },
-                (Ok(p), Some(better)) => verdict(p, change, better, options.threshold),
+            let p = judged.as_ref().ok().and_then(|_| adjusted.next());
+            let verdict = match judged {
+                Err(reason) => Verdict::NotJudged { reason },
+                Ok(judged) => verdict(p.unwrap_or(1.0), judged.beyond, options.threshold),
             };
             Change {
                 place: pair.place.clone(),
                 unit: pair.unit,
                 a: was,
                 b: is,
-                change,
-                p: p.ok(),
+                change: (was > 0.0).then(|| (is - was) / was),
+                p,
                 verdict,
             }
         })
@@ -239,6 +239,7 @@ pub fn compare(
         threshold: options.threshold,
         alpha: ALPHA,
         between_runs: between,
+        machine: moved,
         finding: String::new(),
         judged: raw.len(),
         rows,
@@ -252,13 +253,13 @@ pub fn compare(
     Ok(comparison)
 }
 
-fn verdict(p: f64, change: Option<f64>, better: Better, threshold: f64) -> Verdict {
-    let Some(change) = change.filter(|_| p < ALPHA) else {
-        return Verdict::NoDifference;
-    };
-    if change.abs() <= threshold {
+/// What is said of a row that moved so far beyond what the machine explains, as a share, towards the worse when above zero.
+fn verdict(p: f64, beyond: f64, threshold: f64) -> Verdict {
+    if p >= ALPHA {
+        Verdict::NoDifference
+    } else if beyond.abs() <= threshold {
         Verdict::Slight
-    } else if better.is_worse(change) {
+    } else if beyond > 0.0 {
         Verdict::Regression
     } else {
         Verdict::Improvement
@@ -335,16 +336,7 @@ fn finding(comparison: &Comparison) -> String {
 fn notes(comparison: &Comparison, a: &Run, b: &Run) -> Vec<String> {
     let mut notes = Vec::new();
     notes.push(comparison.between_runs.in_words());
-    if let Some(moved) = comparison.between_runs.machine
-        && moved.abs() >= judge::TOLD
-    {
-        notes.push(format!(
-            "the machine itself was {:.1} % {} in the second run, as peer-smoltcp and bare-shm show, which neither the kernel nor \
-             Tollgate's stack is part of; so rows are told apart only well beyond that",
-            100.0 * moved.abs(),
-            if moved > 0.0 { "slower" } else { "quicker" }
-        ));
-    }
+    notes.extend(machine::in_words(&comparison.machine));
     if a.quick != b.quick {
         notes.push("one of the two runs is a quick one; its intervals are wider".to_owned());
     }

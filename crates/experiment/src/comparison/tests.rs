@@ -3,8 +3,8 @@
 use super::*;
 use crate::run::fixture::run_of;
 use crate::run::{
-    Cell, Column, Experiment, Host, Interval, Measured, Mitigation, Reading, Row, RowKind, Setting,
-    Table,
+    Cell, Column, Cores, Experiment, Host, Interval, Measured, Mitigation, Reading, Row, RowKind,
+    Setting, Table, Yardstick,
 };
 use crate::stats;
 
@@ -424,39 +424,73 @@ fn differences_of_the_machines_are_listed() {
     );
 }
 
+/// A yardstick that took so long, a tenth of its looks one part in a hundred longer or shorter.
+fn yardstick(cores: Cores, path: &str, ns: f64) -> Yardstick {
+    Yardstick {
+        cores,
+        path: path.to_owned(),
+        median_ns: ns,
+        low_ns: 0.99 * ns,
+        high_ns: 1.01 * ns,
+        n: 20,
+    }
+}
+
 #[test]
-fn a_machine_that_is_slower_is_not_taken_for_a_regression() {
-    let at = |path: f64, yard: f64| {
+fn what_the_machine_explains_is_not_taken_for_a_regression() {
+    let at = |one_core: f64, two_cores: f64, (one_yard, two_yards): (f64, f64)| {
         let row = |ns: f64| (0..8).map(|_| known(ns, 0.5)).collect();
-        run(
-            Unit::Nanoseconds,
-            &[
-                ("stack-memory, 1 core, polling", row(100.0 * path)),
-                ("kernel-loopback, 1 core, blocking", row(10_000.0 * path)),
-                ("peer-smoltcp, 1 core, polling", row(600.0 * yard)),
+        let rows = [
+            ("stack-memory, 1 core, polling", row(100.0 * one_core)),
+            ("kernel-loopback, 1 core, blocking", row(10_000.0 * one_core)),
+            ("kernel-loopback, 2 cores, polling", row(8_000.0 * two_cores)),
+        ];
+        Run {
+            yardsticks: vec![
+                yardstick(Cores::One, "peer-smoltcp", 270.0 * one_yard),
+                yardstick(Cores::Two, "bare-shm", 130.0 * two_yards),
             ],
-        )
+            ..run(Unit::Nanoseconds, &rows)
+        }
     };
-    let compared = |path, yard| {
-        let (a, b) = (at(1.0, 1.0), at(path, yard));
+    let compared = |one_core, two_cores, yards| {
+        let (a, b) = (at(1.0, 1.0, (1.0, 1.0)), at(one_core, two_cores, yards));
         compare(&a, &b, None, &Options::default()).unwrap()
     };
-    let slower = compared(1.6, 1.45);
-    assert!(!slower.has_regressions(), "{}", slower.finding);
+    let regressions = |comparison: &Comparison| comparison.with(&Verdict::Regression).count();
+    // Two processors that lie further apart now: rows of two are explained, rows of one are not.
+    let further = compared(1.3, 1.4, (1.0, 4.0));
+    assert_eq!(regressions(&further), 16, "{}", further.finding);
     assert!(
-        slower
-            .notes
-            .iter()
-            .any(|note| note.contains("45.0 % slower")),
+        further.notes.iter().any(|note| note.contains("300.0 % slower")),
         "{:?}",
-        slower.notes
+        further.notes
     );
-    let worse = compared(1.6, 1.0);
-    assert_eq!(worse.with(&Verdict::Regression).count(), 16);
-    assert!(
-        worse
-            .notes
-            .iter()
-            .all(|note| !note.contains("the machine itself"))
-    );
+    // A processor that is slower explains both.
+    assert_eq!(regressions(&compared(1.4, 1.4, (1.45, 1.0))), 0);
+    // What it does not explain is found, also to the other side.
+    assert_eq!(regressions(&compared(2.0, 2.0, (1.3, 1.0))), 24);
+    let quicker = compared(0.7, 0.7, (1.3, 1.0));
+    assert_eq!(quicker.with(&Verdict::Improvement).count(), 24);
+    let quiet = compared(1.0, 1.0, (1.0, 1.0));
+    assert_eq!(quiet.machine.len(), 2);
+    assert!(!quiet.notes.iter().any(|note| note.contains("peer-smoltcp")));
+}
+
+#[test]
+fn what_is_left_over_has_no_better_and_no_worse() {
+    let at = |left: f64| {
+        let mut run = run(
+            Unit::Nanoseconds,
+            &[("whole", vec![known(100.0, 0.5)]), ("left", vec![known(left, 0.5)])],
+        );
+        run.experiments[0].tables[0].rows[1].kind = RowKind::Unattributed;
+        run
+    };
+    let comparison = compare(&at(1.0), &at(50.0), None, &Options::default()).unwrap();
+    assert_eq!(comparison.judged, 1);
+    assert!(matches!(
+        comparison.rows[1].verdict,
+        Verdict::NotJudged { .. }
+    ));
 }

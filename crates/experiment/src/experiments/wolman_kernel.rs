@@ -8,7 +8,9 @@ use tollgate_gate::{Direction, Gate, Ledger, Span, WolmanRow};
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
 use crate::kernel_gated::{Gated, Ledgers, STATISTIC, first_gate};
-use crate::run::{self, Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
+use crate::run::{
+    self, Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit,
+};
 use crate::shapes;
 use crate::stats::Interval;
 use crate::words;
@@ -90,12 +92,36 @@ impl Shown<'_> {
         lines.iter().find(|line| line.label == label)?.ns
     }
 
+    /// How far the sum of some spans of a round trip reaches to either side with 95 % confidence, in ns: as far as all of them together,
+    /// which holds however they depend on each other. None where one of them has no interval.
+    fn reach(&self, gated: &Gated, counts: impl Fn(&Span) -> bool) -> Option<f64> {
+        let spans = self.ledgers.table.spans().iter().enumerate();
+        spans
+            .filter(|(_, span)| span.place != Place::Beside && counts(span))
+            .map(|(index, _)| gated.reach(index))
+            .sum()
+    }
+
+    /// Whether a span is part of one of the paper's rows.
+    fn belongs(&self, span: &Span, label: WolmanLabel) -> bool {
+        span.direction == self.direction
+            && match label {
+                WolmanLabel::Row(row) => span.wolman == Some(row),
+                WolmanLabel::TcpTotal => span.wolman.is_some_and(WolmanRow::is_tcp),
+                WolmanLabel::NotInPaper => span.wolman.is_none(),
+                WolmanLabel::Total => true,
+            }
+    }
+
     /// One of the paper's rows.
     fn line_cells(&self, label: WolmanLabel) -> Vec<Cell> {
         self.cells(
             |gated| {
+                let value = self.line(gated.usual()?, label)?;
+                let reach = self.reach(gated, |span| self.belongs(span, label));
                 Some(Cell::Value(Measured {
-                    value: self.line(gated.usual()?, label)?,
+                    value,
+                    ci: reach.map(|reach| around(value, reach / MESSAGES)),
                     n: Some(gated.all().join_stats().passages),
                     ..Measured::default()
                 }))
@@ -159,10 +185,7 @@ impl Shown<'_> {
                     let reach = gated.reach(index).map(|reach| reach / MESSAGES);
                     Some(Cell::Value(Measured {
                         value,
-                        ci: reach.map(|reach| run::Interval {
-                            low: value - reach,
-                            high: value + reach,
-                        }),
+                        ci: reach.map(|reach| around(value, reach)),
                         n: net.map(|net| net.n),
                         mean: net.map(|net| net.mean_ns),
                         p50: net.map(|net| net.p50_ns),
@@ -237,19 +260,31 @@ impl Shown<'_> {
             kind,
             ..shapes::plain_row(label, self.cells(number, stopped))
         };
-        let exact = |number: &dyn Fn(&Ledger) -> Option<f64>, gated: &Gated| {
-            Some(Cell::exact(number(gated.usual()?)?))
-        };
         let text = |text| Some(Cell::Text { text });
         vec![
             row("sum of the spans", RowKind::Plain, &|gated| {
-                exact(&|ledger| ledger.sum_ns(STATISTIC), gated)
+                let value = gated.usual()?.sum_ns(STATISTIC)?;
+                let reach = self.reach(gated, |span| span.place == Place::OnTheWay);
+                Some(Cell::Value(Measured {
+                    value,
+                    ci: reach.map(|reach| around(value, reach)),
+                    ..Measured::default()
+                }))
             }),
             row("unattributed", RowKind::Unattributed, &|gated| {
-                exact(&|ledger| ledger.unattributed_ns(STATISTIC), gated)
+                let total = total(gated.usual()?)?;
+                let share = gated.closure_interval();
+                Some(Cell::Value(Measured {
+                    value: gated.usual()?.unattributed_ns(STATISTIC)?,
+                    ci: share.map(|share| run::Interval {
+                        low: total * share.low,
+                        high: total * share.high,
+                    }),
+                    ..Measured::default()
+                }))
             }),
             row("round trip without gates", RowKind::Total, &|gated| {
-                exact(&total, gated)
+                Some(Cell::exact(total(gated.usual()?)?))
             }),
             row("unattributed share of it", RowKind::Plain, &|gated| {
                 text(percent(gated.closure()?))
@@ -496,6 +531,14 @@ impl Shown<'_> {
             }
         }
         notes
+    }
+}
+
+/// So far to either side.
+fn around(value: f64, reach: f64) -> run::Interval {
+    run::Interval {
+        low: value - reach,
+        high: value + reach,
     }
 }
 

@@ -12,7 +12,7 @@ use super::wolman::{
 };
 use super::wolman_joined::Part;
 use crate::gated::{JUMBO_MTU, Ledgers};
-use crate::run::{Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
+use crate::run::{Cell, Interval, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
 use crate::shapes;
 use crate::words;
 
@@ -40,8 +40,25 @@ pub(super) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    fn ns(&self, label: WolmanLabel, at: usize) -> Option<f64> {
-        line_ns(self.ledgers.chain(at)?, self.wolman.direction, label)
+    /// A number of the size at this place with its interval; none when it was not measured.
+    fn number(&self, at: usize, number: impl Fn(&Chain) -> Option<f64>) -> Option<Cell> {
+        Some(Cell::Value(Measured {
+            value: number(self.ledgers.chain(at)?)?,
+            ci: self.ledgers.interval(at, number).map(Interval::from),
+            ..Measured::default()
+        }))
+    }
+
+    /// The same of what is told per message.
+    fn per_message(&self, at: usize, number: impl Fn(&Chain) -> Option<f64>) -> Option<Cell> {
+        let messages = self.ledgers.chain(at)?.least_messages();
+        Some(match self.number(at, number)? {
+            Cell::Value(measured) => Cell::Value(Measured {
+                n: Some(messages),
+                ..measured
+            }),
+            other => other,
+        })
     }
 
     fn missing(&self, label: WolmanLabel, at: usize) -> Cell {
@@ -55,13 +72,9 @@ impl Shown<'_> {
     pub(super) fn part(&self) -> Part {
         let direction = self.wolman.direction;
         let cells = |label| {
-            let cell = |at: usize| match self.ns(label, at) {
-                Some(value) => Cell::Value(Measured {
-                    value,
-                    n: self.ledgers.chain(at).map(Chain::least_messages),
-                    ..Measured::default()
-                }),
-                None => self.missing(label, at),
+            let cell = |at: usize| {
+                self.per_message(at, |chain| line_ns(chain, direction, label))
+                    .unwrap_or_else(|| self.missing(label, at))
             };
             (0..self.sizes.len()).map(cell).collect()
         };
@@ -105,14 +118,9 @@ impl Shown<'_> {
             note: Some(format!("{} -> {}", span.from.name(), span.to.name())),
             cells: (0..self.sizes.len())
                 .map(|at| {
-                    let chain = self.ledgers.chain(at);
-                    match chain.and_then(|chain| Some((chain.own_ns(index)?, chain))) {
-                        Some((value, chain)) => Cell::Value(Measured {
-                            value,
-                            n: Some(chain.least_messages()),
-                            ..Measured::default()
-                        }),
-                        None if chain.is_some() => Cell::NotAvailable {
+                    match self.per_message(at, |chain| chain.own_ns(index)) {
+                        Some(cell) => cell,
+                        None if self.ledgers.chain(at).is_some() => Cell::NotAvailable {
                             reason: "its gates are not passed on this way; its time, if any, is in the span around it"
                                 .to_owned(),
                         },
@@ -143,34 +151,31 @@ impl Shown<'_> {
 
     /// The sum of both directions against the round trip without gates.
     fn closure(&self) -> Vec<Row> {
-        let row = |label: &str, kind, number: &dyn Fn(&Chain) -> Option<Cell>| Row {
+        let row = |label: &str, kind, cell: &dyn Fn(usize) -> Option<Cell>| Row {
             kind,
             ..shapes::plain_row(
                 label,
                 (0..self.sizes.len())
-                    .map(|at| {
-                        let cell = self.ledgers.chain(at).and_then(number);
-                        cell.unwrap_or_else(|| self.missing(WolmanLabel::Total, at))
-                    })
+                    .map(|at| cell(at).unwrap_or_else(|| self.missing(WolmanLabel::Total, at)))
                     .collect(),
             )
         };
         vec![
-            row("sum of the spans, two messages", RowKind::Plain, &|chain| {
-                Some(Cell::exact(MESSAGES * chain.sum_ns()?))
+            row("sum of the spans, two messages", RowKind::Plain, &|at| {
+                self.number(at, |chain| Some(MESSAGES * chain.sum_ns()?))
             }),
-            row("applications, two turns", RowKind::Plain, &|chain| {
-                Some(Cell::exact(MESSAGES * chain.application_ns()?))
+            row("applications, two turns", RowKind::Plain, &|at| {
+                self.number(at, |chain| Some(MESSAGES * chain.application_ns()?))
             }),
-            row("unattributed", RowKind::Unattributed, &|chain| {
-                Some(Cell::exact(chain.unattributed_ns()?))
+            row("unattributed", RowKind::Unattributed, &|at| {
+                self.number(at, Chain::unattributed_ns)
             }),
-            row("round trip without gates", RowKind::Total, &|chain| {
-                Some(Cell::exact(chain.ungated_ns()?))
+            row("round trip without gates", RowKind::Total, &|at| {
+                self.number(at, Chain::ungated_ns)
             }),
-            row("unattributed share of it", RowKind::Plain, &|chain| {
+            row("unattributed share of it", RowKind::Plain, &|at| {
                 Some(Cell::Text {
-                    text: percent(chain.closure()?),
+                    text: percent(self.ledgers.chain(at)?.closure()?),
                 })
             }),
         ]

@@ -18,6 +18,7 @@ use crate::run::{
     Cell, Column, Experiment, Measured, Run, Source, Table, TrustKind, TrustLine, Unit,
 };
 use crate::shapes::plain_row;
+use crate::stats;
 use crate::words;
 
 use fit::{Cost, Costs, Shape};
@@ -61,6 +62,7 @@ struct Way {
     label: String,
     /// Bytes and nanoseconds.
     points: Vec<(f64, f64)>,
+    shape: Shape,
     costs: Costs,
     errors: Vec<Option<f64>>,
 }
@@ -69,6 +71,7 @@ impl Way {
     fn of(label: &str, points: Vec<(f64, f64)>, shape: Shape) -> Option<Self> {
         Some(Self {
             label: label.to_owned(),
+            shape,
             costs: Costs::fit(&points, shape)?,
             errors: fit::left_out(&points, shape),
             points,
@@ -99,23 +102,13 @@ impl Missed {
         let mut errors: Vec<f64> = errors.map(f64::abs).collect();
         errors.sort_by(f64::total_cmp);
         Some(Self {
-            median: median(&errors)?,
+            median: stats::middle(&errors)?,
             worst: *errors.last()?,
         })
     }
 
     fn is_met(self) -> bool {
         self.median <= MEDIAN_BAR && self.worst <= WORST_BAR
-    }
-}
-
-/// The middle of sorted numbers.
-fn median(sorted: &[f64]) -> Option<f64> {
-    let half = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(sorted[half]),
-        _ => Some(f64::midpoint(sorted[half - 1], sorted[half])),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Whether costs hold where the fit has not seen them: sizes between and beyond those of the run, and MTUs that it does not
 //! have, measured here and now beside sizes that it has.
 //!
-//! A machine is not as fast today as it was when the run was made. So some of the fitted sizes, the anchors, are measured
-//! again, in turn with those that are new, and what is predicted is the costs of the run times what the anchors take now of
-//! what they took then (the median of their quotients). That quotient is shown: what it takes out is the machine's, what is
-//! left is the model's.
+//! A machine is not today what it was when the run was made. So the sizes of the run, the anchors, are measured again, in turn with
+//! those that are new, and costs are fitted to what the anchors take now. What they take now of what they took then is shown: that is
+//! the machine's, and what is left is the model's. What one half of the repetitions says of a new size over what the other half says is
+//! the machine's, too: no prediction can be better than that.
 //!
-//! For MTUs, costs come from some sizes at the usual MTU of this very measurement, since a run holds few of these ways.
+//! For MTUs, costs come from some sizes at the usual MTU of this very measurement as well.
 //!
 //! This module decides what is measured and holds it; [`super::validated`] shows it.
 
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::interleave::{self, Contender, LineUp};
 use crate::outcome::{Figure, Outcome};
 use crate::run::{Cell, Run};
-use crate::shapes;
+use crate::stats;
 
 use super::fit::{MTUS, USUAL_MTU};
 
@@ -25,8 +25,6 @@ use super::fit::{MTUS, USUAL_MTU};
 const SIZES: [usize; 8] = [40, 120, 300, 1_000, 2_500, 6_000, 12_000, 16_000];
 /// The same of writes.
 const WRITES: [usize; 6] = [96, 512, 2_048, 8_192, 32_768, 131_072];
-/// How many of the run's own sizes are measured again.
-const ANCHORS: usize = 5;
 /// Sizes at every MTU: the first five are fitted at the usual one, the others are not.
 const AT_MTU: [usize; 9] = [4, 200, 1_400, 4_000, 8_000, 1_000, 2_500, 6_000, 12_000];
 /// How many of [`AT_MTU`] are fitted.
@@ -74,6 +72,21 @@ impl Seen {
         contenders.clone().position(|one| one.label() == label)
     }
 
+    /// What the anchors take now: bytes and nanoseconds.
+    pub(super) fn points(&self, label: &str) -> Vec<(f64, f64)> {
+        let point = |&size: &usize| {
+            let cell = self.cell(label, size)?;
+            Some((size as f64, cell.measured()?.value))
+        };
+        self.anchors.iter().filter_map(point).collect()
+    }
+
+    /// By how much a size does not repeat itself ([`Outcome::repeats`]).
+    pub(super) fn repeats(&self, label: &str, size: usize) -> Option<f64> {
+        let at = self.outcome.sizes.iter().position(|&one| one == size)?;
+        self.outcome.repeats(self.way(label)?, at, self.figure)
+    }
+
     /// The sizes that the run does not have.
     pub(super) fn new_sizes(&self) -> impl Iterator<Item = usize> + '_ {
         let sizes = self.outcome.sizes.iter().copied();
@@ -82,16 +95,16 @@ impl Seen {
 
     /// What the anchors take now of what they took in the run: the median; none where none was measured.
     pub(super) fn drift(&self, label: &str, then: &[(f64, f64)]) -> Option<f64> {
-        let mut quotients: Vec<f64> = self
-            .anchors
+        let now = self.points(label);
+        let mut quotients: Vec<f64> = now
             .iter()
-            .filter_map(|&size| {
-                let (_, was) = then.iter().find(|(one, _)| *one == size as f64)?;
-                Some(self.cell(label, size)?.measured()?.value / was)
+            .filter_map(|(size, is)| {
+                let (_, was) = then.iter().find(|(one, _)| one == size)?;
+                Some(is / was)
             })
             .collect();
         quotients.sort_by(f64::total_cmp);
-        super::median(&quotients)
+        stats::middle(&quotients)
     }
 }
 
@@ -104,7 +117,7 @@ pub fn validate(run: &Run, context: &mut Context<'_>) -> Result<Validation, Erro
         repetitions: Some(context.options.repetitions.unwrap_or(REPETITIONS)),
         ..context.options.clone()
     };
-    context.begin("held-out round trips", 5, 10);
+    context.begin("held-out round trips", 4, 10);
     let trips = ways(
         run,
         ("rr-by-size", "round-trips", Workload::Rr),
@@ -112,7 +125,7 @@ pub fn validate(run: &Run, context: &mut Context<'_>) -> Result<Validation, Erro
         Figure::Median,
         context,
     );
-    context.begin("held-out streams", 2, 5);
+    context.begin("held-out streams", 3, 5);
     let streams = ways(
         run,
         ("stream-by-write-size", "cost", Workload::Stream),
@@ -166,15 +179,11 @@ fn ways(
             "{experiment} of the run holds no way and size to be measured here"
         ));
     }
-    let anchors: Vec<usize> = shapes::some(known.len(), ANCHORS)
-        .into_iter()
-        .map(|at| known[at])
-        .collect();
     let mut sizes: Vec<usize> = sizes
         .iter()
         .copied()
         .filter(|size| !known.contains(size))
-        .chain(anchors.iter().copied())
+        .chain(known.iter().copied())
         .collect();
     sizes.sort_unstable();
     let line_up = LineUp {
@@ -185,7 +194,7 @@ fn ways(
     let outcome = interleave::run("predict", line_up, &sizes, context);
     Ok(Seen {
         outcome: outcome.map_err(|error| error.to_string())?,
-        anchors,
+        anchors: known,
         figure,
     })
 }

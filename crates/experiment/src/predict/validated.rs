@@ -23,8 +23,9 @@ pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> S
     let mut tables = Vec::new();
     let mut told = Vec::new();
     let mut trust = vec![shapes::note(format!(
-        "held-out sizes were measured now, in turn with sizes that the run has; what is predicted is the run's costs times what those \
-         take now of what they took then, the column now / then; the bars are {:.0} % at the median and {:.0} % at most",
+        "held-out sizes were measured now, in turn with the sizes of the run; what is predicted follows from costs fitted to what those \
+         take now, the column now / then has what that is of what they took in the run; half of the repetitions differ from the other \
+         half by what stands under repeats, so no prediction can be better than that; the bars are {:.0} % at the median and {:.0} % at most",
         100.0 * MEDIAN_BAR,
         100.0 * WORST_BAR
     ))];
@@ -104,6 +105,8 @@ struct Held {
     label: String,
     /// What the machine takes now of what it took then.
     drift: Option<f64>,
+    /// By how much the same sizes do not repeat themselves; none where that was not looked at.
+    repeats: Option<Missed>,
     /// Size, what was predicted, what was measured, in nanoseconds.
     points: Vec<(usize, f64, Cell)>,
 }
@@ -111,13 +114,16 @@ struct Held {
 impl Held {
     fn of(way: &Way, seen: &Seen) -> Option<Self> {
         let drift = seen.drift(&way.label, &way.points)?;
+        let costs = Costs::fit(&seen.points(&way.label), way.shape)?;
         let point = |size: usize| {
-            let predicted = drift * way.costs.at(size as f64);
+            let predicted = costs.at(size as f64);
             Some((size, predicted, seen.cell(&way.label, size)?))
         };
+        let repeats = seen.new_sizes();
         Some(Self {
             label: way.label.clone(),
             drift: Some(drift),
+            repeats: Missed::of(repeats.filter_map(|size| seen.repeats(&way.label, size))),
             points: seen.new_sizes().filter_map(point).collect(),
         })
     }
@@ -166,6 +172,7 @@ fn at_mtus(outcome: &Outcome) -> Vec<Held> {
         Some(Held {
             label: one.label(),
             drift: None,
+            repeats: None,
             points: points.collect(),
         })
     };
@@ -194,6 +201,10 @@ fn missed(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
     columns.extend(shapes::size_columns(sizes, Unit::Percent));
     columns.push(column("median", Unit::Percent));
     columns.push(column("at most", Unit::Percent));
+    if drifts {
+        columns.push(column("repeats, median", Unit::Percent));
+        columns.push(column("at most", Unit::Percent));
+    }
     let row = |held: &Held| {
         let mut cells: Vec<Cell> = held.drift.into_iter().map(Cell::exact).collect();
         cells.extend(sizes.iter().map(|&size| match held.at(size) {
@@ -204,6 +215,11 @@ fn missed(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
         let none = "nothing was measured";
         cells.push(percent(all.map(|missed| missed.median), none));
         cells.push(percent(all.map(|missed| missed.worst), none));
+        if drifts {
+            let once = "there was one repetition";
+            cells.push(percent(held.repeats.map(|missed| missed.median), once));
+            cells.push(percent(held.repeats.map(|missed| missed.worst), once));
+        }
         plain_row(&held.label, cells)
     };
     Table {
@@ -279,12 +295,19 @@ fn verdict(what: &str, all: &[Held]) -> Option<TrustLine> {
     let poor: Vec<String> = known()
         .filter(|(_, missed)| !missed.is_met())
         .map(|(held, missed)| {
-            format!(
-                "{} ({:.1} % and {:.1} %)",
-                held.label,
-                100.0 * missed.median,
-                100.0 * missed.worst
-            )
+            let told = |missed: Missed| {
+                let Missed { median, worst } = missed;
+                format!("{:.1} % and {:.1} %", 100.0 * median, 100.0 * worst)
+            };
+            match held.repeats.filter(|repeats| !repeats.is_met()) {
+                Some(repeats) => format!(
+                    "{} ({}, where the same measured twice differs by {})",
+                    held.label,
+                    told(missed),
+                    told(repeats)
+                ),
+                None => format!("{} ({})", held.label, told(missed)),
+            }
         })
         .collect();
     let n = known().count();

@@ -24,6 +24,7 @@ pub(crate) fn run_of(experiments: Vec<Experiment>) -> Run {
             read_cost_ns: 10.0,
             resolution_ns: 1.0,
         },
+        yardsticks: Vec::new(),
         experiments,
         warnings: Vec::new(),
     }

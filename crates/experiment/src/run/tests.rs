@@ -135,6 +135,14 @@ fn complete() -> Run {
             read_cost_ns: 22.0,
             resolution_ns: 10.0,
         },
+        yardsticks: vec![Yardstick {
+            cores: Cores::Two,
+            path: "bare-shm".into(),
+            median_ns: 130.0,
+            low_ns: 125.0,
+            high_ns: 140.0,
+            n: 20,
+        }],
         experiments: vec![Experiment {
             name: "wolman-transmit".into(),
             title: "Transmit".into(),

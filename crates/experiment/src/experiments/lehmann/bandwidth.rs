@@ -5,12 +5,13 @@ use tollgate_gate::Kind;
 use tollgate_gate::span::Place;
 
 use super::{
-    Parts, View, absent, axis, columns, figure, missing, not_available, number, over_sizes,
-    span_row,
+    Number, Parts, View, absent, axis, columns, figure, missing, not_available, over_sizes,
+    span_row, typical,
 };
 use crate::context::Options;
-use crate::run::{Cell, Figure, Row, RowKind, Table, Unit};
+use crate::run::{Cell, Figure, Interval, Row, RowKind, Table, Unit};
 use crate::shapes;
+use crate::stats;
 use crate::trains::{Measured, Trains};
 use crate::words;
 
@@ -42,6 +43,28 @@ fn rate(measured: &Measured, trains: &Trains, at: usize) -> Option<f64> {
     Some(trains.sizes[at] as f64 * 1e9 / ns)
 }
 
+/// The 95 % interval of the round trip at a size, in nanoseconds: the share that its typical time is known to, from how much batches of
+/// successive round trips differ.
+fn round_trip_interval(measured: &Measured, at: usize) -> Option<Interval> {
+    let size = &measured.sizes[at];
+    let (ns, middle) = (size.round_trip_ns()?, typical(&size.ungated)?);
+    let known = stats::by_batches(&size.ungated, typical)?;
+    Some(Interval {
+        low: ns * known.low / middle,
+        high: ns * known.high / middle,
+    })
+}
+
+/// The same of the rate.
+fn rate_interval(measured: &Measured, trains: &Trains, at: usize) -> Option<Interval> {
+    let bytes = trains.sizes[at] as f64 * 1e9;
+    let ns = round_trip_interval(measured, at).filter(|ns| ns.low > 0.0)?;
+    Some(Interval {
+        low: bytes / ns.high,
+        high: bytes / ns.low,
+    })
+}
+
 fn rates(trains: &Trains) -> Table {
     let places = columns(&trains.sizes);
     let mut rows: Vec<Row> = trains
@@ -49,7 +72,12 @@ fn rates(trains: &Trains) -> Table {
         .iter()
         .map(|measured| {
             let cells = places.iter().map(|&at| match rate(measured, trains, at) {
-                Some(rate) => number(rate, measured.sizes[at].ungated.len() as u64),
+                Some(value) => Cell::Value(Number {
+                    value,
+                    ci: rate_interval(measured, trains, at),
+                    n: Some(measured.sizes[at].ungated.len() as u64),
+                    ..Number::default()
+                }),
                 None => not_available(
                     measured.sizes[at]
                         .failure
@@ -118,7 +146,13 @@ fn ledgers(trains: &Trains) -> Vec<Table> {
             rows.push(row(RowKind::Unattributed, "left open", &|at| {
                 Some(total(at)? - sum(at)?)
             }));
-            rows.push(row(RowKind::Total, "round trip without gates", &total));
+            let mut whole = row(RowKind::Total, "round trip without gates", &total);
+            for (cell, &at) in whole.cells.iter_mut().zip(&places) {
+                if let Cell::Value(number) = cell {
+                    number.ci = round_trip_interval(measured, at);
+                }
+            }
+            rows.push(whole);
             super::table(
                 format!("ledger-{}", measured.subject.id()),
                 format!(

@@ -1,0 +1,147 @@
+//! What the machine itself is worth while a run is made.
+//!
+//! A virtual processor that shares its core with another machine's work is slower by half for minutes on end, and two of them lie on
+//! one core now and further apart then, which makes a cache line between them take four times as long. Each number of a run that
+//! falls into such a time is as exact as ever. So a run also times, again and again between its slices, two things that neither the
+//! kernel nor Tollgate's stack is part of: round trips of `peer-smoltcp` on one core, and of `bare-shm` between two. `compare` holds two
+//! runs' yardsticks against each other.
+//!
+//! It owns these times. It must never change what an experiment measures, nor fail a run: what cannot be opened is left out.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use tollgate_workload::{PathId, Placement, Session, Spec, Waiting, Workload, find};
+
+use crate::run::{Cores, Yardstick};
+use crate::stats;
+
+/// The least time from one look at the yardsticks to the next: a look takes some 2 ms.
+const EVERY: Duration = Duration::from_millis(250);
+/// Round trips of a look, of whose times the median is kept.
+const ROUND_TRIPS: u64 = 2_048;
+/// Bytes of a message.
+const SIZE: usize = 4;
+/// The part of the looks that lies below `low`, and of those above `high`.
+const BESIDE: f64 = 0.1;
+
+/// The yardsticks of a run.
+#[derive(Default)]
+pub(crate) struct Yardsticks(RefCell<Option<Looked>>);
+
+struct Looked {
+    last: Instant,
+    yards: [Yard; 2],
+}
+
+struct Yard {
+    cores: Cores,
+    path: PathId,
+    /// None where it could not be opened, or has failed.
+    session: Option<Box<dyn Session>>,
+    /// The median round trip of each look, in nanoseconds.
+    looks: Vec<f64>,
+}
+
+impl Yard {
+    fn open(cores: Cores) -> Self {
+        let (path, placement) = match cores {
+            Cores::One => (PathId::PeerSmoltcp, Placement::OneCore),
+            Cores::Two => (PathId::BareShm, Placement::TwoCores),
+        };
+        let spec = Spec::new(Workload::Rr, SIZE).with_mode(placement, Waiting::BusyPoll);
+        Self {
+            cores,
+            path,
+            session: find(path).and_then(|path| path.open(&spec).ok()),
+            looks: Vec::new(),
+        }
+    }
+
+    fn look(&mut self) {
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        let mut samples = session.new_samples();
+        match session.run(ROUND_TRIPS, &mut samples) {
+            Ok(()) => self
+                .looks
+                .extend(samples.quantile_ns(0.5).map(|ns| ns as f64)),
+            Err(_) => self.session = None,
+        }
+    }
+
+    fn taken(&self) -> Option<Yardstick> {
+        let mut looks = self.looks.clone();
+        looks.sort_by(f64::total_cmp);
+        let beside = (BESIDE * looks.len() as f64) as usize;
+        Some(Yardstick {
+            cores: self.cores,
+            path: self.path.to_string(),
+            median_ns: stats::middle(&looks)?,
+            low_ns: *looks.get(beside)?,
+            high_ns: *looks.get(looks.len().checked_sub(1 + beside)?)?,
+            n: looks.len() as u64,
+        })
+    }
+}
+
+impl Yardsticks {
+    /// Looks at both, unless the last look was a moment ago.
+    pub(crate) fn look(&self) {
+        let mut looked = self.0.borrow_mut();
+        if looked.as_ref().is_some_and(|one| one.last.elapsed() < EVERY) {
+            return;
+        }
+        let looked = looked.get_or_insert_with(|| Looked {
+            last: Instant::now(),
+            yards: [Cores::One, Cores::Two].map(Yard::open),
+        });
+        looked.yards.iter_mut().for_each(Yard::look);
+        looked.last = Instant::now();
+    }
+
+    /// What they showed; nothing of one that could not be opened.
+    pub(crate) fn taken(&self) -> Vec<Yardstick> {
+        let looked = self.0.borrow();
+        let yards = looked.iter().flat_map(|one| &one.yards);
+        yards.filter_map(Yard::taken).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn yard(looks: &[f64]) -> Yard {
+        Yard {
+            cores: Cores::Two,
+            path: PathId::BareShm,
+            session: None,
+            looks: looks.to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_tenth_of_the_looks_lies_beside() {
+        let looks: Vec<f64> = (0..20).map(|at| f64::from((at * 7) % 20)).collect();
+        let taken = yard(&looks).taken().unwrap();
+        assert_eq!((taken.low_ns, taken.median_ns, taken.high_ns), (2.0, 9.5, 17.0));
+        let few = yard(&[3.0, 1.0]).taken().unwrap();
+        assert_eq!((few.low_ns, few.median_ns, few.high_ns, few.n), (1.0, 2.0, 3.0, 2));
+        assert_eq!(yard(&[]).taken(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_left_out_and_looks_lie_apart() {
+        let yardsticks = Yardsticks::default();
+        assert_eq!(yardsticks.taken(), []);
+        yardsticks.look();
+        yardsticks.look();
+        // The test program starts no second process, so bare-shm cannot be opened.
+        let taken = yardsticks.taken();
+        assert_eq!(taken.len(), 1);
+        assert_eq!((taken[0].cores, taken[0].n), (Cores::One, 1));
+        assert!(taken[0].median_ns > 0.0);
+    }
+}
