@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help report traces test lint budget bench agree qemu fuzz clean
+.PHONY: help report traces test lint budget bench agree same qemu fuzz clean
 
 # cargo is found where rustup puts it, too.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -10,6 +10,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The HTML file that `make report` writes.
 OUT ?= tollgate-report.html
+# How many runs of each command `make same` makes.
+RUNS ?= 20
 # How long `make fuzz` runs each target.
 SECONDS_EACH ?= 60
 
@@ -49,6 +51,11 @@ bench: ## Measure the ratios of the performance table within one run
 agree: ## Hold gates, observe and counts against tracefs, sockperf and function_graph on the same run (root, an idle machine)
 	@scripts/setup.sh agree
 	@scripts/agree.sh
+
+same: ## Make fresh runs of the same thing and count how often compare tells two of them apart (RUNS=N of each, an idle machine)
+	@scripts/setup.sh report
+	@cargo build --release --locked -p tollgate $$(scripts/features.sh command)
+	@scripts/same.sh $(RUNS)
 
 qemu: ## Count the instructions of a stock Debian kernel's TCP in QEMU, twice, and show them by layer
 	@scripts/setup.sh qemu

@@ -37,6 +37,7 @@ pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_
         context.yardsticks.look();
         let outcome = experiment.run(context);
         context.yardsticks.look();
+        conducted.yardsticks.extend(context.yardsticks.take(name));
         if context.cancel.is_raised() {
             conducted.stopped.push(name);
         }
@@ -48,7 +49,6 @@ pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_
     }
     shown.sort_by_key(|(place, _)| *place);
     conducted.shown = shown.into_iter().map(|(_, part)| part).collect();
-    conducted.yardsticks = context.yardsticks.taken();
     conducted
 }
 

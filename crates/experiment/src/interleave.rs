@@ -27,12 +27,12 @@ use crate::words;
 /// 18th enclose the median with 95 % confidence.
 ///
 /// Of a stream there are fewer and longer ones. Its slice begins with an empty pipe, and until the receive buffer is full each write
-/// goes its way alone: over loopback on one core, with writes of 64 bytes, the first 125 take 4 us each and all others 0.5. Six
-/// slices, of three repetitions, are the fewest whose least and most enclose the median with 95 % confidence.
+/// goes its way alone: over loopback on one core, with writes of 64 bytes, the first 125 take 4 us each and all others 0.5. Of the twelve
+/// slices of three repetitions the third and the tenth enclose the median with 95 % confidence.
 pub(crate) const fn slices(workload: Workload) -> u64 {
     match workload {
         Workload::Rr | Workload::Crr => 8,
-        Workload::Stream => 2,
+        Workload::Stream => 4,
     }
 }
 /// Iterations of a pilot's first slice.
@@ -50,7 +50,7 @@ const SHORT: Duration = Duration::from_secs(20);
 /// where its memory lies, a session keeps for life, and so it would be taken for what a path costs.
 const DEAR: f64 = 0.1;
 /// The most sessions that are open at once when they are opened anew: each takes descriptors, and often a thread or a process.
-const MOST_OPEN: usize = 128;
+pub(crate) const MOST_OPEN: usize = 128;
 /// The fewest iterations of a contender in a repetition, however little time there is.
 const LEAST: u64 = 64;
 
@@ -483,7 +483,11 @@ impl Race<'_> {
 }
 
 /// What one iteration costs in nanoseconds, warm-up aside.
-fn pilot(session: &mut dyn Session, wanted: u64, lasts_ns: f64) -> Result<f64, tollgate_workload::Error> {
+fn pilot(
+    session: &mut dyn Session,
+    wanted: u64,
+    lasts_ns: f64,
+) -> Result<f64, tollgate_workload::Error> {
     let mut samples = session.new_samples();
     let first = PILOT.min(wanted);
     session.run(first, &mut samples)?;

@@ -57,7 +57,7 @@ pub struct Run {
     pub far: Option<FarEnd>,
     /// The clock that the times were read from.
     pub clock: Clock,
-    /// What the machine itself was worth meanwhile; what could not be timed is left out.
+    /// What the machine itself was worth meanwhile, experiment by experiment; what could not be timed is left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub yardsticks: Vec<Yardstick>,
     /// What was measured, in the order in which it is shown.
@@ -118,19 +118,21 @@ pub struct Clock {
     pub resolution_ns: f64,
 }
 
-/// Something that neither the kernel nor Tollgate's stack is part of, timed again and again while the run was made: what moves it
+/// Something that neither the kernel nor Tollgate's stack is part of, timed again and again while an experiment ran: what moves it
 /// is the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Yardstick {
+    /// The experiment between whose slices it was looked at.
+    pub experiment: String,
     /// How many processors it takes.
     pub cores: Cores,
     /// The path whose round trips of 4 bytes were timed.
     pub path: String,
     /// The median of all looks at it, in nanoseconds; a look is the median of some thousand round trips.
     pub median_ns: f64,
-    /// A tenth of the looks lies below this.
+    /// A quarter of the looks lies below this.
     pub low_ns: f64,
-    /// A tenth of the looks lies above this.
+    /// A quarter of the looks lies above this.
     pub high_ns: f64,
     /// Looks.
     pub n: u64,

@@ -508,8 +508,15 @@ mod tests {
         // Ten states that last for a hundred observations each are ten observations, not a thousand.
         let drifting: Vec<f64> = (0..1_000).map(|at| f64::from(at / 100 % 2)).collect();
         let known = by_batches(&drifting, plain).unwrap();
-        let (states, wrong) = (mean(&[0.0, 1.0].repeat(5)).unwrap(), mean(&drifting).unwrap());
-        near(known.high - known.low, states.interval.high - states.interval.low, 1e-12);
+        let (states, wrong) = (
+            mean(&[0.0, 1.0].repeat(5)).unwrap(),
+            mean(&drifting).unwrap(),
+        );
+        near(
+            known.high - known.low,
+            states.interval.high - states.interval.low,
+            1e-12,
+        );
         assert!(known.high - known.low > 5.0 * (wrong.interval.high - wrong.interval.low));
         assert!(known.contains(0.5));
         assert_eq!(by_batches(&[1.0], plain), None);

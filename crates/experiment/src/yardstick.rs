@@ -22,8 +22,11 @@ const EVERY: Duration = Duration::from_millis(250);
 const ROUND_TRIPS: u64 = 2_048;
 /// Bytes of a message.
 const SIZE: usize = 4;
-/// The part of the looks that lies below `low`, and of those above `high`.
-const BESIDE: f64 = 0.1;
+/// The part of the looks that lies below `low`, and of those above `high`. A row is a median over slices that lie all over its experiment,
+/// so what lasts for less than a quarter of that hardly moves it.
+const BESIDE: f64 = 0.25;
+/// The fewest looks that tell of an experiment. One with fewer shows what an experiment before it has measured, and so do its yardsticks.
+const LEAST: usize = 4;
 
 /// The yardsticks of a run.
 #[derive(Default)]
@@ -39,8 +42,9 @@ struct Yard {
     path: PathId,
     /// None where it could not be opened, or has failed.
     session: Option<Box<dyn Session>>,
-    /// The median round trip of each look, in nanoseconds.
+    /// The median round trip of each look, in nanoseconds: those of the experiment under way, and of the last one that had enough.
     looks: Vec<f64>,
+    before: Vec<f64>,
 }
 
 impl Yard {
@@ -55,6 +59,7 @@ impl Yard {
             path,
             session: find(path).and_then(|path| path.open(&spec).ok()),
             looks: Vec::new(),
+            before: Vec::new(),
         }
     }
 
@@ -71,11 +76,17 @@ impl Yard {
         }
     }
 
-    fn taken(&self) -> Option<Yardstick> {
-        let mut looks = self.looks.clone();
+    /// Ends an experiment.
+    fn take(&mut self, experiment: &str) -> Option<Yardstick> {
+        let mut looks = std::mem::take(&mut self.looks);
+        if looks.len() < LEAST && self.before.len() > looks.len() {
+            looks.clone_from(&self.before);
+        }
+        self.before.clone_from(&looks);
         looks.sort_by(f64::total_cmp);
         let beside = (BESIDE * looks.len() as f64) as usize;
         Some(Yardstick {
+            experiment: experiment.to_owned(),
             cores: self.cores,
             path: self.path.to_string(),
             median_ns: stats::middle(&looks)?,
@@ -90,7 +101,10 @@ impl Yardsticks {
     /// Looks at both, unless the last look was a moment ago.
     pub(crate) fn look(&self) {
         let mut looked = self.0.borrow_mut();
-        if looked.as_ref().is_some_and(|one| one.last.elapsed() < EVERY) {
+        if looked
+            .as_ref()
+            .is_some_and(|one| one.last.elapsed() < EVERY)
+        {
             return;
         }
         let looked = looked.get_or_insert_with(|| Looked {
@@ -101,11 +115,11 @@ impl Yardsticks {
         looked.last = Instant::now();
     }
 
-    /// What they showed; nothing of one that could not be opened.
-    pub(crate) fn taken(&self) -> Vec<Yardstick> {
-        let looked = self.0.borrow();
-        let yards = looked.iter().flat_map(|one| &one.yards);
-        yards.filter_map(Yard::taken).collect()
+    /// What they showed since the experiment before this one ended; nothing of one that could not be opened.
+    pub(crate) fn take(&self, experiment: &str) -> Vec<Yardstick> {
+        let mut looked = self.0.borrow_mut();
+        let yards = looked.iter_mut().flat_map(|one| &mut one.yards);
+        yards.filter_map(|yard| yard.take(experiment)).collect()
     }
 }
 
@@ -119,27 +133,43 @@ mod tests {
             path: PathId::BareShm,
             session: None,
             looks: looks.to_vec(),
+            before: Vec::new(),
         }
     }
 
     #[test]
-    fn a_tenth_of_the_looks_lies_beside() {
+    fn a_quarter_of_the_looks_lies_beside() {
         let looks: Vec<f64> = (0..20).map(|at| f64::from((at * 7) % 20)).collect();
-        let taken = yard(&looks).taken().unwrap();
-        assert_eq!((taken.low_ns, taken.median_ns, taken.high_ns), (2.0, 9.5, 17.0));
-        let few = yard(&[3.0, 1.0]).taken().unwrap();
-        assert_eq!((few.low_ns, few.median_ns, few.high_ns, few.n), (1.0, 2.0, 3.0, 2));
-        assert_eq!(yard(&[]).taken(), None);
+        let taken = yard(&looks).take("rr").unwrap();
+        assert_eq!(
+            (taken.low_ns, taken.median_ns, taken.high_ns, taken.n),
+            (5.0, 9.5, 14.0, 20)
+        );
+        assert_eq!(yard(&[]).take("rr"), None);
+    }
+
+    #[test]
+    fn an_experiment_that_measured_nothing_has_the_yardsticks_of_the_one_before() {
+        let mut yard = yard(&[1.0, 2.0, 3.0, 4.0]);
+        yard.take("measures");
+        yard.looks.push(100.0);
+        let taken = yard.take("shows").unwrap();
+        assert_eq!(
+            (taken.experiment.as_str(), taken.high_ns, taken.n),
+            ("shows", 3.0, 4)
+        );
+        yard.looks.extend([100.0; 4]);
+        assert_eq!(yard.take("measures, too").unwrap().low_ns, 100.0);
     }
 
     #[test]
     fn what_cannot_be_opened_is_left_out_and_looks_lie_apart() {
         let yardsticks = Yardsticks::default();
-        assert_eq!(yardsticks.taken(), []);
+        assert_eq!(yardsticks.take("nothing"), []);
         yardsticks.look();
         yardsticks.look();
         // The test program starts no second process, so bare-shm cannot be opened.
-        let taken = yardsticks.taken();
+        let taken = yardsticks.take("rr");
         assert_eq!(taken.len(), 1);
         assert_eq!((taken[0].cores, taken[0].n), (Cores::One, 1));
         assert!(taken[0].median_ns > 0.0);

@@ -1,10 +1,11 @@
 //! Whether a row differs between two runs, as a p-value.
 //!
-//! The statistic is what the machine does not explain of `ln(b / a)` ([`super::machine`]), over its standard error. Two things make up the error. The first is the spread within each
-//! run, from its 95 % interval on the logarithmic scale, taken [`WIDENED`]. The second is how much runs differ as a whole
-//! ([`BetweenRuns`]): a process that is started again lies elsewhere in memory, and a virtual machine has other neighbours, of
-//! which the interval of a single run knows nothing. The statistic is held against Student's distribution with [`DEGREES`]
-//! degrees of freedom.
+//! The statistic is what the machine does not explain of `ln(b / a)` ([`super::machine`]), over its standard error. Three things make up
+//! the error. The first is the spread within each run, from its 95 % interval on the logarithmic scale. The second is the step of the
+//! clock, for the spans of a ledger and their sums: a span is a difference of two readings, and what a run's gates make of it is the
+//! same all through that run. The third is how much runs differ as a whole ([`BetweenRuns`]): a process that is started again lies
+//! elsewhere in memory, and a virtual machine has other neighbours, of which the interval of a single run knows nothing. The statistic
+//! is held against Student's distribution with [`DEGREES`] degrees of freedom.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +17,16 @@ use crate::run::{Interval, Measured, RowKind, Unit};
 use crate::stats;
 use crate::words;
 
-/// Degrees of freedom of the statistic. So few, because some rows differ more from run to run than most do: of three quick
-/// reports on the same machine, each two were 3.7 to 5.2 standard errors apart in their most unlike row of 217 and 3.5 to 4.1
-/// in the 99th of 100, which a normal distribution would have at 3.1 and 2.6. This and [`WIDENED`] were chosen by those reports
-/// and by the simulation in the tests of this module, of rows whose slices depend on each other, have two modes, or have the
-/// tails of a Pareto distribution.
+/// Degrees of freedom of the statistic. So few, because some rows differ more from run to run than most do. Chosen by 25 runs each of rr,
+/// crr and stream of 5 s on a shared virtual machine of two processors: of 300 pairs of rr 3 had a row told apart with 6 degrees, 8
+/// with 8, 12 with 14; of the others none. `scripts/same.sh` verifies it on runs that it was not chosen by.
 const DEGREES: u64 = 6;
 
 /// The 97.5 % point of the normal distribution: an interval's half is so many standard errors.
 const NORMAL: f64 = 1.96;
 
-/// How many times as wide an interval is taken as the run gives it. Its slices lie within minutes of each other and so depend
-/// on each other: rows of two quick reports, minutes apart on a shared virtual machine of two processors, are up to 37 of these
-/// standard errors apart.
-const WIDENED: f64 = 2.0;
+/// The variance of what is uniform over a step of 1.
+const UNIFORM: f64 = 1.0 / 12.0;
 
 /// The least that two runs are taken to differ, as a share.
 const LEAST: f64 = 0.01;
@@ -63,6 +60,19 @@ impl Pair<'_> {
             RowKind::Processing | RowKind::Queueing | RowKind::Total | RowKind::Plain => {
                 Better::of(self.unit)
             }
+        }
+    }
+
+    /// What a step of the clock adds to the variance of a number's logarithm.
+    fn step(&self, measured: &Measured, step_ns: f64) -> f64 {
+        let is_of_a_ledger = match self.kind {
+            RowKind::Processing | RowKind::Queueing | RowKind::Total => true,
+            RowKind::Unattributed | RowKind::Plain => false,
+        };
+        if is_of_a_ledger && self.unit == Unit::Nanoseconds {
+            UNIFORM * (step_ns / measured.value).powi(2)
+        } else {
+            0.0
         }
     }
 }
@@ -220,12 +230,19 @@ pub(super) struct Judged {
     pub(super) beyond: f64,
 }
 
-/// How a row stands, given how much runs differ and what the machine explains; or why that cannot be told.
-pub(super) fn judge(
-    pair: &Pair<'_>,
-    between_runs: f64,
-    machine: Explained,
-) -> Result<Judged, &'static str> {
+/// What is known of two runs apart from their rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    /// How much they differ by themselves, as a share.
+    pub(super) between_runs: f64,
+    /// What the machine explains of the row.
+    pub(super) machine: Explained,
+    /// The steps of the clocks of the first and the second, in nanoseconds.
+    pub(super) steps_ns: [f64; 2],
+}
+
+/// How a row stands; or why that cannot be told.
+pub(super) fn judge(pair: &Pair<'_>, known: &Known) -> Result<Judged, &'static str> {
     let better = pair.better().ok_or(NO_DIRECTION)?;
     let exact = |measured: &Measured| pair.unit == Unit::Instructions && measured.ci.is_none();
     let log = better.towards_worse(logarithm(pair).ok_or("a number is not above zero")?);
@@ -235,9 +252,11 @@ pub(super) fn judge(
             beyond: log.exp_m1(),
         });
     }
-    let log = machine.beyond(log);
+    let log = known.machine.beyond(log);
     let within = variance(pair.a)? + variance(pair.b)?;
-    let error = (within + between_runs * between_runs).sqrt();
+    let [a, b] = known.steps_ns;
+    let steps = pair.step(pair.a, a) + pair.step(pair.b, b);
+    let error = (within + steps + known.between_runs.powi(2)).sqrt();
     Ok(Judged {
         p: stats::beyond_student(log.abs() / error, DEGREES),
         beyond: log.exp_m1(),
@@ -257,5 +276,5 @@ fn variance(measured: &Measured) -> Result<f64, &'static str> {
         return Err("its interval reaches zero, so that no quotient is known");
     }
     let half = (high / measured.value).max(measured.value / low).ln();
-    Ok((WIDENED * half / NORMAL).powi(2))
+    Ok((half / NORMAL).powi(2))
 }

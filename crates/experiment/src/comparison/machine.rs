@@ -14,14 +14,16 @@ const TOLD: f64 = 0.02;
 /// A yardstick that both runs have.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Moved {
+    /// The experiment between whose slices it was looked at.
+    pub experiment: String,
     /// How many processors it takes.
     pub cores: Cores,
     /// The path that it is.
     pub path: String,
     /// By which share it became slower, at the median of all looks at it.
     pub share: f64,
-    /// The same, from the quickest the first run saw it to the slowest of the second, and the other way round: a tenth of the looks
-    /// left out at either end.
+    /// The same, from the quickest the first run saw it to the slowest of the second, and the other way round: a quarter of the
+    /// looks left out at either end.
     pub most: f64,
     /// See `most`.
     pub least: f64,
@@ -58,6 +60,7 @@ impl Explained {
 impl Moved {
     fn between(a: &Yardstick, b: &Yardstick) -> Self {
         Self {
+            experiment: a.experiment.clone(),
             cores: a.cores,
             path: a.path.clone(),
             share: b.median_ns / a.median_ns - 1.0,
@@ -82,17 +85,21 @@ pub(super) fn moved(a: &Run, b: &Run) -> Vec<Moved> {
         .filter(usable)
         .filter_map(|before| {
             let mut after = b.yardsticks.iter().filter(usable);
-            let after = after.find(|after| after.cores == before.cores && after.path == before.path)?;
+            let after = after.find(|after| {
+                let same = |of: fn(&Yardstick) -> &str| of(after) == of(before);
+                after.cores == before.cores && same(|one| &one.path) && same(|one| &one.experiment)
+            })?;
             Some(Moved::between(before, after))
         })
         .collect()
 }
 
-/// What they explain of a row on so many processors; of one that does not say on how many, what all of them explain. What two processors
-/// do is also done by each.
-pub(super) fn explained(moved: &[Moved], cores: Option<Cores>) -> Explained {
+/// What they explain of a row of an experiment on so many processors; of one that does not say on how many, what all of them explain. What
+/// two processors do is also done by each.
+pub(super) fn explained(moved: &[Moved], experiment: &str, cores: Option<Cores>) -> Explained {
     moved
         .iter()
+        .filter(|one| one.experiment == experiment)
         .filter(|one| cores != Some(Cores::One) || one.cores == Cores::One)
         .map(Moved::explains)
         .fold(Explained::NOTHING, Explained::and)
@@ -106,23 +113,46 @@ pub(super) fn in_words(moved: &[Moved]) -> Vec<String> {
                 .to_owned(),
         ];
     }
-    let told = |one: &Moved| {
-        let (which, whom) = match one.cores {
+    let told = |cores: Cores| {
+        let of = moved.iter().filter(|one| one.cores == cores);
+        let slowest = of.clone().max_by(|a, b| a.share.total_cmp(&b.share))?;
+        let quickest = of.min_by(|a, b| a.share.total_cmp(&b.share))?;
+        if slowest.share < TOLD && quickest.share > -TOLD {
+            return None;
+        }
+        let (which, whom) = match cores {
             Cores::One => ("a processor itself was", "rows"),
-            Cores::Two => ("what passes between two processors was", "rows with two processors"),
+            Cores::Two => (
+                "what passes between two processors was",
+                "rows with two processors",
+            ),
         };
-        format!(
-            "{which} {:.1} % {} in the second run ({:+.1} to {:+.1} %), as {} shows, which neither the kernel nor Tollgate's stack is part of; \
-             {whom} are told apart beyond that only",
-            100.0 * one.share.abs(),
-            if one.share > 0.0 { "slower" } else { "quicker" },
-            100.0 * one.least,
-            100.0 * one.most,
-            one.path
-        )
+        let by = if slowest == quickest {
+            in_percent(slowest.share)
+        } else {
+            format!(
+                "{} (in {}) to {} (in {})",
+                in_percent(quickest.share),
+                quickest.experiment,
+                in_percent(slowest.share),
+                slowest.experiment
+            )
+        };
+        Some(format!(
+            "{which} {by} in the second run, as {} shows, which neither the kernel nor Tollgate's stack is part of; {whom} are told apart \
+             beyond that only",
+            slowest.path
+        ))
     };
-    let much = |one: &&Moved| one.least < -TOLD || one.most > TOLD;
-    moved.iter().filter(much).map(told).collect()
+    [Cores::One, Cores::Two]
+        .into_iter()
+        .filter_map(told)
+        .collect()
+}
+
+fn in_percent(share: f64) -> String {
+    let word = if share > 0.0 { "slower" } else { "quicker" };
+    format!("{:.1} % {word}", 100.0 * share.abs())
 }
 
 #[cfg(test)]
@@ -131,6 +161,7 @@ mod tests {
 
     fn moved(cores: Cores, least: f64, most: f64) -> Moved {
         Moved {
+            experiment: "rr".to_owned(),
             cores,
             path: String::new(),
             share: f64::midpoint(least, most),
@@ -141,17 +172,14 @@ mod tests {
 
     #[test]
     fn the_machine_explains_what_moved_no_further_to_the_same_side() {
-        let slower = [
-            moved(Cores::One, -0.01, 0.01),
-            moved(Cores::Two, 2.0, 3.0),
-        ];
-        let two = explained(&slower, Some(Cores::Two));
+        let slower = [moved(Cores::One, -0.01, 0.01), moved(Cores::Two, 2.0, 3.0)];
+        let two = explained(&slower, "rr", Some(Cores::Two));
         assert_eq!(two.beyond(0.4), 0.0);
         assert!((two.beyond(2.0) - (2.0 - 4.0_f64.ln() - 1.01_f64.ln())).abs() < 1e-12);
         assert!((two.beyond(-0.4) - (-0.4 - 0.99_f64.ln())).abs() < 1e-12);
-        let one = explained(&slower, Some(Cores::One));
+        let one = explained(&slower, "rr", Some(Cores::One));
         assert!((one.beyond(0.4) - (0.4 - 1.01_f64.ln())).abs() < 1e-12);
-        assert_eq!(explained(&slower, None), two);
-        assert_eq!(explained(&[], None).beyond(-0.3), -0.3);
+        assert_eq!(explained(&slower, "rr", None), two);
+        assert_eq!(explained(&slower, "crr", None).beyond(-0.3), -0.3);
     }
 }

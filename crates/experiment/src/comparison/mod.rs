@@ -29,7 +29,7 @@ pub use judge::{BetweenRuns, Origin};
 pub use machine::Moved;
 
 use cells::Cells;
-use judge::Judged;
+use judge::{Judged, Known};
 
 /// The probability that two runs of the same thing show a difference in any row.
 pub const ALPHA: f64 = 0.05;
@@ -206,7 +206,14 @@ pub fn compare(
     let moved = machine::moved(a, b);
     let judged: Vec<Result<Judged, &'static str>> = pairs
         .iter()
-        .map(|pair| judge::judge(pair, between.share, machine::explained(&moved, pair.cores)))
+        .map(|pair| {
+            let known = Known {
+                between_runs: between.share,
+                machine: machine::explained(&moved, &pair.place.experiment, pair.cores),
+                steps_ns: [a, b].map(|run| run.clock.resolution_ns),
+            };
+            judge::judge(pair, &known)
+        })
         .collect();
     let raw: Vec<f64> = judged.iter().flatten().map(|judged| judged.p).collect();
     let mut adjusted = stats::holm(&raw).into_iter();

@@ -424,9 +424,10 @@ fn differences_of_the_machines_are_listed() {
     );
 }
 
-/// A yardstick that took so long, a tenth of its looks one part in a hundred longer or shorter.
+/// A yardstick that took so long, a quarter of its looks one part in a hundred longer or shorter.
 fn yardstick(cores: Cores, path: &str, ns: f64) -> Yardstick {
     Yardstick {
+        experiment: "rr-by-size".to_owned(),
         cores,
         path: path.to_owned(),
         median_ns: ns,
@@ -442,8 +443,14 @@ fn what_the_machine_explains_is_not_taken_for_a_regression() {
         let row = |ns: f64| (0..8).map(|_| known(ns, 0.5)).collect();
         let rows = [
             ("stack-memory, 1 core, polling", row(100.0 * one_core)),
-            ("kernel-loopback, 1 core, blocking", row(10_000.0 * one_core)),
-            ("kernel-loopback, 2 cores, polling", row(8_000.0 * two_cores)),
+            (
+                "kernel-loopback, 1 core, blocking",
+                row(10_000.0 * one_core),
+            ),
+            (
+                "kernel-loopback, 2 cores, polling",
+                row(8_000.0 * two_cores),
+            ),
         ];
         Run {
             yardsticks: vec![
@@ -462,7 +469,10 @@ fn what_the_machine_explains_is_not_taken_for_a_regression() {
     let further = compared(1.3, 1.4, (1.0, 4.0));
     assert_eq!(regressions(&further), 16, "{}", further.finding);
     assert!(
-        further.notes.iter().any(|note| note.contains("300.0 % slower")),
+        further
+            .notes
+            .iter()
+            .any(|note| note.contains("300.0 % slower")),
         "{:?}",
         further.notes
     );
@@ -478,11 +488,38 @@ fn what_the_machine_explains_is_not_taken_for_a_regression() {
 }
 
 #[test]
+fn a_span_is_known_no_better_than_the_clocks_step() {
+    let at = |kind, ns: f64| {
+        let mut run = run(Unit::Nanoseconds, &[("row", vec![known(ns, 0.01)])]);
+        run.experiments[0].tables[0].rows[0].kind = kind;
+        run.clock.resolution_ns = 10.0;
+        run
+    };
+    let compared = |kind, from, to| {
+        let (a, b) = (at(kind, from), at(kind, to));
+        let comparison = compare(&a, &b, None, &Options::default()).unwrap();
+        comparison.rows[0].verdict.clone()
+    };
+    assert_eq!(
+        compared(RowKind::Processing, 2.0, 5.0),
+        Verdict::NoDifference
+    );
+    assert_eq!(compared(RowKind::Plain, 2.0, 5.0), Verdict::Regression);
+    assert_eq!(
+        compared(RowKind::Processing, 200.0, 500.0),
+        Verdict::Regression
+    );
+}
+
+#[test]
 fn what_is_left_over_has_no_better_and_no_worse() {
     let at = |left: f64| {
         let mut run = run(
             Unit::Nanoseconds,
-            &[("whole", vec![known(100.0, 0.5)]), ("left", vec![known(left, 0.5)])],
+            &[
+                ("whole", vec![known(100.0, 0.5)]),
+                ("left", vec![known(left, 0.5)]),
+            ],
         );
         run.experiments[0].tables[0].rows[1].kind = RowKind::Unattributed;
         run

@@ -12,8 +12,8 @@ use crate::run::{self, Source, Unit};
 use crate::shapes;
 use crate::words;
 
-/// Sizes of a write unless given: powers of four, and a full segment.
-const SIZES: [usize; 7] = [64, 256, 1_024, 1_448, 4_096, 16_384, 65_536];
+/// Sizes of a write unless given: powers of four, a full segment, and both sides of the step at 65,483 bytes, which GSO passes at once.
+const SIZES: [usize; 8] = [64, 256, 1_024, 1_448, 4_096, 16_384, 32_768, 65_536];
 
 /// Streams by the size of a write.
 pub(super) struct StreamByWriteSize;

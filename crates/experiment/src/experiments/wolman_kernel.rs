@@ -8,9 +8,7 @@ use tollgate_gate::{Direction, Gate, Ledger, Span, WolmanRow};
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
 use crate::kernel_gated::{Gated, Ledgers, STATISTIC, first_gate};
-use crate::run::{
-    self, Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit,
-};
+use crate::run::{self, Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
 use crate::shapes;
 use crate::stats::Interval;
 use crate::words;

@@ -12,7 +12,9 @@ use super::wolman::{
 };
 use super::wolman_joined::Part;
 use crate::gated::{JUMBO_MTU, Ledgers};
-use crate::run::{Cell, Interval, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
+use crate::run::{
+    Cell, Interval, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit,
+};
 use crate::shapes;
 use crate::words;
 

@@ -240,13 +240,58 @@ impl Costs {
     }
 }
 
+/// Costs, and what they leave of the times that they are fitted to.
+///
+/// What is left is not noise alone: on one core, writes of some KiB now travel alone and now pile up behind the reader, which no cost
+/// of a write or a byte tells. A size between two others lies between what is left at these.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Curve {
+    costs: Costs,
+    /// The logarithms of a size, and of its time over what costs say; the sizes ascending.
+    left: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    /// Through these times: pairs of bytes and nanoseconds, the sizes ascending. None with fewer than three sizes.
+    pub(super) fn fit(points: &[(f64, f64)], shape: Shape) -> Option<Self> {
+        let costs = Costs::fit(points, shape)?;
+        let left = points.iter().map(|&(size, ns)| {
+            let told = costs.at(size);
+            (told > 0.0).then(|| (size.ln(), (ns / told).ln()))
+        });
+        Some(Self {
+            costs,
+            left: left.collect::<Option<_>>()?,
+        })
+    }
+
+    /// The time of a message of so many bytes: what costs say, times what they leave at the sizes around it, in proportion to how near
+    /// they lie on a logarithmic scale; beyond the first and the last, what they leave there.
+    pub(super) fn at(&self, size: f64) -> f64 {
+        let at = size.ln();
+        let after = self.left.partition_point(|(one, _)| *one < at);
+        let left = match (
+            after.checked_sub(1).map(|before| self.left[before]),
+            self.left.get(after),
+        ) {
+            (Some((from, low)), Some(&(to, high))) => {
+                low + (high - low) * (at - from) / (to - from)
+            }
+            (Some((_, left)), None) => left,
+            (None, Some(&(_, left))) => left,
+            (None, None) => 0.0,
+        };
+        self.costs.at(size) * left.exp()
+    }
+}
+
 /// For each size the relative error of what the other sizes say of it.
 pub(super) fn left_out(points: &[(f64, f64)], shape: Shape) -> Vec<Option<f64>> {
     (0..points.len())
         .map(|at| {
             let mut others = points.to_vec();
             let (size, ns) = others.remove(at);
-            Some(Costs::fit(&others, shape)?.at(size) / ns - 1.0)
+            Some(Curve::fit(&others, shape)?.at(size) / ns - 1.0)
         })
         .collect()
 }
@@ -436,6 +481,24 @@ mod tests {
         let in_turn = sizes.map(|size| (size, 500.0 + 0.1 * size));
         let costs = Costs::fit(&in_turn, Shape::BothEnds).unwrap();
         assert_eq!(costs.per_byte_read, Err(NOT_SLOWER));
+    }
+
+    #[test]
+    fn what_costs_leave_is_carried_to_the_sizes_between() {
+        let bump = |size: f64| if size == 4_000.0 { 1.2 } else { 1.0 };
+        let time = |size: f64| (500.0 + 0.1 * size) * bump(size);
+        let points = points(time);
+        let curve = Curve::fit(&points, Shape::Whole).unwrap();
+        for (size, ns) in points {
+            assert!((curve.at(size) / ns - 1.0).abs() < 1e-9, "{size}");
+        }
+        let costs = Costs::fit(&SIZES.map(|size| (size, time(size))), Shape::Whole).unwrap();
+        let left = |size: f64| curve.at(size) / costs.at(size);
+        let between = (4_000.0_f64 * 8_000.0).sqrt();
+        assert!((left(between) - (left(4_000.0) * left(8_000.0)).sqrt()).abs() < 1e-9);
+        assert!((left(1.0) - left(4.0)).abs() < 1e-9);
+        assert!((left(1e6) - left(8_000.0)).abs() < 1e-9);
+        assert_eq!(Curve::fit(&[(4.0, 1.0), (20.0, 2.0)], Shape::Whole), None);
     }
 
     proptest! {

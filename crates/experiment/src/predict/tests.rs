@@ -247,7 +247,7 @@ fn held_out_sizes_and_mtus_are_measured_and_held_against_what_is_predicted() {
     };
     let told = predict(&run, &options, Some(&validation)).unwrap();
     let missed = numbers(&told, "missed-round-trips", "stack-memory");
-    // The drift, eight sizes, the median and the worst, and the same of what does not repeat itself.
+    // The drift, eight sizes, the median and the worst, and the same of how well they are known.
     assert_eq!(missed.len(), 13);
     assert!(missed.iter().all(Option::is_some), "{missed:?}");
     assert!(missed[10].unwrap() >= missed[9].unwrap());

@@ -3,8 +3,8 @@
 //!
 //! A machine is not today what it was when the run was made. So the sizes of the run, the anchors, are measured again, in turn with
 //! those that are new, and costs are fitted to what the anchors take now. What they take now of what they took then is shown: that is
-//! the machine's, and what is left is the model's. What one half of the repetitions says of a new size over what the other half says is
-//! the machine's, too: no prediction can be better than that.
+//! the machine's, and what is left is the model's. How well a new size is known at all, by its interval and by what one half of the
+//! repetitions says of it over what the other half says, is the machine's, too: no prediction can be told to be better than that.
 //!
 //! For MTUs, costs come from some sizes at the usual MTU of this very measurement as well.
 //!
@@ -46,17 +46,29 @@ pub struct Validation {
 /// Ways of the run, measured at sizes that it has and at others.
 #[derive(Debug)]
 pub(super) struct Seen {
-    pub(super) outcome: Outcome,
+    /// Each of some of the ways at all sizes.
+    outcomes: Vec<Outcome>,
+    sizes: Vec<usize>,
     /// Sizes that the run has.
-    pub(super) anchors: Vec<usize>,
-    pub(super) figure: Figure,
+    anchors: Vec<usize>,
+    figure: Figure,
 }
 
 impl Seen {
+    /// Where the way with this label was measured at this size: the outcome, the contender and the place of the size.
+    fn find(&self, label: &str, size: usize) -> Option<(&Outcome, usize, usize)> {
+        let at = self.sizes.iter().position(|&one| one == size)?;
+        self.outcomes.iter().find_map(|outcome| {
+            let mut contenders = outcome.line_up.contenders.iter();
+            let way = contenders.position(|one| one.label() == label)?;
+            Some((outcome, way, at))
+        })
+    }
+
     /// What a whole message takes now, in nanoseconds, with its interval: of the way with this label, at this size.
     pub(super) fn cell(&self, label: &str, size: usize) -> Option<Cell> {
-        let at = self.outcome.sizes.iter().position(|&one| one == size)?;
-        let cell = self.outcome.cell(self.way(label)?, at, self.figure);
+        let (outcome, way, at) = self.find(label, size)?;
+        let cell = outcome.cell(way, at, self.figure);
         let whole = match self.figure {
             Figure::PerByte => size as f64,
             Figure::Median | Figure::Rate => 1.0,
@@ -65,11 +77,6 @@ impl Seen {
             Cell::Value(measured) => Cell::Value(measured.times(whole)),
             other => other,
         })
-    }
-
-    fn way(&self, label: &str) -> Option<usize> {
-        let contenders = self.outcome.line_up.contenders.iter();
-        contenders.clone().position(|one| one.label() == label)
     }
 
     /// What the anchors take now: bytes and nanoseconds.
@@ -81,15 +88,22 @@ impl Seen {
         self.anchors.iter().filter_map(point).collect()
     }
 
-    /// By how much a size does not repeat itself ([`Outcome::repeats`]).
-    pub(super) fn repeats(&self, label: &str, size: usize) -> Option<f64> {
-        let at = self.outcome.sizes.iter().position(|&one| one == size)?;
-        self.outcome.repeats(self.way(label)?, at, self.figure)
+    /// How well the time of a size is known, as a share: half its 95 % interval, or by how much it does not repeat itself
+    /// ([`Outcome::repeats`]), whichever is more.
+    pub(super) fn known_within(&self, label: &str, size: usize) -> Option<f64> {
+        let (outcome, way, at) = self.find(label, size)?;
+        let cell = outcome.cell(way, at, self.figure);
+        let interval = cell.measured().and_then(|measured| {
+            let ci = measured.ci?;
+            Some((ci.high - ci.low) / 2.0 / measured.value)
+        });
+        let repeats = outcome.repeats(way, at, self.figure)?;
+        Some(interval.map_or(repeats, |interval| interval.max(repeats)))
     }
 
     /// The sizes that the run does not have.
     pub(super) fn new_sizes(&self) -> impl Iterator<Item = usize> + '_ {
-        let sizes = self.outcome.sizes.iter().copied();
+        let sizes = self.sizes.iter().copied();
         sizes.filter(|size| !self.anchors.contains(size))
     }
 
@@ -117,22 +131,28 @@ pub fn validate(run: &Run, context: &mut Context<'_>) -> Result<Validation, Erro
         repetitions: Some(context.options.repetitions.unwrap_or(REPETITIONS)),
         ..context.options.clone()
     };
-    context.begin("held-out round trips", 4, 10);
-    let trips = ways(
-        run,
-        ("rr-by-size", "round-trips", Workload::Rr),
-        &SIZES,
-        Figure::Median,
-        context,
-    );
-    context.begin("held-out streams", 3, 5);
-    let streams = ways(
-        run,
-        ("stream-by-write-size", "cost", Workload::Stream),
-        &WRITES,
-        Figure::PerByte,
-        context,
-    );
+    let trips = Asked {
+        experiment: "rr-by-size",
+        table: "round-trips",
+        workload: Workload::Rr,
+        sizes: &SIZES,
+        figure: Figure::Median,
+        title: "held-out round trips",
+        weight: 4,
+        weights: 10,
+    }
+    .measure(run, context);
+    let streams = Asked {
+        experiment: "stream-by-write-size",
+        table: "cost",
+        workload: Workload::Stream,
+        sizes: &WRITES,
+        figure: Figure::PerByte,
+        title: "held-out streams",
+        weight: 4,
+        weights: 6,
+    }
+    .measure(run, context);
     context.begin("held-out MTUs", 1, 1);
     let line_up = LineUp {
         workload: Workload::Rr,
@@ -153,50 +173,69 @@ pub fn validate(run: &Run, context: &mut Context<'_>) -> Result<Validation, Erro
     })
 }
 
-/// The ways of a table of the run, at some of its sizes and at those that it lacks.
-fn ways(
-    run: &Run,
-    (experiment, table, workload): (&'static str, &str, Workload),
-    sizes: &[usize],
+/// The ways of a table of the run, to be measured at its sizes and at some that it lacks.
+struct Asked {
+    experiment: &'static str,
+    table: &'static str,
+    workload: Workload,
+    sizes: &'static [usize],
     figure: Figure,
-    context: &Context<'_>,
-) -> Result<Seen, String> {
-    let table = super::find(run, experiment, table)
-        .ok_or_else(|| format!("the run holds no {experiment}"))?;
-    let known: Vec<usize> = table
-        .columns
-        .iter()
-        .filter_map(|column| Some(super::bytes(&column.name)? as usize))
-        .collect();
-    let contenders: Vec<Contender> = table
-        .rows
-        .iter()
-        .filter_map(|row| Contender::named(&row.label))
-        .filter(|one| context.options.wants(one.path))
-        .collect();
-    if contenders.is_empty() || known.is_empty() {
-        return Err(format!(
-            "{experiment} of the run holds no way and size to be measured here"
-        ));
+    title: &'static str,
+    /// Its share among the weights of all that is still to be measured.
+    weight: u32,
+    weights: u32,
+}
+
+impl Asked {
+    fn measure(&self, run: &Run, context: &mut Context<'_>) -> Result<Seen, String> {
+        let table = super::find(run, self.experiment, self.table)
+            .ok_or_else(|| format!("the run holds no {}", self.experiment))?;
+        let anchors: Vec<usize> = table
+            .columns
+            .iter()
+            .filter_map(|column| Some(super::bytes(&column.name)? as usize))
+            .collect();
+        let contenders: Vec<Contender> = table
+            .rows
+            .iter()
+            .filter_map(|row| Contender::named(&row.label))
+            .filter(|one| context.options.wants(one.path))
+            .collect();
+        if contenders.is_empty() || anchors.is_empty() {
+            return Err(format!(
+                "{} of the run holds no way and size to be measured here",
+                self.experiment
+            ));
+        }
+        let new = self.sizes.iter().copied();
+        let mut sizes: Vec<usize> = new
+            .filter(|size| !anchors.contains(size))
+            .chain(anchors.iter().copied())
+            .collect();
+        sizes.sort_unstable();
+        // As many ways as can be open at all sizes at once: what is predicted must take turns with what it is predicted from.
+        let at_once = (interleave::MOST_OPEN / sizes.len()).max(1);
+        let parts = contenders.chunks(at_once);
+        let weights = self.weights * parts.len() as u32;
+        let outcomes: Result<Vec<Outcome>, Error> = parts
+            .zip(0..)
+            .map(|(part, at)| {
+                context.begin(self.title, self.weight, weights - at * self.weight);
+                let line_up = LineUp {
+                    workload: self.workload,
+                    contenders: part.to_vec(),
+                    absent: Vec::new(),
+                };
+                interleave::run("predict", line_up, &sizes, context)
+            })
+            .collect();
+        Ok(Seen {
+            outcomes: outcomes.map_err(|error| error.to_string())?,
+            sizes,
+            anchors,
+            figure: self.figure,
+        })
     }
-    let mut sizes: Vec<usize> = sizes
-        .iter()
-        .copied()
-        .filter(|size| !known.contains(size))
-        .chain(known.iter().copied())
-        .collect();
-    sizes.sort_unstable();
-    let line_up = LineUp {
-        workload,
-        contenders,
-        absent: Vec::new(),
-    };
-    let outcome = interleave::run("predict", line_up, &sizes, context);
-    Ok(Seen {
-        outcome: outcome.map_err(|error| error.to_string())?,
-        anchors: known,
-        figure,
-    })
 }
 
 /// The ways at several MTUs, the usual one of each first, since the others are predicted from it.

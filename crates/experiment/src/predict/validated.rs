@@ -8,7 +8,7 @@ use crate::run::{Cell, Measured, Row, Table, TrustLine, Unit};
 use crate::shapes::{self, plain_row};
 use crate::words;
 
-use super::fit::{self, Costs, Shape};
+use super::fit::{self, Costs, Curve, Shape};
 use super::validate::{Seen, Validation, is_fitted_at_mtu};
 use super::{MEDIAN_BAR, Missed, WORST_BAR, Way, column, missing};
 
@@ -24,8 +24,9 @@ pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> S
     let mut told = Vec::new();
     let mut trust = vec![shapes::note(format!(
         "held-out sizes were measured now, in turn with the sizes of the run; what is predicted follows from costs fitted to what those \
-         take now, the column now / then has what that is of what they took in the run; half of the repetitions differ from the other \
-         half by what stands under repeats, so no prediction can be better than that; the bars are {:.0} % at the median and {:.0} % at most",
+         take now, the column now / then has what that is of what they took in the run; a time that was measured is itself \
+         known within what stands there (half its 95 % interval, or by how much half of the repetitions differ from the others), so no \
+         prediction can be told to be better; the bars are {:.0} % at the median and {:.0} % at most",
         100.0 * MEDIAN_BAR,
         100.0 * WORST_BAR
     ))];
@@ -105,8 +106,8 @@ struct Held {
     label: String,
     /// What the machine takes now of what it took then.
     drift: Option<f64>,
-    /// By how much the same sizes do not repeat themselves; none where that was not looked at.
-    repeats: Option<Missed>,
+    /// How well the same sizes are known; none where that was not looked at.
+    known: Option<Missed>,
     /// Size, what was predicted, what was measured, in nanoseconds.
     points: Vec<(usize, f64, Cell)>,
 }
@@ -114,16 +115,16 @@ struct Held {
 impl Held {
     fn of(way: &Way, seen: &Seen) -> Option<Self> {
         let drift = seen.drift(&way.label, &way.points)?;
-        let costs = Costs::fit(&seen.points(&way.label), way.shape)?;
+        let curve = Curve::fit(&seen.points(&way.label), way.shape)?;
         let point = |size: usize| {
-            let predicted = costs.at(size as f64);
+            let predicted = curve.at(size as f64);
             Some((size, predicted, seen.cell(&way.label, size)?))
         };
-        let repeats = seen.new_sizes();
+        let sizes = seen.new_sizes();
         Some(Self {
             label: way.label.clone(),
             drift: Some(drift),
-            repeats: Missed::of(repeats.filter_map(|size| seen.repeats(&way.label, size))),
+            known: Missed::of(sizes.filter_map(|size| seen.known_within(&way.label, size))),
             points: seen.new_sizes().filter_map(point).collect(),
         })
     }
@@ -172,7 +173,7 @@ fn at_mtus(outcome: &Outcome) -> Vec<Held> {
         Some(Held {
             label: one.label(),
             drift: None,
-            repeats: None,
+            known: None,
             points: points.collect(),
         })
     };
@@ -202,7 +203,7 @@ fn missed(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
     columns.push(column("median", Unit::Percent));
     columns.push(column("at most", Unit::Percent));
     if drifts {
-        columns.push(column("repeats, median", Unit::Percent));
+        columns.push(column("known within, median", Unit::Percent));
         columns.push(column("at most", Unit::Percent));
     }
     let row = |held: &Held| {
@@ -217,8 +218,8 @@ fn missed(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
         cells.push(percent(all.map(|missed| missed.worst), none));
         if drifts {
             let once = "there was one repetition";
-            cells.push(percent(held.repeats.map(|missed| missed.median), once));
-            cells.push(percent(held.repeats.map(|missed| missed.worst), once));
+            cells.push(percent(held.known.map(|missed| missed.median), once));
+            cells.push(percent(held.known.map(|missed| missed.worst), once));
         }
         plain_row(&held.label, cells)
     };
@@ -299,12 +300,12 @@ fn verdict(what: &str, all: &[Held]) -> Option<TrustLine> {
                 let Missed { median, worst } = missed;
                 format!("{:.1} % and {:.1} %", 100.0 * median, 100.0 * worst)
             };
-            match held.repeats.filter(|repeats| !repeats.is_met()) {
-                Some(repeats) => format!(
-                    "{} ({}, where the same measured twice differs by {})",
+            match held.known.filter(|known| !known.is_met()) {
+                Some(known) => format!(
+                    "{} ({}, where what was measured is itself known within {})",
                     held.label,
                     told(missed),
-                    told(repeats)
+                    told(known)
                 ),
                 None => format!("{} ({})", held.label, told(missed)),
             }

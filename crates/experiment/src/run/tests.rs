@@ -136,6 +136,7 @@ fn complete() -> Run {
             resolution_ns: 10.0,
         },
         yardsticks: vec![Yardstick {
+            experiment: "rr".into(),
             cores: Cores::Two,
             path: "bare-shm".into(),
             median_ns: 130.0,
