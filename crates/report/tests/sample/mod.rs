@@ -578,6 +578,19 @@ fn one_bar() -> Experiment {
     experiment
 }
 
+/// What the machine took between the slices of the first experiment.
+fn yardstick(cores: Cores, path: &str, ns: f64) -> Yardstick {
+    Yardstick {
+        experiment: "rr-by-size".into(),
+        cores,
+        path: path.into(),
+        median_ns: ns,
+        low_ns: 0.98 * ns,
+        high_ns: 1.02 * ns,
+        n: 27,
+    }
+}
+
 /// The whole sample.
 pub fn run() -> Run {
     fn read<T>(value: T) -> Reading<T> {
@@ -620,6 +633,10 @@ pub fn run() -> Run {
         },
         far: None,
         clock: Clock { source: "tsc".into(), hz: 2.1e9, read_cost_ns: 22.0, resolution_ns: 9.5 },
+        yardsticks: vec![
+            yardstick(Cores::One, "peer-smoltcp", 267.0),
+            yardstick(Cores::Two, "bare-shm", 118.0),
+        ],
         experiments: vec![
             rr_by_size(),
             ledger("wolman-transmit", "The way out, kernel-loopback", false),
