@@ -3,10 +3,9 @@
 //!
 //! Every number that both runs hold is one row of the comparison. A row is judged when its unit has a better and a worse and
 //! its spread is known: by the run's own 95 % interval, or because it is a count of instructions, which is exact. The
-//! judgement is a test on the logarithm of the quotient (see [`judge`]; it takes for the machine's what also moved paths that nothing compared is
-//! part of), and the p-values of all judged rows are adjusted
-//! together by Holm's method, so that two runs of the same thing show any difference at all in 5 of 100 cases at most. A row
-//! is a regression when it differs in that sense *and* is worse by more than the threshold.
+//! judgement is a test on what the machine does not explain of the logarithm of the quotient (see [`machine`] and [`judge`]), and the
+//! p-values of all judged rows are adjusted together by Holm's method, so that two runs of the same thing show any difference at
+//! all in 5 of 100 cases at most. A row is a regression when it differs in that sense *and* is worse by more than the threshold.
 //!
 //! This module reads two [`Run`]s. It measures nothing, and it draws nothing.
 

@@ -111,6 +111,25 @@ fn host() -> Host {
 /// A run of one table: rows by columns, each cell with this unit.
 fn run(unit: Unit, rows: &[(&str, Vec<Cell>)]) -> Run {
     let columns = rows.first().map_or(0, |(_, cells)| cells.len());
+    let rows = rows.iter().map(|(label, cells)| Row {
+        label: (*label).to_owned(),
+        depth: 0,
+        kind: RowKind::Plain,
+        layer: None,
+        note: None,
+        cells: cells.clone(),
+    });
+    let table = Table {
+        id: "round-trips".to_owned(),
+        title: String::new(),
+        columns: (0..columns)
+            .map(|at| Column {
+                name: format!("{} B", 4 * (at + 1)),
+                unit,
+            })
+            .collect(),
+        rows: rows.collect(),
+    };
     Run {
         command: "tollgate report".to_owned(),
         host: host(),
@@ -120,27 +139,7 @@ fn run(unit: Unit, rows: &[(&str, Vec<Cell>)]) -> Run {
             paper: None,
             finding: String::new(),
             command: String::new(),
-            tables: vec![Table {
-                id: "round-trips".to_owned(),
-                title: String::new(),
-                columns: (0..columns)
-                    .map(|at| Column {
-                        name: format!("{} B", 4 * (at + 1)),
-                        unit,
-                    })
-                    .collect(),
-                rows: rows
-                    .iter()
-                    .map(|(label, cells)| Row {
-                        label: (*label).to_owned(),
-                        depth: 0,
-                        kind: RowKind::Plain,
-                        layer: None,
-                        note: None,
-                        cells: cells.clone(),
-                    })
-                    .collect(),
-            }],
+            tables: vec![table],
             figures: Vec::new(),
             trust: Vec::new(),
         }])
