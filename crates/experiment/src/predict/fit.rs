@@ -37,6 +37,9 @@ pub(super) enum Shape {
     Together(f64),
     /// As [`Shape::Together`], but each segment is a packet of its own and costs as such (no segmentation offload).
     Alone(f64),
+    /// A write of a stream over kernel sockets: what it hands over beyond so many bytes takes further segments (GSO). Small writes pile up
+    /// behind the reader and leave together, larger ones each make a segment of their own; from where on shows in the times.
+    Piled(f64),
     /// A message costs what it is and what its bytes are: nothing is cut, or what is cut has no borders in the stream.
     Whole,
     /// As [`Shape::Whole`], but the ends work at the same time, each on a processor of its own. The reader takes what it finds, many
@@ -48,7 +51,7 @@ impl Shape {
     /// What a time of this shape may be made of, by the method of least squares.
     const fn terms(self) -> &'static [Term] {
         match self {
-            Self::Packets(_) => &[Term::Message, Term::Byte, Term::Packet],
+            Self::Packets(_) | Self::Piled(_) => &[Term::Message, Term::Byte, Term::Packet],
             Self::Together(_) => &[Term::Message, Term::Byte, Term::Long],
             Self::Alone(_) => &[Term::Message, Term::Byte, Term::Packet, Term::Long],
             Self::Whole | Self::BothEnds => &[Term::Message, Term::Byte],
@@ -58,7 +61,7 @@ impl Shape {
     /// Bytes of a segment.
     const fn mss(self) -> f64 {
         match self {
-            Self::Packets(mss) | Self::Together(mss) | Self::Alone(mss) => mss,
+            Self::Packets(mss) | Self::Together(mss) | Self::Alone(mss) | Self::Piled(mss) => mss,
             Self::Whole | Self::BothEnds => f64::INFINITY,
         }
     }
@@ -69,7 +72,7 @@ impl Shape {
             Self::Packets(_) => Self::Packets(segment(mtu)),
             Self::Together(_) => Self::Together(segment(mtu)),
             Self::Alone(_) => Self::Alone(segment(mtu)),
-            Self::Whole | Self::BothEnds => self,
+            Self::Piled(_) | Self::Whole | Self::BothEnds => self,
         }
     }
 }
@@ -82,9 +85,13 @@ pub(super) struct Costs {
     pub(super) per_packet: Result<Cost, &'static str>,
     /// What a message costs once when it is longer than a segment.
     pub(super) per_long: Result<Cost, &'static str>,
+    /// What a write costs more when it makes a segment of its own.
+    pub(super) per_own: Result<Cost, &'static str>,
     pub(super) per_byte: Result<Cost, &'static str>,
     /// What a byte costs the end that reads at the same time.
     pub(super) per_byte_read: Result<Cost, &'static str>,
+    /// Between which sizes writes come to make segments of their own.
+    own: Option<Between>,
     shape: Shape,
 }
 
@@ -99,11 +106,30 @@ const NO_PACKET: &str = "these sizes show no cost of a packet beside those of me
 const NO_MESSAGE: &str =
     "these sizes show no cost of a message beside those of its packets and bytes";
 const NO_BYTE: &str = "these sizes show no cost of a byte beside those of messages and packets";
+const NOT_PILED: &str = "nothing piles up here";
+const NO_OWN: &str = "these sizes show no cost of a segment of its own";
 const IN_TURN: &str = "the ends take turns here";
 const NOT_SLOWER: &str = "at none of these sizes is reading slower than writing";
 
+/// The fewest sizes at which it is looked for where writes come to make segments of their own: two more than a time has costs.
+const ENOUGH: usize = 6;
+
+/// Two sizes, between which what did not happen comes to happen each time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Between {
+    none: f64,
+    all: f64,
+}
+
+impl Between {
+    /// How often it happens at this size, 0 to 1: in proportion on a logarithmic scale.
+    fn share(self, size: f64) -> f64 {
+        ((size / self.none).ln() / (self.all / self.none).ln()).clamp(0.0, 1.0)
+    }
+}
+
 /// What a time is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Term {
     /// Its first packet is part of it.
     Message,
@@ -112,6 +138,8 @@ enum Term {
     Packet,
     /// Once, when it is longer than a segment.
     Long,
+    /// Once, when it makes a segment of its own.
+    Own(Between),
 }
 
 impl Term {
@@ -122,6 +150,7 @@ impl Term {
             Self::Byte => size,
             Self::Packet => packets(size, mss) - 1.0,
             Self::Long => f64::from(u8::from(size > mss)),
+            Self::Own(between) => between.share(size),
         }
     }
 }
@@ -132,30 +161,45 @@ impl Costs {
         if points.len() < 3 || points.iter().any(|&(_, ns)| ns <= 0.0) {
             return None;
         }
-        let best = Self::in_turn(points, shape)?;
-        let overlapping = match shape {
+        let best = Self::in_turn(points, shape, None)?;
+        let others: Vec<Self> = match shape {
             Shape::BothEnds => {
                 let cuts = 2..points.len();
                 cuts.filter_map(|at| Self::at_once(points, at)).collect()
             }
-            Shape::Packets(_) | Shape::Together(_) | Shape::Alone(_) | Shape::Whole => Vec::new(),
+            Shape::Piled(_) if points.len() >= ENOUGH => points
+                .windows(2)
+                .filter_map(|pair| {
+                    let own = Between {
+                        none: pair[0].0,
+                        all: pair[1].0,
+                    };
+                    Self::in_turn(points, shape, Some(own))
+                })
+                .collect(),
+            Shape::Packets(_)
+            | Shape::Together(_)
+            | Shape::Alone(_)
+            | Shape::Piled(_)
+            | Shape::Whole => Vec::new(),
         };
         let off = |costs: &Self| -> f64 {
             let errors = points.iter().map(|&(size, ns)| costs.at(size) / ns - 1.0);
             errors.map(|error| error * error).sum()
         };
-        // The first of equals: without a second end where it does not tell more.
+        // The first of equals: without a second end, or segments of their own, where they do not tell more.
         std::iter::once(best)
-            .chain(overlapping)
+            .chain(others)
             .min_by(|one, other| off(one).total_cmp(&off(other)))
     }
 
     /// The best sum of costs none of which is below zero.
-    fn in_turn(points: &[(f64, f64)], shape: Shape) -> Option<Self> {
+    fn in_turn(points: &[(f64, f64)], shape: Shape, own: Option<Between>) -> Option<Self> {
         let mss = shape.mss();
         let cut = points.iter().any(|&(size, _)| packets(size, mss) > 1.0);
         let usable = |term: &Term| cut || !matches!(term, Term::Packet | Term::Long);
-        let all: Vec<Term> = shape.terms().iter().copied().filter(usable).collect();
+        let usual = shape.terms().iter().copied().filter(usable);
+        let all: Vec<Term> = usual.chain(own.map(Term::Own)).collect();
         let subsets = (1..1_usize << all.len()).map(|chosen| {
             let terms = all.iter().enumerate();
             let terms = terms.filter(|(at, _)| chosen >> at & 1 == 1);
@@ -173,8 +217,8 @@ impl Costs {
             Ok(costs[at])
         };
         let (no_packet, no_long) = match shape {
-            Shape::Packets(_) if cut => (NO_PACKET, NOT_CUT),
-            Shape::Packets(_) => (UNCUT, NOT_CUT),
+            Shape::Packets(_) | Shape::Piled(_) if cut => (NO_PACKET, NOT_CUT),
+            Shape::Packets(_) | Shape::Piled(_) => (UNCUT, NOT_CUT),
             Shape::Together(_) if cut => (TOGETHER, NO_LONG),
             Shape::Together(_) => (UNCUT, SHORT),
             Shape::Alone(_) if cut => (NO_PACKET, NO_LONG),
@@ -185,18 +229,28 @@ impl Costs {
             per_message: cost(Term::Message, NO_MESSAGE),
             per_packet: cost(Term::Packet, no_packet),
             per_long: cost(Term::Long, no_long),
+            per_own: match (own, shape) {
+                (Some(own), _) => cost(Term::Own(own), NO_OWN),
+                (None, Shape::Piled(_)) => Err(NO_OWN),
+                (None, _) => Err(NOT_PILED),
+            },
             per_byte: cost(Term::Byte, NO_BYTE),
             per_byte_read: Err(match shape {
                 Shape::BothEnds => NOT_SLOWER,
-                Shape::Packets(_) | Shape::Together(_) | Shape::Alone(_) | Shape::Whole => IN_TURN,
+                Shape::Packets(_)
+                | Shape::Together(_)
+                | Shape::Alone(_)
+                | Shape::Piled(_)
+                | Shape::Whole => IN_TURN,
             }),
+            own,
             shape,
         })
     }
 
     /// The costs of two ends of which the writer sets the pace at the sizes before this place, the reader at the others.
     fn at_once(points: &[(f64, f64)], place: usize) -> Option<Self> {
-        let writer = Self::in_turn(&points[..place], Shape::BothEnds)?;
+        let writer = Self::in_turn(&points[..place], Shape::BothEnds, None)?;
         let (reader, _) = least_squares(&points[place..], f64::INFINITY, &[Term::Byte])?;
         Some(Self {
             per_byte_read: Ok(*reader.first()?),
@@ -226,7 +280,10 @@ impl Costs {
         let writer = of(&self.per_message, Term::Message)
             + of(&self.per_byte, Term::Byte)
             + of(&self.per_packet, Term::Packet)
-            + of(&self.per_long, Term::Long);
+            + of(&self.per_long, Term::Long)
+            + self
+                .own
+                .map_or(0.0, |own| of(&self.per_own, Term::Own(own)));
         writer.max(of(&self.per_byte_read, Term::Byte))
     }
 
@@ -481,6 +538,33 @@ mod tests {
         let in_turn = sizes.map(|size| (size, 500.0 + 0.1 * size));
         let costs = Costs::fit(&in_turn, Shape::BothEnds).unwrap();
         assert_eq!(costs.per_byte_read, Err(NOT_SLOWER));
+    }
+
+    #[test]
+    fn where_writes_come_to_make_segments_of_their_own_shows_in_the_times() {
+        const SEGMENT: f64 = 65_483.0;
+        let sizes = [
+            64.0, 256.0, 1_024.0, 1_448.0, 4_096.0, 16_384.0, 32_768.0, 65_536.0,
+        ];
+        let time = |size: f64| {
+            let own = if size >= 16_384.0 { 1_700.0 } else { 0.0 };
+            560.0 + 0.1 * size + own + 2_700.0 * (packets(size, SEGMENT) - 1.0)
+        };
+        let points = sizes.map(|size| (size, time(size)));
+        let costs = Costs::fit(&points, Shape::Piled(SEGMENT)).unwrap();
+        assert!((costs.per_own.unwrap().value / 1_700.0 - 1.0).abs() < 1e-6);
+        assert!((costs.per_packet.unwrap().value / 2_700.0 - 1.0).abs() < 1e-6);
+        for size in [96.0, 2_048.0, 32_768.0, 131_072.0] {
+            assert!((costs.at(size) / time(size) - 1.0).abs() < 1e-6, "{size}");
+        }
+        // Between, half of them.
+        assert!((costs.at(8_192.0) - 560.0 - 819.2 - 850.0).abs() < 1e-3);
+        // Few sizes do not tell so much.
+        let few = Costs::fit(&points[3..], Shape::Piled(SEGMENT)).unwrap();
+        assert_eq!(few.per_own, Err(NO_OWN));
+        let straight = sizes.map(|size| (size, 560.0 + 0.1 * size));
+        let costs = Costs::fit(&straight, Shape::Piled(SEGMENT)).unwrap();
+        assert!((costs.at(131_072.0) / 13_667.2 - 1.0).abs() < 1e-6);
     }
 
     #[test]

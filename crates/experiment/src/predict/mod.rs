@@ -132,7 +132,7 @@ fn trip(label: &str) -> Shape {
 /// on two cores; what it hands over at once has at most 64 KiB with headers (GSO).
 fn write(label: &str) -> Shape {
     if label.starts_with("kernel-") {
-        Shape::Packets(LOOPBACK)
+        Shape::Piled(LOOPBACK)
     } else if label.contains("2 cores") {
         Shape::BothEnds
     } else {
@@ -282,6 +282,7 @@ const TRIP_COSTS: &[(&str, Unit, OfCosts)] = &[
 ];
 const WRITE_COSTS: &[(&str, Unit, OfCosts)] = &[
     ("Each write", Unit::Nanoseconds, |costs| costs.per_message),
+    ("own segment", Unit::Nanoseconds, |costs| costs.per_own),
     ("further segment", Unit::Nanoseconds, |costs| {
         costs.per_packet
     }),
@@ -382,7 +383,11 @@ fn effects(run: &Run, trips: &[Way]) -> Table {
             Shape::Together(mss) if mss == now && size > now && size <= then => {
                 push(&jumbo, way.costs.per_long, 1.0);
             }
-            Shape::Together(_) | Shape::Alone(_) | Shape::Whole | Shape::BothEnds => {}
+            Shape::Together(_)
+            | Shape::Alone(_)
+            | Shape::Piled(_)
+            | Shape::Whole
+            | Shape::BothEnds => {}
         }
         push("no byte touched", way.costs.per_byte, size);
         let polling = way
@@ -689,7 +694,7 @@ fn trust(trips: &[Way], streams: &[Way], options: &Options) -> Vec<TrustLine> {
         "costs by least squares of relative errors over the sizes of the run, intervals of 95 %; on Tollgate's stack and smoltcp a message \
          makes ceil(size / segment) packets, of 1,448 and 1,460 bytes, the first of which is part of the message; the kernel's segments pass together (GSO), but a message that is \
          longer than one is acknowledged by a packet of its own; a write of a stream over kernel sockets makes a segment for each 65,483 \
-         bytes; a size between two others is told by its costs times what these leave of the times of those two, in proportion; a round trip is one message there and back, so its packets and \
+         bytes, or piles up with others when it is small (own segment: what it costs more when it does not); a size between two others is told by its costs times what these leave of the times of those two, in proportion; a round trip is one message there and back, so its packets and \
          bytes count once and cost both ways"
             .to_owned(),
     )];
