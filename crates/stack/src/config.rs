@@ -61,6 +61,16 @@ pub enum HeaderTemplate {
     Off,
 }
 
+/// When the acknowledgment of a peer's FIN is sent that nothing else carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum FinAcknowledgment {
+    /// In the next turn, unless the application has closed by then and its own FIN carries it.
+    #[default]
+    Awaited,
+    /// At once. RFC 9293, 3.8.6.3, allows both.
+    AtOnce,
+}
+
 /// The mechanisms of the stack that can be switched, so that the worth of each is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Mechanisms {
@@ -74,6 +84,8 @@ pub struct Mechanisms {
     pub checksum: ChecksumPolicy,
     /// Retransmission.
     pub retransmit: RetransmitCopy,
+    /// The acknowledgment of a FIN.
+    pub fin: FinAcknowledgment,
 }
 
 /// What a stack is told when it is made.

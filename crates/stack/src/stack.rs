@@ -145,7 +145,7 @@ impl Stack {
             device: Vec::with_capacity(config.device_queue),
             incoming: Vec::with_capacity(BURST),
             last_tick: now.tick(),
-            awaited: Awaited::Nobody,
+            awaited: Awaited::new(config.mechanisms.fin),
             counters: Counters::default(),
             table: Table::new(
                 config.max_connections + config.max_time_wait,
@@ -252,7 +252,7 @@ impl Stack {
 
     /// When the stack wants to be polled again at the latest, should nothing arrive before.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        let awaited = self.awaited != Awaited::Nobody;
+        let awaited = self.awaited.is_anybody();
         if !self.device.is_empty() || !self.output_waiting.is_empty() || awaited {
             return Some(now);
         }
@@ -404,7 +404,7 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(never)]
     fn do_what_is_due(&mut self, tick: Tick) {
         self.stack.last_tick = match self.stack.awaited {
-            Awaited::Nobody => tick,
+            Awaited::Never | Awaited::Nobody => tick,
             Awaited::Through(_) | Awaited::Until(_) => tick.after(u32::MAX),
         };
         self.tcp_timers(tick);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use tollgate_checksum::sum_header;
 use tollgate_link::Side;
-use tollgate_stack::config::{Demux, Prediction};
+use tollgate_stack::config::{Demux, FinAcknowledgment, Mechanisms, Prediction};
 use tollgate_stack::counters::ChangeMiss;
 use tollgate_stack::{
     Active, ConnId, Error, Event, Frame, Instant, Link, ListenerId, Pool, Received, State,
@@ -66,10 +66,16 @@ struct Noted {
 
 impl Noted {
     fn new(prediction: Prediction, demux: Demux) -> Self {
+        Self::with(|mechanisms| {
+            mechanisms.prediction = prediction;
+            mechanisms.demux = demux;
+        })
+    }
+
+    fn with(change: impl Fn(&mut Mechanisms)) -> Self {
         let host = |n| {
             let mut config = config(n);
-            config.mechanisms.prediction = prediction;
-            config.mechanisms.demux = demux;
+            change(&mut config.mechanisms);
             config
         };
         let mut pair = Pair::with(host(1), host(2), MTU);
@@ -234,6 +240,28 @@ fn who_does_not_close_acknowledges_in_the_next_turn() {
             assert_eq!(hosts.at(Side::A).state(client), State::FinWait2);
             assert_eq!(hosts.at(Side::B).state(server), State::CloseWait);
         }
+    }
+}
+
+#[test]
+fn nobody_is_awaited_when_that_is_off() {
+    for prediction in [Prediction::Bidirectional, Prediction::Off] {
+        let mut hosts = Noted::with(|mechanisms| {
+            mechanisms.prediction = prediction;
+            mechanisms.fin = FinAcknowledgment::AtOnce;
+        });
+        let (client, server) = hosts.open();
+        let before = hosts.sent.len();
+        hosts.at(Side::A).close(client).unwrap();
+        hosts.poll(Side::A);
+        hosts.poll(Side::B);
+        assert_eq!(flags(&hosts, Side::B, before), [ACK], "{prediction:?}");
+        let now = hosts.pair.now;
+        assert_ne!(hosts.pair.b.next_deadline(now), Some(now));
+        hosts.at(Side::B).close(server).unwrap();
+        hosts.settle();
+        assert_eq!(flags(&hosts, Side::B, before), [ACK, FIN_ACK]);
+        assert_eq!(hosts.pair.a.connections() + hosts.pair.b.connections(), 0);
     }
 }
 

@@ -35,7 +35,8 @@ mod rfc9293_urgent;
 mod rfc9293_windows;
 
 use tollgate_stack::config::{
-    ChecksumPolicy, Demux, HeaderTemplate, Mechanisms, Prediction, RetransmitCopy,
+    ChecksumPolicy, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
+    RetransmitCopy,
 };
 
 /// The mechanisms of the stack that the scripts talk to.
@@ -46,5 +47,6 @@ pub fn mechanisms() -> Mechanisms {
         template: HeaderTemplate::Off,
         checksum: ChecksumPolicy::Always,
         retransmit: RetransmitCopy::Copy,
+        fin: FinAcknowledgment::AtOnce,
     }
 }

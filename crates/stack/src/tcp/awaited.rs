@@ -8,6 +8,7 @@
 //! A turn that finds nothing to do must not pay for this. So the time looks as if it had moved on while somebody is awaited.
 
 use super::tcb::State;
+use crate::config::FinAcknowledgment;
 use crate::stack::{Active, Stack};
 use crate::time::Tick;
 use tollgate_gate::Recorder;
@@ -15,11 +16,27 @@ use tollgate_gate::Recorder;
 /// Who is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
+    /// Nobody ever is: the mechanism is off.
+    Never,
     Nobody,
     /// The application of this connection, to the end of the turn after this one.
     Through(u32),
     /// The same, to the end of this turn.
     Until(u32),
+}
+
+impl Awaited {
+    pub(crate) const fn new(mechanism: FinAcknowledgment) -> Self {
+        match mechanism {
+            FinAcknowledgment::Awaited => Self::Nobody,
+            FinAcknowledgment::AtOnce => Self::Never,
+        }
+    }
+
+    /// Whether there is somebody.
+    pub(crate) const fn is_anybody(self) -> bool {
+        matches!(self, Self::Through(_) | Self::Until(_))
+    }
 }
 
 impl Stack {
@@ -41,7 +58,7 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn look_for_awaited(&mut self, tick: Tick) -> bool {
         let since = self.stack.last_tick.after(1);
         match self.stack.awaited {
-            Awaited::Nobody => return false,
+            Awaited::Never | Awaited::Nobody => return false,
             Awaited::Through(index) => self.stack.awaited = Awaited::Until(index),
             Awaited::Until(index) => {
                 self.stack.awaited = Awaited::Nobody;

@@ -27,6 +27,7 @@ impl Mechanisms {
             template,
             checksum: _,
             retransmit,
+            fin: _,
         } = self;
         *template == crate::config::HeaderTemplate::On
             && *retransmit == crate::config::RetransmitCopy::Reference

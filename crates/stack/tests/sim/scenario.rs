@@ -6,7 +6,8 @@ use tollgate_checksum::Kernel;
 use tollgate_link::fault::{Corrupt, Faults, Probability, Rate, Reorder};
 use tollgate_stack::Config;
 use tollgate_stack::config::{
-    ChecksumPolicy, Demux, HeaderTemplate, Mechanisms, Prediction, RetransmitCopy,
+    ChecksumPolicy, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
+    RetransmitCopy,
 };
 
 /// A counter that is about to wrap when the run begins.
@@ -337,6 +338,7 @@ pub fn mechanisms() -> Vec<Scenario> {
             .mechanism(|m| m.demux = Demux::List)
             .with(|s| s.connections = 6),
         new("template-off").mechanism(|m| m.template = HeaderTemplate::Off),
+        new("fin-at-once").mechanism(|m| m.fin = FinAcknowledgment::AtOnce),
         new("retransmit-copy").mechanism(|m| m.retransmit = RetransmitCopy::Copy),
         new("checksum-off").mechanism(|m| m.checksum = ChecksumPolicy::Off),
         new("papers-baseline").mechanism(|m| {
@@ -346,6 +348,7 @@ pub fn mechanisms() -> Vec<Scenario> {
                 template: HeaderTemplate::Off,
                 checksum: ChecksumPolicy::Always,
                 retransmit: RetransmitCopy::Copy,
+                fin: FinAcknowledgment::AtOnce,
             };
         }),
     ];
