@@ -209,11 +209,11 @@ fn text(findings: &Findings, colour: bool) -> String {
     out.push_str(&match improvable {
         0 => "\nNothing to improve.\n".to_owned(),
         n => format!(
-            "\n{} says how.\n",
+            "\n{} how.\n",
             counted(
                 n as u64,
-                "thing could be better; the arrow",
-                "things could be better; each arrow"
+                "thing could be better; the arrow says",
+                "things could be better; the arrows say"
             )
         ),
     });
