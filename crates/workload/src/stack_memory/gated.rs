@@ -624,6 +624,8 @@ mod tests {
         assert_eq!(chain.least_messages(), 256);
         assert_eq!(chain.ungated_ns.len(), 2 * other.ungated_ns.len());
         assert_eq!(chain.probes.shares.len(), 2);
+        let share = other.probes.middle_share();
+        assert!(share.is_some() && chain.probes.middle_share() == share);
         assert_eq!(chain.join_stats().passages, 2 * other.join_stats().passages);
     }
 
