@@ -25,16 +25,17 @@ use tollgate_workload::{
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::rotation::{Amount, Rotation};
+use crate::rotation::{self, Amount, Rotation};
 use crate::stats::{Estimate, Interval, middle_half, ratio, typical};
 use crate::words;
 
 mod passage;
+mod rounds;
 mod usual;
 
 pub(crate) use passage::InPlace;
-use passage::Lengthened;
-use usual::Round;
+use passage::{Crossed, Crossing, Seen};
+use rounds::{Round, Spanned};
 
 /// Events that each processor has room for: those of a slice a few times over. It is gone through again and again, so it has to
 /// stay in the second cache, or writing an event would wait for memory.
@@ -48,6 +49,8 @@ const AMOUNT: Amount = Amount {
 };
 /// Times that it is to be gone through at least when time is short; slices are made shorter for it.
 const LEAST_ROUNDS: u32 = 4;
+/// Gates whose cost is measured where they stand in each round.
+const CROSSED: usize = 2;
 /// Round trips before each slice that are not timed; gates see them all the same.
 const WARM_UP: u32 = 16;
 /// Which number of the usual round trips stands for them: the one whose parts sum to the whole.
@@ -64,8 +67,8 @@ pub(crate) struct Gated {
     /// By span of the table: the usual round trip of each slice with its gates, and of the one without any that followed.
     beside: Vec<(Vec<f64>, Vec<f64>)>,
     rounds: Vec<Round>,
-    /// What a passage costs against what its twin shows; none where nothing tells.
-    in_place: Option<InPlace>,
+    /// What passages cost against what their twins show.
+    in_place: InPlace,
     /// The processor time of both ends in slices without gates, and the round trips of these.
     used: (Usage, u64),
     /// What became of the events before they were joined.
@@ -84,10 +87,10 @@ pub(crate) struct Ledgers {
     pub(crate) table: SpanTable,
     /// In the order of the sizes.
     pub(crate) sizes: Vec<Gated>,
-    /// What a passage of each gate costs by its twin, in nanoseconds.
-    pub(crate) probes: BTreeMap<Gate, f64>,
-    /// What they cost in the run, against that; none where nothing tells.
-    pub(crate) in_place: Option<InPlace>,
+    /// What passages cost.
+    pub(crate) in_place: InPlace,
+    /// How many times as long gates made everything but themselves; none where nothing tells.
+    pub(crate) slowed: Option<f64>,
     /// How long it took from the first look at the kernel until gates were live.
     pub(crate) start_up: Duration,
     /// The user stopped it.
@@ -101,7 +104,7 @@ impl Gated {
             usual: Ledger::new(table, Scope::RoundTrip),
             beside: vec![Default::default(); table.spans().len()],
             rounds: Vec::new(),
-            in_place: None,
+            in_place: InPlace::default(),
             used: (Usage::default(), 0),
             counts: Counts::default(),
             failure: None,
@@ -136,8 +139,7 @@ impl Gated {
     /// Its 95 % interval, from how much the rounds differ; none of fewer than two.
     pub(crate) fn closure_interval(&self) -> Option<Interval> {
         let total = self.usual()?.ungated()?.mean_ns;
-        let (value, interval) =
-            usual::residual(&self.rounds, self.usual.table(), self.in_place.as_ref())?;
+        let (value, interval) = rounds::residual(&self.rounds, self.usual.table(), &self.in_place)?;
         let at = self.closure()?;
         Some(Interval {
             low: at + (interval.low - value) / total,
@@ -148,7 +150,7 @@ impl Gated {
     /// How far the time of the span at this place reaches to either side with 95 % confidence, in nanoseconds for each round trip,
     /// from how much the rounds differ; none of fewer than two.
     pub(crate) fn reach(&self, index: usize) -> Option<f64> {
-        usual::reach(&self.rounds, index)
+        rounds::reach(&self.rounds, self.usual.table(), index, &self.in_place)
     }
 
     /// What the gates of the span at this place cost: the round trip with them over the one without, less 1, and its 95 % interval
@@ -248,6 +250,43 @@ impl Ends {
             .map_err(|error| error.to_string())?;
         Ok(samples)
     }
+
+    /// A slice whose passages are joined at these gates.
+    fn pass(
+        &mut self,
+        gates: Option<&Gates>,
+        joined_at: GateSet,
+        round_trips: u64,
+    ) -> Result<Passed, String> {
+        let samples = self.run(round_trips)?;
+        let since = self.timed_from();
+        let taken = self.take(gates);
+        let mut tied = self.joiner.tie(&taken.events);
+        tied.events.retain(|event| event.ticks >= since);
+        let mut passages: BTreeMap<Gate, f64> = BTreeMap::new();
+        for event in &tied.events {
+            *passages.entry(event.gate).or_default() += 1.0 / round_trips as f64;
+        }
+        let recorded = Recorded {
+            events: &tied.events,
+            lost: taken.lost,
+        };
+        Ok(Passed {
+            samples,
+            passages: passages.into_iter().collect(),
+            joined: join([recorded], JoinPlan::new(joined_at, SCALE)),
+            counts: tied.counts,
+        })
+    }
+}
+
+/// What a slice with gates has left.
+struct Passed {
+    samples: Samples,
+    /// How often each gate was passed in a round trip.
+    passages: Vec<(Gate, f64)>,
+    joined: Joined,
+    counts: Counts,
 }
 
 /// A slice's round trips, in nanoseconds.
@@ -311,8 +350,8 @@ pub(crate) fn run(
             plan,
             table,
             sizes: vec![Gated::new(table); sizes.len()],
-            probes: BTreeMap::new(),
-            in_place: None,
+            in_place: InPlace::default(),
+            slowed: None,
             start_up: Duration::ZERO,
             stopped: false,
         },
@@ -333,6 +372,7 @@ pub(crate) fn run(
             .min(run.affordable(until.saturating_sub(begun.elapsed()) / turns));
     }
     let rounds = AMOUNT.rounds(context.options.iterations, run.round_trips);
+    let crossings = passage::crossings(table);
     let mut rotation = Rotation::new(context, rounds, begun, until);
     while let Some(round) = rotation.round() {
         for gated in &mut run.ledgers.sizes {
@@ -344,6 +384,13 @@ pub(crate) fn run(
             }
             run.twins(round.place(index, sizes.len()), first_gate(span));
             run.slice(index, span);
+        }
+        for step in 0..CROSSED.min(crossings.len()) {
+            let crossing = &crossings[(CROSSED * round.0 as usize + step) % crossings.len()];
+            if !rotation.step(&format!("{path}, what a gate costs")) {
+                break;
+            }
+            run.across(round, crossing);
         }
     }
     run.ledgers.stopped = rotation.is_stopped();
@@ -358,6 +405,16 @@ pub(crate) fn run(
 /// The gate whose passage lies within a span.
 pub(crate) fn first_gate(span: &Span) -> Gate {
     span.gates().first().unwrap_or(Gate::SocketOutBegin)
+}
+
+/// The gates to attach for passages at these.
+fn hooks_of(gates: GateSet) -> GateSet {
+    // The end of the application's time is the call that sends the answer.
+    if gates.contains(Gate::ApplicationEnd) {
+        gates.with(Gate::SocketOutBegin)
+    } else {
+        gates
+    }
 }
 
 struct Run {
@@ -516,50 +573,46 @@ impl Run {
         }
     }
 
-    /// What a passage of each gate cost by its twin when that was measured last: it drifts with the machine as the spans do.
-    fn known_probes(&self) -> BTreeMap<Gate, f64> {
-        let costs = self.probes.iter();
-        costs
-            .filter_map(|(&gate, costs)| Some((gate, *costs.last()?)))
-            .collect()
+    /// What a passage of the gate cost by its twin when that was measured last, in nanoseconds: it drifts with the machine as the
+    /// spans do.
+    fn known_probe(&self, gate: Gate) -> f64 {
+        let costs = self.probes.get(&gate);
+        costs.and_then(|costs| costs.last()).copied().unwrap_or(0.0)
     }
 
     /// Every size once with the gates of a span and once without any.
     fn slice(&mut self, index: usize, span: &'static Span) {
-        let mut active = span.gates();
-        if active.contains(Gate::ApplicationEnd) {
-            active = active.with(Gate::SocketOutBegin);
-        }
-        let attached = match self.attach(active, false) {
+        let attached = match self.attach(hooks_of(span.gates()), false) {
             Ok(attached) => attached,
             Err(reason) => return self.fail_all(&reason),
         };
-        let (round_trips, probes) = (self.round_trips, self.known_probes());
-        let probe_ns = probes.get(&first_gate(span)).copied().unwrap_or(0.0);
-        let mut lengthened = vec![None; self.ends.len()];
-        for (at, lengthened) in lengthened.iter_mut().enumerate() {
+        let round_trips = self.round_trips;
+        let probe_ns = self.known_probe(first_gate(span));
+        for at in 0..self.ends.len() {
             self.at(at, |gates, ends, gated| {
-                let samples = ends.run(round_trips)?;
-                let since = ends.timed_from();
-                let taken = ends.take(gates);
-                let mut tied = ends.joiner.tie(&taken.events);
-                tied.events.retain(|event| event.ticks >= since);
-                let recorded = Recorded {
-                    events: &tied.events,
-                    lost: taken.lost,
-                };
-                let joined = join([recorded], JoinPlan::new(span.gates(), SCALE));
-                gated.counts.merge(&tied.counts);
+                let passed = ends.pass(gates, span.gates(), round_trips)?;
+                gated.counts.merge(&passed.counts);
                 let mut slice = Slice {
                     active: span.gates(),
                     units: round_trips,
                     probe_ns,
                     scale: SCALE,
                 };
-                gated.all.add_slice(&slice, &joined);
-                let usual = usual::usual(usual::trips(&joined.passages, span, SCALE));
+                gated.all.add_slice(&slice, &passed.joined);
+                let ends = (span.from, span.to);
+                let usual = usual::usual(usual::trips(&passed.joined.passages, ends, SCALE));
+                let with_gates = typical(&times(&passed.samples));
                 if let Some(round) = gated.rounds.last_mut() {
-                    round.add_span(index, span, &usual, SCALE, probe_ns);
+                    round.spans[index] =
+                        usual::mean_ns(&usual, ends, SCALE)
+                            .zip(with_gates)
+                            .map(|(raw, gated)| Spanned {
+                                raw,
+                                probes: 2.0 * probe_ns,
+                                passages: passed.passages,
+                                gated,
+                                ungated: None,
+                            });
                 }
                 slice.units = usual.len() as u64;
                 let passages = usual.into_iter().flat_map(|trip| trip.messages).collect();
@@ -570,14 +623,12 @@ impl Run {
                         ..Joined::default()
                     },
                 );
-                let with_gates = typical(&times(&samples));
                 gated.beside[index].0.extend(with_gates);
-                *lengthened = with_gates.zip(passage::by_twins(&tied.events, round_trips, &probes));
                 Ok(())
             });
         }
         self.detach(attached);
-        for (at, lengthened) in lengthened.into_iter().enumerate() {
+        for at in 0..self.ends.len() {
             self.at(at, |_, ends, gated| {
                 ends.take_usage();
                 let samples = ends.run(round_trips)?;
@@ -587,15 +638,11 @@ impl Run {
                 for &ns in &times {
                     gated.all.add_ungated_ns(ns);
                 }
-                gated.beside[index].1.extend(typical(&times));
-                if let (Some(round), Some(ns)) = (gated.rounds.last_mut(), typical(&times)) {
-                    round.add_ungated(ns);
-                    round
-                        .lengthened
-                        .extend(lengthened.map(|(with_gates, by_twins_ns)| Lengthened {
-                            by_ns: with_gates - ns,
-                            by_twins_ns,
-                        }));
+                let without = typical(&times);
+                gated.beside[index].1.extend(without);
+                let round = gated.rounds.last_mut();
+                if let Some(spanned) = round.and_then(|round| round.spans[index].as_mut()) {
+                    spanned.ungated = without;
                 }
                 for ns in middle_half(times, |ns| *ns) {
                     gated.usual.add_ungated_ns(ns);
@@ -605,32 +652,66 @@ impl Run {
         }
     }
 
-    fn finish(mut self) -> Ledgers {
-        let sizes = &mut self.ledgers.sizes;
-        let most = sizes.iter().map(|gated| gated.rounds.len()).max();
-        let rounds: Vec<Vec<Lengthened>> = (0..most.unwrap_or(0))
-            .map(|at| {
-                let sizes = sizes.iter().filter_map(|gated| gated.rounds.get(at));
-                sizes.flat_map(|round| round.lengthened.clone()).collect()
-            })
-            .collect();
-        self.ledgers.in_place = InPlace::of(&rounds);
-        if let Some(in_place) = &self.ledgers.in_place {
-            for gated in sizes {
-                gated.all.scale_probes(in_place.factor());
-                gated.usual.scale_probes(in_place.factor());
-                gated.in_place = Some(in_place.clone());
+    /// Two neighbouring spans at every size, in three slices: what the gate between them costs where it stands.
+    fn across(&mut self, turn: rotation::Round, crossing: &Crossing) {
+        let slices = crossing.slices();
+        let round_trips = self.round_trips;
+        let mut seen = vec![[Seen::default(); 3]; self.ends.len()];
+        for step in 0..slices.len() {
+            // Who goes first changes, or drift would count as cost.
+            let slice = turn.place(step, slices.len());
+            let active = slices[slice];
+            let attached = match self.attach(hooks_of(active), false) {
+                Ok(attached) => attached,
+                Err(reason) => return self.fail_all(&reason),
+            };
+            for (at, seen) in seen.iter_mut().enumerate() {
+                self.at(at, |gates, ends, _| {
+                    let passed = ends.pass(gates, active, round_trips)?;
+                    seen[slice] = crossing.seen(&passed.joined.passages, SCALE);
+                    Ok(())
+                });
+            }
+            self.detach(attached);
+        }
+        let by_twins_ns = 2.0 * self.known_probe(crossing.gate);
+        for (gated, seen) in self.ledgers.sizes.iter_mut().zip(&seen) {
+            if let (Some(crossed), Some(round)) =
+                (crossing.crossed(seen, by_twins_ns), gated.rounds.last_mut())
+            {
+                round.crossed.push(crossed);
             }
         }
-        let probes = self
-            .probes
-            .iter()
+    }
+
+    fn finish(mut self) -> Ledgers {
+        let table = self.ledgers.table;
+        let sizes = &mut self.ledgers.sizes;
+        let most = sizes.iter().map(|gated| gated.rounds.len()).max();
+        let rounds: Vec<Vec<Crossed>> = (0..most.unwrap_or(0))
+            .map(|at| {
+                let sizes = sizes.iter().filter_map(|gated| gated.rounds.get(at));
+                sizes.flat_map(|round| round.crossed.clone()).collect()
+            })
+            .collect();
+        let by_twins = self.probes.iter();
+        let by_twins = by_twins
             .filter_map(|(&gate, costs)| Some((gate, typical(costs)?)))
             .collect();
-        Ledgers {
-            probes,
-            ..self.ledgers
+        let in_place = InPlace::of(&rounds, &self.ledgers.plan, by_twins);
+        for gated in sizes.iter_mut() {
+            for ledger in [&mut gated.all, &mut gated.usual] {
+                ledger.scale_probes(|index| {
+                    let rounds = &gated.rounds;
+                    rounds::subtracted(rounds, table, index, &in_place).unwrap_or(1.0)
+                });
+            }
+            gated.in_place = in_place.clone();
         }
+        let all = sizes.iter().flat_map(|gated| &gated.rounds);
+        self.ledgers.slowed = rounds::slowed(all, &in_place);
+        self.ledgers.in_place = in_place;
+        self.ledgers
     }
 }
 

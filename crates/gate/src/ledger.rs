@@ -232,10 +232,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Counts each passage so far as costing this many times what [`Slice::probe_ns`] said, when that has been found out.
-    pub fn scale_probes(&mut self, factor: f64) {
-        for tally in &mut self.tallies {
-            tally.probe_sum_ns *= factor;
+    /// Counts each passage of the span at an index so far as costing so many times what [`Slice::probe_ns`] said, when that has been found out.
+    pub fn scale_probes(&mut self, factor: impl Fn(usize) -> f64) {
+        for (index, tally) in self.tallies.iter_mut().enumerate() {
+            tally.probe_sum_ns *= factor(index);
         }
     }
 

@@ -4,6 +4,7 @@
 use tollgate_gate::ledger::{WolmanLabel, WolmanLine};
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, Ledger, Span, WolmanRow};
+use tollgate_kernel::Need;
 
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
@@ -207,7 +208,7 @@ impl Shown<'_> {
         let spans = self.ledgers.table.spans().iter().enumerate();
         let shown = spans.filter(|(_, span)| self.shows(span));
         let rows = shown.map(|(index, span)| {
-            let probe = self.ledgers.probes.get(&first_gate(span));
+            let probe = self.ledgers.in_place.by_twins().get(&first_gate(span));
             Row {
                 note: probe.map(|ns| {
                     format!(
@@ -474,23 +475,31 @@ impl Shown<'_> {
     fn notes(&self) -> Vec<String> {
         let path = self.ledgers.path;
         let mut notes = Vec::new();
-        let probes: Vec<f64> = self.ledgers.probes.values().copied().collect();
+        let probes: Vec<f64> = self.ledgers.in_place.by_twins().values().copied().collect();
         if let Some((low, high)) = ends(&probes) {
-            let in_place = self.ledgers.in_place.as_ref();
-            let in_place = in_place.map_or_else(
-                || "which is subtracted".to_owned(),
-                |in_place| {
-                    format!(
-                        "and {:.2} times that by how much longer the round trips are with gates; {:.2} times is subtracted, since \
-                         nothing tells how much of the rest falls into the span",
-                        in_place.whole(),
-                        in_place.factor()
-                    )
-                },
-            );
+            let in_place: Vec<String> = self
+                .ledgers
+                .in_place
+                .kinds()
+                .map(|(need, factor)| format!("{factor:.2} times that {}", place_of(need)))
+                .collect();
+            let in_place = if in_place.is_empty() {
+                "which is subtracted".to_owned()
+            } else {
+                format!(
+                    "and {} where it stands, by what it makes of the spans beside it, which is subtracted",
+                    words::list(&in_place)
+                )
+            };
+            let slowed = self.ledgers.slowed.map_or_else(String::new, |slowed| {
+                format!(
+                    "; all else takes {} longer with the gates, as the round trips beside show, which is taken off as well",
+                    percent(slowed - 1.0)
+                )
+            });
             notes.push(format!(
                 "{path}: each span is measured in slices with its two gates and no others; a passage costs {} to {} as \
-                 measured in place by a twin, {in_place}; times are means over the middle half of the round trips of \
+                 measured in place by a twin, {in_place}{slowed}; times are means over the middle half of the round trips of \
                  each slice, percentiles are of all; gates were live {} ms after the start",
                 words::duration(low),
                 words::duration(high),
@@ -563,4 +572,15 @@ pub(super) fn absent(label: WolmanLabel) -> Option<&'static str> {
         }
         _ => return None,
     })
+}
+
+/// Where a gate with such a hook stands, in words.
+const fn place_of(need: Need) -> &'static str {
+    match need {
+        Need::Tracepoint(_) => "at a tracepoint",
+        Need::Netfilter(_) => "at a netfilter hook",
+        Need::Function(_) => "at the entry of a function",
+        Need::OwnCall => "around a call of our own",
+        Need::OwnSocket => "at a stamp of a socket",
+    }
 }

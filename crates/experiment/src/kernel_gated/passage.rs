@@ -1,159 +1,344 @@
 //! What a passage of a gate costs in the run.
 //!
-//! A twin shows what a program costs that has just run: its code, the headers it reads and the memory it writes are warm. The gate
-//! itself finds them colder, and what runs behind it finds its own things colder for it. Both are seen in the round trips, which are
-//! longer with gates than without, slice by slice; how much longer against what the twins show is one number for a run, pooled
-//! over spans and sizes, since a single slice tells it poorly.
+//! A twin shows what a program costs that has just run behind another on its hook: its code, the headers it reads and the memory it
+//! writes are warm, and the hook has been entered already. Where a gate stands it is otherwise. A span begins with a gate that finds
+//! its things cold, and ends with one that finds them warm from the first; what comes behind the reading of the clock at the one and
+//! before it at the other is in the span. So two neighbouring spans are measured in three slices:
 //!
-//! How much of what lies beyond the twin falls into the span and how much behind it, nothing tells. So a passage is taken to cost
-//! the middle between none of it and all, and half of it is an error that no number of rounds makes smaller.
+//! | gates | what it holds |
+//! |---|---|
+//! | all three | the way across all of the middle gate, warm |
+//! | the outer two | the same way without it |
+//! | the last two | the second span behind the middle gate, cold |
 //!
-//! The spans take no part in this, so their sum is still held against a total that knows nothing of them. It owns what a passage
-//! costs; it must never look at that sum.
+//! By how much the first is longer than the second is what a warm passage costs; by how much the second span is longer in the third
+//! than in the first comes on top when it is cold. A single crossing tells both poorly, so that their sum against what the twin shows
+//! is one number for a run and a kind of hook, pooled over gates and sizes.
+//!
+//! The round trips take no part in this: the sum of the spans is still held against a total that knows nothing of what is subtracted.
+//! It owns what a passage costs; it must never look at that total.
 
 use std::collections::BTreeMap;
+use std::mem::{Discriminant, discriminant};
 
-use tollgate_gate::{Event, Gate, GateSet};
+use tollgate_gate::span::Place;
+use tollgate_gate::{Gate, GateSet, Passage, SpanTable, TickScale};
+use tollgate_kernel::{Need, Plan};
 
+use super::usual;
 use crate::stats::middle_half;
 
-/// Gates whose hooks are called for more than the messages: for every system call, and whenever a thread runs. What they make of
-/// a round trip lies mostly outside the span that they bound.
-const BUSY: GateSet = GateSet::of(&[
-    Gate::SocketOutBegin,
-    Gate::SocketOutEnd,
-    Gate::ReaderRuns,
-    Gate::SocketInEnd,
-    Gate::ApplicationEnd,
-]);
+/// A gate, and the ends of the two spans that it parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Crossing {
+    pub(super) from: Gate,
+    pub(super) gate: Gate,
+    pub(super) to: Gate,
+}
 
-/// How much longer the round trips of a slice were with gates, in nanoseconds.
+/// The gates that part two spans on the way.
+pub(super) fn crossings(table: SpanTable) -> Vec<Crossing> {
+    let spans = table.spans().iter();
+    let on_the_way: Vec<_> = spans.filter(|span| span.place == Place::OnTheWay).collect();
+    on_the_way
+        .windows(2)
+        .map(|two| Crossing {
+            from: two[0].from,
+            gate: two[0].to,
+            to: two[1].to,
+        })
+        .collect()
+}
+
+/// What a slice shows of two neighbouring spans, in nanoseconds for both messages of a round trip.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(super) struct Seen {
+    /// Both spans.
+    across: Option<f64>,
+    /// The second.
+    second: Option<f64>,
+}
+
+impl Crossing {
+    /// The gates of the three slices.
+    pub(super) const fn slices(&self) -> [GateSet; 3] {
+        [
+            GateSet::of(&[self.from, self.gate, self.to]),
+            GateSet::of(&[self.from, self.to]),
+            GateSet::of(&[self.gate, self.to]),
+        ]
+    }
+
+    /// What the passages of one of them show, by the usual round trips.
+    pub(super) fn seen(&self, passages: &[Passage], scale: TickScale) -> Seen {
+        let took = |from| {
+            let trips = usual::usual(usual::trips(passages, (from, self.to), scale));
+            usual::mean_ns(&trips, (from, self.to), scale)
+        };
+        Seen {
+            across: took(self.from),
+            second: took(self.gate),
+        }
+    }
+
+    /// What the gate cost; none when one of the three was not seen, or its twin was not.
+    pub(super) fn crossed(
+        &self,
+        [all, outer, last]: &[Seen; 3],
+        by_twins_ns: f64,
+    ) -> Option<Crossed> {
+        let warm = all.across? - outer.across?;
+        let cold = last.second? - all.second?;
+        (by_twins_ns > 0.0).then_some(Crossed {
+            gate: self.gate,
+            by_ns: warm + cold,
+            by_twins_ns,
+        })
+    }
+}
+
+/// What a gate cost where it stands, in nanoseconds for both messages of a round trip.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Lengthened {
+pub(super) struct Crossed {
+    pub(super) gate: Gate,
     /// As it was measured.
     pub(super) by_ns: f64,
-    /// As the twins would have it.
+    /// As the gate's twin would have it.
     pub(super) by_twins_ns: f64,
 }
 
-/// What the passages of a slice cost in each round trip by their twins; none where a gate's twin was not measured yet, or its
-/// hook is called for more than the messages.
-pub(super) fn by_twins(
-    events: &[Event],
-    round_trips: u64,
-    probes: &BTreeMap<Gate, f64>,
-) -> Option<f64> {
-    let costs = events.iter().map(|event| {
-        let known = probes.get(&event.gate).copied();
-        known.filter(|_| !BUSY.contains(event.gate))
-    });
-    let sum: Option<f64> = costs.sum();
-    sum.map(|sum| sum / round_trips as f64)
-        .filter(|ns| *ns > 0.0)
+/// What passages of gates cost against what their twins show.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct InPlace {
+    kinds: Vec<OfKind>,
+    /// What a passage costs by its twin, in nanoseconds.
+    by_twins: BTreeMap<Gate, f64>,
 }
 
-/// What a passage costs against what its twin shows.
+/// The same for one kind of hook.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct InPlace {
-    whole: f64,
+struct OfKind {
+    /// What its hooks need; of its fields nothing counts.
+    need: Need,
+    gates: Vec<Gate>,
+    factor: f64,
     /// The same without one of the rounds.
     without: Vec<f64>,
 }
 
 impl InPlace {
-    /// From the slices of each round; none when a round more or less decides whether there is anything to tell it from.
-    pub(super) fn of(rounds: &[Vec<Lengthened>]) -> Option<Self> {
-        let leaving_out = |left_out: Option<usize>| {
-            let rounds = rounds.iter().enumerate();
-            let kept = rounds.filter(|(at, _)| Some(*at) != left_out);
-            factor(kept.flat_map(|(_, slices)| slices.iter().copied()))
-        };
-        Some(Self {
-            whole: leaving_out(None)?,
-            without: (0..rounds.len())
-                .map(|at| leaving_out(Some(at)))
-                .collect::<Option<_>>()?,
-        })
+    /// From the crossings of each round. A kind of which a round more or less decides whether there is anything to tell it from
+    /// stays with what its twins show.
+    pub(super) fn of(rounds: &[Vec<Crossed>], plan: &Plan, by_twins: BTreeMap<Gate, f64>) -> Self {
+        let mut kinds: Vec<(Discriminant<Need>, Need, Vec<Gate>)> = Vec::new();
+        for boundary in plan.boundaries() {
+            let Some(hook) = boundary.hook else { continue };
+            let kind = discriminant(&hook.need);
+            match kinds.iter_mut().find(|(known, ..)| *known == kind) {
+                Some((.., gates)) => gates.push(boundary.gate),
+                None => kinds.push((kind, hook.need, vec![boundary.gate])),
+            }
+        }
+        let kinds = kinds.into_iter();
+        Self {
+            kinds: kinds
+                .filter_map(|(_, need, gates)| OfKind::of(rounds, need, gates))
+                .collect(),
+            by_twins,
+        }
     }
 
-    /// What is taken as the cost of a passage.
-    pub(crate) const fn factor(&self) -> f64 {
-        f64::midpoint(1.0, self.whole)
+    /// As all rounds have it.
+    pub(super) const fn prices(&self) -> Prices<'_> {
+        Prices {
+            in_place: self,
+            without: None,
+        }
     }
 
-    /// The same without one of the rounds; of all when there was no such round.
-    pub(super) fn without(&self, round: usize) -> f64 {
-        f64::midpoint(1.0, self.without.get(round).copied().unwrap_or(self.whole))
+    /// The same without one of the rounds.
+    pub(super) const fn prices_without(&self, round: usize) -> Prices<'_> {
+        Prices {
+            in_place: self,
+            without: Some(round),
+        }
     }
 
-    /// How much longer the round trips are with gates, against what the twins show.
-    pub(crate) const fn whole(&self) -> f64 {
-        self.whole
+    /// What a passage of each gate costs by its twin, in nanoseconds.
+    pub(crate) const fn by_twins(&self) -> &BTreeMap<Gate, f64> {
+        &self.by_twins
+    }
+
+    /// The kinds of hooks of which it is known, by what they need.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (Need, f64)> {
+        self.kinds.iter().map(|kind| (kind.need, kind.factor))
     }
 }
 
-/// The slices that are usual for the run; a disturbed one would count for dozens of the others.
-fn factor(slices: impl Iterator<Item = Lengthened>) -> Option<f64> {
-    let usual = middle_half(slices.collect(), |slice| slice.by_ns / slice.by_twins_ns);
-    let by: f64 = usual.iter().map(|slice| slice.by_ns).sum();
-    let by_twins: f64 = usual.iter().map(|slice| slice.by_twins_ns).sum();
+/// What a passage costs, as all rounds have it or all but one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Prices<'a> {
+    in_place: &'a InPlace,
+    without: Option<usize>,
+}
+
+impl Prices<'_> {
+    /// How many times what its twin shows.
+    pub(super) fn factor(&self, gate: Gate) -> f64 {
+        let mut kinds = self.in_place.kinds.iter();
+        kinds
+            .find(|kind| kind.gates.contains(&gate))
+            .map_or(1.0, |kind| {
+                let without = self.without.and_then(|round| kind.without.get(round));
+                without.copied().unwrap_or(kind.factor)
+            })
+    }
+
+    /// In nanoseconds; none where no twin was measured.
+    pub(super) fn cost_ns(&self, gate: Gate) -> Option<f64> {
+        let by_twin = self.in_place.by_twins.get(&gate);
+        by_twin.map(|ns| ns * self.factor(gate))
+    }
+}
+
+impl OfKind {
+    fn of(rounds: &[Vec<Crossed>], need: Need, gates: Vec<Gate>) -> Option<Self> {
+        let leaving_out = |left_out: Option<usize>| {
+            let rounds = rounds.iter().enumerate();
+            let kept = rounds.filter(|(at, _)| Some(*at) != left_out);
+            let crossed = kept.flat_map(|(_, crossed)| crossed);
+            factor(
+                crossed
+                    .filter(|crossed| gates.contains(&crossed.gate))
+                    .copied(),
+            )
+        };
+        Some(Self {
+            factor: leaving_out(None)?,
+            without: (0..rounds.len())
+                .map(|at| leaving_out(Some(at)))
+                .collect::<Option<_>>()?,
+            need,
+            gates,
+        })
+    }
+}
+
+/// Of the crossings that are usual for the run; a disturbed one would count for dozens of the others.
+fn factor(crossed: impl Iterator<Item = Crossed>) -> Option<f64> {
+    let usual = middle_half(crossed.collect(), |crossed| {
+        crossed.by_ns / crossed.by_twins_ns
+    });
+    let by: f64 = usual.iter().map(|crossed| crossed.by_ns).sum();
+    let by_twins: f64 = usual.iter().map(|crossed| crossed.by_twins_ns).sum();
     Some(by / by_twins).filter(|factor| factor.is_finite())
 }
 
 #[cfg(test)]
 mod tests {
-    use tollgate_gate::{PacketId, Ticks};
+    use tollgate_gate::KERNEL;
+    use tollgate_kernel::{Abilities, Ability, Traffic};
 
     use super::*;
 
-    fn event(gate: Gate) -> Event {
-        Event {
-            ticks: Ticks(0),
-            packet: PacketId(0),
+    /// A kernel with netfilter's hooks, and calls of our own.
+    fn plan() -> Plan {
+        let abilities = Abilities {
+            netfilter: Ability::Works,
+            clock: Ability::Works,
+            ..Abilities::none("not looked for")
+        };
+        Plan::choose(&abilities, Traffic::Ours)
+    }
+
+    const fn crossed(gate: Gate, by_ns: f64) -> Crossed {
+        Crossed {
             gate,
+            by_ns,
+            by_twins_ns: 200.0,
         }
     }
 
     #[test]
-    fn twins_tell_of_packets_alone() {
-        let probes = BTreeMap::from([
-            (Gate::IpOutBegin, 40.0),
-            (Gate::DeviceQueueIn, 60.0),
-            (Gate::ReaderRuns, 50.0),
-        ]);
-        let both = [Gate::IpOutBegin, Gate::DeviceQueueIn].map(event);
-        assert_eq!(by_twins(&both, 2, &probes), Some(50.0));
-        let unknown = [Gate::IpOutBegin, Gate::DriverOutBegin].map(event);
-        assert_eq!(by_twins(&unknown, 2, &probes), None);
-        let busy = [Gate::IpOutBegin, Gate::ReaderRuns].map(event);
-        assert_eq!(by_twins(&busy, 2, &probes), None);
-        assert_eq!(by_twins(&[], 2, &probes), None);
+    fn gates_between_two_spans_are_crossed() {
+        let all = crossings(KERNEL);
+        assert!(all.contains(&Crossing {
+            from: Gate::TcpOutBegin,
+            gate: Gate::IpOutBegin,
+            to: Gate::DeviceQueueIn,
+        }));
+        let in_order =
+            |crossing: &Crossing| crossing.from < crossing.gate && crossing.gate < crossing.to;
+        assert!(all.iter().all(in_order));
+        let one = KERNEL.joined(GateSet::of(&[Gate::SocketOutBegin, Gate::SocketInEnd]));
+        assert_eq!(one.map(crossings), Some(Vec::new()));
     }
 
     #[test]
-    fn a_disturbed_slice_does_not_count() {
-        let usual = |by_ns| Lengthened {
-            by_ns,
-            by_twins_ns: 200.0,
+    fn a_gate_costs_what_it_is_across_it_and_what_it_is_when_cold() {
+        let crossing = Crossing {
+            from: Gate::TcpOutBegin,
+            gate: Gate::IpOutBegin,
+            to: Gate::DeviceQueueIn,
         };
-        let round = vec![usual(240.0), usual(250.0), usual(260.0), usual(250.0)];
-        let mut rounds = vec![round; 4];
-        let cost = InPlace::of(&rounds).unwrap();
-        assert_eq!((cost.whole(), cost.factor()), (1.25, 1.125));
-        rounds[2][1] = usual(1e6);
-        let cost = InPlace::of(&rounds).unwrap();
-        assert!((cost.whole() - 1.25).abs() < 0.01);
-        assert!((cost.without(2) - 1.125).abs() < 1e-9);
+        let seen = |across, second| Seen {
+            across: Some(across),
+            second,
+        };
+        let [all, outer, last] = [
+            seen(1_300.0, Some(500.0)),
+            seen(1_000.0, None),
+            seen(0.0, Some(540.0)),
+        ];
+        let crossed = crossing.crossed(&[all, outer, last], 200.0).unwrap();
+        assert_eq!((crossed.by_ns, crossed.by_twins_ns), (340.0, 200.0));
+        assert_eq!(crossing.crossed(&[all, outer, last], 0.0), None);
+        assert_eq!(
+            crossing.crossed(&[all, outer, Seen::default()], 200.0),
+            None
+        );
+    }
+
+    #[test]
+    fn a_disturbed_crossing_does_not_count() {
+        let usual = [240.0, 250.0, 260.0, 250.0].map(|ns| crossed(Gate::IpOutBegin, ns));
+        let mut rounds = vec![usual.to_vec(); 4];
+        let factor = |rounds: &[Vec<Crossed>], without| {
+            let cost = InPlace::of(rounds, &plan(), BTreeMap::new());
+            Prices {
+                in_place: &cost,
+                without,
+            }
+            .factor(Gate::DemuxBegin)
+        };
+        assert_eq!(factor(&rounds, None), 1.25);
+        rounds[2][1].by_ns = 1e6;
+        assert!((factor(&rounds, None) - 1.25).abs() < 0.01);
+        assert!((factor(&rounds, Some(2)) - 1.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn each_kind_of_hook_has_its_own() {
+        let round = vec![
+            crossed(Gate::IpOutBegin, 260.0),
+            crossed(Gate::SocketInEnd, 180.0),
+        ];
+        let by_twins = BTreeMap::from([(Gate::DemuxBegin, 100.0)]);
+        let cost = InPlace::of(&vec![round; 3], &plan(), by_twins);
+        assert_eq!(cost.prices().cost_ns(Gate::DemuxBegin), Some(130.0));
+        assert_eq!(cost.prices().factor(Gate::SocketOutBegin), 0.9);
+        assert_eq!(cost.prices().cost_ns(Gate::SocketOutBegin), None);
+        let told: Vec<f64> = cost.kinds().map(|(_, factor)| factor).collect();
+        assert_eq!(told.len(), 2);
     }
 
     #[test]
     fn one_round_tells_nothing() {
-        let slice = Lengthened {
-            by_ns: 1.0,
-            by_twins_ns: 1.0,
-        };
-        assert_eq!(InPlace::of(&[vec![slice]]), None);
-        assert_eq!(InPlace::of(&[]), None);
-        assert_eq!(InPlace::of(&[vec![slice], Vec::new()]), None);
+        let crossed = vec![crossed(Gate::IpOutBegin, 300.0)];
+        for rounds in [vec![crossed.clone()], Vec::new(), vec![crossed, Vec::new()]] {
+            let cost = InPlace::of(&rounds, &plan(), BTreeMap::new());
+            assert_eq!(cost.kinds().count(), 0);
+            assert_eq!(cost.prices().factor(Gate::IpOutBegin), 1.0);
+        }
     }
 }

@@ -1,0 +1,282 @@
+//! What the rounds of a run make of its spans, at one size.
+//!
+//! A span holds what its own gates cost in it ([`super::passage`]). They also make everything else slower, since what they push out
+//! of caches and predictors is missed all over the round trip, and the span has its share of that. How much it is shows in the
+//! slice's round trips: those with gates, less what the passages in them cost, over those of the slice without gates beside it. A
+//! machine that was quicker or slower in one of the two goes out by the same division.
+//!
+//! Only ratios of round trips are looked at here, so nothing makes a sum of spans that leave out a part of the way come out whole.
+//! It owns the spans' fair times and how far they leave the round trip open; it must never judge how close is close enough.
+
+use tollgate_gate::span::Place;
+use tollgate_gate::{Gate, SpanTable};
+
+use super::passage::{Crossed, Prices};
+use super::{InPlace, first_gate};
+use crate::stats::{Interval, mean};
+
+/// A slice with the gates of a span, in nanoseconds for each round trip.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Spanned {
+    /// What the span took.
+    pub(super) raw: f64,
+    /// What of it its first gate's passages cost by their twin.
+    pub(super) probes: f64,
+    /// How often each gate was passed.
+    pub(super) passages: Vec<(Gate, f64)>,
+    /// The usual round trip.
+    pub(super) gated: f64,
+    /// That of the slice without gates beside it.
+    pub(super) ungated: Option<f64>,
+}
+
+impl Spanned {
+    /// What the span takes where there are no gates.
+    fn fair(&self, first: Gate, prices: Prices<'_>) -> f64 {
+        let own = self.raw - prices.factor(first) * self.probes;
+        own / self.slowed(prices).unwrap_or(1.0)
+    }
+
+    /// How many times as long everything but the gates themselves took for them; none where the cost of one is not known.
+    fn slowed(&self, prices: Prices<'_>) -> Option<f64> {
+        let costs = self.passages.iter();
+        let cost: Option<f64> = costs
+            .map(|&(gate, passages)| Some(passages * prices.cost_ns(gate)?))
+            .sum();
+        let slowed = (self.gated - cost?) / self.ungated?;
+        (slowed.is_finite() && slowed > 0.0).then_some(slowed)
+    }
+}
+
+/// One turn through all spans.
+#[derive(Debug, Clone)]
+pub(super) struct Round {
+    /// By span of the table.
+    pub(super) spans: Vec<Option<Spanned>>,
+    /// What gates cost where they stand.
+    pub(super) crossed: Vec<Crossed>,
+}
+
+impl Round {
+    pub(super) fn new(table: SpanTable) -> Self {
+        Self {
+            spans: vec![None; table.spans().len()],
+            crossed: Vec::new(),
+        }
+    }
+
+    /// The round trip less the sum of the spans; none when a span was not measured.
+    fn residual(&self, table: SpanTable, prices: Prices<'_>) -> Option<f64> {
+        let spans = table.spans().iter().zip(&self.spans);
+        let sum: Option<f64> = spans
+            .filter(|(span, _)| span.place == Place::OnTheWay)
+            .map(|(span, spanned)| Some(spanned.as_ref()?.fair(first_gate(span), prices)))
+            .sum();
+        let spanned = self.spans.iter().flatten();
+        let ungated: Vec<f64> = spanned.filter_map(|spanned| spanned.ungated).collect();
+        let total = ungated.iter().sum::<f64>() / ungated.len() as f64;
+        Some(total - sum?).filter(|residual| residual.is_finite())
+    }
+}
+
+/// How many times what the twins of the span at this place show is to be subtracted from it; none where nothing was measured.
+pub(super) fn subtracted(
+    rounds: &[Round],
+    table: SpanTable,
+    index: usize,
+    in_place: &InPlace,
+) -> Option<f64> {
+    let first = first_gate(table.spans().get(index)?);
+    let spanned = rounds
+        .iter()
+        .filter_map(|round| round.spans.get(index)?.as_ref());
+    let (too_much, by_twins) = spanned.fold((0.0, 0.0), |(too_much, by_twins), spanned| {
+        let fair = spanned.fair(first, in_place.prices());
+        (too_much + spanned.raw - fair, by_twins + spanned.probes)
+    });
+    Some(too_much / by_twins).filter(|factor| factor.is_finite())
+}
+
+/// How much slower gates made everything but themselves, over all spans: the mean; none where nothing tells.
+pub(super) fn slowed<'a>(
+    rounds: impl Iterator<Item = &'a Round>,
+    in_place: &InPlace,
+) -> Option<f64> {
+    let spanned = rounds.flat_map(|round| round.spans.iter().flatten());
+    let slowed = spanned.filter_map(|spanned| spanned.slowed(in_place.prices()));
+    crate::stats::typical(&slowed.collect::<Vec<_>>())
+}
+
+/// How far the mean of a span over the rounds reaches to either side with 95 % confidence, in nanoseconds for each round trip; none of
+/// fewer than two rounds that measured it.
+pub(super) fn reach(
+    rounds: &[Round],
+    table: SpanTable,
+    index: usize,
+    in_place: &InPlace,
+) -> Option<f64> {
+    let first = first_gate(table.spans().get(index)?);
+    let times: Vec<f64> = rounds
+        .iter()
+        .filter_map(|round| {
+            Some(
+                round
+                    .spans
+                    .get(index)?
+                    .as_ref()?
+                    .fair(first, in_place.prices()),
+            )
+        })
+        .collect();
+    let estimate = mean(&times).ok()?;
+    Some(estimate.interval.high - estimate.value)
+}
+
+/// The mean of what the rounds leave open, with its 95 % interval, in nanoseconds; none of fewer than two whole rounds.
+///
+/// What a passage costs was found from the same rounds, so the interval is that of the jackknife: each round is left out in turn,
+/// of the mean and of what the cost is found from.
+pub(super) fn residual(
+    rounds: &[Round],
+    table: SpanTable,
+    in_place: &InPlace,
+) -> Option<(f64, Interval)> {
+    let open = |prices: Prices<'_>| -> Vec<(usize, f64)> {
+        let rounds = rounds.iter().enumerate();
+        rounds
+            .filter_map(|(at, round)| Some((at, round.residual(table, prices)?)))
+            .collect()
+    };
+    let average = |residuals: &[(usize, f64)], without: Option<usize>| {
+        let kept = residuals.iter().filter(|(at, _)| Some(*at) != without);
+        let (sum, n) = kept.fold((0.0, 0.0), |(sum, n), (_, open)| (sum + open, n + 1.0));
+        sum / n
+    };
+    let all = open(in_place.prices());
+    let (value, n) = (average(&all, None), all.len() as f64);
+    let pseudo: Vec<f64> = all
+        .iter()
+        .map(|&(at, _)| {
+            let others = open(in_place.prices_without(at));
+            n * value - (n - 1.0) * average(&others, Some(at))
+        })
+        .collect();
+    let spread = mean(&pseudo).ok()?.interval;
+    let reach = (spread.high - spread.low) / 2.0;
+    Some((
+        value,
+        Interval {
+            low: value - reach,
+            high: value + reach,
+        },
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tollgate_gate::KERNEL;
+    use tollgate_kernel::{Abilities, Ability, Plan, Traffic};
+
+    use super::*;
+
+    /// Of a kernel that has netfilter's hooks and no others, where a passage costs so many times what its twin shows.
+    fn in_place(factor: f64, by_twins: &[(Gate, f64)]) -> InPlace {
+        let abilities = Abilities {
+            netfilter: Ability::Works,
+            ..Abilities::none("not looked for")
+        };
+        let crossed = Crossed {
+            gate: Gate::IpOutBegin,
+            by_ns: 10.0 * factor,
+            by_twins_ns: 10.0,
+        };
+        InPlace::of(
+            &vec![vec![crossed]; 3],
+            &Plan::choose(&abilities, Traffic::Ours),
+            BTreeMap::from_iter(by_twins.iter().copied()),
+        )
+    }
+
+    /// A round whose spans all took `raw`, of which twins explain 10 ns; what runs beside the way counts for nothing.
+    fn round(raw: f64, gated: f64, ungated: f64) -> Round {
+        let spanned = Spanned {
+            raw,
+            probes: 10.0,
+            passages: vec![(Gate::IpOutBegin, 2.0)],
+            gated,
+            ungated: Some(ungated),
+        };
+        Round {
+            spans: vec![Some(spanned); KERNEL.spans().len()],
+            crossed: Vec::new(),
+        }
+    }
+
+    fn spans_on_the_way() -> f64 {
+        let spans = KERNEL.spans().iter();
+        spans
+            .filter(|span| span.place == Place::OnTheWay)
+            .fold(0.0, |n, _| n + 1.0)
+    }
+
+    #[test]
+    fn rounds_tell_what_is_open_and_how_well_that_is_known() {
+        let totals = [1_290.0, 1_310.0, 1_300.0];
+        let rounds: Vec<Round> = totals.map(|total| round(110.0, total, total)).into();
+        let in_place_as_twins = in_place(1.0, &[]);
+        let (value, interval) = residual(&rounds, KERNEL, &in_place_as_twins).unwrap();
+        let open = 1_300.0 - 100.0 * spans_on_the_way();
+        assert!((value - open).abs() < 1e-9, "{value}");
+        let reaches = |ns: f64| interval.contains(open - ns) && interval.contains(open + ns);
+        assert!(reaches(23.0) && !reaches(27.0), "{interval:?}");
+        assert!(residual(&rounds[..1], KERNEL, &in_place_as_twins).is_none());
+
+        // A fifth more of each passage's 10 ns goes from the two spans that begin at a hook of netfilter.
+        let (dearer, within) = residual(&rounds, KERNEL, &in_place(1.2, &[])).unwrap();
+        assert!((dearer - value - 4.0).abs() < 1e-9, "{dearer}");
+        assert!((within.high - dearer - (interval.high - value)).abs() < 1e-9);
+
+        let reach = |rounds| reach(rounds, KERNEL, 3, &in_place_as_twins);
+        assert_eq!(reach(&rounds), Some(0.0));
+        assert_eq!(reach(&rounds[..1]), None);
+        let mut partial = rounds;
+        partial[0].spans[3] = None;
+        partial[1].spans[4] = None;
+        assert!(residual(&partial, KERNEL, &in_place_as_twins).is_none());
+    }
+
+    /// Gates make all else take a tenth longer, and the machine is the same; or there is no gate's cost, and the machine is slower.
+    #[test]
+    fn what_is_slower_beside_the_gates_goes_from_each_span_by_its_share() {
+        let prices = in_place(1.0, &[(Gate::IpOutBegin, 10.0)]);
+        let ungated = 1_000.0;
+        for (raw, gated, by_twins) in [
+            (120.0, 1_120.0, &prices),
+            (120.0, 1_100.0, &in_place(1.0, &[(Gate::IpOutBegin, 0.0)])),
+        ] {
+            let rounds = vec![round(raw, gated, ungated); 3];
+            let slowed = slowed(rounds.iter(), by_twins).unwrap();
+            assert!((slowed - 1.1).abs() < 1e-9, "{slowed}");
+            let (open, _) = residual(&rounds, KERNEL, by_twins).unwrap();
+            // A part of the way that no span covers stays open.
+            let expected = ungated - spans_on_the_way() * 110.0 / 1.1;
+            assert!((open - expected).abs() < 1e-9, "{open}");
+            let subtracted = subtracted(&rounds, KERNEL, 0, by_twins).unwrap();
+            assert!(
+                (raw - subtracted * 10.0 - 100.0).abs() < 1e-9,
+                "{subtracted}"
+            );
+        }
+    }
+
+    #[test]
+    fn where_a_passages_cost_is_unknown_nothing_is_divided() {
+        let rounds = vec![round(110.0, 1_500.0, 1_000.0); 3];
+        let unknown = in_place(1.0, &[]);
+        assert_eq!(slowed(rounds.iter(), &unknown), None);
+        let subtracted = subtracted(&rounds, KERNEL, 0, &unknown).unwrap();
+        assert!((subtracted - 1.0).abs() < 1e-9);
+    }
+}
