@@ -68,7 +68,7 @@ fn print(spec: &Spec, gating: &Gating) -> Result<(), Error> {
         100.0 * of(chain.perturbation()),
         chain.join_stats().lost,
         100.0 * of(chain.join_stats().join_rate()),
-        chain.probe_ns()
+        of(chain.probe_ns())
     );
     let cost = sampling_cost(spec, gating)?;
     if let Some(ratio) = cost.ratio() {

@@ -235,7 +235,7 @@ impl Shown<'_> {
                 unit: Unit::Nanoseconds,
                 holds: true,
                 text: format!(
-                    "the unattributed time is {} to {} of a round trip: what the gates disturb",
+                    "the unattributed time is {} to {} of a round trip: what else the gates disturb",
                     words::duration(low),
                     words::duration(high)
                 ),
@@ -283,15 +283,21 @@ impl Shown<'_> {
         let mut notes = Vec::new();
         let chains = || (0..self.sizes.len()).filter_map(|at| self.ledgers.chain(at));
         let messages = words::range(chains().map(Chain::least_messages));
-        let probes = self.over_sizes(|chain| Some(chain.probe_ns()));
+        let probes = self.over_sizes(Chain::probe_ns);
         if let (Some(messages), Some((low, high))) = (messages, probes) {
             notes.push(format!(
                 "each gate is timed from the first one, over {messages} messages of each size; a span is the difference \
                  of the means at its two gates, so the spans sum to the message; means are those of the middle half of \
-                 the slices; a passage costs {} to {} as \
-                 measured in place, which is subtracted",
+                 the slices; a passage adds {} to {}, as a further gate on the way shows, which is subtracted: the \
+                 processor does other things while it reads the clock",
                 words::duration(low),
                 words::duration(high)
+            ));
+        }
+        if let Some((low, high)) = self.over_sizes(Chain::asleep) {
+            notes.push(format!(
+                "with all gates asleep the code that has them takes {} longer than the code without; times are brought to the latter",
+                between_percents(low - 1.0, high - 1.0)
             ));
         }
         if let Some(chain) = chains().next() {

@@ -3,16 +3,14 @@
 //!
 //! One decision of a [`Sampler`] stands for a whole round trip: the packets of both ends are recorded, or both ends run the
 //! copy of the code that was compiled without a recorder. Two gates are active at a time; slices with them take turns with
-//! slices without gates and with slices that pass a gate twice, which measure what a passage costs.
+//! slices without gates, with slices whose gates are all asleep, and with slices that pass a third gate, which measure what a passage
+//! costs where it is: a reading of the clock whose time the processor fills with other work costs little of it.
 
 use std::num::NonZeroU32;
 
 use tollgate_gate::distribution::Distribution;
-use tollgate_gate::record::{Ordered, Plain, Stamp, twin_cost};
-use tollgate_gate::span::Place;
-use tollgate_gate::{
-    Clock, Event, Gate, GateSet, JoinPlan, JoinStats, STACK, Sampler, Span, Ticks, join,
-};
+use tollgate_gate::record::{Ordered, Plain, Stamp};
+use tollgate_gate::{Clock, Event, Gate, GateSet, JoinPlan, STACK, Sampler, Ticks, join};
 
 use super::hosts::Ungated;
 use super::tracing::Tracing;
@@ -24,6 +22,10 @@ use crate::path::Path;
 use crate::spec::{Spec, Workload};
 use crate::stack_host::DEFAULT_MTU;
 
+mod chain;
+
+pub use chain::Chain;
+
 /// Round trips that one reading of the clock ends.
 const BATCH: u64 = 16;
 /// Bytes of the IP and TCP headers with the timestamp option.
@@ -32,6 +34,8 @@ const HEADERS: usize = 20 + 20 + 12;
 const CAPACITY: usize = 1 << 16;
 /// Where the time of a message begins.
 const FIRST: Gate = Gate::SocketOutBegin;
+/// Where it ends.
+const LAST: Gate = Gate::SocketInEnd;
 
 /// How round trips are gated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,206 +160,6 @@ fn median(sorted: &[f64]) -> Option<f64> {
     })
 }
 
-/// The mean of the middle half of some values; none of nothing.
-fn middle(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let beside = sorted.len() / 4;
-    let middle = &sorted[beside..sorted.len() - beside];
-    (!middle.is_empty()).then(|| middle.iter().sum::<f64>() / middle.len() as f64)
-}
-
-/// What a time was in each of many slices: the mean of the slice, as a share of a round trip in the slice without gates right
-/// before it. Gates are seen one after the other, and a machine that is quicker while one of them is looked at would move it
-/// against the others; a share does not move with the machine.
-///
-/// Nothing is left out of a slice, because the times of messages and those of batches of round trips would not lose alike.
-#[derive(Debug, Clone, Default)]
-struct Slices {
-    shares: Vec<f64>,
-    /// Times behind them.
-    n: u64,
-}
-
-impl Slices {
-    /// Adds a slice whose times were these, `n` of them, when a round trip took `beside_ns`.
-    fn add(&mut self, mean_ns: Option<f64>, n: u64, beside_ns: f64) {
-        let share = mean_ns.map(|mean_ns| mean_ns / beside_ns);
-        self.shares.extend(share.filter(|share| share.is_finite()));
-        self.n += n;
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.shares.extend_from_slice(&other.shares);
-        self.n += other.n;
-    }
-
-    /// The mean of the middle half of the slices; none without a slice.
-    fn middle_share(&self) -> Option<f64> {
-        middle(&self.shares)
-    }
-}
-
-/// The way of a message, gate by gate: how long after `send()` was called it came to each.
-///
-/// The spans follow as differences, so they sum to the time from the first gate to the last whatever the processor overlaps;
-/// what a reading hides or adds is the same at every gate and falls out.
-///
-/// Every time is the mean of the middle half of the slices, so slices in which others took the processor away do not move it, and
-/// is measured against the round trip beside it, so that a machine whose speed drifts does not move it either.
-#[derive(Debug, Clone)]
-pub struct Chain {
-    /// By gate, how long after the first it was passed.
-    reached: Vec<(Gate, Slices)>,
-    /// A round trip without gates, in nanoseconds, slice by slice.
-    ungated_ns: Vec<f64>,
-    /// A round trip with two.
-    gated: Slices,
-    /// A passage of a gate.
-    probes: Slices,
-    /// From the first gate to the first gate of the message that answers; none where only some round trips are recorded.
-    turns: Slices,
-    stats: JoinStats,
-    recorded: u64,
-    clock: Clock,
-}
-
-impl Chain {
-    fn new(clock: Clock) -> Self {
-        let gates = STACK.gates().without(FIRST);
-        Self {
-            reached: gates.iter().map(|gate| (gate, Slices::default())).collect(),
-            ungated_ns: Vec::new(),
-            gated: Slices::default(),
-            probes: Slices::default(),
-            turns: Slices::default(),
-            stats: JoinStats::default(),
-            recorded: 0,
-            clock,
-        }
-    }
-
-    /// Adds all that another run of the same spec saw.
-    pub fn merge(&mut self, other: &Self) {
-        // Both list the same gates in the same order.
-        for ((_, times), (_, more)) in self.reached.iter_mut().zip(&other.reached) {
-            times.merge(more);
-        }
-        self.ungated_ns.extend_from_slice(&other.ungated_ns);
-        self.gated.merge(&other.gated);
-        self.probes.merge(&other.probes);
-        self.turns.merge(&other.turns);
-        self.stats.merge(&other.stats);
-        self.recorded += other.recorded;
-    }
-
-    /// The mean time from the first gate to `gate` in nanoseconds, the cost of a passage subtracted; 0 at the first gate, none at a gate that no message passed.
-    pub fn reached_ns(&self, gate: Gate) -> Option<f64> {
-        if gate == FIRST {
-            return Some(0.0);
-        }
-        let (_, times) = self.reached.iter().find(|(other, _)| *other == gate)?;
-        Some(self.ns(times)? - self.probe_ns())
-    }
-
-    /// The time of a span of one message, in nanoseconds. It may come out a little below zero.
-    pub fn span_ns(&self, span: &Span) -> Option<f64> {
-        Some(self.reached_ns(span.to)? - self.reached_ns(span.from)?)
-    }
-
-    /// The time of the span of [`STACK`] at `index` less the spans inside it: what it adds to [`Self::message_ns`]. A span
-    /// inside that no message passed takes nothing.
-    pub fn own_ns(&self, index: usize) -> Option<f64> {
-        let spans = STACK.spans();
-        let whole = self.span_ns(spans.get(index)?)?;
-        let inside = STACK.inner(index);
-        let inside: f64 = inside
-            .filter_map(|inner| self.span_ns(spans.get(inner)?))
-            .sum();
-        Some(whole - inside)
-    }
-
-    /// The sum of all spans on the way, in nanoseconds; none when one of them was not measured. It is
-    /// [`Self::message_ns`], added up from its parts.
-    pub fn sum_ns(&self) -> Option<f64> {
-        STACK
-            .spans()
-            .iter()
-            .filter(|span| span.place == Place::OnTheWay)
-            .map(|span| self.span_ns(span))
-            .sum()
-    }
-
-    /// The time of a whole message, from `send()` to the return of the read, in nanoseconds.
-    pub fn message_ns(&self) -> Option<f64> {
-        self.reached_ns(Gate::SocketInEnd)
-    }
-
-    /// The time of a round trip in slices without gates, in nanoseconds.
-    pub fn ungated_ns(&self) -> Option<f64> {
-        middle(&self.ungated_ns)
-    }
-
-    /// A time in nanoseconds, on the machine as it usually was.
-    fn ns(&self, slices: &Slices) -> Option<f64> {
-        Some(slices.middle_share()? * self.ungated_ns()?)
-    }
-
-    /// What an application does between the return of its read and its next `send()`, in nanoseconds; none where only some round
-    /// trips were recorded.
-    pub fn application_ns(&self) -> Option<f64> {
-        Some(self.ns(&self.turns)? - self.probe_ns() - self.message_ns()?)
-    }
-
-    /// What two messages and the applications' turns leave of the ungated round trip, signed, in nanoseconds: what gates disturb.
-    /// Where the turns are not known they are in it.
-    pub fn unattributed_ns(&self) -> Option<f64> {
-        let application = self.application_ns().unwrap_or(0.0);
-        Some(self.ungated_ns()? - 2.0 * (self.message_ns()? + application))
-    }
-
-    /// The unattributed share of the ungated round trip, signed; none without a round trip longer than nothing.
-    pub fn closure(&self) -> Option<f64> {
-        let total = self.ungated_ns().filter(|&total| total > 0.0)?;
-        Some(self.unattributed_ns()? / total)
-    }
-
-    /// What two active gates and the recording cost: the gated round trip over the ungated one, less 1.
-    pub fn perturbation(&self) -> Option<f64> {
-        Some(self.gated.middle_share()? - 1.0)
-    }
-
-    /// What a passage of a gate costs in place, in nanoseconds.
-    pub fn probe_ns(&self) -> f64 {
-        self.ns(&self.probes)
-            .unwrap_or(self.clock.cost_ns().plain_ns)
-    }
-
-    /// What became of the events: lost ones, the join rate.
-    pub const fn join_stats(&self) -> JoinStats {
-        self.stats
-    }
-
-    /// The messages that were timed to the gate that fewest were timed to; 0 when a gate was not passed.
-    pub fn least_messages(&self) -> u64 {
-        self.reached
-            .iter()
-            .map(|(_, times)| times.n)
-            .min()
-            .unwrap_or(0)
-    }
-
-    /// The round trips that were recorded.
-    pub const fn recorded(&self) -> u64 {
-        self.recorded
-    }
-
-    /// The clock that took all times.
-    pub const fn clock(&self) -> &Clock {
-        &self.clock
-    }
-}
-
 /// Runs round trips of the spec's size with gates and without, in turn. The first gate and one other are active at a time, each
 /// in turn.
 ///
@@ -382,19 +186,13 @@ fn chained_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<Chain, Error> {
     let clock = bench.clock;
     let mut chain = Chain::new(clock);
     let mut tracing = Tracing::<S, false>::new(clock, CAPACITY);
-    let mut twin = Tracing::<S, true>::new(clock, CAPACITY);
     for round in 0..gating.rounds {
-        let beside_ns = bench.ungated_mean_ns()?;
-        chain.ungated_ns.push(beside_ns);
-        twin.start(GateSet::of(&[FIRST]));
-        bench.sampled(&mut twin, |_| ())?;
-        if let Some(cost) = twin_cost(twin.stop().events, clock.scale()) {
-            let n = cost.n as u64;
-            chain.probes.add(Some(cost.trimmed_mean_ns), n, beside_ns);
-        }
+        let ungated_ns = bench.ungated_mean_ns()?;
+        chain.ungated_ns.push(ungated_ns);
+        let beside_ns = bench.asleep_mean_ns(&mut tracing)?;
+        chain.asleep.add(Some(beside_ns), 1, ungated_ns);
         if gating.one_in == NonZeroU32::MIN {
-            let beside_ns = bench.ungated_mean_ns()?;
-            chain.ungated_ns.push(beside_ns);
+            let beside_ns = bench.asleep_mean_ns(&mut tracing)?;
             tracing.start(GateSet::of(&[FIRST]));
             chain.recorded += bench.sampled(&mut tracing, |_| ())?;
             let recorded = tracing.stop();
@@ -410,8 +208,7 @@ fn chained_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<Chain, Error> {
                 chain.reached.len() - 1 - step
             };
             let (gate, reached) = &mut chain.reached[at];
-            let beside_ns = bench.ungated_mean_ns()?;
-            chain.ungated_ns.push(beside_ns);
+            let beside_ns = bench.asleep_mean_ns(&mut tracing)?;
             let active = GateSet::of(&[FIRST, *gate]);
             tracing.start(active);
             let mut whole = Distribution::new();
@@ -426,6 +223,27 @@ fn chained_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<Chain, Error> {
             }
             reached.add(times.mean_ns(), times.n(), beside_ns);
             chain.stats.merge(&joined.stats);
+            let Some((_, crossed)) = chain
+                .crossed
+                .iter_mut()
+                .find(|(crossed, _)| crossed == gate)
+            else {
+                continue;
+            };
+            let beside_ns = bench.asleep_mean_ns(&mut tracing)?;
+            let active = active.with(LAST);
+            tracing.start(active);
+            bench.sampled(&mut tracing, |_| ())?;
+            let joined = join([tracing.stop()], JoinPlan::new(active, clock.scale()));
+            let mut times = Distribution::new();
+            for passage in &joined.passages {
+                if let (Some(from), Some(_), Some(to)) =
+                    (passage.at(FIRST), passage.at(*gate), passage.at(LAST))
+                {
+                    times.record_ns(clock.ns_between(from, to));
+                }
+            }
+            crossed.add(times.mean_ns(), times.n(), beside_ns);
         }
     }
     Ok(chain)
@@ -543,6 +361,15 @@ impl Bench {
         Ok(sum / self.batches as f64)
     }
 
+    /// A slice through the code with gates, none of which is wanted; gives the mean time of a round trip in nanoseconds.
+    fn asleep_mean_ns<S: Stamp>(&mut self, tracing: &mut Tracing<S, false>) -> Result<f64, Error> {
+        tracing.start(GateSet::EMPTY);
+        let mut sum = 0.0;
+        self.sampled(tracing, |ns| sum += ns)?;
+        tracing.stop();
+        Ok(sum / self.batches as f64)
+    }
+
     /// A slice with the sampler; gives how many round trips were recorded.
     fn sampled<S: Stamp, const TWIN: bool>(
         &mut self,
@@ -580,6 +407,9 @@ fn recorded_round_trip<S: Stamp, const TWIN: bool>(
 
 #[cfg(test)]
 mod tests {
+    use tollgate_gate::span::Place;
+
+    use super::chain::middle;
     use super::*;
     use crate::spec::{Placement, Waiting};
 
@@ -614,18 +444,17 @@ mod tests {
         }
         assert!(chain.join_stats().unmatched() <= 4 * gates);
         assert_eq!(chain.least_messages(), 128);
-        assert_eq!(chain.ungated_ns.len() as u64, gates + 2);
+        assert_eq!((chain.ungated_ns.len(), chain.asleep.n), (1, 1));
         assert_eq!(chain.gated.n, 4 * gates);
-        assert_eq!(chain.probes.shares.len(), 1);
+        assert!(chain.crossed.iter().all(|(_, times)| times.n == 128));
 
         let other = chain.clone();
         chain.merge(&other);
         assert_eq!(chain.recorded(), 128 * (gates + 1));
         assert_eq!(chain.least_messages(), 256);
         assert_eq!(chain.ungated_ns.len(), 2 * other.ungated_ns.len());
-        assert_eq!(chain.probes.shares.len(), 2);
-        let share = other.probes.middle_share();
-        assert!(share.is_some() && chain.probes.middle_share() == share);
+        let share = other.asleep();
+        assert!(share.is_some() && chain.asleep() == share);
         assert_eq!(chain.join_stats().passages, 2 * other.join_stats().passages);
     }
 
@@ -643,22 +472,33 @@ mod tests {
         let mut chain = Chain::new(clock);
         let speeds = [100.0, 200.0];
         chain.ungated_ns.extend(speeds);
-        chain.probes.add(Some(2.0), 1, speeds[0]);
+        chain.asleep.add(Some(110.0), 1, speeds[0]);
         chain.gated.add(Some(208.0), 1, speeds[1]);
+        let share = |at: usize| 0.02 * (at as f64 + 2.0);
         for (at, (_, slices)) in chain.reached.iter_mut().enumerate() {
             let speed = speeds[at % 2];
-            slices.add(Some(0.02 * speed * (at as f64 + 2.0)), 1, speed);
+            slices.add(Some(share(at) * speed), 1, speed);
         }
+        let last = chain.reached.iter().position(|(gate, _)| *gate == LAST);
+        let last = share(last.unwrap());
+        for (at, (_, slices)) in chain.crossed.iter_mut().enumerate() {
+            // A gate more costs 2 % of a round trip, or twice that.
+            let (speed, cost) = (speeds[at % 2], [0.02, 0.04][at % 2]);
+            slices.add(Some((last + cost) * speed), 1, speed);
+        }
+        let costs = chain.crossed.len() as f64;
+        let twice = (costs / 2.0).floor();
+        let passage = 3.0 * (costs + twice) / costs;
         assert_eq!(chain.ungated_ns(), Some(150.0));
-        assert!((chain.probe_ns() - 3.0).abs() < 1e-9);
-        assert!((chain.perturbation().unwrap() - 0.04).abs() < 1e-9);
+        assert!((chain.probe_ns().unwrap() - 1.1 * passage).abs() < 1e-9);
+        assert!((chain.perturbation().unwrap() - (1.1 * 1.04 - 1.0)).abs() < 1e-9);
         for (at, (gate, _)) in chain.reached.iter().enumerate() {
-            let expected = 3.0 * (at as f64 + 1.0);
+            let expected = 150.0 * share(at) - passage;
             assert!((chain.reached_ns(*gate).unwrap() - expected).abs() < 1e-9);
         }
-        chain.probes.add(None, 0, 100.0);
-        chain.probes.add(Some(1.0), 1, 0.0);
-        assert_eq!(chain.probes.shares.len(), 1);
+        chain.asleep.add(None, 0, 100.0);
+        chain.asleep.add(Some(1.0), 1, 0.0);
+        assert_eq!(chain.asleep.shares.len(), 1);
     }
 
     #[test]
