@@ -35,6 +35,7 @@ mod halfword;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod partial;
+mod prefetch;
 mod scalar;
 mod unrolled;
 mod unsummed;
@@ -43,6 +44,7 @@ use core::{fmt, ptr};
 
 use detect::Features;
 pub use partial::{Checksum, Partial, Wide};
+pub use prefetch::prefetch;
 
 /// Sums a header of 20 to 60 bytes (any length is correct) without a call or a choice of kernel.
 ///

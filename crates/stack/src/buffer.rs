@@ -8,12 +8,15 @@
 //!
 //! The pool must never allocate after it is made, and never know what the octets mean.
 
+mod free;
+
 use crate::likely::unlikely;
 use crate::time::Instant;
 use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::num::NonZeroU64;
-use tollgate_checksum::{Partial, Wide};
+use free::Free;
+use tollgate_checksum::{Partial, Wide, prefetch};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
 
@@ -109,7 +112,8 @@ pub(crate) struct Meta {
     /// Sequence number after the last octet, SYN and FIN counted.
     pub(crate) tx_end: SeqNumber,
     pub(crate) tx_sum: Wide,
-    pub(crate) sent_at: Instant,
+    /// When it was sent, nanoseconds, or nothing once it was sent again (Karn's algorithm). Before it is sent it means nothing.
+    pub(crate) sent_once_at: Option<NonZeroU64>,
     pub(crate) tx_flags: Flags,
     pub(crate) transmissions: u8,
     /// While the frame is the last of its queue and waits: fewer octets than this may be in it after a small write, with
@@ -132,7 +136,7 @@ impl Meta {
         tx_seq: SeqNumber(0),
         tx_end: SeqNumber(0),
         tx_sum: Wide::ZERO,
-        sent_at: Instant::ZERO,
+        sent_once_at: None,
         tx_flags: Flags(0),
         transmissions: 0,
         tx_limit: 0,
@@ -164,17 +168,7 @@ impl Meta {
         self.tx_next = FrameId::NONE;
         self.transmissions = 1;
         self.tx_limit = 0;
-        self.sent_at = now;
-    }
-
-    /// When the frame was sent, unless it was sent again (Karn's algorithm).
-    #[inline(always)]
-    pub(crate) fn sent_once_at(&self) -> Option<NonZeroU64> {
-        if self.transmissions == 1 {
-            NonZeroU64::new(self.sent_at.as_nanos())
-        } else {
-            None
-        }
+        self.sent_once_at = NonZeroU64::new(now.as_nanos());
     }
 }
 
@@ -215,9 +209,7 @@ pub(crate) struct Taken<'a, const N: usize> {
 pub struct Pool {
     region: Vec<u8>,
     meta: Vec<Meta>,
-    /// The first free frame; the others follow by `tx_next`.
-    free: FrameId,
-    available: usize,
+    free: Free,
     reserve: usize,
     frame_size: FrameSize,
 }
@@ -256,14 +248,14 @@ impl Pool {
         let frames = frames.clamp(1, 1 << 24);
         let frame_size = FrameSize::holding(frame_size);
         let mut meta = alloc::vec![Meta::FREE; frames];
-        for (index, meta) in meta.iter_mut().enumerate().take(frames - 1) {
-            meta.tx_next = FrameId(index as u32 + 1);
+        let mut free = Free::NONE;
+        for (index, meta) in meta.iter_mut().enumerate().rev() {
+            free.add(FrameId(index as u32), meta);
         }
         Self {
             region: alloc::vec![0; frames << frame_size as u32],
             meta,
-            free: FrameId(0),
-            available: frames,
+            free,
             reserve: (frames / 8).max(4).min(frames / 2),
             frame_size,
         }
@@ -295,25 +287,28 @@ impl Pool {
     /// Frames that nobody holds.
     #[inline(always)]
     pub const fn available(&self) -> usize {
-        self.available
+        self.free.count
     }
 
     /// Takes a frame, counted once, or nothing when the pool is empty.
     #[inline(always)]
     pub fn alloc(&mut self) -> Option<FrameId> {
-        let id = self.free;
-        // The end of the free list is the id that no frame has.
+        if unlikely(self.free.others.is_none()) {
+            self.free.gather(&mut self.meta);
+        }
+        let id = self.free.others;
+        // The end of the list is an id that no frame has.
         let meta = self.meta.get_mut(id.index())?;
-        self.free = meta.tx_next;
-        self.available -= 1;
+        self.free.others = meta.tx_next;
         meta.refs = 1;
+        self.free.count -= 1;
         Some(id)
     }
 
     /// Whether only the reserve is left.
     #[inline(always)]
     pub(crate) const fn is_low(&self) -> bool {
-        self.available <= self.reserve
+        self.free.count <= self.reserve
     }
 
     /// Takes a frame for a segment of `len` octets of payload and puts it behind `tail`, unless that is
@@ -324,30 +319,36 @@ impl Pool {
         tail: FrameId,
         len: usize,
     ) -> Option<Taken<'_, N>> {
-        const { assert!(N <= PAYLOAD_OFFSET) };
-        let id = self.free;
-        let end = self.start(id) + PAYLOAD_OFFSET;
-        let octets = self.region.get_mut(end - N..end + len)?;
-        let (head, payload) = octets.split_first_chunk_mut()?;
-        // The end of the free list is the id that no frame has.
-        let next = self.meta.get(id.index())?.tx_next;
-        if tail.is_some()
-            && let Some(tail) = self.meta.get_mut(tail.index())
-        {
-            tail.tx_next = id;
+        let id = self.free.others;
+        if unlikely(!self.has_room(id, len)) {
+            return self.take_after_all(tail, len);
         }
-        self.free = next;
-        self.available -= 1;
-        Some(Taken {
-            id,
-            meta: &mut self.meta[id.index()],
-            head,
-            payload,
-        })
+        self.free.others = self.meta.get(id.index())?.tx_next;
+        self.free.count -= 1;
+        self.taken(id, tail, len)
     }
 
-    /// Like [`Pool::take`], but leaves the frames of the reserve: those without which nothing could be received or
-    /// acknowledged any more, and so none of the sender's frames would ever come back.
+    /// What [`Pool::take`] does when there is nothing where it looks first.
+    #[cold]
+    #[inline(never)]
+    fn take_after_all<const N: usize>(
+        &mut self,
+        tail: FrameId,
+        len: usize,
+    ) -> Option<Taken<'_, N>> {
+        self.free.gather(&mut self.meta);
+        let id = self.free.others;
+        if !self.has_room(id, len) {
+            return None;
+        }
+        self.free.others = self.meta.get(id.index())?.tx_next;
+        self.free.count -= 1;
+        self.free.replenish(&self.meta);
+        self.taken(id, tail, len)
+    }
+
+    /// Like [`Pool::take`], of a frame that was asked for ahead. It leaves the frames of the reserve: those without which
+    /// nothing could be received or acknowledged any more, and so none of the sender's frames would ever come back.
     #[inline(always)]
     pub(crate) fn take_for_sending<const N: usize>(
         &mut self,
@@ -355,10 +356,59 @@ impl Pool {
         len: usize,
     ) -> Option<Taken<'_, N>> {
         if self.is_low() {
-            None
-        } else {
-            self.take(tail, len)
+            return None;
         }
+        let id = self.free.chosen[0];
+        if unlikely(!self.has_room(id, len)) {
+            return self.take_after_all(tail, len);
+        }
+        let next = self.free.choose(&self.meta);
+        self.ask_for(next);
+        self.taken(id, tail, len)
+    }
+
+    /// Asks for the lines of a frame's headers and of the first octets of its payload.
+    #[inline(always)]
+    fn ask_for(&self, id: FrameId) {
+        let first = self
+            .region
+            .as_ptr()
+            .wrapping_add(self.start(id) + PAYLOAD_OFFSET - CACHE_LINE - 2);
+        for line in 0..3 {
+            prefetch(first.wrapping_add(line * CACHE_LINE));
+        }
+    }
+
+    /// Whether frame `id` is one of the pool's and there are `len` octets behind its headers.
+    #[inline(always)]
+    const fn has_room(&self, id: FrameId, len: usize) -> bool {
+        // An id that no frame has stands for octets that the region has not.
+        self.start(id) + PAYLOAD_OFFSET + len <= self.region.len()
+    }
+
+    /// Frame `id`, of which [`Pool::has_room`] says yes, behind `tail`.
+    #[inline(always)]
+    fn taken<const N: usize>(
+        &mut self,
+        id: FrameId,
+        tail: FrameId,
+        len: usize,
+    ) -> Option<Taken<'_, N>> {
+        const { assert!(N <= PAYLOAD_OFFSET) };
+        if tail.is_some()
+            && let Some(tail) = self.meta.get_mut(tail.index())
+        {
+            tail.tx_next = id;
+        }
+        let end = self.start(id) + PAYLOAD_OFFSET;
+        let octets = self.region.get_mut(end - N..end + len)?;
+        let (head, payload) = octets.split_first_chunk_mut()?;
+        Some(Taken {
+            id,
+            meta: &mut self.meta[id.index()],
+            head,
+            payload,
+        })
     }
 
     /// Counts one more holder.
@@ -377,9 +427,7 @@ impl Pool {
         );
         meta.refs = meta.refs.wrapping_sub(1);
         if meta.refs == 0 {
-            meta.tx_next = self.free;
-            self.free = id;
-            self.available += 1;
+            self.free.add(id, meta);
         }
     }
 
@@ -566,7 +614,9 @@ impl core::error::Error for NoFrame {}
 
 #[cfg(test)]
 mod tests {
+    use super::free::AHEAD;
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn frames_are_counted_and_come_back() {
@@ -617,6 +667,80 @@ mod tests {
         assert!(pool.take::<0>(FrameId::NONE, 1).is_some());
         pool.release(tail);
         pool.release(id);
+    }
+
+    #[test]
+    fn what_comes_free_is_not_sent_at_once() {
+        let mut pool = Pool::new(64, 2048);
+        let mut send = || {
+            let taken = pool.take_for_sending::<66>(FrameId::NONE, 1).unwrap();
+            taken.meta.refs = 1;
+            let id = taken.id;
+            pool.release(id);
+            id
+        };
+        let sent: Vec<FrameId> = (0..3 * AHEAD).map(|_| send()).collect();
+        for ids in sent.windows(AHEAD) {
+            assert!(ids[1..].iter().all(|id| *id != ids[0]));
+        }
+        // Few frames take turns: they stay in the caches.
+        assert_eq!(sent[AHEAD + 1..2 * AHEAD + 2], sent[..AHEAD + 1]);
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Alloc,
+        Take,
+        Send,
+        Release(usize),
+    }
+
+    proptest! {
+        /// Whoever takes them and in whatever order they come back: no frame is taken twice, and each that is free can be had,
+        /// the reserve apart.
+        #[test]
+        fn every_free_frame_can_be_had(
+            frames in 1usize..24,
+            steps in prop::collection::vec(
+                prop_oneof![
+                    1 => Just(Step::Alloc),
+                    1 => Just(Step::Take),
+                    2 => Just(Step::Send),
+                    2 => (0usize..24).prop_map(Step::Release),
+                ],
+                1..120,
+            ),
+        ) {
+            let mut pool = Pool::new(frames, 2048);
+            let mut held: Vec<FrameId> = Vec::new();
+            for step in steps {
+                let free = frames - held.len();
+                prop_assert_eq!(pool.available(), free);
+                let counted = |taken: Taken<'_, 66>| {
+                    taken.meta.refs = 1;
+                    taken.id
+                };
+                let (got, expected) = match step {
+                    Step::Alloc => (pool.alloc(), free > 0),
+                    Step::Take => (pool.take(FrameId::NONE, 1).map(counted), free > 0),
+                    Step::Send => {
+                        let low = pool.is_low();
+                        (pool.take_for_sending(FrameId::NONE, 1).map(counted), !low)
+                    }
+                    Step::Release(at) => {
+                        if !held.is_empty() {
+                            pool.release(held.swap_remove(at % held.len()));
+                        }
+                        continue;
+                    }
+                };
+                prop_assert_eq!(got.is_some(), expected);
+                if let Some(id) = got {
+                    prop_assert!(!held.contains(&id));
+                    held.push(id);
+                }
+            }
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::counters::Drop;
 use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
 use crate::time::Instant;
+use core::num::NonZeroU64;
 use tollgate_checksum::{Kernel, Partial, Wide};
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::SeqNumber;
@@ -82,7 +83,7 @@ fn queue_frame(tcb: &mut Tcb, id: FrameId, meta: &mut Meta, len: u16, sum: Wide)
 /// Notes that a frame is sent for the first time; returns the flags that it is sent with.
 #[inline(always)]
 fn mark_sent(tcb: &mut Tcb, meta: &mut Meta, now: Instant) -> Flags {
-    meta.sent_at = now;
+    meta.sent_once_at = NonZeroU64::new(now.as_nanos());
     meta.transmissions = 1;
     meta.tx_limit = 0;
     tcb.unsent = meta.tx_next;
@@ -637,7 +638,7 @@ impl<R: Recorder> Active<'_, R> {
         second.tx_flags = meta.tx_flags;
         second.transmissions = meta.transmissions;
         second.tx_limit = 0;
-        second.sent_at = meta.sent_at;
+        second.sent_once_at = meta.sent_once_at;
         let tcb = &mut self.stack.tcbs[index];
         if tcb.tx_tail == id {
             tcb.tx_tail = rest;
@@ -655,14 +656,13 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Sends a frame of the send queue again.
     pub(crate) fn retransmit(&mut self, index: usize, id: FrameId) {
-        let now = self.now;
         let tcb = &mut self.stack.tcbs[index];
         tcb.retransmits = tcb.retransmits.saturating_add(1);
         self.stack.counters.retransmits += 1;
         let shared = self.pool.is_shared(id);
         let meta = self.pool.meta_mut(id);
         meta.transmissions = meta.transmissions.saturating_add(1);
-        meta.sent_at = now;
+        meta.sent_once_at = None;
         let meta = *meta;
         if meta.tx_flags.has(Flags::SYN) {
             self.send_syn(index);

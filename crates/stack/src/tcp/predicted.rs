@@ -184,7 +184,7 @@ impl Stack {
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
         let bytes = pool.frame(frame);
-        let Some(head) = bytes.first_chunk::<N>() else {
+        let Some((head, behind)) = bytes.split_first_chunk::<N>() else {
             cold_path();
             return Err(Miss::Short);
         };
@@ -206,7 +206,7 @@ impl Stack {
             Some(tcb) if tcb.key.is(key_of(head)) => tcb,
             _ => {
                 cold_path();
-                match self.look_up(key_of(head)) {
+                match self.look_up(head) {
                     Search::Found(slot) if slot & SLOT_BIT == 0 => index = slot as usize,
                     nothing => return self.opened(pool, now, rec, frame, nothing),
                 }
@@ -220,9 +220,13 @@ impl Stack {
         }
         // The IP length decides where the payload ends, not the frame's, which may be padded.
         let total_len = be16(head, 16);
-        let Some(payload) = bytes.get(N..14 + usize::from(total_len)) else {
-            cold_path();
-            return Err(Miss::Short);
+        let payload = if likely(14 + usize::from(total_len) == bytes.len()) {
+            behind
+        } else {
+            match bytes.get(N..14 + usize::from(total_len)) {
+                Some(payload) => payload,
+                None => return Err(Miss::Short),
+            }
         };
 
         // Verify, and copy in the same pass when a reader has posted its buffer and is next in turn. A copy that is not
@@ -273,15 +277,17 @@ impl Stack {
                 tcb.armed = at;
                 self.wheel.insert(index as u32, at);
             }
-            if !direct {
-                queue_payload(tcb, pool, frame.id, frame.offset + N as u16, len as u16);
-                ready |= readiness::READABLE;
-            }
-            advance(tcb, len as u32);
         }
-        posted.filled += if direct { len } else { 0 };
-        if direct || len == 0 {
+        if len == 0 {
             pool.release(frame.id);
+        } else if direct {
+            posted.filled += len;
+            advance(tcb, len as u32);
+            pool.release(frame.id);
+        } else {
+            queue_payload(tcb, pool, frame.id, frame.offset + N as u16, len as u16);
+            advance(tcb, len as u32);
+            ready |= readiness::READABLE;
         }
         // A new acknowledgment or a new window may let more out; every second segment is acknowledged (RFC 9293, 3.8.6.3).
         if unlikely(ready != 0 || tcb.unsent.is_some() || tcb.unacked >= 2) {
@@ -298,7 +304,8 @@ impl Stack {
 
     /// The connection by the table (or the list), remembered for the next segment.
     #[inline(never)]
-    fn look_up(&mut self, key: FlowKey) -> Search {
+    fn look_up<const N: usize>(&mut self, head: &[u8; N]) -> Search {
+        let key = key_of(head);
         self.counters.cache_misses += 1;
         let listed = match self.config.mechanisms.demux {
             Demux::CacheHash | Demux::Hash => None,
@@ -441,9 +448,10 @@ pub(super) fn take_acknowledgment(
     // Karn: only what was sent once is timed, here by the last frame that is acknowledged.
     let head = tcb.tx_head;
     let timed = match pool.meta_if(head) {
-        Some(meta) if meta.tx_end == ack && head != tcb.unsent => {
+        Some(meta) if meta.tx_end == ack => {
+            debug_assert!(head != tcb.unsent, "what is acknowledged was sent");
             tcb.tx_head = meta.tx_next;
-            let timed = meta.sent_once_at();
+            let timed = meta.sent_once_at;
             pool.release(head);
             timed
         }
@@ -485,7 +493,7 @@ fn release_acknowledged(tcb: &mut Tcb, pool: &mut Pool, ack: SeqNumber) -> Optio
         if !meta.tx_end.at_or_before(ack) {
             break;
         }
-        timed = meta.sent_once_at();
+        timed = meta.sent_once_at;
         let next = meta.tx_next;
         pool.release(head);
         head = next;

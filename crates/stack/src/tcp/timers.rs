@@ -163,11 +163,9 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     fn send_probe(&mut self, index: usize) {
-        let now = self.now;
         let tcb = &mut self.stack.tcbs[index];
         let id = tcb.unsent;
         let meta = self.pool.meta_mut(id);
-        meta.sent_at = now;
         tcb.unsent = meta.tx_next;
         tcb.snd_nxt = meta.tx_end;
         // Counted as a retransmission, so that its round trip is not timed: the peer answers when it has room.
