@@ -393,7 +393,27 @@ fn many_over_one(open: usize, used: usize, effort: Effort) -> Result<Measured, F
         || Ok(many.round_trips(count)),
         || Ok(one.round_trips(count)),
     )?;
-    Ok(with_times(answer))
+    let (ratio, times) = with_times(answer);
+    Ok((ratio, format!("{times}, {}", huge_pages())))
+}
+
+/// How much of this program's memory lies in huge pages.
+fn huge_pages() -> String {
+    std::fs::read_to_string("/proc/self/smaps_rollup")
+        .ok()
+        .and_then(|text| of_huge_pages(&text))
+        .map_or("huge pages not known".to_owned(), |mebibytes| {
+            format!("{} MiB in huge pages", number(mebibytes))
+        })
+}
+
+/// The same in MiB, from what the kernel tells of a process.
+fn of_huge_pages(rollup: &str) -> Option<f64> {
+    let line = rollup
+        .lines()
+        .find_map(|line| line.strip_prefix("AnonHugePages:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some((kibibytes / 1024) as f64)
 }
 
 fn gates_over_off(effort: Effort) -> Result<Measured, Failure> {
@@ -524,6 +544,14 @@ mod tests {
             .unwrap();
         assert_eq!(turns.into_inner(), "ababbaab");
         assert_eq!((ratio.median, a, b), (2.0, 6.0, 3.0));
+    }
+
+    #[test]
+    fn huge_pages_are_read_from_what_the_kernel_tells() {
+        let rollup = "Anonymous:        109568 kB\nAnonHugePages:     81920 kB\nShmemPmdMapped:        0 kB\n";
+        assert_eq!(of_huge_pages(rollup), Some(80.0));
+        assert_eq!(of_huge_pages("Rss: 1 kB\n"), None);
+        assert_eq!(of_huge_pages("AnonHugePages: many\n"), None);
     }
 
     #[test]

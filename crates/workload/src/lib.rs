@@ -21,6 +21,7 @@ pub mod child;
 pub mod cores;
 mod error;
 pub mod gates;
+pub mod huge_pages;
 pub mod kernel;
 mod now;
 pub mod path;
