@@ -32,6 +32,13 @@ pub trait Link {
 
     /// Appends frames that have arrived to `frames`, about [`BURST`] at most; they are the stack's from then on.
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>);
+
+    /// All frames that have arrived, for a link that has them in a vector: whoever asks takes them from there and empties it.
+    /// A link that fetches them first says nothing, and is asked by [`Link::receive`].
+    #[inline(always)]
+    fn arrived(&mut self) -> Option<&mut Vec<Frame>> {
+        None
+    }
 }
 
 impl<L: Link + ?Sized> Link for &mut L {
@@ -53,5 +60,10 @@ impl<L: Link + ?Sized> Link for &mut L {
     #[inline(always)]
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         (**self).receive(pool, frames);
+    }
+
+    #[inline(always)]
+    fn arrived(&mut self) -> Option<&mut Vec<Frame>> {
+        (**self).arrived()
     }
 }

@@ -9,7 +9,7 @@ use crate::config::{ChecksumPolicy, Config, InvalidConfig, Prediction};
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
 use crate::icmp::Echo;
-use crate::likely::{likely, unlikely};
+use crate::likely::unlikely;
 use crate::neighbour;
 use crate::port::{BURST, Link};
 use crate::reassembly::{Limits, Reassembler};
@@ -32,6 +32,7 @@ use crate::udp::UdpSocket;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::hint::cold_path;
+use core::mem;
 use core::net::Ipv4Addr;
 use tollgate_checksum::Kernel;
 use tollgate_gate::{Gate, Off, PacketId, Recorder};
@@ -288,12 +289,17 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn turn<L: Link>(&mut self, link: &mut L, posted: &mut Posted<'_>) {
         self.flush(link);
         self.rec.pass(Gate::DriverInBegin, PacketId(0));
-        link.receive(self.pool, &mut self.stack.incoming);
-        if !self.stack.incoming.is_empty() {
-            if likely(self.stack.usual) {
-                self.take_in::<true, true>(posted);
-            } else {
-                self.take_in_otherwise(posted);
+        match link.arrived() {
+            Some(frames) => {
+                self.take_all_in(frames, posted);
+                frames.clear();
+            }
+            None => {
+                let mut frames = mem::take(&mut self.stack.incoming);
+                link.receive(self.pool, &mut frames);
+                self.take_all_in(&frames, posted);
+                frames.clear();
+                self.stack.incoming = frames;
             }
         }
         let tick = self.now.tick();
@@ -305,44 +311,69 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// Takes what has arrived in, of which husks are left.
+    #[inline(always)]
+    fn take_all_in(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
+        match frames {
+            [] => {}
+            _ if unlikely(!self.stack.usual) => self.take_in_otherwise(frames, posted),
+            [frame] => self.take_one_in(frame, posted),
+            _ => self.take_in::<true, true>(frames, posted),
+        }
+    }
+
     /// [`Active::take_in`] for the mechanisms that are not usual.
     #[inline(never)]
-    fn take_in_otherwise(&mut self, posted: &mut Posted<'_>) {
+    fn take_in_otherwise(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
         match (self.stack.sums, self.stack.unidirectional) {
-            (true, false) => self.take_in::<true, true>(posted),
-            (false, false) => self.take_in::<false, true>(posted),
-            (true, true) => self.take_in::<true, false>(posted),
-            (false, true) => self.take_in::<false, false>(posted),
+            (true, false) => self.take_in::<true, true>(frames, posted),
+            (false, false) => self.take_in::<false, true>(frames, posted),
+            (true, true) => self.take_in::<true, false>(frames, posted),
+            (false, true) => self.take_in::<false, false>(frames, posted),
         }
     }
 
     /// Takes every frame in that has arrived. It is compiled apart for checksums that are verified or not, and for prediction
     /// that is not unidirectional, which is `BIDIRECTIONAL`.
     #[inline(never)]
-    fn take_in<const SUMS: bool, const BIDIRECTIONAL: bool>(&mut self, posted: &mut Posted<'_>) {
-        let arrived = self.stack.incoming.len();
-        self.stack.counters.frames_in += arrived as u64;
-        for n in 0..arrived {
-            if let Err(miss) = self.stack.predicted::<SUMS, BIDIRECTIONAL, _>(
-                self.pool,
-                self.now,
-                self.rec.lend(),
-                n,
-                posted,
-            ) {
-                cold_path();
-                self.not_predicted(n, miss);
-            }
+    fn take_in<const SUMS: bool, const BIDIRECTIONAL: bool>(
+        &mut self,
+        frames: &[Frame],
+        posted: &mut Posted<'_>,
+    ) {
+        for frame in frames {
+            self.take::<SUMS, BIDIRECTIONAL>(frame, posted);
         }
-        // Every frame was handed over; what is left are husks.
-        self.stack.incoming.clear();
+    }
+
+    /// The same for one frame, which is what a request or a response is: without a loop around it there are registers for more
+    /// of what it looks at.
+    #[inline(never)]
+    fn take_one_in(&mut self, frame: &Frame, posted: &mut Posted<'_>) {
+        self.take::<true, true>(frame, posted);
+    }
+
+    #[inline(always)]
+    fn take<const SUMS: bool, const BIDIRECTIONAL: bool>(
+        &mut self,
+        frame: &Frame,
+        posted: &mut Posted<'_>,
+    ) {
+        self.stack.counters.frames_in += 1;
+        if let Err(miss) = self.stack.predicted::<SUMS, BIDIRECTIONAL, _>(
+            self.pool,
+            self.now,
+            self.rec.lend(),
+            frame,
+            posted,
+        ) {
+            cold_path();
+            self.not_predicted(frame.hand_over(), miss);
+        }
     }
 
     #[cold]
-    fn not_predicted(&mut self, n: usize, miss: Miss) {
-        let Some(frame) = self.stack.incoming.get(n).map(Frame::hand_over) else {
-            return;
-        };
+    fn not_predicted(&mut self, frame: Frame, miss: Miss) {
         self.stack.counters.miss(miss);
         match miss {
             Miss::Short | Miss::NotTcp | Miss::NoConnection => self.ethernet_input(frame),

@@ -137,24 +137,19 @@ fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<Says, M
 }
 
 impl Stack {
-    /// Takes the `n`th incoming frame when it is predicted; otherwise has changed nothing and says why.
+    /// Takes a frame when it is predicted; otherwise has changed nothing and says why.
     #[inline(always)]
     pub(crate) fn predicted<const SUMS: bool, const BIDIRECTIONAL: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
         rec: R,
-        n: usize,
+        frame: &Frame,
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
-        let Some(frame) = self.incoming.get(n) else {
-            cold_path();
-            return Err(Miss::Short);
-        };
-        let frame = frame.hand_over();
-        match pool.frame(&frame).first_chunk::<STAMPED>() {
+        match pool.frame(frame).first_chunk::<STAMPED>() {
             Some(head) if head[46] != PLAIN_OFFSET => {
-                self.predicted_as::<STAMPED, SUMS, BIDIRECTIONAL, R>(pool, now, rec, &frame, posted)
+                self.predicted_as::<STAMPED, SUMS, BIDIRECTIONAL, R>(pool, now, rec, frame, posted)
             }
             _ => self.predicted_without_stamp::<SUMS, R>(pool, now, rec, frame, posted),
         }
@@ -167,10 +162,10 @@ impl Stack {
         pool: &mut Pool,
         now: Instant,
         rec: R,
-        frame: Frame,
+        frame: &Frame,
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
-        self.predicted_as::<PLAIN, SUMS, false, R>(pool, now, rec, &frame, posted)
+        self.predicted_as::<PLAIN, SUMS, false, R>(pool, now, rec, frame, posted)
     }
 
     /// The path for headers of `N` octets, [`PLAIN`] or [`STAMPED`].
@@ -472,13 +467,15 @@ pub(super) fn take_acknowledgment(
     } else {
         Deadline::at(now.tick().after(tcb.rto))
     };
-    if unlikely(tcb.is(flag::CWND_LIMITED)) {
-        congestion::on_ack(tcb, acked);
-    }
-    // Told only to an application that was refused, and when it is worth its while.
-    if unlikely(tcb.events & readiness::WANT_WRITE != 0 && tcb.snd_end - ack <= tcb.snd_limit / 2) {
-        tcb.events &= !readiness::WANT_WRITE;
-        return readiness::WRITABLE;
+    if unlikely(tcb.is_any(flag::CWND_LIMITED, readiness::WANT_WRITE)) {
+        if tcb.is(flag::CWND_LIMITED) {
+            congestion::on_ack(tcb, acked);
+        }
+        // Told only to an application that was refused, and when it is worth its while.
+        if tcb.events & readiness::WANT_WRITE != 0 && tcb.snd_end - ack <= tcb.snd_limit / 2 {
+            tcb.events &= !readiness::WANT_WRITE;
+            return readiness::WRITABLE;
+        }
     }
     0
 }

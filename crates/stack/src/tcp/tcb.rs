@@ -473,6 +473,12 @@ impl Tcb {
         self.flags & flag != 0
     }
 
+    /// Whether one of `flags` is set, or one of `events`, which lie next to each other: looked at in one load.
+    #[inline(always)]
+    pub(crate) const fn is_any(&self, flags: u8, events: u8) -> bool {
+        u16::from_le_bytes([self.events, self.flags]) & u16::from_le_bytes([events, flags]) != 0
+    }
+
     pub(crate) const fn is_rare(&self, bit: u16) -> bool {
         self.rare & bit != 0
     }
