@@ -234,7 +234,7 @@ impl Stack {
     /// The next segment is most likely for the connection whose reader waits: it takes the place of the last one's in the
     /// cache, when there is one (the send/receive cache of Partridge and Pink 1993 for an application that says what it
     /// waits for).
-    #[cold]
+    #[inline(always)]
     fn expect(&mut self, index: usize) {
         // A connection that is over still has its key, which may be another's by now.
         let attached = self.tcbs[index].predicted != UNPREDICTABLE;
