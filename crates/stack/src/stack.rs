@@ -9,7 +9,7 @@ use crate::config::{ChecksumPolicy, Config, InvalidConfig, Prediction};
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
 use crate::icmp::Echo;
-use crate::likely::unlikely;
+use crate::likely::{likely, unlikely};
 use crate::neighbour;
 use crate::port::{BURST, Link};
 use crate::reassembly::{Limits, Reassembler};
@@ -314,11 +314,13 @@ impl<R: Recorder> Active<'_, R> {
     /// Takes what has arrived in, of which husks are left.
     #[inline(always)]
     fn take_all_in(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
-        match frames {
-            [] => {}
-            _ if unlikely(!self.stack.usual) => self.take_in_otherwise(frames, posted),
-            [frame] => self.take_one_in(frame, posted),
-            _ => self.take_in::<true, true>(frames, posted),
+        if frames.is_empty() {
+            return;
+        }
+        if likely(self.stack.usual) {
+            self.take_in::<true, true>(frames, posted);
+        } else {
+            self.take_in_otherwise(frames, posted);
         }
     }
 
@@ -335,8 +337,20 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Takes every frame in that has arrived. It is compiled apart for checksums that are verified or not, and for prediction
     /// that is not unidirectional, which is `BIDIRECTIONAL`.
-    #[inline(never)]
+    #[inline(always)]
     fn take_in<const SUMS: bool, const BIDIRECTIONAL: bool>(
+        &mut self,
+        frames: &[Frame],
+        posted: &mut Posted<'_>,
+    ) {
+        match frames {
+            [frame] => self.take_one_in::<SUMS, BIDIRECTIONAL>(frame, posted),
+            _ => self.take_many_in::<SUMS, BIDIRECTIONAL>(frames, posted),
+        }
+    }
+
+    #[inline(never)]
+    fn take_many_in<const SUMS: bool, const BIDIRECTIONAL: bool>(
         &mut self,
         frames: &[Frame],
         posted: &mut Posted<'_>,
@@ -349,8 +363,12 @@ impl<R: Recorder> Active<'_, R> {
     /// The same for one frame, which is what a request or a response is: without a loop around it there are registers for more
     /// of what it looks at.
     #[inline(never)]
-    fn take_one_in(&mut self, frame: &Frame, posted: &mut Posted<'_>) {
-        self.take::<true, true>(frame, posted);
+    fn take_one_in<const SUMS: bool, const BIDIRECTIONAL: bool>(
+        &mut self,
+        frame: &Frame,
+        posted: &mut Posted<'_>,
+    ) {
+        self.take::<SUMS, BIDIRECTIONAL>(frame, posted);
     }
 
     #[inline(always)]
