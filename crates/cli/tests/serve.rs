@@ -314,9 +314,8 @@ fn check_both_hosts(run: &Run) {
         2,
         "of the messages, and of the round trips between the hosts"
     );
-    // One stamp that a busy kernel leaves out costs a whole slice of round trips, of which there are four.
     assert!(
-        rates[0] >= 90.0 && rates[1] >= 50.0,
+        rates.iter().all(|&rate| rate >= 90.0),
         "{:#?}",
         networks.trust
     );

@@ -61,6 +61,21 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// What a socket of its own end stamps, to or from the port of the far end: its messages are numbered, so its bytes are counted from
+    /// 0 in every slice.
+    pub const fn of_socket(far_port: u16, there: bool) -> Self {
+        let shift = if there { 0 } else { 16 };
+        Self {
+            ports: (far_port as u32) << shift,
+            addresses: 0,
+        }
+    }
+
+    /// Whether its bytes are counted from 0 in every slice, and not by the connection's sequence numbers.
+    pub const fn is_of_socket(self) -> bool {
+        self.source() == 0 || self.destination() == 0
+    }
+
     /// The port that it comes from.
     pub const fn source(self) -> u16 {
         (self.ports >> 16) as u16

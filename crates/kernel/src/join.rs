@@ -130,6 +130,14 @@ impl Joiner {
         self.talk
     }
 
+    /// The messages of the slice that was tied last that packets told of: each with its flow and the sequence number behind its last
+    /// byte.
+    pub fn messages(&self) -> impl Iterator<Item = (PacketId, Flow, u32)> {
+        self.flows.iter().flat_map(|(&flow, stream)| {
+            (stream.numbers.iter()).map(move |(&end, &message)| (message, flow, end))
+        })
+    }
+
     /// Ties the events of one slice, in which no message may be under way at the beginning or at the end. The first slice must
     /// have a gate that sees where a message begins: one of a packet, or the one where a send begins.
     pub fn tie(&mut self, events: &[Event]) -> Tied {

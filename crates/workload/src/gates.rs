@@ -111,18 +111,11 @@ pub fn event_of(stamp: &Stamp, talk: Talk) -> Event {
     if stamp.twin { event.as_twin() } else { event }
 }
 
-/// A stamp of a socket. A slice's messages are numbered, so its bytes are counted from 0.
+/// A stamp of a socket.
 fn of_socket(stamp: &Stamp, talk: Talk) -> Event {
     let receives = matches!(stamp.gate, Gate::DriverOutEnd | Gate::SocketQueued);
     let there = (stamp.thread == talk.near) != receives;
-    let flow = Flow {
-        ports: if there {
-            u32::from(talk.far_port)
-        } else {
-            u32::from(talk.far_port) << 16
-        },
-        addresses: 0,
-    };
+    let flow = Flow::of_socket(talk.far_port, there);
     let seq = stamp.message.wrapping_mul(talk.size);
     Event::of_packet(stamp.ktime, stamp.gate, flow, seq, talk.size)
 }

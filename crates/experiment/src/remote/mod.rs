@@ -14,6 +14,7 @@ mod clocks;
 mod side;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::distribution::Distribution;
@@ -107,7 +108,7 @@ pub(crate) struct Sized {
     /// The same as the mean of each slice.
     pub(crate) network_slices: Vec<f64>,
     pub(crate) ways: Ways,
-    /// Round trips of slices between the hosts whose events could not be paired.
+    /// Round trips of slices between the hosts that were not seen at all four points.
     pub(crate) unpaired: u64,
     /// Round trips without gates.
     ungated: Distribution,
@@ -365,10 +366,7 @@ impl Ends {
     fn take(&mut self, side: &Side) -> Result<Joined, String> {
         let host = side.host as usize;
         let taken = side.take(&self.session, self.talks[host])?;
-        Ok(Joined {
-            tied: self.joiners[host].tie(&taken.events),
-            lost: taken.lost,
-        })
+        Ok(Joined::tie(&mut self.joiners[host], &taken))
     }
 }
 
@@ -579,7 +577,11 @@ impl Run {
                     let [client, server] = sides;
                     let joined = [ends.take(client)?, ends.take(server)?];
                     let borders = [client.boundaries.border(), server.boundaries.border()];
-                    sized.between(&joined, borders, round_trips, &probes);
+                    let messages = side::Numbered {
+                        messages: u32::try_from(round_trips).unwrap_or(u32::MAX),
+                        size: NonZeroU32::new(ends.talks[0].size).unwrap_or(NonZeroU32::MIN),
+                    };
+                    sized.between(&joined, borders, messages, &probes);
                 }
             }
             let beside = sized.beside.entry(name.clone()).or_default();
@@ -604,16 +606,17 @@ impl Sized {
         &mut self,
         joined: &[Joined; 2],
         borders: [GateSet; 2],
-        round_trips: u64,
+        messages: side::Numbered,
         probes: &[f64],
     ) {
         for joined in joined {
             self.counts.merge(&joined.tied.counts);
         }
-        let Some(exchanges) = side::exchanges(joined, borders, round_trips) else {
-            self.unpaired += round_trips;
+        let exchanges = side::exchanges(joined, borders, messages);
+        self.unpaired += u64::from(messages.messages) - exchanges.len() as u64;
+        if exchanges.is_empty() {
             return;
-        };
+        }
         // A passage out of the client lies on the way there, one out of the server on the way back.
         let there = probes.first().copied().unwrap_or(0.0);
         let back = probes.get(1).copied().unwrap_or(0.0);

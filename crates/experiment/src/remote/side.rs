@@ -1,12 +1,13 @@
 //! One host's side of a message's way: its gates, and which events and spans are its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{
     Gate, GateSet, JoinPlan, KERNEL, PacketId, Recorded, Span, SpanTable, TickScale, join,
 };
-use tollgate_kernel::{Event, Namespace, Plan, Taken, Talk, Watch};
+use tollgate_kernel::{Event, Flow, Joiner, Namespace, Plan, Taken, Talk, Watch};
 use tollgate_workload::gates::Keeper;
 use tollgate_workload::remote::{FarGates, KernelRemote, RemoteSession};
 use tollgate_workload::{Session, Stamps};
@@ -254,10 +255,23 @@ impl Side {
 /// What one side recorded in a slice, tied to messages.
 pub(super) struct Joined {
     pub(super) tied: tollgate_kernel::join::Tied,
+    /// By message, its flow and the sequence number behind its last byte.
+    ends: HashMap<PacketId, (Flow, u32)>,
     pub(super) lost: u64,
 }
 
 impl Joined {
+    /// Ties what was taken.
+    pub(super) fn tie(joiner: &mut Joiner, taken: &Taken) -> Self {
+        let tied = joiner.tie(&taken.events);
+        let messages = joiner.messages();
+        Self {
+            tied,
+            ends: messages.map(|(id, flow, end)| (id, (flow, end))).collect(),
+            lost: taken.lost,
+        }
+    }
+
     /// The gates at which messages were seen.
     pub(super) fn gates(&self) -> GateSet {
         self.tied.events.iter().map(|event| event.gate).collect()
@@ -272,61 +286,102 @@ impl Joined {
         join([recorded], JoinPlan::new(gates, SCALE))
     }
 
-    /// When each message passed the gate first, in their order: a retransmission of one that has come through changes nothing.
-    fn times(&self, gate: Gate) -> Vec<u64> {
+    /// When each of a slice's messages passed the gate first, by its number from 0: a retransmission of one that has come through
+    /// changes nothing. None when it cannot be told which number a message has.
+    fn times(&self, gate: Gate, slice: Numbered) -> Option<BTreeMap<u32, u64>> {
         let mut first: HashMap<PacketId, u64> = HashMap::new();
         for event in self.tied.events.iter().filter(|event| event.gate == gate) {
             let at = event.ticks.0;
             let known = first.entry(event.packet).or_insert(at);
             *known = at.min(*known);
         }
-        let mut times: Vec<u64> = first.into_values().collect();
-        times.sort_unstable();
-        times
+        let passed = || {
+            first
+                .iter()
+                .map(|(id, &at)| Some((at, *self.ends.get(id)?)))
+        };
+        let (_, (flow, earliest)) = passed().min().flatten()?;
+        let origin = if flow.is_of_socket() {
+            slice.size.get()
+        } else {
+            earliest
+        };
+        let number = |(at, (_, end)): (u64, (Flow, u32))| {
+            let number = end.wrapping_sub(origin) / slice.size;
+            (number < slice.messages).then_some((number, at))
+        };
+        let times: BTreeMap<u32, u64> = passed()
+            .map(|passage| passage.and_then(number))
+            .collect::<Option<_>>()?;
+        // The connection's sequence numbers tell of no message that it is the slice's first, so all have to be there up to the last.
+        (flow.is_of_socket() || times.contains_key(&slice.messages.saturating_sub(1)))
+            .then_some(times)
     }
 }
 
-/// The round trips of a slice at both hosts' borders; none when not all of them were seen at all four points, in an order that a
-/// round trip can have.
+/// The messages of one direction in a slice.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbered {
+    /// How many there are.
+    pub(super) messages: u32,
+    /// Bytes of each.
+    pub(super) size: NonZeroU32,
+}
+
+/// The round trips of a slice that were seen at all four points of both hosts' borders, in an order that round trips can have. Both
+/// hosts know a message by its number, so what one of them has missed costs that round trip only.
 pub(super) fn exchanges(
     joined: &[Joined; 2],
     borders: [GateSet; 2],
-    round_trips: u64,
+    slice: Numbered,
+) -> Vec<Exchange> {
+    paired(joined, borders, slice).unwrap_or_default()
+}
+
+fn paired(
+    [client, server]: &[Joined; 2],
+    borders: [GateSet; 2],
+    slice: Numbered,
 ) -> Option<Vec<Exchange>> {
-    let [client, server] = joined;
     let out = |border: GateSet| border.iter().find(|&gate| is_out(gate));
     let inn = |border: GateSet| border.iter().find(|&gate| !is_out(gate));
-    let client_out = client.times(out(borders[0])?);
-    let client_in = client.times(inn(borders[0])?);
-    let server_in = server.times(inn(borders[1])?);
-    let server_out = server.times(out(borders[1])?);
-    let all = [&client_out, &client_in, &server_in, &server_out];
-    if all.iter().any(|times| times.len() as u64 != round_trips) {
-        return None;
-    }
-    let exchanges: Vec<Exchange> = (0..client_out.len())
-        .map(|at| Exchange {
-            client_out: client_out[at],
-            server_in: server_in[at],
-            server_out: server_out[at],
-            client_in: client_in[at],
+    let client_out = client.times(out(borders[0])?, slice)?;
+    let client_in = client.times(inn(borders[0])?, slice)?;
+    let server_in = server.times(inn(borders[1])?, slice)?;
+    let server_out = server.times(out(borders[1])?, slice)?;
+    let exchange = |number: &u32| {
+        Some(Exchange {
+            client_out: *client_out.get(number)?,
+            server_in: *server_in.get(number)?,
+            server_out: *server_out.get(number)?,
+            client_in: *client_in.get(number)?,
         })
-        .collect();
-    let ordered = exchanges
-        .iter()
-        .all(|e| e.client_out <= e.client_in && e.server_in <= e.server_out);
-    let apart = exchanges.windows(2).all(|pair| {
-        pair[0].client_in <= pair[1].client_out && pair[0].server_out <= pair[1].server_in
-    });
-    (ordered && apart).then_some(exchanges)
+    };
+    let in_order = |earlier: Option<&u64>, later: Option<&u64>| {
+        earlier
+            .zip(later)
+            .is_none_or(|(earlier, later)| earlier <= later)
+    };
+    // The round trip before is over at both hosts, whatever else is known of it.
+    let behind = |number: u32| {
+        number.checked_sub(1).is_none_or(|before| {
+            in_order(client_in.get(&before), client_out.get(&number))
+                && in_order(server_out.get(&before), server_in.get(&number))
+        })
+    };
+    let holds = |number: &u32| {
+        in_order(client_out.get(number), client_in.get(number))
+            && in_order(server_in.get(number), server_out.get(number))
+            && behind(*number)
+            && behind(*number + 1)
+    };
+    let numbers = client_out.keys().filter(|number| holds(number));
+    Some(numbers.filter_map(exchange).collect())
 }
 
 /// For the tests of this module and its neighbours.
 #[cfg(test)]
 mod tests {
-    use tollgate_gate::Ticks;
-    use tollgate_kernel::Flow;
-
     use super::*;
 
     const PORT: u16 = 7;
@@ -381,44 +436,139 @@ mod tests {
         }
     }
 
-    fn joined(out: &[u64], inn: &[u64]) -> Joined {
-        let mut tied = tollgate_kernel::join::Tied::default();
-        let times = out.iter().map(|&at| (Gate::DriverOutBegin, at));
-        let times = times.chain(inn.iter().map(|&at| (Gate::IpInBegin, at)));
-        for (number, (gate, at)) in times.enumerate() {
-            tied.events.push(tollgate_gate::Event {
-                ticks: Ticks(at),
-                packet: PacketId(number as u32),
-                gate,
+    const SLICE: Numbered = Numbered {
+        messages: 3,
+        size: NonZeroU32::new(TALK.size).unwrap(),
+    };
+    const BORDERS: [GateSet; 2] = [GateSet::of(&[Gate::DriverOutBegin, Gate::IpInBegin]); 2];
+
+    /// What a host saw, by message: when it came out, and when one came in.
+    struct Seen {
+        host: Host,
+        /// A socket numbers its own messages in a slice; what programs see has the connection's sequence numbers.
+        by_socket: bool,
+        out: [Vec<u64>; 3],
+        inn: [Vec<u64>; 3],
+    }
+
+    impl Seen {
+        fn joined(&self) -> Joined {
+            let is_client = self.host == Host::Client;
+            let flow = |there: bool| match self.by_socket {
+                true => Flow::of_socket(PORT, there),
+                false if there => Flow {
+                    ports: 40_000 << 16 | u32::from(PORT),
+                    addresses: 1,
+                },
+                false => Flow {
+                    ports: u32::from(PORT) << 16 | 40_000,
+                    addresses: 1,
+                },
+            };
+            // Sequence numbers run over within the slice.
+            let origin = if self.by_socket { 0 } else { u32::MAX - 5 };
+            let sides = [
+                (Gate::DriverOutBegin, is_client, &self.out),
+                (Gate::IpInBegin, !is_client, &self.inn),
+            ];
+            let events = sides.into_iter().flat_map(|(gate, there, times)| {
+                times.iter().zip(0u32..).flat_map(move |(times, number)| {
+                    let seq = origin.wrapping_add(number * TALK.size);
+                    let passed = move |&at| Event::of_packet(at, gate, flow(there), seq, TALK.size);
+                    times.iter().map(passed)
+                })
             });
+            let taken = Taken {
+                events: events.collect(),
+                lost: 0,
+            };
+            Joined::tie(&mut Joiner::new(TALK), &taken)
         }
-        Joined { tied, lost: 0 }
+    }
+
+    fn client(by_socket: bool) -> Seen {
+        Seen {
+            host: Host::Client,
+            by_socket,
+            out: [vec![10], vec![30], vec![50]],
+            inn: [vec![20], vec![40], vec![60]],
+        }
+    }
+
+    fn server(by_socket: bool) -> Seen {
+        Seen {
+            host: Host::Server,
+            by_socket,
+            out: [vec![1_015], vec![1_035], vec![1_055]],
+            inn: [vec![1_012], vec![1_032], vec![1_052]],
+        }
+    }
+
+    /// When the paired round trips began.
+    fn paired_at(client: &Seen, server: &Seen) -> Vec<u64> {
+        let exchanges = exchanges(&[client.joined(), server.joined()], BORDERS, SLICE);
+        for exchange in &exchanges {
+            assert_eq!(exchange.both_ways_ns(), 7.0, "{exchange:?}");
+        }
+        exchanges.iter().map(|one| one.client_out).collect()
     }
 
     #[test]
-    fn round_trips_are_paired_by_their_order_or_not_at_all() {
-        let borders = [GateSet::of(&[Gate::DriverOutBegin, Gate::IpInBegin]); 2];
-        let client = || joined(&[10, 30], &[20, 40]);
-        let server = || joined(&[1_015, 1_035], &[1_012, 1_032]);
-        let paired = exchanges(&[client(), server()], borders, 2).unwrap();
-        assert_eq!(
-            paired[1],
-            Exchange {
-                client_out: 30,
-                server_in: 1_032,
-                server_out: 1_035,
-                client_in: 40
+    fn round_trips_are_paired_by_their_numbers_whoever_saw_them() {
+        for (near, far) in [(false, false), (true, true), (false, true), (true, false)] {
+            assert_eq!(paired_at(&client(near), &server(far)), [10, 30, 50]);
+        }
+    }
+
+    #[test]
+    fn a_stamp_that_is_left_out_costs_one_round_trip() {
+        for missing in 0..3 {
+            let mut kept = vec![10, 30, 50];
+            kept.remove(missing);
+            for (near, far) in [(false, false), (true, true), (false, true), (true, false)] {
+                // Of what programs saw, all is dropped when it does not tell which message was the first.
+                let kept_of = |by_socket| match (by_socket, missing) {
+                    (true, _) | (false, 1) => kept.clone(),
+                    (false, _) => Vec::new(),
+                };
+                let (mut one, mut other) = (client(near), server(far));
+                one.inn[missing].clear();
+                assert_eq!(paired_at(&one, &other), kept_of(near), "{missing}");
+                other.out[missing].clear();
+                assert_eq!(paired_at(&client(near), &other), kept_of(far), "{missing}");
             }
-        );
-        assert_eq!(paired[1].both_ways_ns(), 7.0);
-        let mut again = server();
-        let mut late = again.tied.events[0];
-        late.ticks = Ticks(1_020);
-        again.tied.events.push(late);
-        assert_eq!(exchanges(&[client(), again], borders, 2), Some(paired));
-        // One is missing, there is one too many, or they overlap.
-        assert!(exchanges(&[client(), joined(&[1_015], &[1_012, 1_032])], borders, 2).is_none());
-        assert!(exchanges(&[client(), server()], borders, 3).is_none());
-        assert!(exchanges(&[joined(&[10, 15], &[20, 40]), server()], borders, 2).is_none());
+        }
+    }
+
+    #[test]
+    fn a_second_passage_changes_nothing() {
+        let mut again = server(false);
+        again.out[0].push(1_020);
+        assert_eq!(paired_at(&client(false), &again), [10, 30, 50]);
+    }
+
+    #[test]
+    fn round_trips_that_overlap_are_none() {
+        // A stamp that came late is taken for one of the next message.
+        let mut late = client(true);
+        late.out[1] = vec![10, 30];
+        late.out[0].clear();
+        assert_eq!(paired_at(&late, &server(true)), [50]);
+        let mut overlapping = client(true);
+        overlapping.inn[0] = vec![31];
+        assert_eq!(paired_at(&overlapping, &server(true)), [50]);
+        let mut backwards = server(true);
+        backwards.inn[2] = vec![1_056];
+        assert_eq!(paired_at(&client(true), &backwards), [10, 30]);
+    }
+
+    #[test]
+    fn more_messages_than_were_sent_are_none() {
+        let fewer = Numbered {
+            messages: 2,
+            ..SLICE
+        };
+        let joined = [client(true).joined(), server(true).joined()];
+        assert!(exchanges(&joined, BORDERS, fewer).is_empty());
     }
 }

@@ -22,9 +22,6 @@ use crate::stamps::Stamper;
 const TURNS: u32 = 1 << 12;
 /// The congestion control that is asked for, the same on every machine.
 const CONGESTION: &str = "cubic";
-/// The kernel begins to stamp what comes in when a worker of this processor has run (net_enable_timestamp() in net/core/dev.c), so
-/// the processor is left to it for a moment.
-const SETTLE: std::time::Duration = std::time::Duration::from_millis(2);
 /// Connections that may wait to be accepted; there is never more than one.
 const BACKLOG: i32 = 16;
 
@@ -378,7 +375,7 @@ impl End {
             Error::system(PATH, "asking for time stamps (SO_TIMESTAMPING)", error)
         })?;
         if stamper.of_socket().contains(Gate::DriverOutEnd) {
-            std::thread::sleep(SETTLE);
+            software_stamps::settle();
         }
         Ok(())
     }

@@ -5,7 +5,10 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tollgate_gate::{Gate, GateSet};
 
@@ -23,6 +26,9 @@ const KIND_SCHED: u32 = 1;
 const KIND_ACK: u32 = 2;
 /// Room for control messages: a stamp and an extended error with the offender's address.
 const CONTROL: usize = 256;
+/// How long it mostly takes until stamps are made of what comes in, and how long it is waited for at most.
+const SETTLE: Duration = Duration::from_millis(2);
+const SETTLES: Duration = Duration::from_secs(1);
 
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
@@ -60,6 +66,32 @@ pub(super) fn switch(socket: BorrowedFd<'_>, gates: GateSet) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Waits until this kernel stamps what comes in; not for ever, and where that cannot be seen for as long as it mostly takes. The kernel
+/// begins to, for all sockets alike, when a worker has run (net_enable_timestamp() in net/core/dev.c), which on a busy processor takes
+/// its time; what comes in before has no stamp.
+pub(super) fn settle() {
+    let begun = Instant::now();
+    loop {
+        match stamps_what_comes_in() {
+            Ok(true) => return,
+            Ok(false) if begun.elapsed() < SETTLES => thread::sleep(SETTLE / 10),
+            Ok(false) => return,
+            Err(_) => return thread::sleep(SETTLE),
+        }
+    }
+}
+
+/// Whether a datagram to ourselves has a stamp.
+fn stamps_what_comes_in() -> io::Result<bool> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect(socket.local_addr()?)?;
+    socket.set_read_timeout(Some(SETTLES))?;
+    switch(socket.as_fd(), GateSet::of(&[Gate::DriverOutEnd]))?;
+    socket.send(&[0])?;
+    let (_, at) = recv(socket.as_fd(), &mut [0], 0)?;
+    Ok(at.is_some())
 }
 
 /// What became of bytes that were sent.
@@ -142,4 +174,25 @@ fn receive(
         at = unsafe { libc::CMSG_NXTHDR(&raw const message, at) };
     }
     Ok((got, told))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_in_once_it_has_settled_is_stamped() {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.connect(socket.local_addr().unwrap()).unwrap();
+        switch(socket.as_fd(), GateSet::of(&[Gate::DriverOutEnd])).unwrap();
+        settle();
+        for _ in 0..8 {
+            socket.send(&[0]).unwrap();
+            let (got, at) = recv(socket.as_fd(), &mut [0], 0).unwrap();
+            assert!(got == 1 && at.is_some());
+        }
+        switch(socket.as_fd(), GateSet::EMPTY).unwrap();
+        socket.send(&[0]).unwrap();
+        assert_eq!(recv(socket.as_fd(), &mut [0], 0).unwrap().1, None);
+    }
 }
