@@ -90,6 +90,53 @@ pub(super) struct Pair<'a> {
     pub(super) cores: Option<Cores>,
     pub(super) a: &'a Measured,
     pub(super) b: &'a Measured,
+    /// It is a rate, and the same number stands in its experiment and column as a time, with an interval in both runs.
+    pub(super) stands_as_time: bool,
+}
+
+/// How far the product of a rate and a time may be off, as a share, for them to be one number: what is lost by computing.
+const ONE_NUMBER: f64 = 1e-9;
+
+impl Pair<'_> {
+    const fn is_rate(&self) -> bool {
+        matches!(self.unit, Unit::BytesPerSecond | Unit::PerSecond)
+    }
+
+    const fn is_time(&self) -> bool {
+        matches!(self.unit, Unit::Nanoseconds | Unit::NanosecondsPerByte)
+    }
+
+    /// Whether this rate is that time turned round: of one thing, or of as many bytes as the column says.
+    fn is_turned_round(&self, time: &Self) -> bool {
+        let second = 1e9;
+        let bytes = predict::bytes(&self.place.column);
+        [(self.a, time.a), (self.b, time.b)]
+            .iter()
+            .all(|(rate, time)| {
+                let product = rate.value * time.value;
+                let is = |wanted: f64| (product / wanted - 1.0).abs() < ONE_NUMBER;
+                is(second) || bytes.is_some_and(|bytes| is(second * bytes))
+            })
+    }
+}
+
+/// Says of every rate whether it stands as a time, too.
+fn find_rates_that_are_times(pairs: &mut [Pair<'_>]) {
+    let mut times: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
+    let known = |pair: &Pair<'_>| pair.is_time() && pair.a.ci.and(pair.b.ci).is_some();
+    for (at, pair) in pairs.iter().enumerate().filter(|(_, pair)| known(pair)) {
+        let place = (pair.place.experiment.as_str(), pair.place.column.as_str());
+        times.entry(place).or_default().push(at);
+    }
+    let stands = |rate: &Pair<'_>| {
+        let place = (rate.place.experiment.as_str(), rate.place.column.as_str());
+        let mut beside = times.get(&place).into_iter().flatten();
+        rate.is_rate() && beside.any(|&time| rate.is_turned_round(&pairs[time]))
+    };
+    let found: Vec<bool> = pairs.iter().map(stands).collect();
+    for (pair, stands) in pairs.iter_mut().zip(found) {
+        pair.stands_as_time = stands;
+    }
 }
 
 impl<'a> Cells<'a> {
@@ -123,12 +170,14 @@ impl<'a> Cells<'a> {
                         cores: one.cores,
                         a: one.measured,
                         b: their,
+                        stands_as_time: false,
                     });
                     theirs.remove(&one.place);
                 }
                 _ => only_here.push(one.place.clone()),
             }
         }
+        find_rates_that_are_times(&mut pairs);
         let only_there = other
             .cells
             .iter()

@@ -42,6 +42,7 @@ const SHORTEST_HALF: f64 = 1.349;
 
 /// Why a row of such a unit, or such a kind, is not judged.
 const NO_DIRECTION: &str = "it has no better and no worse";
+const STANDS_AS_TIME: &str = "the same number is judged as a time";
 
 /// Which way is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,6 +219,9 @@ fn apart(pairs: &[Pair<'_>]) -> Vec<f64> {
 /// How far a row moved towards the worse, on the logarithmic scale, when it can show how much runs differ.
 fn moved(pair: &Pair<'_>) -> Option<f64> {
     pair.a.ci.and(pair.b.ci)?;
+    if pair.stands_as_time {
+        return None;
+    }
     Some(pair.better()?.towards_worse(logarithm(pair)?))
 }
 
@@ -244,6 +248,9 @@ pub(super) struct Known {
 /// How a row stands; or why that cannot be told.
 pub(super) fn judge(pair: &Pair<'_>, known: &Known) -> Result<Judged, &'static str> {
     let better = pair.better().ok_or(NO_DIRECTION)?;
+    if pair.stands_as_time {
+        return Err(STANDS_AS_TIME);
+    }
     let exact = |measured: &Measured| pair.unit == Unit::Instructions && measured.ci.is_none();
     let log = better.towards_worse(logarithm(pair).ok_or("a number is not above zero")?);
     if exact(pair.a) && exact(pair.b) {

@@ -530,3 +530,74 @@ fn what_is_left_over_has_no_better_and_no_worse() {
         Verdict::NotJudged { .. }
     ));
 }
+
+/// A run of streams: the time per byte, and the bytes per second that `rate` makes of it.
+fn streams(time: Cell, rate: impl Fn(&Measured) -> Measured) -> Run {
+    let turned = match &time {
+        Cell::Value(time) => Cell::Value(rate(time)),
+        other => other.clone(),
+    };
+    let mut run = run(Unit::NanosecondsPerByte, &[("kernel-loopback", vec![time])]);
+    let mut rates = run.experiments[0].tables[0].clone();
+    rates.id = "throughput".to_owned();
+    rates.columns[0].unit = Unit::BytesPerSecond;
+    rates.rows[0].cells = vec![turned];
+    run.experiments[0].tables.push(rates);
+    run
+}
+
+fn turned_round(time: &Measured) -> Measured {
+    Measured {
+        value: 1e9 / time.value,
+        ci: time.ci.map(|ci| Interval {
+            low: 1e9 / ci.high,
+            high: 1e9 / ci.low,
+        }),
+        ..Measured::default()
+    }
+}
+
+#[test]
+fn a_number_that_stands_as_time_and_as_rate_is_judged_once() {
+    let verdicts = |a: &Run, b: &Run| {
+        let comparison = compare(a, b, None, &Options::default()).unwrap();
+        let verdicts = comparison.rows.into_iter().map(|row| row.verdict);
+        (comparison.judged, verdicts.collect::<Vec<_>>())
+    };
+    let (a, b) = (known(2.0, 0.01), known(4.0, 0.01));
+    let (judged, told) = verdicts(
+        &streams(a.clone(), turned_round),
+        &streams(b.clone(), turned_round),
+    );
+    assert_eq!(judged, 1);
+    let reason = "the same number is judged as a time";
+    assert_eq!(told, [Verdict::Regression, Verdict::NotJudged { reason }]);
+    // The rate of as many bytes as the column says is that of the time, too.
+    let of_all = |time: &Measured| {
+        let Measured { value, ci, .. } = turned_round(time);
+        Measured {
+            value: 4.0 * value,
+            ci,
+            ..Measured::default()
+        }
+    };
+    let (judged, _) = verdicts(&streams(a.clone(), of_all), &streams(b.clone(), of_all));
+    assert_eq!(judged, 1);
+    // Another rate is another number, and where nothing is known of the time the rate is judged.
+    let other = |time: &Measured| Measured {
+        value: 1.1e9 / time.value,
+        ..turned_round(time)
+    };
+    let (judged, _) = verdicts(&streams(a.clone(), other), &streams(b.clone(), other));
+    assert_eq!(judged, 2);
+    let alone = |cell: &Cell| {
+        let mut run = streams(cell.clone(), turned_round);
+        if let Cell::Value(time) = &mut run.experiments[0].tables[0].rows[0].cells[0] {
+            time.ci = None;
+        }
+        run
+    };
+    let (judged, told) = verdicts(&alone(&a), &alone(&b));
+    assert_eq!(judged, 1);
+    assert_eq!(told[1], Verdict::Regression);
+}
