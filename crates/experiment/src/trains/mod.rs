@@ -19,6 +19,7 @@
 //! costs is hidden in part by what the processor has in flight; so there each gate is timed from the first, and the spans of that
 //! way are differences, from which the reading falls out.
 
+mod by_slice;
 mod kernel;
 mod stack;
 
@@ -36,6 +37,8 @@ use crate::context::{Context, Options};
 use crate::drift::Drift;
 use crate::error::Error;
 pub(crate) use crate::stats::typical;
+use by_slice::BySlice;
+pub(crate) use by_slice::Known;
 
 /// Bytes between two sizes of the paper's sweep, and the last of them.
 const STEP: usize = 256;
@@ -172,13 +175,15 @@ impl Seen {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AtSpan {
     /// Nanoseconds of work for each packet that went straight through, by response.
-    work: Vec<f64>,
+    work: BySlice,
     /// The mean wait of a response's packets, by response.
-    wait: Vec<f64>,
+    wait: BySlice,
     /// The same by place in the response.
-    wait_by_place: Vec<Vec<f64>>,
+    wait_by_place: Vec<BySlice>,
     /// From the packet before to this one at the first gate, by place.
-    gaps: Vec<Vec<f64>>,
+    gaps: Vec<BySlice>,
+    /// Slices that were added.
+    slices: usize,
     /// The mean time of messages as a whole in the usual round trips, by slice.
     requests: Vec<f64>,
     responses: Vec<f64>,
@@ -252,6 +257,7 @@ pub(crate) const fn packets(response: usize) -> usize {
 
 impl AtSpan {
     fn add(&mut self, span: &Span, seen: &Seen) {
+        self.slices += 1;
         for (to, ways) in [
             (&mut self.requests, &seen.requests),
             (&mut self.responses, &seen.responses),
@@ -267,8 +273,8 @@ impl AtSpan {
 
     fn add_response(&mut self, kind: Kind, packets: &[Option<Way>]) {
         let most = packets.len().max(self.wait_by_place.len());
-        self.wait_by_place.resize(most, Vec::new());
-        self.gaps.resize(most, Vec::new());
+        self.wait_by_place.resize(most, BySlice::default());
+        self.gaps.resize(most, BySlice::default());
         // Work, and the packets that share it.
         let (mut work, mut straight) = (0.0, 0_u32);
         let (mut waits, mut n) = (0.0, 0_u32);
@@ -296,49 +302,59 @@ impl AtSpan {
                 }
             };
             if let Some((last, _, _)) = before {
-                self.gaps[place].push(way.from - last.from);
+                self.gaps[place].add(self.slices, way.from - last.from);
             }
-            self.wait_by_place[place].push(wait);
+            self.wait_by_place[place].add(self.slices, wait);
             waits += wait;
             n += 1;
             before = Some((way, wait, went_straight));
         }
         if straight > 0 {
-            self.work.push(work / f64::from(straight));
+            self.work.add(self.slices, work / f64::from(straight));
         }
         if n > 0 {
-            self.wait.push(waits / f64::from(n));
+            self.wait.add(self.slices, waits / f64::from(n));
         }
     }
 
     /// Work for each packet, in nanoseconds; none when no packet went straight through.
     pub(crate) fn work_ns(&self) -> Option<f64> {
-        typical(&self.work)
+        self.work.typical()
     }
 
-    /// The responses behind [`Self::work_ns`].
-    pub(crate) fn work_n(&self) -> u64 {
-        self.work.len() as u64
+    /// The same, and how well it is known.
+    pub(crate) fn work(&self) -> Option<Known> {
+        self.work.known()
     }
 
     /// Waiting of a packet, in nanoseconds.
     pub(crate) fn wait_ns(&self) -> Option<f64> {
-        typical(&self.wait)
+        self.wait.typical()
     }
 
-    /// The responses behind [`Self::wait_ns`].
-    pub(crate) fn wait_n(&self) -> u64 {
-        self.wait.len() as u64
+    /// The same, and how well it is known.
+    pub(crate) fn wait(&self) -> Option<Known> {
+        self.wait.known()
     }
 
-    /// Waiting by place in the response.
+    /// Waiting by place in the response, in nanoseconds.
     pub(crate) fn wait_by_place_ns(&self) -> Vec<Option<f64>> {
-        self.wait_by_place.iter().map(|one| typical(one)).collect()
+        self.wait_by_place.iter().map(BySlice::typical).collect()
     }
 
-    /// From the packet before to this one at the first gate, by place; none at the first.
+    /// The same, and how well it is known.
+    pub(crate) fn wait_by_place(&self) -> Vec<Option<Known>> {
+        self.wait_by_place.iter().map(BySlice::known).collect()
+    }
+
+    /// From the packet before to this one at the first gate, by place, in nanoseconds; none at the first.
     pub(crate) fn gaps_ns(&self) -> Vec<Option<f64>> {
-        self.gaps.iter().map(|one| typical(one)).collect()
+        self.gaps.iter().map(BySlice::typical).collect()
+    }
+
+    /// The same, and how well it is known.
+    pub(crate) fn gaps(&self) -> Vec<Option<Known>> {
+        self.gaps.iter().map(BySlice::known).collect()
     }
 
     /// All times at a machine that is so many times slower.
@@ -346,9 +362,11 @@ impl AtSpan {
         let by_place = self.wait_by_place.iter_mut().chain(&mut self.gaps);
         let (gated, ungated) = (&mut self.beside.0, &mut self.beside.1);
         let messages = [&mut self.requests, &mut self.responses, gated, ungated];
-        let all = [&mut self.work, &mut self.wait].into_iter();
-        for ns in all.chain(messages).chain(by_place).flatten() {
+        for ns in messages.into_iter().flatten() {
             *ns *= slowness;
+        }
+        for all in by_place.chain([&mut self.work, &mut self.wait]) {
+            all.slower(slowness);
         }
     }
 

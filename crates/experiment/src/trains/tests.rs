@@ -178,7 +178,8 @@ pub(crate) fn fixed_with_work(ns: f64) -> Trains {
     let mut trains = fixed();
     let sizes = trains.measured.iter_mut().flat_map(|one| &mut one.sizes);
     for span in sizes.flat_map(|size| &mut size.spans) {
-        span.work.fill(ns);
+        span.work = BySlice::default();
+        span.work.add(0, ns);
     }
     trains
 }

@@ -10,7 +10,7 @@ use crate::run::{
     Bar, Cell, Column, Figure, Point, Row, RowKind, Segment, SegmentKind, Series, Table, Unit,
 };
 use crate::shapes;
-use crate::trains::{Measured, Trains};
+use crate::trains::{Known, Measured, Trains};
 use crate::words;
 
 /// Bytes of a full Ethernet frame in the paper's reckoning: MTU and header, without preamble, check sequence and gap.
@@ -178,10 +178,11 @@ fn layers(trains: &Trains, rate: u64) -> Table {
             let mut sum = 0.0;
             for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
                 let seen = &measured.sizes[at].spans[index];
-                let Some(ns) = seen.work_ns() else { continue };
-                sum += ns;
+                let Some(work) = seen.work() else { continue };
+                sum += work.ns;
                 let cells = vec![
-                    number(ns, seen.work_n()),
+                    // It stands with its interval in `lehmann-processing`, where runs are compared by it.
+                    number(Known { ci: None, ..work }),
                     Cell::exact(sum),
                     Cell::exact(100.0 * sum / budget),
                 ];

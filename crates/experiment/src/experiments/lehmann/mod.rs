@@ -21,7 +21,7 @@ use crate::run::{
     Source, Table, TrustKind, TrustLine, Unit,
 };
 use crate::shapes;
-use crate::trains::{self, Measured, Subject, Trains, typical};
+use crate::trains::{self, Known, Measured, Subject, Trains, typical};
 use crate::words;
 
 pub(super) use bandwidth::BANDWIDTH;
@@ -185,10 +185,11 @@ fn span_row(span: &Span, kind: RowKind, cells: Vec<Cell>) -> Row {
     }
 }
 
-fn number(value: f64, n: u64) -> Cell {
+fn number(known: Known) -> Cell {
     Cell::Value(Number {
-        value,
-        n: Some(n),
+        value: known.ns,
+        ci: known.ci,
+        n: Some(known.n),
         ..Number::default()
     })
 }

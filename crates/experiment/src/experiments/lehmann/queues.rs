@@ -12,7 +12,7 @@ use crate::context::Options;
 use crate::published;
 use crate::run::{self, Column, Figure, Row, RowKind, Table, Unit};
 use crate::shapes;
-use crate::trains::{Measured, OVER_TIME, Trains, of_packets};
+use crate::trains::{Known, Measured, OVER_TIME, Trains, of_packets};
 use crate::words;
 
 /// The places in a response that become columns of a table over time, counted from 1; the last is added.
@@ -109,8 +109,8 @@ fn by_size(measured: &Measured, trains: &Trains) -> Table {
         .map(|(index, span)| {
             let cells = places.iter().map(|&at| {
                 let seen = &measured.sizes[at].spans[index];
-                match seen.wait_ns() {
-                    Some(ns) => number(ns, seen.wait_n()),
+                match seen.wait() {
+                    Some(wait) => number(wait),
                     None => missing(measured, at, "no packet was seen here"),
                 }
             });
@@ -139,11 +139,11 @@ fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
     let count = crate::trains::packets(size);
     let mut places: Vec<usize> = PLACES.into_iter().filter(|&place| place < count).collect();
     places.push(count);
-    let cells = |values: &[Option<f64>]| {
+    let cells = |values: &[Option<Known>]| {
         places
             .iter()
             .map(|&place| match values.get(place - 1).copied().flatten() {
-                Some(ns) => run::Cell::exact(ns),
+                Some(known) => number(known),
                 None => missing(measured, at, "no packet comes before it"),
             })
             .collect()
@@ -151,10 +151,10 @@ fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
     let mut rows = Vec::new();
     for (index, span) in queues(measured) {
         let seen = &measured.sizes[at].spans[index];
-        rows.push(queue_row(span, cells(&seen.wait_by_place_ns())));
+        rows.push(queue_row(span, cells(&seen.wait_by_place())));
     }
     for (index, span) in queues(measured) {
-        let gaps = measured.sizes[at].spans[index].gaps_ns();
+        let gaps = measured.sizes[at].spans[index].gaps();
         rows.push(Row {
             note: Some(format!("since the packet before, at {}", span.from.name())),
             ..shapes::plain_row(format!("gap at {}", span.from.name()), cells(&gaps))
