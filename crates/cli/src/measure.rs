@@ -15,6 +15,7 @@ use tollgate_experiment::experiments::{self, Experiment};
 use tollgate_experiment::history::{self, Extent};
 use tollgate_experiment::noise::Noise;
 use tollgate_experiment::run::{self, Host, Run, Schema, Tool, VERSION};
+use tollgate_experiment::words;
 use tollgate_gate::{Clock, Source};
 use tollgate_qemu::counts::Counts;
 use tollgate_workload::remote::KernelRemote;
@@ -402,36 +403,26 @@ fn far_end(remote: &KernelRemote) -> Result<run::FarEnd, String> {
 
 /// The command line as it could be typed again.
 fn command_line() -> String {
-    let words = std::env::args_os().skip(1);
-    typed(words.map(|word| word.to_string_lossy().into_owned()))
+    let given = std::env::args_os().skip(1);
+    typed(given.map(|word| word.to_string_lossy().into_owned()))
 }
 
 /// Words as they could be typed again. A token is not for those who read the run.
-fn typed(words: impl Iterator<Item = String>) -> String {
+fn typed(given: impl Iterator<Item = String>) -> String {
     const TOKEN: &str = "--token";
     let mut line = "tollgate".to_owned();
     let mut hidden = false;
-    for word in words {
+    for word in given {
         let shown = match word.split_once('=') {
             _ if hidden => "...".to_owned(),
             Some((TOKEN, _)) => format!("{TOKEN}=..."),
-            _ => quoted(&word),
+            _ => words::quoted(&word),
         };
         hidden = word == TOKEN && !hidden;
         line.push(' ');
         line.push_str(&shown);
     }
     line
-}
-
-/// A word as a shell reads it back.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 fn clock_of(clock: &Clock) -> run::Clock {
@@ -475,13 +466,5 @@ mod tests {
         let shown = line(&["rr", "--token", "--token", "--to", "a b"]);
         assert_eq!(shown, "tollgate rr --token ... --to 'a b'");
         assert_eq!(line(&["--token=secret"]), "tollgate --token=...");
-    }
-
-    #[test]
-    fn words_are_quoted_where_a_shell_needs_it() {
-        assert_eq!(quoted("--size=4,20"), "--size=4,20");
-        assert_eq!(quoted("my file"), "'my file'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
-        assert_eq!(quoted(""), "''");
     }
 }

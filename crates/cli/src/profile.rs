@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tollgate_experiment::profile::{self, OF_KERNEL, OF_STACK, TraceOf};
+use tollgate_experiment::profile::{self, OF_KERNEL, OF_STACK, Origin, TraceOf};
 use tollgate_experiment::run::Run;
 use tollgate_trace::rebuilt::Rebuilt;
 use tollgate_trace::traffic::{Messages, Traffic};
@@ -30,7 +30,13 @@ pub(crate) fn run(asked: &Profile, manners: &Manners) -> Result<ExitCode, Error>
         traffic: &trace.traffic,
         bounds: trace.bounds.as_ref().map(|(least, most)| (least, most)),
     };
-    let part = profile::profile(&run, path, of).map_err(|error| match asked.from {
+    let from = asked.from.as_ref().map(|from| from.to_string_lossy());
+    let options = asked.measuring.options();
+    let origin = match &from {
+        Some(from) => Origin::Run(from),
+        None => Origin::Measured(&options),
+    };
+    let part = profile::profile(&run, path, of, origin).map_err(|error| match asked.from {
         Some(_) => Error::Usage(error.to_string()),
         None => Error::Profile(error),
     })?;

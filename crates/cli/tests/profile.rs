@@ -28,6 +28,14 @@ fn text(octets: &[u8]) -> String {
     String::from_utf8(octets.to_vec()).unwrap()
 }
 
+/// What the user calls [`KERNEL`] in the folder.
+const RUN: &str = "run.json";
+
+/// Gives the folder the run, by a name that is the same everywhere.
+fn with_run(folder: &Path) {
+    std::fs::copy(KERNEL, folder.join(RUN)).unwrap();
+}
+
 /// A run over kernel-loopback with `kay-breakdown` and `kay-detail`, as measured, without figures.
 const KERNEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/profile/kernel.json");
 
@@ -52,9 +60,10 @@ fn column(table: &Table, name: &str) -> Vec<Option<f64>> {
 #[test]
 fn a_fixed_run_on_the_lan_trace() {
     let folder = tempfile::tempdir().unwrap();
+    with_run(folder.path());
     let output = tollgate(
         folder.path(),
-        &["profile", "--trace", "kay-lan", "--from", KERNEL],
+        &["profile", "--trace", "kay-lan", "--from", RUN],
     );
     assert!(output.status.success(), "{}", text(&output.stderr));
     insta::assert_snapshot!(text(&output.stdout));
@@ -246,7 +255,8 @@ fn import(folder: &Path, largest: usize) {
 fn a_fixed_run_on_an_imported_capture() {
     let folder = tempfile::tempdir().unwrap();
     import(folder.path(), 8_000);
-    let profile = ["profile", "--trace", "office", "--from", KERNEL];
+    with_run(folder.path());
+    let profile = ["profile", "--trace", "office", "--from", RUN];
     let output = tollgate(folder.path(), &profile);
     assert!(output.status.success(), "{}", text(&output.stderr));
     insta::assert_snapshot!(text(&output.stdout));

@@ -301,9 +301,14 @@ fn settings(outcome: &Outcome) -> Vec<String> {
 
 /// The command that repeats an experiment with the options that differ from the usual.
 pub(crate) fn command(name: &str, options: &crate::context::Options) -> String {
-    let mut command = format!("tollgate experiment run {name}");
+    format!("tollgate experiment run {name}{}", flags(options))
+}
+
+/// The flags that give the options which differ from the usual, each with a space before it.
+pub(crate) fn flags(options: &crate::context::Options) -> String {
+    let mut flags = String::new();
     let mut add = |flag: &str, values: Vec<String>| {
-        command.push_str(&format!(" --{flag} {}", values.join(",")));
+        flags.push_str(&format!(" --{flag} {}", words::quoted(&values.join(","))));
     };
     if let Some(host) = &options.to {
         add("to", vec![host.to_string()]);
@@ -344,7 +349,7 @@ pub(crate) fn command(name: &str, options: &crate::context::Options) -> String {
     if let Some(rate) = options.line_rate {
         add("line-rate", vec![rate.to_string()]);
     }
-    command
+    flags
 }
 
 #[cfg(test)]

@@ -50,6 +50,17 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", whole(n), if n == 1 { one } else { many })
 }
 
+/// A word as a shell reads it back.
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
 /// So many bytes, in a sentence; [`size`] is for headings.
 pub(crate) fn bytes(n: usize) -> String {
     counted(n as u64, "byte", "bytes")
@@ -141,6 +152,14 @@ mod tests {
         assert_eq!(told(2_000), "2,000 packets are");
         assert_eq!(bytes(1), "1 byte");
         assert_eq!(bytes(8_192), "8,192 bytes");
+    }
+
+    #[test]
+    fn words_are_quoted_where_a_shell_needs_it() {
+        assert_eq!(quoted("--size=4,20"), "--size=4,20");
+        assert_eq!(quoted("my file"), "'my file'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(quoted(""), "''");
     }
 
     #[test]

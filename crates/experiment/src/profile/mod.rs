@@ -16,6 +16,7 @@ use tollgate_trace::rows::Protocol;
 use tollgate_trace::traffic::{Messages, Stretch, Traffic};
 use tollgate_workload::PathId;
 
+use crate::context::Options;
 use crate::run::{Experiment, Run};
 use crate::words;
 
@@ -167,6 +168,15 @@ pub struct TraceOf<'a> {
     pub bounds: Option<(&'a Traffic, &'a Traffic)>,
 }
 
+/// Where the run with the costs comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum Origin<'a> {
+    /// It was there, and the user calls it so.
+    Run(&'a str),
+    /// It was measured for the profile, with what the user asked for.
+    Measured(&'a Options),
+}
+
 /// One way to look at the messages: a column of the tables.
 struct View<'a> {
     name: String,
@@ -187,6 +197,7 @@ const PROTOCOLS: [&[Protocol]; 3] = [
 /// All that is shown is made from this.
 struct Profile<'a> {
     trace: TraceOf<'a>,
+    origin: Origin<'a>,
     measured: &'a Measured,
     /// TCP, UDP, and both in the proportion of the trace.
     views: Vec<View<'a>>,
@@ -205,6 +216,7 @@ pub fn profile(
     run: &Run,
     path: Option<PathId>,
     trace: TraceOf<'_>,
+    origin: Origin<'_>,
 ) -> Result<Experiment, NoProfile> {
     let measured = costs::read(run, path)?;
     let protocols: Vec<Protocol> = measured.categories.iter().map(|(one, _)| *one).collect();
@@ -217,12 +229,12 @@ pub fn profile(
             protocols: names(&protocols),
         });
     }
-    let profile = Profile::new(trace, &measured);
+    let profile = Profile::new(trace, origin, &measured);
     Ok(profile.shown(run))
 }
 
 impl<'a> Profile<'a> {
-    fn new(trace: TraceOf<'a>, measured: &'a Measured) -> Self {
+    fn new(trace: TraceOf<'a>, origin: Origin<'a>, measured: &'a Measured) -> Self {
         let largest = measured.categories.iter().map(|(_, costs)| costs.largest());
         let benchmark = largest.fold(BENCHMARK, f64::min);
         let views = PROTOCOLS.map(|protocols| View {
@@ -246,6 +258,7 @@ impl<'a> Profile<'a> {
         });
         Self {
             trace,
+            origin,
             measured,
             views: views.into(),
             benchmarks: benchmarks.into(),

@@ -7,7 +7,8 @@ use tollgate_workload::PathId;
 use super::costs::Costs;
 use super::estimate::{Estimate, Per};
 use super::savings::{FULL, Of, SAVINGS, Saving};
-use super::{MOST_BEYOND, PROTOCOLS, Profile, View};
+use super::{MOST_BEYOND, Origin, PROTOCOLS, Profile, View};
+use crate::context::Options;
 use crate::published;
 use crate::run::{
     Bar, Cell, Column, Experiment, Figure, Interval, Measured, Row, RowKind, Run, Segment,
@@ -35,13 +36,22 @@ impl Profile<'_> {
         }
     }
 
+    /// The command that gives the same page.
     fn command(&self) -> String {
-        let mut command = format!("tollgate profile --trace {}", self.trace.name);
+        let trace = words::quoted(self.trace.name);
+        let mut command = format!("tollgate profile --trace {trace}");
         if self.trace.messages != Messages::default() {
             command.push_str(&format!(" --messages {}", self.trace.messages.name()));
         }
         if self.measured.path != PathId::KernelLoopback {
             command.push_str(&format!(" --path {}", self.measured.path));
+        }
+        match self.origin {
+            Origin::Run(name) => command.push_str(&format!(" --from {}", words::quoted(name))),
+            Origin::Measured(options) => command.push_str(&shapes::flags(&Options {
+                paths: None,
+                ..options.clone()
+            })),
         }
         command
     }

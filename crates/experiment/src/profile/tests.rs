@@ -403,6 +403,8 @@ fn kernel_run() -> Run {
     ])
 }
 
+const RUN: Origin<'static> = Origin::Run("run.json");
+
 fn of<'a>(name: &'a str, traffic: &'a Traffic) -> TraceOf<'a> {
     TraceOf {
         name,
@@ -427,7 +429,7 @@ fn a_run_is_weighted_with_a_trace() {
         (Protocol::Tcp, 1_448, 40),
         (Protocol::Udp, 8_192, 25),
     ]]);
-    let shown = profile(&kernel_run(), None, of("office", &messages)).unwrap();
+    let shown = profile(&kernel_run(), None, of("office", &messages), RUN).unwrap();
     let ns = |size: u32| categories(size).iter().sum::<f64>();
     let near =
         |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-9, "{found}, not {wanted}");
@@ -486,7 +488,7 @@ fn a_run_is_weighted_with_a_trace() {
 #[test]
 fn the_finding_holds_the_benchmark_against_the_traffic() {
     let messages = traffic(&[&[(Protocol::Tcp, 1, 1), (Protocol::Udp, 8_192, 1)]]);
-    let shown = profile(&kernel_run(), None, of("office", &messages)).unwrap();
+    let shown = profile(&kernel_run(), None, of("office", &messages), RUN).unwrap();
     insta::assert_snapshot!(
         shown.finding,
         @"On office, 86 % of the time over kernel-loopback goes to what does not touch data (TCP 93 %, UDP 79 %); in a benchmark with messages of 8,192 B it would be 79 % for TCP and 79 % for UDP."
@@ -496,7 +498,7 @@ fn the_finding_holds_the_benchmark_against_the_traffic() {
 #[test]
 fn what_lies_beyond_the_measured_sizes_is_said() {
     let messages = traffic(&[&[(Protocol::Tcp, 8_192, 3), (Protocol::Tcp, 24_576, 1)]]);
-    let shown = profile(&kernel_run(), None, of("office", &messages)).unwrap();
+    let shown = profile(&kernel_run(), None, of("office", &messages), RUN).unwrap();
     assert_eq!(
         value(&shown, "messages", "TCP", "beyond the sizes measured"),
         25.0
@@ -521,7 +523,7 @@ fn what_lies_beyond_the_measured_sizes_is_said() {
 #[test]
 fn a_trace_without_one_protocol_shows_the_other() {
     let messages = traffic(&[&[(Protocol::Udp, 100, 5)]]);
-    let shown = profile(&kernel_run(), None, of("names", &messages)).unwrap();
+    let shown = profile(&kernel_run(), None, of("names", &messages), RUN).unwrap();
     let aggregate = &shown.tables[1];
     assert!(matches!(
         &aggregate.rows[0].cells[0],
@@ -535,7 +537,7 @@ fn a_trace_without_one_protocol_shows_the_other() {
 fn what_makes_no_profile_says_what_would() {
     let messages = traffic(&[&[(Protocol::Tcp, 1, 1)]]);
     let refused = |run: &Run, path, messages: &Traffic| {
-        profile(run, path, of("office", messages))
+        profile(run, path, of("office", messages), RUN)
             .unwrap_err()
             .to_string()
     };
@@ -587,7 +589,7 @@ fn a_path_is_chosen_by_its_name() {
     };
     let both = run_of(vec![experiment("kay-breakdown", "", tables())]);
     for path in [PathId::KernelLoopback, PathId::KernelVeth] {
-        let shown = profile(&both, Some(path), of("office", &messages)).unwrap();
+        let shown = profile(&both, Some(path), of("office", &messages), RUN).unwrap();
         assert!(
             shown.finding.contains(&format!("over {path} ")),
             "{}",
@@ -599,7 +601,7 @@ fn a_path_is_chosen_by_its_name() {
         " --path kernel-veth",
         vec![breakdown("tcp")],
     )]);
-    let shown = profile(&alone, None, of("office", &messages)).unwrap();
+    let shown = profile(&alone, None, of("office", &messages), RUN).unwrap();
     assert!(
         shown.finding.contains("over kernel-veth "),
         "{}",
@@ -649,6 +651,7 @@ fn the_spans_of_our_stack_are_its_parts() {
         &stack(10.0),
         Some(PathId::StackMemory),
         of("office", &messages),
+        RUN,
     )
     .unwrap();
     let rows = tollgate_gate::STACK.spans().iter().filter(|span| {
@@ -668,6 +671,7 @@ fn the_spans_of_our_stack_are_its_parts() {
         &stack(10.0),
         Some(PathId::StackMemory),
         of("office", &messages),
+        RUN,
     )
     .unwrap();
     assert!(matches!(
@@ -679,6 +683,7 @@ fn the_spans_of_our_stack_are_its_parts() {
         &stack(-100.0),
         Some(PathId::StackMemory),
         of("office", &messages),
+        RUN,
     );
     let error = refused.unwrap_err().to_string();
     assert!(
@@ -699,4 +704,33 @@ fn sizes_reach_as_far_as_the_trace_does() {
     assert_eq!(of(8_193)[10..], [16_384]);
     assert_eq!(of(40_000)[10..], [16_384, 32_768, 65_483]);
     assert_eq!(sizes(&Traffic::default()), SIZES);
+}
+
+#[test]
+fn the_command_under_a_profile_gives_the_same_page() {
+    let messages = traffic(&[&[(Protocol::Tcp, 100, 60)]]);
+    let command = |name: &str, of_messages, origin| {
+        let trace = TraceOf {
+            messages: of_messages,
+            ..of(name, &messages)
+        };
+        profile(&kernel_run(), None, trace, origin).unwrap().command
+    };
+    assert_eq!(
+        command("office", Messages::Segments, RUN),
+        "tollgate profile --trace office --from run.json"
+    );
+    assert_eq!(
+        command("my office", Messages::Writes, Origin::Run("runs/a b.json")),
+        "tollgate profile --trace 'my office' --messages writes --from 'runs/a b.json'"
+    );
+    let asked = Options {
+        sizes: Some(vec![1, 8_192]),
+        paths: Some(vec![PathId::KernelLoopback]),
+        ..Options::default()
+    };
+    assert_eq!(
+        command("office", Messages::Segments, Origin::Measured(&asked)),
+        "tollgate profile --trace office --size 1,8192"
+    );
 }
