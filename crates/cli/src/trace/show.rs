@@ -553,17 +553,17 @@ fn sizes_finding(sizes: &SizesOf) -> String {
     let of_all = format!("{where_}{} of the messages are {kind}", share(most.share));
     match &most.modes {
         Some(modes) => format!(
-            "{of_all}; their sizes are bimodal: {} are below {} bytes, most of them {}, and {} are above {}, most of them {}.",
+            "{of_all}; their sizes are bimodal: {} are below {}, most of them {}, and {} are above {}, most of them {}.",
             share(modes.below),
-            whole(modes.between.from.into()),
+            counted(modes.between.from.into(), "byte", "bytes"),
             bounds(&modes.small),
             share(modes.above),
             whole(modes.between.to.into()),
             bounds(&modes.large),
         ),
         None => format!(
-            "{of_all}; half of them have at most {} bytes, and {} less than 200.",
-            whole(most.p50.into()),
+            "{of_all}; half of them have at most {}, and {} less than 200.",
+            counted(most.p50.into(), "byte", "bytes"),
             share(most.below_200)
         ),
     }

@@ -172,15 +172,16 @@ impl BetweenRuns {
     /// What is taken for it, and why.
     pub(super) fn in_words(&self) -> String {
         let percent = words::significant(100.0 * self.share);
-        let rows = words::whole(self.rows as u64);
         match self.from {
             Origin::Repeated => format!(
-                "two runs of the same thing differ by {percent} % (standard deviation), as the repeated run shows in {rows} rows"
+                "two runs of the same thing differ by {percent} % (standard deviation), as the repeated run shows in {}",
+                words::counted(self.rows as u64, "row", "rows")
             ),
             Origin::Compared => format!(
-                "two runs of the same thing are taken to differ by {percent} % (standard deviation), as {rows} numbers of these two show, \
+                "two runs of the same thing are taken to differ by {percent} % (standard deviation), as {} numbers of these two show, \
                  since what becomes slower in truth does so at all sizes alike; a repeated run of the first, given with --again, says it \
-                 for certain"
+                 for certain",
+                words::whole(self.rows as u64)
             ),
             Origin::Assumed => format!(
                 "two runs of the same thing are taken to differ by {percent} % (standard deviation), since there are too few rows to \

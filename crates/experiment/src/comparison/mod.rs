@@ -298,8 +298,7 @@ fn finding(comparison: &Comparison) -> String {
     let percent = comparison.threshold * 100.0;
     let judged = match comparison.judged {
         0 => return "No row could be judged: none has an interval in both runs.".to_owned(),
-        1 => "1 row".to_owned(),
-        n => format!("{} rows", words::whole(n as u64)),
+        n => words::counted(n as u64, "row", "rows"),
     };
     let worst = |verdict: &Verdict| {
         let size = |change: &&Change| change.change.unwrap_or(0.0).abs();

@@ -666,10 +666,10 @@ fn finding(trips: &[Way], streams: &[Way], line: f64) -> String {
     if let Some(way) = quickest(streams).map(|at| &streams[at]) {
         told.push(match fills(&way.points, line) {
             Some(bytes) => format!(
-                "one stream over {} fills {} with writes of {} bytes or more",
+                "one stream over {} fills {} with writes of {} or more",
                 way.label,
                 rate_in_words(line),
-                words::whole(bytes.ceil() as u64)
+                words::counted(bytes.ceil() as u64, "byte", "bytes")
             ),
             None => format!(
                 "one stream over {} does not fill {} whatever the size of its writes",

@@ -315,7 +315,11 @@ fn verdict(what: &str, all: &[Held]) -> Option<TrustLine> {
     if n == 0 {
         return None;
     }
-    let met = format!("{what}: {} of {n} ways meet the bars", n - poor.len());
+    let met = format!(
+        "{what}: {} of {} within the bars",
+        words::whole((n - poor.len()) as u64),
+        words::counted(n as u64, "way", "ways")
+    );
     Some(if poor.is_empty() {
         shapes::note(met)
     } else {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_experiment::comparison::{Change, Comparison, Place, Verdict};
+use tollgate_experiment::words::counted;
 
 use super::{Ink, Page, WIDTHS};
 use crate::format::{Shown, group_thousands, signed_percent};
@@ -43,13 +44,13 @@ pub fn render_comparison(comparison: &Comparison, width: usize, colour: bool) ->
     page.only("Only in the run after", comparison, &comparison.only_b);
     page.hosts(comparison);
     page.line("");
-    let judged = group_thousands(&comparison.judged.to_string());
+    let judged = counted(comparison.judged as u64, "row", "rows");
     page.wrap(
         Ink::Faint,
         "  ",
         2,
         &format!(
-            "{judged} rows judged together (Holm's method): two runs of the same thing show a difference in any of them in {} of \
+            "{judged} judged together (Holm's method): two runs of the same thing show a difference in any of them in {} of \
              100 cases at most",
             comparison.alpha * 100.0
         ),
@@ -116,12 +117,12 @@ impl Page {
         self.wrap(Ink::Bold, "", 0, "Not judged");
         for (reason, (all, moved)) in reasons {
             let (all, moved) = (
-                group_thousands(&all.to_string()),
+                counted(all as u64, "row", "rows"),
                 group_thousands(&moved.to_string()),
             );
             let percent = comparison.threshold * 100.0;
             let text = format!(
-                "{all} rows: {reason} ({moved} moved by more than {percent} %; --json has them)"
+                "{all}: {reason} ({moved} moved by more than {percent} %; --json has them)"
             );
             self.wrap(Ink::Plain, "  ", 4, &text);
         }

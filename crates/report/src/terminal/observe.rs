@@ -1,6 +1,7 @@
 //! An observation of live traffic as text: the finding, the spans, the sockets, slow passages, and how far to trust them.
 
 use tollgate_experiment::run::Unit;
+use tollgate_experiment::words::counted;
 use tollgate_kernel::observe::Observation;
 use tollgate_kernel::observe::summary::Row;
 
@@ -254,8 +255,12 @@ fn gates(observation: &Observation) -> Vec<String> {
     });
     let shorter = (gates.shorter > 0).then(|| {
         format!(
-            "{} spans were shorter than what their gates cost and count as 0",
-            group_thousands(&gates.shorter.to_string())
+            "{} as 0",
+            counted(
+                gates.shorter,
+                "span was shorter than what its gates cost and counts",
+                "spans were shorter than what their gates cost and count"
+            )
         )
     });
     let let_go = gates
@@ -280,12 +285,12 @@ fn trust(observation: &Observation) -> Vec<String> {
     let count = |n: u64| group_thousands(&n.to_string());
     let over = observation.to_s - observation.from_s;
     let mut lines = vec![format!(
-        "{} s, gates on for {:.2} s of it ({}); {} pieces sent and {} segments from other hosts passed meanwhile, 1 in {} sampled",
+        "{} s, gates on for {:.2} s of it ({}); {} sent and {} from other hosts passed meanwhile, 1 in {} sampled",
         group_thousands(&format!("{over:.2}")),
         observation.on_s,
         percent(observation.on_s / over.max(1e-9)),
-        count(observation.sends),
-        count(observation.arrivals),
+        counted(observation.sends, "piece", "pieces"),
+        counted(observation.arrivals, "segment", "segments"),
         observation.one_in,
     )];
     lines.extend(gates(observation));
@@ -293,8 +298,8 @@ fn trust(observation: &Observation) -> Vec<String> {
         format!("{:.2} % joined; ", share * 100.0)
     });
     lines.push(format!(
-        "{} samples begun: {} read, {} left by a wire, {} not asked for, {} under way; {joined}unmatched: {} vanished, {} cut on the way and {} unread as a window ended",
-        count(samples.begun),
+        "{} begun: {} read, {} left by a wire, {} not asked for, {} under way; {joined}unmatched: {} vanished, {} cut on the way and {} unread as a window ended",
+        counted(samples.begun, "sample", "samples"),
         count(samples.read),
         count(samples.left_by_wire),
         count(samples.not_asked_for),
@@ -304,13 +309,17 @@ fn trust(observation: &Observation) -> Vec<String> {
         count(samples.unread),
     ));
     lines.push(format!(
-        "lost: {} gate runs left out by the kernel, {} samples skipped for want of room, {} slow passages not listed, {} samples in no socket's row; {} lacked a gate, {} spans ended before they began",
-        count(samples.missed),
-        count(samples.skipped),
-        count(samples.slow_lost),
-        count(samples.flows_lost),
+        "lost: {} left out by the kernel, {} skipped for want of room, {} not listed, {} in no socket's row; {} lacked a gate, {}",
+        counted(samples.missed, "gate run", "gate runs"),
+        counted(samples.skipped, "sample", "samples"),
+        counted(samples.slow_lost, "slow passage", "slow passages"),
+        counted(samples.flows_lost, "sample", "samples"),
         count(samples.with_a_hole),
-        count(samples.backwards),
+        counted(
+            samples.backwards,
+            "span ended before it began",
+            "spans ended before they began"
+        ),
     ));
     lines.push(format!(
         "of the samples {} IPv6, {} sent as a GSO super-packet, {} received as a super-packet (GRO, or GSO never split), {} in one segment with other messages, {} sent after the call returned, {} worked on from the backlog, {} sent again, {} out of order, {} forwarded",
@@ -325,9 +334,9 @@ fn trust(observation: &Observation) -> Vec<String> {
         count(samples.forwarded),
     ));
     lines.push(format!(
-        "pure acknowledgments are not sampled: the observed sockets received {} beside {} segments with payload, by TCP's own count",
+        "pure acknowledgments are not sampled: the observed sockets received {} beside {} with payload, by TCP's own count",
         count(samples.pure_acks),
-        count(samples.data_segments),
+        counted(samples.data_segments, "segment", "segments"),
     ));
     lines.extend(
         observation

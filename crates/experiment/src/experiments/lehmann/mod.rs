@@ -376,8 +376,8 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
         lines.push(shapes::note(match disturbed {
             0 => format!("{label}: {told}"),
             some => format!(
-                "{label}: {told}; {} times a size was disturbed and run again",
-                words::whole(some)
+                "{label}: {told}; {} a size was disturbed and run again",
+                words::counted(some, "time", "times")
             ),
         }));
     }
