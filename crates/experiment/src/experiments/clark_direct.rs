@@ -248,6 +248,12 @@ fn finding(fits: &[Fitted]) -> String {
     let Some(total) = line("Total") else {
         return "It takes two sizes to tell a packet's cost from a byte's.".to_owned();
     };
+    // A line that is disturbed may come from below.
+    let least = total.intercept().map(|cost| cost.interval.low);
+    if least.unwrap_or(total.intercept) <= 0.0 {
+        return "What a packet costs whatever it carries is not told from nothing by these samples; measure for longer, on a quieter machine."
+            .to_owned();
+    }
     let slope = total.slope().filter(|slope| !slope.interval.contains(0.0));
     let mut text = format!(
         "A packet costs {} of the kernel's time, whatever it carries, and each byte {}",
@@ -350,6 +356,18 @@ mod tests {
         );
         assert!(told.contains("TCP + IP + ARP protocols 98 %"), "{told}");
         assert!(told.contains("1989: 23, 23 and 55 %"), "{told}");
+    }
+
+    #[test]
+    fn a_cost_that_may_be_none_is_not_told() {
+        let told = finding(&[fitted("Total", None, 0.5, 0.1)]);
+        assert!(told.contains("not told from nothing"), "{told}");
+        let of_two = |a: f64| Fitted {
+            line: stats::line(&[(1.0, a), (2.0, a + 1.0)]),
+            ..fitted("Total", None, 0.0, 0.0)
+        };
+        assert!(finding(&[of_two(-5.0)]).contains("not told from nothing"));
+        assert!(finding(&[of_two(50.0)]).starts_with("A packet costs 49.0 ns"));
     }
 
     #[test]
