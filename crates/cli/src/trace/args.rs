@@ -82,9 +82,9 @@ pub(crate) struct Capture {
     /// The interface, or any for all of this network namespace.
     #[arg(long, value_name = "NAME")]
     pub(crate) iface: String,
-    /// The folder of the trace; it is made where it is not there.
-    #[arg(long, value_name = "DIR", default_value = "tollgate-trace", value_parser = folder)]
-    pub(crate) into: PathBuf,
+    /// The trace: a folder, or s3://BUCKET/PREFIX; it is made where it is not there.
+    #[arg(long, value_name = "TRACE", default_value = "tollgate-trace")]
+    pub(crate) into: Place,
     /// Only what this filter passes, in the syntax of pcap-filter: host, net, port, portrange, src, dst, tcp, udp, ip, ip6, and, or,
     /// not.
     #[arg(long, value_name = "FILTER", value_parser = filter)]
@@ -104,7 +104,7 @@ pub(crate) struct Capture {
     /// Keep the last N files, and remove those before; the files are 100 MB large unless --file-size or --seconds says otherwise.
     #[arg(long, value_name = "N")]
     pub(crate) ring: Option<NonZeroUsize>,
-    /// Keep the files in DIR/captures after they were imported, with what payload they hold.
+    /// Keep the files after they were imported, with what payload they hold: in DIR/captures, or for a bucket in a folder of TMPDIR.
     #[arg(long)]
     pub(crate) keep: bool,
     #[command(flatten)]
@@ -185,17 +185,6 @@ pub(crate) struct Sql {
     pub(crate) place: Where,
     #[command(flatten)]
     pub(crate) json: Json,
-}
-
-/// A folder, where packets are written as they come.
-fn folder(given: &str) -> Result<PathBuf, String> {
-    let Ok(place) = given.parse();
-    match place {
-        Place::Folder(folder) => Ok(folder),
-        Place::Bucket { .. } => Err(format!(
-            "`{given}` is no folder; capture into one with --keep, then tollgate trace import DIR/captures/* --into {given}"
-        )),
-    }
 }
 
 fn engine(given: &str) -> Result<Engine, String> {

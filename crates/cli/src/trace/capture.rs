@@ -1,7 +1,8 @@
-//! `tollgate trace capture`: live packets into a ring of files, and these into a trace.
+//! `tollgate trace capture`: live packets into a ring of files on this machine, and these into a trace.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,8 +25,10 @@ use crate::args::Manners;
 use crate::error::Error;
 use crate::{interrupt, output};
 
-/// Where the files are, in the trace's directory.
+/// Where the files are, in the trace's folder.
 const FILES: &str = "captures";
+/// What their folder's name begins with, where the trace is in a bucket.
+const FILES_FOR_BUCKET: &str = "tollgate-capture-";
 /// The interface's name that means all.
 const ANY: &str = "any";
 /// The size of a ring's files, unless something else ends them.
@@ -43,17 +46,17 @@ pub(super) fn run(asked: &Capture, manners: &Manners) -> Result<ExitCode, Error>
         snaplen: asked.snaplen,
     })?;
     // What is no place for a trace is refused before anything is captured. Others may import while this captures.
-    let place = Place::Folder(asked.into.clone());
-    drop(Writable::open(&place)?);
-    let directory = asked.into.join(FILES);
-    fs::create_dir_all(&directory).map_err(at("make the directory", &directory))?;
-    let mut ring = Ring::new(
-        &directory,
-        &stem(),
-        &asked.iface,
-        asked.snaplen,
-        turns(asked),
-    );
+    let place = &asked.into;
+    drop(Writable::open(place)?);
+    let stem = stem();
+    let directory = directory(place, &stem)?;
+    let mut ring = Ring::new(&directory, &stem, &asked.iface, asked.snaplen, turns(asked));
+    let left_behind = |_: &Error| {
+        output::say(&format!(
+            "what was captured and is not in the trace is in {}; tollgate trace import takes it from there",
+            directory.display()
+        ));
+    };
     let cancel = interrupt::prepare()?;
     if !manners.quiet {
         let until = if asked.within.is_some() {
@@ -69,13 +72,13 @@ pub(super) fn run(asked: &Capture, manners: &Manners) -> Result<ExitCode, Error>
         packets,
         until,
         ended,
-    } = follow(&mut live, &mut ring, deadline, &cancel)?;
+    } = follow(&mut live, &mut ring, deadline, &cancel).inspect_err(left_behind)?;
     let tally = live
         .tally()
         .map_err(at("ask for the counts of", Path::new("the packet socket")))?;
     drop(live);
     let left = ring.finish()?;
-    let imported = import(&left, &options, &place, asked.keep)?;
+    let imported = import(&left, &options, place, asked.keep).inspect_err(left_behind)?;
     // Whatever else is in it stays, and it with that.
     let _ = fs::remove_dir(&directory);
     let captured = Captured {
@@ -91,9 +94,27 @@ pub(super) fn run(asked: &Capture, manners: &Manners) -> Result<ExitCode, Error>
         imported,
     };
     give(&captured, &asked.json, manners, |captured| {
-        shown(captured, &place)
+        shown(captured, place)
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the directory where packets are written as they come, which nobody else may read where it is not in the user's own folder.
+fn directory(place: &Place, stem: &str) -> Result<PathBuf, Error> {
+    let (directory, made) = match place {
+        Place::Folder(folder) => {
+            let directory = folder.join(FILES);
+            let made = fs::create_dir_all(&directory);
+            (directory, made)
+        }
+        Place::Bucket { .. } => {
+            let directory = std::env::temp_dir().join(format!("{FILES_FOR_BUCKET}{stem}"));
+            let made = DirBuilder::new().mode(0o700).create(&directory);
+            (directory, made)
+        }
+    };
+    made.map_err(at("make the directory", &directory))?;
+    Ok(directory)
 }
 
 fn turns(asked: &Capture) -> Turns {
