@@ -363,6 +363,7 @@ fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], pro
             from: SCALE.ns_between(begun, from),
             to: SCALE.ns_between(begun, to),
             probes: probe * inside as f64,
+            passages: inside as u64,
             handed_over: tied
                 .handed_over(passage.packet, span.from, span.to)
                 .unwrap_or(false),

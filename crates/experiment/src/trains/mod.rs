@@ -51,6 +51,8 @@ const SIZES_A_SECOND: f64 = 2.0;
 const ROUND_TRIPS: u32 = 24;
 /// The fewest of them.
 const LEAST_ROUND_TRIPS: u32 = 2;
+/// The step of the kernel's clock, in nanoseconds.
+const STEP_NS: f64 = 1.0;
 /// Times that the rotation is gone through without a time budget, and at least when slices can be made short enough for it: of four
 /// slices of a span the middle half is two, which one disturbed slice does not move.
 const ROUNDS: u32 = 4;
@@ -119,6 +121,9 @@ pub(crate) fn wanted(options: &Options) -> Vec<(Subject, Mode)> {
         .collect()
 }
 
+/// Passages of gates between two packets at a gate, which nobody subtracts: the one before passes both gates of the span.
+const BETWEEN: f64 = 2.0;
+
 /// The time of one packet, or of one message, at a span, in nanoseconds; the cost of gates is still in it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Way {
@@ -128,6 +133,8 @@ pub(crate) struct Way {
     to: f64,
     /// What the gates themselves cost within.
     probes: f64,
+    /// How often gates were passed within.
+    passages: u64,
     /// Whether it left on another processor.
     handed_over: bool,
 }
@@ -229,6 +236,8 @@ pub(crate) struct Measured {
     pub(crate) sizes: Vec<AtSize>,
     /// What a passage of a gate costs, in nanoseconds, by gate and round.
     probes: BTreeMap<Gate, Vec<f64>>,
+    /// The step of the clock that gates read, in nanoseconds.
+    pub(crate) step_ns: f64,
     drift: Drift,
     pub(crate) settings: Vec<(&'static str, String)>,
 }
@@ -278,6 +287,8 @@ impl AtSpan {
         // Work, and the packets that share it.
         let (mut work, mut straight) = (0.0, 0_u32);
         let (mut waits, mut n) = (0.0, 0_u32);
+        // Passages of gates within the one and the others.
+        let (mut in_work, mut in_waits) = (0, 0);
         let mut before: Option<(Way, f64, bool)> = None;
         for (place, way) in packets.iter().enumerate() {
             let Some(way) = *way else {
@@ -296,24 +307,31 @@ impl AtSpan {
                         (way.net(), false)
                     } else {
                         work += way.net();
+                        in_work += way.passages;
                         straight += 1;
                         (0.0, true)
                     }
                 }
             };
             if let Some((last, _, _)) = before {
-                self.gaps[place].add(self.slices, way.from - last.from);
+                self.gaps[place].add(self.slices, way.from - last.from, BETWEEN);
             }
-            self.wait_by_place[place].add(self.slices, wait);
+            let in_wait = if went_straight { 0 } else { way.passages };
+            self.wait_by_place[place].add(self.slices, wait, in_wait as f64);
             waits += wait;
+            in_waits += in_wait;
             n += 1;
             before = Some((way, wait, went_straight));
         }
         if straight > 0 {
-            self.work.add(self.slices, work / f64::from(straight));
+            let each = f64::from(straight);
+            self.work
+                .add(self.slices, work / each, in_work as f64 / each);
         }
         if n > 0 {
-            self.wait.add(self.slices, waits / f64::from(n));
+            let each = f64::from(n);
+            self.wait
+                .add(self.slices, waits / each, in_waits as f64 / each);
         }
     }
 
@@ -322,9 +340,9 @@ impl AtSpan {
         self.work.typical()
     }
 
-    /// The same, and how well it is known.
-    pub(crate) fn work(&self) -> Option<Known> {
-        self.work.known()
+    /// The same, and how well it is known by a clock of this step.
+    pub(crate) fn work(&self, step_ns: f64) -> Option<Known> {
+        self.work.known(step_ns)
     }
 
     /// Waiting of a packet, in nanoseconds.
@@ -332,9 +350,9 @@ impl AtSpan {
         self.wait.typical()
     }
 
-    /// The same, and how well it is known.
-    pub(crate) fn wait(&self) -> Option<Known> {
-        self.wait.known()
+    /// The same, and how well it is known by a clock of this step.
+    pub(crate) fn wait(&self, step_ns: f64) -> Option<Known> {
+        self.wait.known(step_ns)
     }
 
     /// Waiting by place in the response, in nanoseconds.
@@ -342,9 +360,10 @@ impl AtSpan {
         self.wait_by_place.iter().map(BySlice::typical).collect()
     }
 
-    /// The same, and how well it is known.
-    pub(crate) fn wait_by_place(&self) -> Vec<Option<Known>> {
-        self.wait_by_place.iter().map(BySlice::known).collect()
+    /// The same, and how well it is known by a clock of this step.
+    pub(crate) fn wait_by_place(&self, step_ns: f64) -> Vec<Option<Known>> {
+        let places = self.wait_by_place.iter();
+        places.map(|one| one.known(step_ns)).collect()
     }
 
     /// From the packet before to this one at the first gate, by place, in nanoseconds; none at the first.
@@ -352,9 +371,10 @@ impl AtSpan {
         self.gaps.iter().map(BySlice::typical).collect()
     }
 
-    /// The same, and how well it is known.
-    pub(crate) fn gaps(&self) -> Vec<Option<Known>> {
-        self.gaps.iter().map(BySlice::known).collect()
+    /// The same, and how well it is known by a clock of this step.
+    pub(crate) fn gaps(&self, step_ns: f64) -> Vec<Option<Known>> {
+        let places = self.gaps.iter();
+        places.map(|one| one.known(step_ns)).collect()
     }
 
     /// All times at a machine that is so many times slower.
@@ -492,6 +512,7 @@ impl Measured {
             without_gates: None,
             sizes: vec![AtSize::new(spans); sizes],
             probes: BTreeMap::new(),
+            step_ns: STEP_NS,
             drift: Drift::default(),
             settings: Vec::new(),
         }

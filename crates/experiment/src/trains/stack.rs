@@ -26,6 +26,7 @@ pub(super) fn run(mode: Mode, plan: &Plan<'_>, context: &Context<'_>) -> Result<
     let mut trains = StackTrains::open()?;
     let mut measured = Measured::new(Subject::Stack, mode, Some(STACK), plan.sizes.len());
     measured.settings = trains.settings();
+    measured.step_ns = trains.clock().resolution_ns();
     let pilot = Instant::now();
     for &response in plan.sizes {
         trains.run(response, 1, &mut |_| ())?;
@@ -161,10 +162,12 @@ fn seen(span: &Span, recording: &Recording, trains: &StackTrains, probe: f64) ->
     let (clock, begun) = (trains.clock(), recording.begun());
     let way = |passed: &Passed| {
         let (from, to) = (passed.at(span.from)?, passed.at(span.to)?);
+        let passages = recording.passages_between(from, to) as u64;
         Some(Way {
             from: clock.ns_between(begun, from),
             to: clock.ns_between(begun, to),
-            probes: probe * recording.passages_between(from, to) as f64,
+            probes: probe * passages as f64,
+            passages,
             handed_over: false,
         })
     };

@@ -17,6 +17,7 @@ fn way(from: f64, to: f64) -> Option<Way> {
         from,
         to,
         probes: 2.0,
+        passages: 1,
         handed_over: false,
     })
 }
@@ -179,7 +180,7 @@ pub(crate) fn fixed_with_work(ns: f64) -> Trains {
     let sizes = trains.measured.iter_mut().flat_map(|one| &mut one.sizes);
     for span in sizes.flat_map(|size| &mut size.spans) {
         span.work = BySlice::default();
-        span.work.add(0, ns);
+        span.work.add(0, ns, 1.0);
     }
     trains
 }

@@ -178,11 +178,13 @@ fn layers(trains: &Trains, rate: u64) -> Table {
             let mut sum = 0.0;
             for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
                 let seen = &measured.sizes[at].spans[index];
-                let Some(work) = seen.work() else { continue };
+                let Some(work) = seen.work(measured.step_ns) else {
+                    continue;
+                };
                 sum += work.ns;
                 let cells = vec![
                     // It stands with its interval in `lehmann-processing`, where runs are compared by it.
-                    number(Known { ci: None, ..work }),
+                    number(measured, Known { ci: None, ..work }),
                     Cell::exact(sum),
                     Cell::exact(100.0 * sum / budget),
                 ];

@@ -185,10 +185,12 @@ fn span_row(span: &Span, kind: RowKind, cells: Vec<Cell>) -> Row {
     }
 }
 
-fn number(known: Known) -> Cell {
+/// A number of a subject. With GSO a packet's time is that of the piece that it is in, and how pieces form is a state of the connection, of
+/// which a run has one: its slices agree on it, so they tell nothing of how well the time is known.
+fn number(measured: &Measured, known: Known) -> Cell {
     Cell::Value(Number {
         value: known.ns,
-        ci: known.ci,
+        ci: known.ci.filter(|_| measured.subject.is_a_train()),
         n: Some(known.n),
         ..Number::default()
     })

@@ -109,8 +109,8 @@ fn by_size(measured: &Measured, trains: &Trains) -> Table {
         .map(|(index, span)| {
             let cells = places.iter().map(|&at| {
                 let seen = &measured.sizes[at].spans[index];
-                match seen.wait() {
-                    Some(wait) => number(wait),
+                match seen.wait(measured.step_ns) {
+                    Some(wait) => number(measured, wait),
                     None => missing(measured, at, "no packet was seen here"),
                 }
             });
@@ -143,7 +143,7 @@ fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
         places
             .iter()
             .map(|&place| match values.get(place - 1).copied().flatten() {
-                Some(known) => number(known),
+                Some(known) => number(measured, known),
                 None => missing(measured, at, "no packet comes before it"),
             })
             .collect()
@@ -151,10 +151,13 @@ fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
     let mut rows = Vec::new();
     for (index, span) in queues(measured) {
         let seen = &measured.sizes[at].spans[index];
-        rows.push(queue_row(span, cells(&seen.wait_by_place())));
+        rows.push(queue_row(
+            span,
+            cells(&seen.wait_by_place(measured.step_ns)),
+        ));
     }
     for (index, span) in queues(measured) {
-        let gaps = measured.sizes[at].spans[index].gaps();
+        let gaps = measured.sizes[at].spans[index].gaps(measured.step_ns);
         rows.push(Row {
             note: Some(format!("since the packet before, at {}", span.from.name())),
             ..shapes::plain_row(format!("gap at {}", span.from.name()), cells(&gaps))
