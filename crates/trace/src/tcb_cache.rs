@@ -80,19 +80,32 @@ impl Seen {
     }
 }
 
-/// One connection at one host.
-struct Tcb {
-    key: FlowKey,
-    /// Whether this end, and the other, has sent a FIN.
-    finished: [bool; 2],
-    /// Whether the table holds it.
-    in_table: bool,
+/// One end of a connection: both may be at one host, which then has two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Side {
+    flow: u64,
+    /// Whether it is the server's.
+    server: bool,
+}
+
+/// One end of a connection at its host. A flow never comes back, so what is gone is remembered: late segments of it are looked for, and
+/// open nothing.
+enum Tcb {
+    Alive {
+        key: FlowKey,
+        /// Whether this end, and the other, has sent a FIN.
+        finished: [bool; 2],
+        /// Whether the table holds it.
+        in_table: bool,
+    },
+    Gone,
 }
 
 struct Host {
     seen: Seen,
     cached: Option<FlowKey>,
-    tcbs: HashMap<u64, Tcb>,
+    tcbs: HashMap<Side, Tcb>,
+    alive: u64,
     /// For each of [`LIST_BITS`], the lists, the last used connection at their end.
     lists: [HashMap<u32, Vec<FlowKey>>; LIST_BITS.len()],
     table: Table,
@@ -107,6 +120,7 @@ impl Host {
             seen: Seen::default(),
             cached: None,
             tcbs: HashMap::new(),
+            alive: 0,
             lists: Default::default(),
             table: Table::new(TABLE, HASH_KEY),
             slots: Vec::new(),
@@ -114,7 +128,7 @@ impl Host {
         }
     }
 
-    fn open(&mut self, flow: u64, key: FlowKey) {
+    fn open(&mut self, side: Side, key: FlowKey) {
         let hash = self.table.hash(key);
         let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
         let in_table = self.table.insert(hash, slot).is_ok();
@@ -126,20 +140,22 @@ impl Host {
         } else {
             self.seen.without_room += 1;
         }
-        let tcb = Tcb {
+        let tcb = Tcb::Alive {
             key,
             finished: [false; 2],
             in_table,
         };
-        self.tcbs.insert(flow, tcb);
+        self.tcbs.insert(side, tcb);
         self.seen.connections += 1;
-        self.seen.most_alive = self.seen.most_alive.max(self.tcbs.len() as u64);
+        self.alive += 1;
+        self.seen.most_alive = self.seen.most_alive.max(self.alive);
     }
 
-    fn receive(&mut self, flow: u64, key: FlowKey) {
-        if !self.tcbs.contains_key(&flow) {
-            self.open(flow, key);
+    fn receive(&mut self, side: Side, key: FlowKey) {
+        if !self.tcbs.contains_key(&side) {
+            self.open(side, key);
         }
+        let is_gone = matches!(self.tcbs.get(&side), Some(Tcb::Gone));
         self.seen.segments += 1;
         self.seen.hits += u64::from(self.cached.is_some_and(|cached| cached.is(key)));
         self.cached = Some(key);
@@ -160,6 +176,7 @@ impl Host {
                     let at = list.len() - 1 - before;
                     list[at..].rotate_left(1);
                 }
+                None if is_gone => {}
                 None => list.push(key),
             }
         }
@@ -174,31 +191,34 @@ impl Host {
         }
     }
 
-    /// Takes a segment's control bits; `own` when this host sent it.
-    fn follow(&mut self, flow: u64, flags: Flags, own: bool) {
-        let Some(tcb) = self.tcbs.get_mut(&flow) else {
+    /// Takes a segment's control bits; `own` when this end sent it. The end that sent the last FIN has its connection until something
+    /// comes back: the acknowledgment of it.
+    fn follow(&mut self, side: Side, flags: Flags, own: bool) {
+        let Some(Tcb::Alive {
+            key,
+            finished,
+            in_table,
+        }) = self.tcbs.get_mut(&side)
+        else {
             return;
         };
-        tcb.finished[usize::from(!own)] |= flags.has(Flags::FIN);
-        if tcb.finished != [true, true] && !flags.has(Flags::RST) {
+        finished[usize::from(!own)] |= flags.has(Flags::FIN);
+        let is_over = *finished == [true, true] && !own;
+        if !is_over && !flags.has(Flags::RST) {
             return;
         }
-        let Some(tcb) = self.tcbs.remove(&flow) else {
-            return;
-        };
-        let hash = self.table.hash(tcb.key);
+        let (key, in_table) = (*key, *in_table);
+        self.tcbs.insert(side, Tcb::Gone);
+        self.alive -= 1;
+        let hash = self.table.hash(key);
         for (lists, bits) in self.lists.iter_mut().zip(LIST_BITS) {
             if let Some(list) = lists.get_mut(&hash.list(bits)) {
-                list.retain(|held| !held.is(tcb.key));
+                list.retain(|held| !held.is(key));
             }
         }
         let slots = &self.slots;
-        let slot = self
-            .table
-            .find(hash, |slot| slots[slot as usize].is(tcb.key));
-        if tcb.in_table
-            && let Some(slot) = slot
-        {
+        let slot = self.table.find(hash, |slot| slots[slot as usize].is(key));
+        if in_table && let Some(slot) = slot {
             self.table.remove(hash, slot);
             self.free.push(slot);
         }
@@ -223,10 +243,11 @@ impl TcbCaches {
         };
         let key = FlowKey::new((self.number(from), from.port), (self.number(to), to.port));
         let receiver = self.hosts.entry(to.address).or_insert_with(Host::new);
-        receiver.receive(flow, key);
-        receiver.follow(flow, flags, false);
+        let side = |server| Side { flow, server };
+        receiver.receive(side(to_server), key);
+        receiver.follow(side(to_server), flags, false);
         if let Some(sender) = self.hosts.get_mut(&from.address) {
-            sender.follow(flow, flags, true);
+            sender.follow(side(!to_server), flags, true);
         }
     }
 
@@ -331,6 +352,9 @@ mod tests {
             if flow % 2 == 0 {
                 caches.segment(flow.into(), &ends, true, Flags::FIN | ACK);
                 caches.segment(flow.into(), &ends, false, Flags::FIN | ACK);
+                caches.segment(flow.into(), &ends, true, ACK);
+                // Late, and of nothing that is there.
+                caches.segment(flow.into(), &ends, true, ACK);
             } else {
                 caches.segment(flow.into(), &ends, true, Flags::RST);
             }
@@ -339,5 +363,36 @@ mod tests {
         assert_eq!(seen.connections, 200);
         assert_eq!(seen.most_alive, 1);
         assert_eq!(seen.without_room, 0);
+        // Nothing is left that a later segment were compared with.
+        let before = seen.lists[0].compared;
+        caches.segment(100, &ends(100, false), true, Flags::SYN);
+        assert_eq!(caches.all().lists[0].compared, before);
+    }
+
+    #[test]
+    fn a_host_that_talks_to_itself_has_both_ends() {
+        let mut caches = TcbCaches::default();
+        let of = |port| Ends {
+            server: End {
+                address: ends(port, false).client.address,
+                port: 80,
+            },
+            ..ends(port, false)
+        };
+        for port in 0..50_u16 {
+            let ends = of(port);
+            let mut both = |there, flags| caches.segment(port.into(), &ends, there, flags);
+            both(true, Flags::SYN);
+            both(false, Flags::SYN | ACK);
+            both(true, ACK);
+            both(true, Flags::FIN | ACK);
+            both(false, Flags::FIN | ACK);
+            both(true, ACK);
+        }
+        let seen = caches.all();
+        assert_eq!((seen.segments, seen.connections), (300, 100));
+        assert_eq!((seen.most_alive, seen.without_room), (2, 0));
+        // In the table every segment finds its end.
+        assert_eq!(seen.table.at_first, 300);
     }
 }

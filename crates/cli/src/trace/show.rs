@@ -371,6 +371,10 @@ pub(super) fn sizes(sizes: &SizesOf, origin: &Origin, bins: bool) -> Shown {
         "A TCP write is what an application wrote as far as segments show it: up to PSH, FIN, a gap, a pause, or user data of the other end."
             .to_owned(),
     );
+    trust.push(
+        "A share is one of TCP and UDP together: in the row of TCP's segments these beside the datagrams, in the others TCP's writes."
+            .to_owned(),
+    );
     let columns = [
         ("messages", Unit::Count),
         ("share", Unit::Percent),
@@ -659,7 +663,7 @@ pub(super) fn caches(caches: &CachesOf, origin: &Origin) -> Shown {
     };
     trust.push(
         "Every host that receives has a cache and tables of its own; keys, hash and table are those of Tollgate's stack. A connection is in the \
-         lists from its first segment until both ends have sent a FIN or one a RST."
+         lists from its first segment until both ends have sent a FIN and the last is acknowledged, or one sends a RST."
             .to_owned(),
     );
     if matches!(origin, Origin::Rebuilt(_)) {
