@@ -88,6 +88,8 @@ impl Page {
             .filter(|row| !is_span(row.kind))
             .collect();
         let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+        // Whether there are lines of either kind.
+        let mut shows = [false; 2];
         for row in &rows {
             let halves = row
                 .cells
@@ -98,8 +100,10 @@ impl Page {
                 .iter()
                 .zip(shown)
                 .map(|(cell, shown)| Some(shown.number(cell.measured()?.p99?)));
-            for (what, texts) in [("±", halves.collect::<Vec<_>>()), ("p99", p99s.collect())] {
+            let both = [("±", halves.collect::<Vec<_>>()), ("p99", p99s.collect())];
+            for ((what, texts), shows) in both.into_iter().zip(&mut shows) {
                 if texts.iter().any(Option::is_some) {
+                    *shows = true;
                     let texts = texts.into_iter().map(Option::unwrap_or_default).collect();
                     lines.push((format!("{}, {what}", clean(&row.label)), texts));
                 }
@@ -125,7 +129,13 @@ impl Page {
                 Ink::Faint,
                 "",
                 0,
-                "Spread: half the 95 % confidence interval (±) and the 99th percentile",
+                match shows {
+                    [true, false] => "Spread: half the 95 % confidence interval (±)",
+                    [false, _] => "Spread: the 99th percentile",
+                    [true, true] => {
+                        "Spread: half the 95 % confidence interval (±) and the 99th percentile"
+                    }
+                },
             );
             self.blocks(&labels, &columns);
         }
