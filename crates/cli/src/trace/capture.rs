@@ -1,6 +1,6 @@
 //! `tollgate trace capture`: live packets into a ring of files on this machine, and these into a trace.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -203,8 +203,12 @@ fn import(
     let mut trace = Writable::open(place)?;
     let mut imported = Vec::new();
     for path in &left.files {
-        let outcome = import::file(path, options, &mut trace, &mut |_| true)?;
-        imported.push(Imported::of(path.display().to_string(), outcome));
+        let file = File::open(path).map_err(at("open", path))?;
+        // Where it lies is nothing that a trace is to tell.
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let name = name.to_string_lossy().into_owned();
+        let outcome = import::stream(file, &name, options, &mut trace, &mut |_| true)?;
+        imported.push(Imported::of(name, outcome));
         if !keep {
             fs::remove_file(path).map_err(at("remove", path))?;
         }

@@ -58,6 +58,7 @@ fn percent(share: f64) -> Cell {
 pub(super) fn share(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
+        100.0.. | ..=0.0 => format!("{percent:.0} %"),
         99.95.. | ..0.05 => format!("{percent:.2} %"),
         99.0.. | ..10.0 => format!("{percent:.1} %"),
         _ => format!("{percent:.0} %"),
