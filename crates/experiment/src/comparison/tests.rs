@@ -583,9 +583,23 @@ fn a_number_that_stands_as_time_and_as_rate_is_judged_once() {
     };
     let (judged, _) = verdicts(&streams(a.clone(), of_all), &streams(b.clone(), of_all));
     assert_eq!(judged, 1);
+    // The median of an even number of slices does not turn round exactly; a row of another name is to do so.
+    let nearly = |time: &Measured| Measured {
+        value: 1.01e9 / time.value,
+        ..turned_round(time)
+    };
+    let (judged, _) = verdicts(&streams(a.clone(), nearly), &streams(b.clone(), nearly));
+    assert_eq!(judged, 1);
+    let elsewhere = |cell: &Cell| {
+        let mut run = streams(cell.clone(), nearly);
+        run.experiments[0].tables[1].rows[0].label = "kernel-veth".to_owned();
+        run
+    };
+    let (judged, _) = verdicts(&elsewhere(&a), &elsewhere(&b));
+    assert_eq!(judged, 2);
     // Another rate is another number, and where nothing is known of the time the rate is judged.
     let other = |time: &Measured| Measured {
-        value: 1.1e9 / time.value,
+        value: 1.5e9 / time.value,
         ..turned_round(time)
     };
     let (judged, _) = verdicts(&streams(a.clone(), other), &streams(b.clone(), other));
