@@ -12,6 +12,7 @@ use arrow::array::{
     ArrayRef, BooleanArray, DictionaryArray, Int32Array, RecordBatch, StringArray,
     TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
+use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::Int32Type;
 use foldhash::fast::RandomState;
 use parquet::arrow::{ArrowSchemaConverter, add_encoded_arrow_schema_to_metadata};
@@ -207,20 +208,28 @@ fn times(values: &mut Vec<i64>) -> ArrayRef {
 #[derive(Default)]
 struct Texts {
     keys: Vec<i32>,
-    values: Vec<String>,
+    /// All texts, one behind the other.
+    octets: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<i32>,
 }
 
 impl Texts {
-    fn add(&mut self, text: String) -> i32 {
-        self.values.push(text);
-        self.values.len() as i32 - 1
+    /// The number of a text that is put behind the others.
+    fn add(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> i32 {
+        put(&mut self.octets);
+        self.ends.push(self.octets.len() as i32);
+        self.ends.len() as i32 - 1
     }
 
     fn take(&mut self) -> Result<ArrayRef, Error> {
         let keys = Int32Array::from(take(&mut self.keys));
-        let values = Arc::new(StringArray::from(mem::take(&mut self.values)));
+        let begins = std::iter::once(0).chain(take(&mut self.ends));
+        let offsets = OffsetBuffer::new(begins.collect());
+        let values = StringArray::try_new(offsets, take(&mut self.octets).into(), None)?;
         Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(
-            keys, values,
+            keys,
+            Arc::new(values),
         )?))
     }
 }
@@ -229,24 +238,43 @@ impl Texts {
 #[derive(Default)]
 struct Addresses {
     texts: Texts,
-    known: HashMap<IpAddr, i32>,
+    known: HashMap<IpAddr, i32, RandomState>,
 }
 
 impl Addresses {
     fn key(&mut self, address: IpAddr) -> i32 {
-        match self.known.get(&address) {
-            Some(key) => *key,
-            None => {
-                let key = self.texts.add(address.to_string());
-                self.known.insert(address, key);
-                key
-            }
-        }
+        let texts = &mut self.texts;
+        *self
+            .known
+            .entry(address)
+            .or_insert_with(|| texts.add(|octets| put_address(address, octets)))
     }
 
     fn take(&mut self) -> Result<ArrayRef, Error> {
         self.known.clear();
         self.texts.take()
+    }
+}
+
+/// Puts an address as text behind `octets`. Among many flows each message brings another address, so one of IPv4 does not go through
+/// the formatting of the standard library, whose text this is.
+fn put_address(address: IpAddr, octets: &mut Vec<u8>) {
+    match address {
+        IpAddr::V4(v4) => {
+            for (at, number) in v4.octets().into_iter().enumerate() {
+                if at > 0 {
+                    octets.push(b'.');
+                }
+                if number >= 100 {
+                    octets.push(b'0' + number / 100);
+                }
+                if number >= 10 {
+                    octets.push(b'0' + number / 10 % 10);
+                }
+                octets.push(b'0' + number % 10);
+            }
+        }
+        IpAddr::V6(v6) => octets.extend_from_slice(v6.to_string().as_bytes()),
     }
 }
 
@@ -422,10 +450,9 @@ impl Flows {
         self.last.push(*last_ns);
         self.opened.push(*opened);
         let texts = &mut self.ending;
-        let key = *self
-            .endings
-            .entry(ending.name())
-            .or_insert_with(|| texts.add(ending.name().to_owned()));
+        let key = *self.endings.entry(ending.name()).or_insert_with(|| {
+            texts.add(|octets| octets.extend_from_slice(ending.name().as_bytes()))
+        });
         texts.keys.push(key);
         let numbers = |carried: &Carried| {
             let Carried {
@@ -457,5 +484,40 @@ impl Flows {
             columns.push(column!(UInt64Array, *column));
         }
         Ok(RecordBatch::try_new(Table::Flows.schema(), columns)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_address_is_put_as_the_standard_library_prints_it(address in any::<IpAddr>()) {
+            let mut octets = b"before ".to_vec();
+            put_address(address, &mut octets);
+            prop_assert_eq!(octets, format!("before {address}").into_bytes());
+        }
+    }
+
+    #[test]
+    fn each_address_stands_once_in_a_batch_and_batches_know_nothing_of_each_other() {
+        let mut addresses = Addresses::default();
+        let [one, other] = ["192.0.2.7", "2001:db8::1"].map(|text| text.parse().unwrap());
+        for batch in [vec![one, other, one], vec![other]] {
+            for &address in &batch {
+                let key = addresses.key(address);
+                addresses.texts.keys.push(key);
+            }
+            let array = addresses.take().unwrap();
+            let array: &DictionaryArray<Int32Type> = array.as_any().downcast_ref().unwrap();
+            let texts = array.downcast_dict::<StringArray>().unwrap();
+            let texts: Vec<String> = texts.into_iter().flatten().map(str::to_owned).collect();
+            let expected: Vec<String> = batch.iter().map(IpAddr::to_string).collect();
+            assert_eq!(texts, expected);
+            assert_eq!(array.values().len(), batch.len().min(2));
+        }
     }
 }

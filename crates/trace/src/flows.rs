@@ -6,12 +6,15 @@
 //!
 //! Must never look at a packet's octets.
 
+mod order;
 mod writes;
 
-use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use tollgate_checksum::prefetch;
 use tollgate_wire::tcp::Flags;
 
 use crate::anonymise::Anonymiser;
@@ -19,6 +22,7 @@ use crate::decode::{Segment, Transport};
 use crate::rows::{
     Carried, Counted, End, Ending, Ends, FlowRow, MessageRow, PacketRow, Protocol, Rows,
 };
+use order::Order;
 use writes::{Direction, Write};
 
 /// What bounds flows and writes.
@@ -53,6 +57,9 @@ pub struct Tally {
     /// Rows of messages.
     pub messages: u64,
 }
+
+/// Octets that come from memory together.
+const CACHE_LINE: usize = 64;
 
 /// Both ends in an order that does not depend on who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,9 +96,6 @@ impl Key {
     }
 }
 
-/// No slot.
-const NONE: u32 = u32::MAX;
-
 struct Flow {
     key: Key,
     id: u64,
@@ -107,8 +111,6 @@ struct Flow {
     /// What the client, and what the server, sent.
     carried: [Carried; 2],
     directions: [Direction; 2],
-    newer: u32,
-    older: u32,
 }
 
 impl Flow {
@@ -144,10 +146,11 @@ const SERVER: usize = 1;
 pub struct Flows {
     limits: Limits,
     anonymiser: Option<Anonymiser>,
-    by_key: HashMap<Key, u32, RandomState>,
+    /// Slots by their flow's key, which stands with the flow alone: what a packet needs of both lies in few places.
+    by_key: HashTable<u32>,
+    hasher: RandomState,
     slots: Vec<Flow>,
-    newest: u32,
-    oldest: u32,
+    order: Order,
     /// The number of the next flow.
     next_id: u64,
     tally: Tally,
@@ -159,10 +162,10 @@ impl Flows {
         Self {
             limits,
             anonymiser,
-            by_key: HashMap::default(),
+            by_key: HashTable::new(),
+            hasher: RandomState::default(),
             slots: Vec::new(),
-            newest: NONE,
-            oldest: NONE,
+            order: Order::new(),
             next_id: first_id,
             tally: Tally::default(),
         }
@@ -195,8 +198,8 @@ impl Flows {
             }
             None => self.begin(transport, key, from_low, time_ns, rows)?,
         };
-        self.touch(slot);
-        let flow = &mut self.slots[slot as usize];
+        self.order.touch(slot);
+        let flow = &mut self.slots[slot];
         let to_server = from_low == flow.client_is_low;
         flow.first_ns = flow.first_ns.min(time_ns);
         flow.last_ns = flow.last_ns.max(time_ns);
@@ -241,32 +244,42 @@ impl Flows {
     /// # Errors
     /// What `rows` reports.
     pub fn finish<R: Rows>(mut self, rows: &mut R) -> Result<Tally, R::Error> {
-        let mut slot = self.oldest;
-        while slot != NONE {
+        let mut next = self.order.oldest();
+        while let Some(slot) = next {
             self.give(slot, Ending::Open, rows)?;
-            slot = self.slots[slot as usize].newer;
+            next = self.order.newer(slot);
         }
         Ok(self.tally)
     }
 
     /// The flow under `key`. As Clark et al. 1989 saw, it is most often the one of the packet before.
     #[inline]
-    fn find(&self, key: &Key) -> Option<u32> {
-        match self.slots.get(self.newest as usize) {
-            Some(newest) if newest.key == *key => Some(self.newest),
-            _ => self.by_key.get(key).copied(),
+    fn find(&self, key: &Key) -> Option<usize> {
+        let newest = self.order.newest();
+        if newest.is_some_and(|slot| self.slots[slot].key == *key) {
+            return newest;
         }
+        let is_it = |&slot: &u32| {
+            let flow = &self.slots[slot as usize];
+            // All of a flow that was silent for a while is far away, and all of it is needed.
+            for line in (0..size_of::<Flow>()).step_by(CACHE_LINE) {
+                prefetch(std::ptr::from_ref(flow).cast::<u8>().wrapping_add(line));
+            }
+            flow.key == *key
+        };
+        let slot = self.by_key.find(self.hasher.hash_one(key), is_it)?;
+        Some(*slot as usize)
     }
 
     /// Whether a segment opens another connection between the same ends.
-    fn is_another(&self, slot: u32, transport: &Transport, from_low: bool) -> bool {
+    fn is_another(&self, slot: usize, transport: &Transport, from_low: bool) -> bool {
         let Some(segment) = &transport.segment else {
             return false;
         };
         if !segment.flags.has(Flags::SYN) || segment.flags.has(Flags::ACK) {
             return false;
         }
-        let flow = &self.slots[slot as usize];
+        let flow = &self.slots[slot];
         let way = usize::from(from_low != flow.client_is_low);
         flow.directions[way]
             .first
@@ -282,36 +295,46 @@ impl Flows {
         from_low: bool,
         time_ns: i64,
         rows: &mut R,
-    ) -> Result<u32, R::Error> {
-        let slot = if self.slots.len() < self.limits.flows.clamp(1, NONE as usize) {
-            let slot = self.slots.len() as u32;
-            let flow = self.flow(transport, key, from_low, time_ns);
-            self.slots.push(flow);
-            self.link(slot);
-            slot
-        } else {
-            let slot = self.oldest;
-            if self.slots[slot as usize].ending(Ending::Evicted) == Ending::Evicted {
-                self.tally.evicted += 1;
+    ) -> Result<usize, R::Error> {
+        let full = self.slots.len() >= self.limits.flows.clamp(1, u32::MAX as usize);
+        let slot = match self.order.oldest().filter(|_| full) {
+            None => {
+                let flow = self.flow(transport, key, from_low, time_ns);
+                self.slots.push(flow);
+                self.order.add();
+                self.slots.len() - 1
             }
-            self.give(slot, Ending::Evicted, rows)?;
-            self.by_key.remove(&self.slots[slot as usize].key);
-            self.renew(slot, transport, key, from_low, time_ns);
-            slot
+            Some(slot) => {
+                if self.slots[slot].ending(Ending::Evicted) == Ending::Evicted {
+                    self.tally.evicted += 1;
+                }
+                self.give(slot, Ending::Evicted, rows)?;
+                let hash = self.hasher.hash_one(self.slots[slot].key);
+                let its = |&other: &u32| other as usize == slot;
+                if let Ok(entry) = self.by_key.find_entry(hash, its) {
+                    entry.remove();
+                }
+                self.renew(slot, transport, key, from_low, time_ns);
+                slot
+            }
         };
-        self.by_key.insert(key, slot);
+        let (hasher, slots) = (&self.hasher, &self.slots);
+        let hash_of = |&slot: &u32| hasher.hash_one(slots[slot as usize].key);
+        self.by_key
+            .insert_unique(hasher.hash_one(key), slot as u32, hash_of);
         Ok(slot)
     }
 
     /// Puts a new flow into a slot.
-    fn renew(&mut self, slot: u32, transport: &Transport, key: Key, from_low: bool, time_ns: i64) {
-        let new = self.flow(transport, key, from_low, time_ns);
-        let old = &mut self.slots[slot as usize];
-        *old = Flow {
-            newer: old.newer,
-            older: old.older,
-            ..new
-        };
+    fn renew(
+        &mut self,
+        slot: usize,
+        transport: &Transport,
+        key: Key,
+        from_low: bool,
+        time_ns: i64,
+    ) {
+        self.slots[slot] = self.flow(transport, key, from_low, time_ns);
     }
 
     /// A flow that begins with this segment or datagram.
@@ -351,19 +374,17 @@ impl Flows {
             finished: [false; 2],
             carried: [Carried::default(); 2],
             directions: [Direction::default(); 2],
-            newer: NONE,
-            older: NONE,
         }
     }
 
     /// Gives what a flow still holds, and its row.
     fn give<R: Rows>(
         &mut self,
-        slot: u32,
+        slot: usize,
         otherwise: Ending,
         rows: &mut R,
     ) -> Result<(), R::Error> {
-        let flow = &mut self.slots[slot as usize];
+        let flow = &mut self.slots[slot];
         let mut messages = Messages {
             rows,
             tally: &mut self.tally,
@@ -374,37 +395,6 @@ impl Flows {
             }
         }
         rows.flow(&flow.row(flow.ending(otherwise)))
-    }
-
-    /// Makes a flow the newest.
-    #[inline]
-    fn touch(&mut self, slot: u32) {
-        if self.newest != slot {
-            let (newer, older) = {
-                let flow = &self.slots[slot as usize];
-                (flow.newer, flow.older)
-            };
-            // It is not the newest, so there is a newer one.
-            self.slots[newer as usize].older = older;
-            match self.slots.get_mut(older as usize) {
-                Some(flow) => flow.newer = newer,
-                None => self.oldest = newer,
-            }
-            self.link(slot);
-        }
-    }
-
-    /// Puts a flow in front of the newest.
-    fn link(&mut self, slot: u32) {
-        let before = self.newest;
-        match self.slots.get_mut(before as usize) {
-            Some(flow) => flow.newer = slot,
-            None => self.oldest = slot,
-        }
-        let flow = &mut self.slots[slot as usize];
-        flow.older = before;
-        flow.newer = NONE;
-        self.newest = slot;
     }
 }
 
