@@ -366,13 +366,14 @@ pub(crate) fn run(
     run.learn();
     run.ledgers.start_up = begun.elapsed();
     if let Some(until) = until {
-        let turns = LEAST_ROUNDS * table.spans().len() as u32;
+        // A gate is crossed in three slices, a span's turn has two.
+        let turns = LEAST_ROUNDS * (table.spans().len() + CROSSED * 3 / 2) as u32;
         run.round_trips = run
             .round_trips
             .min(run.affordable(until.saturating_sub(begun.elapsed()) / turns));
     }
     let rounds = AMOUNT.rounds(context.options.iterations, run.round_trips);
-    let crossings = passage::crossings(table);
+    let crossings = passage::crossings(table, &run.ledgers.plan);
     let mut rotation = Rotation::new(context, rounds, begun, until);
     while let Some(round) = rotation.round() {
         for gated in &mut run.ledgers.sizes {

@@ -36,8 +36,8 @@ pub(super) struct Crossing {
     pub(super) to: Gate,
 }
 
-/// The gates that part two spans on the way.
-pub(super) fn crossings(table: SpanTable) -> Vec<Crossing> {
+/// The gates that part two spans on the way; without those that the kernel takes for a socket, which costs nobody else anything.
+pub(super) fn crossings(table: SpanTable, plan: &Plan) -> Vec<Crossing> {
     let spans = table.spans().iter();
     let on_the_way: Vec<_> = spans.filter(|span| span.place == Place::OnTheWay).collect();
     on_the_way
@@ -46,6 +46,10 @@ pub(super) fn crossings(table: SpanTable) -> Vec<Crossing> {
             from: two[0].from,
             gate: two[0].to,
             to: two[1].to,
+        })
+        .filter(|crossing| {
+            let hook = plan.hook(crossing.gate);
+            hook.is_none_or(|hook| hook.need != Need::OwnSocket)
         })
         .collect()
 }
@@ -261,7 +265,7 @@ mod tests {
 
     #[test]
     fn gates_between_two_spans_are_crossed() {
-        let all = crossings(KERNEL);
+        let all = crossings(KERNEL, &plan());
         assert!(all.contains(&Crossing {
             from: Gate::TcpOutBegin,
             gate: Gate::IpOutBegin,
@@ -270,8 +274,20 @@ mod tests {
         let in_order =
             |crossing: &Crossing| crossing.from < crossing.gate && crossing.gate < crossing.to;
         assert!(all.iter().all(in_order));
+        let unprivileged = Abilities {
+            clock: Ability::Works,
+            sockets: Ability::Works,
+            ..Abilities::none("not root")
+        };
+        let unprivileged = Plan::choose(&unprivileged, Traffic::Ours);
+        let table = unprivileged.table(GateSet::EMPTY).unwrap();
+        let gates: Vec<Gate> = crossings(table, &unprivileged)
+            .iter()
+            .map(|crossing| crossing.gate)
+            .collect();
+        assert_eq!(gates, [Gate::SocketInEnd]);
         let one = KERNEL.joined(GateSet::of(&[Gate::SocketOutBegin, Gate::SocketInEnd]));
-        assert_eq!(one.map(crossings), Some(Vec::new()));
+        assert_eq!(one.map(|one| crossings(one, &plan())), Some(Vec::new()));
     }
 
     #[test]
