@@ -48,7 +48,7 @@ impl Experiment for KayBreakdown {
     }
 
     fn weight(&self) -> u32 {
-        18
+        12
     }
 
     fn concerns(&self, options: &Options) -> bool {
