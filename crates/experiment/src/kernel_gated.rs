@@ -50,7 +50,7 @@ const AMOUNT: Amount = Amount {
 /// Times that it is to be gone through at least when time is short; slices are made shorter for it.
 const LEAST_ROUNDS: u32 = 4;
 /// Gates whose cost is measured where they stand in each round.
-const CROSSED: usize = 2;
+const CROSSED: usize = 3;
 /// Round trips before each slice that are not timed; gates see them all the same.
 const WARM_UP: u32 = 16;
 /// Which number of the usual round trips stands for them: the one whose parts sum to the whole.
