@@ -3,7 +3,7 @@
 
 use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::span::Place;
-use tollgate_gate::{Direction, Kind, STACK, Span, WolmanRow};
+use tollgate_gate::{Direction, Kind, Layer, STACK, Span, WolmanRow};
 use tollgate_workload::PathId;
 use tollgate_workload::stack_memory::gated::Chain;
 
@@ -99,7 +99,7 @@ impl Shown<'_> {
             round_trips: chains()
                 .map(|chain| {
                     let chain = chain?;
-                    Some((chain.ungated_ns()?, segments(chain, MESSAGES, |_| true)))
+                    Some((chain.ungated_ns()?, round_trip(chain)))
                 })
                 .collect(),
         }
@@ -372,4 +372,43 @@ fn segments(chain: &Chain, messages: f64, wanted: impl Fn(Direction) -> bool) ->
             value,
         })
         .collect()
+}
+
+/// Both messages of a round trip and what the applications do between them.
+fn round_trip(chain: &Chain) -> Vec<Segment> {
+    let mut all = segments(chain, MESSAGES, |_| true);
+    let turns = chain.application_ns().map(|ns| MESSAGES * ns);
+    all.extend(turns.filter(|ns| *ns > 0.0).map(|value| Segment {
+        label: "application".to_owned(),
+        layer: Some(layer(Layer::Socket)),
+        kind: segment_kind(Kind::Processing),
+        value,
+    }));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_workload::stack_memory::gated::{Gating, chained};
+    use tollgate_workload::{Placement, Spec, Waiting, Workload};
+
+    use super::*;
+
+    #[test]
+    fn a_round_trip_is_drawn_with_the_applications_turns() {
+        let spec = Spec::new(Workload::Rr, 80).with_mode(Placement::OneCore, Waiting::BusyPoll);
+        let gating = Gating {
+            round_trips: 64,
+            rounds: 1,
+            ..Gating::default().of_every_round_trip()
+        };
+        let chain = chained(&spec, &gating).unwrap();
+        let drawn: f64 = round_trip(&chain).iter().map(|segment| segment.value).sum();
+        let messages = MESSAGES * chain.message_ns().unwrap();
+        let turns = MESSAGES * chain.application_ns().unwrap();
+        assert!(
+            (drawn - messages.max(0.0) - turns.max(0.0)).abs() < 1e-6,
+            "{drawn}"
+        );
+    }
 }
