@@ -13,7 +13,7 @@ use tollgate_gate::{Gate, SpanTable};
 
 use super::passage::{Crossed, Prices};
 use super::{InPlace, first_gate};
-use crate::stats::{Interval, mean};
+use crate::stats::{Interval, mean, typical};
 
 /// A slice with the gates of a span, in nanoseconds for each round trip.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,6 +79,14 @@ impl Round {
     }
 }
 
+/// The slices with the gates of the span at this place.
+fn spanned(rounds: &[Round], index: usize) -> impl Iterator<Item = &Spanned> {
+    let spans = rounds
+        .iter()
+        .filter_map(move |round| round.spans.get(index));
+    spans.flatten()
+}
+
 /// How many times what the twins of the span at this place show is to be subtracted from it; none where nothing was measured.
 pub(super) fn subtracted(
     rounds: &[Round],
@@ -87,24 +95,22 @@ pub(super) fn subtracted(
     in_place: &InPlace,
 ) -> Option<f64> {
     let first = first_gate(table.spans().get(index)?);
-    let spanned = rounds
-        .iter()
-        .filter_map(|round| round.spans.get(index)?.as_ref());
-    let (too_much, by_twins) = spanned.fold((0.0, 0.0), |(too_much, by_twins), spanned| {
-        let fair = spanned.fair(first, in_place.prices());
-        (too_much + spanned.raw - fair, by_twins + spanned.probes)
-    });
+    let (too_much, by_twins) =
+        spanned(rounds, index).fold((0.0, 0.0), |(too_much, by_twins), spanned| {
+            let fair = spanned.fair(first, in_place.prices());
+            (too_much + spanned.raw - fair, by_twins + spanned.probes)
+        });
     Some(too_much / by_twins).filter(|factor| factor.is_finite())
 }
 
-/// How much slower gates made everything but themselves, over all spans: the mean; none where nothing tells.
+/// How much slower gates made everything but themselves, over all spans: the mean of the middle half; none where nothing tells.
 pub(super) fn slowed<'a>(
     rounds: impl Iterator<Item = &'a Round>,
     in_place: &InPlace,
 ) -> Option<f64> {
     let spanned = rounds.flat_map(|round| round.spans.iter().flatten());
     let slowed = spanned.filter_map(|spanned| spanned.slowed(in_place.prices()));
-    crate::stats::typical(&slowed.collect::<Vec<_>>())
+    typical(&slowed.collect::<Vec<_>>())
 }
 
 /// How far the mean of a span over the rounds reaches to either side with 95 % confidence, in nanoseconds for each round trip; none of
@@ -116,17 +122,8 @@ pub(super) fn reach(
     in_place: &InPlace,
 ) -> Option<f64> {
     let first = first_gate(table.spans().get(index)?);
-    let times: Vec<f64> = rounds
-        .iter()
-        .filter_map(|round| {
-            Some(
-                round
-                    .spans
-                    .get(index)?
-                    .as_ref()?
-                    .fair(first, in_place.prices()),
-            )
-        })
+    let times: Vec<f64> = spanned(rounds, index)
+        .map(|spanned| spanned.fair(first, in_place.prices()))
         .collect();
     let estimate = mean(&times).ok()?;
     Some(estimate.interval.high - estimate.value)
