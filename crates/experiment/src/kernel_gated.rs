@@ -26,15 +26,17 @@ use tollgate_workload::{
 use crate::context::Context;
 use crate::error::Error;
 use crate::rotation::{self, Amount, Rotation};
-use crate::stats::{Estimate, Interval, middle_half, ratio, typical};
+use crate::stats::{Interval, middle_half, typical};
 use crate::words;
 
 mod passage;
+mod perturbation;
 mod rounds;
 mod usual;
 
 pub(crate) use passage::InPlace;
-use passage::{Crossed, Crossing, Seen};
+use passage::{Crossed, Crossing};
+pub(crate) use perturbation::Perturbation;
 use rounds::{Round, Spanned};
 
 /// Events that each processor has room for: those of a slice a few times over. It is gone through again and again, so it has to
@@ -50,7 +52,7 @@ const AMOUNT: Amount = Amount {
 /// Times that it is to be gone through at least when time is short; slices are made shorter for it.
 const LEAST_ROUNDS: u32 = 4;
 /// Gates whose cost is measured where they stand in each round.
-const CROSSED: usize = 3;
+const CROSSED: usize = 4;
 /// Round trips before each slice that are not timed; gates see them all the same.
 const WARM_UP: u32 = 16;
 /// Which number of the usual round trips stands for them: the one whose parts sum to the whole.
@@ -64,8 +66,6 @@ pub(crate) struct Gated {
     all: Ledger,
     /// Those of the usual round trips: the spans and the round trip that they must sum to.
     usual: Ledger,
-    /// By span of the table: the usual round trip of each slice with its gates, and of the one without any that followed.
-    beside: Vec<(Vec<f64>, Vec<f64>)>,
     rounds: Vec<Round>,
     /// What passages cost against what their twins show.
     in_place: InPlace,
@@ -102,7 +102,6 @@ impl Gated {
         Self {
             all: Ledger::new(table, Scope::RoundTrip),
             usual: Ledger::new(table, Scope::RoundTrip),
-            beside: vec![Default::default(); table.spans().len()],
             rounds: Vec::new(),
             in_place: InPlace::default(),
             used: (Usage::default(), 0),
@@ -153,33 +152,14 @@ impl Gated {
         rounds::reach(&self.rounds, self.usual.table(), index, &self.in_place)
     }
 
-    /// What the gates of the span at this place cost: the round trip with them over the one without, less 1, and its 95 % interval
-    /// where there were two rounds.
-    pub(crate) fn perturbation(&self, index: usize) -> Option<(f64, Option<Interval>)> {
-        let (gated, ungated) = self.beside.get(index)?;
-        match ratio(gated, ungated) {
-            Ok(Estimate {
-                value, interval, ..
-            }) => {
-                let interval = Interval {
-                    low: interval.low - 1.0,
-                    high: interval.high - 1.0,
-                };
-                Some((value - 1.0, Some(interval)))
-            }
-            Err(_) => Some((gated.first()? / ungated.first()? - 1.0, None)),
-        }
+    /// What the gates of the span at this place cost: the round trip with them over those without on both sides, less 1, and its
+    /// 95 % interval where there were rounds enough for one.
+    pub(crate) fn perturbation(&self, index: usize) -> Option<Perturbation> {
+        Perturbation::of(&self.longer(index))
     }
 
-    /// The span whose gates disturb most, and what they cost.
-    pub(crate) fn worst_perturbation(&self) -> Option<(&'static str, f64, Option<Interval>)> {
-        let spans = self.usual.table().spans().iter().enumerate();
-        spans
-            .filter_map(|(index, span)| {
-                let (share, interval) = self.perturbation(index)?;
-                Some((span.name, share, interval))
-            })
-            .max_by(|a, b| a.1.total_cmp(&b.1))
+    fn longer(&self, index: usize) -> Vec<f64> {
+        rounds::longer(&self.rounds, index)
     }
 }
 
@@ -366,14 +346,19 @@ pub(crate) fn run(
     run.learn();
     run.ledgers.start_up = begun.elapsed();
     if let Some(until) = until {
-        // A gate is crossed in three slices, a span's turn has two.
-        let turns = LEAST_ROUNDS * (table.spans().len() + CROSSED * 3 / 2) as u32;
+        // A gate is crossed in two slices, and a span's turn has two.
+        let turns = LEAST_ROUNDS * (table.spans().len() + CROSSED) as u32;
         run.round_trips = run
             .round_trips
             .min(run.affordable(until.saturating_sub(begun.elapsed()) / turns));
     }
     let rounds = AMOUNT.rounds(context.options.iterations, run.round_trips);
     let crossings = passage::crossings(table, &run.ledgers.plan);
+    // What a span's last gate costs is to be known before its turn comes to be the first of another.
+    let at_ends: GateSet = table.spans().iter().flat_map(twinned).collect();
+    for gate in at_ends.iter() {
+        run.twins(0, gate);
+    }
     let mut rotation = Rotation::new(context, rounds, begun, until);
     while let Some(round) = rotation.round() {
         for gated in &mut run.ledgers.sizes {
@@ -383,7 +368,7 @@ pub(crate) fn run(
             if !rotation.step(&format!("{path}, {}", span.name)) {
                 break;
             }
-            run.twins(round.place(index, sizes.len()), first_gate(span));
+            run.twins(round.place(index, sizes.len()), twinned(span)[0]);
             run.slice(index, span);
         }
         for step in 0..CROSSED.min(crossings.len()) {
@@ -403,9 +388,14 @@ pub(crate) fn run(
     Ok(ledgers)
 }
 
-/// The gate whose passage lies within a span.
-pub(crate) fn first_gate(span: &Span) -> Gate {
-    span.gates().first().unwrap_or(Gate::SocketOutBegin)
+/// The gates whose passages lie within a span, the one from behind the clock and the other until it, by the gates whose twins tell what
+/// they cost.
+pub(crate) fn twinned(span: &Span) -> [Gate; 2] {
+    [span.from, span.to].map(|gate| match gate {
+        // The application ends with the call that sends the answer, and a call that returns is stamped as one that begins.
+        Gate::ApplicationEnd | Gate::SocketOutEnd => Gate::SocketOutBegin,
+        gate => gate,
+    })
 }
 
 /// The gates to attach for passages at these.
@@ -588,7 +578,7 @@ impl Run {
             Err(reason) => return self.fail_all(&reason),
         };
         let round_trips = self.round_trips;
-        let probe_ns = self.known_probe(first_gate(span));
+        let probes_ns = twinned(span).map(|gate| self.known_probe(gate));
         for at in 0..self.ends.len() {
             self.at(at, |gates, ends, gated| {
                 let passed = ends.pass(gates, span.gates(), round_trips)?;
@@ -596,7 +586,7 @@ impl Run {
                 let mut slice = Slice {
                     active: span.gates(),
                     units: round_trips,
-                    probe_ns,
+                    probe_ns: probes_ns[0],
                     scale: SCALE,
                 };
                 gated.all.add_slice(&slice, &passed.joined);
@@ -609,7 +599,7 @@ impl Run {
                             .zip(with_gates)
                             .map(|(raw, gated)| Spanned {
                                 raw,
-                                probes: 2.0 * probe_ns,
+                                probes: probes_ns.map(|ns| 2.0 * ns),
                                 passages: passed.passages,
                                 gated,
                                 ungated: None,
@@ -624,7 +614,6 @@ impl Run {
                         ..Joined::default()
                     },
                 );
-                gated.beside[index].0.extend(with_gates);
                 Ok(())
             });
         }
@@ -640,7 +629,6 @@ impl Run {
                     gated.all.add_ungated_ns(ns);
                 }
                 let without = typical(&times);
-                gated.beside[index].1.extend(without);
                 let round = gated.rounds.last_mut();
                 if let Some(spanned) = round.and_then(|round| round.spans[index].as_mut()) {
                     spanned.ungated = without;
@@ -653,11 +641,11 @@ impl Run {
         }
     }
 
-    /// Two neighbouring spans at every size, in three slices: what the gate between them costs where it stands.
+    /// The way across a gate at every size, with it and without: what it costs where it stands.
     fn across(&mut self, turn: rotation::Round, crossing: &Crossing) {
         let slices = crossing.slices();
         let round_trips = self.round_trips;
-        let mut seen = vec![[Seen::default(); 3]; self.ends.len()];
+        let mut took = vec![[None; 2]; self.ends.len()];
         for step in 0..slices.len() {
             // Who goes first changes, or drift would count as cost.
             let slice = turn.place(step, slices.len());
@@ -666,19 +654,19 @@ impl Run {
                 Ok(attached) => attached,
                 Err(reason) => return self.fail_all(&reason),
             };
-            for (at, seen) in seen.iter_mut().enumerate() {
+            for (at, took) in took.iter_mut().enumerate() {
                 self.at(at, |gates, ends, _| {
                     let passed = ends.pass(gates, active, round_trips)?;
-                    seen[slice] = crossing.seen(&passed.joined.passages, SCALE);
+                    took[slice] = crossing.took_ns(&passed.joined.passages, SCALE);
                     Ok(())
                 });
             }
             self.detach(attached);
         }
         let by_twins_ns = 2.0 * self.known_probe(crossing.gate);
-        for (gated, seen) in self.ledgers.sizes.iter_mut().zip(&seen) {
+        for (gated, took) in self.ledgers.sizes.iter_mut().zip(took) {
             if let (Some(crossed), Some(round)) =
-                (crossing.crossed(seen, by_twins_ns), gated.rounds.last_mut())
+                (crossing.crossed(took, by_twins_ns), gated.rounds.last_mut())
             {
                 round.crossed.push(crossed);
             }
@@ -720,6 +708,17 @@ impl Ledgers {
     /// The size at this place, if anything was measured.
     pub(crate) fn at(&self, at: usize) -> Option<&Gated> {
         self.sizes.get(at).filter(|gated| gated.usual().is_some())
+    }
+
+    /// The size and the span whose gates disturb most, and by how much.
+    pub(crate) fn worst_perturbation(&self) -> Option<(usize, &'static str, Perturbation)> {
+        let sizes = self.sizes.iter().enumerate();
+        let places = sizes.flat_map(|(at, gated)| {
+            let spans = self.table.spans().iter().enumerate();
+            spans.map(move |(index, span)| ((at, span.name), gated.longer(index)))
+        });
+        let ((at, span), perturbation) = Perturbation::worst(&places.collect::<Vec<_>>())?;
+        Some((at, span, perturbation))
     }
 
     /// The path and the way in which it was run.

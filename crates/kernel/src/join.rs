@@ -229,13 +229,18 @@ impl Joiner {
                     slice.thread(reader).reads = Some(id);
                 }
                 // Without the gate where a send begins, the first one that sees the message tells which was sent.
-                Gate::IpOutBegin | Gate::DeviceQueueIn => {
+                Gate::IpOutBegin | Gate::DeviceQueueIn | Gate::DriverOutBegin => {
                     if let Some(at) = slice.thread(sender).sends.take() {
                         slice.note(at, Gate::SocketOutBegin, id);
                     }
                 }
                 // In the same way for what is read.
-                Gate::DriverOutEnd => slice.thread(reader).reads = Some(id),
+                Gate::DriverOutEnd => {
+                    if let Some(at) = slice.thread(sender).sends.take() {
+                        slice.note(at, Gate::SocketOutBegin, id);
+                    }
+                    slice.thread(reader).reads = Some(id);
+                }
                 Gate::SocketInBegin | Gate::SocketInEnd => {
                     let thread = slice.thread(reader);
                     thread.reads = Some(id);

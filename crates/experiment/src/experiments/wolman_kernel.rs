@@ -8,7 +8,7 @@ use tollgate_kernel::Need;
 
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
-use crate::kernel_gated::{Gated, Ledgers, STATISTIC, first_gate};
+use crate::kernel_gated::{Gated, Ledgers, Perturbation, STATISTIC, twinned};
 use crate::run::{self, Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
 use crate::shapes;
 use crate::stats::Interval;
@@ -208,7 +208,7 @@ impl Shown<'_> {
         let spans = self.ledgers.table.spans().iter().enumerate();
         let shown = spans.filter(|(_, span)| self.shows(span));
         let rows = shown.map(|(index, span)| {
-            let probe = self.ledgers.in_place.by_twins().get(&first_gate(span));
+            let probe = self.ledgers.in_place.by_twins().get(&twinned(span)[0]);
             Row {
                 note: probe.map(|ns| {
                     format!(
@@ -220,7 +220,7 @@ impl Shown<'_> {
                     span.name,
                     self.cells(
                         |gated| {
-                            let (share, interval) = gated.perturbation(index)?;
+                            let Perturbation { share, interval } = gated.perturbation(index)?;
                             Some(Cell::Value(Measured {
                                 value: 100.0 * share,
                                 ci: interval.map(|interval| run::Interval {
@@ -384,14 +384,11 @@ impl Shown<'_> {
         })
     }
 
-    /// What the gates of the span that disturb most make of a round trip.
+    /// What the gates that disturb most make of a round trip.
     fn disturbs(&self) -> Option<TrustLine> {
         let path = self.ledgers.path;
-        let worst: Vec<_> = (0..self.sizes.len())
-            .filter_map(|at| self.ledgers.at(at)?.worst_perturbation())
-            .collect();
-        let (low, high) = ends(&worst.iter().map(|(_, share, _)| *share).collect::<Vec<_>>())?;
-        let (span, _, interval) = worst.iter().find(|(_, share, _)| *share == high)?;
+        let (at, span, Perturbation { share, interval }) = self.ledgers.worst_perturbation()?;
+        let size = words::size(*self.sizes.get(at)?);
         let interval = interval.map_or_else(String::new, |interval| {
             format!(
                 " (95 % interval {})",
@@ -400,13 +397,13 @@ impl Shown<'_> {
         });
         Some(TrustLine {
             kind: TrustKind::Perturbation,
-            value: Some(100.0 * high),
+            value: Some(100.0 * share),
             unit: Unit::Percent,
-            holds: high <= PERTURBS,
+            holds: share <= PERTURBS,
             text: format!(
-                "{path}: the gates of the span that disturb most make a round trip {} longer, over the sizes; the most it is with \
-                 those of {span}{interval}",
-                between_percents(low, high)
+                "{path}: of all spans and sizes the gates of {span} at {size} disturb most and make a round trip {} longer{interval}, \
+                 as told by rounds that did not choose them",
+                percent(share).trim_start_matches('+'),
             ),
         })
     }
@@ -487,7 +484,7 @@ impl Shown<'_> {
                 "which is subtracted".to_owned()
             } else {
                 format!(
-                    "and {} where it stands, by what it makes of the spans beside it, which is subtracted",
+                    "and {} where it stands, by what it adds to the way across it, which is subtracted",
                     words::list(&in_place)
                 )
             };
@@ -498,8 +495,8 @@ impl Shown<'_> {
                 )
             });
             notes.push(format!(
-                "{path}: each span is measured in slices with its two gates and no others; a passage costs {} to {} as \
-                 measured in place by a twin, {in_place}{slowed}; times are means over the middle half of the round trips of \
+                "{path}: each span is measured in slices with its two gates and no others, of each of which half a passage lies in \
+                 it; a passage costs {} to {} as measured in place by a twin, {in_place}{slowed}; times are means over the middle half of the round trips of \
                  each slice, percentiles are of all; gates were live {} ms after the start",
                 words::duration(low),
                 words::duration(high),

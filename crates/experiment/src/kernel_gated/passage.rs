@@ -3,17 +3,17 @@
 //! A twin shows what a program costs that has just run behind another on its hook: its code, the headers it reads and the memory it
 //! writes are warm, and the hook has been entered already. Where a gate stands it is otherwise. A span begins with a gate that finds
 //! its things cold, and ends with one that finds them warm from the first; what comes behind the reading of the clock at the one and
-//! before it at the other is in the span. So two neighbouring spans are measured in three slices:
+//! before it at the other is in the span. The same two parts are what a gate adds to the way from the call that sends, which stamps
+//! itself and takes no program, to the gate behind it:
 //!
-//! | gates | what it holds |
+//! | gates | what it holds beside the way |
 //! |---|---|
-//! | all three | the way across all of the middle gate, warm |
-//! | the outer two | the same way without it |
-//! | the last two | the second span behind the middle gate, cold |
+//! | the call, the gate, the next one | all of the gate, cold; the next one up to its clock, warm |
+//! | the call, the next one | the next one up to its clock, cold |
 //!
-//! By how much the first is longer than the second is what a warm passage costs; by how much the second span is longer in the third
-//! than in the first comes on top when it is cold. A single crossing tells both poorly, so that their sum against what the twin shows
-//! is one number for a run and a kind of hook, pooled over gates and sizes.
+//! By how much the first is longer is what comes behind the clock at a cold gate and before it at a warm one, so far as gates are alike
+//! in what they find cold. No slice carries more programs than that of a span does. A single crossing tells it poorly, so that its sum
+//! against what the twins show is one number for a run and a kind of hook, pooled over gates and sizes.
 //!
 //! The round trips take no part in this: the sum of the spans is still held against a total that knows nothing of what is subtracted.
 //! It owns what a passage costs; it must never look at that total.
@@ -22,81 +22,68 @@ use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
 
 use tollgate_gate::span::Place;
-use tollgate_gate::{Gate, GateSet, Passage, SpanTable, TickScale};
+use tollgate_gate::{Direction, Gate, GateSet, Passage, SpanTable, TickScale};
 use tollgate_kernel::{Need, Plan};
 
 use super::usual;
 use crate::stats::middle_half;
 
-/// A gate, and the ends of the two spans that it parts.
+/// Where the way begins that gates are crossed on.
+const FROM: Gate = Gate::SocketOutBegin;
+
+/// A gate that is crossed, and the one behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Crossing {
-    pub(super) from: Gate,
     pub(super) gate: Gate,
     pub(super) to: Gate,
 }
 
-/// The gates that part two spans on the way, where a program takes them. What we stamp ourselves in a call costs a reading of the clock,
-/// of which a twin tells more than a difference of spans; what the kernel stamps for a socket costs nobody else anything.
+/// The gates within the way out that programs take. What we stamp ourselves in a call costs a reading of the clock, of which a twin tells
+/// more than a difference of times; what the kernel stamps for a socket costs nobody else anything. There are none where the way
+/// begins with a program, too.
 pub(super) fn crossings(table: SpanTable, plan: &Plan) -> Vec<Crossing> {
+    let takes_program = |gate| plan.hook(gate).is_some_and(|hook| hook.program.is_some());
     let spans = table.spans().iter();
     let on_the_way: Vec<_> = spans.filter(|span| span.place == Place::OnTheWay).collect();
+    if on_the_way.first().is_none_or(|span| span.from != FROM) || takes_program(FROM) {
+        return Vec::new();
+    }
     on_the_way
         .windows(2)
+        .filter(|two| two[1].direction == Direction::Tx && takes_program(two[1].from))
         .map(|two| Crossing {
-            from: two[0].from,
-            gate: two[0].to,
+            gate: two[1].from,
             to: two[1].to,
-        })
-        .filter(|crossing| {
-            let hook = plan.hook(crossing.gate);
-            hook.is_some_and(|hook| hook.program.is_some())
         })
         .collect()
 }
 
-/// What a slice shows of two neighbouring spans, in nanoseconds for both messages of a round trip.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub(super) struct Seen {
-    /// Both spans.
-    across: Option<f64>,
-    /// The second.
-    second: Option<f64>,
-}
-
 impl Crossing {
-    /// The gates of the three slices.
-    pub(super) const fn slices(&self) -> [GateSet; 3] {
+    /// The gates of the two slices.
+    pub(super) const fn slices(&self) -> [GateSet; 2] {
         [
-            GateSet::of(&[self.from, self.gate, self.to]),
-            GateSet::of(&[self.from, self.to]),
-            GateSet::of(&[self.gate, self.to]),
+            GateSet::of(&[FROM, self.gate, self.to]),
+            GateSet::of(&[FROM, self.to]),
         ]
     }
 
-    /// What the passages of one of them show, by the usual round trips.
-    pub(super) fn seen(&self, passages: &[Passage], scale: TickScale) -> Seen {
-        let took = |from| {
-            let trips = usual::usual(usual::trips(passages, (from, self.to), scale));
-            usual::mean_ns(&trips, (from, self.to), scale)
-        };
-        Seen {
-            across: took(self.from),
-            second: took(self.gate),
-        }
+    /// What both messages of a round trip take to the gate behind, in nanoseconds, by the usual round trips among the passages of a slice.
+    pub(super) fn took_ns(&self, passages: &[Passage], scale: TickScale) -> Option<f64> {
+        let ends = (FROM, self.to);
+        let trips = usual::usual(usual::trips(passages, ends, scale));
+        usual::mean_ns(&trips, ends, scale)
     }
 
-    /// What the gate cost; none when one of the three was not seen, or its twin was not.
+    /// What the gate cost, by what was taken in the two slices; none when one of them saw nothing, or its twin was not seen.
     pub(super) fn crossed(
         &self,
-        [all, outer, last]: &[Seen; 3],
+        [with, without]: [Option<f64>; 2],
         by_twins_ns: f64,
     ) -> Option<Crossed> {
-        let warm = all.across? - outer.across?;
-        let cold = last.second? - all.second?;
+        let by_ns = with? - without?;
         (by_twins_ns > 0.0).then_some(Crossed {
             gate: self.gate,
-            by_ns: warm + cold,
+            by_ns,
             by_twins_ns,
         })
     }
@@ -265,21 +252,16 @@ mod tests {
     }
 
     #[test]
-    fn gates_between_two_spans_are_crossed() {
+    fn gates_on_the_way_out_are_crossed() {
         let all = crossings(KERNEL, &plan());
         assert_eq!(
-            all[0],
-            Crossing {
-                from: Gate::TcpOutBegin,
+            all,
+            [Crossing {
                 gate: Gate::IpOutBegin,
                 to: Gate::DeviceQueueIn,
-            }
+            }]
         );
-        let gates: Vec<Gate> = all.iter().map(|crossing| crossing.gate).collect();
-        assert_eq!(gates, [Gate::IpOutBegin, Gate::DemuxBegin]);
-        let in_order =
-            |crossing: &Crossing| crossing.from < crossing.gate && crossing.gate < crossing.to;
-        assert!(all.iter().all(in_order));
+        assert!(all[0].slices().iter().all(|gates| gates.contains(FROM)));
         let unprivileged = Abilities {
             clock: Ability::Works,
             sockets: Ability::Works,
@@ -290,31 +272,29 @@ mod tests {
         assert_eq!(crossings(table, &unprivileged), []);
         let one = KERNEL.joined(GateSet::of(&[Gate::SocketOutBegin, Gate::SocketInEnd]));
         assert_eq!(one.map(|one| crossings(one, &plan())), Some(Vec::new()));
+        let later = KERNEL.joined(GateSet::of(&[
+            Gate::TcpOutBegin,
+            Gate::IpOutBegin,
+            Gate::DeviceQueueIn,
+        ]));
+        assert_eq!(
+            later.map(|later| crossings(later, &plan())),
+            Some(Vec::new())
+        );
     }
 
     #[test]
-    fn a_gate_costs_what_it_is_across_it_and_what_it_is_when_cold() {
+    fn a_gate_costs_what_it_adds_to_the_way_across_it() {
         let crossing = Crossing {
-            from: Gate::TcpOutBegin,
             gate: Gate::IpOutBegin,
             to: Gate::DeviceQueueIn,
         };
-        let seen = |across, second| Seen {
-            across: Some(across),
-            second,
-        };
-        let [all, outer, last] = [
-            seen(1_300.0, Some(500.0)),
-            seen(1_000.0, None),
-            seen(0.0, Some(540.0)),
-        ];
-        let crossed = crossing.crossed(&[all, outer, last], 200.0).unwrap();
+        let crossed = crossing
+            .crossed([Some(1_340.0), Some(1_000.0)], 200.0)
+            .unwrap();
         assert_eq!((crossed.by_ns, crossed.by_twins_ns), (340.0, 200.0));
-        assert_eq!(crossing.crossed(&[all, outer, last], 0.0), None);
-        assert_eq!(
-            crossing.crossed(&[all, outer, Seen::default()], 200.0),
-            None
-        );
+        assert_eq!(crossing.crossed([Some(1_340.0), Some(1_000.0)], 0.0), None);
+        assert_eq!(crossing.crossed([Some(1_340.0), None], 200.0), None);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What the rounds of a run make of its spans, at one size.
 //!
-//! A span holds what its own gates cost in it ([`super::passage`]). They also make everything else slower, since what they push out
+//! A span holds what its own gates cost in it ([`super::passage`]): of its first gate what comes behind the reading of the clock, of its
+//! last one what comes before. Where in a passage the clock is read nobody can tell from outside; half of each is taken, which matters
+//! only where a dear gate stands at one end and a cheap one at the other, and never to the sum of all spans. Gates also make everything else slower, since what they push out
 //! of caches and predictors is missed all over the round trip, and the span has its share of that. How much it is shows in the
 //! slice's round trips: those with gates, less what the passages in them cost, over those of the slice without gates beside it. A
 //! machine that was quicker or slower in one of the two goes out by the same division.
@@ -9,10 +11,10 @@
 //! It owns the spans' fair times and how far they leave the round trip open; it must never judge how close is close enough.
 
 use tollgate_gate::span::Place;
-use tollgate_gate::{Gate, SpanTable};
+use tollgate_gate::{Gate, Span, SpanTable};
 
 use super::passage::{Crossed, Prices};
-use super::{InPlace, first_gate};
+use super::{InPlace, twinned};
 use crate::stats::{Interval, mean, typical};
 
 /// A slice with the gates of a span, in nanoseconds for each round trip.
@@ -20,8 +22,8 @@ use crate::stats::{Interval, mean, typical};
 pub(super) struct Spanned {
     /// What the span took.
     pub(super) raw: f64,
-    /// What of it its first gate's passages cost by their twin.
-    pub(super) probes: f64,
+    /// What the passages of its first gate and those of its last one cost by their twins.
+    pub(super) probes: [f64; 2],
     /// How often each gate was passed.
     pub(super) passages: Vec<(Gate, f64)>,
     /// The usual round trip.
@@ -32,8 +34,13 @@ pub(super) struct Spanned {
 
 impl Spanned {
     /// What the span takes where there are no gates.
-    fn fair(&self, first: Gate, prices: Prices<'_>) -> f64 {
-        let own = self.raw - prices.factor(first) * self.probes;
+    fn fair(&self, span: &Span, prices: Prices<'_>) -> f64 {
+        let factors = twinned(span).map(|gate| prices.factor(gate));
+        let costs = factors.iter().zip(self.probes);
+        let own = self.raw
+            - costs
+                .map(|(factor, probes)| 0.5 * factor * probes)
+                .sum::<f64>();
         own / self.slowed(prices).unwrap_or(1.0)
     }
 
@@ -70,7 +77,7 @@ impl Round {
         let spans = table.spans().iter().zip(&self.spans);
         let sum: Option<f64> = spans
             .filter(|(span, _)| span.place == Place::OnTheWay)
-            .map(|(span, spanned)| Some(spanned.as_ref()?.fair(first_gate(span), prices)))
+            .map(|(span, spanned)| Some(spanned.as_ref()?.fair(span, prices)))
             .sum();
         let spanned = self.spans.iter().flatten();
         let ungated: Vec<f64> = spanned.filter_map(|spanned| spanned.ungated).collect();
@@ -87,18 +94,18 @@ fn spanned(rounds: &[Round], index: usize) -> impl Iterator<Item = &Spanned> {
     spans.flatten()
 }
 
-/// How many times what the twins of the span at this place show is to be subtracted from it; none where nothing was measured.
+/// How many times what the twins of its first gate show is to be subtracted from the span at this place; none where nothing was measured.
 pub(super) fn subtracted(
     rounds: &[Round],
     table: SpanTable,
     index: usize,
     in_place: &InPlace,
 ) -> Option<f64> {
-    let first = first_gate(table.spans().get(index)?);
+    let span = table.spans().get(index)?;
     let (too_much, by_twins) =
         spanned(rounds, index).fold((0.0, 0.0), |(too_much, by_twins), spanned| {
-            let fair = spanned.fair(first, in_place.prices());
-            (too_much + spanned.raw - fair, by_twins + spanned.probes)
+            let fair = spanned.fair(span, in_place.prices());
+            (too_much + spanned.raw - fair, by_twins + spanned.probes[0])
         });
     Some(too_much / by_twins).filter(|factor| factor.is_finite())
 }
@@ -113,6 +120,23 @@ pub(super) fn slowed<'a>(
     typical(&slowed.collect::<Vec<_>>())
 }
 
+/// How many times as long as without any a round trip takes with the gates of the span at this place, by round. What the machine does
+/// to slices next to each other changes over them as a rule, so the slice is held against those without gates on both sides.
+pub(super) fn longer(rounds: &[Round], index: usize) -> Vec<f64> {
+    let without = |round: &Round, index: usize| round.spans.get(index)?.as_ref()?.ungated;
+    let longer = |round: &Round| {
+        let gated = round.spans.get(index)?.as_ref()?.gated;
+        let after = without(round, index)?;
+        let before = index.checked_sub(1).and_then(|index| without(round, index));
+        Some(gated / (before.unwrap_or(after) * after).sqrt())
+    };
+    rounds
+        .iter()
+        .filter_map(longer)
+        .filter(|longer| longer.is_finite())
+        .collect()
+}
+
 /// How far the mean of a span over the rounds reaches to either side with 95 % confidence, in nanoseconds for each round trip; none of
 /// fewer than two rounds that measured it.
 pub(super) fn reach(
@@ -121,9 +145,9 @@ pub(super) fn reach(
     index: usize,
     in_place: &InPlace,
 ) -> Option<f64> {
-    let first = first_gate(table.spans().get(index)?);
+    let span = table.spans().get(index)?;
     let times: Vec<f64> = spanned(rounds, index)
-        .map(|spanned| spanned.fair(first, in_place.prices()))
+        .map(|spanned| spanned.fair(span, in_place.prices()))
         .collect();
     let estimate = mean(&times).ok()?;
     Some(estimate.interval.high - estimate.value)
@@ -200,7 +224,7 @@ mod tests {
     fn round(raw: f64, gated: f64, ungated: f64) -> Round {
         let spanned = Spanned {
             raw,
-            probes: 10.0,
+            probes: [10.0; 2],
             passages: vec![(Gate::IpOutBegin, 2.0)],
             gated,
             ungated: Some(ungated),
@@ -266,6 +290,28 @@ mod tests {
                 "{subtracted}"
             );
         }
+    }
+
+    #[test]
+    fn a_slice_is_held_against_those_without_gates_on_both_sides() {
+        let mut drifting = round(110.0, 1_100.0, 1_000.0);
+        // The machine becomes slower by a tenth from slice to slice.
+        for (at, spanned) in drifting.spans.iter_mut().flatten().enumerate() {
+            let slower = 1.1f64.powi(at as i32);
+            spanned.gated = 1_050.0 * slower / 1.1f64.sqrt();
+            spanned.ungated = Some(1_000.0 * slower);
+        }
+        let mut missed = drifting.clone();
+        missed.spans[3] = None;
+        let rounds = [drifting, missed];
+        let near = |longer: &[f64], n: usize| {
+            longer.len() == n && longer.iter().all(|longer| (longer - 1.05).abs() < 1e-9)
+        };
+        assert!(near(&longer(&rounds, 2), 2));
+        assert!(near(&longer(&rounds, 3), 1));
+        // The first has none before it.
+        assert!((longer(&rounds, 0)[0] - 1.05 / 1.1f64.sqrt()).abs() < 1e-9);
+        assert!(longer(&rounds, 99).is_empty());
     }
 
     #[test]

@@ -7,8 +7,9 @@
 #define TOLLGATE_FUNCTIONS_H
 
 /* TCP hands a segment to IP: the TCP header is what the data begins with, and there is no IP header yet. */
-static __always_inline void pass_segment(__u64 ktime, const struct sock *sk, const struct sk_buff *skb, __u8 gate, __u8 flags)
+static __always_inline void pass_segment(const struct sock *sk, const struct sk_buff *skb, __u8 gate, __u8 flags)
 {
+	const __u64 ktime = bpf_ktime_get_ns();
 	struct way way;
 	struct tcp_header tcp;
 
@@ -24,16 +25,16 @@ static __always_inline void pass_segment(__u64 ktime, const struct sock *sk, con
 	record(ktime, way, bpf_ntohl(tcp.seq), length - header, 0, gate, flags);
 }
 
-GATE("fentry/tcp_sendmsg_locked", fentry_tcp_sendmsg_locked, pass_sender(now, sk, flags), struct sock *sk)
-GATE("fentry/ip_queue_xmit", fentry_ip_queue_xmit, pass_segment(now, sk, skb, IP_OUT_BEGIN, flags), struct sock *sk,
+GATE("fentry/tcp_sendmsg_locked", fentry_tcp_sendmsg_locked, pass_sender(sk, flags), struct sock *sk)
+GATE("fentry/ip_queue_xmit", fentry_ip_queue_xmit, pass_segment(sk, skb, IP_OUT_BEGIN, flags), struct sock *sk,
      struct sk_buff *skb)
-GATE("fentry/inet6_csk_xmit", fentry_inet6_csk_xmit, pass_segment(now, sk, skb, IP_OUT_BEGIN, flags), struct sock *sk,
+GATE("fentry/inet6_csk_xmit", fentry_inet6_csk_xmit, pass_segment(sk, skb, IP_OUT_BEGIN, flags), struct sock *sk,
      struct sk_buff *skb)
-GATE("fentry/tcp_v4_rcv", fentry_tcp_v4_rcv, pass_packet(now, skb, network_header(skb), DEMUX_BEGIN, flags),
+GATE("fentry/tcp_v4_rcv", fentry_tcp_v4_rcv, pass_packet(skb, network_header(skb), DEMUX_BEGIN, flags),
      struct sk_buff *skb)
-GATE("fentry/tcp_v6_rcv", fentry_tcp_v6_rcv, pass_packet(now, skb, network_header(skb), DEMUX_BEGIN, flags),
+GATE("fentry/tcp_v6_rcv", fentry_tcp_v6_rcv, pass_packet(skb, network_header(skb), DEMUX_BEGIN, flags),
      struct sk_buff *skb)
-GATE("fentry/sock_def_readable", fentry_sock_def_readable, pass_receiver(now, sk, 1, SOCKET_QUEUED, flags),
+GATE("fentry/sock_def_readable", fentry_sock_def_readable, pass_receiver(sk, 1, SOCKET_QUEUED, flags),
      struct sock *sk)
 
 #endif

@@ -3,9 +3,10 @@
  * The gates of the Linux kernel.
  *
  * A program reads the clock first, then asks whether the packet, the socket or the thread is one that is watched, and only then
- * writes an event of 32 bytes into the memory of its processor. What follows the reading is the cost of a gate; the same
- * program a second time on the same hook (its twin) measures it in place. Headers are read where they lie when the kernel
- * allows that (bpf_rdonly_cast, Linux 6.2), which calls nobody; else they are copied.
+ * writes an event of 32 bytes into the memory of its processor; but an acknowledgment that nobody wants costs no reading of the
+ * clock. What lies before the reading and what follows it are the cost of a gate; the same program a second time on the same hook
+ * (its twin) measures it in place. Headers are read where they lie when the kernel allows that (bpf_rdonly_cast, Linux 6.2),
+ * which calls nobody; else they are copied.
  *
  * Nothing here decides anything about a packet: netfilter programs accept, the others cannot do otherwise.
  */
@@ -143,15 +144,11 @@ static __always_inline bool watched_thread(__u32 thread)
 }
 
 /* An skb passes; its IP header begins at `network`. Pure acknowledgments are recorded only when that is wanted. */
-static __always_inline void pass_packet(__u64 ktime, const struct sk_buff *skb, const unsigned char *network, __u8 gate,
-					__u8 flags)
+static __always_inline void pass_packet(const struct sk_buff *skb, const unsigned char *network, __u8 gate, __u8 flags)
 {
 	struct headers headers;
 
 	if (!headers_of(network, &headers))
-		return;
-	__u16 source = bpf_ntohs(headers.source), destination = bpf_ntohs(headers.destination);
-	if (!watched_port(source) && !watched_port(destination))
 		return;
 	/* What of the skb lies before the IP header is not counted, whatever has been pulled. */
 	__u32 length = skb->len - (__u32)(network - skb->data);
@@ -161,6 +158,10 @@ static __always_inline void pass_packet(__u64 ktime, const struct sk_buff *skb, 
 		length = headers.length;
 		flags |= ACKNOWLEDGMENT;
 	}
+	const __u64 ktime = bpf_ktime_get_ns();
+	__u16 source = bpf_ntohs(headers.source), destination = bpf_ntohs(headers.destination);
+	if (!watched_port(source) && !watched_port(destination))
+		return;
 	headers.way.ports = (__u32)source << 16 | destination;
 	record(ktime, headers.way, bpf_ntohl(headers.seq), length - headers.length, 0, gate, flags);
 }
@@ -194,8 +195,9 @@ static __always_inline bool watched_socket(const struct sock *sk, bool sends, st
 	return 1;
 }
 
-static __always_inline void pass_thread(__u64 ktime, __u32 thread, __u8 gate, __u8 flags)
+static __always_inline void pass_thread(__u32 thread, __u8 gate, __u8 flags)
 {
+	const __u64 ktime = bpf_ktime_get_ns();
 	struct way nobody = {0, 0};
 
 	if (watched_thread(thread))
@@ -203,17 +205,15 @@ static __always_inline void pass_thread(__u64 ktime, __u32 thread, __u8 gate, __
 }
 
 /* A thread calls or returns. */
-static __always_inline void pass_call(__u64 ktime, const __u32 *calls, __u64 call, __u8 gate, __u8 flags)
+static __always_inline void pass_call(const __u32 *calls, __u64 call, __u8 gate, __u8 flags)
 {
-	__u32 thread = (__u32)bpf_get_current_pid_tgid();
-
-	if (call != calls[0] && call != calls[1] && call != calls[2] && call != calls[3])
-		return;
-	pass_thread(ktime, thread, gate, flags);
+	if (call == calls[0] || call == calls[1] || call == calls[2] || call == calls[3])
+		pass_thread((__u32)bpf_get_current_pid_tgid(), gate, flags);
 }
 
-static __always_inline void pass_sender(__u64 ktime, struct sock *sk, __u8 flags)
+static __always_inline void pass_sender(struct sock *sk, __u8 flags)
 {
+	const __u64 ktime = bpf_ktime_get_ns();
 	struct way way;
 
 	if (!watched_socket(sk, 1, &way))
@@ -222,8 +222,9 @@ static __always_inline void pass_sender(__u64 ktime, struct sock *sk, __u8 flags
 }
 
 /* The receiving socket passes with all that lies before `end`. */
-static __always_inline void pass_receiver(__u64 ktime, struct sock *sk, bool queued, __u8 gate, __u8 flags)
+static __always_inline void pass_receiver(struct sock *sk, bool queued, __u8 gate, __u8 flags)
 {
+	const __u64 ktime = bpf_ktime_get_ns();
 	struct way way;
 
 	if (!watched_socket(sk, 0, &way))
@@ -232,8 +233,9 @@ static __always_inline void pass_receiver(__u64 ktime, struct sock *sk, bool que
 	record(ktime, way, end, 0, (__u32)bpf_get_current_pid_tgid(), gate, flags | UP_TO);
 }
 
-static __always_inline void pass_copy(__u64 ktime, const struct sk_buff *skb, int len, __u8 flags)
+static __always_inline void pass_copy(const struct sk_buff *skb, int len, __u8 flags)
 {
+	const __u64 ktime = bpf_ktime_get_ns();
 	struct sock *sk = skb->sk;
 	struct way way;
 
@@ -242,50 +244,48 @@ static __always_inline void pass_copy(__u64 ktime, const struct sk_buff *skb, in
 	record(ktime, way, FIELD(sk, tcp_sock, copied_seq), len, (__u32)bpf_get_current_pid_tgid(), SOCKET_IN_BEGIN, flags);
 }
 
-/* A hook's program and its twin. The body sees `now` and `flags`. */
+/* A hook's program and its twin. The body sees `flags`. */
 #define GATE(section, name, ...) GATE_(section, name, __VA_ARGS__)
 #define GATE_(section, name, body, ...)                                                                              \
 	SEC(section) int BPF_PROG(name, ##__VA_ARGS__)                                                                \
 	{                                                                                                             \
-		const __u64 now = bpf_ktime_get_ns();                                                                 \
 		const __u8 flags = 0;                                                                                 \
 		body;                                                                                                 \
 		return 0;                                                                                             \
 	}                                                                                                             \
 	SEC(section) int BPF_PROG(name##_twin, ##__VA_ARGS__)                                                         \
 	{                                                                                                             \
-		const __u64 now = bpf_ktime_get_ns();                                                                 \
 		const __u8 flags = TWIN;                                                                              \
 		body;                                                                                                 \
 		return 0;                                                                                             \
 	}
 
-GATE("tp_btf/sys_enter", sys_enter_send, pass_call(now, settings.send_calls, call, SOCKET_OUT_BEGIN, flags),
+GATE("tp_btf/sys_enter", sys_enter_send, pass_call(settings.send_calls, call, SOCKET_OUT_BEGIN, flags),
      struct pt_regs *regs, long call)
-GATE("tp_btf/sys_exit", sys_exit_send, pass_call(now, settings.send_calls, SYSCALL_NUMBER(regs), SOCKET_OUT_END, flags),
+GATE("tp_btf/sys_exit", sys_exit_send, pass_call(settings.send_calls, SYSCALL_NUMBER(regs), SOCKET_OUT_END, flags),
      struct pt_regs *regs, long result)
 GATE("tp_btf/sys_exit", sys_exit_receive,
-     if (result > 0) pass_call(now, settings.receive_calls, SYSCALL_NUMBER(regs), SOCKET_IN_END, flags),
+     if (result > 0) pass_call(settings.receive_calls, SYSCALL_NUMBER(regs), SOCKET_IN_END, flags),
      struct pt_regs *regs, long result)
-GATE("tp_btf/tcp_sendmsg_locked", tcp_sendmsg_locked, pass_sender(now, sk, flags), struct sock *sk)
-GATE("tp_btf/net_dev_queue", net_dev_queue, pass_packet(now, skb, network_header(skb), DEVICE_QUEUE_IN, flags),
+GATE("tp_btf/tcp_sendmsg_locked", tcp_sendmsg_locked, pass_sender(sk, flags), struct sock *sk)
+GATE("tp_btf/net_dev_queue", net_dev_queue, pass_packet(skb, network_header(skb), DEVICE_QUEUE_IN, flags),
      struct sk_buff *skb)
 GATE("tp_btf/net_dev_start_xmit", net_dev_start_xmit,
-     pass_packet(now, skb, network_header(skb), DRIVER_OUT_BEGIN, flags), struct sk_buff *skb)
-GATE("tp_btf/netif_rx_entry", netif_rx_entry, pass_packet(now, skb, skb->data, DRIVER_OUT_END, flags),
+     pass_packet(skb, network_header(skb), DRIVER_OUT_BEGIN, flags), struct sk_buff *skb)
+GATE("tp_btf/netif_rx_entry", netif_rx_entry, pass_packet(skb, skb->data, DRIVER_OUT_END, flags),
      struct sk_buff *skb)
-GATE("tp_btf/netif_receive_skb", netif_receive_skb, pass_packet(now, skb, skb->data, IP_IN_BEGIN, flags),
+GATE("tp_btf/netif_receive_skb", netif_receive_skb, pass_packet(skb, skb->data, IP_IN_BEGIN, flags),
      struct sk_buff *skb)
-GATE("tp_btf/tcp_probe", tcp_probe, pass_packet(now, skb, network_header(skb), TCP_IN_BEGIN, flags), struct sock *sk,
+GATE("tp_btf/tcp_probe", tcp_probe, pass_packet(skb, network_header(skb), TCP_IN_BEGIN, flags), struct sock *sk,
      struct sk_buff *skb)
-GATE("tp_btf/sk_data_ready", sk_data_ready, pass_receiver(now, sk, 1, SOCKET_QUEUED, flags), struct sock *sk)
+GATE("tp_btf/sk_data_ready", sk_data_ready, pass_receiver(sk, 1, SOCKET_QUEUED, flags), struct sock *sk)
 GATE("tp_btf/sched_switch", sched_switch,
-     pass_thread(now, next->pid, READER_RUNS, flags),
+     pass_thread(next->pid, READER_RUNS, flags),
      bool preempted, struct task_struct *previous, struct task_struct *next)
-GATE("tp_btf/skb_copy_datagram_iovec", skb_copy_datagram_iovec, pass_copy(now, skb, len, flags), struct sk_buff *skb,
+GATE("tp_btf/skb_copy_datagram_iovec", skb_copy_datagram_iovec, pass_copy(skb, len, flags), struct sk_buff *skb,
      int len)
 GATE("tp_btf/sock_recv_length", sock_recv_length,
-     if (result > 0) pass_receiver(now, sk, 0, SOCKET_IN_END, flags), struct sock *sk, int result)
+     if (result > 0) pass_receiver(sk, 0, SOCKET_IN_END, flags), struct sock *sk, int result)
 
 #include "functions.h"
 
@@ -293,12 +293,12 @@ GATE("tp_btf/sock_recv_length", sock_recv_length,
 #define FILTER(name, gate)                                                                                            \
 	SEC("netfilter") int name(struct bpf_nf_ctx *ctx)                                                             \
 	{                                                                                                             \
-		pass_packet(bpf_ktime_get_ns(), ctx->skb, network_header(ctx->skb), gate, 0);                         \
+		pass_packet(ctx->skb, network_header(ctx->skb), gate, 0);                                             \
 		return NF_ACCEPT;                                                                                     \
 	}                                                                                                             \
 	SEC("netfilter") int name##_twin(struct bpf_nf_ctx *ctx)                                                      \
 	{                                                                                                             \
-		pass_packet(bpf_ktime_get_ns(), ctx->skb, network_header(ctx->skb), gate, TWIN);                      \
+		pass_packet(ctx->skb, network_header(ctx->skb), gate, TWIN);                                          \
 		return NF_ACCEPT;                                                                                     \
 	}
 

@@ -306,6 +306,32 @@ fn a_send_in_two_parts_begins_once() {
 }
 
 #[test]
+fn the_first_gate_that_sees_a_message_tells_what_was_sent() {
+    let mut joiner = Joiner::new(TALK);
+    teach(&mut joiner);
+    for first in [
+        Gate::IpOutBegin,
+        Gate::DeviceQueueIn,
+        Gate::DriverOutBegin,
+        Gate::DriverOutEnd,
+    ] {
+        let tied = joiner.tie(&[
+            Event::of_thread(5, Gate::SocketOutBegin, NEAR),
+            Event::of_packet(20, first, REQUESTS, START, 100),
+            Event::of_packet(30, Gate::IpInBegin, REQUESTS, START, 100),
+        ]);
+        assert_eq!(
+            passage(&tied, first, 20),
+            [
+                (Gate::SocketOutBegin, 5),
+                (first, 20),
+                (Gate::IpInBegin, 30)
+            ]
+        );
+    }
+}
+
+#[test]
 fn several_messages_in_flight_keep_apart() {
     let mut joiner = Joiner::new(TALK);
     teach(&mut joiner);
