@@ -134,7 +134,11 @@ static __always_inline void record(__u64 ktime, struct way way, __u32 seq, __u32
 
 static __always_inline bool watched_port(__u16 port)
 {
-	return settings.ports[(port >> 6) & 1023] >> (port & 63) & 1;
+	__u32 word = port >> 6;
+
+	/* The verifier forgets how many bits a port has when it is put aside (Linux 6.1); the compiler would not. */
+	barrier_var(word);
+	return settings.ports[word & 1023] >> (port & 63) & 1;
 }
 
 static __always_inline bool watched_thread(__u32 thread)
