@@ -26,6 +26,7 @@ use tollgate_workload::{Mode, Samples, Session, Spec, Waiting, Workload};
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::kernel_gated::twinned;
 use crate::rotation::{Amount, Rotation};
 use crate::words;
 
@@ -255,6 +256,12 @@ pub(crate) fn run(
         let fits = run.affordable(until.saturating_sub(begun.elapsed()) / slices);
         run.round_trips = run.round_trips.min(fits);
     }
+    // What a span's last gate costs is to be known before its turn comes to be the first of another.
+    for step in &steps {
+        for (host, gate) in run.twinned(*step) {
+            run.twins(0, host, gate);
+        }
+    }
     let rounds = AMOUNT.rounds(context.options.iterations, run.round_trips);
     let mut rotation = Rotation::new(context, rounds, begun, until);
     while let Some(round) = rotation.round() {
@@ -263,7 +270,7 @@ pub(crate) fn run(
                 break;
             }
             let at = round.place(index, sizes.len());
-            for (host, gate) in run.disturbing(*step) {
+            for (host, gate) in run.twinned(*step) {
                 run.twins(at, host, gate);
             }
             run.step(*step);
@@ -505,10 +512,10 @@ impl Run {
         (fits as u64).max(AMOUNT.least_round_trips)
     }
 
-    /// The gates whose passages lie within what a step measures.
-    fn disturbing(&self, step: Step) -> Vec<(Host, Gate)> {
+    /// The gates whose twins are measured in a step's turn.
+    fn twinned(&self, step: Step) -> Vec<(Host, Gate)> {
         match step {
-            Step::Span(host, span) => vec![(host, span.from)],
+            Step::Span(host, span) => vec![(host, twinned(span)[0])],
             Step::Between => Host::BOTH
                 .iter()
                 .filter_map(|&host| Some((host, self.sides[host as usize].boundaries.last_out()?)))
@@ -546,9 +553,15 @@ impl Run {
     /// Every size once with the gates of a step and once without any.
     fn step(&mut self, step: Step) {
         let round_trips = self.round_trips;
-        let probes: Vec<f64> = (self.disturbing(step).into_iter())
-            .map(|(host, gate)| self.probe_ns(host, gate))
-            .collect();
+        let probes: Vec<f64> = match step {
+            // Half a passage of each gate lies within.
+            Step::Span(host, span) => (twinned(span).iter())
+                .map(|&gate| 0.5 * self.probe_ns(host, gate))
+                .collect(),
+            Step::Between => (self.twinned(step).into_iter())
+                .map(|(host, gate)| self.probe_ns(host, gate))
+                .collect(),
+        };
         let mut gates = [GateSet::EMPTY; 2];
         match step {
             Step::Span(host, span) => gates[host as usize] = side::attached_for(span),
