@@ -170,8 +170,8 @@ fn measure(
         sessions: Vec::new(),
         costs: Vec::new(),
     };
-    tour.open();
-    if let Err(reason) = tour.rounds(each, enough) {
+    let toured = tour.open().and_then(|()| tour.rounds(each, enough));
+    if let Err(reason) = toured {
         return Err(Error::NothingMeasured { experiment, reason });
     }
     let mut survey = tour.survey;
@@ -220,7 +220,7 @@ impl Tour<'_> {
         self.costs[at] = f64::INFINITY;
     }
 
-    fn open(&mut self) {
+    fn open(&mut self) -> Result<(), String> {
         let subjects = self.survey.subjects.clone();
         for (at, subject) in subjects.iter().enumerate() {
             self.sessions.push(None);
@@ -243,11 +243,18 @@ impl Tour<'_> {
             let Some(session) = &mut self.sessions[at] else {
                 continue;
             };
-            match pilot(session.as_mut()) {
+            // With the sampler, as the slices whose length it gives; what it saw is of no use.
+            self.sampler.start().map_err(|error| error.to_string())?;
+            let cost = pilot(session.as_mut());
+            self.sampler.stop().map_err(|error| error.to_string())?;
+            self.sampler
+                .drain(&mut self.survey.book, &mut Profile::default());
+            match cost {
                 Ok(ns) => self.costs[at] = ns,
                 Err(error) => self.fail(at, &error),
             }
         }
+        Ok(())
     }
 
     fn rounds(&mut self, each: Duration, mut enough: Option<Judge<'_>>) -> Result<(), String> {

@@ -617,8 +617,8 @@ pub(super) fn trust(echoes: &Echoes) -> Vec<TrustLine> {
     }
     if let Some(average) = average(&all) {
         let mut text = format!(
-            "the relative standard error of the mean, averaged over sizes and categories, is {average:.1} % (asked for, as in \
-             1996: below 5 %)"
+            "the relative standard error of the mean, averaged over sizes and over the categories that take at least 1 % of the \
+             time, is {average:.1} % (asked for, as in 1996: below 5 %)"
         );
         if !above.is_empty() {
             text.push_str(&format!("; above it: {}", words::list(&above)));

@@ -1,6 +1,6 @@
 //! What is said of how far sampled processor time can be trusted.
 
-use tollgate_kernel::sampling::{Breakdown, Categories, Count};
+use tollgate_kernel::sampling::{Breakdown, Categories, Classifier, Count};
 
 use super::Survey;
 use crate::run::{TrustKind, TrustLine, Unit};
@@ -13,6 +13,11 @@ const COVERED: f64 = 0.95;
 const PERTURBED: f64 = 0.05;
 /// How far samples and the process's clock may be apart.
 const APART: f64 = 0.05;
+/// How much more than by chance shares may differ from round to round: beyond it, what was sampled changed or samples kept step with
+/// it. Two timers that go off at once give 1.2.
+const SCATTERED: f64 = 2.0;
+/// The fewest samples of a category in a round, on average, for its chi-square to mean something (Cochran 1954).
+const FEWEST: u64 = 5;
 /// Functions of `Other` that are named.
 const NAMED: usize = 5;
 
@@ -45,6 +50,7 @@ impl Survey {
             },
         });
         lines.extend(self.drift.told("without the sampler").map(note));
+        lines.extend(self.scatter(categories).map(told_scatter));
         lines.extend(self.cost());
         lines.push(left_out(&breakdown));
         lines.extend(self.agreement().map(|agreement| TrustLine {
@@ -75,6 +81,27 @@ impl Survey {
         lines
     }
 
+    /// How much more the shares of the categories differ from round to round than those of samples at random would: 1 is not more.
+    /// `None` when there are too few samples or rounds.
+    fn scatter(&self, categories: &Categories) -> Option<f64> {
+        let mut classifier = Classifier::new(categories.clone());
+        let mut excess = Vec::new();
+        for subject in 0..self.subjects.len() {
+            let splits = self.splits(subject, &mut classifier);
+            for category in 0..categories.categories.len() {
+                let counts: Vec<(u64, u64)> = splits
+                    .iter()
+                    .filter_map(|split| {
+                        let share = split.breakdown.shares.get(category)?;
+                        Some((share.count.samples, split.breakdown.total().samples))
+                    })
+                    .collect();
+                excess.extend(dispersion(&counts));
+            }
+        }
+        (!excess.is_empty()).then(|| (excess.iter().sum::<f64>() / excess.len() as f64).sqrt())
+    }
+
     /// How much of the samples the rules cover, and what they leave.
     pub(crate) fn covered(&self, categories: &Categories) -> TrustLine {
         coverage(&self.breakdown(categories), categories)
@@ -98,6 +125,38 @@ impl Survey {
                 percent(cost.interval.high)
             ),
         })
+    }
+}
+
+/// The variance of a category's share over the rounds, relative to that of samples at random: Pearson's chi-square over its degrees
+/// of freedom. A round is the category's samples and all.
+fn dispersion(rounds: &[(u64, u64)]) -> Option<f64> {
+    let rounds: Vec<_> = rounds.iter().filter(|(_, all)| *all > 0).collect();
+    let (part, whole) = rounds
+        .iter()
+        .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let count = rounds.len() as u64;
+    if count < 2 || part < FEWEST * count || whole - part < FEWEST * count {
+        return None;
+    }
+    let share = part as f64 / whole as f64;
+    let squares = rounds.iter().map(|&&(part, all)| {
+        let all = all as f64;
+        (part as f64 - share * all).powi(2) / (all * share * (1.0 - share))
+    });
+    Some(squares.sum::<f64>() / (count - 1) as f64)
+}
+
+fn told_scatter(scatter: f64) -> TrustLine {
+    TrustLine {
+        kind: TrustKind::Note,
+        value: Some(scatter),
+        unit: Unit::None,
+        holds: scatter <= SCATTERED,
+        text: format!(
+            "shares differ from round to round {scatter:.1} times as much as those of samples at random would; samples that keep step \
+             with what they watch, or a machine that changes, make them differ more"
+        ),
     }
 }
 
@@ -159,4 +218,39 @@ fn left_out(breakdown: &Breakdown) -> TrustLine {
         words::list(&told),
         percent(breakdown.elsewhere, whole)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_at_random_scatter_as_much_as_chance_has_it() {
+        // Of 100 samples at a half, the standard deviation is 5.
+        let counts = |away: u64| [(50 - away, 100), (50 + away, 100)];
+        assert_eq!(dispersion(&counts(0)), Some(0.0));
+        assert!((dispersion(&counts(5)).unwrap() - 2.0).abs() < 1e-9);
+        let around = [(45, 100), (50, 100), (55, 100)];
+        assert!((dispersion(&around).unwrap() - 1.0).abs() < 1e-9);
+        // A round without samples tells nothing.
+        assert_eq!(
+            dispersion(&[(45, 100), (0, 0), (55, 100)]),
+            dispersion(&counts(5))
+        );
+    }
+
+    #[test]
+    fn few_samples_tell_no_scatter() {
+        assert_eq!(dispersion(&[]), None);
+        assert_eq!(dispersion(&[(50, 100)]), None);
+        assert_eq!(dispersion(&[(1, 100), (2, 100)]), None);
+        assert_eq!(dispersion(&[(99, 100), (99, 100)]), None);
+    }
+
+    #[test]
+    fn shares_that_jump_are_flagged() {
+        let jumping = dispersion(&[(250, 1_000), (580, 1_000), (480, 1_000)]).unwrap();
+        assert!(!told_scatter(jumping.sqrt()).holds);
+        assert!(told_scatter(1.2).holds);
+    }
 }

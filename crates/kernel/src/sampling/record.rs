@@ -24,8 +24,8 @@ pub(super) enum Record {
         pid: u32,
         /// Whether it ran in kernel mode.
         kernel: bool,
-        /// The time since the last sample: ns of the clock event, cycles of the counter.
-        weight: u64,
+        /// After how much of what it counts the event samples: ns of the clock, cycles of the counter.
+        period: u64,
         /// Addresses in the kernel, innermost first.
         chain: Vec<u64>,
     },
@@ -101,7 +101,7 @@ fn lost(mut words: Words<'_>, with_id: bool) -> Option<Record> {
 fn sample(misc: u32, mut words: Words<'_>) -> Option<Record> {
     let pid = words.u32()?;
     let _tid = words.u32()?;
-    let weight = words.u64()?;
+    let period = words.u64()?;
     let callers = usize::try_from(words.u64()?).ok()?;
     if callers > words.0.len() / 8 {
         return None;
@@ -119,7 +119,7 @@ fn sample(misc: u32, mut words: Words<'_>) -> Option<Record> {
     Some(Record::Sample {
         pid,
         kernel: mode == bindings::PERF_RECORD_MISC_KERNEL,
-        weight,
+        period,
         chain,
     })
 }
@@ -186,7 +186,7 @@ mod tests {
             [Record::Sample {
                 pid: 7,
                 kernel: true,
-                weight: 50_000,
+                period: 50_000,
                 chain: vec![0xffff_ffff_8100_0010, 0xffff_ffff_8100_0020],
             }]
         );
