@@ -14,7 +14,7 @@ const PERTURBED: f64 = 0.05;
 /// How far samples and the process's clock may be apart.
 const APART: f64 = 0.05;
 /// How much more than by chance shares may differ from round to round: beyond it, what was sampled changed or samples kept step with
-/// it. Two timers that go off at once give 1.2.
+/// it. The sampler's two timers give 1.2, since a sample in the interrupt of another one sees the same place.
 const SCATTERED: f64 = 2.0;
 /// The fewest samples of a category in a round, on average, for its chi-square to mean something (Cochran 1954).
 const FEWEST: u64 = 5;
@@ -155,7 +155,8 @@ fn told_scatter(scatter: f64) -> TrustLine {
         holds: scatter <= SCATTERED,
         text: format!(
             "shares differ from round to round {scatter:.1} times as much as those of samples at random would; samples that keep step \
-             with what they watch, or a machine that changes, make them differ more"
+             with what they watch, interrupts that disturb it (a lower --rate does less of both), or a machine that changes, make them differ \
+             more"
         ),
     }
 }

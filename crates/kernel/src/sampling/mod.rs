@@ -1,6 +1,6 @@
 //! Where processors spend their time, by kernel function and call path.
 //!
-//! A [`Sampler`] interrupts given processors at a steady rate (perf_event_open(2)) and keeps what they were doing as call paths
+//! A [`Sampler`] interrupts given processors so many times a second (perf_event_open(2)) and keeps what they were doing as call paths
 //! in a [`Book`], by name through the [`Symbols`] of this kernel. A [`Categories`] file says to which category a call path
 //! belongs: rules go by function, and a function that no rule names belongs to its caller. A [`Classifier`] turns a [`Profile`]
 //! into a [`Breakdown`].
