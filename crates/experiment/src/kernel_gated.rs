@@ -1,8 +1,8 @@
 //! The way of a message through the Linux kernel, span by span, by message size: run once, shown by several experiments.
 //!
 //! Gates rotate. A slice carries the two gates of one span and runs every size once; a slice without gates follows, so that the
-//! round trip that the spans must sum to is measured next to each of them. What a passage costs is measured in place by a twin
-//! of the span's first gate, scaled to what gates make of the round trips ([`passage`]), and subtracted.
+//! round trip that the spans must sum to is measured next to each of them. What a passage costs is measured in place by twins of
+//! the span's gates, scaled to what gates add where they stand ([`passage`]), and half of each gate's is subtracted ([`rounds`]).
 //!
 //! What is told as the time of a span, and what the spans are summed to, is of the usual round trips ([`usual`]); percentiles and
 //! the join rate are of all.
