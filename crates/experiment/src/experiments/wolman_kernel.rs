@@ -220,7 +220,9 @@ impl Shown<'_> {
                     span.name,
                     self.cells(
                         |gated| {
-                            let Perturbation { share, interval } = gated.perturbation(index)?;
+                            let Perturbation {
+                                share, interval, ..
+                            } = gated.perturbation(index)?;
                             Some(Cell::Value(Measured {
                                 value: 100.0 * share,
                                 ci: interval.map(|interval| run::Interval {
@@ -387,7 +389,12 @@ impl Shown<'_> {
     /// What the gates that disturb most make of a round trip.
     fn disturbs(&self) -> Option<TrustLine> {
         let path = self.ledgers.path;
-        let (at, span, Perturbation { share, interval }) = self.ledgers.worst_perturbation()?;
+        let (at, span, worst) = self.ledgers.worst_perturbation()?;
+        let Perturbation {
+            share,
+            interval,
+            rounds,
+        } = worst;
         let size = words::size(*self.sizes.get(at)?);
         let interval = interval.map_or_else(String::new, |interval| {
             format!(
@@ -402,8 +409,9 @@ impl Shown<'_> {
             holds: share <= PERTURBS,
             text: format!(
                 "{path}: of all spans and sizes the gates of {span} at {size} disturb most and make a round trip {} longer{interval}, \
-                 as told by rounds that did not choose them",
+                 as told by {} not choose them",
                 percent(share).trim_start_matches('+'),
+                words::counted(rounds as u64, "round that did", "rounds that did"),
             ),
         })
     }

@@ -11,6 +11,8 @@ pub(crate) struct Perturbation {
     pub(crate) share: f64,
     /// The 95 % interval; none of few rounds.
     pub(crate) interval: Option<Interval>,
+    /// The rounds that told it.
+    pub(crate) rounds: usize,
 }
 
 impl Perturbation {
@@ -24,10 +26,12 @@ impl Perturbation {
             Ok(known) => Self {
                 share: known.value - 1.0,
                 interval: Some(less_one(known.interval)),
+                rounds: longer.len(),
             },
             Err(_) => Self {
                 share: typical(longer)? - 1.0,
                 interval: None,
+                rounds: longer.len(),
             },
         })
     }
@@ -65,7 +69,8 @@ mod tests {
         ];
         let (place, worst) = Perturbation::worst(&places).unwrap();
         assert_eq!(place, "worst");
-        assert!((worst.share - 0.05).abs() < 1e-9 && worst.interval.is_none());
+        assert!((worst.share - 0.05).abs() < 1e-9);
+        assert_eq!((worst.interval, worst.rounds), (None, 3));
         // One round cannot both choose and tell.
         assert_eq!(Perturbation::worst(&[("once", vec![1.05])]), None);
     }
