@@ -1,19 +1,19 @@
 //! Times that slices of a rotation have seen, and how well their typical one is known.
 //!
 //! What one slice sees, it sees on the machine as it was then, and with the cost of gates that was known then: the times of a slice
-//! depend on each other, and so it is from how much slices differ that an interval comes. What gates cost is known to a step of the clock
-//! in a whole run, and each passage within a time brings that with it. It never judges a slice.
+//! depend on each other, and so it is from how much slices differ that an interval comes. What gates cost is known only so well in a
+//! whole run, and each passage within a time brings that with it. It never judges a slice.
 
+use super::plain_mean;
 use crate::run::Interval;
 use crate::stats::{self, typical};
-
-/// Half of the 95 % interval of what lies anywhere within a step of 1: its standard deviation, 1 / sqrt(12), taken as a normal one.
-const HALF_OF_UNIFORM: f64 = 1.96 * 0.288_675;
 
 /// Times of one kind in nanoseconds, by the slice that saw them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BySlice {
     slices: Vec<Vec<f64>>,
+    /// How many times were added.
+    n: u64,
     /// Passages of gates within all of them together.
     passages: f64,
     /// The slice that the last of them is of.
@@ -35,6 +35,7 @@ impl BySlice {
     /// Adds a time that the slice of this number saw, within which gates were passed so many times; slices come one after the other.
     pub(super) fn add(&mut self, slice: usize, ns: f64, passages: f64) {
         self.passages += passages;
+        self.n += 1;
         match self.slices.last_mut() {
             Some(times) if self.last == slice => times.push(ns),
             _ => self.slices.push(vec![ns]),
@@ -42,16 +43,24 @@ impl BySlice {
         self.last = slice;
     }
 
+    /// Of the last slice only the mean of all times counts from now on: a clock of coarse steps tells it, and no single time.
+    pub(super) fn by_its_mean(&mut self) {
+        if let Some(times) = self.slices.last_mut()
+            && let Some(ns) = plain_mean(times)
+        {
+            *times = vec![ns];
+        }
+    }
+
     /// The mean of the middle half; none of nothing.
     pub(super) fn typical(&self) -> Option<f64> {
         of(&self.slices)
     }
 
-    /// The same, and how well it is known by a clock of such a step in nanoseconds.
-    pub(super) fn known(&self, step_ns: f64) -> Option<Known> {
+    /// The same, and how well it is known when what a passage of a gate costs is known to so many nanoseconds either way.
+    pub(super) fn known(&self, within_ns: f64) -> Option<Known> {
         let ns = self.typical()?;
-        let n: u64 = self.slices.iter().map(|times| times.len() as u64).sum();
-        let of_gates = HALF_OF_UNIFORM * step_ns * self.passages / n as f64;
+        let of_gates = within_ns * self.passages / self.n as f64;
         let ci = stats::by_batches(&self.slices, of).map(|known| {
             let half = (known.high - ns).hypot(of_gates);
             Interval {
@@ -59,7 +68,7 @@ impl BySlice {
                 high: ns + half,
             }
         });
-        Some(Known { ns, ci, n })
+        Some(Known { ns, ci, n: self.n })
     }
 
     /// All times at a machine that is so many times slower.
@@ -97,11 +106,11 @@ mod tests {
     }
 
     #[test]
-    fn each_passage_of_a_gate_brings_the_clocks_step() {
+    fn each_passage_of_a_gate_brings_what_is_not_known_of_its_cost() {
         let same = seen(&[&[100.0; 4], &[100.0; 4]]);
         let ci = same.known(10.0).and_then(|known| known.ci).unwrap();
-        // Three passages, each off by the same part of ten nanoseconds.
-        let half = 1.96 * 3.0 * 10.0 / 12f64.sqrt();
+        // Three passages, each off by the same.
+        let half = 3.0 * 10.0;
         assert!((ci.high - 100.0 - half).abs() < 1e-3, "{ci:?}");
         assert!((100.0 - ci.low - half).abs() < 1e-3, "{ci:?}");
     }
@@ -114,6 +123,21 @@ mod tests {
         // A slice that saw no such time counts for nothing.
         let twice = seen(&[&[10.0], &[], &[12.0]]).known(0.0).unwrap();
         assert!(twice.ci.is_some_and(|ci| ci.low < 10.0 && ci.high > 12.0));
+    }
+
+    #[test]
+    fn a_coarse_clock_tells_the_mean_of_a_slice() {
+        let mut coarse = BySlice::default();
+        for (slice, times) in [[10.0, 10.0, 10.0, 20.0], [10.0, 20.0, 10.0, 20.0]]
+            .iter()
+            .enumerate()
+        {
+            times.iter().for_each(|&ns| coarse.add(slice, ns, 1.0));
+            coarse.by_its_mean();
+            coarse.by_its_mean();
+        }
+        let known = coarse.known(0.0).unwrap();
+        assert_eq!((known.ns, known.n), (13.75, 8));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
 use tollgate_workload::trains::{REQUEST, SEGMENT, Trains};
 use tollgate_workload::{Error, Mode};
 
-use super::{Measured, Plan, Seen, Subject, Way, active, packets, typical};
+use super::seen::{Seen, Way};
+use super::{Measured, Plan, Subject, active, packets, typical};
 use crate::context::Context;
 use crate::rotation::Rotation;
 use crate::stats::middle_half;
@@ -315,8 +316,7 @@ impl Run<'_> {
             for ns in &mut times {
                 *ns /= slowness;
             }
-            size.add_ungated(beside, &times);
-            size.usual_ungated.extend(typical(&times));
+            size.add_ungated(beside, &times, typical(&times));
         }
         slowness
     }

@@ -2,8 +2,9 @@
 //! Lehmann and Benz 2002.
 //!
 //! Gates rotate: a slice carries the two gates of one span and runs every size, and a slice without gates follows. What a passage
-//! costs is measured in place by twins, and subtracted for every passage that lies within a time. All times are brought to the
-//! speed that was usual in the run ([`crate::drift`]), and a slice of the kernel that something else has disturbed is run again.
+//! costs is subtracted for every passage that lies within a time: in the kernel as twins show it in place, in Tollgate's own stack as
+//! [`added`] finds it. All times are brought to the speed that was usual in the run ([`crate::drift`]), those of our stack also to
+//! code without gates, by slices whose gates are all asleep; and a slice of the kernel that something else has disturbed is run again.
 //!
 //! **Work and waiting.** A packet that comes to a span when the one before it has left, and leaves it on the same processor, went
 //! straight through: its time is the work of the span. One that comes while the one before it is still there, or that goes on on
@@ -17,18 +18,20 @@
 //! it is the way of the last byte: from the call that sends to the last packet's passage of each gate to the return of the call
 //! that reads it, for request and response. In Tollgate's own stack a reading of the clock costs as much as a span, and what it
 //! costs is hidden in part by what the processor has in flight; so there each gate is timed from the first, and the spans of that
-//! way are differences, from which the reading falls out.
+//! way are differences, from which the reading falls out. What our two applications do between their calls is no span; it is shown
+//! beside them.
 
+mod added;
 mod by_slice;
 mod kernel;
+mod seen;
 mod stack;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_gate::span::Place;
-use tollgate_gate::{Direction, Gate, GateSet, Kind, Span, SpanTable};
+use tollgate_gate::{Gate, GateSet, Span, SpanTable};
 use tollgate_workload::kernel::trains::Carrier;
 use tollgate_workload::trains::SEGMENT;
 use tollgate_workload::{Mode, PathId, find};
@@ -37,8 +40,9 @@ use crate::context::{Context, Options};
 use crate::drift::Drift;
 use crate::error::Error;
 pub(crate) use crate::stats::typical;
-use by_slice::BySlice;
+pub(crate) use added::Added;
 pub(crate) use by_slice::Known;
+pub(crate) use seen::{AtSize, of_packets};
 
 /// Bytes between two sizes of the paper's sweep, and the last of them.
 const STEP: usize = 256;
@@ -51,8 +55,9 @@ const SIZES_A_SECOND: f64 = 2.0;
 const ROUND_TRIPS: u32 = 24;
 /// The fewest of them.
 const LEAST_ROUND_TRIPS: u32 = 2;
-/// The step of the kernel's clock, in nanoseconds.
-const STEP_NS: f64 = 1.0;
+/// Half of the 95 % interval of what lies anywhere within a step of the kernel's clock, 1 ns, as what a passage costs does by a twin: its
+/// standard deviation, 1 / sqrt(12), taken as a normal one.
+const WITHIN_STEP_NS: f64 = 1.96 * 0.288_675;
 /// Times that the rotation is gone through without a time budget, and at least when slices can be made short enough for it: of four
 /// slices of a span the middle half is two, which one disturbed slice does not move.
 const ROUNDS: u32 = 4;
@@ -121,109 +126,6 @@ pub(crate) fn wanted(options: &Options) -> Vec<(Subject, Mode)> {
         .collect()
 }
 
-/// Passages of gates between two packets at a gate, which nobody subtracts: the one before passes both gates of the span.
-const BETWEEN: f64 = 2.0;
-
-/// The time of one packet, or of one message, at a span, in nanoseconds; the cost of gates is still in it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Way {
-    /// When it came.
-    from: f64,
-    /// When it left.
-    to: f64,
-    /// What the gates themselves cost within.
-    probes: f64,
-    /// How often gates were passed within.
-    passages: u64,
-    /// Whether it left on another processor.
-    handed_over: bool,
-}
-
-impl Way {
-    fn net(&self) -> f64 {
-        self.to - self.from - self.probes
-    }
-
-    /// The same on a machine that is not as slow; what gates cost is known for that machine already.
-    fn faster(&mut self, slowness: f64) {
-        self.from /= slowness;
-        self.to /= slowness;
-    }
-}
-
-/// What a slice saw of a span: the packets of its responses, and messages as a whole.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
-    /// By response and by place in it; none where the packet was not seen at both gates.
-    packets: Vec<Vec<Option<Way>>>,
-    /// Requests and responses as a whole; none that was not seen at both gates.
-    requests: Vec<Option<Way>>,
-    responses: Vec<Option<Way>>,
-    /// The places of the usual round trips; none where all are looked at alike.
-    usual: Vec<usize>,
-    lost: u64,
-    strange: u64,
-    acknowledgments: u64,
-}
-
-impl Seen {
-    /// The same on a machine that is not as slow.
-    fn faster(mut self, slowness: f64) -> Self {
-        let packets = self.packets.iter_mut().flatten();
-        let messages = self.requests.iter_mut().chain(&mut self.responses);
-        for way in packets.chain(messages).flatten() {
-            way.faster(slowness);
-        }
-        self
-    }
-}
-
-/// The packets at one span at one size.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct AtSpan {
-    /// Nanoseconds of work for each packet that went straight through, by response.
-    work: BySlice,
-    /// The mean wait of a response's packets, by response.
-    wait: BySlice,
-    /// The same by place in the response.
-    wait_by_place: Vec<BySlice>,
-    /// From the packet before to this one at the first gate, by place.
-    gaps: Vec<BySlice>,
-    /// Slices that were added.
-    slices: usize,
-    /// The mean time of messages as a whole in the usual round trips, by slice.
-    requests: Vec<f64>,
-    responses: Vec<f64>,
-    /// Round trips with the span's gates, and those without any that followed.
-    beside: (Vec<f64>, Vec<f64>),
-}
-
-/// One size of response.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct AtSize {
-    /// By span of the table.
-    pub(crate) spans: Vec<AtSpan>,
-    /// Round trips without gates.
-    pub(crate) ungated: Vec<f64>,
-    /// The mean of the usual ones among them, by slice; none where all are looked at alike.
-    usual_ungated: Vec<f64>,
-    /// From the first gate to this one, for requests and for responses, where gates are timed so.
-    reached: BTreeMap<Gate, (Vec<f64>, Vec<f64>)>,
-    /// Packets that should have been seen, and those that were at both gates of a span.
-    packets: (u64, u64),
-    /// The same of messages.
-    messages: (u64, u64),
-    /// Events that found no room, and events that belong to nothing.
-    lost: u64,
-    strange: u64,
-    /// Passages of acknowledgments.
-    acknowledgments: u64,
-    /// Slices that were disturbed and run again.
-    disturbed: u64,
-    /// Why it failed.
-    pub(crate) failure: Option<String>,
-}
-
 /// All that was measured of one subject.
 #[derive(Debug, Clone)]
 pub(crate) struct Measured {
@@ -234,10 +136,12 @@ pub(crate) struct Measured {
     /// Why there are no gates.
     pub(crate) without_gates: Option<String>,
     pub(crate) sizes: Vec<AtSize>,
-    /// What a passage of a gate costs, in nanoseconds, by gate and round.
+    /// What a passage of a gate costs by its twins, in nanoseconds, by gate and round; nothing in our stack.
     probes: BTreeMap<Gate, Vec<f64>>,
-    /// The step of the clock that gates read, in nanoseconds.
-    pub(crate) step_ns: f64,
+    /// What gates add in our stack; none in the kernel.
+    pub(crate) added: Option<Added>,
+    /// Half of the 95 % interval of what a passage of a gate costs, in nanoseconds.
+    pub(crate) within_ns: f64,
     drift: Drift,
     pub(crate) settings: Vec<(&'static str, String)>,
 }
@@ -264,244 +168,6 @@ pub(crate) const fn packets(response: usize) -> usize {
     response.div_ceil(SEGMENT)
 }
 
-impl AtSpan {
-    fn add(&mut self, span: &Span, seen: &Seen) {
-        self.slices += 1;
-        for (to, ways) in [
-            (&mut self.requests, &seen.requests),
-            (&mut self.responses, &seen.responses),
-        ] {
-            let usual = seen.usual.iter().filter_map(|&at| *ways.get(at)?);
-            let usual: Vec<f64> = usual.map(|way| way.net()).collect();
-            to.extend(plain_mean(&usual));
-        }
-        for response in &seen.packets {
-            self.add_response(span.kind, response);
-        }
-    }
-
-    fn add_response(&mut self, kind: Kind, packets: &[Option<Way>]) {
-        let most = packets.len().max(self.wait_by_place.len());
-        self.wait_by_place.resize(most, BySlice::default());
-        self.gaps.resize(most, BySlice::default());
-        // Work, and the packets that share it.
-        let (mut work, mut straight) = (0.0, 0_u32);
-        let (mut waits, mut n) = (0.0, 0_u32);
-        // Passages of gates within the one and the others.
-        let (mut in_work, mut in_waits) = (0, 0);
-        let mut before: Option<(Way, f64, bool)> = None;
-        for (place, way) in packets.iter().enumerate() {
-            let Some(way) = *way else {
-                before = None;
-                continue;
-            };
-            let (wait, went_straight) = match before {
-                // One piece with the packet before.
-                Some((last, wait, went_straight)) if last.from == way.from && last.to == way.to => {
-                    straight += u32::from(went_straight);
-                    (wait, went_straight)
-                }
-                last => {
-                    let in_the_way = last.is_some_and(|(last, _, _)| way.from < last.to);
-                    if kind == Kind::Queueing || way.handed_over || in_the_way {
-                        (way.net(), false)
-                    } else {
-                        work += way.net();
-                        in_work += way.passages;
-                        straight += 1;
-                        (0.0, true)
-                    }
-                }
-            };
-            if let Some((last, _, _)) = before {
-                self.gaps[place].add(self.slices, way.from - last.from, BETWEEN);
-            }
-            let in_wait = if went_straight { 0 } else { way.passages };
-            self.wait_by_place[place].add(self.slices, wait, in_wait as f64);
-            waits += wait;
-            in_waits += in_wait;
-            n += 1;
-            before = Some((way, wait, went_straight));
-        }
-        if straight > 0 {
-            let each = f64::from(straight);
-            self.work
-                .add(self.slices, work / each, in_work as f64 / each);
-        }
-        if n > 0 {
-            let each = f64::from(n);
-            self.wait
-                .add(self.slices, waits / each, in_waits as f64 / each);
-        }
-    }
-
-    /// Work for each packet, in nanoseconds; none when no packet went straight through.
-    pub(crate) fn work_ns(&self) -> Option<f64> {
-        self.work.typical()
-    }
-
-    /// The same, and how well it is known by a clock of this step.
-    pub(crate) fn work(&self, step_ns: f64) -> Option<Known> {
-        self.work.known(step_ns)
-    }
-
-    /// Waiting of a packet, in nanoseconds.
-    pub(crate) fn wait_ns(&self) -> Option<f64> {
-        self.wait.typical()
-    }
-
-    /// The same, and how well it is known by a clock of this step.
-    pub(crate) fn wait(&self, step_ns: f64) -> Option<Known> {
-        self.wait.known(step_ns)
-    }
-
-    /// Waiting by place in the response, in nanoseconds.
-    pub(crate) fn wait_by_place_ns(&self) -> Vec<Option<f64>> {
-        self.wait_by_place.iter().map(BySlice::typical).collect()
-    }
-
-    /// The same, and how well it is known by a clock of this step.
-    pub(crate) fn wait_by_place(&self, step_ns: f64) -> Vec<Option<Known>> {
-        let places = self.wait_by_place.iter();
-        places.map(|one| one.known(step_ns)).collect()
-    }
-
-    /// From the packet before to this one at the first gate, by place, in nanoseconds; none at the first.
-    pub(crate) fn gaps_ns(&self) -> Vec<Option<f64>> {
-        self.gaps.iter().map(BySlice::typical).collect()
-    }
-
-    /// The same, and how well it is known by a clock of this step.
-    pub(crate) fn gaps(&self, step_ns: f64) -> Vec<Option<Known>> {
-        let places = self.gaps.iter();
-        places.map(|one| one.known(step_ns)).collect()
-    }
-
-    /// All times at a machine that is so many times slower.
-    fn slower(&mut self, slowness: f64) {
-        let by_place = self.wait_by_place.iter_mut().chain(&mut self.gaps);
-        let (gated, ungated) = (&mut self.beside.0, &mut self.beside.1);
-        let messages = [&mut self.requests, &mut self.responses, gated, ungated];
-        for ns in messages.into_iter().flatten() {
-            *ns *= slowness;
-        }
-        for all in by_place.chain([&mut self.work, &mut self.wait]) {
-            all.slower(slowness);
-        }
-    }
-
-    /// What the gates cost: the round trip with them over the one without, less 1.
-    fn perturbation(&self) -> Option<f64> {
-        Some(typical(&self.beside.0)? / typical(&self.beside.1)? - 1.0)
-    }
-}
-
-impl AtSize {
-    fn new(spans: usize) -> Self {
-        Self {
-            spans: vec![AtSpan::default(); spans],
-            ..Self::default()
-        }
-    }
-
-    fn add(&mut self, index: usize, span: &Span, seen: &Seen) {
-        self.lost += seen.lost;
-        self.strange += seen.strange;
-        self.acknowledgments += seen.acknowledgments;
-        if of_packets(span) {
-            for response in &seen.packets {
-                self.packets.0 += response.len() as u64;
-                self.packets.1 += response.iter().flatten().count() as u64;
-            }
-        }
-        if span.place == Place::OnTheWay {
-            let messages = || seen.requests.iter().chain(&seen.responses);
-            self.messages.0 += messages().count() as u64;
-            self.messages.1 += messages().flatten().count() as u64;
-        }
-        self.spans[index].add(span, seen);
-    }
-
-    /// Adds round trips without gates, beside the slice of a span when that is given.
-    fn add_ungated(&mut self, beside: Option<usize>, times_ns: &[f64]) {
-        if let Some(span) = beside.and_then(|index| self.spans.get_mut(index)) {
-            span.beside.1.extend(times_ns);
-        }
-        self.ungated.extend(times_ns);
-    }
-
-    /// All times at a machine that is so many times slower.
-    fn slower(&mut self, slowness: f64) {
-        for span in &mut self.spans {
-            span.slower(slowness);
-        }
-        let reached = self.reached.values_mut();
-        let reached = reached.flat_map(|(requests, responses)| [requests, responses]);
-        let ungated = [&mut self.ungated, &mut self.usual_ungated];
-        for ns in ungated.into_iter().chain(reached).flatten() {
-            *ns *= slowness;
-        }
-    }
-
-    /// The round trip without gates, in nanoseconds.
-    pub(crate) fn round_trip_ns(&self) -> Option<f64> {
-        typical(&self.usual_ungated).or_else(|| typical(&self.ungated))
-    }
-
-    /// What the way of a request's last byte, and that of a response's, take in a span, in nanoseconds; none where it was not
-    /// measured. What the asking end does between two round trips is in none of them.
-    pub(crate) fn whole_ns(&self, index: usize, span: &Span) -> Option<(f64, f64)> {
-        if !self.reached.is_empty() {
-            let (from, to) = (self.reached_ns(span.from)?, self.reached_ns(span.to)?);
-            return Some((to.0 - from.0, to.1 - from.1));
-        }
-        let seen = self.spans.get(index)?;
-        let responses = match span.direction {
-            Direction::Between => 0.0,
-            Direction::Tx | Direction::Rx => typical(&seen.responses)?,
-        };
-        Some((typical(&seen.requests)?, responses))
-    }
-
-    /// From the first gate to this one, for a request and for a response.
-    fn reached_ns(&self, gate: Gate) -> Option<(f64, f64)> {
-        if gate == Gate::SocketOutBegin {
-            return Some((0.0, 0.0));
-        }
-        let (requests, responses) = self.reached.get(&gate)?;
-        Some((typical(requests)?, typical(responses)?))
-    }
-
-    /// The way of the last byte of request and response, in nanoseconds; none where a span was not measured.
-    pub(crate) fn sum_ns(&self, table: SpanTable) -> Option<f64> {
-        let spans = table.spans().iter().enumerate();
-        spans
-            .filter(|(_, span)| span.place == Place::OnTheWay)
-            .map(|(index, span)| {
-                self.whole_ns(index, span)
-                    .map(|(request, response)| request + response)
-            })
-            .sum()
-    }
-
-    /// The part of the round trip that the sum leaves open, signed.
-    pub(crate) fn closure(&self, table: SpanTable) -> Option<f64> {
-        let total = self.round_trip_ns()?;
-        Some((total - self.sum_ns(table)?) / total)
-    }
-}
-
-/// Whether packets are seen at both gates of a span, and not only messages.
-pub(crate) fn of_packets(span: &Span) -> bool {
-    let packets = |gate: Gate| {
-        !matches!(
-            gate,
-            Gate::SocketOutBegin | Gate::SocketInEnd | Gate::ApplicationEnd | Gate::SocketOutEnd
-        )
-    };
-    packets(span.from) && packets(span.to) && span.place != Place::Beside
-}
-
 impl Measured {
     fn new(subject: Subject, mode: Mode, table: Option<SpanTable>, sizes: usize) -> Self {
         let spans = table.map_or(0, |table| table.spans().len());
@@ -512,7 +178,8 @@ impl Measured {
             without_gates: None,
             sizes: vec![AtSize::new(spans); sizes],
             probes: BTreeMap::new(),
-            step_ns: STEP_NS,
+            added: None,
+            within_ns: WITHIN_STEP_NS,
             drift: Drift::default(),
             settings: Vec::new(),
         }
@@ -529,6 +196,10 @@ impl Measured {
     /// Brings all times, which are those of a machine as it was in the first slice, to the speed that was usual in the run.
     fn at_usual_speed(mut self) -> Self {
         let slowness = self.drift.usual();
+        if let Some(added) = &mut self.added {
+            added.slower(slowness);
+            self.within_ns = added.within_ns();
+        }
         for size in &mut self.sizes {
             size.slower(slowness);
         }
@@ -550,10 +221,17 @@ impl Measured {
         costs.get(costs.len() / 2).copied().unwrap_or(0.0)
     }
 
-    /// The least and the most that a passage of a gate costs; none without gates.
+    /// The least and the most that a passage of a gate costs by its twins; none without any.
     pub(crate) fn probes_ns(&self) -> Option<(f64, f64)> {
         let costs = || self.probes.keys().map(|&gate| self.probe_ns(gate));
         Some((costs().reduce(f64::min)?, costs().reduce(f64::max)?))
+    }
+
+    /// How many times as long a round trip takes with all gates asleep as through code without any: the least and the most over the sizes;
+    /// none where that is not told apart.
+    pub(crate) fn asleep(&self) -> Option<(f64, f64)> {
+        let all = || self.sizes.iter().filter_map(AtSize::asleep);
+        Some((all().reduce(f64::min)?, all().reduce(f64::max)?))
     }
 
     /// The share of packets that were seen at both gates of a span; none when none was sent.

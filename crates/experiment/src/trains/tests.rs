@@ -1,3 +1,8 @@
+use tollgate_gate::span::Place;
+use tollgate_gate::{Direction, Kind};
+
+use super::by_slice::BySlice;
+use super::seen::{AtSpan, Counts, Seen, Way};
 use super::*;
 
 const SPAN: Span = Span {
@@ -88,12 +93,15 @@ fn the_way_of_the_last_byte_sums_to_the_round_trip() {
         lost: 3,
         strange: 1,
         acknowledgments: 7,
+        ..Seen::default()
     };
     size.add(0, &SPAN, &seen);
     assert_eq!(size.sum_ns(table), Some(70.0));
     assert_eq!(size.closure(table), None);
-    size.ungated = vec![100.0];
+    size.usual_ungated = vec![100.0];
     assert!((size.closure(table).unwrap() - 0.3).abs() < 1e-9);
+    size.turns_ns = Some(20.0);
+    assert_eq!(size.open_ns(table), Some(10.0));
     assert_eq!((size.packets, size.messages), ((2, 1), (2, 2)));
     assert_eq!((size.lost, size.strange, size.acknowledgments), (3, 1, 7));
     // Where gates are timed from the first, spans are differences.
@@ -125,8 +133,7 @@ fn what_a_slow_machine_took_is_brought_to_the_usual_speed() {
         let size = &mut measured.sizes[0];
         size.add(0, &SPAN, &seen.faster(slowness));
         size.spans[0].beside.0.push(110.0);
-        size.add_ungated(Some(0), &[100.0]);
-        size.usual_ungated.push(100.0);
+        size.add_ungated(Some(0), &[100.0], Some(100.0));
     }
     measured.probes.insert(SPAN.from, vec![2.0]);
     let usual = measured.drift().usual();
@@ -140,6 +147,39 @@ fn what_a_slow_machine_took_is_brought_to_the_usual_speed() {
     assert!((measured.probe_ns(SPAN.from) - 2.0 * usual).abs() < 1e-9);
     assert!((size.spans[0].perturbation().unwrap() - 0.1).abs() < 1e-9);
     assert!((size.spans[0].gaps_ns()[1].unwrap() - 40.0 * usual).abs() < 1e-9);
+}
+
+#[test]
+fn what_gates_timed_is_brought_to_code_without_gates() {
+    let mode = Mode {
+        placement: tollgate_workload::Placement::OneCore,
+        waiting: tollgate_workload::Waiting::BusyPoll,
+    };
+    let table = SpanTable::new(Box::leak(Box::new([SPAN]))).unwrap();
+    let mut measured = Measured::new(Subject::Stack, mode, Some(table), 1);
+    let size = &mut measured.sizes[0];
+    // One of three times is a step of the clock longer.
+    let seen = Seen {
+        packets: [24.0, 24.0, 30.0, 9_000.0]
+            .map(|to| vec![way(0.0, to)])
+            .into(),
+        usual: vec![0, 1, 2],
+        counts: Counts::Mean,
+        ..Seen::default()
+    };
+    size.add(0, &SPAN, &seen);
+    size.add_ungated(Some(0), &[100.0], Some(100.0));
+    size.spans[0].beside.0.push(150.0);
+    size.asleep.push(125.0);
+    size.reached.insert(SPAN.to, (vec![50.0], vec![75.0]));
+    let measured = measured.at_usual_speed();
+    let size = &measured.sizes[0];
+    assert!((size.spans[0].work_ns().unwrap() - 24.0 / 1.25).abs() < 1e-9);
+    assert_eq!(size.reached_ns(SPAN.to), Some((40.0, 60.0)));
+    assert_eq!(size.round_trip_ns(), Some(100.0));
+    assert_eq!(size.spans[0].perturbation(), Some(0.5));
+    assert_eq!(measured.asleep(), Some((1.25, 1.25)));
+    assert_eq!(size.turns_ns(), None);
 }
 
 #[test]
@@ -238,12 +278,12 @@ pub(crate) fn fixed() -> Trains {
             measured.sizes[at].add(index, span, &seen);
             measured.sizes[at].spans[index].beside = (vec![15_300.0], vec![15_000.0]);
         }
-        measured.sizes[at].ungated = vec![15_000.0];
+        measured.sizes[at].add_ungated(None, &[15_000.0], Some(15_000.0));
     }
     let gso = Subject::Kernel(PathId::KernelLoopback, Carrier::Gso);
     let mut without = Measured::new(gso, mode, None, sizes.len());
     without.without_gates = Some("the kernel's types cannot be read".to_owned());
-    without.sizes[1].ungated = vec![30_000.0];
+    without.sizes[1].add_ungated(None, &[30_000.0], Some(30_000.0));
     Trains {
         sizes,
         fewer: false,

@@ -5,7 +5,7 @@
 //! queue's end, the driver on the way out, the link's asking) are passages of every segment in it.
 
 use tollgate_gate::join::GATES;
-use tollgate_gate::record::{Plain, Stamp, twin_cost};
+use tollgate_gate::record::Plain;
 use tollgate_gate::{Clock, Event, Gate, GateSet, PacketId, Recorder, Ticks, Trace};
 use tollgate_link::Side;
 
@@ -81,44 +81,64 @@ impl Recording {
         let before = |at: Ticks| self.passed.partition_point(|&other| other < at);
         before(to).saturating_sub(before(from))
     }
+
+    /// All passages of gates.
+    pub const fn passages(&self) -> usize {
+        self.passed.len()
+    }
 }
 
 /// Two of our stacks, one of which asks the other.
 pub struct StackTrains {
-    hosts: Hosts,
+    ends: Ends,
+    gating: Gating,
     cores: Cores,
     clock: Clock,
-    near: Trace<Plain>,
-    far: Trace<Plain>,
     /// Where the next request and the next response begin; learnt when the ends are opened.
     begins: (u32, u32),
+}
+
+/// The stacks and the applications on them.
+struct Ends {
+    hosts: Hosts,
     request: [u8; REQUEST],
     out: Vec<u8>,
     inn: Vec<u8>,
     message: u64,
 }
 
-/// The gates of both ends. With `TWIN` each gate is passed twice in a row.
-struct Gating<'a, S, const TWIN: bool> {
-    near: &'a mut Trace<S>,
-    far: &'a mut Trace<S>,
+/// The gates of both ends.
+struct Gating {
+    near: Trace<Plain>,
+    far: Trace<Plain>,
 }
 
-struct At<'a, S, const TWIN: bool>(&'a mut Trace<S>);
+/// What the two ends have recorded so far.
+type Mark = (usize, usize);
 
-impl<S: Stamp, const TWIN: bool> Gates for Gating<'_, S, TWIN> {
+impl Gating {
+    fn start(&mut self, active: GateSet) {
+        for trace in [&mut self.near, &mut self.far] {
+            trace.clear();
+            trace.set_active(active);
+        }
+    }
+
+    fn mark(&self) -> Mark {
+        (self.near.events().len(), self.far.events().len())
+    }
+}
+
+impl Gates for Gating {
     const FREQUENT: bool = false;
 
-    type Recorder<'b>
-        = At<'b, S, TWIN>
-    where
-        Self: 'b;
+    type Recorder<'a> = &'a mut Trace<Plain>;
 
     #[inline(always)]
-    fn at(&mut self, side: Side) -> At<'_, S, TWIN> {
+    fn at(&mut self, side: Side) -> &mut Trace<Plain> {
         match side {
-            Side::A => At(self.near),
-            Side::B => At(self.far),
+            Side::A => &mut self.near,
+            Side::B => &mut self.far,
         }
     }
 
@@ -128,84 +148,7 @@ impl<S: Stamp, const TWIN: bool> Gates for Gating<'_, S, TWIN> {
     }
 }
 
-impl<S: Stamp, const TWIN: bool> Recorder for At<'_, S, TWIN> {
-    const ON: bool = true;
-    type Lent<'b>
-        = &'b mut Self
-    where
-        Self: 'b;
-
-    #[inline(always)]
-    fn lend(&mut self) -> &mut Self {
-        self
-    }
-
-    #[inline(always)]
-    fn pass(&mut self, gate: Gate, packet: PacketId) {
-        self.0.pass(gate, packet);
-        if TWIN {
-            self.0.pass(gate, packet);
-        }
-    }
-}
-
-/// What the two ends have recorded so far.
-type Mark = (usize, usize);
-
-impl StackTrains {
-    /// Connects the ends.
-    ///
-    /// # Errors
-    /// What went wrong on the path.
-    pub fn open() -> Result<Self, Error> {
-        let spec =
-            Spec::new(Workload::Rr, REQUEST).with_mode(Placement::OneCore, Waiting::BusyPoll);
-        let mut hosts = Hosts::new(&spec, MTU)?;
-        hosts.connect()?;
-        hosts.accept()?;
-        let clock = gate_clock();
-        let trace = || Trace::new(clock, GateSet::EMPTY, CAPACITY);
-        let mut trains = Self {
-            hosts,
-            cores: Cores::choose(Placement::OneCore)?,
-            clock,
-            near: trace(),
-            far: trace(),
-            begins: (0, 0),
-            request: [0; REQUEST],
-            out: Vec::new(),
-            inn: Vec::new(),
-            message: 0,
-        };
-        trains.learn()?;
-        Ok(trains)
-    }
-
-    /// The clock of all times.
-    pub const fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    fn start(&mut self, active: GateSet) {
-        for trace in [&mut self.near, &mut self.far] {
-            trace.clear();
-            trace.set_active(active);
-        }
-    }
-
-    /// Where the sequence numbers of both directions stand: what the first segment of each says.
-    fn learn(&mut self) -> Result<(), Error> {
-        self.start(GateSet::of(&[Gate::TcpOutBegin]));
-        self.prepare(1);
-        self.gated_round_trip::<false>(1, &mut |_| ())?;
-        let begin = |trace: &Trace<Plain>| trace.events().first().map_or(0, |first| first.packet.0);
-        self.begins = (
-            begin(&self.near).wrapping_add(REQUEST as u32),
-            begin(&self.far).wrapping_add(1),
-        );
-        Ok(())
-    }
-
+impl Ends {
     fn prepare(&mut self, response: usize) {
         ask(&mut self.request, response);
         self.out.resize(response.max(self.out.len()), 1);
@@ -232,39 +175,65 @@ impl StackTrains {
             gates,
         )
     }
+}
 
-    fn gated_round_trip<const TWIN: bool>(
-        &mut self,
-        response: usize,
-        between: &mut dyn FnMut(Mark),
-    ) -> Result<(), Error> {
-        // The traces are lent out beside the ends that pass them.
-        let none = || Trace::new(self.clock, GateSet::EMPTY, 0);
-        let (mut near, mut far) = (none(), none());
-        std::mem::swap(&mut near, &mut self.near);
-        std::mem::swap(&mut far, &mut self.far);
-        let mut gates = Gating::<Plain, TWIN> {
-            near: &mut near,
-            far: &mut far,
+impl StackTrains {
+    /// Connects the ends.
+    ///
+    /// # Errors
+    /// What went wrong on the path.
+    pub fn open() -> Result<Self, Error> {
+        let spec =
+            Spec::new(Workload::Rr, REQUEST).with_mode(Placement::OneCore, Waiting::BusyPoll);
+        let mut hosts = Hosts::new(&spec, MTU)?;
+        hosts.connect()?;
+        hosts.accept()?;
+        let clock = gate_clock();
+        let trace = || Trace::new(clock, GateSet::EMPTY, CAPACITY);
+        let mut trains = Self {
+            ends: Ends {
+                hosts,
+                request: [0; REQUEST],
+                out: Vec::new(),
+                inn: Vec::new(),
+                message: 0,
+            },
+            gating: Gating {
+                near: trace(),
+                far: trace(),
+            },
+            cores: Cores::choose(Placement::OneCore)?,
+            clock,
+            begins: (0, 0),
         };
-        let outcome = self.round_trip(response, &mut gates, &mut |gates| {
-            between((gates.near.events().len(), gates.far.events().len()));
-        });
-        self.near = near;
-        self.far = far;
-        outcome
+        trains.learn()?;
+        Ok(trains)
     }
 
-    fn mark(&self) -> Mark {
-        (self.near.events().len(), self.far.events().len())
+    /// The clock of all times.
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Where the sequence numbers of both directions stand: what the first segment of each says.
+    fn learn(&mut self) -> Result<(), Error> {
+        self.gating.start(GateSet::of(&[Gate::TcpOutBegin]));
+        self.ends.prepare(1);
+        self.ends.round_trip(1, &mut self.gating, &mut |_| ())?;
+        let begin = |trace: &Trace<Plain>| trace.events().first().map_or(0, |first| first.packet.0);
+        self.begins = (
+            begin(&self.gating.near).wrapping_add(REQUEST as u32),
+            begin(&self.gating.far).wrapping_add(1),
+        );
+        Ok(())
     }
 
     fn warm_up(&mut self, response: usize) -> Result<(), Error> {
         check(response)?;
-        self.prepare(response);
-        self.hosts.catch_up();
+        self.ends.prepare(response);
+        self.ends.hosts.catch_up();
         for _ in 0..WARM_UP {
-            self.round_trip(response, &mut Ungated, &mut |_| ())?;
+            self.ends.round_trip(response, &mut Ungated, &mut |_| ())?;
         }
         self.went_by(WARM_UP, response);
         Ok(())
@@ -280,7 +249,7 @@ impl StackTrains {
         Pinned::to(self.cores.near).map_err(|error| Error::system(PATH, "pinning a thread", error))
     }
 
-    /// Runs round trips with the gates in `active`; `each` gets their times in nanoseconds.
+    /// Runs round trips with the gates in `active`; `each` gets their times in nanoseconds. Each begins where the one before it ends.
     ///
     /// # Errors
     /// [`Error::Size`], else what went wrong on the path.
@@ -293,27 +262,34 @@ impl StackTrains {
     ) -> Result<Recording, Error> {
         let _pinned = self.pinned()?;
         self.warm_up(response)?;
-        self.start(active);
-        let mut marks = vec![self.mark()];
+        self.gating.start(active);
+        let mut marks = Vec::with_capacity(1 + 2 * round_trips as usize);
+        marks.push(self.gating.mark());
+        let mut begun = self.clock.now();
         for _ in 0..round_trips {
-            let begun = self.clock.now();
-            self.gated_round_trip::<false>(response, &mut |mark| marks.push(mark))?;
-            each(self.clock.ns_between(begun, self.clock.now()));
-            marks.push(self.mark());
+            self.ends
+                .round_trip(response, &mut self.gating, &mut |gating| {
+                    marks.push(gating.mark());
+                })?;
+            marks.push(self.gating.mark());
+            let ended = self.clock.now();
+            each(self.clock.ns_between(begun, ended));
+            begun = ended;
         }
+        let Gating { near, far } = &self.gating;
         let mut recording = Recording {
             messages: Vec::with_capacity(marks.len()),
-            lost: self.near.lost() + self.far.lost(),
+            lost: near.lost() + far.lost(),
             strange: 0,
             passed: Vec::new(),
         };
-        let events = self.near.events().iter().chain(self.far.events());
+        let events = near.events().iter().chain(far.events());
         recording.passed = events.map(|event| event.ticks).collect();
         recording.passed.sort_unstable();
         for (number, legs) in marks.windows(2).enumerate() {
             let (near, far) = (
-                &self.near.events()[legs[0].0..legs[1].0],
-                &self.far.events()[legs[0].1..legs[1].1],
+                &self.gating.near.events()[legs[0].0..legs[1].0],
+                &self.gating.far.events()[legs[0].1..legs[1].1],
             );
             let is_response = number % 2 == 1;
             let carried = if is_response {
@@ -330,31 +306,6 @@ impl StackTrains {
             }
         }
         Ok(recording)
-    }
-
-    /// What a passage of `gate` costs in place, in nanoseconds; none when nothing passed it.
-    ///
-    /// # Errors
-    /// [`Error::Size`], else what went wrong on the path.
-    pub fn passage_ns(
-        &mut self,
-        gate: Gate,
-        response: usize,
-        round_trips: u32,
-    ) -> Result<Option<f64>, Error> {
-        let _pinned = self.pinned()?;
-        self.warm_up(response)?;
-        self.start(GateSet::of(&[gate]));
-        for _ in 0..round_trips {
-            self.gated_round_trip::<true>(response, &mut |_| ())?;
-        }
-        self.went_by(round_trips, response);
-        let events = if self.far.events().is_empty() {
-            self.near.events()
-        } else {
-            self.far.events()
-        };
-        Ok(twin_cost(events, self.clock.scale()).map(|cost| cost.trimmed_mean_ns))
     }
 }
 
@@ -456,10 +407,12 @@ impl Trains for StackTrains {
     ) -> Result<(), Error> {
         let _pinned = self.pinned()?;
         self.warm_up(response)?;
+        let mut begun = self.clock.now();
         for _ in 0..round_trips {
-            let begun = self.clock.now();
-            self.round_trip(response, &mut Ungated, &mut |_| ())?;
-            each(self.clock.ns_between(begun, self.clock.now()));
+            self.ends.round_trip(response, &mut Ungated, &mut |_| ())?;
+            let ended = self.clock.now();
+            each(self.clock.ns_between(begun, ended));
+            begun = ended;
         }
         self.went_by(round_trips, response);
         Ok(())
@@ -550,7 +503,10 @@ mod tests {
             }
             trains.run(response, 2, &mut |_| ()).unwrap();
         }
-        let cost = trains.passage_ns(Gate::IpInBegin, 8_192, 4).unwrap();
-        assert!(cost.is_some());
+        let gates = GateSet::of(&[Gate::SocketOutBegin, Gate::SocketInEnd]);
+        let recording = trains.gated(gates, 256, 3, &mut |_| ()).unwrap();
+        assert_eq!(recording.passages(), 2 * 2 * 3);
+        let asleep = trains.gated(GateSet::EMPTY, 256, 3, &mut |_| ()).unwrap();
+        assert_eq!((asleep.passages(), asleep.messages.len()), (0, 6));
     }
 }

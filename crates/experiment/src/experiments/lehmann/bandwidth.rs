@@ -142,10 +142,12 @@ fn ledgers(trains: &Trains) -> Vec<Table> {
                 })
                 .collect();
             let total = |at: usize| measured.sizes[at].round_trip_ns();
-            let sum = |at: usize| measured.sizes[at].sum_ns(table);
-            rows.push(row(RowKind::Unattributed, "left open", &|at| {
-                Some(total(at)? - sum(at)?)
-            }));
+            let turns = |at: usize| measured.sizes[at].turns_ns();
+            if places.iter().any(|&at| turns(at).is_some()) {
+                rows.push(row(RowKind::Processing, "the applications' turns", &turns));
+            }
+            let open = |at: usize| measured.sizes[at].open_ns(table);
+            rows.push(row(RowKind::Unattributed, "left open", &open));
             let mut whole = row(RowKind::Total, "round trip without gates", &total);
             for (cell, &at) in whole.cells.iter_mut().zip(&places) {
                 if let Cell::Value(number) = cell {

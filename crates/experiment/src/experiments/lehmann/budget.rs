@@ -34,8 +34,9 @@ fn parts(trains: &Trains, options: &Options, command: &str) -> Parts {
     let rate = options.line_rate.unwrap_or(LINE_RATE);
     let mut trust = super::trust(trains);
     trust.push(shapes::note(
-            "a budget is that of one processor: work on a packet to send it, or to receive it, is done by one at a time; the copy \
-             to the reader and its wakeup are not in it, nor are they in the paper",
+            "a budget is that of one processor: work on a packet to send it, or to receive it, is done by one at a time; the copies \
+             from the sender and to the reader and the reader's wakeup are not in it, nor are they in the paper, but that our \
+             stack copies to the reader while it sums (receive: tcp)",
         ));
     Parts {
         finding: finding(trains, rate),
@@ -178,7 +179,7 @@ fn layers(trains: &Trains, rate: u64) -> Table {
             let mut sum = 0.0;
             for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
                 let seen = &measured.sizes[at].spans[index];
-                let Some(work) = seen.work(measured.step_ns) else {
+                let Some(work) = seen.work(measured.within_ns) else {
                     continue;
                 };
                 sum += work.ns;

@@ -21,7 +21,7 @@ use crate::run::{
     Source, Table, TrustKind, TrustLine, Unit,
 };
 use crate::shapes;
-use crate::trains::{self, Known, Measured, Subject, Trains, typical};
+use crate::trains::{self, Known, Measured, Trains, typical};
 use crate::words;
 
 pub(super) use bandwidth::BANDWIDTH;
@@ -335,13 +335,7 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
             .sizes
             .iter()
             .zip(&measured.sizes)
-            .filter_map(|(&size, at)| {
-                Some((
-                    at.closure(table)?,
-                    at.round_trip_ns()? - at.sum_ns(table)?,
-                    size,
-                ))
-            })
+            .filter_map(|(&size, at)| Some((at.closure(table)?, at.open_ns(table)?, size)))
             .collect();
         closures.sort_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
         if let Some(&(worst, residual, size)) = closures.last() {
@@ -396,21 +390,7 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
             ),
         });
     }
-    if let Some((low, high)) = measured.probes_ns() {
-        lines.push(shapes::note(format!(
-            "{label}: a passage of a gate costs {} to {} as measured in place, which is subtracted for each that lies within a \
-             time{}",
-            words::duration(low),
-            words::duration(high),
-            match measured.subject {
-                Subject::Kernel(..) => format!(
-                    "; acknowledgments pass gates too, {}, and are subtracted in the same way",
-                    words::counted(measured.acknowledgments(), "time", "times")
-                ),
-                Subject::Stack => String::new(),
-            }
-        )));
-    }
+    lines.extend(of_gates(measured).into_iter().map(shapes::note));
     if measured.table.is_some() {
         let lost = measured.lost();
         lines.push(TrustLine {
@@ -440,6 +420,51 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
         });
     }
     lines
+}
+
+/// What is said of what gates cost, and of what no span holds.
+fn of_gates(measured: &Measured) -> Vec<String> {
+    let label = measured.subject.label();
+    let mut said = Vec::new();
+    if let Some((low, high)) = measured.probes_ns() {
+        said.push(format!(
+            "{label}: a passage of a gate costs {} to {} as measured in place, which is subtracted for each that lies within a \
+             time; acknowledgments pass gates too, {}, and are subtracted in the same way",
+            words::duration(low),
+            words::duration(high),
+            words::counted(measured.acknowledgments(), "time", "times")
+        ));
+    }
+    if let Some(added) = &measured.added {
+        let of_spans = added.spans_ns().map_or_else(String::new, |(low, high)| {
+            format!(
+                ", and its own two gates {} to {} to a span (below nothing where a reading of the clock is hidden by the span)",
+                words::duration(low),
+                words::duration(high)
+            )
+        });
+        said.push(format!(
+            "{label}: a passage of a gate adds {} in place{of_spans}, which is subtracted",
+            words::duration(added.passage_ns())
+        ));
+    }
+    if let Some((low, high)) = measured.asleep() {
+        let [low, high] = [low, high].map(|ratio| percent(ratio - 1.0));
+        said.push(format!(
+            "{label}: with all gates asleep a round trip takes {low} to {high} longer than through code without gates, to which \
+             times are brought at each size"
+        ));
+    }
+    let turns = |packets| measured.added.as_ref()?.turns_ns(packets);
+    if let Some((one, more)) = turns(1).zip(turns(2)) {
+        said.push(format!(
+            "{label}: what the applications do in a round trip between their calls takes {} with a response of one segment and {} with \
+             one of more; it is in no span, and beside the way of the last byte in what closes",
+            words::duration(one),
+            words::duration(more)
+        ));
+    }
+    said
 }
 
 /// A table of the columns' sizes.

@@ -99,7 +99,7 @@ fn today(measured: &Measured, trains: &Trains) -> Table {
         for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
             let cells = places.iter().map(|&at| {
                 let seen = &measured.sizes[at].spans[index];
-                match seen.work(measured.step_ns) {
+                match seen.work(measured.within_ns) {
                     Some(work) => number(measured, work),
                     None => missing(measured, at, "every packet waited here"),
                 }

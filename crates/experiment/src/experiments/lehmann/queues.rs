@@ -109,7 +109,7 @@ fn by_size(measured: &Measured, trains: &Trains) -> Table {
         .map(|(index, span)| {
             let cells = places.iter().map(|&at| {
                 let seen = &measured.sizes[at].spans[index];
-                match seen.wait(measured.step_ns) {
+                match seen.wait(measured.within_ns) {
                     Some(wait) => number(measured, wait),
                     None => missing(measured, at, "no packet was seen here"),
                 }
@@ -153,11 +153,11 @@ fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
         let seen = &measured.sizes[at].spans[index];
         rows.push(queue_row(
             span,
-            cells(&seen.wait_by_place(measured.step_ns)),
+            cells(&seen.wait_by_place(measured.within_ns)),
         ));
     }
     for (index, span) in queues(measured) {
-        let gaps = measured.sizes[at].spans[index].gaps(measured.step_ns);
+        let gaps = measured.sizes[at].spans[index].gaps(measured.within_ns);
         rows.push(Row {
             note: Some(format!("since the packet before, at {}", span.from.name())),
             ..shapes::plain_row(format!("gap at {}", span.from.name()), cells(&gaps))
