@@ -185,7 +185,7 @@ fn chained_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<Chain, Error> {
     let mut bench = Bench::open(spec, gating)?;
     let clock = bench.clock;
     let mut chain = Chain::new(clock);
-    let mut tracing = Tracing::<S, false>::new(clock, CAPACITY);
+    let mut tracing = Tracing::<S>::new(clock, CAPACITY);
     for round in 0..gating.rounds {
         let ungated_ns = bench.ungated_mean_ns()?;
         chain.ungated_ns.push(ungated_ns);
@@ -270,7 +270,7 @@ pub fn sampling_cost(spec: &Spec, gating: &Gating) -> Result<SamplingCost, Error
 
 fn sampling_cost_by<S: Stamp>(spec: &Spec, gating: &Gating) -> Result<SamplingCost, Error> {
     let mut bench = Bench::open(spec, gating)?;
-    let mut tracing = Tracing::<S, false>::new(bench.clock, CAPACITY);
+    let mut tracing = Tracing::<S>::new(bench.clock, CAPACITY);
     let mut cost = SamplingCost {
         without_ns: Vec::new(),
         with_ns: Vec::new(),
@@ -362,7 +362,7 @@ impl Bench {
     }
 
     /// A slice through the code with gates, none of which is wanted; gives the mean time of a round trip in nanoseconds.
-    fn asleep_mean_ns<S: Stamp>(&mut self, tracing: &mut Tracing<S, false>) -> Result<f64, Error> {
+    fn asleep_mean_ns<S: Stamp>(&mut self, tracing: &mut Tracing<S>) -> Result<f64, Error> {
         tracing.start(GateSet::EMPTY);
         let mut sum = 0.0;
         self.sampled(tracing, |ns| sum += ns)?;
@@ -371,9 +371,9 @@ impl Bench {
     }
 
     /// A slice with the sampler; gives how many round trips were recorded.
-    fn sampled<S: Stamp, const TWIN: bool>(
+    fn sampled<S: Stamp>(
         &mut self,
-        tracing: &mut Tracing<S, TWIN>,
+        tracing: &mut Tracing<S>,
         mut lap: impl FnMut(f64),
     ) -> Result<u64, Error> {
         self.warm_up()?;
@@ -398,10 +398,7 @@ impl Bench {
 
 /// Kept out of the loop, so that the code without gates stays as dense as it is alone.
 #[inline(never)]
-fn recorded_round_trip<S: Stamp, const TWIN: bool>(
-    ends: &mut Ends,
-    tracing: &mut Tracing<S, TWIN>,
-) -> Result<(), Error> {
+fn recorded_round_trip<S: Stamp>(ends: &mut Ends, tracing: &mut Tracing<S>) -> Result<(), Error> {
     ends.round_trip(tracing)
 }
 

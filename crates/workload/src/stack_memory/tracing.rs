@@ -20,8 +20,8 @@ use tollgate_link::Side;
 
 use super::hosts::Gates;
 
-/// The gates of both ends. With `TWIN` each gate is passed twice in a row, to measure what a passage costs.
-pub(super) struct Tracing<S, const TWIN: bool> {
+/// The gates of both ends.
+pub(super) struct Tracing<S> {
     trace: Trace<S>,
     clock: Clock,
     near: Pending,
@@ -43,7 +43,7 @@ struct Pending {
     read: Option<(PacketId, Ticks)>,
 }
 
-impl<S: Stamp, const TWIN: bool> Tracing<S, TWIN> {
+impl<S: Stamp> Tracing<S> {
     /// A recorder with room for `capacity` events.
     pub(super) fn new(clock: Clock, capacity: usize) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl<S: Stamp, const TWIN: bool> Tracing<S, TWIN> {
     }
 
     #[inline(always)]
-    fn side(&mut self, side: Side) -> At<'_, S, TWIN> {
+    fn side(&mut self, side: Side) -> At<'_, S> {
         At {
             trace: &mut self.trace,
             clock: self.clock,
@@ -83,16 +83,16 @@ impl<S: Stamp, const TWIN: bool> Tracing<S, TWIN> {
     }
 }
 
-impl<S: Stamp, const TWIN: bool> Gates for Tracing<S, TWIN> {
+impl<S: Stamp> Gates for Tracing<S> {
     type Recorder<'a>
-        = At<'a, S, TWIN>
+        = At<'a, S>
     where
         S: 'a;
 
     const FREQUENT: bool = false;
 
     #[inline(always)]
-    fn at(&mut self, side: Side) -> At<'_, S, TWIN> {
+    fn at(&mut self, side: Side) -> At<'_, S> {
         self.side(side)
     }
 
@@ -113,13 +113,13 @@ fn give_arrival<S>(trace: &mut Trace<S>, pending: &mut Pending) {
 }
 
 /// The recorder of one end.
-pub(super) struct At<'a, S, const TWIN: bool> {
+pub(super) struct At<'a, S> {
     trace: &'a mut Trace<S>,
     clock: Clock,
     pending: &'a mut Pending,
 }
 
-impl<S: Stamp, const TWIN: bool> At<'_, S, TWIN> {
+impl<S: Stamp> At<'_, S> {
     #[inline(always)]
     fn active(&self, gate: Gate) -> bool {
         self.trace.active().contains(gate)
@@ -129,9 +129,6 @@ impl<S: Stamp, const TWIN: bool> At<'_, S, TWIN> {
     #[inline(always)]
     fn now(&mut self, gate: Gate, packet: PacketId) {
         self.trace.pass(gate, packet);
-        if TWIN {
-            self.trace.pass(gate, packet);
-        }
     }
 
     /// Takes the time when it will be asked for.
@@ -155,7 +152,7 @@ impl<S: Stamp, const TWIN: bool> At<'_, S, TWIN> {
     }
 }
 
-impl<S: Stamp, const TWIN: bool> Recorder for At<'_, S, TWIN> {
+impl<S: Stamp> Recorder for At<'_, S> {
     const ON: bool = true;
     type Lent<'b>
         = &'b mut Self
