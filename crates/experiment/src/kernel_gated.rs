@@ -53,6 +53,8 @@ const AMOUNT: Amount = Amount {
 const LEAST_ROUNDS: u32 = 4;
 /// Gates whose cost is measured where they stand in each round.
 const CROSSED: usize = 4;
+/// Bytes of the messages that gates are crossed by where nothing else is measured.
+const CROSSED_SIZE: usize = 200;
 /// Round trips before each slice that are not timed; gates see them all the same.
 const WARM_UP: u32 = 16;
 /// Which number of the usual round trips stands for them: the one whose parts sum to the whole.
@@ -299,52 +301,8 @@ pub(crate) fn run(
     context: &Context<'_>,
 ) -> Result<Ledgers, Error> {
     let begun = Instant::now();
-    let abilities = abilities();
-    let plan = Plan::choose(&abilities, Traffic::Ours);
-    let except = match mode.waiting {
-        Waiting::Blocking => GateSet::EMPTY,
-        // Nobody sleeps, so nobody is woken.
-        Waiting::BusyPoll => GateSet::of(&[Gate::ReaderRuns]),
-    };
-    let table = plan.table(except).ok_or_else(|| {
-        let reason = abilities.tracepoints.reason();
-        refused(
-            experiment,
-            reason.unwrap_or("this kernel has fewer than two of the hooks"),
-        )
-    })?;
-    let gates = plan
-        .has_programs()
-        .then(|| Gates::load(&plan, ROOM))
-        .transpose()
-        .map_err(|error| refused(experiment, error))?;
-    let mut run = Run {
-        gates,
-        ends: sizes
-            .iter()
-            .map(|&size| Ends::open(path, mode, size))
-            .collect(),
-        ledgers: Ledgers {
-            path,
-            mode,
-            plan,
-            table,
-            sizes: vec![Gated::new(table); sizes.len()],
-            in_place: InPlace::default(),
-            slowed: None,
-            start_up: Duration::ZERO,
-            stopped: false,
-        },
-        round_trips: AMOUNT.round_trips(context.options.iterations),
-        probes: BTreeMap::new(),
-    };
-    for (at, ends) in run.ends.iter().enumerate() {
-        if let Err(reason) = ends {
-            run.ledgers.sizes[at].failure = Some(reason.clone());
-        }
-    }
-    run.learn();
-    run.ledgers.start_up = begun.elapsed();
+    let mut run = Run::open(experiment, path, mode, sizes, context)?;
+    let table = run.ledgers.table;
     if let Some(until) = until {
         // A gate is crossed in two slices, and a span's turn has two.
         let turns = LEAST_ROUNDS * (table.spans().len() + CROSSED) as u32;
@@ -361,9 +319,7 @@ pub(crate) fn run(
     }
     let mut rotation = Rotation::new(context, rounds, begun, until);
     while let Some(round) = rotation.round() {
-        for gated in &mut run.ledgers.sizes {
-            gated.rounds.push(Round::new(table));
-        }
+        run.begin_round();
         for (index, span) in table.spans().iter().enumerate() {
             if !rotation.step(&format!("{path}, {}", span.name)) {
                 break;
@@ -386,6 +342,40 @@ pub(crate) fn run(
         return Err(reason.map_or(Error::Stopped, |reason| refused(experiment, reason)));
     }
     Ok(ledgers)
+}
+
+/// Finds what passages of the path's gates cost where they stand, for those whose own round trips cannot tell: times of other gates are
+/// to be brought to it.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn in_place(
+    experiment: &'static str,
+    path: PathId,
+    mode: Mode,
+    within: Duration,
+    context: &Context<'_>,
+) -> Result<InPlace, Error> {
+    let begun = Instant::now();
+    let mut run = Run::open(experiment, path, mode, &[CROSSED_SIZE], context)?;
+    let crossings = passage::crossings(run.ledgers.table, &run.ledgers.plan);
+    let mut rotation = Rotation::new(context, AMOUNT.rounds, begun, Some(within));
+    while let Some(round) = rotation.round() {
+        run.begin_round();
+        for crossing in &crossings {
+            if !rotation.step(&format!("{path}, what a gate costs")) {
+                break;
+            }
+            run.twins(0, crossing.gate);
+            run.across(round, crossing);
+        }
+    }
+    let ledgers = run.finish();
+    let mut failures = ledgers.sizes.into_iter().filter_map(|gated| gated.failure);
+    match failures.next() {
+        Some(reason) => Err(refused(experiment, reason)),
+        None => Ok(ledgers.in_place),
+    }
 }
 
 /// The gates whose passages lie within a span, the one from behind the clock and the other until it, by the gates whose twins tell what
@@ -419,6 +409,70 @@ struct Run {
 }
 
 impl Run {
+    /// Opens a session of each size, and learns where messages begin.
+    fn open(
+        experiment: &'static str,
+        path: PathId,
+        mode: Mode,
+        sizes: &[usize],
+        context: &Context<'_>,
+    ) -> Result<Self, Error> {
+        let begun = Instant::now();
+        let abilities = abilities();
+        let plan = Plan::choose(&abilities, Traffic::Ours);
+        let except = match mode.waiting {
+            Waiting::Blocking => GateSet::EMPTY,
+            // Nobody sleeps, so nobody is woken.
+            Waiting::BusyPoll => GateSet::of(&[Gate::ReaderRuns]),
+        };
+        let table = plan.table(except).ok_or_else(|| {
+            let reason = abilities.tracepoints.reason();
+            refused(
+                experiment,
+                reason.unwrap_or("this kernel has fewer than two of the hooks"),
+            )
+        })?;
+        let gates = plan
+            .has_programs()
+            .then(|| Gates::load(&plan, ROOM))
+            .transpose()
+            .map_err(|error| refused(experiment, error))?;
+        let mut run = Self {
+            gates,
+            ends: sizes
+                .iter()
+                .map(|&size| Ends::open(path, mode, size))
+                .collect(),
+            ledgers: Ledgers {
+                path,
+                mode,
+                plan,
+                table,
+                sizes: vec![Gated::new(table); sizes.len()],
+                in_place: InPlace::default(),
+                slowed: None,
+                start_up: Duration::ZERO,
+                stopped: false,
+            },
+            round_trips: AMOUNT.round_trips(context.options.iterations),
+            probes: BTreeMap::new(),
+        };
+        for (at, ends) in run.ends.iter().enumerate() {
+            if let Err(reason) = ends {
+                run.ledgers.sizes[at].failure = Some(reason.clone());
+            }
+        }
+        run.learn();
+        run.ledgers.start_up = begun.elapsed();
+        Ok(run)
+    }
+
+    fn begin_round(&mut self) {
+        for gated in &mut self.ledgers.sizes {
+            gated.rounds.push(Round::new(self.ledgers.table));
+        }
+    }
+
     /// Does something at one size; a failure is noted there, and the size is left alone from then on.
     fn at(
         &mut self,

@@ -4,7 +4,6 @@
 use tollgate_gate::ledger::{WolmanLabel, WolmanLine};
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, Ledger, Span, WolmanRow};
-use tollgate_kernel::Need;
 
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
@@ -482,20 +481,14 @@ impl Shown<'_> {
         let mut notes = Vec::new();
         let probes: Vec<f64> = self.ledgers.in_place.by_twins().values().copied().collect();
         if let Some((low, high)) = ends(&probes) {
-            let in_place: Vec<String> = self
-                .ledgers
-                .in_place
-                .kinds()
-                .map(|(need, factor)| format!("{factor:.2} times that {}", place_of(need)))
-                .collect();
-            let in_place = if in_place.is_empty() {
-                "which is subtracted".to_owned()
-            } else {
-                format!(
-                    "and {} where it stands, by what it adds to the way across it, which is subtracted",
-                    words::list(&in_place)
-                )
-            };
+            let in_place = self.ledgers.in_place.told().map_or_else(
+                || "which is subtracted".to_owned(),
+                |told| {
+                    format!(
+                        "and {told} where it stands, by what it adds to the way across it, which is subtracted"
+                    )
+                },
+            );
             let slowed = self.ledgers.slowed.map_or_else(String::new, |slowed| {
                 format!(
                     "; all else takes {} longer with the gates, as the round trips beside show, which is taken off as well",
@@ -577,15 +570,4 @@ pub(super) fn absent(label: WolmanLabel) -> Option<&'static str> {
         }
         _ => return None,
     })
-}
-
-/// Where a gate with such a hook stands, in words.
-const fn place_of(need: Need) -> &'static str {
-    match need {
-        Need::Tracepoint(_) => "at a tracepoint",
-        Need::Netfilter(_) => "at a netfilter hook",
-        Need::Function(_) => "at the entry of a function",
-        Need::OwnCall => "around a call of our own",
-        Need::OwnSocket => "at a stamp of a socket",
-    }
 }

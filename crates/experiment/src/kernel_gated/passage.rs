@@ -27,6 +27,7 @@ use tollgate_kernel::{Need, Plan};
 
 use super::usual;
 use crate::stats::middle_half;
+use crate::words;
 
 /// Where the way begins that gates are crossed on.
 const FROM: Gate = Gate::SocketOutBegin;
@@ -161,9 +162,29 @@ impl InPlace {
         &self.by_twins
     }
 
-    /// The kinds of hooks of which it is known, by what they need.
-    pub(crate) fn kinds(&self) -> impl Iterator<Item = (Need, f64)> {
-        self.kinds.iter().map(|kind| (kind.need, kind.factor))
+    /// How many times what its twin shows a passage of the gate costs; once where nothing else is known.
+    pub(crate) fn factor(&self, gate: Gate) -> f64 {
+        self.prices().factor(gate)
+    }
+
+    /// How many times what twins show it is, by kind of hook, in words; none where nothing is known.
+    pub(crate) fn told(&self) -> Option<String> {
+        let kinds = self.kinds.iter();
+        let kinds: Vec<String> = kinds
+            .map(|kind| format!("{:.2} times that {}", kind.factor, place_of(kind.need)))
+            .collect();
+        (!kinds.is_empty()).then(|| words::list(&kinds))
+    }
+}
+
+/// Where a gate with such a hook stands, in words.
+const fn place_of(need: Need) -> &'static str {
+    match need {
+        Need::Tracepoint(_) => "at a tracepoint",
+        Need::Netfilter(_) => "at a netfilter hook",
+        Need::Function(_) => "at the entry of a function",
+        Need::OwnCall => "around a call of our own",
+        Need::OwnSocket => "at a stamp of a socket",
     }
 }
 
@@ -326,8 +347,15 @@ mod tests {
         assert_eq!(cost.prices().cost_ns(Gate::DemuxBegin), Some(130.0));
         assert_eq!(cost.prices().factor(Gate::SocketOutBegin), 0.9);
         assert_eq!(cost.prices().cost_ns(Gate::SocketOutBegin), None);
-        let told: Vec<f64> = cost.kinds().map(|(_, factor)| factor).collect();
-        assert_eq!(told.len(), 2);
+        let told = cost.told().unwrap();
+        assert!(
+            told.contains("1.30 times that at a netfilter hook"),
+            "{told}"
+        );
+        assert!(
+            told.contains("0.90 times that around a call of our own"),
+            "{told}"
+        );
     }
 
     #[test]
@@ -335,7 +363,7 @@ mod tests {
         let crossed = vec![crossed(Gate::IpOutBegin, 300.0)];
         for rounds in [vec![crossed.clone()], Vec::new(), vec![crossed, Vec::new()]] {
             let cost = InPlace::of(&rounds, &plan(), BTreeMap::new());
-            assert_eq!(cost.kinds().count(), 0);
+            assert_eq!(cost.told(), None);
             assert_eq!(cost.prices().factor(Gate::IpOutBegin), 1.0);
         }
     }

@@ -1,6 +1,6 @@
 //! Trains over the kernel's paths: slices with two gates of the kernel, in turn with slices without.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, GateSet, JoinPlan, Passage, Recorded, Span, TickScale, join};
@@ -8,11 +8,12 @@ use tollgate_kernel::join::train::{Exchange, Leg, Part, Tied, Trains as Joiner};
 use tollgate_kernel::{Attached, Gates, Plan as Hooks, Traffic, Watch, abilities, passage_cost};
 use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
 use tollgate_workload::trains::{REQUEST, SEGMENT, Trains};
-use tollgate_workload::{Error, Mode};
+use tollgate_workload::{Error, Mode, PathId};
 
 use super::seen::{Seen, Way};
 use super::{Measured, Plan, Subject, active, packets, typical};
 use crate::context::Context;
+use crate::kernel_gated::{self, InPlace};
 use crate::rotation::Rotation;
 use crate::stats::middle_half;
 
@@ -22,6 +23,9 @@ const SCALE: TickScale = TickScale::NANOSECONDS;
 /// A size whose usual round trip takes so many times what it should was disturbed, and is run again: more than two gates cost, and
 /// less than the smallest share of a processor that is taken away.
 const DISTURBED: f64 = 1.25;
+/// How long what gates cost where they stand is looked for on a path, and what that is called where it fails.
+const CROSSING: Duration = Duration::from_millis(2_500);
+const CROSSING_OF: &str = "what a gate costs";
 /// How often it is run again at most; a machine that has become slower is believed then.
 const AGAIN: u32 = 2;
 /// The reader of a train sleeps and wakes more than once in a response, so its waking is no gate of a packet's way: the wait for it
@@ -37,12 +41,13 @@ pub(super) fn run(
     carrier: Carrier,
     mode: Mode,
     plan: &Plan<'_>,
-    loaded: &Loaded,
+    shared: &mut Shared,
     context: &Context<'_>,
 ) -> Result<Measured, Error> {
     let begun = Instant::now();
+    let in_place = shared.in_place(subject.path(), mode, plan.within, context);
     let trains = KernelTrains::open(subject.path(), carrier, mode)?;
-    let (gates, table, without) = match loaded {
+    let (gates, table, without) = match &shared.loaded {
         Ok((gates, hooks)) => match hooks.table(EXCEPT) {
             Some(table) => (Some(gates), Some(table), None),
             None => (
@@ -56,6 +61,7 @@ pub(super) fn run(
     let mut measured = Measured::new(subject, mode, table, plan.sizes.len());
     measured.settings = trains.settings();
     measured.without_gates = without;
+    measured.in_place = in_place;
     let ends = trains.ends();
     let port = ends.far_ports.first().copied().unwrap_or(0);
     let mut run = Run {
@@ -114,10 +120,56 @@ pub(super) fn run(
 }
 
 /// The gates' programs and the hooks that they take, or why there are none.
-pub(super) type Loaded = Result<(Gates, Hooks), String>;
+type Loaded = Result<(Gates, Hooks), String>;
 
-/// Finds out what the kernel allows and loads the programs, once for all subjects.
-pub(super) fn load() -> Loaded {
+/// What passages of gates cost where they stand, against what their twins show; or why that is not known.
+pub(super) type Crossed = Result<InPlace, String>;
+
+/// What all subjects of a run have in common.
+pub(super) struct Shared {
+    loaded: Loaded,
+    /// By path and mode; other ways of carrying segments pass the same hooks.
+    in_place: Vec<((PathId, Mode), Crossed)>,
+}
+
+impl Shared {
+    /// Finds out what the kernel allows and loads the programs.
+    pub(super) fn load() -> Self {
+        Self {
+            loaded: load(),
+            in_place: Vec::new(),
+        }
+    }
+
+    /// Why there are no gates.
+    pub(super) fn without_gates(&self) -> Option<&str> {
+        self.loaded.as_ref().err().map(String::as_str)
+    }
+
+    /// What gates cost on this path, found out when it is asked for first; none without gates.
+    fn in_place(
+        &mut self,
+        path: PathId,
+        mode: Mode,
+        within: Option<Duration>,
+        context: &Context<'_>,
+    ) -> Option<Crossed> {
+        if self.without_gates().is_some() {
+            return None;
+        }
+        let at = (path, mode);
+        if let Some((_, known)) = self.in_place.iter().find(|(of, _)| *of == at) {
+            return Some(known.clone());
+        }
+        let within = within.map_or(CROSSING, |within| CROSSING.min(within / 4));
+        let known = kernel_gated::in_place(CROSSING_OF, path, mode, within, context)
+            .map_err(|error| error.to_string());
+        self.in_place.push((at, known.clone()));
+        Some(known)
+    }
+}
+
+fn load() -> Loaded {
     let abilities = abilities();
     let hooks = Hooks::choose(&abilities, Traffic::Others);
     if hooks.gates().is_empty() {
@@ -263,9 +315,15 @@ impl Run<'_> {
 
     /// Every size once with the gates of a span: what they saw and the times of the round trips, by size.
     fn slice(&mut self, span: &'static Span) -> Result<Vec<(Seen, Vec<f64>)>, String> {
-        let probe = active(span)
-            .first()
-            .map_or(0.0, |gate| self.measured.probe_ns(gate));
+        let probe = active(span).first().map_or_else(Probe::default, |gate| {
+            let in_place = self.measured.in_place.as_ref();
+            let factor = in_place.and_then(|known| Some(known.as_ref().ok()?.factor(gate)));
+            let each_ns = self.measured.probe_ns(gate);
+            Probe {
+                each_ns,
+                first_ns: (factor.unwrap_or(1.0) - 1.0) * each_ns,
+            }
+        });
         let attached = self.attach(active(span), None)?;
         let mut slice = Vec::with_capacity(self.plan.sizes.len());
         for (at, &response) in self.plan.sizes.iter().enumerate() {
@@ -331,8 +389,17 @@ fn usual(times: &[f64]) -> Vec<usize> {
         .collect()
 }
 
+/// What passages of a gate cost, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Probe {
+    /// Each, where it finds its things warm, as those behind the first packet of a message do: what twins show.
+    each_ns: f64,
+    /// The first one beyond that.
+    first_ns: f64,
+}
+
 /// What the passages of a slice say of a span.
-fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], probe: f64) -> Seen {
+fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], probe: Probe) -> Seen {
     let places = packets(exchange.response as usize);
     // The warm-up is not looked at.
     let warm = |message: u32| message >= WARM_UP;
@@ -359,10 +426,10 @@ fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], pro
             continue;
         };
         let inside = tied.passages_between(passage.packet, (span.from, from), (span.to, to));
-        let way = Way {
+        let way = |first: bool| Way {
             from: SCALE.ns_between(begun, from),
             to: SCALE.ns_between(begun, to),
-            probes: probe * inside as f64,
+            probes: probe.each_ns * inside as f64 + if first { probe.first_ns } else { 0.0 },
             passages: inside as u64,
             handed_over: tied
                 .handed_over(passage.packet, span.from, span.to)
@@ -374,7 +441,7 @@ fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], pro
                 message,
                 index,
             }) if warm(message) => {
-                seen.packets[(message - WARM_UP) as usize][index as usize] = Some(way);
+                seen.packets[(message - WARM_UP) as usize][index as usize] = Some(way(index == 0));
             }
             Some(Part::Message { leg, message }) if warm(message) => {
                 let messages = match leg {
@@ -382,7 +449,7 @@ fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], pro
                     Leg::Response => &mut seen.responses,
                 };
                 if let Some(slot) = messages.get_mut((message - WARM_UP) as usize) {
-                    slot.get_or_insert(way);
+                    slot.get_or_insert(way(true));
                 }
             }
             _ => {}

@@ -138,6 +138,8 @@ pub(crate) struct Measured {
     pub(crate) sizes: Vec<AtSize>,
     /// What a passage of a gate costs by its twins, in nanoseconds, by gate and round; nothing in our stack.
     probes: BTreeMap<Gate, Vec<f64>>,
+    /// What it costs the first packet of a message, against that; none where there are no twins.
+    pub(crate) in_place: Option<kernel::Crossed>,
     /// What gates add in our stack; none in the kernel.
     pub(crate) added: Option<Added>,
     /// Half of the 95 % interval of what a passage of a gate costs, in nanoseconds.
@@ -178,6 +180,7 @@ impl Measured {
             without_gates: None,
             sizes: vec![AtSize::new(spans); sizes],
             probes: BTreeMap::new(),
+            in_place: None,
             added: None,
             within_ns: WITHIN_STEP_NS,
             drift: Drift::default(),
@@ -356,7 +359,7 @@ pub(crate) fn run(experiment: &'static str, context: &Context<'_>) -> Result<Arc
         absent: Vec::new(),
         stopped: false,
     };
-    let mut loaded = None;
+    let mut shared = None;
     for (turn, &(subject, mode)) in wanted.iter().enumerate() {
         if context.cancel.is_raised() {
             trains.stopped = true;
@@ -376,8 +379,8 @@ pub(crate) fn run(experiment: &'static str, context: &Context<'_>) -> Result<Arc
         };
         let outcome = match subject {
             Subject::Kernel(_, carrier) => {
-                let loaded = loaded.get_or_insert_with(kernel::load);
-                kernel::run(subject, carrier, mode, &plan, loaded, context)
+                let shared = shared.get_or_insert_with(kernel::Shared::load);
+                kernel::run(subject, carrier, mode, &plan, shared, context)
             }
             Subject::Stack => stack::run(mode, &plan, context),
         };

@@ -427,9 +427,20 @@ fn of_gates(measured: &Measured) -> Vec<String> {
     let label = measured.subject.label();
     let mut said = Vec::new();
     if let Some((low, high)) = measured.probes_ns() {
+        let where_it_stands = match &measured.in_place {
+            None => String::new(),
+            Some(Ok(known)) => known.told().map_or_else(String::new, |told| {
+                format!(" (for the first packet of a message {told})")
+            }),
+            Some(Err(reason)) => {
+                format!(
+                    " (what it is for the first packet of a message could not be told: {reason})"
+                )
+            }
+        };
         said.push(format!(
-            "{label}: a passage of a gate costs {} to {} as measured in place, which is subtracted for each that lies within a \
-             time; acknowledgments pass gates too, {}, and are subtracted in the same way",
+            "{label}: a passage of a gate costs {} to {} as measured in place by a twin{where_it_stands}, which is subtracted for each \
+             that lies within a time; acknowledgments pass gates too, {}, and are subtracted in the same way",
             words::duration(low),
             words::duration(high),
             words::counted(measured.acknowledgments(), "time", "times")
