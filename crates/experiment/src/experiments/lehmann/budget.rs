@@ -224,7 +224,7 @@ fn bars(trains: &Trains, command: &str) -> Figure {
                 })
                 .collect();
             Some(Bar {
-                label: format!("{}, {}", measured.subject.label(), way(direction)),
+                label: format!("{}: {}", way(direction), measured.subject.label()),
                 total_measured: None,
                 segments,
             })
@@ -244,7 +244,7 @@ fn lines(trains: &Trains, rate: u64, command: &str) -> Figure {
         .iter()
         .flat_map(|measured| {
             WAYS.map(|direction| {
-                let label = format!("{}, {}", measured.subject.label(), way(direction));
+                let label = format!("{}: {}", way(direction), measured.subject.label());
                 over_sizes(label, &trains.sizes, |at| path_ns(measured, direction, at))
             })
         })

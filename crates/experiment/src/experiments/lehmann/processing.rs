@@ -187,7 +187,7 @@ fn by_layer(measured: &Measured, trains: &Trains, command: &str) -> Figure {
 fn both_ways(trains: &Trains, command: &str) -> Figure {
     let lines = trains.measured.iter().flat_map(|measured| {
         [Direction::Tx, Direction::Rx].map(|direction| {
-            let label = format!("{}, {}", measured.subject.label(), way(direction));
+            let label = format!("{}: {}", way(direction), measured.subject.label());
             over_sizes(label, &trains.sizes, |at| path_ns(measured, direction, at))
         })
     });
