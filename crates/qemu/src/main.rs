@@ -160,8 +160,9 @@ fn run(arguments: &Count) -> Result<bool, Error> {
         };
         let next = boot(which)?;
         let differences: Vec<_> = runs.iter().map(|run| next.same_as(run)).collect();
+        let booted = runs.len() + 1;
         if let Some(same) = differences.iter().position(Result::is_ok) {
-            break (runs.swap_remove(same), runs.len() + 1);
+            break (runs.swap_remove(same), booted);
         }
         if let Some(Err(difference)) = differences.first() {
             eprint!(
