@@ -46,6 +46,9 @@ pub(super) fn run(
 ) -> Result<Measured, Error> {
     let begun = Instant::now();
     let in_place = shared.in_place(subject.path(), mode, plan.within, context);
+    // The slices are to fit in what that has left.
+    let plan = &plan.after(begun.elapsed());
+    let begun = Instant::now();
     let trains = KernelTrains::open(subject.path(), carrier, mode)?;
     let (gates, table, without) = match &shared.loaded {
         Ok((gates, hooks)) => match hooks.table(EXCEPT) {

@@ -2,8 +2,8 @@
 //! Lehmann and Benz 2002.
 //!
 //! Gates rotate: a slice carries the two gates of one span and runs every size, and a slice without gates follows. What a passage
-//! costs is subtracted for every passage that lies within a time: in the kernel as twins show it in place, in Tollgate's own stack as
-//! [`added`] finds it. All times are brought to the speed that was usual in the run ([`crate::drift`]), those of our stack also to
+//! costs is subtracted for every passage that lies within a time: in the kernel as twins show it in place, and for the first packet of a
+//! message as [`crate::kernel_gated`] finds it where gates stand; in Tollgate's own stack as [`added`] finds it. All times are brought to the speed that was usual in the run ([`crate::drift`]), those of our stack also to
 //! code without gates, by slices whose gates are all asleep; and a slice of the kernel that something else has disturbed is run again.
 //!
 //! **Work and waiting.** A packet that comes to a span when the one before it has left, and leaves it on the same processor, went
@@ -327,6 +327,14 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
+    /// The same when so much of its time is gone.
+    fn after(&self, gone: Duration) -> Self {
+        Self {
+            within: self.within.map(|within| within.saturating_sub(gone)),
+            ..*self
+        }
+    }
+
     /// The round trips of a slice that let all rounds of `slices` slices over all sizes end in time, when a round trip at every size
     /// takes `once` and a slice begins with `warm_up` of them.
     fn paced(&self, once: Duration, slices: usize, warm_up: u32) -> u32 {

@@ -212,6 +212,13 @@ fn slices_are_as_long_as_time_allows() {
     assert_eq!(paced(Some(Duration::from_secs(60))), 24);
     assert_eq!(paced(Some(Duration::from_millis(5_650))), 10);
     assert_eq!(paced(Some(Duration::ZERO)), LEAST_ROUND_TRIPS);
+    let left = |gone| plan(Some(Duration::from_secs(2))).after(gone).within;
+    assert_eq!(
+        left(Duration::from_millis(1_500)),
+        Some(Duration::from_millis(500))
+    );
+    assert_eq!(left(Duration::from_secs(3)), Some(Duration::ZERO));
+    assert_eq!(plan(None).after(Duration::from_secs(3)).within, None);
 }
 
 /// [`fixed`], with as much work for each packet at each span.
