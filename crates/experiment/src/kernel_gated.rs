@@ -1,27 +1,22 @@
 //! The way of a message through the Linux kernel, span by span, by message size: run once, shown by several experiments.
 //!
 //! Gates rotate. A slice carries the two gates of one span and runs every size once; a slice without gates follows, so that the
-//! round trip that the spans must sum to is measured next to each of them. What a passage costs is measured in place by twins of
-//! the span's gates, scaled to what gates add where they stand ([`passage`]), and half of each gate's is subtracted ([`rounds`]).
+//! round trip that the spans must sum to is measured next to each of them. Gates sleep through a part of a slice's round trips, so
+//! that the slice is disturbed less ([`ends`]). What a passage costs is measured in place by twins of the span's gates, scaled to what
+//! gates add where they stand ([`passage`]), and half of each gate's is subtracted ([`rounds`]).
 //!
 //! What is told as the time of a span, and what the spans are summed to, is of the usual round trips ([`usual`]); percentiles and
-//! the join rate are of all.
+//! the join rate are of all that gates followed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::{
-    Gate, GateSet, JoinPlan, Joined, Ledger, Recorded, Scope, Slice, Span, SpanTable, Statistic,
-    TickScale, Ticks, join,
+    Gate, GateSet, Joined, Ledger, Scope, Slice, Span, SpanTable, Statistic, TickScale,
 };
 use tollgate_kernel::join::Counts;
-use tollgate_kernel::{
-    Attached, Gates, Joiner, Plan, Taken, Talk, Traffic, Watch, abilities, passage_cost,
-};
-use tollgate_workload::gates::event_of;
-use tollgate_workload::{
-    Mode, PathId, Samples, Session, Spec, Usage, Waiting, Wanted, Workload, find,
-};
+use tollgate_kernel::{Attached, Gates, Plan, Traffic, abilities, passage_cost};
+use tollgate_workload::{Mode, Naps, PathId, Usage, Waiting, Wanted};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -29,11 +24,13 @@ use crate::rotation::{self, Amount, Rotation};
 use crate::stats::{Interval, middle_half, typical};
 use crate::words;
 
+mod ends;
 mod passage;
 mod perturbation;
 mod rounds;
 mod usual;
 
+use ends::{Ends, times};
 pub(crate) use passage::InPlace;
 use passage::{Crossed, Crossing};
 pub(crate) use perturbation::Perturbation;
@@ -57,6 +54,10 @@ const CROSSED: usize = 4;
 const CROSSED_SIZE: usize = 200;
 /// Round trips before each slice that are not timed; gates see them all the same.
 const WARM_UP: u32 = 16;
+/// Round trips of a slice that count, between two naps of its gates.
+pub(crate) const FOLLOWED: u64 = 14;
+/// Round trips that its gates sleep through then: as many as they see.
+pub(crate) const SLEPT: u64 = FOLLOWED + 2;
 /// Which number of the usual round trips stands for them: the one whose parts sum to the whole.
 pub(crate) const STATISTIC: Statistic = Statistic::Mean;
 const SCALE: TickScale = TickScale::NANOSECONDS;
@@ -97,6 +98,17 @@ pub(crate) struct Ledgers {
     pub(crate) start_up: Duration,
     /// The user stopped it.
     pub(crate) stopped: bool,
+}
+
+/// Where gates disturb most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Worst {
+    /// The sizes and the spans that one half of the rounds and the other have chosen.
+    pub(crate) at: [(usize, &'static str); 2],
+    /// By how much a slice's round trips are longer.
+    pub(crate) slice: Perturbation,
+    /// By how much those are that gates follow.
+    pub(crate) followed: Perturbation,
 }
 
 impl Gated {
@@ -160,123 +172,15 @@ impl Gated {
         Perturbation::of(&self.longer(index))
     }
 
+    /// By all round trips of a slice.
     fn longer(&self, index: usize) -> Vec<f64> {
-        rounds::longer(&self.rounds, index)
-    }
-}
-
-/// A session of one size, and how its events are joined.
-struct Ends {
-    session: Box<dyn Session>,
-    joiner: Joiner,
-    watch: Watch,
-}
-
-impl Ends {
-    fn open(path: PathId, mode: Mode, size: usize) -> Result<Self, String> {
-        let spec = Spec {
-            warmup: WARM_UP,
-            ..Spec::new(Workload::Rr, size).with_mode(mode.placement, mode.waiting)
-        };
-        let path = find(path).ok_or_else(|| format!("{path} cannot be opened here"))?;
-        let session = path.open(&spec).map_err(|error| error.to_string())?;
-        let ends = session
-            .kernel_ends()
-            .ok_or_else(|| format!("the kernel carries nothing of {}", path.id()))?;
-        let talk = Talk {
-            far_port: ends.far_ports.first().copied().unwrap_or(0),
-            near: ends.near,
-            far: ends.far,
-            size: u32::try_from(size).unwrap_or(u32::MAX),
-        };
-        let watch = Watch {
-            ports: ends.far_ports.clone(),
-            threads: vec![ends.near, ends.far],
-            acknowledgments: false,
-        };
-        Ok(Self {
-            session,
-            joiner: Joiner::new(talk),
-            watch,
-        })
+        rounds::longer(&self.rounds, index, |spanned| spanned.gated)
     }
 
-    /// What the gates and the ends themselves have recorded since the last time.
-    fn take(&self, gates: Option<&Gates>) -> Taken {
-        let mut taken = gates.map(Gates::take).unwrap_or_default();
-        let stamps = self.session.kernel_ends().map(|ends| ends.stamps.take());
-        let talk = self.joiner.talk();
-        let stamps = stamps.into_iter().flatten();
-        taken
-            .events
-            .extend(stamps.map(|stamp| event_of(&stamp, talk)));
-        taken
+    /// By those that gates followed.
+    fn followed_longer(&self, index: usize) -> Vec<f64> {
+        rounds::longer(&self.rounds, index, |spanned| spanned.followed)
     }
-
-    /// The processor time of both ends since the last time.
-    fn take_usage(&self) -> Usage {
-        let ends = self.session.kernel_ends();
-        ends.map_or_else(Usage::default, |ends| ends.stamps.take_usage())
-    }
-
-    /// When the warm-up of the last slice was over.
-    fn timed_from(&self) -> Ticks {
-        let ends = self.session.kernel_ends();
-        Ticks(ends.map_or(0, |ends| ends.stamps.timed_from()))
-    }
-
-    fn run(&mut self, round_trips: u64) -> Result<Samples, String> {
-        let mut samples = self.session.new_samples();
-        self.session
-            .run(round_trips, &mut samples)
-            .map_err(|error| error.to_string())?;
-        Ok(samples)
-    }
-
-    /// A slice whose passages are joined at these gates.
-    fn pass(
-        &mut self,
-        gates: Option<&Gates>,
-        joined_at: GateSet,
-        round_trips: u64,
-    ) -> Result<Passed, String> {
-        let samples = self.run(round_trips)?;
-        let since = self.timed_from();
-        let taken = self.take(gates);
-        let mut tied = self.joiner.tie(&taken.events);
-        tied.events.retain(|event| event.ticks >= since);
-        let mut passages: BTreeMap<Gate, f64> = BTreeMap::new();
-        for event in &tied.events {
-            *passages.entry(event.gate).or_default() += 1.0 / round_trips as f64;
-        }
-        let recorded = Recorded {
-            events: &tied.events,
-            lost: taken.lost,
-        };
-        Ok(Passed {
-            samples,
-            passages: passages.into_iter().collect(),
-            joined: join([recorded], JoinPlan::new(joined_at, SCALE)),
-            counts: tied.counts,
-        })
-    }
-}
-
-/// What a slice with gates has left.
-struct Passed {
-    samples: Samples,
-    /// How often each gate was passed in a round trip.
-    passages: Vec<(Gate, f64)>,
-    joined: Joined,
-    counts: Counts,
-}
-
-/// A slice's round trips, in nanoseconds.
-fn times(samples: &Samples) -> Vec<f64> {
-    samples
-        .buckets()
-        .flat_map(|(ns, count)| std::iter::repeat_n(ns as f64, count as usize))
-        .collect()
 }
 
 /// Why a path has no gates here, as an experiment's failure.
@@ -501,10 +405,16 @@ impl Run {
     /// What the plan leaves to those who call, the ends stamp from their next slice on.
     fn attach(&self, gates: GateSet, twins: bool) -> Result<Option<Attached>, String> {
         let own = self.ledgers.plan.own_calls();
-        self.want(Wanted {
+        let wanted = Wanted {
             gates: gates.iter().filter(|&gate| own.contains(gate)).collect(),
             twins,
+        };
+        let naps = self.gates.as_ref().map(|gates| Naps {
+            gates: gates.doze(),
+            followed: FOLLOWED,
+            slept: SLEPT,
         });
+        self.want(wanted, naps);
         let Some(programs) = &self.gates else {
             return Ok(None);
         };
@@ -522,11 +432,12 @@ impl Run {
         .map_err(|error| error.to_string())
     }
 
-    /// Says what the ends of all sessions stamp.
-    fn want(&self, wanted: Wanted) {
+    /// Says what the ends of all sessions stamp, and how gates sleep.
+    fn want(&self, wanted: Wanted, naps: Option<Naps>) {
         for ends in self.ends.iter().flatten() {
             if let Some(kernel) = ends.session.kernel_ends() {
                 kernel.stamps.want(wanted);
+                kernel.stamps.nap(naps.clone());
             }
         }
     }
@@ -534,7 +445,7 @@ impl Run {
     /// Detaches the gates; the ends stamp nothing any more.
     fn detach(&self, attached: Option<Attached>) {
         drop(attached);
-        self.want(Wanted::default());
+        self.want(Wanted::default(), None);
     }
 
     fn fail_all(&mut self, reason: &str) {
@@ -568,8 +479,13 @@ impl Run {
         }
     }
 
-    /// How many round trips each size has time for in a slice, when a span's turn, which is two slices over all sizes and one more
-    /// at one size, may take so long; never fewer than a slice needs.
+    /// The round trips of a slice with gates: twice as many as of one without, since half are slept through.
+    const fn gated_round_trips(&self) -> u64 {
+        2 * self.round_trips
+    }
+
+    /// How many round trips each size has time for in a slice without gates, when a span's turn may take so long, which is such a slice
+    /// and a longer one with gates over all sizes and one of twins at one size; never fewer than a slice needs.
     fn affordable(&mut self, turn: Duration) -> u64 {
         let begun = Instant::now();
         if let Some(span) = self.ledgers.table.spans().first() {
@@ -586,7 +502,7 @@ impl Run {
             });
         }
         let pilot = begun.elapsed().as_secs_f64().max(1e-9);
-        let slices = 2.0 + 1.0 / self.ends.len().max(1) as f64;
+        let slices = 3.0 + 1.0 / self.ends.len().max(1) as f64;
         let warm_up = u64::from(WARM_UP);
         let slice = turn.saturating_sub(2 * attaching).as_secs_f64() / slices;
         let fits = slice / pilot * (AMOUNT.least_round_trips + warm_up) as f64;
@@ -631,33 +547,34 @@ impl Run {
             Ok(attached) => attached,
             Err(reason) => return self.fail_all(&reason),
         };
-        let round_trips = self.round_trips;
+        let (round_trips, gated_round_trips) = (self.round_trips, self.gated_round_trips());
         let probes_ns = twinned(span).map(|gate| self.known_probe(gate));
         for at in 0..self.ends.len() {
             self.at(at, |gates, ends, gated| {
-                let passed = ends.pass(gates, span.gates(), round_trips)?;
+                let passed = ends.pass(gates, span.gates(), gated_round_trips)?;
                 gated.counts.merge(&passed.counts);
                 let mut slice = Slice {
                     active: span.gates(),
-                    units: round_trips,
+                    units: passed.round_trips,
                     probe_ns: probes_ns[0],
                     scale: SCALE,
                 };
                 gated.all.add_slice(&slice, &passed.joined);
                 let ends = (span.from, span.to);
-                let usual = usual::usual(usual::trips(&passed.joined.passages, ends, SCALE));
-                let with_gates = typical(&times(&passed.samples));
+                let usual = passed.usual(ends);
+                let whole = typical(&times(&passed.samples));
                 if let Some(round) = gated.rounds.last_mut() {
-                    round.spans[index] =
-                        usual::mean_ns(&usual, ends, SCALE)
-                            .zip(with_gates)
-                            .map(|(raw, gated)| Spanned {
-                                raw,
-                                probes: probes_ns.map(|ns| 2.0 * ns),
-                                passages: passed.passages,
-                                gated,
-                                ungated: None,
-                            });
+                    let spanned = || {
+                        Some(Spanned {
+                            raw: usual::mean_ns(&usual, ends, SCALE)?,
+                            probes: probes_ns.map(|ns| 2.0 * ns),
+                            passages: passed.passages,
+                            followed: usual::whole_ns(&usual)?,
+                            gated: whole?,
+                            ungated: None,
+                        })
+                    };
+                    round.spans[index] = spanned();
                 }
                 slice.units = usual.len() as u64;
                 let passages = usual.into_iter().flat_map(|trip| trip.messages).collect();
@@ -698,7 +615,7 @@ impl Run {
     /// The way across a gate at every size, with it and without: what it costs where it stands.
     fn across(&mut self, turn: rotation::Round, crossing: &Crossing) {
         let slices = crossing.slices();
-        let round_trips = self.round_trips;
+        let round_trips = self.gated_round_trips();
         let mut took = vec![[None; 2]; self.ends.len()];
         for step in 0..slices.len() {
             // Who goes first changes, or drift would count as cost.
@@ -711,7 +628,7 @@ impl Run {
             for (at, took) in took.iter_mut().enumerate() {
                 self.at(at, |gates, ends, _| {
                     let passed = ends.pass(gates, active, round_trips)?;
-                    took[slice] = crossing.took_ns(&passed.joined.passages, SCALE);
+                    took[slice] = crossing.took_ns(|ends| passed.usual(ends), SCALE);
                     Ok(())
                 });
             }
@@ -764,15 +681,21 @@ impl Ledgers {
         self.sizes.get(at).filter(|gated| gated.usual().is_some())
     }
 
-    /// The size and the span whose gates disturb most, and by how much.
-    pub(crate) fn worst_perturbation(&self) -> Option<(usize, &'static str, Perturbation)> {
-        let sizes = self.sizes.iter().enumerate();
-        let places = sizes.flat_map(|(at, gated)| {
-            let spans = self.table.spans().iter().enumerate();
-            spans.map(move |(index, span)| ((at, span.name), gated.longer(index)))
-        });
-        let ((at, span), perturbation) = Perturbation::worst(&places.collect::<Vec<_>>())?;
-        Some((at, span, perturbation))
+    /// Where gates disturb most, and by how much; none of fewer than two rounds.
+    pub(crate) fn worst_perturbation(&self) -> Option<Worst> {
+        let spans = 0..self.table.spans().len();
+        let at = |gated: &Gated| spans.clone().map(|index| gated.longer(index)).collect();
+        let longer: Vec<Vec<Vec<f64>>> = self.sizes.iter().map(at).collect();
+        let chosen = Perturbation::chosen(&longer)?;
+        let told = |longer: fn(&Gated, usize) -> Vec<f64>| {
+            let [first, second] = chosen.map(|(at, index)| longer(&self.sizes[at], index));
+            Perturbation::at_chosen([&first, &second])
+        };
+        Some(Worst {
+            at: chosen.map(|(at, index)| (at, self.table.spans()[index].name)),
+            slice: told(Gated::longer)?,
+            followed: told(Gated::followed_longer)?,
+        })
     }
 
     /// The path and the way in which it was run.

@@ -1,6 +1,7 @@
 //! The gates of a build without BPF programs: the same names, and every attempt says why it fails.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use tollgate_gate::{Gate, GateSet};
 
@@ -17,6 +18,22 @@ pub struct Gates(Infallible);
 /// Gates that are attached; this build has none.
 #[derive(Debug)]
 pub struct Attached(Infallible);
+
+/// Puts gates to sleep and wakes them; this build has none.
+#[derive(Debug)]
+pub struct Doze(Infallible);
+
+impl Doze {
+    /// From now on the programs return at once.
+    pub const fn sleep(&self) {
+        match self.0 {}
+    }
+
+    /// From now on they record again.
+    pub const fn wake(&self) {
+        match self.0 {}
+    }
+}
 
 /// Like the links that are given back, so that those who hold them say when they let them go.
 impl Drop for Attached {
@@ -49,6 +66,11 @@ impl Gates {
     /// # Errors
     /// None that can come to be.
     pub const fn watch(&self, _watch: &Watch) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// What puts the programs to sleep and wakes them while they stay attached.
+    pub const fn doze(&self) -> Arc<Doze> {
         match self.0 {}
     }
 

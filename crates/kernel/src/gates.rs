@@ -4,6 +4,7 @@
 //! pinned.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, ProgramMut};
@@ -15,8 +16,11 @@ use crate::hook::{Hook, Need, Netfilter};
 use crate::plan::Plan;
 use crate::watch::{Namespace, THREADS, Taken, Watch};
 
+mod doze;
 pub(crate) mod system;
 mod words;
+
+pub use doze::Doze;
 
 use system::Mapped;
 
@@ -73,6 +77,7 @@ pub struct Gates {
     cursors: Mapped,
     settings: Mapped,
     events: Mapped,
+    doze: Arc<Doze>,
     /// Runs that the kernel left out because the program was running already, as last seen.
     missed: std::cell::Cell<u64>,
 }
@@ -145,6 +150,7 @@ impl Gates {
         let cursors = map(".bss.cursors", PROCESSORS * size_of::<Cursor>())?;
         let settings = map(".bss.settings", size_of::<Settings>())?;
         let events = map("events", room as usize * processors * size_of::<Event>())?;
+        let doze = Arc::new(Doze::new(map(".bss.asleep", size_of::<u32>())?));
         let gates = Self {
             object,
             plan: plan.clone(),
@@ -153,6 +159,7 @@ impl Gates {
             cursors,
             settings,
             events,
+            doze,
             missed: std::cell::Cell::new(0),
         };
         gates.watch(&Watch::default())?;
@@ -188,6 +195,11 @@ impl Gates {
         settings.threads[..watch.threads.len()].copy_from_slice(&watch.threads);
         self.settings.write(settings);
         Ok(())
+    }
+
+    /// What puts the programs to sleep and wakes them while they stay attached. They are awake when they are loaded.
+    pub fn doze(&self) -> Arc<Doze> {
+        Arc::clone(&self.doze)
     }
 
     /// Attaches the gates in the namespace.

@@ -41,13 +41,13 @@ pub mod sampling;
 pub mod watch;
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::{Attached, Gates, abilities, offers};
+pub use absent::{Attached, Doze, Gates, abilities, offers};
 pub use better::{Better, Change, better};
 pub use cost::passage_cost;
 pub use error::Error;
 pub use event::{Event, Flow};
 #[cfg(feature = "bpf")]
-pub use gates::{Attached, Gates};
+pub use gates::{Attached, Doze, Gates};
 pub use hook::{Hook, Need};
 pub use join::{Joiner, Talk};
 pub use offer::{Kind, Offer, Place};

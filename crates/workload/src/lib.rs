@@ -23,6 +23,7 @@ mod error;
 pub mod gates;
 pub mod huge_pages;
 pub mod kernel;
+mod naps;
 mod now;
 pub mod path;
 pub mod payload;
@@ -41,6 +42,7 @@ mod usage;
 
 pub use error::Error;
 pub use kernel::remote;
+pub use naps::{Naps, Sleeper, Turn};
 pub use now::{gate_clock, now_ns};
 pub use path::{Capabilities, KernelEnds, Mode, Path, PathId, Session, find, find_with_mtu, paths};
 pub use samples::{Laps, Samples, Timing};

@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::time::{ClockId, clock_gettime};
 use tollgate_gate::{Gate, GateSet};
 
+use crate::naps::{Naps, Turn};
 use crate::usage::Usage;
 
 /// The boundaries that ends can stamp.
@@ -51,8 +52,10 @@ pub struct Stamps {
 #[derive(Debug, Default)]
 struct Shared {
     wanted: Wanted,
+    naps: Option<Naps>,
     taken: Vec<Stamp>,
     timed_from: u64,
+    turns: Vec<Turn>,
     used: Usage,
 }
 
@@ -74,6 +77,24 @@ impl Stamps {
     /// Says what both ends stamp from the next slice on.
     pub fn want(&self, wanted: Wanted) {
         self.shared().wanted = wanted;
+    }
+
+    /// Says how gates sleep in the slices that come; without naps they are awake.
+    pub fn nap(&self, naps: Option<Naps>) {
+        self.shared().naps = naps;
+    }
+
+    pub(crate) fn naps(&self) -> Option<Naps> {
+        self.shared().naps.clone()
+    }
+
+    /// The times of the last slice's timed part in which gates were awake: the whole of it without naps. None before the first slice.
+    pub fn turns(&self) -> Vec<Turn> {
+        self.shared().turns.clone()
+    }
+
+    pub(crate) fn took_turns(&self, turns: Vec<Turn>) {
+        self.shared().turns = turns;
     }
 
     /// When the last slice's warm-up was over, in nanoseconds of CLOCK_MONOTONIC: what gates saw before belongs to no round trip
@@ -228,7 +249,7 @@ impl Stamper {
     }
 }
 
-fn clock_ns(clock: ClockId) -> u64 {
+pub(crate) fn clock_ns(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

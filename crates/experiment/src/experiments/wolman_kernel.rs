@@ -7,7 +7,7 @@ use tollgate_gate::{Direction, Gate, Ledger, Span, WolmanRow};
 
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
-use crate::kernel_gated::{Gated, Ledgers, Perturbation, STATISTIC, twinned};
+use crate::kernel_gated::{FOLLOWED, Gated, Ledgers, Perturbation, SLEPT, STATISTIC, twinned};
 use crate::run::{self, Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
 use crate::shapes;
 use crate::stats::Interval;
@@ -388,29 +388,39 @@ impl Shown<'_> {
     /// What the gates that disturb most make of a round trip.
     fn disturbs(&self) -> Option<TrustLine> {
         let path = self.ledgers.path;
-        let (at, span, worst) = self.ledgers.worst_perturbation()?;
+        let worst = self.ledgers.worst_perturbation()?;
         let Perturbation {
             share,
             interval,
             rounds,
-        } = worst;
-        let size = words::size(*self.sizes.get(at)?);
+        } = worst.slice;
+        let mut places: Vec<String> = worst
+            .at
+            .iter()
+            .filter_map(|&(at, span)| {
+                Some(format!("{span} at {}", words::size(*self.sizes.get(at)?)))
+            })
+            .collect();
+        places.dedup();
         let interval = interval.map_or_else(String::new, |interval| {
             format!(
                 " (95 % interval {})",
                 between_percents(interval.low, interval.high)
             )
         });
+        let longer = |share| percent(share).trim_start_matches('+').to_owned();
         Some(TrustLine {
             kind: TrustKind::Perturbation,
             value: Some(100.0 * share),
             unit: Unit::Percent,
             holds: share <= PERTURBS,
             text: format!(
-                "{path}: of all spans and sizes the gates of {span} at {size} disturb most and make a round trip {} longer{interval}, \
-                 as told by {} not choose them",
-                percent(share).trim_start_matches('+'),
-                words::counted(rounds as u64, "round that did", "rounds that did"),
+                "{path}: of all spans and sizes the gates of {} disturb most and make a round trip of their slice {} longer{interval}, \
+                 one that they follow {}, as told by {}, each at the place that others chose",
+                words::list(&places),
+                longer(share),
+                longer(worst.followed.share),
+                words::counted(rounds as u64, "round", "rounds"),
             ),
         })
     }
@@ -496,8 +506,8 @@ impl Shown<'_> {
                 )
             });
             notes.push(format!(
-                "{path}: each span is measured in slices with its two gates and no others, of each of which half a passage lies in \
-                 it; a passage costs {} to {} as measured in place by a twin, {in_place}{slowed}; times are means over the middle half of the round trips of \
+                "{path}: each span is measured in slices with its two gates and no others, which follow {FOLLOWED} round trips, sleep \
+                 through {SLEPT} and so on; half a passage of each lies in the span; a passage costs {} to {} as measured in place by a twin, {in_place}{slowed}; times are means over the middle half of the round trips of \
                  each slice, percentiles are of all; gates were live {} ms after the start",
                 words::duration(low),
                 words::duration(high),

@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
 
 use tollgate_gate::span::Place;
-use tollgate_gate::{Direction, Gate, GateSet, Passage, SpanTable, TickScale};
+use tollgate_gate::{Direction, Gate, GateSet, SpanTable, TickScale};
 use tollgate_kernel::{Need, Plan};
 
-use super::usual;
+use super::usual::{self, Trip};
 use crate::stats::middle_half;
 use crate::words;
 
@@ -68,11 +68,14 @@ impl Crossing {
         ]
     }
 
-    /// What both messages of a round trip take to the gate behind, in nanoseconds, by the usual round trips among the passages of a slice.
-    pub(super) fn took_ns(&self, passages: &[Passage], scale: TickScale) -> Option<f64> {
+    /// What both messages of a round trip take to the gate behind, in nanoseconds, by the usual round trips of a slice between two gates.
+    pub(super) fn took_ns(
+        &self,
+        usual: impl FnOnce((Gate, Gate)) -> Vec<Trip>,
+        scale: TickScale,
+    ) -> Option<f64> {
         let ends = (FROM, self.to);
-        let trips = usual::usual(usual::trips(passages, ends, scale));
-        usual::mean_ns(&trips, ends, scale)
+        usual::mean_ns(&usual(ends), ends, scale)
     }
 
     /// What the gate cost, by what was taken in the two slices; none when one of them saw nothing, or its twin was not seen.

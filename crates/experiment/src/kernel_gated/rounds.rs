@@ -26,7 +26,9 @@ pub(super) struct Spanned {
     pub(super) probes: [f64; 2],
     /// How often each gate was passed.
     pub(super) passages: Vec<(Gate, f64)>,
-    /// The usual round trip.
+    /// The usual one of the round trips that gates followed.
+    pub(super) followed: f64,
+    /// The usual one of all, with those that gates slept through.
     pub(super) gated: f64,
     /// That of the slice without gates beside it.
     pub(super) ungated: Option<f64>,
@@ -50,7 +52,7 @@ impl Spanned {
         let cost: Option<f64> = costs
             .map(|&(gate, passages)| Some(passages * prices.cost_ns(gate)?))
             .sum();
-        let slowed = (self.gated - cost?) / self.ungated?;
+        let slowed = (self.followed - cost?) / self.ungated?;
         (slowed.is_finite() && slowed > 0.0).then_some(slowed)
     }
 }
@@ -120,12 +122,13 @@ pub(super) fn slowed<'a>(
     typical(&slowed.collect::<Vec<_>>())
 }
 
-/// How many times as long as without any a round trip takes with the gates of the span at this place, by round. What the machine does
+/// How many times as long as without any a round trip takes with the gates of the span at this place, by round: those of the slice that
+/// `which` picks. What the machine does
 /// to slices next to each other changes over them as a rule, so the slice is held against those without gates on both sides.
-pub(super) fn longer(rounds: &[Round], index: usize) -> Vec<f64> {
+pub(super) fn longer(rounds: &[Round], index: usize, which: impl Fn(&Spanned) -> f64) -> Vec<f64> {
     let without = |round: &Round, index: usize| round.spans.get(index)?.as_ref()?.ungated;
     let longer = |round: &Round| {
-        let gated = round.spans.get(index)?.as_ref()?.gated;
+        let gated = which(round.spans.get(index)?.as_ref()?);
         let after = without(round, index)?;
         let before = index.checked_sub(1).and_then(|index| without(round, index));
         Some(gated / (before.unwrap_or(after) * after).sqrt())
@@ -226,6 +229,7 @@ mod tests {
             raw,
             probes: [10.0; 2],
             passages: vec![(Gate::IpOutBegin, 2.0)],
+            followed: gated,
             gated,
             ungated: Some(ungated),
         };
@@ -299,6 +303,7 @@ mod tests {
         for (at, spanned) in drifting.spans.iter_mut().flatten().enumerate() {
             let slower = 1.1f64.powi(at as i32);
             spanned.gated = 1_050.0 * slower / 1.1f64.sqrt();
+            spanned.followed = spanned.gated;
             spanned.ungated = Some(1_000.0 * slower);
         }
         let mut missed = drifting.clone();
@@ -307,11 +312,13 @@ mod tests {
         let near = |longer: &[f64], n: usize| {
             longer.len() == n && longer.iter().all(|longer| (longer - 1.05).abs() < 1e-9)
         };
-        assert!(near(&longer(&rounds, 2), 2));
-        assert!(near(&longer(&rounds, 3), 1));
+        assert!(near(&longer(&rounds, 2, |spanned| spanned.gated), 2));
+        assert!(near(&longer(&rounds, 3, |spanned| spanned.gated), 1));
         // The first has none before it.
-        assert!((longer(&rounds, 0)[0] - 1.05 / 1.1f64.sqrt()).abs() < 1e-9);
-        assert!(longer(&rounds, 99).is_empty());
+        assert!(
+            (longer(&rounds, 0, |spanned| spanned.followed)[0] - 1.05 / 1.1f64.sqrt()).abs() < 1e-9
+        );
+        assert!(longer(&rounds, 99, |spanned| spanned.gated).is_empty());
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //!
 //! It owns that choice. It must never judge what is left over.
 
+use std::ops::Range;
+
 use tollgate_gate::{Gate, Passage, TickScale, Ticks};
 
 use crate::stats::middle_half;
@@ -20,9 +22,15 @@ pub(super) struct Trip {
     pub(super) messages: [Passage; 2],
 }
 
-/// The round trips that passed both gates. The last has no next request, so it is left out; a message that was missed
-/// lengthens the round trip around it, as any other disturbance does.
-pub(super) fn trips(passages: &[Passage], (from, to): (Gate, Gate), scale: TickScale) -> Vec<Trip> {
+/// Of the messages that gates saw one after the other, from a request on, the round trips whose request passed the first gate within
+/// `counted`. The last has no next request, so it is left out; a message that was missed lengthens the round trip around it, as any
+/// other disturbance does.
+pub(super) fn trips(
+    passages: &[Passage],
+    (from, to): (Gate, Gate),
+    counted: &Range<u64>,
+    scale: TickScale,
+) -> Vec<Trip> {
     let mut passed: Vec<(Ticks, &Passage)> = passages
         .iter()
         .filter(|passage| passage.at(to).is_some())
@@ -32,6 +40,7 @@ pub(super) fn trips(passages: &[Passage], (from, to): (Gate, Gate), scale: TickS
     passed
         .windows(3)
         .step_by(2)
+        .filter(|three| counted.contains(&three[0].0.0))
         .map(|three| Trip {
             ns: scale.ns_between(three[0].0, three[2].0),
             messages: [*three[0].1, *three[1].1],
@@ -50,6 +59,12 @@ pub(super) fn mean_ns(trips: &[Trip], (from, to): (Gate, Gate), scale: TickScale
     let sum: f64 = passages
         .filter_map(|passage| Some(scale.ns_between(passage.at(from)?, passage.at(to)?)))
         .sum();
+    (!trips.is_empty()).then(|| sum / trips.len() as f64)
+}
+
+/// How long they took as wholes, on average, in nanoseconds; none of no round trip.
+pub(super) fn whole_ns(trips: &[Trip]) -> Option<f64> {
+    let sum: f64 = trips.iter().map(|trip| trip.ns).sum();
     (!trips.is_empty()).then(|| sum / trips.len() as f64)
 }
 
@@ -97,7 +112,7 @@ mod tests {
     #[test]
     fn the_last_one_is_no_round_trip() {
         let messages: Vec<(u64, u64)> = (0..10).map(|at| (1_000 * at, 10)).collect();
-        let trips = trips(&passages(&messages), ends(), SCALE);
+        let trips = trips(&passages(&messages), ends(), &(0..u64::MAX), SCALE);
         let times: Vec<f64> = trips.iter().map(|trip| trip.ns).collect();
         // That of 8,000 has no next one.
         assert_eq!(times, [2_000.0; 4]);
@@ -118,7 +133,7 @@ mod tests {
             messages.push((at + 500, 100 + inside));
             at += 1_000 + inside + outside;
         }
-        let trips = usual(trips(&passages(&messages), ends(), SCALE));
+        let trips = usual(trips(&passages(&messages), ends(), &(0..u64::MAX), SCALE));
         assert_eq!(trips.len(), 20);
         assert_eq!(mean_ns(&trips, ends(), SCALE), Some(200.0));
         assert_eq!(mean_ns(&[], ends(), SCALE), None);
@@ -128,7 +143,7 @@ mod tests {
     fn a_missed_message_is_one_long_round_trip() {
         let mut messages: Vec<(u64, u64)> = (0..41).map(|at| (1_000 * at, 10)).collect();
         messages.remove(15);
-        let all = trips(&passages(&messages), ends(), SCALE);
+        let all = trips(&passages(&messages), ends(), &(0..u64::MAX), SCALE);
         let long = all.iter().filter(|trip| trip.ns > 2_000.0).count();
         assert_eq!((all.len(), long), (19, 1));
     }
@@ -148,7 +163,7 @@ mod tests {
                 rest.push(between + after);
                 at += request + between + response + after;
             }
-            let all = trips(&passages(&messages), ends(), SCALE);
+            let all = trips(&passages(&messages), ends(), &(0..u64::MAX), SCALE);
             prop_assert_eq!(all.len(), times.len() - 1);
             for trip in usual(all) {
                 let inside: f64 = trip.messages.iter()

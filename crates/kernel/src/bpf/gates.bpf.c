@@ -91,6 +91,8 @@ struct settings {
 
 struct cursor cursors[CPUS] SEC(".bss.cursors");
 struct settings settings SEC(".bss.settings");
+/* Not 0: nothing is recorded, and programs return at once. Whoever drives the traffic writes it between round trips. */
+__u32 asleep SEC(".bss.asleep");
 
 /* Events for each processor, a power of two. */
 const volatile __u32 room SEC(".rodata.limits") = 1;
@@ -248,19 +250,25 @@ static __always_inline void pass_copy(const struct sk_buff *skb, int len, __u8 f
 	record(ktime, way, FIELD(sk, tcp_sock, copied_seq), len, (__u32)bpf_get_current_pid_tgid(), SOCKET_IN_BEGIN, flags);
 }
 
+#define AWAKE (!*(volatile __u32 *)&asleep)
+
 /* A hook's program and its twin. The body sees `flags`. */
 #define GATE(section, name, ...) GATE_(section, name, __VA_ARGS__)
 #define GATE_(section, name, body, ...)                                                                              \
 	SEC(section) int BPF_PROG(name, ##__VA_ARGS__)                                                                \
 	{                                                                                                             \
 		const __u8 flags = 0;                                                                                 \
-		body;                                                                                                 \
+		if (AWAKE) {                                                                                          \
+			body;                                                                                         \
+		}                                                                                                     \
 		return 0;                                                                                             \
 	}                                                                                                             \
 	SEC(section) int BPF_PROG(name##_twin, ##__VA_ARGS__)                                                         \
 	{                                                                                                             \
 		const __u8 flags = TWIN;                                                                              \
-		body;                                                                                                 \
+		if (AWAKE) {                                                                                          \
+			body;                                                                                         \
+		}                                                                                                     \
 		return 0;                                                                                             \
 	}
 
@@ -297,12 +305,14 @@ GATE("tp_btf/sock_recv_length", sock_recv_length,
 #define FILTER(name, gate)                                                                                            \
 	SEC("netfilter") int name(struct bpf_nf_ctx *ctx)                                                             \
 	{                                                                                                             \
-		pass_packet(ctx->skb, network_header(ctx->skb), gate, 0);                                             \
+		if (AWAKE)                                                                                            \
+			pass_packet(ctx->skb, network_header(ctx->skb), gate, 0);                                     \
 		return NF_ACCEPT;                                                                                     \
 	}                                                                                                             \
 	SEC("netfilter") int name##_twin(struct bpf_nf_ctx *ctx)                                                      \
 	{                                                                                                             \
-		pass_packet(ctx->skb, network_header(ctx->skb), gate, TWIN);                                          \
+		if (AWAKE)                                                                                            \
+			pass_packet(ctx->skb, network_header(ctx->skb), gate, TWIN);                                  \
 		return NF_ACCEPT;                                                                                     \
 	}
 

@@ -10,6 +10,7 @@ use super::socket::{End, Options};
 use super::{PATH, STREAM_SEED, destination};
 use crate::cores::{self, KEEPING, Pinned};
 use crate::error::Error;
+use crate::naps::Napping;
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::samples::{Laps, Samples, Timing};
 use crate::slice::Control;
@@ -118,10 +119,12 @@ impl NearEnd {
             self.round_trip()?;
         }
         self.stamper.timed(&self.stamps);
+        let mut napping = Napping::begin(self.stamps.naps(), iterations);
         let mut laps = Laps::start(self.timing, samples)?;
         match self.spec.workload {
             Workload::Rr | Workload::Crr => {
                 for _ in 0..iterations {
+                    napping.next();
                     self.round_trip()?;
                     laps.lap(samples);
                 }
@@ -137,6 +140,7 @@ impl NearEnd {
                 laps.finish(samples, iterations * size, true);
             }
         }
+        self.stamps.took_turns(napping.end());
         if let Near::Connection(end) = &self.near {
             end.end_stamps(&mut self.stamper)?;
         }
