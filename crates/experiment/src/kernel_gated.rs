@@ -562,19 +562,22 @@ impl Run {
                 gated.all.add_slice(&slice, &passed.joined);
                 let ends = (span.from, span.to);
                 let usual = passed.usual(ends);
-                let whole = typical(&times(&passed.samples));
-                if let Some(round) = gated.rounds.last_mut() {
-                    let spanned = || {
-                        Some(Spanned {
-                            raw: usual::mean_ns(&usual, ends, SCALE)?,
-                            probes: probes_ns.map(|ns| 2.0 * ns),
-                            passages: passed.passages,
-                            followed: usual::whole_ns(&usual)?,
-                            gated: whole?,
-                            ungated: None,
-                        })
-                    };
-                    round.spans[index] = spanned();
+                let times = (
+                    usual::mean_ns(&usual, ends, SCALE),
+                    usual::whole_ns(&usual),
+                    typical(&times(&passed.samples)),
+                );
+                if let ((Some(raw), Some(followed), Some(whole)), Some(round)) =
+                    (times, gated.rounds.last_mut())
+                {
+                    round.spans[index] = Some(Spanned {
+                        raw,
+                        probes: probes_ns.map(|ns| 2.0 * ns),
+                        passages: passed.passages,
+                        followed,
+                        gated: whole,
+                        ungated: None,
+                    });
                 }
                 slice.units = usual.len() as u64;
                 let passages = usual.into_iter().flat_map(|trip| trip.messages).collect();
