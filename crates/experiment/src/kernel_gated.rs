@@ -42,7 +42,7 @@ const ROOM: u32 = 1 << 11;
 /// Slices at one size, and how often the rotation is gone through without a time budget: short ones and many rounds, whose differences
 /// tell how well the sums are known.
 const AMOUNT: Amount = Amount {
-    round_trips: 128,
+    round_trips: 96,
     least_round_trips: 32,
     rounds: 32,
 };
@@ -56,8 +56,10 @@ const CROSSED_SIZE: usize = 200;
 const WARM_UP: u32 = 16;
 /// Round trips of a slice that count, between two naps of its gates.
 pub(crate) const FOLLOWED: u64 = 14;
-/// Round trips that its gates sleep through then: as many as they see.
-pub(crate) const SLEPT: u64 = FOLLOWED + 2;
+/// A slice with gates has so many times as many round trips as one without, since its gates see one of so many.
+const SEES_ONE_OF: u64 = 4;
+/// Round trips that its gates sleep through between those that they see, with one on each side that does not count.
+pub(crate) const SLEPT: u64 = (SEES_ONE_OF - 1) * (FOLLOWED + 2);
 /// Which number of the usual round trips stands for them: the one whose parts sum to the whole.
 pub(crate) const STATISTIC: Statistic = Statistic::Mean;
 const SCALE: TickScale = TickScale::NANOSECONDS;
@@ -479,9 +481,9 @@ impl Run {
         }
     }
 
-    /// The round trips of a slice with gates: twice as many as of one without, since half are slept through.
+    /// The round trips of a slice with gates.
     const fn gated_round_trips(&self) -> u64 {
-        2 * self.round_trips
+        SEES_ONE_OF * self.round_trips
     }
 
     /// How many round trips each size has time for in a slice without gates, when a span's turn may take so long, which is such a slice
@@ -502,7 +504,7 @@ impl Run {
             });
         }
         let pilot = begun.elapsed().as_secs_f64().max(1e-9);
-        let slices = 3.0 + 1.0 / self.ends.len().max(1) as f64;
+        let slices = 1.0 + SEES_ONE_OF as f64 + 1.0 / self.ends.len().max(1) as f64;
         let warm_up = u64::from(WARM_UP);
         let slice = turn.saturating_sub(2 * attaching).as_secs_f64() / slices;
         let fits = slice / pilot * (AMOUNT.least_round_trips + warm_up) as f64;
