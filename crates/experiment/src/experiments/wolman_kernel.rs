@@ -239,7 +239,7 @@ impl Shown<'_> {
         Table {
             id: format!("gates-{}", self.ledgers.path),
             title: format!(
-                "How much longer a round trip of {} is with the gates of a span",
+                "How much longer a round trip of {} is in a slice with the gates of a span",
                 self.ledgers.label()
             ),
             columns: shapes::size_columns(self.sizes, Unit::Percent),
@@ -506,8 +506,8 @@ impl Shown<'_> {
                 )
             });
             notes.push(format!(
-                "{path}: each span is measured in slices with its two gates and no others, which follow {FOLLOWED} round trips, sleep \
-                 through {SLEPT} and so on; half a passage of each lies in the span; a passage costs {} to {} as measured in place by a twin, {in_place}{slowed}; times are means over the middle half of the round trips of \
+                "{path}: each span is measured in slices with its two gates and no others, which by turns follow {FOLLOWED} round \
+                 trips, with one on either side that does not count, and sleep through {SLEPT}; half a passage of each lies in the span; a passage costs {} to {} as measured in place by a twin, {in_place}{slowed}; times are means over the middle half of the round trips of \
                  each slice, percentiles are of all; gates were live {} ms after the start",
                 words::duration(low),
                 words::duration(high),
