@@ -43,7 +43,7 @@ const ROOM: u32 = 1 << 11;
 /// tell how well the sums are known.
 const AMOUNT: Amount = Amount {
     round_trips: 96,
-    least_round_trips: 32,
+    least_round_trips: 24,
     rounds: 32,
 };
 /// Times that it is to be gone through at least when time is short; slices are made shorter for it.
