@@ -2,9 +2,11 @@
 //!
 //! Leaves itself out, with the reason, where QEMU or the kernel's package cannot be had.
 
-use std::sync::atomic::AtomicBool;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tollgate_qemu::Error;
 use tollgate_qemu::layers::Rules;
 use tollgate_qemu::measure::{Setup, Traced};
@@ -145,4 +147,88 @@ fn two_boots_count_the_same_and_agree_with_the_guests_clock() {
         setup.count(&AtomicBool::new(true)),
         Err(Error::Stopped)
     ));
+}
+
+/// QEMU's main loop moves an idle guest's clock on, and a busy host decides when it runs. Here it runs all the time.
+#[test]
+fn the_guests_clock_is_the_same_however_often_qemu_looks_at_it() {
+    let kernel = match stock::kernel() {
+        Ok(kernel) => kernel,
+        Err(reason) => {
+            println!("left out: {reason}");
+            return;
+        }
+    };
+    let (guest, plugin) = stock::parts();
+    let rules = Rules::built_in().unwrap();
+    let setup = Setup {
+        kernel: &kernel,
+        guest: &guest,
+        plugin: &plugin,
+        // Two milliseconds of rest behind each message.
+        tasks: &[Task {
+            workload: Workload::OneWay,
+            size: 1_400,
+            count: 1_000,
+        }],
+        rules: &rules,
+        limit: Duration::from_secs(300),
+    };
+    let go_on = AtomicBool::new(false);
+    let left_alone = setup.clocks_alone(&go_on).unwrap();
+    let done = AtomicBool::new(false);
+    let (woken, signals) = std::thread::scope(|scope| {
+        let waking = scope.spawn(|| wake_main_loops(&done));
+        let clocks = setup.clocks_alone(&go_on);
+        done.store(true, Ordering::Relaxed);
+        (clocks.unwrap(), waking.join().unwrap())
+    });
+    println!("QEMU's main loop was woken {signals} times");
+    assert!(signals > 0);
+    assert_eq!(woken, left_alone);
+}
+
+/// Wakes the main loop of each QEMU that this process has started until it is `done`; returns how often.
+fn wake_main_loops(done: &AtomicBool) -> u64 {
+    let mut signals = 0;
+    while !done.load(Ordering::Relaxed) {
+        for child in children().into_iter().filter(|&child| is_listening(child)) {
+            // Looked for now and then only: that takes longer than a signal.
+            for _ in 0..100 {
+                if kill_process(child, Signal::IO).is_ok() {
+                    signals += 1;
+                }
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        }
+        std::thread::sleep(Duration::from_micros(20));
+    }
+    signals
+}
+
+/// The processes that this one has started.
+fn children() -> Vec<Pid> {
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    let lists = threads.filter_map(|thread| {
+        // A thread may have ended by now.
+        fs::read_to_string(thread.ok()?.path().join("children")).ok()
+    });
+    let numbers: Vec<String> = lists.collect();
+    let numbers = numbers.iter().flat_map(|list| list.split_whitespace());
+    numbers
+        .filter_map(|number| Pid::from_raw(number.parse().ok()?))
+        .collect()
+}
+
+/// Whether a process is a QEMU whose main loop waits for signals: any other one would be ended by this signal.
+fn is_listening(process: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let field = |name: &str| {
+        let mut lines = status.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+    };
+    let blocked = field("SigBlk").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    let signal = 1 << (Signal::IO.as_raw() - 1);
+    field("Name").is_some_and(|name| name.starts_with("qemu"))
+        && blocked.is_some_and(|mask| mask & signal != 0)
 }
