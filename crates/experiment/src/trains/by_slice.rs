@@ -11,13 +11,11 @@ use crate::stats::{self, typical};
 /// Times of one kind in nanoseconds, by the slice that saw them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BySlice {
-    slices: Vec<Vec<f64>>,
+    slices: Vec<(usize, Vec<f64>)>,
     /// How many times were added.
     n: u64,
     /// Passages of gates within all of them together.
     passages: f64,
-    /// The slice that the last of them is of.
-    last: usize,
 }
 
 /// A number, how well it is known, and from how many times.
@@ -37,15 +35,14 @@ impl BySlice {
         self.passages += passages;
         self.n += 1;
         match self.slices.last_mut() {
-            Some(times) if self.last == slice => times.push(ns),
-            _ => self.slices.push(vec![ns]),
+            Some((last, times)) if *last == slice => times.push(ns),
+            _ => self.slices.push((slice, vec![ns])),
         }
-        self.last = slice;
     }
 
     /// Of the last slice only the mean of all times counts from now on: a clock of coarse steps tells it, and no single time.
     pub(super) fn by_its_mean(&mut self) {
-        if let Some(times) = self.slices.last_mut()
+        if let Some((_, times)) = self.slices.last_mut()
             && let Some(ns) = plain_mean(times)
         {
             *times = vec![ns];
@@ -71,16 +68,18 @@ impl BySlice {
         Some(Known { ns, ci, n: self.n })
     }
 
-    /// All times at a machine that is so many times slower.
-    pub(super) fn slower(&mut self, slowness: f64) {
-        for ns in self.slices.iter_mut().flatten() {
-            *ns *= slowness;
+    /// All times at a machine that is so many times slower, by the slice that saw them.
+    pub(super) fn slower(&mut self, slowness: impl Fn(usize) -> f64) {
+        for (slice, times) in &mut self.slices {
+            let slowness = slowness(*slice);
+            times.iter_mut().for_each(|ns| *ns *= slowness);
         }
     }
 }
 
-fn of(slices: &[Vec<f64>]) -> Option<f64> {
-    typical(&slices.concat())
+fn of(slices: &[(usize, Vec<f64>)]) -> Option<f64> {
+    let times = slices.iter().flat_map(|(_, times)| times);
+    typical(&times.copied().collect::<Vec<f64>>())
 }
 
 #[cfg(test)]
@@ -144,8 +143,15 @@ mod tests {
     fn a_slower_machine_stretches_the_interval_too() {
         let mut slow = seen(&[&[10.0], &[12.0]]);
         let usual = slow.known(0.0).and_then(|known| known.ci).unwrap();
-        slow.slower(2.0);
+        slow.slower(|_| 2.0);
         let ci = slow.known(0.0).and_then(|known| known.ci).unwrap();
         assert_eq!((ci.low, ci.high), (2.0 * usual.low, 2.0 * usual.high));
+    }
+
+    #[test]
+    fn each_slice_has_a_speed_of_its_own() {
+        let mut all = seen(&[&[10.0, 10.0], &[], &[15.0, 15.0]]);
+        all.slower(|slice| [1.0, 0.0, 2.0 / 3.0][slice]);
+        assert_eq!(all.typical(), Some(10.0));
     }
 }

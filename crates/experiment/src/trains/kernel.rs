@@ -1,19 +1,23 @@
 //! Trains over the kernel's paths: slices with two gates of the kernel, in turn with slices without.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, GateSet, JoinPlan, Passage, Recorded, Span, TickScale, join};
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Tied, Trains as Joiner};
-use tollgate_kernel::{Attached, Gates, Plan as Hooks, Traffic, Watch, abilities, passage_cost};
+use tollgate_kernel::{
+    Attached, Event, Gates, Plan as Hooks, Traffic, Watch, abilities, passage_cost,
+};
 use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
 use tollgate_workload::trains::{REQUEST, SEGMENT, Trains};
 use tollgate_workload::{Error, Mode, PathId};
 
+use super::laden::{Laden, Price};
 use super::seen::{Seen, Way};
-use super::{Measured, Plan, Subject, active, packets, typical};
+use super::{Measured, Plan, Subject, active, packets, plain_mean, typical};
 use crate::context::Context;
-use crate::kernel_gated::{self, InPlace};
+use crate::kernel_gated::{self, InPlace, twinned};
 use crate::rotation::Rotation;
 use crate::stats::middle_half;
 
@@ -264,7 +268,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn taken(&self) -> (Vec<tollgate_kernel::Event>, u64) {
+    fn taken(&self) -> (Vec<Event>, u64) {
         match self.gates {
             None => (Vec::new(), 0),
             Some(gates) => {
@@ -276,9 +280,7 @@ impl Run<'_> {
 
     /// Measures what a passage of the span's first gate costs.
     fn twins(&mut self, span: &Span, at: usize) -> Result<(), String> {
-        let Some(gate) = active(span).first() else {
-            return Ok(());
-        };
+        let [gate, _] = twinned(span);
         let attached = self.attach(GateSet::EMPTY, Some(gate))?;
         let (response, round_trips) = (self.plan.sizes[at], self.round_trips);
         let outcome = self.trains.run(response, round_trips, &mut |_| ());
@@ -318,15 +320,8 @@ impl Run<'_> {
 
     /// Every size once with the gates of a span: what they saw and the times of the round trips, by size.
     fn slice(&mut self, span: &'static Span) -> Result<Vec<(Seen, Vec<f64>)>, String> {
-        let probe = active(span).first().map_or_else(Probe::default, |gate| {
-            let in_place = self.measured.in_place.as_ref();
-            let factor = in_place.and_then(|known| Some(known.as_ref().ok()?.factor(gate)));
-            let each_ns = self.measured.probe_ns(gate);
-            Probe {
-                each_ns,
-                first_ns: (factor.unwrap_or(1.0) - 1.0) * each_ns,
-            }
-        });
+        let [gate, _] = twinned(span);
+        let price = self.measured.price(gate).unwrap_or_default();
         let attached = self.attach(active(span), None)?;
         let mut slice = Vec::with_capacity(self.plan.sizes.len());
         for (at, &response) in self.plan.sizes.iter().enumerate() {
@@ -339,10 +334,12 @@ impl Run<'_> {
                 lost,
             };
             let joined = join([recorded], JoinPlan::new(span.gates(), SCALE));
+            let usual = usual(&times);
             let seen = Seen {
                 lost,
-                usual: usual(&times),
-                ..seen(span, &exchange, &tied, &joined.passages, probe)
+                laden: laden(&times, &usual, &events, &exchange),
+                usual,
+                ..seen(span, &exchange, &tied, &joined.passages, price)
             };
             slice.push((seen, times));
         }
@@ -392,17 +389,23 @@ fn usual(times: &[f64]) -> Vec<usize> {
         .collect()
 }
 
-/// What passages of a gate cost, in nanoseconds.
-#[derive(Debug, Clone, Copy, Default)]
-struct Probe {
-    /// Each, where it finds its things warm, as those behind the first packet of a message do: what twins show.
-    each_ns: f64,
-    /// The first one beyond that.
-    first_ns: f64,
+/// What the usual round trips of a slice took and how often they passed each gate; none when there are none. All round trips of a slice
+/// are alike in how often they do, those of its warm-up too.
+fn laden(times: &[f64], usual: &[usize], events: &[Event], exchange: &Exchange) -> Option<Laden> {
+    let usual: Vec<f64> = usual.iter().map(|&at| times[at]).collect();
+    let mut passages: BTreeMap<Gate, f64> = BTreeMap::new();
+    let each = 1.0 / f64::from(exchange.messages);
+    for gate in events.iter().filter_map(Event::gate) {
+        *passages.entry(gate).or_default() += each;
+    }
+    Some(Laden {
+        round_trip_ns: plain_mean(&usual)?,
+        passages: passages.into_iter().collect(),
+    })
 }
 
 /// What the passages of a slice say of a span.
-fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], probe: Probe) -> Seen {
+fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], price: Price) -> Seen {
     let places = packets(exchange.response as usize);
     // The warm-up is not looked at.
     let warm = |message: u32| message >= WARM_UP;
@@ -432,7 +435,7 @@ fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], pro
         let way = |first: bool| Way {
             from: SCALE.ns_between(begun, from),
             to: SCALE.ns_between(begun, to),
-            probes: probe.each_ns * inside as f64 + if first { probe.first_ns } else { 0.0 },
+            probes: price.each_ns * inside as f64 + if first { price.first_ns } else { 0.0 },
             passages: inside as u64,
             handed_over: tied
                 .handed_over(passage.packet, span.from, span.to)

@@ -3,8 +3,10 @@
 //!
 //! Gates rotate: a slice carries the two gates of one span and runs every size, and a slice without gates follows. What a passage
 //! costs is subtracted for every passage that lies within a time: in the kernel as twins show it in place, and for the first packet of a
-//! message as [`crate::kernel_gated`] finds it where gates stand; in Tollgate's own stack as [`added`] finds it. All times are brought to the speed that was usual in the run ([`crate::drift`]), those of our stack also to
-//! code without gates, by slices whose gates are all asleep; and a slice of the kernel that something else has disturbed is run again.
+//! message as [`crate::kernel_gated`] finds it where gates stand; in Tollgate's own stack as [`added`] finds it. All times are brought
+//! to the speed that was usual in the run ([`crate::drift`]) and to code without gates: those of the kernel slice by slice, by how much
+//! longer its own round trips took beside what their gates cost ([`laden`]), those of our stack by slices whose gates are all asleep. A
+//! slice of the kernel that something else has disturbed is run again.
 //!
 //! **Work and waiting.** A packet that comes to a span when the one before it has left, and leaves it on the same processor, went
 //! straight through: its time is the work of the span. One that comes while the one before it is still there, or that goes on on
@@ -24,6 +26,7 @@
 mod added;
 mod by_slice;
 mod kernel;
+mod laden;
 mod seen;
 mod stack;
 
@@ -42,6 +45,7 @@ use crate::error::Error;
 pub(crate) use crate::stats::typical;
 pub(crate) use added::Added;
 pub(crate) use by_slice::Known;
+use laden::Price;
 pub(crate) use seen::{AtSize, of_packets};
 
 /// Bytes between two sizes of the paper's sweep, and the last of them.
@@ -142,6 +146,8 @@ pub(crate) struct Measured {
     pub(crate) in_place: Option<kernel::Crossed>,
     /// What gates add in our stack; none in the kernel.
     pub(crate) added: Option<Added>,
+    /// How many times as long all but the gates took for them in the kernel; none where nothing tells it.
+    pub(crate) slowed: Option<f64>,
     /// Half of the 95 % interval of what a passage of a gate costs, in nanoseconds.
     pub(crate) within_ns: f64,
     drift: Drift,
@@ -182,6 +188,7 @@ impl Measured {
             probes: BTreeMap::new(),
             in_place: None,
             added: None,
+            slowed: None,
             within_ns: WITHIN_STEP_NS,
             drift: Drift::default(),
             settings: Vec::new(),
@@ -196,8 +203,16 @@ impl Measured {
             .enumerate()
     }
 
-    /// Brings all times, which are those of a machine as it was in the first slice, to the speed that was usual in the run.
+    /// Brings all times, which are those of a machine as it was in the first slice and as slow as gates made it, to the speed that was
+    /// usual in the run without gates.
     fn at_usual_speed(mut self) -> Self {
+        let mut sizes = std::mem::take(&mut self.sizes);
+        let slowed: Vec<f64> = sizes
+            .iter_mut()
+            .flat_map(|size| size.as_without_gates(|gate| self.price(gate)))
+            .collect();
+        self.slowed = typical(&slowed);
+        self.sizes = sizes;
         let slowness = self.drift.usual();
         if let Some(added) = &mut self.added {
             added.slower(slowness);
@@ -217,16 +232,27 @@ impl Measured {
         &self.drift
     }
 
-    /// What a passage of a gate costs as known so far: the median of the rounds.
-    fn probe_ns(&self, gate: Gate) -> f64 {
-        let mut costs = self.probes.get(&gate).cloned().unwrap_or_default();
+    /// What a passage of a gate costs by its twins as known so far, in nanoseconds: the median of the rounds; none without any.
+    fn probe_ns(&self, gate: Gate) -> Option<f64> {
+        let mut costs = self.probes.get(&gate)?.clone();
         costs.sort_by(f64::total_cmp);
-        costs.get(costs.len() / 2).copied().unwrap_or(0.0)
+        costs.get(costs.len() / 2).copied()
+    }
+
+    /// What passages of a gate cost as known so far; none without a twin.
+    fn price(&self, gate: Gate) -> Option<Price> {
+        let each_ns = self.probe_ns(gate)?;
+        let in_place = self.in_place.as_ref().and_then(|known| known.as_ref().ok());
+        let factor = in_place.map_or(1.0, |known| known.factor(gate));
+        Some(Price {
+            each_ns,
+            first_ns: (factor - 1.0) * each_ns,
+        })
     }
 
     /// The least and the most that a passage of a gate costs by its twins; none without any.
     pub(crate) fn probes_ns(&self) -> Option<(f64, f64)> {
-        let costs = || self.probes.keys().map(|&gate| self.probe_ns(gate));
+        let costs = || self.probes.keys().filter_map(|&gate| self.probe_ns(gate));
         Some((costs().reduce(f64::min)?, costs().reduce(f64::max)?))
     }
 

@@ -8,7 +8,7 @@ use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, Kind, Span, SpanTable};
 
 use super::by_slice::{BySlice, Known};
-use super::plain_mean;
+use super::laden::{Laden, Price};
 use crate::stats::typical;
 
 /// Passages of gates between two packets at a gate, which nobody subtracts: the one before passes both gates of the span.
@@ -62,6 +62,8 @@ pub(super) struct Seen {
     /// The places of the usual round trips.
     pub(super) usual: Vec<usize>,
     pub(super) counts: Counts,
+    /// Those round trips, where they tell how slow all was for the gates.
+    pub(super) laden: Option<Laden>,
     pub(super) lost: u64,
     pub(super) strange: u64,
     pub(super) acknowledgments: u64,
@@ -74,6 +76,9 @@ impl Seen {
         let messages = self.requests.iter_mut().chain(&mut self.responses);
         for way in packets.chain(messages).flatten() {
             way.faster(slowness);
+        }
+        if let Some(laden) = &mut self.laden {
+            laden.faster(slowness);
         }
         self
     }
@@ -90,11 +95,11 @@ pub(crate) struct AtSpan {
     wait_by_place: Vec<BySlice>,
     /// From the packet before to this one at the first gate, by place.
     gaps: Vec<BySlice>,
-    /// Slices that were added.
-    slices: usize,
-    /// The mean time of messages as a whole in the usual round trips, by slice.
-    requests: Vec<f64>,
-    responses: Vec<f64>,
+    /// The round trips of each slice that was added, where they tell how slow it was.
+    slices: Vec<Option<Laden>>,
+    /// The mean time of messages as a whole in the usual round trips of a slice.
+    requests: BySlice,
+    responses: BySlice,
     /// Round trips with the span's gates, and those without any that followed.
     pub(super) beside: (Vec<f64>, Vec<f64>),
 }
@@ -131,14 +136,18 @@ pub(crate) struct AtSize {
 
 impl AtSpan {
     fn add(&mut self, span: &Span, seen: &Seen) {
-        self.slices += 1;
+        self.slices.push(seen.laden.clone());
+        let slice = self.slice();
         for (to, ways) in [
             (&mut self.requests, &seen.requests),
             (&mut self.responses, &seen.responses),
         ] {
             let usual = seen.usual.iter().filter_map(|&at| *ways.get(at)?);
-            let usual: Vec<f64> = usual.map(|way| way.net()).collect();
-            to.extend(plain_mean(&usual));
+            let usual: Vec<Way> = usual.collect();
+            for way in &usual {
+                to.add(slice, way.net(), way.passages as f64);
+            }
+            to.by_its_mean();
         }
         match seen.counts {
             Counts::Each => {
@@ -157,13 +166,20 @@ impl AtSpan {
         }
     }
 
-    /// All times of packets.
+    /// The slice that was added last.
+    const fn slice(&self) -> usize {
+        self.slices.len().saturating_sub(1)
+    }
+
+    /// All times that gates tell.
     fn times(&mut self) -> impl Iterator<Item = &mut BySlice> {
         let by_place = self.wait_by_place.iter_mut().chain(&mut self.gaps);
-        by_place.chain([&mut self.work, &mut self.wait])
+        let of_packets = by_place.chain([&mut self.work, &mut self.wait]);
+        of_packets.chain([&mut self.requests, &mut self.responses])
     }
 
     pub(super) fn add_response(&mut self, kind: Kind, packets: &[Option<Way>]) {
+        let slice = self.slice();
         let most = packets.len().max(self.wait_by_place.len());
         self.wait_by_place.resize(most, BySlice::default());
         self.gaps.resize(most, BySlice::default());
@@ -197,10 +213,10 @@ impl AtSpan {
                 }
             };
             if let Some((last, _, _)) = before {
-                self.gaps[place].add(self.slices, way.from - last.from, BETWEEN);
+                self.gaps[place].add(slice, way.from - last.from, BETWEEN);
             }
             let in_wait = if went_straight { 0 } else { way.passages };
-            self.wait_by_place[place].add(self.slices, wait, in_wait as f64);
+            self.wait_by_place[place].add(slice, wait, in_wait as f64);
             waits += wait;
             in_waits += in_wait;
             n += 1;
@@ -208,13 +224,11 @@ impl AtSpan {
         }
         if straight > 0 {
             let each = f64::from(straight);
-            self.work
-                .add(self.slices, work / each, in_work as f64 / each);
+            self.work.add(slice, work / each, in_work as f64 / each);
         }
         if n > 0 {
             let each = f64::from(n);
-            self.wait
-                .add(self.slices, waits / each, in_waits as f64 / each);
+            self.wait.add(slice, waits / each, in_waits as f64 / each);
         }
     }
 
@@ -265,12 +279,20 @@ impl AtSpan {
         for ns in self.beside.0.iter_mut().chain(&mut self.beside.1) {
             *ns *= slowness;
         }
-        for ns in self.requests.iter_mut().chain(&mut self.responses) {
-            *ns *= gated;
-        }
         for all in self.times() {
-            all.slower(gated);
+            all.slower(|_| gated);
         }
+    }
+
+    /// How many times as slow as a round trip without gates, which takes so many nanoseconds, each slice was beside its gates; none
+    /// where a slice does not tell it.
+    fn slowed(
+        &self,
+        ungated_ns: f64,
+        price: impl Fn(Gate) -> Option<Price>,
+    ) -> impl Iterator<Item = Option<f64>> {
+        let slices = self.slices.iter();
+        slices.map(move |laden| laden.as_ref()?.slowed(ungated_ns, &price))
     }
 
     /// What the gates cost: the round trip with them over the one without, less 1.
@@ -324,6 +346,23 @@ impl AtSize {
         Some(typical(&self.asleep)? / typical(&self.usual_ungated)?)
     }
 
+    /// Takes off what gates made slower beside themselves and what disturbed a slice, where slices tell it; gives how many times as long
+    /// all took in each of them.
+    pub(super) fn as_without_gates(&mut self, price: impl Fn(Gate) -> Option<Price>) -> Vec<f64> {
+        let Some(ungated_ns) = self.round_trip_ns() else {
+            return Vec::new();
+        };
+        let mut told = Vec::new();
+        for span in &mut self.spans {
+            let slowed: Vec<_> = span.slowed(ungated_ns, &price).collect();
+            told.extend(slowed.iter().flatten());
+            for times in span.times() {
+                times.slower(|slice| slowed.get(slice).copied().flatten().map_or(1.0, f64::recip));
+            }
+        }
+        told
+    }
+
     /// All times at a machine that is so many times slower, and those that gates saw through code without gates.
     pub(super) fn slower(&mut self, slowness: f64) {
         let gated = slowness / self.asleep().unwrap_or(1.0);
@@ -356,9 +395,9 @@ impl AtSize {
         let seen = self.spans.get(index)?;
         let responses = match span.direction {
             Direction::Between => 0.0,
-            Direction::Tx | Direction::Rx => typical(&seen.responses)?,
+            Direction::Tx | Direction::Rx => seen.responses.typical()?,
         };
-        Some((typical(&seen.requests)?, responses))
+        Some((seen.requests.typical()?, responses))
     }
 
     /// From the first gate to this one, for a request and for a response.

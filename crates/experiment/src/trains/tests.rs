@@ -2,6 +2,7 @@ use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Kind};
 
 use super::by_slice::BySlice;
+use super::laden::Laden;
 use super::seen::{AtSpan, Counts, Seen, Way};
 use super::*;
 
@@ -144,9 +145,58 @@ fn what_a_slow_machine_took_is_brought_to_the_usual_speed() {
     let (request, response) = size.whole_ns(0, &SPAN).unwrap();
     assert!((request - (30.0 - 2.0) * usual).abs() < 1e-9);
     assert!((response - (60.0 - 2.0) * usual).abs() < 1e-9);
-    assert!((measured.probe_ns(SPAN.from) - 2.0 * usual).abs() < 1e-9);
+    assert!((measured.probe_ns(SPAN.from).unwrap() - 2.0 * usual).abs() < 1e-9);
     assert!((size.spans[0].perturbation().unwrap() - 0.1).abs() < 1e-9);
     assert!((size.spans[0].gaps_ns()[1].unwrap() - 40.0 * usual).abs() < 1e-9);
+}
+
+/// One of two slices ran while the machine was slower by half, which no slice without gates saw.
+#[test]
+fn a_slice_is_brought_to_the_usual_by_its_own_round_trips() {
+    let table = SpanTable::new(Box::leak(Box::new([SPAN]))).unwrap();
+    let mode = Mode {
+        placement: tollgate_workload::Placement::OneCore,
+        waiting: tollgate_workload::Waiting::Blocking,
+    };
+    let train = Subject::Kernel(PathId::KernelLoopback, Carrier::Packets);
+    let mut measured = Measured::new(train, mode, Some(table), 1);
+    let cost = 2.0;
+    // Four passages cost themselves, and all else takes a tenth longer for them.
+    for disturbed in [1.0, 1.5] {
+        let slower = 1.1 * disturbed;
+        let taken = |ns: f64| ns * slower + cost;
+        let size = &mut measured.sizes[0];
+        let seen = Seen {
+            packets: vec![vec![way(0.0, taken(30.0)), way(200.0, 200.0 + taken(30.0))]],
+            requests: vec![way(0.0, taken(20.0))],
+            responses: vec![way(0.0, taken(60.0))],
+            usual: vec![0],
+            laden: Some(Laden {
+                round_trip_ns: 100.0 * slower + 4.0 * cost,
+                passages: vec![(SPAN.from, 2.0), (SPAN.to, 2.0)],
+            }),
+            ..Seen::default()
+        };
+        size.add(0, &SPAN, &seen);
+        size.add_ungated(Some(0), &[100.0], Some(100.0));
+    }
+    for gate in [SPAN.from, SPAN.to] {
+        measured.probes.insert(gate, vec![cost]);
+    }
+    let untold = |mut measured: Measured| {
+        measured.probes.remove(&SPAN.to);
+        measured.at_usual_speed()
+    };
+    assert_eq!(untold(measured.clone()).slowed, None);
+    let measured = measured.at_usual_speed();
+    let size = &measured.sizes[0];
+    let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+    assert!(near(measured.slowed.unwrap(), 1.375));
+    assert!(near(size.spans[0].work_ns().unwrap(), 30.0));
+    let (request, response) = size.whole_ns(0, &SPAN).unwrap();
+    assert!(near(request, 20.0) && near(response, 60.0));
+    // What no span covers stays open.
+    assert!(near(size.closure(table).unwrap(), 0.2));
 }
 
 #[test]
@@ -260,6 +310,7 @@ pub(crate) fn fixed() -> Trains {
     let mut measured = Measured::new(train, mode, Some(table), sizes.len());
     measured.settings = vec![("congestion", "cubic".to_owned())];
     measured.probes.insert(Gate::TcpOutBegin, vec![80.0]);
+    measured.slowed = Some(1.031);
     for slice in [15_000.0, 15_300.0, 14_700.0] {
         measured.drift.note(&[Some(slice)]);
     }

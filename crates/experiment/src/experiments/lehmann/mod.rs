@@ -438,9 +438,16 @@ fn of_gates(measured: &Measured) -> Vec<String> {
                 )
             }
         };
+        let slowed = measured.slowed.map_or_else(String::new, |slowed| {
+            format!(
+                "; all else takes {} longer with the gates, as the round trips of the same slices show, which is taken off slice by \
+                 slice",
+                percent(slowed - 1.0)
+            )
+        });
         said.push(format!(
             "{label}: a passage of a gate costs {} to {} as measured in place by a twin{where_it_stands}, which is subtracted for each \
-             that lies within a time; acknowledgments pass gates too, {}, and are subtracted in the same way",
+             that lies within a time; acknowledgments pass gates too, {}, and are subtracted in the same way{slowed}",
             words::duration(low),
             words::duration(high),
             words::counted(measured.acknowledgments(), "time", "times")
