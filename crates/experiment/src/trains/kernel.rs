@@ -1,6 +1,8 @@
 //! Trains over the kernel's paths: slices with two gates of the kernel, in turn with slices without.
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::os::unix::process::parent_id;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::span::Place;
@@ -30,6 +32,8 @@ const DISTURBED: f64 = 1.25;
 /// How long what gates cost where they stand is looked for on a path, and what that is called where it fails.
 const CROSSING: Duration = Duration::from_millis(2_500);
 const CROSSING_OF: &str = "what a gate costs";
+/// Calls that do nothing beside a slice without gates.
+const CALLS: usize = 64;
 /// How often it is run again at most; a machine that has become slower is believed then.
 const AGAIN: u32 = 2;
 /// The reader of a train sleeps and wakes more than once in a response, so its waking is no gate of a packet's way: the wait for it
@@ -84,6 +88,7 @@ pub(super) fn run(
         measured,
         plan,
         round_trips: plan.round_trips,
+        calls: Vec::new(),
     };
     if let Err(reason) = run.learn() {
         run.give_up_gates(&reason);
@@ -122,6 +127,10 @@ pub(super) fn run(
                 }
             }
         }
+    }
+    run.measured.call_ns = typical(&run.calls);
+    for size in &mut run.measured.sizes {
+        size.turns_ns = run.measured.call_ns;
     }
     Ok(run.measured.at_usual_speed())
 }
@@ -168,7 +177,7 @@ impl Shared {
         if let Some((_, known)) = self.in_place.iter().find(|(of, _)| *of == at) {
             return Some(known.clone());
         }
-        let within = within.map_or(CROSSING, |within| CROSSING.min(within / 4));
+        let within = within.map_or(CROSSING, |within| CROSSING.min(within / 3));
         let known = kernel_gated::in_place(CROSSING_OF, path, mode, within, context)
             .map_err(|error| error.to_string());
         self.in_place.push((at, known.clone()));
@@ -197,6 +206,8 @@ struct Run<'a> {
     measured: Measured,
     plan: &'a Plan<'a>,
     round_trips: u32,
+    /// What a call that does nothing takes, in nanoseconds, by slice without gates.
+    calls: Vec<f64>,
 }
 
 fn exchange(response: usize, round_trips: u32) -> Exchange {
@@ -320,8 +331,15 @@ impl Run<'_> {
 
     /// Every size once with the gates of a span: what they saw and the times of the round trips, by size.
     fn slice(&mut self, span: &'static Span) -> Result<Vec<(Seen, Vec<f64>)>, String> {
-        let [gate, _] = twinned(span);
-        let price = self.measured.price(gate).unwrap_or_default();
+        let measured = &self.measured;
+        let prices: BTreeMap<Gate, Price> = active(span)
+            .iter()
+            .filter_map(|gate| Some((gate, measured.price(gate)?)))
+            .collect();
+        let [first, _] = twinned(span);
+        // A gate that nothing is known of yet costs what the span's first does.
+        let price = |gate| prices.get(&gate).or(prices.get(&first)).copied();
+        let price = |gate| price(gate).unwrap_or_default();
         let attached = self.attach(active(span), None)?;
         let mut slice = Vec::with_capacity(self.plan.sizes.len());
         for (at, &response) in self.plan.sizes.iter().enumerate() {
@@ -370,6 +388,7 @@ impl Run<'_> {
         }
         let usual: Vec<_> = slice.iter().map(|times| typical(times)).collect();
         let slowness = self.measured.drift.note(&usual);
+        self.calls.extend(call_ns().map(|ns| ns / slowness));
         for (size, mut times) in self.measured.sizes.iter_mut().zip(slice) {
             for ns in &mut times {
                 *ns /= slowness;
@@ -378,6 +397,19 @@ impl Run<'_> {
         }
         slowness
     }
+}
+
+/// What a call that does nothing takes, in nanoseconds, as round trips are timed. Between their clock and the gates at their ends lie a
+/// way into the kernel, that of the call that sends, and a way out of it, that of the call that reads: those of one call.
+fn call_ns() -> Option<f64> {
+    let times: Vec<f64> = (0..CALLS)
+        .map(|_| {
+            let begun = Instant::now();
+            black_box(parent_id());
+            begun.elapsed().as_nanos() as f64
+        })
+        .collect();
+    typical(&times)
 }
 
 /// The places of the round trips of the middle half: means of their spans sum to the mean of their times.
@@ -405,7 +437,13 @@ fn laden(times: &[f64], usual: &[usize], events: &[Event], exchange: &Exchange) 
 }
 
 /// What the passages of a slice say of a span.
-fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], price: Price) -> Seen {
+fn seen(
+    span: &Span,
+    exchange: &Exchange,
+    tied: &Tied,
+    passages: &[Passage],
+    price: impl Fn(Gate) -> Price,
+) -> Seen {
     let places = packets(exchange.response as usize);
     // The warm-up is not looked at.
     let warm = |message: u32| message >= WARM_UP;
@@ -431,12 +469,12 @@ fn seen(span: &Span, exchange: &Exchange, tied: &Tied, passages: &[Passage], pri
         let (Some(from), Some(to)) = (passage.at(span.from), passage.at(span.to)) else {
             continue;
         };
-        let inside = tied.passages_between(passage.packet, (span.from, from), (span.to, to));
+        let inside = || tied.passages_between(passage.packet, (span.from, from), (span.to, to));
         let way = |first: bool| Way {
             from: SCALE.ns_between(begun, from),
             to: SCALE.ns_between(begun, to),
-            probes: price.each_ns * inside as f64 + if first { price.first_ns } else { 0.0 },
-            passages: inside as u64,
+            probes: Price::of(inside(), first, &price),
+            passages: inside().count() as u64,
             handed_over: tied
                 .handed_over(passage.packet, span.from, span.to)
                 .unwrap_or(false),

@@ -23,6 +23,25 @@ pub(super) struct Price {
     pub(super) first_ns: f64,
 }
 
+impl Price {
+    /// What these passages cost, of which the first is that of a message's first packet when that is said.
+    pub(super) fn of(
+        passages: impl Iterator<Item = Gate>,
+        first: bool,
+        price: impl Fn(Gate) -> Self,
+    ) -> f64 {
+        let prices = passages.map(price);
+        prices.enumerate().fold(0.0, |sum, (at, price)| {
+            let beyond = if first && at == 0 {
+                price.first_ns
+            } else {
+                0.0
+            };
+            sum + price.each_ns + beyond
+        })
+    }
+}
+
 /// The round trips of a slice with gates.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Laden {
@@ -80,6 +99,24 @@ mod tests {
         let mut slow = laden();
         slow.faster(2.0);
         assert_eq!(slow.round_trip_ns, 670.0);
+    }
+
+    #[test]
+    fn each_passage_has_the_price_of_its_gate() {
+        let price = |gate| match gate {
+            Gate::TcpOutBegin => Price {
+                each_ns: 150.0,
+                first_ns: 5.0,
+            },
+            _ => Price {
+                each_ns: 120.0,
+                first_ns: 40.0,
+            },
+        };
+        let passed = [Gate::TcpOutBegin, Gate::IpOutBegin, Gate::TcpOutBegin];
+        assert_eq!(Price::of(passed.into_iter(), false, price), 420.0);
+        assert_eq!(Price::of(passed.into_iter(), true, price), 425.0);
+        assert_eq!(Price::of(std::iter::empty(), true, price), 0.0);
     }
 
     #[test]

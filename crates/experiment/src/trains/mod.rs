@@ -20,8 +20,9 @@
 //! it is the way of the last byte: from the call that sends to the last packet's passage of each gate to the return of the call
 //! that reads it, for request and response. In Tollgate's own stack a reading of the clock costs as much as a span, and what it
 //! costs is hidden in part by what the processor has in flight; so there each gate is timed from the first, and the spans of that
-//! way are differences, from which the reading falls out. What our two applications do between their calls is no span; it is shown
-//! beside them.
+//! way are differences, from which the reading falls out. What our two applications do between their calls is no span there, nor is
+//! the way into the kernel before its first gate and out of it behind its last, which a call that does nothing shows; both stand
+//! beside the spans.
 
 mod added;
 mod by_slice;
@@ -53,12 +54,13 @@ const STEP: usize = 256;
 const MOST: usize = 65_536;
 /// Sizes whose packets are shown one by one, as in the paper's Figs. 6 to 9.
 pub(crate) const OVER_TIME: [usize; 2] = [8_192, 65_536];
-/// Sizes for each second of a run that is short of time.
-const SIZES_A_SECOND: f64 = 2.0;
+/// Sizes for each second of a run that is short of time: so few that slices have round trips enough for their middle half to leave out
+/// a disturbed one.
+const SIZES_A_SECOND: f64 = 1.0;
 /// Round trips of a slice at one size.
 const ROUND_TRIPS: u32 = 24;
-/// The fewest of them.
-const LEAST_ROUND_TRIPS: u32 = 2;
+/// The fewest of them: the middle half of fewer leaves out none.
+const LEAST_ROUND_TRIPS: u32 = 4;
 /// Half of the 95 % interval of what lies anywhere within a step of the kernel's clock, 1 ns, as what a passage costs does by a twin: its
 /// standard deviation, 1 / sqrt(12), taken as a normal one.
 const WITHIN_STEP_NS: f64 = 1.96 * 0.288_675;
@@ -148,6 +150,8 @@ pub(crate) struct Measured {
     pub(crate) added: Option<Added>,
     /// How many times as long all but the gates took for them in the kernel; none where nothing tells it.
     pub(crate) slowed: Option<f64>,
+    /// What a call into the kernel that does nothing takes, in nanoseconds; none in our stack.
+    pub(crate) call_ns: Option<f64>,
     /// Half of the 95 % interval of what a passage of a gate costs, in nanoseconds.
     pub(crate) within_ns: f64,
     drift: Drift,
@@ -189,6 +193,7 @@ impl Measured {
             in_place: None,
             added: None,
             slowed: None,
+            call_ns: None,
             within_ns: WITHIN_STEP_NS,
             drift: Drift::default(),
             settings: Vec::new(),
@@ -221,7 +226,7 @@ impl Measured {
         for size in &mut self.sizes {
             size.slower(slowness);
         }
-        for ns in self.probes.values_mut().flatten() {
+        for ns in self.probes.values_mut().flatten().chain(&mut self.call_ns) {
             *ns *= slowness;
         }
         self
@@ -239,10 +244,12 @@ impl Measured {
         costs.get(costs.len() / 2).copied()
     }
 
-    /// What passages of a gate cost as known so far; none without a twin.
+    /// What passages of a gate cost as known so far; none where no twin has told it. One whose turn has not come yet costs what it did
+    /// where gates were crossed.
     fn price(&self, gate: Gate) -> Option<Price> {
-        let each_ns = self.probe_ns(gate)?;
         let in_place = self.in_place.as_ref().and_then(|known| known.as_ref().ok());
+        let before = || in_place?.by_twins().get(&gate).copied();
+        let each_ns = self.probe_ns(gate).or_else(before)?;
         let factor = in_place.map_or(1.0, |known| known.factor(gate));
         Some(Price {
             each_ns,

@@ -117,7 +117,7 @@ pub(crate) struct AtSize {
     pub(super) asleep: Vec<f64>,
     /// From the first gate to this one, for requests and for responses, where gates are timed so: the mean of a slice.
     pub(super) reached: BTreeMap<Gate, (Vec<f64>, Vec<f64>)>,
-    /// What the applications do in a round trip, in nanoseconds, where no span holds it.
+    /// What of a round trip no span holds, in nanoseconds: what the applications do in our stack, the ways into the kernel and out of it.
     pub(super) turns_ns: Option<f64>,
     /// Packets that should have been seen, and those that were at both gates of a span.
     pub(super) packets: (u64, u64),
@@ -374,6 +374,7 @@ impl AtSize {
         for ns in reached.flatten() {
             *ns *= gated;
         }
+        self.turns_ns = self.turns_ns.map(|ns| ns * slowness);
         let whole = [&mut self.ungated, &mut self.usual_ungated, &mut self.asleep];
         for ns in whole.into_iter().flatten() {
             *ns *= slowness;
@@ -421,12 +422,12 @@ impl AtSize {
             .sum()
     }
 
-    /// What the applications do in a round trip, in nanoseconds; none where spans hold it.
+    /// What of a round trip no span holds, as far as it was measured, in nanoseconds.
     pub(crate) const fn turns_ns(&self) -> Option<f64> {
         self.turns_ns
     }
 
-    /// What the sum and the applications leave open of the round trip, signed, in nanoseconds.
+    /// What the sum and what no span holds leave open of the round trip, signed, in nanoseconds.
     pub(crate) fn open_ns(&self, table: SpanTable) -> Option<f64> {
         Some(self.round_trip_ns()? - self.sum_ns(table)? - self.turns_ns.unwrap_or(0.0))
     }

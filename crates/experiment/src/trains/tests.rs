@@ -311,6 +311,7 @@ pub(crate) fn fixed() -> Trains {
     measured.settings = vec![("congestion", "cubic".to_owned())];
     measured.probes.insert(Gate::TcpOutBegin, vec![80.0]);
     measured.slowed = Some(1.031);
+    measured.call_ns = Some(150.0);
     for slice in [15_000.0, 15_300.0, 14_700.0] {
         measured.drift.note(&[Some(slice)]);
     }
@@ -337,6 +338,7 @@ pub(crate) fn fixed() -> Trains {
             measured.sizes[at].spans[index].beside = (vec![15_300.0], vec![15_000.0]);
         }
         measured.sizes[at].add_ungated(None, &[15_000.0], Some(15_000.0));
+        measured.sizes[at].turns_ns = measured.call_ns;
     }
     let gso = Subject::Kernel(PathId::KernelLoopback, Carrier::Gso);
     let mut without = Measured::new(gso, mode, None, sizes.len());

@@ -142,8 +142,8 @@ pub struct Tied {
     pub events: Vec<tollgate_gate::Event>,
     /// The processor on which each was seen; that of the last where one was seen several times.
     processors: HashMap<(PacketId, Gate), u16>,
-    /// For each processor when gates were passed on it, in order.
-    passed: HashMap<u16, Vec<u64>>,
+    /// For each processor when which gates were passed on it, in order.
+    passed: HashMap<u16, Vec<(u64, Gate)>>,
     /// What became of the events.
     pub counts: Counts,
     /// Pieces of more than one segment, and the segments in them.
@@ -160,23 +160,21 @@ impl Tied {
         Some(self.processors.get(&(packet, from))? != self.processors.get(&(packet, to))?)
     }
 
-    /// The passages of gates that lie between two of one packet, on the processor of the first: what the gates themselves added to
-    /// the time between.
+    /// The gates whose passages lie between two of one packet, on the processor of the first: what the gates themselves added to the
+    /// time between.
     pub fn passages_between(
         &self,
         packet: PacketId,
         from: (Gate, Ticks),
         to: (Gate, Ticks),
-    ) -> usize {
-        let count = |gate: Gate| {
-            let passed = self
-                .processors
-                .get(&(packet, gate))
-                .and_then(|processor| self.passed.get(processor))?;
-            let before = |at: Ticks| passed.partition_point(|&other| other < at.0);
-            Some(before(to.1).saturating_sub(before(from.1)))
-        };
-        count(from.0).unwrap_or(0)
+    ) -> impl Iterator<Item = Gate> {
+        let processor = self.processors.get(&(packet, from.0));
+        let passed = processor
+            .and_then(|processor| self.passed.get(processor))
+            .map_or(&[][..], Vec::as_slice);
+        let before = |at: Ticks| passed.partition_point(|&(other, _)| other < at.0);
+        let between = passed.get(before(from.1)..before(to.1));
+        between.unwrap_or_default().iter().map(|&(_, gate)| gate)
     }
 
     fn note(&mut self, event: &Event, gate: Gate, packet: PacketId) {
@@ -257,7 +255,10 @@ impl Trains {
         // At equal times the order of the way decides; the sort is stable, so a processor's own order stands otherwise.
         sorted.sort_by_key(|event| (event.ktime, event.gate()));
         for event in &sorted {
-            tied.passed.entry(event.cpu).or_default().push(event.ktime);
+            if let Some(gate) = event.gate() {
+                let passed = tied.passed.entry(event.cpu).or_default();
+                passed.push((event.ktime, gate));
+            }
         }
         tied.counts.read = sorted.len() as u64;
         let mut slice = Slice {

@@ -12,7 +12,7 @@ use crate::context::Options;
 use crate::run::{Cell, Figure, Interval, Row, RowKind, Table, Unit};
 use crate::shapes;
 use crate::stats;
-use crate::trains::{Measured, Trains};
+use crate::trains::{Measured, Subject, Trains};
 use crate::words;
 
 /// Fig. 3.
@@ -144,7 +144,11 @@ fn ledgers(trains: &Trains) -> Vec<Table> {
             let total = |at: usize| measured.sizes[at].round_trip_ns();
             let turns = |at: usize| measured.sizes[at].turns_ns();
             if places.iter().any(|&at| turns(at).is_some()) {
-                rows.push(row(RowKind::Processing, "the applications' turns", &turns));
+                let label = match measured.subject {
+                    Subject::Kernel(..) => "into the kernel and out of it",
+                    Subject::Stack => "the applications' turns",
+                };
+                rows.push(row(RowKind::Processing, label, &turns));
             }
             let open = |at: usize| measured.sizes[at].open_ns(table);
             rows.push(row(RowKind::Unattributed, "left open", &open));

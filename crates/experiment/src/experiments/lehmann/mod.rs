@@ -473,6 +473,13 @@ fn of_gates(measured: &Measured) -> Vec<String> {
              times are brought at each size"
         ));
     }
+    if let Some(call_ns) = measured.call_ns {
+        said.push(format!(
+            "{label}: on the way into the kernel before the first gate and out of it behind the last a round trip is {}, as a call that \
+             does nothing shows; it is in no span, and beside the way of the last byte in what closes",
+            words::duration(call_ns)
+        ));
+    }
     let turns = |packets| measured.added.as_ref()?.turns_ns(packets);
     if let Some((one, more)) = turns(1).zip(turns(2)) {
         said.push(format!(

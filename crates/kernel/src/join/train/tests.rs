@@ -341,10 +341,12 @@ fn a_hand_over_and_the_gates_on_the_way_are_seen() {
             (Gate::DemuxBegin, Ticks(from)),
             (Gate::TcpInBegin, Ticks(to)),
         )
+        .collect::<Vec<_>>()
     };
     // Its own, and those of the two that followed before it went on.
-    assert_eq!(between(0, 100, 125), 3);
-    assert_eq!(between(2, 120, 310), 2);
+    assert_eq!(between(0, 100, 125), [Gate::DemuxBegin; 3]);
+    assert_eq!(between(2, 120, 310), [Gate::DemuxBegin, Gate::TcpInBegin]);
+    assert_eq!(between(0, 125, 100), []);
 }
 
 #[test]
