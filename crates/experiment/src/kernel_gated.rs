@@ -16,6 +16,7 @@ use tollgate_gate::{
 };
 use tollgate_kernel::join::Counts;
 use tollgate_kernel::{Attached, Gates, Plan, Traffic, abilities, passage_cost};
+use tollgate_workload::trains::SEGMENT;
 use tollgate_workload::{Mode, Naps, PathId, Usage, Waiting, Wanted};
 
 use crate::context::Context;
@@ -617,10 +618,12 @@ impl Run {
         }
     }
 
-    /// The way across a gate at every size, with it and without: what it costs where it stands.
+    /// The way across a gate at every size of one segment, with it and without: what it costs where it stands. Larger messages are
+    /// acknowledged on the way, and the gate would cost that, too; they have to do where there are no others.
     fn across(&mut self, turn: rotation::Round, crossing: &Crossing) {
         let slices = crossing.slices();
         let round_trips = self.gated_round_trips();
+        let any_of_one_segment = (0..self.ends.len()).any(|at| self.is_of_one_segment(at));
         let mut took = vec![[None; 2]; self.ends.len()];
         for step in 0..slices.len() {
             // Who goes first changes, or drift would count as cost.
@@ -631,9 +634,12 @@ impl Run {
                 Err(reason) => return self.fail_all(&reason),
             };
             for (at, took) in took.iter_mut().enumerate() {
+                if any_of_one_segment && !self.is_of_one_segment(at) {
+                    continue;
+                }
                 self.at(at, |gates, ends, _| {
                     let passed = ends.pass(gates, active, round_trips)?;
-                    took[slice] = crossing.took_ns(|ends| passed.usual(ends), SCALE);
+                    took[slice] = crossing.took(|ends| passed.usual(ends), SCALE);
                     Ok(())
                 });
             }
@@ -647,6 +653,12 @@ impl Run {
                 round.crossed.push(crossed);
             }
         }
+    }
+
+    /// Whether a message of the size at this place fits into one segment of Ethernet.
+    fn is_of_one_segment(&self, at: usize) -> bool {
+        let size = self.ends[at].as_ref().map(|ends| ends.joiner.talk().size);
+        size.is_ok_and(|size| size as usize <= SEGMENT)
     }
 
     fn finish(mut self) -> Ledgers {

@@ -11,11 +11,12 @@
 //! | the call, the gate, the next one | all of the gate, cold; the next one up to its clock, warm |
 //! | the call, the next one | the next one up to its clock, cold |
 //!
-//! By how much the first is longer is what comes behind the clock at a cold gate and before it at a warm one, so far as gates are alike
+//! What lies behind the next gate has the same gates in both, so it tells how much slower the machine was in one of the two slices. By
+//! how much the first is longer is what comes behind the clock at a cold gate and before it at a warm one, so far as gates are alike
 //! in what they find cold. No slice carries more programs than that of a span does. A single crossing tells it poorly, so that its sum
 //! against what the twins show is one number for a run and a kind of hook, pooled over gates and sizes.
 //!
-//! The round trips take no part in this: the sum of the spans is still held against a total that knows nothing of what is subtracted.
+//! Round trips without gates take no part in this: the sum of the spans is still held against a total that knows nothing of what is subtracted.
 //! It owns what a passage costs; it must never look at that total.
 
 use std::collections::BTreeMap;
@@ -68,29 +69,45 @@ impl Crossing {
         ]
     }
 
-    /// What both messages of a round trip take to the gate behind, in nanoseconds, by the usual round trips of a slice between two gates.
-    pub(super) fn took_ns(
+    /// What the usual round trips of a slice between two gates took.
+    pub(super) fn took(
         &self,
         usual: impl FnOnce((Gate, Gate)) -> Vec<Trip>,
         scale: TickScale,
-    ) -> Option<f64> {
+    ) -> Option<Took> {
         let ends = (FROM, self.to);
-        usual::mean_ns(&usual(ends), ends, scale)
+        let usual = usual(ends);
+        let way_ns = usual::mean_ns(&usual, ends, scale)?;
+        Some(Took {
+            way_ns,
+            rest_ns: usual::whole_ns(&usual)? - way_ns,
+        })
     }
 
-    /// What the gate cost, by what was taken in the two slices; none when one of them saw nothing, or its twin was not seen.
+    /// What the gate cost, by what was taken in the two slices; none when one of them saw nothing, or its twin was not seen. The rest of
+    /// the round trips, in which both slices have the same gates, tells how much slower the machine was in one of them.
     pub(super) fn crossed(
         &self,
-        [with, without]: [Option<f64>; 2],
+        [with, without]: [Option<Took>; 2],
         by_twins_ns: f64,
     ) -> Option<Crossed> {
-        let by_ns = with? - without?;
-        (by_twins_ns > 0.0).then_some(Crossed {
+        let (with, without) = (with?, without?);
+        let by_ns = with.way_ns * without.rest_ns / with.rest_ns - without.way_ns;
+        (by_twins_ns > 0.0 && by_ns.is_finite()).then_some(Crossed {
             gate: self.gate,
             by_ns,
             by_twins_ns,
         })
     }
+}
+
+/// What the usual round trips of a slice took, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Took {
+    /// Both messages, from the call that sends to the gate behind.
+    pub(super) way_ns: f64,
+    /// All else of the round trip.
+    pub(super) rest_ns: f64,
 }
 
 /// What a gate cost where it stands, in nanoseconds for both messages of a round trip.
@@ -313,12 +330,16 @@ mod tests {
             gate: Gate::IpOutBegin,
             to: Gate::DeviceQueueIn,
         };
-        let crossed = crossing
-            .crossed([Some(1_340.0), Some(1_000.0)], 200.0)
-            .unwrap();
+        let took = |way_ns, rest_ns| Some(Took { way_ns, rest_ns });
+        let slices = [took(1_340.0, 9_000.0), took(1_000.0, 9_000.0)];
+        let crossed = crossing.crossed(slices, 200.0).unwrap();
         assert_eq!((crossed.by_ns, crossed.by_twins_ns), (340.0, 200.0));
-        assert_eq!(crossing.crossed([Some(1_340.0), Some(1_000.0)], 0.0), None);
-        assert_eq!(crossing.crossed([Some(1_340.0), None], 200.0), None);
+        // The machine was slower by a fifth in the first.
+        let drifted = [took(1_608.0, 10_800.0), took(1_000.0, 9_000.0)];
+        let crossed = crossing.crossed(drifted, 200.0).unwrap();
+        assert!((crossed.by_ns - 340.0).abs() < 1e-9);
+        assert_eq!(crossing.crossed(slices, 0.0), None);
+        assert_eq!(crossing.crossed([slices[0], None], 200.0), None);
     }
 
     #[test]
