@@ -186,3 +186,31 @@ pub(super) fn times(samples: &Samples) -> Vec<f64> {
         .flat_map(|(ns, count)| std::iter::repeat_n(ns as f64, count as usize))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use tollgate_gate::Event;
+
+    use super::*;
+
+    #[test]
+    fn a_message_counts_by_when_it_began() {
+        let event = |packet, gate, at| Event {
+            ticks: Ticks(at),
+            packet: PacketId(packet),
+            gate,
+        };
+        let events = [
+            event(1, Gate::IpOutBegin, 99),
+            event(2, Gate::IpOutBegin, 100),
+            event(1, Gate::DeviceQueueIn, 110),
+            // Of a message that begins in time, what comes later counts; and the order does not matter.
+            event(3, Gate::DeviceQueueIn, 230),
+            event(3, Gate::IpOutBegin, 199),
+            event(4, Gate::IpOutBegin, 200),
+            event(2, Gate::DeviceQueueIn, 120),
+        ];
+        let counted: Vec<Event> = begun_within(&events, &(100..200)).collect();
+        assert_eq!(counted, [events[1], events[3], events[4], events[6]]);
+    }
+}
