@@ -27,8 +27,8 @@ const TASKS: [Task; 2] = [
     },
 ];
 
-#[test]
-fn two_boots_count_the_same_and_agree_with_the_guests_clock() {
+/// Does something with a stock kernel that does these tasks, or says why there is none.
+fn with_setup(tasks: &[Task], then: impl FnOnce(&Setup<'_>)) {
     let kernel = match stock::kernel() {
         Ok(kernel) => kernel,
         Err(reason) => {
@@ -37,15 +37,22 @@ fn two_boots_count_the_same_and_agree_with_the_guests_clock() {
         }
     };
     let (guest, plugin) = stock::parts();
-    let rules = Rules::built_in().unwrap();
-    let setup = Setup {
+    then(&Setup {
         kernel: &kernel,
         guest: &guest,
         plugin: &plugin,
-        tasks: &TASKS,
-        rules: &rules,
+        tasks,
+        rules: &Rules::built_in().unwrap(),
         limit: Duration::from_secs(300),
-    };
+    });
+}
+
+#[test]
+fn two_boots_count_the_same_and_agree_with_the_guests_clock() {
+    with_setup(&TASKS, count_twice);
+}
+
+fn count_twice(setup: &Setup<'_>) {
     let go_on = AtomicBool::new(false);
     let first = setup.count(&go_on).unwrap();
     let second = setup.count(&go_on).unwrap();
@@ -152,28 +159,16 @@ fn two_boots_count_the_same_and_agree_with_the_guests_clock() {
 /// QEMU's main loop moves an idle guest's clock on, and a busy host decides when it runs. Here it runs all the time.
 #[test]
 fn the_guests_clock_is_the_same_however_often_qemu_looks_at_it() {
-    let kernel = match stock::kernel() {
-        Ok(kernel) => kernel,
-        Err(reason) => {
-            println!("left out: {reason}");
-            return;
-        }
-    };
-    let (guest, plugin) = stock::parts();
-    let rules = Rules::built_in().unwrap();
-    let setup = Setup {
-        kernel: &kernel,
-        guest: &guest,
-        plugin: &plugin,
+    let task = Task {
+        workload: Workload::OneWay,
+        size: 1_400,
         // Two milliseconds of rest behind each message.
-        tasks: &[Task {
-            workload: Workload::OneWay,
-            size: 1_400,
-            count: 1_000,
-        }],
-        rules: &rules,
-        limit: Duration::from_secs(300),
+        count: 1_000,
     };
+    with_setup(&[task], tell_the_time_while_woken);
+}
+
+fn tell_the_time_while_woken(setup: &Setup<'_>) {
     let go_on = AtomicBool::new(false);
     let left_alone = setup.clocks_alone(&go_on).unwrap();
     let done = AtomicBool::new(false);
