@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::child::{Child, ChildEnd, Role};
-use crate::cores::{Cores, Pinned};
+use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
 use crate::path::{Capabilities, Mode, Path, PathId, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
@@ -122,17 +122,23 @@ impl BareSession {
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         self.child.begin(iterations + u64::from(self.spec.warmup))?;
         let lanes = Lanes::of(&self.memory, self.spec.size);
+        let mut around = || self.child.check().and_then(|()| kept(self.cores.near));
         for _ in 0..self.spec.warmup {
-            self.end.round_trip(&lanes, || self.child.check())?;
+            self.end.round_trip(&lanes, &mut around)?;
         }
         let mut laps = Laps::start(self.timing, samples)?;
         for _ in 0..iterations {
-            self.end.round_trip(&lanes, || self.child.check())?;
+            self.end.round_trip(&lanes, &mut around)?;
             laps.lap(samples);
         }
         laps.finish(samples, 2 * iterations * self.spec.size as u64, false);
         self.child.finish()
     }
+}
+
+/// Refuses when the end has lost its processor: two that poll on one would wait for each other's time slices.
+fn kept(core: usize) -> Result<(), Error> {
+    cores::still_pinned(core).map_err(|error| Error::system(PATH, KEEPING, error))
 }
 
 /// The second process: answers as many messages as it is ordered to, and sleeps in between.
@@ -142,11 +148,12 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
         memory,
         control,
         mut server,
+        core,
     } = child;
     spec.check()?;
     let memory = SharedMemory::open(memory, needed(spec.size))
         .map_err(|error| Error::system(PATH, "mapping shared memory", error))?;
-    answer_slices(&spec, &memory, control, &mut server)
+    answer_slices(&spec, &memory, control, &mut server, || kept(core))
 }
 
 fn answer_slices(
@@ -154,15 +161,17 @@ fn answer_slices(
     memory: &SharedMemory,
     control: &Control,
     server: &mut Server<'_>,
+    kept: impl Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
     let lanes = Lanes::of(memory, spec.size);
     let mut end = End::new(spec, 1);
     while let Some(iterations) = server.next_order() {
+        kept()?;
         server.ready();
         for _ in 0..iterations {
             let answered = end.answer(&lanes, || match control.is_quit() {
                 true => Err(Error::Stopped { path: PATH }),
-                false => Ok(()),
+                false => kept(),
             });
             match answered {
                 // The other end ended the session in the middle of a slice: that is no failure of this one.
@@ -382,7 +391,7 @@ mod tests {
             let (control, spec) = (Arc::clone(&control), spec.clone());
             move || {
                 let mut server = Server::new(&control);
-                let outcome = answer_slices(&spec, &far, &control, &mut server);
+                let outcome = answer_slices(&spec, &far, &control, &mut server, || Ok(()));
                 if let Err(error) = &outcome {
                     server.fail(&error.to_string());
                 }
@@ -451,11 +460,33 @@ mod tests {
         let control = Arc::new(Control::new());
         let other = thread::spawn({
             let (control, memory) = (Arc::clone(&control), Arc::clone(&memory));
-            move || answer_slices(&spec, &memory, &control, &mut Server::new(&control))
+            move || {
+                let mut server = Server::new(&control);
+                answer_slices(&spec, &memory, &control, &mut server, || Ok(()))
+            }
         });
         control.begin(PATH, 1000, || Ok(())).unwrap();
         control.quit();
         other.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn an_end_that_has_lost_its_processor_says_so_before_it_polls() {
+        let spec = spec(64);
+        let memory = Arc::new(SharedMemory::create("tollgate-test", needed(64)).unwrap());
+        let control = Arc::new(Control::new());
+        let other = thread::spawn({
+            let (control, memory) = (Arc::clone(&control), Arc::clone(&memory));
+            move || {
+                let mut server = Server::new(&control);
+                let away = || kept(usize::MAX);
+                let outcome = answer_slices(&spec, &memory, &control, &mut server, away);
+                server.fail(&outcome.unwrap_err().to_string());
+            }
+        });
+        let error = control.begin(PATH, 1000, || Ok(())).unwrap_err();
+        assert!(error.to_string().contains("was taken away"), "{error}");
+        other.join().unwrap();
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub struct ChildEnd<'a> {
     pub control: &'a Control,
     /// Takes the orders.
     pub server: Server<'a>,
+    /// The core that it is pinned to.
+    pub core: usize,
 }
 
 /// A child's orders.
@@ -127,6 +129,7 @@ fn run(orders: &Orders, more: &[Role]) -> Result<(), Error> {
                 memory,
                 control,
                 server: Server::new(control),
+                core: orders.core,
             })
         });
     if let Err(error) = &outcome {

@@ -17,7 +17,7 @@ use tollgate_link::Side;
 use tollgate_link::shm::{Config, Segment, Waiting as LinkWaiting};
 
 use crate::child::{Child, ChildEnd, Role};
-use crate::cores::{Cores, Pinned};
+use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
 use crate::path::{Capabilities, Mode, Path, PathId, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
@@ -275,6 +275,7 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
         memory,
         control,
         mut server,
+        core,
     } = child;
     spec.check()?;
     let segment =
@@ -291,6 +292,7 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
     let listener = far.end.listen()?;
     let mut connected = false;
     while let Some(iterations) = server.next_order() {
+        cores::still_pinned(core).map_err(|error| Error::system(PATH, KEEPING, error))?;
         far.end.poll();
         server.ready();
         let outcome = if connected {
