@@ -35,6 +35,7 @@ use ends::{Ends, times};
 pub(crate) use passage::InPlace;
 use passage::{Crossed, Crossing};
 pub(crate) use perturbation::Perturbation;
+use perturbation::{Longer, Places};
 use rounds::{Round, Spanned};
 
 /// Events that each processor has room for: those of a slice a few times over. It is gone through again and again, so it has to
@@ -172,17 +173,9 @@ impl Gated {
     /// What the gates of the span at this place cost: the round trip with them over those without on both sides, less 1, and its
     /// 95 % interval where there were rounds enough for one.
     pub(crate) fn perturbation(&self, index: usize) -> Option<Perturbation> {
-        Perturbation::of(&self.longer(index))
-    }
-
-    /// By all round trips of a slice.
-    fn longer(&self, index: usize) -> Vec<f64> {
-        rounds::longer(&self.rounds, index, |spanned| spanned.gated)
-    }
-
-    /// By those that gates followed.
-    fn followed_longer(&self, index: usize) -> Vec<f64> {
-        rounds::longer(&self.rounds, index, |spanned| spanned.followed)
+        let rounds = self.rounds.iter();
+        let longer = rounds.filter_map(|round| round.longer(index, |spanned| spanned.gated));
+        Perturbation::of(&longer.collect::<Vec<_>>())
     }
 }
 
@@ -700,19 +693,25 @@ impl Ledgers {
 
     /// Where gates disturb most, and by how much; none of fewer than two rounds.
     pub(crate) fn worst_perturbation(&self) -> Option<Worst> {
-        let spans = 0..self.table.spans().len();
-        let at = |gated: &Gated| spans.clone().map(|index| gated.longer(index)).collect();
-        let longer: Vec<Vec<Vec<f64>>> = self.sizes.iter().map(at).collect();
-        let chosen = Perturbation::chosen(&longer)?;
-        let told = |longer: fn(&Gated, usize) -> Vec<f64>| {
-            let [first, second] = chosen.map(|(at, index)| longer(&self.sizes[at], index));
-            Perturbation::at_chosen([&first, &second])
-        };
+        let of_slices = self.longer(|spanned| spanned.gated);
+        let most = of_slices.most()?;
         Some(Worst {
-            at: chosen.map(|(at, index)| (at, self.table.spans()[index].name)),
-            slice: told(Gated::longer)?,
-            followed: told(Gated::followed_longer)?,
+            at: most.map(|(at, index)| (at, self.table.spans()[index].name)),
+            slice: of_slices.told_at(most)?,
+            followed: self.longer(|spanned| spanned.followed).told_at(most)?,
         })
+    }
+
+    /// Of each round, at each size and with the gates of each span.
+    fn longer(&self, which: impl Fn(&Spanned) -> f64 + Copy) -> Longer {
+        let rounds = self.sizes.iter().map(|gated| gated.rounds.len()).max();
+        let spans = 0..self.table.spans().len();
+        let at = |gated: &Gated, round: usize, index| gated.rounds.get(round)?.longer(index, which);
+        let places = |round| -> Places {
+            let of = |gated| spans.clone().map(|index| at(gated, round, index)).collect();
+            self.sizes.iter().map(of).collect()
+        };
+        Longer((0..rounds.unwrap_or(0)).map(places).collect())
     }
 
     /// The path and the way in which it was run.

@@ -416,7 +416,7 @@ impl Shown<'_> {
             holds: share <= PERTURBS,
             text: format!(
                 "{path}: of all spans and sizes the gates of {} disturb most and make a round trip of their slice {} longer{interval}, \
-                 one that they follow {}, as told by {}, each at the place that others chose",
+                 one that they follow {}, as told by {}, each at the place that others chose, by those gates at all sizes and that size under all gates",
                 words::list(&places),
                 longer(share),
                 longer(worst.followed.share),

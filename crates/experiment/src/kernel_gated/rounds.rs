@@ -74,6 +74,18 @@ impl Round {
         }
     }
 
+    /// How many times as long as without any a round trip takes with the gates of the span at this place: those of the slice that
+    /// `which` picks. What the machine does to slices next to each other changes over them as a rule, so the slice is held against those
+    /// without gates on both sides.
+    pub(super) fn longer(&self, index: usize, which: impl Fn(&Spanned) -> f64) -> Option<f64> {
+        let without = |index: usize| self.spans.get(index)?.as_ref()?.ungated;
+        let gated = which(self.spans.get(index)?.as_ref()?);
+        let after = without(index)?;
+        let before = index.checked_sub(1).and_then(without);
+        let longer = gated / (before.unwrap_or(after) * after).sqrt();
+        longer.is_finite().then_some(longer)
+    }
+
     /// The round trip less the sum of the spans; none when a span was not measured.
     fn residual(&self, table: SpanTable, prices: Prices<'_>) -> Option<f64> {
         let spans = table.spans().iter().zip(&self.spans);
@@ -120,24 +132,6 @@ pub(super) fn slowed<'a>(
     let spanned = rounds.flat_map(|round| round.spans.iter().flatten());
     let slowed = spanned.filter_map(|spanned| spanned.slowed(in_place.prices()));
     typical(&slowed.collect::<Vec<_>>())
-}
-
-/// How many times as long as without any a round trip takes with the gates of the span at this place, by round: those of the slice that
-/// `which` picks. What the machine does
-/// to slices next to each other changes over them as a rule, so the slice is held against those without gates on both sides.
-pub(super) fn longer(rounds: &[Round], index: usize, which: impl Fn(&Spanned) -> f64) -> Vec<f64> {
-    let without = |round: &Round, index: usize| round.spans.get(index)?.as_ref()?.ungated;
-    let longer = |round: &Round| {
-        let gated = which(round.spans.get(index)?.as_ref()?);
-        let after = without(round, index)?;
-        let before = index.checked_sub(1).and_then(|index| without(round, index));
-        Some(gated / (before.unwrap_or(after) * after).sqrt())
-    };
-    rounds
-        .iter()
-        .filter_map(longer)
-        .filter(|longer| longer.is_finite())
-        .collect()
 }
 
 /// How far the mean of a span over the rounds reaches to either side with 95 % confidence, in nanoseconds for each round trip; none of
@@ -306,19 +300,17 @@ mod tests {
             spanned.followed = spanned.gated;
             spanned.ungated = Some(1_000.0 * slower);
         }
-        let mut missed = drifting.clone();
-        missed.spans[3] = None;
-        let rounds = [drifting, missed];
-        let near = |longer: &[f64], n: usize| {
-            longer.len() == n && longer.iter().all(|longer| (longer - 1.05).abs() < 1e-9)
+        let near = |longer: Option<f64>, expected: f64| {
+            longer.is_some_and(|longer| (longer - expected).abs() < 1e-9)
         };
-        assert!(near(&longer(&rounds, 2, |spanned| spanned.gated), 2));
-        assert!(near(&longer(&rounds, 3, |spanned| spanned.gated), 1));
+        assert!(near(drifting.longer(2, |spanned| spanned.gated), 1.05));
+        assert!(near(drifting.longer(3, |spanned| spanned.gated), 1.05));
         // The first has none before it.
-        assert!(
-            (longer(&rounds, 0, |spanned| spanned.followed)[0] - 1.05 / 1.1f64.sqrt()).abs() < 1e-9
-        );
-        assert!(longer(&rounds, 99, |spanned| spanned.gated).is_empty());
+        let first = drifting.longer(0, |spanned| spanned.followed);
+        assert!(near(first, 1.05 / 1.1f64.sqrt()));
+        drifting.spans[3] = None;
+        assert_eq!(drifting.longer(3, |spanned| spanned.gated), None);
+        assert_eq!(drifting.longer(99, |spanned| spanned.gated), None);
     }
 
     #[test]
