@@ -1,8 +1,8 @@
 //! The way of a message through the Linux kernel, span by span, by message size: run once, shown by several experiments.
 //!
-//! Gates rotate. A slice carries the two gates of one span and runs every size once; a slice without gates follows, so that the
-//! round trip that the spans must sum to is measured next to each of them. Gates sleep through a part of a slice's round trips, so
-//! that the slice is disturbed less ([`ends`]). What a passage costs is measured in place by twins of the span's gates, scaled to what
+//! Gates rotate. A slice carries the two gates of one span and runs every size once; a slice without gates comes before it and another
+//! follows, so that the round trip that the spans must sum to is measured on both sides of each of them. Gates sleep through a part of a
+//! slice's round trips, so that the slice is disturbed less ([`ends`]). What a passage costs is measured in place by twins of the span's gates, scaled to what
 //! gates add where they stand ([`passage`]), and half of each gate's is subtracted ([`rounds`]).
 //!
 //! What is told as the time of a span, and what the spans are summed to, is of the usual round trips ([`usual`]); percentiles and
@@ -204,7 +204,7 @@ pub(crate) fn run(
     let mut run = Run::open(experiment, path, mode, sizes, context)?;
     let table = run.ledgers.table;
     if let Some(until) = until {
-        // A gate is crossed in two slices, and a span's turn has two.
+        // A gate is crossed in two slices, which take about as long as a span's turn.
         let turns = LEAST_ROUNDS * (table.spans().len() + CROSSED) as u32;
         run.round_trips = run
             .round_trips
@@ -480,8 +480,8 @@ impl Run {
         SEES_ONE_OF * self.round_trips
     }
 
-    /// How many round trips each size has time for in a slice without gates, when a span's turn may take so long, which is such a slice
-    /// and a longer one with gates over all sizes and one of twins at one size; never fewer than a slice needs.
+    /// How many round trips each size has time for without gates, when a span's turn may take so long: two slices that share them, a
+    /// longer one with gates, and one of twins at one size; never fewer than a slice needs.
     fn affordable(&mut self, turn: Duration) -> u64 {
         let begun = Instant::now();
         if let Some(span) = self.ledgers.table.spans().first() {
@@ -537,78 +537,95 @@ impl Run {
         costs.and_then(|costs| costs.last()).copied().unwrap_or(0.0)
     }
 
-    /// Every size once with the gates of a span and once without any.
+    /// Every size with the gates of a span, and without any before and after, since the machine is quicker or slower within a tenth of a
+    /// second.
     fn slice(&mut self, index: usize, span: &'static Span) {
+        let half = self.round_trips / 2;
+        let before: Vec<_> = (0..self.ends.len())
+            .map(|at| self.without(at, half))
+            .collect();
         let attached = match self.attach(hooks_of(span.gates()), false) {
             Ok(attached) => attached,
             Err(reason) => return self.fail_all(&reason),
         };
-        let (round_trips, gated_round_trips) = (self.round_trips, self.gated_round_trips());
-        let probes_ns = twinned(span).map(|gate| self.known_probe(gate));
         for at in 0..self.ends.len() {
-            self.at(at, |gates, ends, gated| {
-                let passed = ends.pass(gates, span.gates(), gated_round_trips)?;
-                gated.counts.merge(&passed.counts);
-                let mut slice = Slice {
-                    active: span.gates(),
-                    units: passed.round_trips,
-                    probe_ns: probes_ns[0],
-                    scale: SCALE,
-                };
-                gated.all.add_slice(&slice, &passed.joined);
-                let ends = (span.from, span.to);
-                let usual = passed.usual(ends);
-                let times = (
-                    usual::mean_ns(&usual, ends, SCALE),
-                    usual::whole_ns(&usual),
-                    typical(&times(&passed.samples)),
-                );
-                if let ((Some(raw), Some(followed), Some(whole)), Some(round)) =
-                    (times, gated.rounds.last_mut())
-                {
-                    round.spans[index] = Some(Spanned {
-                        raw,
-                        probes: probes_ns.map(|ns| 2.0 * ns),
-                        passages: passed.passages,
-                        followed,
-                        gated: whole,
-                        ungated: None,
-                    });
-                }
-                slice.units = usual.len() as u64;
-                let passages = usual.into_iter().flat_map(|trip| trip.messages).collect();
-                gated.usual.add_slice(
-                    &slice,
-                    &Joined {
-                        passages,
-                        ..Joined::default()
-                    },
-                );
-                Ok(())
-            });
+            self.with(at, index, span);
         }
         self.detach(attached);
-        for at in 0..self.ends.len() {
-            self.at(at, |_, ends, gated| {
-                ends.take_usage();
-                let samples = ends.run(round_trips)?;
-                gated.used.0 += ends.take_usage();
-                gated.used.1 += round_trips + u64::from(WARM_UP);
-                let times = times(&samples);
-                for &ns in &times {
-                    gated.all.add_ungated_ns(ns);
-                }
-                let without = typical(&times);
-                let round = gated.rounds.last_mut();
-                if let Some(spanned) = round.and_then(|round| round.spans[index].as_mut()) {
-                    spanned.ungated = without;
-                }
-                for ns in middle_half(times, |ns| *ns) {
-                    gated.usual.add_ungated_ns(ns);
-                }
-                Ok(())
-            });
+        for (at, mut times) in before.into_iter().enumerate() {
+            times.extend(self.without(at, self.round_trips - half));
+            let gated = &mut self.ledgers.sizes[at];
+            for &ns in &times {
+                gated.all.add_ungated_ns(ns);
+            }
+            let without = typical(&times);
+            let round = gated.rounds.last_mut();
+            if let Some(spanned) = round.and_then(|round| round.spans[index].as_mut()) {
+                spanned.ungated = without;
+            }
+            for ns in middle_half(times, |ns| *ns) {
+                gated.usual.add_ungated_ns(ns);
+            }
         }
+    }
+
+    /// The times of round trips without gates; none of a size that failed.
+    fn without(&mut self, at: usize, round_trips: u64) -> Vec<f64> {
+        let mut without = Vec::new();
+        self.at(at, |_, ends, gated| {
+            ends.take_usage();
+            without = times(&ends.run(round_trips)?);
+            gated.used.0 += ends.take_usage();
+            gated.used.1 += round_trips + u64::from(WARM_UP);
+            Ok(())
+        });
+        without
+    }
+
+    /// One size with the gates of a span, which are attached.
+    fn with(&mut self, at: usize, index: usize, span: &'static Span) {
+        let probes_ns = twinned(span).map(|gate| self.known_probe(gate));
+        let round_trips = self.gated_round_trips();
+        self.at(at, |gates, ends, gated| {
+            let passed = ends.pass(gates, span.gates(), round_trips)?;
+            gated.counts.merge(&passed.counts);
+            let mut slice = Slice {
+                active: span.gates(),
+                units: passed.round_trips,
+                probe_ns: probes_ns[0],
+                scale: SCALE,
+            };
+            gated.all.add_slice(&slice, &passed.joined);
+            let ends = (span.from, span.to);
+            let usual = passed.usual(ends);
+            let times = (
+                usual::mean_ns(&usual, ends, SCALE),
+                usual::whole_ns(&usual),
+                typical(&times(&passed.samples)),
+            );
+            if let ((Some(raw), Some(followed), Some(whole)), Some(round)) =
+                (times, gated.rounds.last_mut())
+            {
+                round.spans[index] = Some(Spanned {
+                    raw,
+                    probes: probes_ns.map(|ns| 2.0 * ns),
+                    passages: passed.passages,
+                    followed,
+                    gated: whole,
+                    ungated: None,
+                });
+            }
+            slice.units = usual.len() as u64;
+            let passages = usual.into_iter().flat_map(|trip| trip.messages).collect();
+            gated.usual.add_slice(
+                &slice,
+                &Joined {
+                    passages,
+                    ..Joined::default()
+                },
+            );
+            Ok(())
+        });
     }
 
     /// The way across a gate at every size of one segment, with it and without: what it costs where it stands. Larger messages are

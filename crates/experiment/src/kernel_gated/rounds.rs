@@ -4,7 +4,7 @@
 //! last one what comes before. Where in a passage the clock is read nobody can tell from outside; half of each is taken, which matters
 //! only where a dear gate stands at one end and a cheap one at the other, and never to the sum of all spans. Gates also make everything else slower, since what they push out
 //! of caches and predictors is missed all over the round trip, and the span has its share of that. How much it is shows in the
-//! slice's round trips: those with gates, less what the passages in them cost, over those of the slice without gates beside it. A
+//! slice's round trips: those with gates, less what the passages in them cost, over those of the slices without gates before and after it. A
 //! machine that was quicker or slower in one of the two goes out by the same division.
 //!
 //! Only ratios of round trips are looked at here, so nothing makes a sum of spans that leave out a part of the way come out whole.
@@ -30,7 +30,7 @@ pub(super) struct Spanned {
     pub(super) followed: f64,
     /// The usual one of all, with those that gates slept through.
     pub(super) gated: f64,
-    /// That of the slice without gates beside it.
+    /// That of the slices without gates before and after it.
     pub(super) ungated: Option<f64>,
 }
 
@@ -75,14 +75,10 @@ impl Round {
     }
 
     /// How many times as long as without any a round trip takes with the gates of the span at this place: those of the slice that
-    /// `which` picks. What the machine does to slices next to each other changes over them as a rule, so the slice is held against those
-    /// without gates on both sides.
+    /// `which` picks.
     pub(super) fn longer(&self, index: usize, which: impl Fn(&Spanned) -> f64) -> Option<f64> {
-        let without = |index: usize| self.spans.get(index)?.as_ref()?.ungated;
-        let gated = which(self.spans.get(index)?.as_ref()?);
-        let after = without(index)?;
-        let before = index.checked_sub(1).and_then(without);
-        let longer = gated / (before.unwrap_or(after) * after).sqrt();
+        let spanned = self.spans.get(index)?.as_ref()?;
+        let longer = which(spanned) / spanned.ungated?;
         longer.is_finite().then_some(longer)
     }
 
@@ -291,26 +287,16 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_held_against_those_without_gates_on_both_sides() {
-        let mut drifting = round(110.0, 1_100.0, 1_000.0);
-        // The machine becomes slower by a tenth from slice to slice.
-        for (at, spanned) in drifting.spans.iter_mut().flatten().enumerate() {
-            let slower = 1.1f64.powi(at as i32);
-            spanned.gated = 1_050.0 * slower / 1.1f64.sqrt();
-            spanned.followed = spanned.gated;
-            spanned.ungated = Some(1_000.0 * slower);
+    fn a_slice_is_held_against_those_without_gates() {
+        let mut round = round(110.0, 1_050.0, 1_000.0);
+        let longer = |round: &Round, index| round.longer(index, |spanned| spanned.gated);
+        assert_eq!(longer(&round, 3), Some(1.05));
+        for never in [None, Some(0.0)] {
+            round.spans[3].as_mut().unwrap().ungated = never;
+            assert_eq!(longer(&round, 3), None);
         }
-        let near = |longer: Option<f64>, expected: f64| {
-            longer.is_some_and(|longer| (longer - expected).abs() < 1e-9)
-        };
-        assert!(near(drifting.longer(2, |spanned| spanned.gated), 1.05));
-        assert!(near(drifting.longer(3, |spanned| spanned.gated), 1.05));
-        // The first has none before it.
-        let first = drifting.longer(0, |spanned| spanned.followed);
-        assert!(near(first, 1.05 / 1.1f64.sqrt()));
-        drifting.spans[3] = None;
-        assert_eq!(drifting.longer(3, |spanned| spanned.gated), None);
-        assert_eq!(drifting.longer(99, |spanned| spanned.gated), None);
+        round.spans[4] = None;
+        assert_eq!((longer(&round, 4), longer(&round, 99)), (None, None));
     }
 
     #[test]
