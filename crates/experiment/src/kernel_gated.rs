@@ -36,7 +36,7 @@ pub(crate) use passage::InPlace;
 use passage::{Crossed, Crossing};
 pub(crate) use perturbation::Perturbation;
 use perturbation::{Longer, Places};
-use rounds::{Round, Spanned};
+use rounds::{Round, Spanned, Ungated};
 
 /// Events that each processor has room for: those of a slice a few times over. It is gone through again and again, so it has to
 /// stay in the second cache, or writing an event would wait for memory.
@@ -44,7 +44,7 @@ const ROOM: u32 = 1 << 11;
 /// Slices at one size, and how often the rotation is gone through without a time budget: short ones and many rounds, whose differences
 /// tell how well the sums are known.
 const AMOUNT: Amount = Amount {
-    round_trips: 96,
+    round_trips: 64,
     least_round_trips: 24,
     rounds: 32,
 };
@@ -59,7 +59,7 @@ const WARM_UP: u32 = 16;
 /// Round trips of a slice that count, between two naps of its gates.
 pub(crate) const FOLLOWED: u64 = 14;
 /// A slice with gates has so many times as many round trips as one without, since its gates see one of so many.
-const SEES_ONE_OF: u64 = 4;
+const SEES_ONE_OF: u64 = 6;
 /// Round trips that its gates sleep through between those that they see, with one on each side that does not count.
 pub(crate) const SLEPT: u64 = (SEES_ONE_OF - 1) * (FOLLOWED + 2);
 /// Which number of the usual round trips stands for them: the one whose parts sum to the whole.
@@ -552,16 +552,16 @@ impl Run {
             self.with(at, index, span);
         }
         self.detach(attached);
-        for (at, mut times) in before.into_iter().enumerate() {
-            times.extend(self.without(at, self.round_trips - half));
+        for (at, before) in before.into_iter().enumerate() {
+            let after = self.without(at, self.round_trips - half);
             let gated = &mut self.ledgers.sizes[at];
-            for &ns in &times {
-                gated.all.add_ungated_ns(ns);
-            }
-            let without = typical(&times);
             let round = gated.rounds.last_mut();
             if let Some(spanned) = round.and_then(|round| round.spans[index].as_mut()) {
-                spanned.ungated = without;
+                spanned.ungated = Ungated::of(&before, &after);
+            }
+            let times = [before, after].concat();
+            for &ns in &times {
+                gated.all.add_ungated_ns(ns);
             }
             for ns in middle_half(times, |ns| *ns) {
                 gated.usual.add_ungated_ns(ns);

@@ -30,8 +30,35 @@ pub(super) struct Spanned {
     pub(super) followed: f64,
     /// The usual one of all, with those that gates slept through.
     pub(super) gated: f64,
-    /// That of the slices without gates before and after it.
-    pub(super) ungated: Option<f64>,
+    /// Those of the slices without gates before and after it.
+    pub(super) ungated: Option<Ungated>,
+}
+
+/// The usual round trips of slices without gates, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Ungated {
+    pub(super) before: f64,
+    pub(super) after: f64,
+    pub(super) both: f64,
+}
+
+/// How far the slices without gates on both sides may lie apart for what gates disturb to show between them.
+const APART: f64 = 0.1;
+
+impl Ungated {
+    /// From their times; none where one side has none.
+    pub(super) fn of(before: &[f64], after: &[f64]) -> Option<Self> {
+        Some(Self {
+            before: typical(before)?,
+            after: typical(after)?,
+            both: typical(&[before, after].concat())?,
+        })
+    }
+
+    /// Whether the machine was as quick before as after.
+    fn is_steady(self) -> bool {
+        (self.after / self.before - 1.0).abs() <= APART
+    }
 }
 
 impl Spanned {
@@ -52,7 +79,7 @@ impl Spanned {
         let cost: Option<f64> = costs
             .map(|&(gate, passages)| Some(passages * prices.cost_ns(gate)?))
             .sum();
-        let slowed = (self.followed - cost?) / self.ungated?;
+        let slowed = (self.followed - cost?) / self.ungated?.both;
         (slowed.is_finite() && slowed > 0.0).then_some(slowed)
     }
 }
@@ -75,10 +102,11 @@ impl Round {
     }
 
     /// How many times as long as without any a round trip takes with the gates of the span at this place: those of the slice that
-    /// `which` picks.
+    /// `which` picks. None where the machine became quicker or slower meanwhile.
     pub(super) fn longer(&self, index: usize, which: impl Fn(&Spanned) -> f64) -> Option<f64> {
         let spanned = self.spans.get(index)?.as_ref()?;
-        let longer = which(spanned) / spanned.ungated?;
+        let ungated = spanned.ungated.filter(|ungated| ungated.is_steady())?;
+        let longer = which(spanned) / ungated.both;
         longer.is_finite().then_some(longer)
     }
 
@@ -90,7 +118,9 @@ impl Round {
             .map(|(span, spanned)| Some(spanned.as_ref()?.fair(span, prices)))
             .sum();
         let spanned = self.spans.iter().flatten();
-        let ungated: Vec<f64> = spanned.filter_map(|spanned| spanned.ungated).collect();
+        let ungated: Vec<f64> = spanned
+            .filter_map(|spanned| Some(spanned.ungated?.both))
+            .collect();
         let total = ungated.iter().sum::<f64>() / ungated.len() as f64;
         Some(total - sum?).filter(|residual| residual.is_finite())
     }
@@ -221,7 +251,7 @@ mod tests {
             passages: vec![(Gate::IpOutBegin, 2.0)],
             followed: gated,
             gated,
-            ungated: Some(ungated),
+            ungated: Ungated::of(&[ungated], &[ungated]),
         };
         Round {
             spans: vec![Some(spanned); KERNEL.spans().len()],
@@ -291,10 +321,15 @@ mod tests {
         let mut round = round(110.0, 1_050.0, 1_000.0);
         let longer = |round: &Round, index| round.longer(index, |spanned| spanned.gated);
         assert_eq!(longer(&round, 3), Some(1.05));
-        for never in [None, Some(0.0)] {
-            round.spans[3].as_mut().unwrap().ungated = never;
-            assert_eq!(longer(&round, 3), None);
-        }
+        let mut beside = |before: &[f64], after: &[f64]| {
+            round.spans[3].as_mut().unwrap().ungated = Ungated::of(before, after);
+            longer(&round, 3)
+        };
+        assert_eq!(beside(&[1_020.0], &[1_080.0]), Some(1.0));
+        assert_eq!(beside(&[1_000.0], &[1_150.0]), None);
+        assert_eq!(beside(&[1_150.0], &[1_000.0]), None);
+        assert_eq!(beside(&[1_000.0], &[]), None);
+        assert_eq!(beside(&[0.0], &[0.0]), None);
         round.spans[4] = None;
         assert_eq!((longer(&round, 4), longer(&round, 99)), (None, None));
     }
