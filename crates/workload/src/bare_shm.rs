@@ -366,7 +366,7 @@ impl End {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::thread;
+    use std::thread::{self, JoinHandle};
 
     use super::*;
 
@@ -374,6 +374,27 @@ mod tests {
         Spec::new(Workload::Rr, size)
             .with_mode(Placement::TwoCores, Waiting::BusyPoll)
             .verified()
+    }
+
+    /// The answering end as a thread, which says how it fails before it returns that.
+    fn answering(
+        size: usize,
+        memory: SharedMemory,
+        kept: impl Fn() -> Result<(), Error> + Send + 'static,
+    ) -> (Arc<Control>, JoinHandle<Result<(), Error>>) {
+        let control = Arc::new(Control::new());
+        let other = thread::spawn({
+            let control = Arc::clone(&control);
+            move || {
+                let mut server = Server::new(&control);
+                let outcome = answer_slices(&spec(size), &memory, &control, &mut server, kept);
+                if let Err(error) = &outcome {
+                    server.fail(&error.to_string());
+                }
+                outcome
+            }
+        });
+        (control, other)
     }
 
     /// Both ends as threads over two mappings of one file; gives what the answering end returned.
@@ -386,18 +407,7 @@ mod tests {
         let near = SharedMemory::create("tollgate-test", needed(size)).unwrap();
         let far =
             SharedMemory::open(near.as_fd().try_clone_to_owned().unwrap(), needed(size)).unwrap();
-        let control = Arc::new(Control::new());
-        let other = thread::spawn({
-            let (control, spec) = (Arc::clone(&control), spec.clone());
-            move || {
-                let mut server = Server::new(&control);
-                let outcome = answer_slices(&spec, &far, &control, &mut server, || Ok(()));
-                if let Err(error) = &outcome {
-                    server.fail(&error.to_string());
-                }
-                outcome
-            }
-        });
+        let (control, other) = answering(size, far, || Ok(()));
         let lanes = Lanes::of(&near, size);
         let mut end = End::new(&spec, 0);
         let mut outcome = Ok(());
@@ -455,16 +465,8 @@ mod tests {
 
     #[test]
     fn quitting_in_the_middle_of_a_slice_is_no_failure() {
-        let spec = spec(64);
-        let memory = Arc::new(SharedMemory::create("tollgate-test", needed(64)).unwrap());
-        let control = Arc::new(Control::new());
-        let other = thread::spawn({
-            let (control, memory) = (Arc::clone(&control), Arc::clone(&memory));
-            move || {
-                let mut server = Server::new(&control);
-                answer_slices(&spec, &memory, &control, &mut server, || Ok(()))
-            }
-        });
+        let memory = SharedMemory::create("tollgate-test", needed(64)).unwrap();
+        let (control, other) = answering(64, memory, || Ok(()));
         control.begin(PATH, 1000, || Ok(())).unwrap();
         control.quit();
         other.join().unwrap().unwrap();
@@ -472,21 +474,11 @@ mod tests {
 
     #[test]
     fn an_end_that_has_lost_its_processor_says_so_before_it_polls() {
-        let spec = spec(64);
-        let memory = Arc::new(SharedMemory::create("tollgate-test", needed(64)).unwrap());
-        let control = Arc::new(Control::new());
-        let other = thread::spawn({
-            let (control, memory) = (Arc::clone(&control), Arc::clone(&memory));
-            move || {
-                let mut server = Server::new(&control);
-                let away = || kept(usize::MAX);
-                let outcome = answer_slices(&spec, &memory, &control, &mut server, away);
-                server.fail(&outcome.unwrap_err().to_string());
-            }
-        });
+        let memory = SharedMemory::create("tollgate-test", needed(64)).unwrap();
+        let (control, other) = answering(64, memory, || kept(usize::MAX));
         let error = control.begin(PATH, 1000, || Ok(())).unwrap_err();
         assert!(error.to_string().contains("was taken away"), "{error}");
-        other.join().unwrap();
+        other.join().unwrap().unwrap_err();
     }
 
     #[test]
