@@ -123,7 +123,9 @@ pub(crate) struct Meta {
     pub(crate) rx_next: FrameId,
     pub(crate) rx_seq: SeqNumber,
     pub(crate) rx_len: u16,
-    pub(crate) rx_flags: u8,
+    /// Of the first of a chain of segments out of order: the last one, and how many there are.
+    pub(crate) rx_last: FrameId,
+    pub(crate) rx_count: u16,
 }
 
 const _: () = assert!(size_of::<Meta>() == CACHE_LINE);
@@ -144,7 +146,8 @@ impl Meta {
         rx_next: FrameId::NONE,
         rx_seq: SeqNumber(0),
         rx_len: 0,
-        rx_flags: 0,
+        rx_last: FrameId::NONE,
+        rx_count: 0,
     };
 
     /// Makes it the record of a segment that is queued and sent at once, the last of its queue: `len` octets from `seq` to
@@ -309,6 +312,34 @@ impl Pool {
     #[inline(always)]
     pub(crate) const fn is_low(&self) -> bool {
         self.free.count <= self.reserve
+    }
+
+    /// Whether a quarter of the reserve is used, `passing` frames apart that a link has taken for what has just arrived. The
+    /// rest is for what links take in and for acknowledgments: nothing that waits for an application may hold it.
+    pub(crate) const fn is_scarce(&self, passing: usize) -> bool {
+        self.free.count + passing <= self.reserve - self.reserve / 4
+    }
+
+    /// Whether `len` bytes fit behind the received payload of a frame that nobody else holds.
+    #[inline(always)]
+    pub(crate) fn has_room_behind_received(&self, id: FrameId, len: u16) -> bool {
+        let meta = self.meta(id);
+        let end = usize::from(meta.rx_offset) + usize::from(meta.rx_len);
+        meta.refs == 1 && end + usize::from(len) <= self.frame_size()
+    }
+
+    /// Copies `len` bytes at `from.1` of a frame behind the received payload of frame `to`, if there is room and nobody
+    /// else holds that; says whether it was so.
+    #[inline(always)]
+    pub(crate) fn append_received(&mut self, to: FrameId, from: (FrameId, u16), len: u16) -> bool {
+        if !self.has_room_behind_received(to, len) {
+            return false;
+        }
+        let meta = self.meta_mut(to);
+        let end = usize::from(meta.rx_offset) + usize::from(meta.rx_len);
+        meta.rx_len += len;
+        self.copy_within(from.0, usize::from(from.1), to, end, usize::from(len));
+        true
     }
 
     /// Takes a frame for a segment of `len` octets of payload and puts it behind `tail`, unless that is

@@ -1,5 +1,6 @@
 //! What a stack is told when it is made: addresses, limits, and the mechanisms that can be switched.
 
+use crate::tcp::rto::HIGHEST_FLOOR;
 use core::fmt;
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -115,7 +116,8 @@ pub struct Config {
     pub window_scaling: bool,
     /// Turn Nagle's algorithm off on new connections.
     pub no_delay: bool,
-    /// The lower bound of the retransmission timeout. RFC 6298, 2.4 asks for 1 s; 200 ms is what hosts use today.
+    /// The floor under the variation's share of the retransmission timeout, at most 50 s, and so the lower bound of the
+    /// timeout. RFC 6298, 2.4 asks for 1 s; 200 ms is what hosts use today.
     pub min_rto: Duration,
     /// The upper bound of the retransmission timeout (RFC 6298, 2.5: at least 60 s).
     pub max_rto: Duration,
@@ -226,7 +228,11 @@ impl Config {
             "less than 0.5 s (RFC 9293, 3.8.6.3)",
         )?;
         check(self.ttl != 0, "ttl", "1 to 255 hops")?;
-        check(self.min_rto <= self.max_rto, "min_rto", "at most max_rto")?;
+        check(
+            self.min_rto <= self.max_rto && self.min_rto <= HIGHEST_FLOOR,
+            "min_rto",
+            "at most max_rto and 50 s",
+        )?;
         check(
             (1..=65_536).contains(&self.device_queue),
             "device_queue",

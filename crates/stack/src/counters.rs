@@ -31,11 +31,13 @@ pub enum Miss {
     Bidirectional,
     /// A checksum is wrong.
     Checksum,
+    /// The pool is at its reserve and the reader is behind.
+    Reserve,
 }
 
 impl Miss {
     /// How many reasons there are.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 14;
 
     /// Every reason.
     pub const ALL: [Miss; Self::COUNT] = [
@@ -52,6 +54,7 @@ impl Miss {
         Miss::Duplicate,
         Miss::Bidirectional,
         Miss::Checksum,
+        Miss::Reserve,
     ];
 
     /// The reason in words.
@@ -70,6 +73,7 @@ impl Miss {
             Miss::Duplicate => "duplicate",
             Miss::Bidirectional => "bidirectional",
             Miss::Checksum => "checksum",
+            Miss::Reserve => "pool at its reserve",
         }
     }
 }
@@ -153,7 +157,7 @@ pub enum Drop {
     NoSocket,
     /// The socket's queue is full.
     QueueFull,
-    /// The pool is empty.
+    /// The pool is empty, or has no frame left for this purpose.
     NoFrame,
     /// The device queue is full.
     DeviceQueueFull,

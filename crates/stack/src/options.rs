@@ -3,7 +3,8 @@
 
 use crate::socket::{ConnId, Error};
 use crate::stack::Active;
-use crate::tcp::tcb::{Deadline, State, flag, rare};
+use crate::tcp::deadline::{Deadline, Due};
+use crate::tcp::tcb::{State, flag, rare};
 use crate::time::{Tick, ticks};
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::time::Duration;
@@ -127,7 +128,6 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::NotConnected`] when the handle is stale, [`Error::BadOption`] for a Diffserv codepoint above 63.
     pub fn set_option(&mut self, conn: ConnId, option: SocketOption) -> Result<(), Error> {
         let index = self.stack.index(conn)?;
-        let tick = self.now.tick();
         let tcb = &mut self.stack.tcbs[index];
         match option {
             SocketOption::NoDelay(on) => {
@@ -145,16 +145,16 @@ impl<R: Recorder> Active<'_, R> {
             SocketOption::KeepAlive(None) => {
                 tcb.keep_idle = 0;
                 tcb.keep_deadline = Deadline::NONE;
+                tcb.keep_probes_answered();
             }
             SocketOption::KeepAlive(Some(keep)) => {
                 tcb.keep_idle = ticks(keep.idle).max(1);
                 tcb.keep_interval = ticks(keep.interval).max(1);
                 tcb.keep_count = keep.count.max(1);
-                tcb.keep_probes_sent = 0;
-                tcb.keep_seen = (tcb.rcv_nxt, tcb.snd_una);
-                let at = tick.after(tcb.keep_idle);
-                tcb.keep_deadline = Deadline::at(at);
-                self.arm(index, at);
+                tcb.keep_probes_answered();
+                tcb.keep_seen = tcb.moved();
+                let idle = tcb.keep_idle;
+                self.set_due(index, Due::KeepAlive, idle);
             }
             SocketOption::UserTimeout(timeout) => {
                 tcb.user_timeout = timeout.map_or(0, |t| ticks(t).max(1))
@@ -194,8 +194,8 @@ impl<R: Recorder> Active<'_, R> {
             send_window_shift: tcb.snd_shift,
             receive_window_shift: tcb.rcv_shift,
             mss: tcb.mss,
-            rtt: Duration::from_nanos(u64::from(tcb.rtt.smoothed_ns())),
-            rtt_variation: Duration::from_nanos(u64::from(tcb.rtt.variation_ns())),
+            rtt: Duration::from_nanos(tcb.rtt.smoothed_ns()),
+            rtt_variation: Duration::from_nanos(tcb.rtt.variation_ns()),
             rto: Duration::from_nanos(u64::from(tcb.rto) << Tick::SHIFT),
             congestion_window: tcb.cwnd,
             slow_start_threshold: tcb.ssthresh,
@@ -206,13 +206,13 @@ impl<R: Recorder> Active<'_, R> {
             octets_acknowledged: below(tcb.wraps[0], tcb.snd_una.0, tcb.iss.0)
                 .saturating_sub(u64::from(fin_acknowledged)),
             octets_received: below(tcb.wraps[1], tcb.rcv_nxt.0, tcb.irs.0)
-                .saturating_sub(u64::from(tcb.is(flag::FIN_RECEIVED))),
+                .saturating_sub(u64::from(tcb.is_rare(rare::FIN_RECEIVED))),
             retransmits: tcb.retransmits,
             timeouts: tcb.timeouts,
             fast_retransmits: tcb.fast_retransmits,
             out_of_order: tcb.out_of_order,
             duplicates: tcb.duplicates,
-            urgent: self.stack.urgent_left(index),
+            urgent: self.stack.urgent_left(self.pool, index),
             diffserv: self.stack.unusual(index).map_or(0, |u| u.diffserv >> 2),
         })
     }

@@ -17,7 +17,7 @@ use tollgate_gate::{Gate, PacketId, Recorder};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnId {
     pub(crate) index: u32,
-    pub(crate) generation: u16,
+    pub(crate) generation: u32,
 }
 
 /// A listener's handle.
@@ -313,14 +313,20 @@ impl<R: Recorder> Active<'_, R> {
     fn want_room(&mut self, index: usize, for_frames: bool) {
         self.stack.tcbs[index].events |= readiness::WANT_WRITE;
         if for_frames {
-            if self.stack.want_frames.is_empty() {
-                self.stack.frames_look = (self.now.tick().after(1), 1);
-            }
-            self.stack.want_frames.insert(index as u32);
+            self.want_frames(index);
         }
     }
 
-    /// Tells those who were refused for want of frames that there are some. Every poll of another tick looks; where nothing
+    /// The connection is looked at again when there are frames: its application was refused, or it owes a FIN.
+    #[cold]
+    pub(crate) fn want_frames(&mut self, index: usize) {
+        if self.stack.want_frames.is_empty() {
+            self.stack.frames_look = (self.now.tick().after(1), 1);
+        }
+        self.stack.want_frames.insert(index as u32);
+    }
+
+    /// Tells those who were refused for want of frames that there are some, and sends the FINs that are owed. Every poll of another tick looks; where nothing
     /// else asks for a poll, looks become rarer, so that a pool that stays empty keeps nobody busy.
     #[cold]
     pub(crate) fn look_for_frames(&mut self) {
@@ -333,10 +339,16 @@ impl<R: Recorder> Active<'_, R> {
             }
             return;
         }
-        while let Some(index) = self.stack.want_frames.pop_first() {
+        let waiting = mem::take(&mut self.stack.want_frames);
+        for index in waiting {
             let index = index as usize;
-            let tcb = &mut self.stack.tcbs[index];
             // Others have taken the place of some.
+            if self.stack.tcbs[index].is_rare(rare::FIN_PENDING) {
+                // Where the frames are gone again by now, it waits anew.
+                self.append_fin(index);
+                self.output(index);
+            }
+            let tcb = &mut self.stack.tcbs[index];
             if tcb.events & readiness::WANT_WRITE != 0 {
                 tcb.events &= !readiness::WANT_WRITE;
                 self.notify(index, readiness::WRITABLE);
@@ -433,7 +445,7 @@ impl<R: Recorder> Active<'_, R> {
 
     fn nothing_to_read(&self, index: usize) -> Result<Received, Error> {
         let tcb = &self.stack.tcbs[index];
-        if tcb.is(flag::FIN_RECEIVED) && tcb.error == 0 {
+        if tcb.is_rare(rare::FIN_RECEIVED) && tcb.error == 0 {
             return Ok(Received::End);
         }
         match Error::from_code(tcb.error) {
@@ -446,7 +458,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Copies from the receive queue and opens the window by it.
     fn drain_queue(&mut self, index: usize, mut buffer: &mut [u8]) -> usize {
         if unlikely(self.stack.tcbs[index].is_rare(rare::URGENT)) {
-            let readable = self.stack.up_to_mark(index, buffer.len());
+            let readable = self.stack.up_to_mark(self.pool, index, buffer.len());
             buffer = &mut buffer[..readable];
         }
         let tcb = &mut self.stack.tcbs[index];
@@ -460,16 +472,10 @@ impl<R: Recorder> Active<'_, R> {
             let start = usize::from(meta.rx_offset);
             buffer[filled..filled + len].copy_from_slice(&self.pool.octets(id)[start..start + len]);
             filled += len;
-            if len == usize::from(meta.rx_len) {
-                tcb.rx_head = meta.rx_next;
+            if let Some(id) = tcb.take_received(self.pool, len as u16) {
                 self.pool.release(id);
-            } else {
-                let meta = self.pool.meta_mut(id);
-                meta.rx_offset += len as u16;
-                meta.rx_len -= len as u16;
             }
         }
-        tcb.rx_free += filled as u32;
         self.window_may_open(index);
         self.rec.pass(Gate::SocketInEnd, PacketId(first.0));
         filled
@@ -490,29 +496,20 @@ impl<R: Recorder> Active<'_, R> {
                 Received::Nothing | Received::Data(_) => Err(Error::WouldBlock),
             };
         }
-        let (mut buffer, next) = {
-            let meta = self.pool.meta(id);
-            let buffer = Buffer {
-                id,
-                offset: meta.rx_offset,
-                len: meta.rx_len,
-            };
-            (buffer, meta.rx_next)
+        let meta = self.pool.meta(id);
+        let mut buffer = Buffer {
+            id,
+            offset: meta.rx_offset,
+            len: meta.rx_len,
         };
         if tcb.is_rare(rare::URGENT) {
-            buffer.len = self.stack.up_to_mark(index, buffer.len()) as u16;
+            buffer.len = self.stack.up_to_mark(self.pool, index, buffer.len()) as u16;
         }
         let tcb = &mut self.stack.tcbs[index];
-        let meta = self.pool.meta_mut(id);
-        if buffer.len < meta.rx_len {
+        if tcb.take_received(self.pool, buffer.len).is_none() {
             // The rest of the frame lies behind the urgent data and stays in the queue.
-            meta.rx_offset += buffer.len;
-            meta.rx_len -= buffer.len;
             self.pool.retain(id);
-        } else {
-            tcb.rx_head = next;
         }
-        tcb.rx_free += u32::from(buffer.len);
         self.window_may_open(index);
         Ok(Some(buffer))
     }

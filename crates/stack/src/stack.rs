@@ -19,9 +19,10 @@ use crate::tcp::cookie::CookieJar;
 use crate::tcp::isn::Secrets;
 use crate::tcp::listener::Listener;
 use crate::tcp::prepared::Prepared;
+use crate::tcp::rto::Floor;
 use crate::tcp::segment::ChallengeLimit;
 use crate::tcp::syn::Sizes;
-use crate::tcp::tcb::Tcb;
+use crate::tcp::tcb::{Tcb, rare};
 use crate::tcp::template::Common;
 use crate::tcp::time_wait::TimeWaitTable;
 use crate::tcp::timers::Periods;
@@ -55,13 +56,16 @@ pub struct Stack {
     /// Whether checksums are made and verified, and prediction is not unidirectional.
     pub(crate) usual: bool,
     pub(crate) delayed_ack: u32,
-    pub(crate) min_rto: u32,
+    pub(crate) floor: Floor,
     /// What the templates of all connections share.
     pub(crate) template: Common,
     pub(crate) device: Vec<Frame>,
     pub(crate) incoming: Vec<Frame>,
-    /// When timers were last looked at; a tick earlier while somebody is awaited.
-    pub(crate) last_tick: Tick,
+    /// Frames of the burst behind the one that is being taken in; zero when there is none.
+    pub(crate) behind: usize,
+    /// When timers were last looked at, in ticks since the epoch, so that months without a poll are not a clock that was set
+    /// back; a tick earlier while somebody is awaited.
+    pub(crate) last_ticks: u64,
     pub(crate) awaited: Awaited,
     pub(crate) counters: Counters,
     pub(crate) config: Config,
@@ -141,11 +145,12 @@ impl Stack {
             send_predictable: config.mechanisms.send_predictable(),
             sums: config.mechanisms.checksum == ChecksumPolicy::Always,
             delayed_ack: ticks(config.delayed_ack),
-            min_rto: ticks(config.min_rto),
+            floor: Floor::new(config.min_rto),
             template: Common::new(&config),
             device: Vec::with_capacity(config.device_queue),
             incoming: Vec::with_capacity(BURST),
-            last_tick: now.tick(),
+            behind: 0,
+            last_ticks: now.ticks(),
             awaited: Awaited::new(config.mechanisms.fin),
             counters: Counters::default(),
             table: Table::new(
@@ -302,9 +307,9 @@ impl<R: Recorder> Active<'_, R> {
                 self.stack.incoming = frames;
             }
         }
-        let tick = self.now.tick();
-        if unlikely(tick != self.stack.last_tick) {
-            self.on_tick(tick);
+        let ticks = self.now.ticks();
+        if unlikely(ticks != self.stack.last_ticks) {
+            self.on_tick(ticks);
         }
         if unlikely(!self.stack.device.is_empty()) {
             self.flush(link);
@@ -355,7 +360,8 @@ impl<R: Recorder> Active<'_, R> {
         frames: &[Frame],
         posted: &mut Posted<'_>,
     ) {
-        for frame in frames {
+        for (frame, behind) in frames.iter().zip((0..frames.len()).rev()) {
+            self.stack.behind = behind;
             self.take::<SUMS, BIDIRECTIONAL>(frame, posted);
         }
     }
@@ -404,7 +410,8 @@ impl<R: Recorder> Active<'_, R> {
             | Miss::BeyondWindow
             | Miss::Duplicate
             | Miss::Bidirectional
-            | Miss::Checksum => self.tcp_input_found(frame),
+            | Miss::Checksum
+            | Miss::Reserve => self.tcp_input_found(frame),
         }
     }
 
@@ -425,7 +432,6 @@ impl<R: Recorder> Active<'_, R> {
 
     #[inline(never)]
     fn resume_output(&mut self) {
-        use crate::tcp::tcb::flag;
         for _ in 0..self.stack.output_waiting.len() {
             if !self.device_has_room() {
                 return;
@@ -435,7 +441,7 @@ impl<R: Recorder> Active<'_, R> {
             };
             let index = index as usize;
             if let Some(tcb) = self.stack.tcbs.get_mut(index) {
-                tcb.flags &= !flag::OUTPUT_LISTED;
+                tcb.rare &= !rare::OUTPUT_LISTED;
                 self.output(index);
             }
         }
@@ -443,20 +449,21 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Time has moved on, or looks as if it had ([`Stack::await_close`]).
     #[inline(never)]
-    fn on_tick(&mut self, tick: Tick) {
-        if tick.before(self.stack.last_tick) || self.look_for_awaited(tick) {
+    fn on_tick(&mut self, ticks: u64) {
+        if ticks < self.stack.last_ticks || self.look_for_awaited(ticks) {
             return;
         }
-        self.do_what_is_due(tick);
+        self.do_what_is_due(ticks);
     }
 
     #[inline(never)]
-    fn do_what_is_due(&mut self, tick: Tick) {
-        self.stack.last_tick = match self.stack.awaited {
-            Awaited::Never | Awaited::Nobody => tick,
-            Awaited::Through(_) | Awaited::Until(_) => tick.after(u32::MAX),
+    fn do_what_is_due(&mut self, ticks: u64) {
+        let before = self.stack.last_ticks;
+        self.stack.last_ticks = match self.stack.awaited {
+            Awaited::Never | Awaited::Nobody => ticks,
+            Awaited::Through(_) | Awaited::Until(_) => ticks.saturating_sub(1),
         };
-        self.tcp_timers(tick);
+        self.tcp_timers(before, ticks);
         self.neighbour_timers();
         self.reassembly_timers();
         if !self.stack.want_frames.is_empty() {

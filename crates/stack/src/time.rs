@@ -29,6 +29,12 @@ impl Instant {
         Tick((self.0 >> Tick::SHIFT) as u32)
     }
 
+    /// Ticks since the epoch. [`Instant::tick`] is their lower half.
+    #[inline(always)]
+    pub(crate) const fn ticks(self) -> u64 {
+        self.0 >> Tick::SHIFT
+    }
+
     /// Nanoseconds since `earlier`, zero when it lies later.
     #[inline(always)]
     pub const fn nanos_since(self, earlier: Self) -> u64 {

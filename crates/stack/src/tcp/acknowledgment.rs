@@ -5,10 +5,11 @@
 //! acknowledgment of a FIN, and a path that takes only smaller packets (RFC 1191).
 
 use super::congestion;
+use super::deadline::{Deadline, Due};
 use super::rto::backed_off;
 use super::segment::Segment;
 use super::syn::set_mss;
-use super::tcb::{Deadline, State, flag, rare};
+use super::tcb::{State, Tcb, flag, rare};
 use crate::stack::Active;
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
@@ -24,24 +25,35 @@ impl<R: Recorder> Active<'_, R> {
         let ack = header.ack;
         let tcb = &mut self.stack.tcbs[index];
         // After a timeout snd_nxt went back, but what was sent before may still be acknowledged.
-        let sent = if tcb.is_rare(rare::LOSS) {
-            tcb.snd_nxt.latest(tcb.recover)
-        } else {
-            tcb.snd_nxt
-        };
+        let sent = tcb.highest_sent();
         // RFC 5961, 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
         let oldest = tcb.snd_una - tcb.max_snd_wnd.max(u32::from(u16::MAX));
         if !ack.within(oldest, sent) {
             self.challenge(index);
             return false;
         }
-        if tcb.is_rare(rare::PERSIST) {
-            // RFC 9293, MUST-37: a peer that answers probes keeps the connection open.
+        // RFC 7323, 4.3: the segment that spans the last acknowledgment sent moves TS.Recent. It is looked at here, since a
+        // segment that is discarded must change nothing.
+        let stamps = header
+            .options
+            .timestamps
+            .filter(|_| tcb.is(flag::TIMESTAMPS));
+        if let Some(stamps) = stamps
+            && header.seq.at_or_before(tcb.rcv_nxt)
+            && tcb.unacked == 0
+        {
+            tcb.take_timestamp(stamps.value, self.now.tick());
+        }
+        if tcb.is_rare(rare::PERSIST) && !tcb.is_rare(rare::ORPHAN) {
+            // RFC 9293, MUST-37: a peer that answers probes keeps the connection open. An application that is gone cannot
+            // end it, so for its connection only progress counts (RFC 6429, 4).
             self.progress(index);
         }
-        let advances = self.stack.tcbs[index].snd_una.before(ack);
+        let tcb = &self.stack.tcbs[index];
+        let advances = tcb.snd_una.before(ack);
         if advances {
-            self.new_acknowledgment(index, ack);
+            let echo = stamps.map(|stamps| stamps.echo);
+            self.new_acknowledgment(index, ack, echo);
         } else {
             self.maybe_duplicate(index, segment);
         }
@@ -50,7 +62,7 @@ impl<R: Recorder> Active<'_, R> {
         true
     }
 
-    fn new_acknowledgment(&mut self, index: usize, ack: SeqNumber) {
+    fn new_acknowledgment(&mut self, index: usize, ack: SeqNumber, echo: Option<u32>) {
         let tcb = &mut self.stack.tcbs[index];
         while tcb.unsent.is_some() && self.pool.meta(tcb.unsent).tx_end.at_or_before(ack) {
             tcb.unsent = self.pool.meta(tcb.unsent).tx_next;
@@ -62,13 +74,13 @@ impl<R: Recorder> Active<'_, R> {
         // The window is opened below, by the rules of the phase.
         tcb.flags &= !flag::CWND_LIMITED;
         tcb.dup_acks = 0;
-        // Karn (RFC 6298, 5): the timeout stays backed off until a segment that was sent once is acknowledged. Window
-        // probes say nothing of the path.
+        // Karn (RFC 6298, 5): the timeout stays backed off until something is timed. Window probes say nothing of the path.
         let backoff = core::mem::take(&mut tcb.backoff);
         if !tcb.is_rare(rare::PERSIST) {
-            tcb.rto = backed_off(tcb.rto, backoff, self.stack.max_rto);
+            let longest = self.stack.max_rto.min(u32::from(u16::MAX));
+            tcb.rto = backed_off(tcb.rto, backoff, longest) as u16;
         }
-        self.acknowledged(index, ack);
+        self.acknowledged(index, ack, echo);
         self.progress(index);
         let tcb = &mut self.stack.tcbs[index];
         if recovering {
@@ -84,7 +96,7 @@ impl<R: Recorder> Active<'_, R> {
             congestion::on_ack(tcb, acked);
         }
         let tcb = &mut self.stack.tcbs[index];
-        if tcb.is_rare(rare::LOSS) && tcb.recover.at_or_before(ack) {
+        if tcb.is_rare(rare::LOSS) && tcb.snd_max.at_or_before(ack) {
             tcb.rare &= !rare::LOSS;
         }
         tcb.predict();
@@ -101,7 +113,7 @@ impl<R: Recorder> Active<'_, R> {
             && window == tcb.snd_wnd
             && tcb.in_flight() != 0
             && !tcb.is_rare(rare::PERSIST);
-        tcb.keep_probes_sent = 0;
+        tcb.keep_probes_answered();
         if !duplicate {
             return;
         }
@@ -117,12 +129,9 @@ impl<R: Recorder> Active<'_, R> {
             tcb.cwnd += u32::from(tcb.dup_acks) * u32::from(tcb.mss);
             self.output(index);
             self.stack.tcbs[index].cwnd = window;
-        } else if tcb.dup_acks == DUPLICATES && tcb.recover.before(tcb.snd_una) {
+        } else if tcb.dup_acks == DUPLICATES && !tcb.is(flag::RECOVER) && !tcb.is_rare(rare::LOSS) {
             // RFC 6582, 3.2, step 2: only when nothing sent before the last recovery is still out.
-            if tcb.is_rare(rare::LOSS) {
-                return;
-            }
-            tcb.recover = tcb.snd_nxt;
+            tcb.remember_recovery(tcb.snd_nxt);
             tcb.rare |= rare::RECOVERY;
             tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
             congestion::on_fast_retransmit(tcb);
@@ -135,32 +144,40 @@ impl<R: Recorder> Active<'_, R> {
     /// "the send window should be updated" (3.10.7.4), never by an old segment.
     fn window_update(&mut self, index: usize, header: &Header, advances: bool) {
         let tcb = &mut self.stack.tcbs[index];
-        let newer = tcb.snd_wl1.before(header.seq)
-            || (tcb.snd_wl1 == header.seq && tcb.snd_wl2.at_or_before(header.ack));
-        // Predicted segments move rcv_nxt without writing snd_wl1: what begins before rcv_nxt is older than they.
-        let current = tcb.rcv_nxt.at_or_before(header.seq);
+        tcb.look_at_wl1();
+        let ahead = tcb.is_rare(rare::WL1_AHEAD);
+        // What begins before rcv_nxt is older than what moved that.
+        let newest = if ahead { tcb.snd_wl1 } else { tcb.rcv_nxt };
         // Who acknowledges more than ever before speaks last, also in a probe, whose sequence number goes back.
-        let latest = advances || (newer && current);
+        let latest = advances || newest.at_or_before(header.seq);
         if header.ack.before(tcb.snd_una) || !latest {
             return;
         }
-        tcb.snd_wl1 = tcb.snd_wl1.latest(header.seq);
-        tcb.snd_wl2 = header.ack;
-        tcb.snd_wnd = u32::from(header.window) << tcb.snd_shift;
-        tcb.max_snd_wnd = tcb.max_snd_wnd.max(tcb.snd_wnd);
-        if tcb.snd_wnd != 0 && tcb.is_rare(rare::PERSIST) {
+        if tcb.rcv_nxt.before(header.seq) {
+            tcb.snd_wl1 = newest.latest(header.seq);
+            tcb.rare |= rare::WL1_AHEAD;
+        }
+        tcb.take_window(u32::from(header.window) << tcb.snd_shift);
+        if tcb.is_rare(rare::PERSIST) && self.window_suffices(index) {
+            let tcb = &mut self.stack.tcbs[index];
             tcb.rare &= !rare::PERSIST;
             tcb.backoff = 0;
             tcb.rtx_deadline = Deadline::NONE;
             // The probe may have been thrown away for want of room: it goes again with what follows it.
-            tcb.recover = tcb.snd_nxt;
-            if tcb.snd_nxt != tcb.snd_una {
-                tcb.rare |= rare::LOSS;
-            }
-            tcb.unsent = tcb.tx_head;
-            tcb.snd_nxt = tcb.snd_una;
+            tcb.go_back();
         }
-        tcb.predict();
+        self.stack.tcbs[index].predict();
+    }
+
+    /// Whether what waits for the window may be sent (RFC 9293, 3.8.6.2.1). While it may not, the timer that overrides that
+    /// goes on, whatever the peer sends.
+    fn window_suffices(&self, index: usize) -> bool {
+        let tcb = &self.stack.tcbs[index];
+        let Some(first) = self.pool.meta_if(tcb.tx_head) else {
+            return tcb.snd_wnd != 0;
+        };
+        let rest = first.tx_end - tcb.snd_una;
+        tcb.snd_wnd >= rest.min(tcb.max_snd_wnd / 2).max(1)
     }
 
     /// The transitions of a FIN of ours that is acknowledged.
@@ -198,13 +215,38 @@ impl<R: Recorder> Active<'_, R> {
         let mss = tcb.mss;
         let mut id = tcb.tx_head;
         while id.is_some() {
-            if self.pool.meta(id).tx_len > mss && !self.split(index, id, mss) {
+            if self.pool.meta(id).tx_len > mss
+                && (self.pool.is_low() || !self.split(index, id, mss))
+            {
                 // Without a frame for the rest the segment stays too long and is tried again after a timeout.
                 break;
             }
             id = self.pool.meta(id).tx_next;
         }
         self.stack.open_held(self.pool, index);
-        self.retransmit_first(index);
+        let tcb = &mut self.stack.tcbs[index];
+        if tcb.in_flight() == 0 || !tcb.state.is_synchronized() {
+            return;
+        }
+        // RFC 1191, 6.4: all that was too long is lost. It goes again at once, one segment and then as acknowledgments
+        // arrive; no congestion is meant, so the window of before is soon reached again.
+        tcb.ssthresh = tcb.ssthresh.min(tcb.cwnd).max(2 * u32::from(tcb.mss));
+        tcb.cwnd = u32::from(tcb.mss);
+        tcb.rare &= !rare::RECOVERY;
+        tcb.dup_acks = 0;
+        tcb.go_back();
+        let rto = u32::from(tcb.rto);
+        self.set_due(index, Due::Retransmission, rto);
+        self.output(index);
+    }
+}
+
+impl Tcb {
+    /// The segment that set the window from ahead has been reached: what comes is newer again.
+    pub(super) fn look_at_wl1(&mut self) {
+        if self.is_rare(rare::WL1_AHEAD) && self.snd_wl1.at_or_before(self.rcv_nxt) {
+            self.rare &= !rare::WL1_AHEAD;
+            self.predict();
+        }
     }
 }

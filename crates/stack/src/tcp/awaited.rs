@@ -10,7 +10,6 @@
 use super::tcb::State;
 use crate::config::FinAcknowledgment;
 use crate::stack::{Active, Stack};
-use crate::time::Tick;
 use tollgate_gate::Recorder;
 
 /// Who is awaited.
@@ -47,22 +46,22 @@ impl Stack {
             return false;
         }
         self.awaited = Awaited::Through(index as u32);
-        self.last_tick = self.last_tick.after(u32::MAX);
+        self.last_ticks = self.last_ticks.saturating_sub(1);
         true
     }
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Looks who is awaited, at the end of a turn; says whether that is all that there is to do at `tick`.
+    /// Looks who is awaited, at the end of a turn; says whether that is all that there is to do at `ticks`.
     #[inline(always)]
-    pub(crate) fn look_for_awaited(&mut self, tick: Tick) -> bool {
-        let since = self.stack.last_tick.after(1);
+    pub(crate) fn look_for_awaited(&mut self, ticks: u64) -> bool {
+        let since = self.stack.last_ticks + 1;
         match self.stack.awaited {
             Awaited::Never | Awaited::Nobody => return false,
             Awaited::Through(index) => self.stack.awaited = Awaited::Until(index),
             Awaited::Until(index) => {
                 self.stack.awaited = Awaited::Nobody;
-                self.stack.last_tick = since;
+                self.stack.last_ticks = since;
                 let index = index as usize;
                 let tcb = &self.stack.tcbs[index];
                 if tcb.state == State::CloseWait && tcb.unacked != 0 {
@@ -70,6 +69,6 @@ impl<R: Recorder> Active<'_, R> {
                 }
             }
         }
-        since == tick
+        since == ticks
     }
 }

@@ -2,10 +2,11 @@
 //! [`super::syn`]; listening and accepting is [`super::listener`]; how connections go is [`super::lifecycle`].
 
 use super::cookie;
+use super::deadline::Deadline;
 use super::isn::initial_sequence_number;
-use super::listener::{Listener, local_end, remote_port};
+use super::listener::{local_end, remote_port};
 use super::syn::{Syn, shift_for};
-use super::tcb::{Deadline, LOOK, State, Tcb, flag, rare};
+use super::tcb::{LOOK, State, Tcb, flag, rare};
 use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::Demux;
@@ -252,10 +253,11 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut stack.tcbs[index];
         // Where the free TCB stands in a list already, it must not be put in again. Its entry in the wheel is this
         // connection's, if it is still there.
-        let (generation, listed, left) = (tcb.generation, tcb.flags, tcb.armed);
+        let (generation, listed, left) = (tcb.generation, (tcb.flags, tcb.rare), tcb.armed);
         stack.prepared.write(tcb, key);
         tcb.generation = generation;
-        tcb.flags |= listed;
+        tcb.flags |= listed.0;
+        tcb.rare |= listed.1;
         tcb.hash = vacant.hash();
         if stack.wheel.is_armed(place) {
             tcb.armed = left;
@@ -289,15 +291,20 @@ impl<R: Recorder> Active<'_, R> {
         syn: &Syn,
         last: Option<SeqNumber>,
     ) {
-        let room = self.stack.listeners[listener as usize]
-            .as_ref()
-            .is_some_and(Listener::has_room);
+        let room = self.takes_half_open(listener);
         match self.stack.search(key) {
             Search::Vacant(vacant) if room => {
                 self.half_open(listener, (key, vacant), syn, last);
             }
             _ => self.send_cookie(key, syn),
         }
+    }
+
+    /// Whether a listener keeps another half-open connection. Where the pool is low it does not: cookies cost nothing.
+    #[inline(always)]
+    pub(super) fn takes_half_open(&self, listener: u32) -> bool {
+        let listener = self.stack.listeners.get(listener as usize);
+        !self.pool.is_low() && matches!(listener, Some(Some(l)) if l.has_room())
     }
 
     /// Answers a SYN for a listener that has room.
@@ -337,7 +344,7 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(always)]
     pub(super) fn syn_acknowledged(&mut self, index: usize, syn: &Syn) {
         self.take_syn(index, syn);
-        self.acknowledged(index, syn.ack);
+        self.acknowledged(index, syn.ack, None);
         self.established(index);
         self.stack.tcbs[index].unacked = 1;
     }
@@ -353,7 +360,12 @@ impl<R: Recorder> Active<'_, R> {
             // RFC 5681, 3.1: after the loss of a SYN the initial window is one segment.
             tcb.cwnd = u32::from(tcb.mss);
             // RFC 6298, 5.7: when the timer expired for a SYN, data begins with a timeout of 3 s.
-            tcb.rto = ticks(AFTER_SYN_LOSS_RTO).min(stack.max_rto);
+            tcb.rto = ticks(AFTER_SYN_LOSS_RTO).min(stack.max_rto) as u16;
+        } else {
+            tcb.rtt.syn_acknowledged(self.now);
+            if tcb.rtt.is_known() {
+                tcb.rto = tcb.rtt.rto(stack.floor);
+            }
         }
         tcb.move_to(if unlikely(tcb.is(flag::FIN_QUEUED)) {
             State::FinWait1
@@ -569,7 +581,6 @@ impl<R: Recorder> Active<'_, R> {
         tcb.snd_una = iss + 1;
         tcb.snd_nxt = iss + 1;
         tcb.snd_end = iss + 1;
-        tcb.recover = iss;
         tcb.snd_wnd = u32::from(header.window) << tcb.snd_shift;
         tcb.max_snd_wnd = tcb.snd_wnd;
         if let Some(l) = self.stack.listeners[listener as usize].as_mut() {

@@ -22,10 +22,13 @@ pub(crate) fn limit(tcb: &Tcb, meta: &Meta, segment: usize) -> u16 {
     if !waits || tcb.is(flag::FIN_QUEUED) {
         return 0;
     }
+    let full = segment.min(usize::from(tcb.mss));
+    // Nothing goes behind a full segment, and what holds it is a window and not Nagle's algorithm.
+    if usize::from(meta.tx_len) >= full {
+        return 0;
+    }
     let buffer = tcb.snd_limit.saturating_sub(tcb.snd_end - tcb.snd_una) as usize;
-    segment
-        .min(usize::from(tcb.mss))
-        .min(usize::from(meta.tx_len) + buffer + 1) as u16
+    full.min(usize::from(meta.tx_len) + buffer + 1) as u16
 }
 
 impl Stack {

@@ -1,7 +1,8 @@
 //! How connections go: out of the table, into TIME-WAIT, onto the free list.
 
+use super::deadline::{Deadline, Due};
 use super::reassembly::release_chain;
-use super::tcb::{Deadline, State, Tcb, flag, rare};
+use super::tcb::{State, Tcb, flag, rare};
 use super::time_wait::{SLOT_BIT, TimeWait};
 use crate::buffer::{FrameId, Pool};
 use crate::likely::unlikely;
@@ -29,12 +30,12 @@ impl Stack {
         }
         let tcb = &mut self.tcbs[index];
         // Marks in the lists of events and of waiting output stay, so that no index stands there twice.
-        let listed = tcb.flags & (flag::LISTED | flag::OUTPUT_LISTED);
+        let listed = (tcb.flags & flag::LISTED, tcb.rare & rare::OUTPUT_LISTED);
         let generation = tcb.generation.wrapping_add(1);
         let armed = tcb.armed;
         *tcb = Tcb::FREE;
         tcb.generation = generation;
-        tcb.flags = listed;
+        (tcb.flags, tcb.rare) = listed;
         tcb.armed = armed;
         self.free.push(index as u32);
         self.open_connections -= 1;
@@ -72,8 +73,14 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn release_receive_queues(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
         let queued = core::mem::replace(&mut tcb.rx_head, FrameId::NONE);
-        let out_of_order = core::mem::replace(&mut tcb.ooo_head, FrameId::NONE);
         release_chain(self.pool, queued);
+        self.release_out_of_order(index);
+    }
+
+    /// Releases what came out of order.
+    pub(crate) fn release_out_of_order(&mut self, index: usize) {
+        let tcb = &mut self.stack.tcbs[index];
+        let out_of_order = core::mem::replace(&mut tcb.ooo_head, FrameId::NONE);
         release_chain(self.pool, out_of_order);
     }
 
@@ -125,8 +132,9 @@ impl<R: Recorder> Active<'_, R> {
             self.free_connection(index);
             return;
         }
+        // What has been acknowledged may still be read (RFC 9293, 3.10.7.4, lets it be flushed; Linux and BSD keep it).
         self.release_send_queue(index);
-        self.release_receive_queues(index);
+        self.release_out_of_order(index);
         if self.stack.tcbs[index].state != State::TimeWait {
             self.detach(index);
         }
@@ -199,8 +207,6 @@ impl<R: Recorder> Active<'_, R> {
     /// In FIN-WAIT-2 without an application the peer's FIN is not waited for forever.
     #[inline(always)]
     pub(crate) fn start_fin_wait_2(&mut self, index: usize) {
-        let at = self.now.tick().after(self.stack.periods.fin_wait_2);
-        self.stack.tcbs[index].user_deadline = Deadline::at(at);
-        self.arm(index, at);
+        self.set_due(index, Due::GiveUp, self.stack.periods.fin_wait_2);
     }
 }

@@ -4,8 +4,9 @@
 //! application's call; sending writes headers in front of it from the connection's template (Clark et al. 1989) and
 //! gives the link a reference. Decisions follow RFC 9293, 3.7.4 (Nagle), 3.8.6.2.1 (silly windows) and RFC 5681.
 
+use super::deadline::Due;
 use super::held;
-use super::tcb::{Deadline, Tcb, flag, rare};
+use super::tcb::{Tcb, flag, rare};
 use super::template::{self, Common, PLAIN, STAMPED, Varying};
 use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
 use crate::config::{ChecksumPolicy, HeaderTemplate, RetransmitCopy};
@@ -88,6 +89,7 @@ fn mark_sent(tcb: &mut Tcb, meta: &mut Meta, now: Instant) -> Flags {
     meta.tx_limit = 0;
     tcb.unsent = meta.tx_next;
     tcb.snd_nxt = meta.tx_end;
+    tcb.flags &= !flag::QUIET;
     let push = if meta.tx_next.is_none() && meta.tx_len != 0 {
         Flags::PSH
     } else {
@@ -204,12 +206,9 @@ impl Stack {
             meta.refs += 1;
             // RFC 6298, 5.1.
             if !tcb.rtx_deadline.is_set() {
-                let at = now.tick().after(tcb.rto);
-                tcb.rtx_deadline = Deadline::at(at);
-                if unlikely(at.before(tcb.armed)) {
-                    tcb.armed = at;
-                    self.wheel.insert(index as u32, at);
-                }
+                let at = now.tick().after(u32::from(tcb.rto));
+                tcb.rtx_deadline
+                    .set(at, &mut tcb.armed, &mut self.wheel, index);
             }
             let frame = emit_stamped(tcb, pool, rec, &self.template, id, varying);
             self.device.push(frame);
@@ -281,8 +280,8 @@ impl<R: Recorder> Active<'_, R> {
         queue_frame(tcb, id, self.pool.meta_mut(id), len, sum.into());
     }
 
-    /// Puts a FIN behind the send queue, on the last frame when that is unsent. Without a frame in the pool it is tried again
-    /// by the timer.
+    /// Puts a FIN behind the send queue, on the last frame when that is unsent. It waits for a frame where the pool is low:
+    /// until it is acknowledged it holds one.
     pub(crate) fn append_fin(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
         if tcb.unsent.is_some() {
@@ -294,15 +293,18 @@ impl<R: Recorder> Active<'_, R> {
             tcb.snd_end += 1;
             return;
         }
-        let Some(id) = self.pool.alloc() else {
+        let taken = if self.pool.is_low() {
+            None
+        } else {
+            self.pool.alloc()
+        };
+        let Some(id) = taken else {
             self.stack.counters.dropped(Drop::NoFrame);
-            let at = self.now.tick().after(1);
-            let tcb = &mut self.stack.tcbs[index];
-            tcb.rare |= rare::FIN_PENDING;
-            tcb.ack_deadline = Deadline::at(at);
-            self.arm(index, at);
+            self.stack.tcbs[index].rare |= rare::FIN_PENDING;
+            self.want_frames(index);
             return;
         };
+        self.stack.tcbs[index].rare &= !rare::FIN_PENDING;
         self.append_frame(index, id, 0, Partial::ZERO);
         let meta = self.pool.meta_mut(id);
         meta.tx_flags = Flags::FIN;
@@ -367,11 +369,7 @@ impl<R: Recorder> Active<'_, R> {
         let meta = self.pool.meta_mut(id);
         let (seq, len, sum) = (meta.tx_seq, meta.tx_len, meta.tx_sum);
         let flags = mark_sent(tcb, meta, self.now);
-        if !tcb.rtx_deadline.is_set() {
-            let at = self.now.tick().after(tcb.rto);
-            tcb.rtx_deadline = Deadline::at(at);
-            self.arm(index, at);
-        }
+        self.start_retransmission(index);
         match self.stack.config.mechanisms.retransmit {
             RetransmitCopy::Reference => {
                 self.pool.retain(id);
@@ -384,17 +382,20 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a frame that was sent before a timeout.
     #[cold]
     fn send_again(&mut self, index: usize, id: FrameId) {
-        let tick = self.now.tick();
         let tcb = &mut self.stack.tcbs[index];
         let meta = self.pool.meta(id);
         tcb.unsent = meta.tx_next;
         tcb.snd_nxt = tcb.snd_nxt.latest(meta.tx_end);
-        if !tcb.rtx_deadline.is_set() {
-            let at = tick.after(tcb.rto);
-            tcb.rtx_deadline = Deadline::at(at);
-            self.arm(index, at);
-        }
+        self.start_retransmission(index);
         self.retransmit(index, id);
+    }
+
+    /// RFC 6298, 5.1: the timer runs while something is in flight.
+    fn start_retransmission(&mut self, index: usize) {
+        let tcb = &self.stack.tcbs[index];
+        if !tcb.rtx_deadline.is_set() {
+            self.set_due(index, Due::Retransmission, u32::from(tcb.rto));
+        }
     }
 
     /// Sends a copy of a frame whose payload stays as it is.
@@ -541,11 +542,9 @@ impl<R: Recorder> Active<'_, R> {
     /// Without a frame or room for it the acknowledgment is tried again at the next tick.
     #[cold]
     fn acknowledge_later(&mut self, index: usize) {
-        let at = self.now.tick().after(1);
         let tcb = &mut self.stack.tcbs[index];
-        tcb.ack_deadline = Deadline::at(at);
         tcb.unacked = tcb.unacked.clamp(1, 100);
-        self.arm(index, at);
+        self.set_due(index, Due::Acknowledgment, 1);
     }
 
     /// The next frame does not fit into the window: decides whether a part of it is sent (RFC 9293, 3.8.6.2.1) and sees
@@ -560,7 +559,6 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     fn window_does_block(&mut self, index: usize) -> bool {
-        let tick = self.now.tick();
         let tcb = &mut self.stack.tcbs[index];
         let flight = tcb.in_flight();
         if tcb.cwnd < tcb.snd_wnd && flight != 0 {
@@ -571,19 +569,18 @@ impl<R: Recorder> Active<'_, R> {
         if usable != 0 && usable >= tcb.max_snd_wnd / 2 {
             let id = tcb.unsent;
             let acknowledged = tcb.snd_nxt - self.pool.meta(id).tx_seq;
-            return !self.split(
-                index,
-                id,
-                (usable + acknowledged).min(u32::from(u16::MAX)) as u16,
-            );
+            let octets = (usable + acknowledged).min(u32::from(u16::MAX)) as u16;
+            if self.split(index, id, octets) {
+                return false;
+            }
         }
+        let tcb = &mut self.stack.tcbs[index];
         if flight == 0 && !tcb.rtx_deadline.is_set() {
             // Nothing is outstanding, so no acknowledgment will come: probe (RFC 9293, 3.8.6.1).
             tcb.rare |= rare::PERSIST;
             tcb.predict();
-            let at = tick.after(tcb.rto);
-            tcb.rtx_deadline = Deadline::at(at);
-            self.arm(index, at);
+            let rto = u32::from(tcb.rto);
+            self.set_due(index, Due::Retransmission, rto);
         }
         true
     }
@@ -592,8 +589,8 @@ impl<R: Recorder> Active<'_, R> {
     fn wait_for_room(&mut self, index: usize) {
         self.stack.open_held(self.pool, index);
         let tcb = &mut self.stack.tcbs[index];
-        if !tcb.is(flag::OUTPUT_LISTED) {
-            tcb.flags |= flag::OUTPUT_LISTED;
+        if !tcb.is_rare(rare::OUTPUT_LISTED) {
+            tcb.rare |= rare::OUTPUT_LISTED;
             self.stack.output_waiting.push_back(index as u32);
         }
     }
@@ -664,15 +661,22 @@ impl<R: Recorder> Active<'_, R> {
         meta.transmissions = meta.transmissions.saturating_add(1);
         meta.sent_once_at = None;
         let meta = *meta;
-        if meta.tx_flags.has(Flags::SYN) {
-            self.send_syn(index);
-            return;
-        }
-        let flags = meta.tx_flags | Flags::ACK;
+        // RFC 9293, 3.9.1.2, MUST-61: the last queued segment is pushed, whenever it is sent.
+        let push = if meta.tx_next.is_none() && meta.tx_len != 0 {
+            Flags::PSH
+        } else {
+            Flags(0)
+        };
+        let flags = meta.tx_flags | push | Flags::ACK;
         if !self.device_has_room() {
             self.stack.counters.dropped(Drop::DeviceQueueFull);
         } else if shared || self.stack.config.mechanisms.retransmit == RetransmitCopy::Copy {
-            // Whoever else holds the frame may be reading the headers that would be overwritten.
+            // Whoever else holds the frame may be reading the headers that would be overwritten. Only the first, for which
+            // all others wait, may take a frame of the reserve for it.
+            if self.pool.is_low() && id != self.stack.tcbs[index].tx_head {
+                self.stack.counters.dropped(Drop::NoFrame);
+                return;
+            }
             self.emit_copy(index, id, meta.tx_seq, flags, meta.tx_len, meta.tx_sum);
         } else {
             self.pool.retain(id);
@@ -700,16 +704,6 @@ impl<R: Recorder> Active<'_, R> {
             || (offered < 2 * step && gain >= (2 * step).min(tcb.rcv_limit / 2));
         if worth_it && tcb.state.may_receive() {
             self.acknowledge(index);
-        }
-    }
-
-    /// Puts the connection's wheel entry no later than `at`.
-    #[inline(always)]
-    pub(crate) fn arm(&mut self, index: usize, at: crate::time::Tick) {
-        let tcb = &mut self.stack.tcbs[index];
-        if at.before(tcb.armed) {
-            tcb.armed = at;
-            self.stack.wheel.insert(index as u32, at);
         }
     }
 }

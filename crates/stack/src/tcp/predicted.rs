@@ -7,7 +7,10 @@
 //! whatever fails goes to [`super::segment`] untouched, and the reason is counted.
 
 use super::congestion;
-use super::tcb::{Deadline, PSH, Tcb, flag};
+use super::deadline::{Deadline, Due};
+use super::receive_queue;
+use super::rto::Floor;
+use super::tcb::{PSH, Tcb, flag};
 use super::template::{PLAIN, STAMPED};
 use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, FrameId, Pool, RxChecksum, SUMMED_FROM};
@@ -18,6 +21,7 @@ use crate::likely::{likely, unlikely};
 use crate::socket::{Posted, readiness};
 use crate::stack::{Active, Stack};
 use crate::time::Instant;
+use crate::timer::Wheel;
 use core::hint::cold_path;
 use core::num::NonZeroU64;
 use tollgate_checksum::{Kernel, Partial, Wide, sum_header};
@@ -243,6 +247,8 @@ impl Stack {
                 room.copy_from_slice(payload);
                 true
             }
+            // Whether it costs a frame is looked at in general.
+            None if unlikely(len != 0 && pool.is_low()) => return Err(Miss::Reserve),
             None => {
                 !verify
                     || segment_is_intact(
@@ -263,15 +269,12 @@ impl Stack {
 
         // Every check has passed: act.
         self.counters.predicted += 1;
-        let mut ready = accept(tcb, pool, now, says, self.min_rto);
+        let mut ready = accept(tcb, pool, &mut self.wheel, index, now, says, self.floor);
         if len != 0 {
             rec.pass(Gate::SocketQueued, packet);
             let at = now.tick().after(self.delayed_ack);
-            tcb.ack_deadline = Deadline::at(at);
-            if unlikely(at.before(tcb.armed)) {
-                tcb.armed = at;
-                self.wheel.insert(index as u32, at);
-            }
+            tcb.ack_deadline
+                .set(at, &mut tcb.armed, &mut self.wheel, index);
         }
         if len == 0 {
             pool.release(frame.id);
@@ -280,7 +283,7 @@ impl Stack {
             advance(tcb, len as u32);
             pool.release(frame.id);
         } else {
-            queue_payload(tcb, pool, frame.id, frame.offset + N as u16, len as u16);
+            receive_queue::push(tcb, pool, frame.id, frame.offset + N as u16, len as u16);
             advance(tcb, len as u32);
             ready |= readiness::READABLE;
         }
@@ -379,15 +382,18 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// The snd_una side of a new acknowledgment, for segments that were not predicted.
+    /// The snd_una side of a new acknowledgment, for segments that were not predicted, with the timestamp that it echoes.
     #[inline(always)]
-    pub(crate) fn acknowledged(&mut self, index: usize, ack: SeqNumber) {
+    pub(crate) fn acknowledged(&mut self, index: usize, ack: SeqNumber, echo: Option<u32>) {
+        let stack = &mut *self.stack;
         let ready = take_acknowledgment(
-            &mut self.stack.tcbs[index],
+            &mut stack.tcbs[index],
             self.pool,
+            &mut stack.wheel,
+            index,
             self.now,
-            ack,
-            self.stack.min_rto,
+            (ack, echo),
+            stack.floor,
         );
         if ready != 0 {
             self.notify(index, ready);
@@ -397,11 +403,9 @@ impl<R: Recorder> Active<'_, R> {
     /// Payload in order goes to the receive queue, for segments that were not predicted.
     pub(crate) fn deliver(&mut self, index: usize, id: FrameId, offset: u16, len: u16) {
         let tcb = &mut self.stack.tcbs[index];
-        queue_payload(tcb, self.pool, id, offset, len);
+        receive_queue::push(tcb, self.pool, id, offset, len);
         advance(tcb, u32::from(len));
-        let at = self.now.tick().after(self.stack.delayed_ack);
-        tcb.ack_deadline = Deadline::at(at);
-        self.arm(index, at);
+        self.set_due(index, Due::Acknowledgment, self.stack.delayed_ack);
         self.notify(index, readiness::READABLE);
         if self.stack.tcbs[index].unacked >= 2 {
             self.acknowledge(index);
@@ -418,29 +422,40 @@ struct Says {
 
 /// Takes in timestamp, window and acknowledgment.
 #[inline(always)]
-fn accept(tcb: &mut Tcb, pool: &mut Pool, now: Instant, says: Says, min_rto: u32) -> u8 {
+fn accept(
+    tcb: &mut Tcb,
+    pool: &mut Pool,
+    wheel: &mut Wheel,
+    index: usize,
+    now: Instant,
+    says: Says,
+    floor: Floor,
+) -> u8 {
     // RFC 7323, 4.3: only a segment that begins at or before the last acknowledgment sent moves TS.Recent.
     if tcb.unacked == 0 {
         tcb.ts_recent = says.ts_value;
     }
-    tcb.snd_wnd = says.window;
+    tcb.take_window(says.window);
     if says.ack == tcb.snd_una {
         return 0;
     }
-    take_acknowledgment(tcb, pool, now, says.ack, min_rto)
+    take_acknowledgment(tcb, pool, wheel, index, now, (says.ack, None), floor)
 }
 
 /// The snd_una side of a new acknowledgment: frees what it covers, measures the round trip, opens cwnd. Returns what the
 /// connection has become ready for.
 #[inline(always)]
-pub(super) fn take_acknowledgment(
+fn take_acknowledgment(
     tcb: &mut Tcb,
     pool: &mut Pool,
+    wheel: &mut Wheel,
+    index: usize,
     now: Instant,
-    ack: SeqNumber,
-    min_rto: u32,
+    (ack, echo): (SeqNumber, Option<u32>),
+    floor: Floor,
 ) -> u8 {
-    // Karn: only what was sent once is timed, here by the last frame that is acknowledged.
+    // Karn: only what was sent once is timed, here by the last frame that is acknowledged. While a segment is predicted
+    // nothing in flight was sent twice, so only others look at the timestamp that is echoed.
     let head = tcb.tx_head;
     let timed = match pool.meta_if(head) {
         Some(meta) if meta.tx_end == ack => {
@@ -459,16 +474,27 @@ pub(super) fn take_acknowledgment(
     tcb.snd_una = ack;
     if let Some(sent_at) = timed {
         tcb.rtt.update(now.as_nanos().wrapping_sub(sent_at.get()));
-        tcb.rto = tcb.rtt.rto(min_rto);
+        tcb.rto = tcb.rtt.rto(floor);
+    } else if let Some(echo) = echo
+        && let Some(took) = tcb.age_of(echo, now.tick())
+    {
+        tcb.rtt.update(took);
+        tcb.rto = tcb.rtt.rto(floor);
     }
     // RFC 6298, 5.2 and 5.3.
-    tcb.rtx_deadline = if likely(ack == tcb.snd_nxt) {
-        Deadline::NONE
+    if likely(ack == tcb.snd_nxt) {
+        tcb.rtx_deadline = Deadline::NONE;
     } else {
-        Deadline::at(now.tick().after(tcb.rto))
-    };
-    if unlikely(tcb.is_any(flag::CWND_LIMITED, readiness::WANT_WRITE)) {
+        let at = now.tick().after(u32::from(tcb.rto));
+        tcb.rtx_deadline.set(at, &mut tcb.armed, wheel, index);
+    }
+    if unlikely(tcb.is_any(flag::CWND_LIMITED | flag::RECOVER, readiness::WANT_WRITE)) {
+        if tcb.is(flag::RECOVER) && tcb.recover.before(ack) {
+            tcb.flags &= !flag::RECOVER;
+        }
         if tcb.is(flag::CWND_LIMITED) {
+            // Until output is held back by it again.
+            tcb.flags &= !flag::CWND_LIMITED;
             congestion::on_ack(tcb, acked);
         }
         // Told only to an application that was refused, and when it is worth its while.
@@ -480,10 +506,12 @@ pub(super) fn take_acknowledgment(
     0
 }
 
-/// Frees every frame that `ack` covers; returns when the last of them was sent, if it was sent once.
+/// Frees every frame that `ack` covers; returns when the last of them was sent, if all were sent once: what waited behind
+/// a segment that was sent again was on its way for longer than a round trip.
 #[inline(never)]
 fn release_acknowledged(tcb: &mut Tcb, pool: &mut Pool, ack: SeqNumber) -> Option<NonZeroU64> {
     let mut timed = None;
+    let mut all_once = true;
     let mut head = tcb.tx_head;
     while head != tcb.unsent {
         let meta = pool.meta_mut(head);
@@ -491,29 +519,13 @@ fn release_acknowledged(tcb: &mut Tcb, pool: &mut Pool, ack: SeqNumber) -> Optio
             break;
         }
         timed = meta.sent_once_at;
+        all_once &= timed.is_some();
         let next = meta.tx_next;
         pool.release(head);
         head = next;
     }
     tcb.tx_head = head;
-    timed
-}
-
-/// Appends a frame's payload to the receive queue.
-#[inline(never)]
-fn queue_payload(tcb: &mut Tcb, pool: &mut Pool, id: FrameId, offset: u16, len: u16) {
-    let meta = pool.meta_mut(id);
-    meta.rx_offset = offset;
-    meta.rx_len = len;
-    meta.rx_seq = tcb.rcv_nxt;
-    meta.rx_next = FrameId::NONE;
-    if tcb.rx_head.is_none() {
-        tcb.rx_head = id;
-    } else {
-        pool.meta_mut(tcb.rx_tail).rx_next = id;
-    }
-    tcb.rx_tail = id;
-    tcb.rx_free = tcb.rx_free.saturating_sub(u32::from(len));
+    timed.filter(|_| all_once)
 }
 
 /// `len` octets in order are with their reader.

@@ -8,12 +8,11 @@
 //! is changed before every check has passed; whatever fails goes the general way untouched, and the reason is counted.
 //! Which segments are taken is RFC 9293, 3.10.7.4, cut down to these.
 
-use super::predicted::{be16, be32, ne16, segment_is_intact, take_acknowledgment};
+use super::deadline::Deadline;
+use super::predicted::{be16, be32, ne16, segment_is_intact};
 use super::predicted_syn::{SYN, SYN_ACK, expect_syn, expect_syn_ack};
 use super::syn::Syn;
-use super::tcb::{
-    ACK_MOVES, Deadline, FIN_MOVES, PREDICTED_WITH_TIMESTAMPS, PSH, State, Tcb, rare,
-};
+use super::tcb::{ACK_MOVES, FIN_MOVES, PREDICTED_WITH_TIMESTAMPS, PSH, State, Tcb, rare};
 use super::template::STAMPED;
 use crate::buffer::{Frame, Pool, RxChecksum};
 use crate::config::Prediction;
@@ -140,7 +139,7 @@ impl<R: Recorder> Active<'_, R> {
             State::FinWait1 if tcb.is_rare(rare::ORPHAN) => self.fin_acknowledged(index, said),
             State::SynReceived => {
                 // The window of the SYN was not scaled; this one is.
-                tcb.max_snd_wnd = said.window;
+                (tcb.snd_wnd, tcb.max_snd_wnd) = (0, 0);
                 self.take_said(index, said);
                 self.established(index);
             }
@@ -159,7 +158,7 @@ impl<R: Recorder> Active<'_, R> {
         if tcb.unacked == 0 {
             tcb.ts_recent = said.ts_value;
         }
-        tcb.snd_wnd = said.window;
+        tcb.take_window(said.window);
         tcb.snd_una = said.ack;
         tcb.rtx_deadline = Deadline::NONE;
         tcb.move_to(State::FinWait2);
@@ -212,15 +211,11 @@ impl<R: Recorder> Active<'_, R> {
         if tcb.unacked == 0 {
             tcb.ts_recent = said.ts_value;
         }
-        tcb.snd_wnd = said.window;
+        tcb.take_window(said.window);
         if said.ack != tcb.snd_una {
             // A sign of life: the time to give up starts anew.
             tcb.user_deadline = Deadline::NONE;
-            let min_rto = self.stack.min_rto;
-            let ready = take_acknowledgment(tcb, self.pool, self.now, said.ack, min_rto);
-            if unlikely(ready != 0) {
-                self.notify(index, ready);
-            }
+            self.acknowledged(index, said.ack, None);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! to wait for. Everything that [`super::output`] decides in general is known then, so the message is copied, summed,
 //! given headers and queued for the link in one go. Whatever is different goes the general way, with nothing changed.
 
-use super::tcb::{Deadline, State, Tcb, flag, rare};
+use super::tcb::{State, Tcb, flag, rare};
 use super::template::{self, Common, STAMPED, Varying};
 use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
 use crate::config::{Mechanisms, Prediction};
@@ -77,15 +77,11 @@ impl WayOut<'_> {
         tcb.tx_tail = id;
         tcb.snd_end = end;
         tcb.snd_nxt = end;
-        tcb.flags &= !flag::CWND_LIMITED;
+        tcb.flags &= !(flag::CWND_LIMITED | flag::QUIET);
         // RFC 6298, 5.1.
         if !tcb.rtx_deadline.is_set() {
-            let at = now.tick().after(tcb.rto);
-            tcb.rtx_deadline = Deadline::at(at);
-            if unlikely(at.before(tcb.armed)) {
-                tcb.armed = at;
-                wheel.insert(index as u32, at);
-            }
+            let at = now.tick().after(u32::from(tcb.rto));
+            tcb.rtx_deadline.set(at, &mut tcb.armed, wheel, index);
         }
 
         rec.pass(Gate::ChecksumOutBegin, packet);
@@ -192,6 +188,7 @@ impl Stack {
             && tcb.state != State::SynReceived
             && tcb.goes_straight()
             && tcb.in_flight() <= tcb.snd_wnd.min(tcb.cwnd)
+            && !pool.is_low()
             && self.config.mechanisms.prediction == Prediction::Bidirectional
             && self.device.len() < self.config.device_queue;
         if unlikely(!usual) {

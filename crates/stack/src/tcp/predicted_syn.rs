@@ -5,7 +5,6 @@
 //! Nothing is changed before every check has passed; whatever fails goes the general way untouched, and the reason is
 //! counted by [`super::predicted_change`].
 
-use super::listener::Listener;
 use super::predicted::{be16, be32, key_of};
 use super::syn::{Syn, USUAL};
 use super::tcb::{State, Tcb, rare};
@@ -55,9 +54,7 @@ impl<R: Recorder> Active<'_, R> {
         let Some(listener) = self.listener_for(key) else {
             return Err(ChangeMiss::State);
         };
-        let room = self.stack.listeners[listener as usize]
-            .as_ref()
-            .is_some_and(Listener::has_room);
+        let room = self.takes_half_open(listener);
         let Search::Vacant(vacant) = search else {
             // TIME-WAIT: whether the SYN is certainly new is looked at in general.
             return Err(ChangeMiss::State);

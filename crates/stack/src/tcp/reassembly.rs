@@ -1,15 +1,20 @@
 //! Segments that came out of order, kept until the gap before them is filled.
 //!
 //! They stand in a chain of frames, ordered by sequence number, without overlap: a new segment is cut to what is not yet
-//! there. How many frames a connection may hold is bounded, and nothing is kept when less than a quarter of the pool is
-//! left, well before senders are refused, so that no peer takes the pool from others by sending every second octet.
+//! there, and packed behind the one before it where they are neighbours. A connection may hold as many frames as twice its
+//! window fills. Nothing is kept while less than a quarter of the pool is left, well before senders are refused, so that
+//! no peer takes the pool from others by sending every second byte. Most segments come behind all others, so the first
+//! frame of the chain says which the last is.
 
 use super::tcb::Tcb;
 use crate::buffer::{FrameId, Pool};
 use tollgate_wire::SeqNumber;
 
-/// Frames that one connection may hold out of order.
-pub(crate) const MAX_FRAMES: usize = 512;
+/// Frames that one connection may hold out of order: twice what its window fills, and a few for small windows.
+fn most_frames(tcb: &Tcb, pool: &Pool) -> u16 {
+    let frames = 2 * tcb.rcv_limit as usize / pool.payload_room() + 16;
+    frames.min(usize::from(u16::MAX)) as u16
+}
 
 /// Octets of payload in a frame.
 #[derive(Clone, Copy, Debug)]
@@ -56,16 +61,31 @@ fn piece(pool: &Pool, id: FrameId) -> Piece {
     }
 }
 
+/// The last piece of the chain and how many there are.
+fn ends(tcb: &Tcb, pool: &Pool) -> (FrameId, u16) {
+    match pool.meta_if(tcb.ooo_head) {
+        Some(first) => (first.rx_last, first.rx_count),
+        None => (FrameId::NONE, 0),
+    }
+}
+
+/// Writes down which piece is the first, and what the first says of the others.
+fn set_ends(tcb: &mut Tcb, pool: &mut Pool, first: FrameId, last: FrameId, count: u16) {
+    tcb.ooo_head = first;
+    if let Some(first) = pool.meta_mut_if(first) {
+        first.rx_last = last;
+        first.rx_count = count;
+    }
+}
+
 /// Puts a piece into the chain; releases its frame when all of it is there already or there is no room.
 pub(crate) fn insert(tcb: &mut Tcb, pool: &mut Pool, mut new: Piece) {
-    let mut previous = FrameId::NONE;
-    let mut next = tcb.ooo_head;
-    let mut count = 0;
-    while next.is_some() && piece(pool, next).seq.before(new.seq) {
-        previous = next;
-        next = pool.meta(next).rx_next;
-        count += 1;
-    }
+    let (mut first, (mut last, mut count)) = (tcb.ooo_head, ends(tcb, pool));
+    let (mut previous, mut next) = if last.is_some() && piece(pool, last).seq.before(new.seq) {
+        (last, FrameId::NONE)
+    } else {
+        place(pool, first, new.seq)
+    };
     if previous.is_some() {
         new.trim_front(piece(pool, previous).end());
     }
@@ -76,47 +96,67 @@ pub(crate) fn insert(tcb: &mut Tcb, pool: &mut Pool, mut new: Piece) {
             let after = pool.meta(next).rx_next;
             pool.release(next);
             next = after;
+            count -= 1;
         } else {
             new.trim_back(there.seq);
             break;
         }
     }
     // What fills the gap is taken in any case: it sets frames free.
-    let low = pool.available() < pool.capacity() / 4 && new.seq != tcb.rcv_nxt;
-    if new.len == 0 || count >= MAX_FRAMES || low {
+    let fills = new.seq == tcb.rcv_nxt;
+    let low = pool.available() < pool.capacity() / 4 && !fills;
+    let full = count >= most_frames(tcb, pool) && !fills && next.is_none();
+    let packed = new.len != 0
+        && previous.is_some()
+        && piece(pool, previous).end() == new.seq
+        && pool.append_received(previous, (new.id, new.offset), new.len);
+    if packed || new.len == 0 || low || full {
         pool.release(new.id);
-        relink(tcb, pool, previous, next);
-        return;
-    }
-    let meta = pool.meta_mut(new.id);
-    meta.rx_offset = new.offset;
-    meta.rx_len = new.len;
-    meta.rx_seq = new.seq;
-    meta.rx_next = next;
-    relink(tcb, pool, previous, new.id);
-    trim_count(pool, new.id, MAX_FRAMES - count);
-}
-
-fn relink(tcb: &mut Tcb, pool: &mut Pool, previous: FrameId, next: FrameId) {
-    if previous.is_none() {
-        tcb.ooo_head = next;
     } else {
-        pool.meta_mut(previous).rx_next = next;
+        let meta = pool.meta_mut(new.id);
+        meta.rx_offset = new.offset;
+        meta.rx_len = new.len;
+        meta.rx_seq = new.seq;
+        link(pool, &mut first, previous, new.id);
+        previous = new.id;
+        count += 1;
+    }
+    link(pool, &mut first, previous, next);
+    if next.is_none() {
+        last = previous;
+    }
+    set_ends(tcb, pool, first, last, count);
+    if count > most_frames(tcb, pool) && !fills {
+        drop_last(tcb, pool);
     }
 }
 
-/// Releases everything behind the `keep`th frame from `from`.
-fn trim_count(pool: &mut Pool, from: FrameId, keep: usize) {
-    let mut last = from;
-    for _ in 1..keep {
-        let next = pool.meta(last).rx_next;
-        if next.is_none() {
-            return;
-        }
-        last = next;
+/// The pieces between which one that begins at `seq` belongs.
+fn place(pool: &Pool, first: FrameId, seq: SeqNumber) -> (FrameId, FrameId) {
+    let (mut previous, mut next) = (FrameId::NONE, first);
+    while next.is_some() && piece(pool, next).seq.before(seq) {
+        previous = next;
+        next = pool.meta(next).rx_next;
     }
-    let rest = core::mem::replace(&mut pool.meta_mut(last).rx_next, FrameId::NONE);
-    release_chain(pool, rest);
+    (previous, next)
+}
+
+/// Lets `next` follow `previous`, or be the first.
+fn link(pool: &mut Pool, first: &mut FrameId, previous: FrameId, next: FrameId) {
+    match pool.meta_mut_if(previous) {
+        Some(previous) => previous.rx_next = next,
+        None => *first = next,
+    }
+}
+
+/// Lets the last piece go, which is the one that will be needed last.
+fn drop_last(tcb: &mut Tcb, pool: &mut Pool) {
+    let (last, count) = ends(tcb, pool);
+    let (previous, _) = place(pool, tcb.ooo_head, piece(pool, last).seq);
+    let mut first = tcb.ooo_head;
+    link(pool, &mut first, previous, FrameId::NONE);
+    pool.release(last);
+    set_ends(tcb, pool, first, previous, count - 1);
 }
 
 /// Takes the first piece out when it begins at or before `rcv_nxt`, cut to what is new.
@@ -130,7 +170,9 @@ pub(crate) fn take_ready(tcb: &mut Tcb, pool: &mut Pool) -> Option<Piece> {
         if !first.seq.at_or_before(tcb.rcv_nxt) {
             return None;
         }
-        tcb.ooo_head = pool.meta(id).rx_next;
+        let (last, count) = ends(tcb, pool);
+        let next = pool.meta(id).rx_next;
+        set_ends(tcb, pool, next, last, count - 1);
         first.trim_front(tcb.rcv_nxt);
         if first.len != 0 {
             return Some(first);
@@ -168,6 +210,20 @@ mod tests {
         );
     }
 
+    fn chain(tcb: &Tcb, pool: &Pool) -> Vec<FrameId> {
+        let mut ids = Vec::new();
+        let mut id = tcb.ooo_head;
+        while id.is_some() {
+            ids.push(id);
+            id = pool.meta(id).rx_next;
+        }
+        assert_eq!(
+            ids.last().copied().unwrap_or(FrameId::NONE),
+            ends(tcb, pool).0
+        );
+        ids
+    }
+
     fn drain(tcb: &mut Tcb, pool: &mut Pool) -> Vec<u8> {
         let mut out = Vec::new();
         while let Some(piece) = take_ready(tcb, pool) {
@@ -196,6 +252,7 @@ mod tests {
             for step in [1, 2, 3, 5] {
                 let mut pool = Pool::new(64, 2048);
                 let mut tcb = Tcb {
+                    rcv_limit: 65_536,
                     rcv_nxt: SeqNumber(u32::MAX - 9),
                     ..Tcb::FREE
                 };
@@ -211,6 +268,7 @@ mod tests {
                 let out = drain(&mut tcb, &mut pool);
                 assert_eq!(out, text[..out.len()]);
                 assert!(tcb.ooo_head.is_none() || out.len() < 60);
+                assert_eq!(ends(&tcb, &pool).1 as usize, chain(&tcb, &pool).len());
                 release_chain(&mut pool, tcb.ooo_head);
                 assert_eq!(pool.available(), 64);
             }
@@ -237,5 +295,30 @@ mod tests {
         for id in held {
             pool.release(id);
         }
+    }
+
+    #[test]
+    fn neighbours_share_a_frame_and_the_farthest_goes_when_there_are_too_many() {
+        let mut pool = Pool::new(256, 2048);
+        let mut tcb = Tcb {
+            rcv_nxt: SeqNumber(0),
+            rcv_limit: 4096,
+            ..Tcb::FREE
+        };
+        for n in 0..1000u32 {
+            put(&mut tcb, &mut pool, 1 + n, &[n as u8]);
+        }
+        assert_eq!(chain(&tcb, &pool).len(), 1);
+        let most = u32::from(most_frames(&tcb, &pool));
+        for n in (0..2 * most).rev() {
+            put(&mut tcb, &mut pool, 2000 + 2 * n, b"x");
+        }
+        assert_eq!(chain(&tcb, &pool).len(), most as usize);
+        assert_eq!(256 - pool.available(), most as usize);
+        let farthest = piece(&pool, ends(&tcb, &pool).0).seq;
+        assert_eq!(farthest, SeqNumber(2000 + 2 * (most - 2)));
+        put(&mut tcb, &mut pool, 0, b"y");
+        assert_eq!(drain(&mut tcb, &mut pool).len(), 1001);
+        assert_eq!(chain(&tcb, &pool).len(), most as usize - 1);
     }
 }

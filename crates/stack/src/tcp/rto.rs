@@ -1,18 +1,37 @@
 //! The retransmission timeout (RFC 6298), from round trips measured in nanoseconds.
 
 use crate::likely::unlikely;
-use crate::time::Tick;
+use crate::time::{Instant, Tick};
 use core::time::Duration;
 
 /// RFC 6298, 2.1: the timeout before any round trip is measured.
 pub(crate) const INITIAL_RTO: Duration = Duration::from_secs(1);
+/// The highest floor under the variation: with it the longest timeout fits the field that keeps it.
+pub(crate) const HIGHEST_FLOOR: Duration = Duration::from_secs(50);
 
-/// Smoothed round trip time and its variation, nanoseconds, at most 4.29 s; longer round trips count as that and leave
-/// the rest to the back-off.
+/// Nanoseconds of the unit in which round trips are kept, as a power of two: 8 ns.
+const UNIT_SHIFT: u32 = 3;
+/// The longest round trip that is told from longer ones, in units: 13 s. A longer one makes the timeout 65 s, which is
+/// the largest (RFC 6298, 2.5: at least 60 s).
+const LONGEST: u32 = 13 * (1_000_000_000 >> UNIT_SHIFT);
+
+/// Smoothed round trip time and its variation, in units of 8 ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rtt {
     smoothed: u32,
+    /// While `smoothed` is zero: when the SYN was sent that is being timed, modulo 34 s, or zero.
     variation: u32,
+}
+
+/// The floor under the variation's share of the timeout, in units of 8 ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Floor(u64);
+
+impl Floor {
+    /// Of a duration of at most [`HIGHEST_FLOOR`].
+    pub(crate) fn new(duration: Duration) -> Self {
+        Self((duration.min(HIGHEST_FLOOR).as_nanos() as u64) >> UNIT_SHIFT)
+    }
 }
 
 impl Rtt {
@@ -22,23 +41,55 @@ impl Rtt {
         variation: 0,
     };
 
-    /// SRTT, nanoseconds; zero when none was measured.
-    pub(crate) const fn smoothed_ns(self) -> u32 {
-        self.smoothed
+    /// A SYN is sent, whose round trip is the first one.
+    #[inline(always)]
+    pub(crate) const fn of_syn(now: Instant) -> Self {
+        Self {
+            smoothed: 0,
+            variation: (now.as_nanos() >> UNIT_SHIFT) as u32 | 1,
+        }
     }
 
-    /// RTTVAR, nanoseconds.
-    pub(crate) const fn variation_ns(self) -> u32 {
-        self.variation
+    /// The SYN is acknowledged, which was sent once: its round trip is taken in if it is being timed.
+    #[inline(always)]
+    pub(crate) fn syn_acknowledged(&mut self, now: Instant) {
+        if self.smoothed == 0 && self.variation != 0 {
+            let units = ((now.as_nanos() >> UNIT_SHIFT) as u32).wrapping_sub(self.variation & !1);
+            *self = Self::UNKNOWN;
+            self.update(u64::from(units) << UNIT_SHIFT);
+        }
+    }
+
+    /// Whether a round trip was measured.
+    pub(crate) const fn is_known(self) -> bool {
+        self.smoothed != 0
+    }
+
+    /// SRTT, nanoseconds; zero when none was measured.
+    pub(crate) const fn smoothed_ns(self) -> u64 {
+        (self.smoothed as u64) << UNIT_SHIFT
+    }
+
+    /// RTTVAR, nanoseconds; zero when no round trip was measured.
+    pub(crate) const fn variation_ns(self) -> u64 {
+        if self.is_known() {
+            (self.variation as u64) << UNIT_SHIFT
+        } else {
+            0
+        }
     }
 
     /// Takes in a measurement (RFC 6298, 2.2 and 2.3).
     #[inline(always)]
     pub(crate) fn update(&mut self, measured_ns: u64) {
-        // A measurement is at least 1 ns, so that "measured" and "unknown" differ.
-        let mut measured = measured_ns as u32 | 1;
-        if unlikely(measured_ns > u64::from(u32::MAX / 2)) {
-            measured = u32::MAX / 2;
+        // A measurement is at least one unit, so that "measured" and "unknown" differ.
+        let measured = (measured_ns >> UNIT_SHIFT) as u32 | 1;
+        if unlikely(measured_ns > u64::from(LONGEST) << UNIT_SHIFT) {
+            *self = Self {
+                smoothed: LONGEST,
+                variation: LONGEST,
+            };
+            return;
         }
         if unlikely(self.smoothed == 0) {
             *self = Self {
@@ -54,17 +105,18 @@ impl Rtt {
         self.smoothed = self.smoothed.wrapping_add((error >> 3) as u32);
     }
 
-    /// RTO in ticks: SRTT + max(G, 4 RTTVAR) (RFC 6298, 2.3), at least `min`.
+    /// RTO in ticks, at most 65 s: SRTT + max(G, 4 RTTVAR) (RFC 6298, 2.3), where G is `floor`. On an even path the
+    /// variation goes to zero, and a delayed acknowledgment, which may take 0.5 s, would be a timeout.
     #[inline(always)]
-    pub(crate) fn rto(self, min: u32) -> u32 {
-        let nanos = u64::from(self.smoothed) + 4 * u64::from(self.variation);
-        // One tick more: the clock granularity G.
-        ((nanos >> Tick::SHIFT) as u32 + 1).max(min)
+    pub(crate) fn rto(self, floor: Floor) -> u16 {
+        let units = u64::from(self.smoothed) + (4 * u64::from(self.variation)).max(floor.0);
+        // One tick more, since the present one has begun.
+        (units >> (Tick::SHIFT - UNIT_SHIFT)) as u16 + 1
     }
 }
 
 /// RTO doubled `backoff` times (RFC 6298, 5.5), at most `max` ticks.
-pub(crate) fn backed_off(rto: u32, backoff: u8, max: u32) -> u32 {
+pub(crate) fn backed_off(rto: u16, backoff: u8, max: u32) -> u32 {
     (u64::from(rto) << backoff.min(31)).min(u64::from(max)) as u32
 }
 
@@ -72,43 +124,82 @@ pub(crate) fn backed_off(rto: u32, backoff: u8, max: u32) -> u32 {
 mod tests {
     use super::*;
 
+    const NO_FLOOR: Floor = Floor(0);
+
     #[test]
     fn first_measurement_sets_srtt_and_half_of_it_as_variation() {
         // RFC 6298, 2.2: "SRTT <- R; RTTVAR <- R/2; RTO <- SRTT + max (G, K*RTTVAR)"
         let mut rtt = Rtt::UNKNOWN;
-        rtt.update(100_000_001);
-        assert_eq!(rtt.smoothed_ns(), 100_000_001);
+        rtt.update(100_000_008);
+        assert_eq!(rtt.smoothed_ns(), 100_000_008);
         assert_eq!(rtt.variation_ns(), 50_000_000);
-        assert_eq!(rtt.rto(0), (300_000_000u32 >> 20) + 1);
+        assert_eq!(rtt.rto(NO_FLOOR), (300_000_000u32 >> 20) as u16 + 1);
     }
 
     #[test]
     fn later_measurements_are_smoothed() {
         // RFC 6298, 2.3, alpha = 1/8, beta = 1/4.
         let mut rtt = Rtt::UNKNOWN;
-        rtt.update(80_001);
-        rtt.update(160_001);
+        rtt.update(80_008);
+        rtt.update(160_008);
         assert_eq!(rtt.variation_ns(), 30_000 + 20_000);
-        assert_eq!(rtt.smoothed_ns(), 70_001 + 20_000);
+        assert_eq!(rtt.smoothed_ns(), 70_008 + 20_000);
     }
 
     #[test]
-    fn the_minimum_and_the_back_off_hold() {
+    fn floor_and_back_off_hold() {
+        let floor = Floor::new(Duration::from_millis(200));
         let mut rtt = Rtt::UNKNOWN;
         rtt.update(1);
-        assert_eq!(rtt.rto(191), 191);
+        assert_eq!(rtt.rto(floor), 191);
         assert_eq!(backed_off(191, 0, 100_000), 191);
         assert_eq!(backed_off(191, 3, 100_000), 191 * 8);
         assert_eq!(backed_off(191, 40, 57_000), 57_000);
     }
 
     #[test]
-    fn very_long_round_trips_saturate() {
+    fn floor_is_under_the_variation_and_not_under_the_timeout() {
+        let floor = Floor::new(Duration::from_millis(200));
+        let mut rtt = Rtt::UNKNOWN;
+        for _ in 0..100 {
+            rtt.update(300_000_000);
+        }
+        assert!(rtt.rto(floor) >= (500_000_000u32 >> 20) as u16);
+    }
+
+    #[test]
+    fn round_trips_of_seconds_are_not_cut() {
+        let mut rtt = Rtt::UNKNOWN;
+        for _ in 0..100 {
+            rtt.update(9_000_000_000);
+        }
+        assert!(u64::from(rtt.rto(NO_FLOOR)) << Tick::SHIFT > 9_000_000_000);
+    }
+
+    #[test]
+    fn very_long_round_trips_make_the_timeout_the_largest() {
         let mut rtt = Rtt::UNKNOWN;
         rtt.update(u64::MAX);
-        rtt.update(u64::MAX);
-        assert_eq!(rtt.smoothed_ns(), u32::MAX / 2);
+        for floor in [NO_FLOOR, Floor::new(Duration::MAX)] {
+            assert!(u64::from(rtt.rto(floor)) << Tick::SHIFT > 60_000_000_000);
+        }
         rtt.update(1);
-        assert!(rtt.smoothed_ns() < u32::MAX / 2 && rtt.variation_ns() < u32::MAX / 2);
+        assert!(rtt.smoothed < LONGEST && rtt.variation <= LONGEST);
+    }
+
+    #[test]
+    fn syn_is_timed_once() {
+        let sent = Instant::from_nanos(77 << 40);
+        let mut rtt = Rtt::of_syn(sent);
+        assert!(!rtt.is_known());
+        assert_eq!((rtt.smoothed_ns(), rtt.variation_ns()), (0, 0));
+        rtt.syn_acknowledged(sent + Duration::from_millis(5));
+        assert!(rtt.smoothed_ns().abs_diff(5_000_000) <= 8);
+        let before = rtt;
+        rtt.syn_acknowledged(sent + Duration::from_secs(5));
+        assert_eq!(rtt, before);
+        let mut unknown = Rtt::UNKNOWN;
+        unknown.syn_acknowledged(sent);
+        assert!(!unknown.is_known());
     }
 }

@@ -3,9 +3,12 @@
 //! The steps and their order are the RFC's. Where RFC 5961 replaces one (RST, SYN, the range of acceptable
 //! acknowledgments) and where RFC 7323 adds one (PAWS), the comment says so.
 
+use super::deadline::{Deadline, Due};
 use super::reassembly::{self, Piece};
+use super::receive_queue;
+use super::rto::Rtt;
 use super::syn::Syn;
-use super::tcb::{Deadline, State, flag, rare};
+use super::tcb::{State, flag, rare};
 use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, FrameId, RxChecksum};
 use crate::config::ChecksumPolicy;
@@ -366,7 +369,7 @@ impl<R: Recorder> Active<'_, R> {
                     if (stamps.value.wrapping_sub(tcb.ts_recent) as i32) < 0
                         && !tcb.is_rare(rare::OUTDATED) =>
                 {
-                    if self.stack.challenge.allow(tick) {
+                    if tcb.may_answer(tick) {
                         self.acknowledge(index);
                     }
                     return Disposition::Dropped(Drop::Paws);
@@ -384,31 +387,25 @@ impl<R: Recorder> Active<'_, R> {
         let start = header.seq;
         let len = segment.seq_len();
         // A RST is judged by its number alone, whatever it carries (RFC 5961, 3.2; RFC 9293, SHLD-2).
-        let judged = if flags.has(Flags::RST) { 0 } else { len };
+        let reset = flags.has(Flags::RST);
+        let judged = if reset { 0 } else { len };
         let acceptable = match (judged, window) {
             (0, 0) => start == tcb.rcv_nxt,
-            (0, _) => start.within(tcb.rcv_nxt, edge - 1),
+            (0, _) if reset => start.within(tcb.rcv_nxt, edge - 1),
+            // A peer that has filled the window acknowledges from its right edge, as Linux and BSD take it.
+            (0, _) => start.within(tcb.rcv_nxt, edge),
             (_, 0) => false,
-            (_, _) => {
-                start.within(tcb.rcv_nxt, edge - 1)
-                    || (start + (len - 1)).within(tcb.rcv_nxt, edge - 1)
-            }
+            // Any part of it: what begins before the window may end behind it.
+            (_, _) => start.before(edge) && tcb.rcv_nxt.before(start + len),
         };
         if !acceptable {
             return self.not_acceptable(index, segment);
         }
         // RFC 9293, MUST-26: keepalive probes only after an interval in which nothing was received.
         if tcb.keep_deadline.is_set() {
-            tcb.keep_probes_sent = 0;
-            tcb.keep_deadline = Deadline::at(tick.after(tcb.keep_idle));
-        }
-        // RFC 7323, 4.3: the segment that spans the last acknowledgment sent moves TS.Recent.
-        if let Some(stamps) = header.options.timestamps
-            && tcb.is(flag::TIMESTAMPS)
-            && start.at_or_before(tcb.rcv_nxt)
-            && tcb.unacked == 0
-        {
-            tcb.take_timestamp(stamps.value, tick);
+            tcb.keep_probes_answered();
+            let idle = tcb.keep_idle;
+            self.set_due(index, Due::KeepAlive, idle);
         }
 
         // "Second, check the RST bit" (RFC 5961, 3.2).
@@ -416,6 +413,7 @@ impl<R: Recorder> Active<'_, R> {
             return self.reset_arrives(index, segment);
         }
         // "Fourth, check the SYN bit" (RFC 5961, 4.2).
+        let tcb = &mut self.stack.tcbs[index];
         if flags.has(Flags::SYN) {
             if tcb.state == State::SynReceived && start == tcb.irs {
                 return self.syn_again(index, segment);
@@ -428,7 +426,7 @@ impl<R: Recorder> Active<'_, R> {
             return Disposition::Dropped(Drop::Unacceptable);
         }
         if tcb.state == State::SynReceived {
-            if !header.ack.within(tcb.snd_una + 1, tcb.snd_nxt) && tcb.tx_head.is_some() {
+            if !header.ack.within(tcb.snd_una + 1, tcb.snd_nxt) {
                 let key = tcb.key;
                 self.reset_in_answer(key, segment);
                 return Disposition::Dropped(Drop::Unacceptable);
@@ -436,8 +434,15 @@ impl<R: Recorder> Active<'_, R> {
             // The window of the SYN was not scaled; this one is.
             tcb.snd_wnd = u32::from(header.window) << tcb.snd_shift;
             tcb.max_snd_wnd = tcb.snd_wnd;
+            if let Some(stamps) = header.options.timestamps
+                && tcb.is(flag::TIMESTAMPS)
+                && start.at_or_before(tcb.rcv_nxt)
+                && tcb.unacked == 0
+            {
+                tcb.take_timestamp(stamps.value, tick);
+            }
             tcb.predict();
-            self.acknowledged(index, header.ack);
+            self.acknowledged(index, header.ack, None);
             self.established(index);
             self.acknowledged_fin(index);
         } else if !self.acknowledgment_arrives(index, segment) {
@@ -458,10 +463,11 @@ impl<R: Recorder> Active<'_, R> {
         let before = tcb.rcv_nxt;
         let (had_gap, fin_again) = (tcb.ooo_head.is_some(), tcb.is_rare(rare::FIN_SEEN));
         let disposition = self.take_text(index, segment, segment.len);
-        let tcb = &self.stack.tcbs[index];
+        let tcb = &mut self.stack.tcbs[index];
         if matches!(tcb.state, State::Closed | State::TimeWait) {
             return disposition;
         }
+        tcb.look_at_wl1();
         // RFC 5681, 4.2: at once for what is out of order, fills a gap, or was there already.
         let out_of_place = start != before || had_gap || tcb.ooo_head.is_some();
         let at_once = len != 0 && (out_of_place || flags.has(Flags::FIN));
@@ -484,7 +490,6 @@ impl<R: Recorder> Active<'_, R> {
             tcb.unacked = tcb.unacked.max(1);
         }
         self.output(index);
-        let tick = self.now.tick();
         let tcb = &mut self.stack.tcbs[index];
         if tcb.unacked == 0 {
             return;
@@ -493,9 +498,7 @@ impl<R: Recorder> Active<'_, R> {
         if acknowledge || tcb.unacked >= 2 {
             self.acknowledge(index);
         } else if !tcb.ack_deadline.is_set() {
-            let at = tick.after(self.stack.delayed_ack);
-            tcb.ack_deadline = Deadline::at(at);
-            self.arm(index, at);
+            self.set_due(index, Due::Acknowledgment, self.stack.delayed_ack);
         }
     }
 
@@ -534,12 +537,9 @@ impl<R: Recorder> Active<'_, R> {
             }
         }
         // A retransmission or a probe is answered; a made-up number only so often.
-        let near = header
-            .seq
-            .signed_distance(self.stack.tcbs[index].rcv_nxt)
-            .unsigned_abs()
-            <= 1 << 20;
-        if (near && segment.seq_len() != 0) || self.stack.challenge.allow(tick) {
+        let tcb = &mut self.stack.tcbs[index];
+        let near = header.seq.signed_distance(tcb.rcv_nxt).unsigned_abs() <= 1 << 20;
+        if (near && segment.seq_len() != 0) || tcb.may_answer(tick) {
             self.acknowledge(index);
         }
         Disposition::Dropped(Drop::Unacceptable)
@@ -551,6 +551,8 @@ impl<R: Recorder> Active<'_, R> {
         let header = &segment.header;
         let tcb = &mut self.stack.tcbs[index];
         if !header.flags.has(Flags::ACK) {
+            // Karn: which of our answers is acknowledged cannot be told.
+            tcb.rtt = Rtt::UNKNOWN;
             self.send_syn(index);
             return Disposition::Dropped(Drop::Unacceptable);
         }
@@ -563,7 +565,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.snd_wnd = u32::from(header.window);
         tcb.max_snd_wnd = tcb.snd_wnd;
         tcb.predict();
-        self.acknowledged(index, header.ack);
+        self.acknowledged(index, header.ack, None);
         self.established(index);
         self.acknowledged_fin(index);
         self.finish(index, true);
@@ -592,7 +594,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     pub(super) fn challenge(&mut self, index: usize) {
-        if self.stack.challenge.allow(self.now.tick()) {
+        if self.stack.tcbs[index].may_answer(self.now.tick()) {
             self.stack.counters.challenge_acks += 1;
             self.acknowledge(index);
         } else {
@@ -635,6 +637,7 @@ impl<R: Recorder> Active<'_, R> {
             seq: data_seq,
         };
         let fin = header.flags.has(Flags::FIN);
+        let next = !tcb.rcv_nxt.before(piece.seq) && tcb.rcv_nxt.before(piece.end());
         if !tcb.state.may_receive() {
             // After the peer's FIN nothing more can be new (CLOSE-WAIT, CLOSING, LAST-ACK).
             return Disposition::Done;
@@ -645,12 +648,17 @@ impl<R: Recorder> Active<'_, R> {
             self.free_connection(index);
             return Disposition::Done;
         }
+        if next && !receive_queue::takes(tcb, self.pool, segment.id, len, self.stack.behind) {
+            // The sender asks again. What it acknowledged has been taken, so that our frames come back.
+            return Disposition::Dropped(Drop::NoFrame);
+        }
         if fin && !tcb.is_rare(rare::FIN_SEEN) {
             // A FIN beyond the window comes again.
             let at = piece.end();
             if at.at_or_before(tcb.rcv_edge) {
                 tcb.fin_seq = at;
                 tcb.rare |= rare::FIN_SEEN;
+                tcb.predict();
             }
         }
         piece.trim_front(tcb.rcv_nxt);
@@ -677,7 +685,9 @@ impl<R: Recorder> Active<'_, R> {
             }
         }
         let tcb = &self.stack.tcbs[index];
-        if tcb.is_rare(rare::FIN_SEEN) && tcb.fin_seq == tcb.rcv_nxt && !tcb.is(flag::FIN_RECEIVED)
+        if tcb.is_rare(rare::FIN_SEEN)
+            && tcb.fin_seq == tcb.rcv_nxt
+            && !tcb.is_rare(rare::FIN_RECEIVED)
         {
             self.fin_arrives(index);
         }
@@ -703,7 +713,7 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         tcb.rcv_nxt += 1;
         tcb.rcv_edge = tcb.rcv_edge.latest(tcb.rcv_nxt);
-        tcb.flags |= flag::FIN_RECEIVED;
+        tcb.rare |= rare::FIN_RECEIVED;
         tcb.unacked = tcb.unacked.max(1);
         if unlikely(tcb.ooo_head.is_some()) {
             let out_of_order = core::mem::replace(&mut tcb.ooo_head, FrameId::NONE);
@@ -732,22 +742,24 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a RST that the peer of a connection accepts.
     pub(crate) fn send_reset_of(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
-        // After a timeout snd_nxt went back; what was sent before it may have arrived.
-        let seq = if tcb.is_rare(rare::LOSS) {
-            tcb.snd_nxt.latest(tcb.recover)
-        } else {
-            tcb.snd_nxt
-        };
         let header = Header {
             source_port: tcb.local_port(),
             destination_port: tcb.remote_port(),
-            seq,
+            // After a timeout snd_nxt went back; what was sent before it may have arrived.
+            seq: tcb.highest_sent(),
             ack: tcb.rcv_nxt,
             header_len: 0,
             flags: Flags::RST | Flags::ACK,
             window: 0,
             urgent: 0,
-            options: Options::default(),
+            options: Options {
+                // RFC 7323, 3.2: a RST should carry them, too.
+                timestamps: tcb.is(flag::TIMESTAMPS).then(|| Timestamps {
+                    value: self.now.tick().0.wrapping_add(tcb.ts_offset),
+                    echo: tcb.ts_recent,
+                }),
+                ..Options::default()
+            },
         };
         self.stack.counters.resets_sent += 1;
         let way = self.way_of(index);

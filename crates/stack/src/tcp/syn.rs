@@ -3,7 +3,9 @@
 //! A SYN with the usual options is read and written at fixed places; any other goes by way of [`Header`] and
 //! [`Options`], whose order of options is the same.
 
-use super::tcb::{Deadline, State, Tcb, flag};
+use super::deadline::Deadline;
+use super::rto::Rtt;
+use super::tcb::{State, Tcb, flag};
 use super::template::{self, Common};
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum, Taken};
 use crate::config::Config;
@@ -85,53 +87,43 @@ impl Sizes {
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Sets the send side of a connection that has just been opened to its beginning, puts the SYN into the queue and sends it.
-    /// False when there is no frame for it.
+    /// Sets the send side of a connection that has just been opened to its beginning, and sends the SYN. No frame is kept for
+    /// it: a SYN is made anew whenever it is sent. False when there is no frame.
     #[inline(always)]
     pub(crate) fn begin(&mut self, index: usize, iss: SeqNumber) -> bool {
         let tick = self.now.tick();
         let stack = &mut *self.stack;
-        let Some(Taken { id, meta, head, .. }) = self.pool.take::<USUAL>(FrameId::NONE, 0) else {
-            cold_path();
+        if unlikely(self.pool.available() == 0) {
             stack.counters.dropped(Drop::NoFrame);
             return false;
-        };
-        meta.send_at_once((iss, iss + 1), 0, Wide::ZERO, Flags::SYN, self.now);
+        }
         let tcb = &mut stack.tcbs[index];
         tcb.iss = iss;
         tcb.snd_una = iss;
         tcb.snd_nxt = iss + 1;
         tcb.snd_end = iss + 1;
-        tcb.recover = iss;
-        tcb.tx_head = id;
-        tcb.tx_tail = id;
-        let again = tick.after(tcb.rto);
+        tcb.rtt = Rtt::of_syn(self.now);
+        let again = tick.after(u32::from(tcb.rto));
         // RFC 9293, 3.8.3, MUST-23: R2 of a SYN.
         let give_up = tick.after(stack.periods.connect);
-        tcb.rtx_deadline = Deadline::at(again);
-        tcb.user_deadline = Deadline::at(give_up);
-        let first = if unlikely(give_up.before(again)) {
-            give_up
-        } else {
-            again
-        };
-        if unlikely(first.before(tcb.armed)) {
-            tcb.armed = first;
-            stack.wheel.insert(index as u32, first);
-        }
+        tcb.rtx_deadline
+            .set(again, &mut tcb.armed, &mut stack.wheel, index);
+        tcb.user_deadline
+            .set(give_up, &mut tcb.armed, &mut stack.wheel, index);
         let (scaling, stamps) = syn_options(tcb, &stack.config);
         if likely(
             scaling
                 && stamps
                 && !tcb.is(flag::DETOUR)
                 && stack.device.len() < stack.config.device_queue,
-        ) {
+        ) && let Some(Taken { id, meta, head, .. }) = self.pool.take::<USUAL>(FrameId::NONE, 0)
+        {
+            meta.refs = 1;
             // The connection has just been opened from what was prepared in this tick.
             stack.prepared.syn.write(head, tcb, syn_flags(tcb));
             stack.device.push(usual_frame(id));
         } else {
-            // No link has a count of the frame yet.
-            meta.refs = 1;
+            cold_path();
             self.send_syn(index);
         }
         true
@@ -172,8 +164,6 @@ impl<R: Recorder> Active<'_, R> {
             tcb.predict();
         }
         tcb.max_snd_wnd = tcb.snd_wnd;
-        tcb.snd_wl1 = syn.seq;
-        tcb.snd_wl2 = syn.ack;
         tcb.rcv_edge = tcb.rcv_nxt + tcb.rx_free.min(0xffff);
         let usual = timestamps && scaling && tcb.ip_options == 0;
         self.stack.sizes.apply(tcb, mtu, usual);
@@ -203,14 +193,7 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         let mss = self.our_mss();
-        // The frame that stands in the send queue, unless somebody may still be reading what was sent before.
-        let queued = self.stack.tcbs[index].tx_head;
-        let id = if queued.is_some() && !self.pool.is_shared(queued) {
-            self.pool.retain(queued);
-            queued
-        } else if let Some(id) = self.pool.alloc() {
-            id
-        } else {
+        let Some(id) = self.pool.alloc() else {
             self.stack.counters.dropped(Drop::NoFrame);
             return;
         };

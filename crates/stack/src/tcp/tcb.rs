@@ -8,7 +8,8 @@ use crate::buffer::{CACHE_LINE, FrameId};
 use crate::config::{Config, Prediction};
 use crate::demux::{FlowHash, FlowKey};
 use crate::likely::likely;
-use crate::tcp::rto::{INITIAL_RTO, Rtt};
+use crate::tcp::deadline::Deadline;
+use crate::tcp::rto::{HIGHEST_FLOOR, INITIAL_RTO, Rtt};
 use crate::tcp::syn::shift_for;
 use crate::time::{Tick, ticks};
 use core::mem::offset_of;
@@ -81,39 +82,6 @@ impl State {
     }
 }
 
-/// A tick at which something is due, or nothing. The lowest bit marks that it is set, so it is exact to two ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[repr(transparent)]
-pub(crate) struct Deadline(u32);
-
-impl Deadline {
-    pub(crate) const NONE: Self = Self(0);
-
-    #[inline(always)]
-    pub(crate) const fn at(tick: Tick) -> Self {
-        Self(tick.0 | 1)
-    }
-
-    #[inline(always)]
-    pub(crate) const fn is_set(self) -> bool {
-        self.0 != 0
-    }
-
-    #[inline(always)]
-    pub(crate) const fn tick(self) -> Option<Tick> {
-        if self.0 == 0 {
-            None
-        } else {
-            Some(Tick(self.0))
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) const fn reached(self, now: Tick) -> bool {
-        self.0 != 0 && Tick(self.0).reached(now)
-    }
-}
-
 /// Bits of [`Tcb::flags`]: those that the data path looks at.
 pub(crate) mod flag {
     /// The timestamp option is on (RFC 7323).
@@ -127,12 +95,12 @@ pub(crate) mod flag {
     pub(crate) const DETOUR: u8 = 1 << 3;
     /// The connection is in the list of those with events.
     pub(crate) const LISTED: u8 = 1 << 4;
-    /// The connection is in the list of those whose output waits for room in the device queue.
-    pub(crate) const OUTPUT_LISTED: u8 = 1 << 5;
+    /// `recover` has not been passed: duplicate acknowledgments may be those of an earlier loss (RFC 6582, 3.2, step 2).
+    pub(crate) const RECOVER: u8 = 1 << 5;
     /// Our FIN has been queued: nothing more may be sent.
     pub(crate) const FIN_QUEUED: u8 = 1 << 6;
-    /// The peer's FIN has been received: nothing more will arrive.
-    pub(crate) const FIN_RECEIVED: u8 = 1 << 7;
+    /// Nothing has been sent since `quiet_since`, and nothing is in flight.
+    pub(crate) const QUIET: u8 = 1 << 7;
 }
 
 /// Bits of [`Tcb::rare`].
@@ -151,7 +119,7 @@ pub(crate) mod rare {
     pub(crate) const FIN_SEEN: u16 = 1 << 6;
     /// Header prediction is switched off.
     pub(crate) const UNPREDICTED: u16 = 1 << 7;
-    /// A retransmission timeout is being recovered from (go-back-N from `snd_una`).
+    /// `snd_nxt` went back to `snd_una`, and everything up to `snd_max` is sent again (go-back-N).
     pub(crate) const LOSS: u16 = 1 << 5;
     /// The stack keeps a [`super::super::unusual::Unusual`] for the connection.
     pub(crate) const UNUSUAL: u16 = 1 << 8;
@@ -163,6 +131,13 @@ pub(crate) mod rare {
     pub(crate) const AMENDED: u16 = 1 << 10;
     /// A mechanism asks for another way out than the predicted one.
     pub(crate) const SENT_IN_GENERAL: u16 = 1 << 12;
+    /// A segment that came out of order has set the send window: `snd_wl1` lies after `rcv_nxt`. Otherwise `snd_wl1` means
+    /// nothing, since every segment that begins at `rcv_nxt` or after it is newer.
+    pub(crate) const WL1_AHEAD: u16 = 1 << 13;
+    /// The connection is in the list of those whose output waits for room in the device queue.
+    pub(crate) const OUTPUT_LISTED: u16 = 1 << 14;
+    /// The peer's FIN has been received: nothing more will arrive.
+    pub(crate) const FIN_RECEIVED: u16 = 1 << 15;
 }
 
 /// PSH in the word of data offset and flags. A segment of a data transfer is predicted with it set, whether it is or not, so
@@ -186,6 +161,16 @@ const NOTHING_MOVES: u16 = 0x8000;
 
 /// How often a connection is looked at that has nothing due: 9.8 hours.
 pub(crate) const LOOK: u32 = 1 << 25;
+/// Bits of [`Tcb::rare`] with which no segment is predicted.
+const UNUSUAL_INPUT: u16 = rare::RECOVERY
+    | rare::LOSS
+    | rare::PERSIST
+    | rare::UNPREDICTED
+    | rare::URGENT
+    | rare::OUTDATED
+    | rare::WL1_AHEAD;
+/// Ticks between answers to segments that are not acceptable: 0.5 s.
+pub(crate) const ANSWER_INTERVAL: u32 = 477;
 /// Ticks in 24 days: a clock of 1 ms has gone half round after 24.8, and so has the tick after 26.
 const OUTDATED_AFTER: u32 = ((24 * 86_400 * 1_000_000_000u64) >> Tick::SHIFT) as u32;
 
@@ -214,7 +199,9 @@ pub(crate) struct Tcb {
     /// while nothing is out of order, lost or urgent, so one compare stands for all of these. With [`PSH`] it is that of a
     /// data transfer, which stands for ESTABLISHED, too; without, of the segment that ends the connection's state.
     pub(crate) predicted: u16,
-    pub(crate) generation: u16,
+    /// Octets by which the offered window grows at least: a full segment or half of the buffer, whichever is less
+    /// (RFC 9293, 3.8.6.2.2).
+    pub(crate) window_step: u16,
     /// Octets of payload in a full segment that we send, options taken off.
     pub(crate) mss: u16,
     /// Shift of the windows that the peer sends.
@@ -240,26 +227,26 @@ pub(crate) struct Tcb {
     pub(crate) snd_end: SeqNumber,
     pub(crate) rx_head: FrameId,
     pub(crate) rx_tail: FrameId,
-    /// Octets that the receive queue still has room for.
+    /// Bytes that the receive queue still has room for. A frame counts for half of what it holds at least, so this is below
+    /// zero (modulo 2^32) when a peer has filled its window by small segments.
     pub(crate) rx_free: u32,
     /// Octets that may be queued for sending and not acknowledged.
     pub(crate) snd_limit: u32,
     /// Header template: the link header's first octets, which are the next hop's address and the first two of ours. The
     /// other constant octets are the stack's, or are the key's turned round.
     pub(crate) link: [u8; 8],
-    /// Octets by which the offered window grows at least: a full segment or half of the buffer, whichever is less
-    /// (RFC 9293, 3.8.6.2.2).
-    pub(crate) window_step: u16,
     /// Octets of the longest message that goes out predicted: a full segment, or zero while none does.
     pub(crate) sendable: u16,
     /// Header template: the constant part of the TCP checksum, folded.
     pub(crate) tcp_sum: u16,
     /// Header template: the IP checksum of a header whose length is zero.
     pub(crate) ip_checksum: Checksum,
+    /// Retransmission timeout, ticks.
+    pub(crate) rto: u16,
     pub(crate) rtx_deadline: Deadline,
     pub(crate) ack_deadline: Deadline,
-    /// Retransmission timeout, ticks.
-    pub(crate) rto: u32,
+    /// Which life of this place it is. Handles name it, and every life takes two.
+    pub(crate) generation: u32,
     /// When the connection's entry in the wheel fires; no later than any deadline. A connection that ends leaves its entry
     /// to the next one in this place.
     pub(crate) armed: Tick,
@@ -269,19 +256,23 @@ pub(crate) struct Tcb {
     pub(crate) wraps: [u16; 2],
     pub(crate) iss: SeqNumber,
     pub(crate) irs: SeqNumber,
+    /// SND.MAX, valid while [`rare::LOSS`]: the sequence number after everything that was ever sent.
+    pub(crate) snd_max: SeqNumber,
+    /// SND.WL1, valid while [`rare::WL1_AHEAD`]. SND.WL2 is not needed: it is never after `snd_una`, and what acknowledges
+    /// less than that is not looked at.
     pub(crate) snd_wl1: SeqNumber,
-    pub(crate) snd_wl2: SeqNumber,
     /// The largest window that the peer ever offered (RFC 9293, 3.8.6.2.1).
     pub(crate) max_snd_wnd: u32,
     pub(crate) ssthresh: u32,
-    /// RFC 6582: the highest sequence number sent when recovery began.
+    /// RFC 6582: the sequence number after everything sent when the last recovery began, valid while [`rare::RECOVERY`]
+    /// or [`flag::RECOVER`].
     pub(crate) recover: SeqNumber,
     pub(crate) dup_acks: u8,
     pub(crate) backoff: u8,
     pub(crate) rare: u16,
     pub(crate) ooo_head: FrameId,
     pub(crate) rcv_limit: u32,
-    /// Where the peer's FIN lies, valid once `FIN_RECEIVED` or queued out of order.
+    /// Where the peer's FIN lies, valid once [`rare::FIN_SEEN`].
     pub(crate) fin_seq: SeqNumber,
     /// Keepalive, user timeout, FIN-WAIT-2: whichever is earliest of the rare ones.
     pub(crate) keep_deadline: Deadline,
@@ -293,8 +284,10 @@ pub(crate) struct Tcb {
     pub(crate) peer_mss: u16,
     /// Ticks without progress after which the connection is given up; 0 is the default of the stack.
     pub(crate) user_timeout: u32,
-    /// Sequence numbers seen when the keepalive timer last looked.
-    pub(crate) keep_seen: (SeqNumber, SeqNumber),
+    /// [`Tcb::moved`] when the keepalive timer last looked.
+    pub(crate) keep_seen: u32,
+    /// When the last segment without data that was not acceptable was answered.
+    pub(crate) answered: Tick,
     pub(crate) next_hop: Ipv4Addr,
     /// Index of the listener that the connection came by.
     pub(crate) listener: u32,
@@ -308,6 +301,8 @@ pub(crate) struct Tcb {
     pub(crate) keep_probes_sent: u8,
     /// Octets of IP options in every segment.
     pub(crate) ip_options: u8,
+    /// Low bits of the tick since which [`flag::QUIET`] holds.
+    pub(crate) quiet_since: u16,
     /// TS.Recent when it was last looked at, and since when it has been that.
     pub(crate) ts_seen: u32,
     pub(crate) ts_seen_at: Tick,
@@ -347,7 +342,7 @@ impl Tcb {
         rcv_edge: SeqNumber(0),
         ts_offset: 0,
         predicted: UNPREDICTABLE,
-        generation: 0,
+        window_step: 0,
         mss: 0,
         snd_shift: 0,
         rcv_shift: 0,
@@ -366,18 +361,18 @@ impl Tcb {
         rx_free: 0,
         snd_limit: 0,
         link: [0; 8],
-        window_step: 0,
         sendable: 0,
         tcp_sum: 0,
         ip_checksum: Checksum::from_ne_bytes([0; 2]),
         rtx_deadline: Deadline::NONE,
         ack_deadline: Deadline::NONE,
+        generation: 0,
         rto: 0,
         wraps: [0; 2],
         iss: SeqNumber(0),
         irs: SeqNumber(0),
+        snd_max: SeqNumber(0),
         snd_wl1: SeqNumber(0),
-        snd_wl2: SeqNumber(0),
         max_snd_wnd: 0,
         ssthresh: u32::MAX,
         recover: SeqNumber(0),
@@ -395,7 +390,8 @@ impl Tcb {
         error: 0,
         peer_mss: 536,
         user_timeout: 0,
-        keep_seen: (SeqNumber(0), SeqNumber(0)),
+        keep_seen: 0,
+        answered: Tick(0),
         next_hop: Ipv4Addr::UNSPECIFIED,
         listener: u32::MAX,
         retransmits: 0,
@@ -405,6 +401,7 @@ impl Tcb {
         duplicates: 0,
         hash: FlowHash::NONE,
         keep_probes_sent: 0,
+        quiet_since: 0,
         ip_options: 0,
         ts_seen: 0,
         ts_seen_at: Tick(0),
@@ -444,7 +441,8 @@ impl Tcb {
                 };
                 input | output
             },
-            rto: ticks(INITIAL_RTO).max(ticks(config.min_rto)),
+            // Both are far below what the field holds.
+            rto: ticks(INITIAL_RTO.max(config.min_rto.min(HIGHEST_FLOOR))) as u16,
             rx_free: config.receive_buffer,
             rcv_limit: config.receive_buffer,
             snd_limit: config.send_buffer,
@@ -458,11 +456,10 @@ impl Tcb {
         self.snd_nxt - self.snd_una
     }
 
-    /// The sequence number of a segment without data: SND.NXT, which never goes back, although `snd_nxt` does after a
-    /// timeout.
+    /// SND.MAX: the sequence number after everything that was ever sent, which is that of a segment without data.
     pub(crate) fn highest_sent(&self) -> SeqNumber {
         if self.is_rare(rare::LOSS) {
-            self.snd_nxt.latest(self.recover)
+            self.snd_nxt.latest(self.snd_max)
         } else {
             self.snd_nxt
         }
@@ -483,10 +480,53 @@ impl Tcb {
         self.rare & bit != 0
     }
 
-    /// The sequence number of the first octet that the application has not read.
-    pub(crate) fn consumed(&self) -> SeqNumber {
-        let fin = u32::from(self.is(flag::FIN_RECEIVED));
-        self.rcv_nxt - fin - (self.rcv_limit - self.rx_free)
+    /// Everything that was sent and is not acknowledged is to be sent again, from the first on, as the windows open. What
+    /// it means for the congestion window is the caller's to say.
+    pub(crate) fn go_back(&mut self) {
+        let sent = self.highest_sent();
+        if sent != self.snd_una {
+            self.snd_max = sent;
+            self.rare |= rare::LOSS;
+            self.remember_recovery(sent);
+        }
+        self.unsent = self.tx_head;
+        self.snd_nxt = self.snd_una;
+        self.predict();
+    }
+
+    /// RFC 6582, 3.2, step 2: until something after `sent` is acknowledged, duplicate acknowledgments may come from what is
+    /// sent again.
+    pub(crate) fn remember_recovery(&mut self, sent: SeqNumber) {
+        self.recover = sent;
+        self.flags |= flag::RECOVER;
+    }
+
+    /// Takes the peer's window (RFC 9293, 3.10.7.4) and keeps the largest (3.8.6.2.1).
+    #[inline(always)]
+    pub(crate) fn take_window(&mut self, window: u32) {
+        if window > self.snd_wnd {
+            self.max_snd_wnd = self.max_snd_wnd.max(window);
+        }
+        self.snd_wnd = window;
+    }
+
+    /// A number that changes with everything that a predicted segment changes. Two states in 2^32 share one, and then a
+    /// keepalive probe is sent one interval early.
+    pub(crate) fn moved(&self) -> u32 {
+        let parts = [self.rcv_nxt.0, self.snd_una.0, self.snd_wnd];
+        parts.into_iter().fold(0, |sum: u32, part| {
+            (sum ^ part).wrapping_mul(0x9e37_79b1).rotate_left(15)
+        })
+    }
+
+    /// Whether a segment without data that is not acceptable may be answered now: once in half a second for each
+    /// connection. What one connection draws then says nothing of another (RFC 5961, 7).
+    pub(crate) fn may_answer(&mut self, now: Tick) -> bool {
+        let allowed = now.0.wrapping_sub(self.answered.0) >= ANSWER_INTERVAL;
+        if allowed {
+            self.answered = now;
+        }
+        allowed
     }
 
     /// The next hop's link address, if it is known.
@@ -573,15 +613,10 @@ impl Tcb {
     /// Sets `predicted` to what the state allows. Called whenever something that it stands for changes.
     #[inline(never)]
     pub(crate) fn predict(&mut self) {
-        let clean = self.rare
-            & (rare::RECOVERY
-                | rare::LOSS
-                | rare::PERSIST
-                | rare::UNPREDICTED
-                | rare::URGENT
-                | rare::OUTDATED)
-            == 0
+        let clean = self.rare & UNUSUAL_INPUT == 0
+            && self.rare & (rare::FIN_SEEN | rare::FIN_RECEIVED) != rare::FIN_SEEN
             && self.dup_acks == 0
+            && self.keep_probes_sent == 0
             && self.ooo_head.is_none()
             && self.snd_wnd != 0;
         self.predicted = match (clean, self.is(flag::TIMESTAMPS)) {
@@ -615,6 +650,14 @@ impl Tcb {
         }
     }
 
+    /// How long ago the timestamp was sent that the peer echoes, to half a tick, nanoseconds (RFC 7323, 4.1). Nothing for
+    /// one that was never sent, or too long ago to tell.
+    pub(crate) fn age_of(&self, echo: u32, now: Tick) -> Option<u64> {
+        const HALF: u64 = 1 << (Tick::SHIFT - 1);
+        let age = now.0.wrapping_add(self.ts_offset).wrapping_sub(echo);
+        (age < 1 << 20).then(|| (u64::from(age) << Tick::SHIFT) + HALF)
+    }
+
     /// A segment that is acceptable has brought a timestamp.
     pub(crate) fn take_timestamp(&mut self, value: u32, now: Tick) {
         self.ts_recent = value;
@@ -642,15 +685,6 @@ impl Tcb {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn deadlines_know_when_they_are_not_set() {
-        assert!(!Deadline::NONE.is_set());
-        assert!(Deadline::at(Tick(0)).is_set());
-        assert!(Deadline::at(Tick(8)).reached(Tick(9)));
-        assert!(!Deadline::at(Tick(8)).reached(Tick(8)));
-        assert!(!Deadline::NONE.reached(Tick(u32::MAX)));
-    }
 
     #[test]
     fn only_a_clean_established_connection_is_predicted() {

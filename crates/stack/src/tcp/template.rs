@@ -136,7 +136,7 @@ pub(crate) fn write<const N: usize>(
         u32::from_ne_bytes([transport[0], transport[1], 0, 0]),
     );
     tcb.unacked = 0;
-    tcb.ack_deadline = super::tcb::Deadline::NONE;
+    tcb.ack_deadline = super::deadline::Deadline::NONE;
 }
 
 /// Writes headers without a template, each checksum summed anew: the baseline that a template is measured against.
@@ -154,7 +154,7 @@ pub(crate) fn write_field_by_field(
     };
     let window = tcb.offer_window();
     tcb.unacked = 0;
-    tcb.ack_deadline = super::tcb::Deadline::NONE;
+    tcb.ack_deadline = super::deadline::Deadline::NONE;
     let header = tcp::Header {
         source_port: tcb.local_port(),
         destination_port: tcb.remote_port(),

@@ -2,8 +2,9 @@
 //! keepalive (3.8.4), user timeout (3.8.3).
 
 use super::congestion;
-use super::rto::backed_off;
-use super::tcb::{Deadline, LOOK, State, rare};
+use super::deadline::{Deadline, Due};
+use super::rto::{Rtt, backed_off};
+use super::tcb::{LOOK, State, Tcb, flag, rare};
 use crate::config::Config;
 use crate::socket::Error;
 use crate::stack::Active;
@@ -33,8 +34,47 @@ impl Periods {
     }
 }
 
+impl Tcb {
+    /// The peer has shown that it is there.
+    pub(crate) fn keep_probes_answered(&mut self) {
+        if self.keep_probes_sent != 0 {
+            self.keep_probes_sent = 0;
+            self.predict();
+        }
+    }
+
+    /// RFC 5681, 4.1: a connection that has sent nothing for longer than the timeout begins with the initial window again,
+    /// since nothing tells any more what the network takes. Returns when it is to be looked at for that. The timer's entry
+    /// fires once within a timeout of the last segment; from there on the quiet is measured.
+    fn restart_after_idle(&mut self, now: Tick) -> Option<Tick> {
+        let window = congestion::initial_window(self.mss);
+        if self.in_flight() != 0 || self.unsent.is_some() || self.cwnd <= window {
+            return None;
+        }
+        if !self.is(flag::QUIET) {
+            self.flags |= flag::QUIET;
+            self.quiet_since = now.0 as u16;
+        }
+        let quiet = (now.0 as u16).wrapping_sub(self.quiet_since);
+        if quiet >= self.rto {
+            self.cwnd = window;
+            return None;
+        }
+        Some(now.after(u32::from(self.rto - quiet)))
+    }
+}
+
 impl<R: Recorder> Active<'_, R> {
-    pub(crate) fn tcp_timers(&mut self, tick: Tick) {
+    /// Does what is due at `ticks` since the epoch, having last looked at `before`.
+    pub(crate) fn tcp_timers(&mut self, before: u64, ticks: u64) {
+        // The wheel goes at most once round at a time, and after twice round everything has come.
+        const HALF_ROUND: u64 = 1 << 31;
+        let mut at = before.max(ticks.saturating_sub(4 * HALF_ROUND));
+        while ticks - at > HALF_ROUND {
+            at += HALF_ROUND;
+            self.stack.wheel.advance(Tick(at as u32));
+        }
+        let tick = Tick(ticks as u32);
         self.stack.wheel.advance(tick);
         while let Some(index) = self.stack.wheel.pop_expired() {
             self.connection_timer(index as usize, tick);
@@ -53,13 +93,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.look_at_ts_recent(tick);
         if tcb.ack_deadline.reached(tick) {
             tcb.ack_deadline = Deadline::NONE;
-            if tcb.is_rare(rare::FIN_PENDING) {
-                tcb.rare &= !rare::FIN_PENDING;
-                self.append_fin(index);
-                self.output(index);
-            } else {
-                self.acknowledge(index);
-            }
+            self.acknowledge(index);
         }
         if self.stack.tcbs[index].rtx_deadline.reached(tick) {
             self.retransmission_timeout(index);
@@ -74,36 +108,38 @@ impl<R: Recorder> Active<'_, R> {
         if tcb.generation != generation || matches!(tcb.state, State::Closed | State::TimeWait) {
             return;
         }
+        let look = tcb.restart_after_idle(tick).unwrap_or(tick.after(LOOK));
         let next = match tcb.earliest_deadline() {
-            Some(at) if at.before(tick.after(LOOK)) => at,
-            _ => tick.after(LOOK),
+            Some(at) if at.before(look) => at,
+            _ => look,
         };
         tcb.armed = next;
         self.stack.wheel.insert(index as u32, next);
     }
 
     fn retransmission_timeout(&mut self, index: usize) {
-        let tick = self.now.tick();
         let max_rto = self.stack.max_rto;
         let default_timeout = ticks(self.stack.config.user_timeout);
         let tcb = &mut self.stack.tcbs[index];
         tcb.rtx_deadline = Deadline::NONE;
-        if tcb.tx_head.is_none() {
+        let opening = matches!(tcb.state, State::SynSent | State::SynReceived);
+        if tcb.tx_head.is_none() && !opening {
             return;
         }
         let first = tcb.backoff == 0;
         tcb.backoff = tcb.backoff.saturating_add(1);
+        let again = backed_off(tcb.rto, tcb.backoff, max_rto);
         // RFC 9293, 3.8.3: R2, counted from the first timeout without progress.
-        if !tcb.user_deadline.is_set() {
-            let limit = if tcb.user_timeout == 0 {
-                default_timeout
-            } else {
-                tcb.user_timeout
-            };
-            tcb.user_deadline = Deadline::at(tick.after(limit));
+        let limit = match (tcb.user_deadline.is_set(), tcb.user_timeout) {
+            (true, _) => None,
+            (false, 0) => Some(default_timeout),
+            (false, own) => Some(own),
+        };
+        self.set_due(index, Due::Retransmission, again);
+        if let Some(limit) = limit {
+            self.set_due(index, Due::GiveUp, limit);
         }
-        let at = tick.after(backed_off(tcb.rto, tcb.backoff, max_rto));
-        tcb.rtx_deadline = Deadline::at(at);
+        let tcb = &mut self.stack.tcbs[index];
         if tcb.snd_wnd == 0 && tcb.state.is_synchronized() {
             // The window shrank to nothing over what is in flight: that is probed as well (RFC 9293, MUST-35).
             tcb.rare |= rare::PERSIST;
@@ -118,28 +154,31 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.counters.timeouts += 1;
         self.sent_again(index, times);
         let tcb = &mut self.stack.tcbs[index];
-        if matches!(tcb.state, State::SynSent | State::SynReceived) {
-            self.retransmit_first(index);
+        if opening {
+            self.syn_timeout(index);
             return;
         }
         let flight = tcb.in_flight();
         congestion::on_timeout(tcb, flight, first);
-        // RFC 6582, 4: what was sent before is not a reason for a fast retransmission.
-        if !tcb.is_rare(rare::LOSS) || tcb.recover.before(tcb.snd_nxt) {
-            tcb.recover = tcb.snd_nxt;
-        }
-        tcb.rare = tcb.rare & !rare::RECOVERY | rare::LOSS;
+        tcb.rare &= !rare::RECOVERY;
         tcb.dup_acks = 0;
-        // Everything outstanding is sent again as the window opens.
-        tcb.unsent = tcb.tx_head;
-        tcb.snd_nxt = tcb.snd_una;
-        tcb.predict();
+        tcb.go_back();
         self.output(index);
         let tcb = &mut self.stack.tcbs[index];
         if tcb.snd_nxt == tcb.snd_una {
             // Not even the first fits into the window, or there was no room for it.
             self.retransmit_first(index);
         }
+    }
+
+    /// The SYN was not answered: again.
+    fn syn_timeout(&mut self, index: usize) {
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.retransmits = tcb.retransmits.saturating_add(1);
+        // Karn: what was sent twice is not timed.
+        tcb.rtt = Rtt::UNKNOWN;
+        self.stack.counters.retransmits += 1;
+        self.send_syn(index);
     }
 
     /// One octet, or what fits, into a window that is closed (RFC 9293, 3.8.6.1, MUST-36).
@@ -176,31 +215,39 @@ impl<R: Recorder> Active<'_, R> {
 
     /// RFC 9293, 3.8.4: asks an idle peer whether it is still there.
     fn keep_alive(&mut self, index: usize) {
-        let tick = self.now.tick();
         let tcb = &mut self.stack.tcbs[index];
         tcb.keep_deadline = Deadline::NONE;
         if tcb.keep_idle == 0 || !tcb.state.is_synchronized() {
             return;
         }
-        let seen = (tcb.rcv_nxt, tcb.snd_una);
+        let seen = tcb.moved();
         if seen != tcb.keep_seen || tcb.in_flight() != 0 {
             // Something moved, or the retransmission timer is asking already.
             tcb.keep_seen = seen;
-            tcb.keep_probes_sent = 0;
-            tcb.keep_deadline = Deadline::at(tick.after(tcb.keep_idle));
+            let idle = tcb.keep_idle;
+            tcb.keep_probes_answered();
+            self.set_due(index, Due::KeepAlive, idle);
             return;
         }
         if tcb.keep_probes_sent >= tcb.keep_count {
             self.kill(index, Error::TimedOut);
             return;
         }
-        tcb.keep_probes_sent += 1;
-        tcb.keep_deadline = Deadline::at(tick.after(tcb.keep_interval));
+        let interval = tcb.keep_interval;
         // An old sequence number draws an acknowledgment and carries nothing.
-        let seq = tcb.snd_nxt - 1;
-        if let Some(id) = self.pool.alloc() {
-            self.emit(index, id, seq, Flags::ACK, 0, Wide::ZERO);
-        }
+        let seq = tcb.highest_sent() - 1;
+        let room = self.device_has_room();
+        let Some(id) = room.then(|| self.pool.alloc()).flatten() else {
+            // It is no probe that the peer has left unanswered.
+            self.set_due(index, Due::KeepAlive, 1);
+            return;
+        };
+        // The answer is looked at by the full state machine: whatever it says, it is one.
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.keep_probes_sent += 1;
+        tcb.predict();
+        self.set_due(index, Due::KeepAlive, interval);
+        self.emit(index, id, seq, Flags::ACK, 0, Wide::ZERO);
     }
 
     /// The time that a connection had is over.
@@ -225,6 +272,6 @@ impl<R: Recorder> Active<'_, R> {
         if !tcb.is_rare(rare::ORPHAN) || tcb.state != State::FinWait2 {
             tcb.user_deadline = Deadline::NONE;
         }
-        tcb.keep_probes_sent = 0;
+        tcb.keep_probes_answered();
     }
 }

@@ -4,7 +4,8 @@
 //! [`Info::urgent`](crate::Info::urgent) says how many are left, and a read never goes past the last of them, so that the
 //! boundary is marked.
 
-use super::tcb::{Tcb, flag, rare};
+use super::tcb::{Tcb, rare};
+use crate::buffer::Pool;
 use crate::socket::{ConnId, Error, readiness};
 use crate::stack::{Active, Stack};
 use tollgate_gate::Recorder;
@@ -13,7 +14,7 @@ use tollgate_wire::tcp::Header;
 impl Stack {
     /// Octets from the next that will be read up to the end of the urgent data, whether they have arrived or not; 0 when
     /// there is none.
-    pub(crate) fn urgent_left(&self, index: usize) -> u32 {
+    pub(crate) fn urgent_left(&self, pool: &Pool, index: usize) -> u32 {
         let tcb = &self.tcbs[index];
         if !tcb.is_rare(rare::URGENT) {
             return 0;
@@ -22,12 +23,12 @@ impl Stack {
             return 0;
         };
         // A pointer may lie beyond the last octet of all.
-        let end = if tcb.is(flag::FIN_RECEIVED) {
+        let end = if tcb.is_rare(rare::FIN_RECEIVED) {
             up.earliest(tcb.fin_seq)
         } else {
             up
         };
-        let consumed = tcb.consumed();
+        let consumed = tcb.consumed(pool);
         if consumed.before(end) {
             end - consumed
         } else {
@@ -38,8 +39,8 @@ impl Stack {
     /// How many of `wanted` octets may be read in one go: none beyond the end of the urgent data. At that end, which the
     /// last read has reached, the connection is as others again.
     #[cold]
-    pub(crate) fn up_to_mark(&mut self, index: usize, wanted: usize) -> usize {
-        match self.urgent_left(index) {
+    pub(crate) fn up_to_mark(&mut self, pool: &Pool, index: usize, wanted: usize) -> usize {
+        match self.urgent_left(pool, index) {
             0 => {
                 self.change_unusual(index, |unusual| unusual.rcv_up = None);
                 let tcb = &mut self.tcbs[index];
@@ -82,7 +83,7 @@ impl<R: Recorder> Active<'_, R> {
         let up = header.seq + u32::from(header.urgent);
         let known = self.stack.unusual(index).and_then(|unusual| unusual.rcv_up);
         if !tcb.state.may_receive()
-            || up.at_or_before(tcb.consumed())
+            || up.at_or_before(tcb.consumed(self.pool))
             || known.is_some_and(|known| up.at_or_before(known))
         {
             return;

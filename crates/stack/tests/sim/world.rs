@@ -418,7 +418,9 @@ impl<'a> World<'a> {
 
     /// An ARP that was lost three times makes the peer unreachable: the application tries again.
     fn reopen(&mut self, host: usize, n: usize, closed: bool, connected: bool) -> bool {
-        if !self.scenario.arp || host != 0 || !closed || connected {
+        // In an outage the server's link address is asked for in vain.
+        let may_fail = self.scenario.arp || self.scenario.outage != Duration::ZERO;
+        if !may_fail || host != 0 || !closed || connected {
             return false;
         }
         let Some(end) = self.ends[0].get_mut(n).and_then(Option::take) else {
