@@ -485,8 +485,7 @@ fn take_acknowledgment(
     if likely(ack == tcb.snd_nxt) {
         tcb.rtx_deadline = Deadline::NONE;
     } else {
-        let at = now.tick().after(u32::from(tcb.rto));
-        tcb.rtx_deadline.set(at, &mut tcb.armed, wheel, index);
+        restart_retransmission(tcb, wheel, index, now);
     }
     if unlikely(tcb.is_any(flag::CWND_LIMITED | flag::RECOVER, readiness::WANT_WRITE)) {
         if tcb.is(flag::RECOVER) && tcb.recover.before(ack) {
@@ -504,6 +503,14 @@ fn take_acknowledgment(
         }
     }
     0
+}
+
+/// RFC 6298, 5.3: the timer starts anew with each acknowledgment, and earlier than before when the timeout has become
+/// shorter.
+#[inline(never)]
+fn restart_retransmission(tcb: &mut Tcb, wheel: &mut Wheel, index: usize, now: Instant) {
+    let at = now.tick().after(u32::from(tcb.rto));
+    tcb.rtx_deadline.set(at, &mut tcb.armed, wheel, index);
 }
 
 /// Frees every frame that `ack` covers; returns when the last of them was sent, if all were sent once: what waited behind

@@ -23,14 +23,14 @@ pub(crate) struct Rtt {
     variation: u32,
 }
 
-/// The floor under the variation's share of the timeout, in units of 8 ns.
+/// The floor under the variation that counts for the timeout, in units of 8 ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Floor(u64);
+pub(crate) struct Floor(u32);
 
 impl Floor {
-    /// Of a duration of at most [`HIGHEST_FLOOR`].
+    /// With which the variation's share of the timeout is at least `duration`, itself at most [`HIGHEST_FLOOR`].
     pub(crate) fn new(duration: Duration) -> Self {
-        Self((duration.min(HIGHEST_FLOOR).as_nanos() as u64) >> UNIT_SHIFT)
+        Self((duration.min(HIGHEST_FLOOR).as_nanos() >> UNIT_SHIFT).div_ceil(4) as u32)
     }
 }
 
@@ -82,9 +82,9 @@ impl Rtt {
     /// Takes in a measurement (RFC 6298, 2.2 and 2.3).
     #[inline(always)]
     pub(crate) fn update(&mut self, measured_ns: u64) {
-        // A measurement is at least one unit, so that "measured" and "unknown" differ.
-        let measured = (measured_ns >> UNIT_SHIFT) as u32 | 1;
-        if unlikely(measured_ns > u64::from(LONGEST) << UNIT_SHIFT) {
+        let units = measured_ns >> UNIT_SHIFT;
+        let measured = units as u32;
+        if unlikely(units > u64::from(LONGEST)) {
             *self = Self {
                 smoothed: LONGEST,
                 variation: LONGEST,
@@ -109,7 +109,7 @@ impl Rtt {
     /// variation goes to zero, and a delayed acknowledgment, which may take 0.5 s, would be a timeout.
     #[inline(always)]
     pub(crate) fn rto(self, floor: Floor) -> u16 {
-        let units = u64::from(self.smoothed) + (4 * u64::from(self.variation)).max(floor.0);
+        let units = u64::from(self.smoothed) + 4 * u64::from(self.variation.max(floor.0));
         // One tick more, since the present one has begun.
         (units >> (Tick::SHIFT - UNIT_SHIFT)) as u16 + 1
     }

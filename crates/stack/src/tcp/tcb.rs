@@ -7,7 +7,7 @@
 use crate::buffer::{CACHE_LINE, FrameId};
 use crate::config::{Config, Prediction};
 use crate::demux::{FlowHash, FlowKey};
-use crate::likely::likely;
+use crate::likely::{likely, unlikely};
 use crate::tcp::deadline::Deadline;
 use crate::tcp::rto::{HIGHEST_FLOOR, INITIAL_RTO, Rtt};
 use crate::tcp::syn::shift_for;
@@ -504,10 +504,16 @@ impl Tcb {
     /// Takes the peer's window (RFC 9293, 3.10.7.4) and keeps the largest (3.8.6.2.1).
     #[inline(always)]
     pub(crate) fn take_window(&mut self, window: u32) {
-        if window > self.snd_wnd {
-            self.max_snd_wnd = self.max_snd_wnd.max(window);
+        if unlikely(window > self.snd_wnd) {
+            self.window_grows(window);
         }
         self.snd_wnd = window;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn window_grows(&mut self, window: u32) {
+        self.max_snd_wnd = self.max_snd_wnd.max(window);
     }
 
     /// A number that changes with everything that a predicted segment changes. Two states in 2^32 share one, and then a
