@@ -7,10 +7,16 @@ use tollgate_wire::tcp::Flags;
 /// The receive window of [`Peer::established`].
 const WINDOW: u32 = 65_535;
 
-/// Table 6, length 0, window above 0: "RCV.NXT =< SEG.SEQ < RCV.NXT+RCV.WND"
+/// Table 6, length 0, window above 0: "RCV.NXT =< SEG.SEQ < RCV.NXT+RCV.WND"; and the right edge itself, from where a peer
+/// acknowledges that has filled the window.
 #[test]
 fn an_empty_segment_must_begin_in_the_window() {
-    for (seq, acceptable) in [(1, true), (WINDOW, true), (WINDOW + 1, false), (0, false)] {
+    for (seq, acceptable) in [
+        (1, true),
+        (WINDOW + 1, true),
+        (WINDOW + 2, false),
+        (0, false),
+    ] {
         let (mut peer, conn) = Peer::established();
         peer.send(conn, 1, 10);
         peer.expect(ack().seq(1).ack(1).len(10));
