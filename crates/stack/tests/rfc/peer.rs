@@ -391,7 +391,7 @@ impl Peer {
         let sum: Partial = ipv4::pseudo_header(PEER, STACK, ipv4::protocol::TCP, total)
             + Kernel::HALFWORD.sum(&segment);
         segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
-        segment.resize(usize::from(total), 0);
+        let segment = [segment, vec![0; len]].concat();
         let packet = ip_packet(ipv4::protocol::TCP, PEER, STACK, &segment);
         self.inject_packet(&packet);
     }
