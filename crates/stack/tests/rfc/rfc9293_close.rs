@@ -446,8 +446,8 @@ fn fin_that_found_no_frame_is_sent_later() {
     assert_eq!(peer.state(conn), State::FinWait2);
 }
 
-/// 3.8.6.1 lets a connection stay open while probes are answered; RFC 6429, 4, lets the host end it all the same when nobody
-/// waits for it: one that the application has closed does not hold its frames for ever.
+/// 3.8.6.1 keeps a connection open while probes are answered; RFC 6429 lets the host end it all the same. One that the
+/// application has closed does not hold its frames for ever.
 #[test]
 fn orphan_with_a_closed_window_is_given_up() {
     let (mut peer, conn) = Peer::established_with(|config| config.user_timeout = s(300));

@@ -665,8 +665,9 @@ fn path_mtu_below_576_is_passed() {
     }
 }
 
-/// 3.7.2 and RFC 1191, 6.4: "TCP [...] should retransmit" what was dropped for its size: the router dropped the whole flight,
-/// so all of it is sent again at once, by slow start and without waiting for a timeout.
+/// 3.7.2 and RFC 1191, 6.4: a retransmission caused by a Datagram Too Big message should "trigger the slow-start mechanism
+/// (i.e., only one segment should be retransmitted until acknowledgements begin to arrive again)". The router dropped the
+/// whole flight, so all of it is sent again, and no timeout is waited for.
 #[test]
 fn flight_is_sent_again_when_the_path_mtu_shrinks() {
     const LEN: u32 = 14_600;

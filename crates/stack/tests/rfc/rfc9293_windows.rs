@@ -293,8 +293,8 @@ fn window_update_counts_after_two_gibibytes() {
     peer.expect(ack().seq(11).ack(at).len(10));
 }
 
-/// 3.10.7.4: "Note that the check here prevents using old segments to update the window.": a segment that was overtaken by a
-/// window update does not undo it.
+/// 3.10.7.4: "The check here prevents using old segments to update the window.": a segment that was overtaken by a window
+/// update does not undo it.
 #[test]
 fn window_of_an_overtaken_segment_is_not_taken() {
     let (mut peer, conn) = Peer::established();
