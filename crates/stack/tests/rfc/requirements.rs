@@ -170,6 +170,12 @@ pub const MUST: [Requirement; MUSTS] = [
             "rfc6298_timeout::a_retransmitted_segment_is_not_timed",
             "rfc6298_timeout::the_timeout_stays_backed_off_until_something_is_timed",
             "rfc6298_timeout::after_a_lost_syn_data_begins_with_three_seconds",
+            "rfc6298_timeout::timer_is_set_earlier_after_an_outage",
+            "rfc6298_timeout::long_round_trips_are_waited_for",
+            "rfc6298_timeout::segment_behind_a_hole_is_not_timed",
+            "rfc6298_timeout::even_round_trips_leave_room_for_a_delayed_acknowledgment",
+            "rfc7323_timestamps::retransmitted_segment_is_timed_by_its_echo",
+            "rfc7323_timestamps::echo_of_a_retransmission_ends_the_back_off",
         ]),
     ),
     row(
@@ -180,6 +186,7 @@ pub const MUST: [Requirement; MUSTS] = [
             "rfc5681_congestion::slow_start_adds_a_segment_for_each_acknowledgment",
             "rfc5681_congestion::congestion_avoidance_adds_a_segment_per_window",
             "rfc6298_timeout::data_is_sent_again_with_back_off",
+            "rfc5681_congestion::fast_retransmission_works_after_two_gibibytes",
         ]),
     ),
     row(
@@ -243,7 +250,10 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-29",
         "3.8.4",
         "One unanswered probe does not mean a dead connection",
-        Proven(&["rfc9293_sending::keepalive_tolerates_lost_answers_and_gives_up_after_its_count"]),
+        Proven(&[
+            "rfc9293_sending::keepalive_tolerates_lost_answers_and_gives_up_after_its_count",
+            "rfc9293_sending::keepalive_answers_with_other_windows_count",
+        ]),
     ),
     row(
         "MUST-30",
@@ -279,13 +289,19 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-34",
         "3.8.6",
         "The sender is robust against a window that shrinks",
-        Proven(&["rfc9293_windows::a_window_that_shrinks_is_obeyed"]),
+        Proven(&[
+            "rfc9293_windows::a_window_that_shrinks_is_obeyed",
+            "rfc9293_windows::shrunken_window_does_not_forget_what_was_sent",
+        ]),
     ),
     row(
         "MUST-35",
         "3.8.6",
         "A window that shrinks to zero is probed",
-        Proven(&["rfc9293_windows::a_window_that_shrinks_to_zero_is_probed_and_does_not_time_out"]),
+        Proven(&[
+            "rfc9293_windows::a_window_that_shrinks_to_zero_is_probed_and_does_not_time_out",
+            "rfc9293_windows::shrunken_window_does_not_forget_what_was_sent",
+        ]),
     ),
     row(
         "MUST-36",
@@ -309,6 +325,8 @@ pub const MUST: [Requirement; MUSTS] = [
         Proven(&[
             "rfc9293_windows::the_sender_does_not_fill_a_silly_window",
             "rfc9293_windows::a_silly_window_is_used_after_a_timeout",
+            "rfc9293_windows::silly_window_is_used_after_a_timeout_while_the_peer_sends",
+            "rfc9293_windows::full_last_segment_goes_when_the_window_opens",
         ]),
     ),
     row(
@@ -474,7 +492,10 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-61",
         "3.9.1.2",
         "Without a PUSH flag in the call the last queued segment is pushed",
-        Proven(&["rfc9293_sending::the_last_segment_is_pushed"]),
+        Proven(&[
+            "rfc9293_sending::the_last_segment_is_pushed",
+            "rfc9293_sending::last_segment_is_pushed_when_it_is_sent_again",
+        ]),
     ),
     row(
         "MUST-62",
@@ -556,7 +577,10 @@ pub const SHOULD: [Requirement; SHOULDS] = [
         "SHLD-4",
         "3.6.1",
         "Timestamps shorten TIME-WAIT for new SYNs (RFC 6191)",
-        Proven(&["rfc9293_close::timestamps_tell_a_new_syn_in_time_wait"]),
+        Proven(&[
+            "rfc9293_close::timestamps_tell_a_new_syn_in_time_wait",
+            "rfc9293_close::older_timestamp_does_not_reopen_from_time_wait",
+        ]),
     ),
     row(
         "SHLD-5",
@@ -644,7 +668,10 @@ pub const SHOULD: [Requirement; SHOULDS] = [
         "SHLD-17",
         "3.8.6",
         "Data beyond it does not time the connection out",
-        Proven(&["rfc9293_windows::a_window_that_shrinks_to_zero_is_probed_and_does_not_time_out"]),
+        Proven(&[
+            "rfc9293_windows::a_window_that_shrinks_to_zero_is_probed_and_does_not_time_out",
+            "rfc9293_windows::shrunken_window_does_not_forget_what_was_sent",
+        ]),
     ),
     row(
         "SHLD-18",
@@ -733,6 +760,10 @@ pub const SHOULD: [Requirement; SHOULDS] = [
         "SHLD-31",
         "3.10.7.4",
         "Segments out of order are held",
-        Proven(&["rfc9293_segment_arrives::segments_out_of_order_are_held_and_put_together"]),
+        Proven(&[
+            "rfc9293_segment_arrives::segments_out_of_order_are_held_and_put_together",
+            "rfc9293_segment_arrives::small_segments_behind_a_hole_fill_the_window",
+            "rfc9293_segment_arrives::full_segments_behind_a_hole_fill_a_large_window",
+        ]),
     ),
 ];

@@ -283,3 +283,87 @@ fn after_recovery() -> (Peer, ConnId) {
     }
     (peer, conn)
 }
+
+/// RFC 9293, 3.8.2, MUST-19; RFC 6582, 3.2, step 2: a third duplicate begins a recovery when the "Cumulative Acknowledgment
+/// field covers more than recover". What was recovered last, or the first number of all, may be half the circle of
+/// sequence numbers ago, 2 GiB.
+#[test]
+fn fast_retransmission_works_after_two_gibibytes() {
+    const SEGMENT: u32 = 59_000;
+    let mut peer = Peer::on_link(60_000, |config| {
+        config.window_scaling = true;
+        config.send_buffer = 1 << 20;
+    });
+    let conn = peer.accepted(syn().mss(SEGMENT as u16).scale(6));
+    let zeros = vec![0; SEGMENT as usize];
+    let mut at = 1;
+    while at < (1 << 31) + (1 << 20) {
+        assert_eq!(peer.stack().send(conn, &zeros), Ok(zeros.len()));
+        peer.ignore();
+        at += SEGMENT;
+        peer.inject(ack().seq(1).ack(at));
+    }
+    for _ in 0..10 {
+        assert_eq!(peer.stack().send(conn, &zeros), Ok(zeros.len()));
+    }
+    for _ in 0..2 {
+        peer.inject(ack().seq(1).ack(at));
+    }
+    peer.ignore();
+    peer.inject(ack().seq(1).ack(at));
+    peer.expect(ack().seq(at).ack(1).data(&zeros));
+    let now = info(&mut peer, conn);
+    assert_eq!((now.fast_retransmits, now.timeouts), (1, 0));
+    peer.ignore();
+}
+
+/// RFC 5681, 4.1: "a TCP SHOULD set cwnd to no more than RW before beginning transmission if the TCP has not sent data in an
+/// interval exceeding the retransmission timeout", and "RW = min(IW,cwnd)".
+#[test]
+fn restart_after_idle_sends_the_initial_window() {
+    let (mut peer, conn) = with_queue(60);
+    for n in 1..=60 {
+        peer.inject(ack().seq(1).ack(1 + 1000 * n));
+        peer.ignore();
+    }
+    let grown = info(&mut peer, conn).congestion_window;
+    assert!(grown >= 30_000, "{grown}");
+    // Nothing of that is forgotten in less than a timeout.
+    let timeout = info(&mut peer, conn).rto;
+    peer.advance(timeout / 2);
+    assert_eq!(info(&mut peer, conn).congestion_window, grown);
+    peer.advance(s(10));
+    peer.send(conn, 60_001, 60_000);
+    for n in 0..10 {
+        peer.expect(ack().seq(60_001 + 1000 * n).ack(1).len(1000));
+    }
+    peer.expect_nothing();
+    // Slow start from there.
+    peer.inject(ack().seq(1).ack(61_001));
+    peer.expect(ack().seq(70_001).ack(1).len(1000));
+    peer.expect(ack().seq(71_001).ack(1).len(1000));
+}
+
+/// RFC 7661, the same with a sender that is limited by the peer's window while more is queued: cwnd does not grow far beyond
+/// what was ever in flight.
+#[test]
+fn window_of_the_peer_limits_the_growth() {
+    let mut peer = Peer::new();
+    let listener = peer.listen();
+    peer.inject(syn().mss(MSS).win(15_000));
+    peer.expect(syn_ack().seq(0).ack(1));
+    peer.inject(ack().seq(1).ack(1).win(15_000));
+    let conn = peer.stack().accept(listener).unwrap();
+    peer.send(conn, 1, 200_000);
+    for n in 1..=150 {
+        peer.inject(ack().seq(1).ack(1 + 1000 * n).win(15_000));
+        peer.ignore();
+    }
+    let now = info(&mut peer, conn);
+    assert_eq!(now.in_flight, 15_000);
+    assert!(
+        now.congestion_window <= 30_000,
+        "cwnd is {}, and no more than 15,000 were ever in flight",
+        now.congestion_window
+    );
+}

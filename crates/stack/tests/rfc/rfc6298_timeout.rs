@@ -250,3 +250,108 @@ fn after_a_lost_syn_data_begins_with_three_seconds() {
     peer.expect(ack().seq(1).ack(1).len(10));
     peer.expect_after(s(3), ack().seq(1).ack(1).len(10));
 }
+
+/// RFC 9293, 3.8.1, MUST-18; 5.3: "restart the retransmission timer so that it will expire after RTO seconds (for the current
+/// value of RTO)": also when the current value is much smaller than the one that the timer was last set to.
+#[test]
+fn timer_is_set_earlier_after_an_outage() {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 100_000);
+    peer.ignore();
+    // Long enough for the back-off to reach its bound.
+    peer.advance(s(200));
+    peer.ignore();
+    // The path works again. Something is outstanding all the time.
+    for n in 1..=40 {
+        peer.inject(ack().seq(1).ack(1 + 1000 * n));
+        assert!(!peer.drain().is_empty(), "after {n} segments");
+    }
+    let at = rto(&mut peer, conn);
+    assert!(at < s(1), "{at:?} after new round trips");
+    // It fails once more.
+    let waited = peer.wait(s(100));
+    assert!(
+        waited <= at + SLACK,
+        "{waited:?} instead of {at:?} for what was lost"
+    );
+    peer.expect(ack().seq(40_001).ack(1).len(1000));
+}
+
+/// RFC 9293, 3.8.1, MUST-18; 2.3: "RTO <- SRTT + max (G, K*RTTVAR)" follows round trips of any length. Those of 3 s, as over a
+/// slow satellite or in a bloated queue, are waited for; so are longer ones, up to the maximum of 2.5.
+#[test]
+fn long_round_trips_are_waited_for() {
+    for (round_trip, exchanges) in [(s(3), 30), (s(20), 12)] {
+        let (mut peer, conn) = Peer::established();
+        let mut settled = None;
+        for n in 0..exchanges {
+            let at = 1 + 10 * n;
+            peer.send(conn, at, 10);
+            peer.advance(round_trip);
+            peer.inject(ack().seq(1).ack(at + 10));
+            peer.ignore();
+            if n == 5 {
+                settled = Some(peer.stack().info(conn).unwrap().retransmits);
+            }
+        }
+        let info = peer.stack().info(conn).unwrap();
+        assert_eq!(
+            Some(info.retransmits),
+            settled,
+            "left: retransmissions in the end; right: after six round trips of {round_trip:?}"
+        );
+        assert!(
+            info.rto >= round_trip && info.rto <= s(60) + SLACK,
+            "{:?} with round trips of {round_trip:?}",
+            info.rto
+        );
+    }
+}
+
+/// RFC 9293, 3.8.1, MUST-18; 3: "RTT samples MUST NOT be made using segments that were retransmitted (and thus for which it
+/// is ambiguous whether the reply was for the first instance of the packet or a later instance)". A segment that was sent
+/// once and waited behind a lost one is no better: its reply waited for the retransmission.
+#[test]
+fn segment_behind_a_hole_is_not_timed() {
+    let (mut peer, conn) = measured(ms(1));
+    peer.send(conn, 1, 2000);
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    peer.expect(ack().seq(1001).ack(1).len(1000));
+    let before = peer.stack().info(conn).unwrap();
+    peer.wait(s(10));
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    peer.advance(ms(2));
+    // The second one was there already.
+    peer.inject(ack().seq(1).ack(2001));
+    let after = peer.stack().info(conn).unwrap();
+    assert_eq!(
+        (after.rtt, after.rtt_variation),
+        (before.rtt, before.rtt_variation)
+    );
+}
+
+/// RFC 9293, 3.8.1, MUST-18; 2.4: "Research suggests that a large minimum RTO is needed to keep TCP conservative and avoid
+/// spurious retransmissions": on a path whose round trips are all alike, too, the peer may delay an acknowledgment. So what
+/// is added to SRTT has the minimum as its lower bound, as hosts have it today.
+#[test]
+fn even_round_trips_leave_room_for_a_delayed_acknowledgment() {
+    let (mut peer, conn) = measured(ms(300));
+    let mut at = 1;
+    for _ in 0..60 {
+        peer.send(conn, at, 10);
+        peer.expect(ack().seq(at).ack(1).len(10));
+        peer.advance(ms(300));
+        at += 10;
+        peer.inject(ack().seq(1).ack(at));
+    }
+    let timeout = rto(&mut peer, conn);
+    assert!(
+        timeout >= ms(500) && timeout <= ms(500) + SLACK,
+        "{timeout:?}"
+    );
+    peer.send(conn, at, 10);
+    peer.expect(ack().seq(at).ack(1).len(10));
+    peer.advance(ms(300) + ms(190));
+    peer.expect_nothing();
+    peer.inject(ack().seq(1).ack(at + 10));
+}

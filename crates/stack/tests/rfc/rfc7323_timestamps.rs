@@ -456,3 +456,81 @@ fn what_a_rounded_window_once_offered_is_taken() {
     assert_eq!(peer.read(conn, 1 << 21).len() as u32, furthest - 1);
     peer.ignore();
 }
+
+/// 4.1: "A TSecr value received in a segment MAY be used to update the averaged RTT measurement only if the segment advances
+/// the left edge of the send window": the echo tells which of a segment's transmissions is acknowledged, so that
+/// retransmitted segments are timed as well.
+#[test]
+fn retransmitted_segment_is_timed_by_its_echo() {
+    let (mut peer, conn, _) = stamped();
+    let before = peer.stack().info(conn).unwrap();
+    assert!(before.rtt < ms(2), "{before:?}");
+    peer.send(conn, 11, 10);
+    peer.expect(ack().seq(11).ack(1).len(10));
+    peer.wait(s(10));
+    let again = peer.expect(ack().seq(11).ack(1).len(10));
+    let stamp = again.header.options.timestamps.unwrap().value;
+    peer.advance(ms(80));
+    peer.inject(ack().seq(1).ack(21).stamps(1001, stamp));
+    let after = peer.stack().info(conn).unwrap();
+    // An eighth of 80 ms, or all of it where it counts as the first measurement.
+    assert!(
+        after.rtt >= ms(9) && after.rtt <= ms(82),
+        "{:?} after a round trip of 80 ms",
+        after.rtt
+    );
+}
+
+/// 4.1 and RFC 6298, 5: a new measurement may "result in 'collapsing' RTO back down after it has been subject to exponential
+/// back off". With timestamps the acknowledgment that ends an outage is one.
+#[test]
+fn echo_of_a_retransmission_ends_the_back_off() {
+    let (mut peer, conn, _) = stamped();
+    peer.send(conn, 11, 10);
+    let mut last = peer.expect(ack().seq(11).ack(1).len(10));
+    for _ in 0..7 {
+        peer.wait(s(100));
+        last = peer.expect(ack().seq(11).ack(1).len(10));
+    }
+    let backed_off = peer.wait(s(100));
+    assert!(backed_off > s(20), "{backed_off:?}");
+    last = peer.next().unwrap_or(last);
+    let stamp = last.header.options.timestamps.unwrap().value;
+    peer.advance(ms(10));
+    peer.inject(ack().seq(1).ack(21).stamps(1001, stamp));
+    let timeout = peer.stack().info(conn).unwrap().rto;
+    assert!(timeout < s(1), "{timeout:?}");
+    peer.send(conn, 21, 10);
+    peer.expect(ack().seq(21).ack(1).len(10));
+    peer.expect_after(timeout, ack().seq(21).ack(1).len(10));
+}
+
+/// 4.3 and RFC 5961, 4.2 and 5.2: a segment that is discarded says nothing of the peer's clock. Else one made-up number would
+/// shut the peer's own segments out.
+#[test]
+fn discarded_segment_does_not_move_ts_recent() {
+    let acknowledges_too_much = ack().seq(1).ack(9999).len(10);
+    let syn_in_the_window = syn().seq(1);
+    for discarded in [acknowledges_too_much, syn_in_the_window] {
+        let (mut peer, conn, ours) = stamped();
+        peer.inject(discarded.stamps(900_000, ours));
+        let answer = peer.expect(ack().seq(11).ack(1));
+        assert_eq!(answer.header.options.timestamps.unwrap().echo, 1000);
+        peer.inject(ack().seq(1).ack(11).stamps(1001, ours).len(10));
+        assert_eq!(peer.read(conn, 100), stream(1, 10));
+        peer.expect_after(ms(40), ack().seq(11).ack(11));
+    }
+}
+
+/// 3.2: "Once TSopt has been successfully negotiated, [...] the TSopt MUST be sent in every non-<RST> segment for the duration
+/// of the connection, and SHOULD be sent in an <RST> segment."
+#[test]
+fn reset_of_a_connection_has_a_timestamp() {
+    let (mut peer, conn, ours) = stamped();
+    peer.advance(ms(100));
+    peer.stack().abort(conn).unwrap();
+    let reset = peer.expect(rst_ack().seq(11).ack(1));
+    let stamps = reset.header.options.timestamps.expect("a timestamp");
+    assert_eq!(stamps.echo, 1000);
+    assert!((90..=110).contains(&stamps.value.wrapping_sub(ours)));
+}

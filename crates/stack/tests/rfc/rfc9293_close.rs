@@ -2,6 +2,7 @@
 
 use crate::peer::*;
 use tollgate_stack::{ConnId, Error, Received, State};
+use tollgate_wire::tcp::Flags;
 
 /// The normal close of figure 12, from our side, up to TIME-WAIT. The handle is kept.
 fn in_time_wait() -> (Peer, ConnId) {
@@ -370,7 +371,7 @@ fn timestamps_tell_a_new_syn_in_time_wait() {
     peer.isn = peer.isn.wrapping_sub(100_000);
     peer.inject(syn().seq(0).stamps(1001, 0));
     let answer = peer.next().unwrap();
-    assert!(answer.header.flags == tollgate_wire::tcp::Flags::ACK && peer.stack.time_waits() == 1);
+    assert!(answer.header.flags == Flags::ACK && peer.stack.time_waits() == 1);
     peer.inject(syn().seq(0).stamps(1002, 0));
     peer.expect(syn_ack().seq(0).ack(1));
     assert_eq!(peer.stack.time_waits(), 0);
@@ -401,4 +402,147 @@ fn fin_wait_2_with_an_application_stays() {
     peer.inject(ack().seq(1).ack(2).len(10));
     assert_eq!(peer.read(conn, 100), stream(1, 10));
     peer.expect_after(ms(40), ack().seq(2).ack(11));
+}
+
+/// 3.10.7.4, "Eighth, check the FIN bit": a FIN that overtook the data before it counts as soon as that data is there.
+#[test]
+fn fin_that_overtook_its_data_closes_with_it() {
+    let (mut peer, conn) = Peer::established();
+    peer.inject(fin().seq(101).ack(1));
+    peer.ignore();
+    assert_eq!(peer.state(conn), State::Established);
+    peer.inject(ack().seq(1).ack(1).len(100));
+    assert_eq!(peer.state(conn), State::CloseWait);
+    assert_eq!(peer.read(conn, 200), stream(1, 100));
+    assert_eq!(peer.stack().receive(conn, &mut [0; 1]), Ok(Received::End));
+    // Its acknowledgment may be delayed.
+    peer.advance(ms(50));
+    assert_eq!(peer.drain().last().map(|sent| sent.ack), Some(102));
+}
+
+/// 3.10.4: "Queue this request until all preceding SENDs have been segmentized; then send a FIN segment": a FIN that found no
+/// frame goes when there is one, whatever else is sent before.
+#[test]
+fn fin_that_found_no_frame_is_sent_later() {
+    let (mut peer, conn) = Peer::established();
+    let taken: Vec<_> = std::iter::from_fn(|| peer.pool.alloc()).collect();
+    peer.stack().shutdown(conn).unwrap();
+    peer.expect_nothing();
+    for id in taken {
+        peer.pool.release(id);
+    }
+    // Something out of order is acknowledged at once.
+    peer.inject(ack().seq(101).ack(1).len(10));
+    let waited = peer.wait(s(60));
+    assert_eq!(peer.next().expect("the acknowledgment").ack, 1);
+    assert!(waited <= SLACK, "{waited:?}");
+    peer.advance(s(1));
+    let sent = peer.drain();
+    assert!(
+        sent.iter().any(|sent| sent.header.flags.has(Flags::FIN)),
+        "no FIN in a second"
+    );
+    peer.inject(ack().seq(1).ack(2));
+    assert_eq!(peer.state(conn), State::FinWait2);
+}
+
+/// 3.8.6.1 keeps a connection open while probes are answered; RFC 6429 lets the host end it all the same. One that the
+/// application has closed does not hold its frames for ever.
+#[test]
+fn orphan_with_a_closed_window_is_given_up() {
+    let (mut peer, conn) = Peer::established_with(|config| config.user_timeout = s(300));
+    peer.inject(ack().seq(1).ack(1).win(0));
+    peer.send(conn, 1, 5000);
+    peer.stack().close(conn).unwrap();
+    let start = peer.now;
+    let mut last = None;
+    while peer.stack.connections() != 0 && peer.now - start < s(1000) {
+        peer.wait(s(100));
+        for sent in peer.drain() {
+            if sent.header.flags.has(Flags::RST) {
+                last = Some(sent);
+            } else {
+                peer.inject(ack().seq(1).ack(1).win(0));
+            }
+        }
+    }
+    let waited = peer.now - start;
+    assert_eq!(peer.stack.connections(), 0, "after {waited:?}");
+    assert!(waited + SLACK >= s(300) && waited <= s(361), "{waited:?}");
+    assert!(last.is_some(), "the peer is not told");
+    assert_eq!(peer.pool.available(), peer.pool.capacity());
+}
+
+/// SHLD-4; RFC 6191, 2: with timestamps on both SYNs only a later timestamp opens a new connection. An earlier one is an old
+/// duplicate, whatever its sequence number, and an equal one does not tell.
+#[test]
+fn older_timestamp_does_not_reopen_from_time_wait() {
+    let mut peer = Peer::with(|config| config.timestamps = true);
+    let conn = peer.accepted_with_stamps(1000);
+    peer.stack().close(conn).unwrap();
+    let sent = peer.expect(fin().seq(1).ack(1));
+    let stamp = sent.header.options.timestamps.unwrap().value;
+    peer.inject(fin().seq(1).ack(2).stamps(1001, stamp));
+    peer.expect(ack().seq(2).ack(2));
+    peer.isn = peer.isn.wrapping_add(100_000);
+    for value in [1000, 1001] {
+        peer.inject(syn().seq(0).mss(MSS).stamps(value, 0));
+        peer.ignore();
+        assert_eq!(
+            (peer.stack.connections(), peer.stack.time_waits()),
+            (0, 1),
+            "after a SYN with timestamp {value}"
+        );
+    }
+    peer.inject(syn().seq(0).mss(MSS).stamps(1002, 0));
+    peer.expect(syn_ack().seq(0).ack(1));
+    assert_eq!((peer.stack.connections(), peer.stack.time_waits()), (1, 0));
+}
+
+/// 3.6.1, MAY-2: "it MAY accept a new SYN from the remote TCP endpoint to reopen the connection directly from TIME-WAIT
+/// state": accepting needs somebody who listens. Else one made-up SYN would end TIME-WAIT (RFC 1337).
+#[test]
+fn syn_to_a_closed_port_does_not_end_time_wait() {
+    let mut peer = Peer::new();
+    let listener = peer.listen();
+    peer.inject(syn().mss(MSS));
+    peer.expect(syn_ack().seq(0).ack(1));
+    peer.inject(ack().seq(1).ack(1));
+    let conn = peer.stack().accept(listener).unwrap();
+    peer.stack().close_listener(listener).unwrap();
+    close_first(&mut peer, conn);
+    peer.stack().close(conn).unwrap();
+    peer.isn = peer.isn.wrapping_add(100_000);
+    peer.inject(syn().seq(0).mss(MSS));
+    peer.ignore();
+    assert_eq!(peer.stack.time_waits(), 1);
+}
+
+/// RFC 793, 2.6: "An acknowledgment by TCP does not guarantee that the data has been delivered to the end user, but only that
+/// the receiving TCP has taken the responsibility to do so.": what was acknowledged is still read after a reset, or after the
+/// connection was given up; then the error comes.
+#[test]
+fn acknowledged_data_is_read_before_the_error() {
+    for error in [Error::Reset, Error::TimedOut] {
+        let (mut peer, conn) = Peer::established();
+        peer.inject(ack().seq(1).ack(1).len(10));
+        peer.expect_after(ms(40), ack().seq(1).ack(11));
+        if error == Error::Reset {
+            peer.inject(rst().seq(11));
+        } else {
+            peer.send(conn, 1, 10);
+            peer.advance(s(20 * 60));
+            peer.ignore();
+        }
+        assert_eq!(peer.state(conn), State::Closed);
+        let mut buffer = [0; 7];
+        for (from, len) in [(1, 7), (8, 3)] {
+            let read = peer.stack().receive(conn, &mut buffer);
+            assert_eq!(read, Ok(Received::Data(len)), "before {error:?}");
+            assert_eq!(buffer[..len], stream(from, len));
+        }
+        assert_eq!(peer.stack().receive(conn, &mut buffer), Err(error));
+        assert_eq!(peer.stack().close(conn), Err(error));
+        assert_eq!(peer.pool.available(), peer.pool.capacity());
+    }
 }

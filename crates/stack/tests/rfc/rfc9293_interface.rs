@@ -213,11 +213,11 @@ fn a_smaller_path_mtu_makes_smaller_segments() {
     assert_eq!(peer.stack().info(conn).unwrap().mss, 1000);
     peer.expect(ack().seq(1).ack(1).len(1000));
     peer.expect_nothing();
-    // A larger one is not believed, and one below what every path carries counts as that (RFC 1191, 3; RFC 791).
+    // A larger one is not believed (RFC 1191, 3); one that is smaller still is.
     peer.inject_icmp(needed(1400), &first);
     assert_eq!(peer.stack().info(conn).unwrap().mss, 1000);
     peer.ignore();
-    peer.inject_icmp(needed(100), &first);
+    peer.inject_icmp(needed(576), &first);
     assert_eq!(peer.stack().info(conn).unwrap().mss, 536);
     peer.ignore();
     peer.advance(s(5));
@@ -627,4 +627,71 @@ fn a_reader_of_a_connection_that_was_reset_does_not_hold_its_port() {
     peer.inject(syn().mss(MSS));
     peer.expect(syn_ack().seq(0).ack(1));
     peer.expect_nothing();
+}
+
+/// 3.7.2 and RFC 1191, 3: "A host MUST never reduce its estimate of the Path MTU below 68 octets", which is what every link
+/// carries (RFC 791): what is sent over a path of less than 576 either fits it or may be fragmented.
+#[test]
+fn path_mtu_below_576_is_passed() {
+    const LEN: usize = 2920;
+    for mtu in [68, 296, 575] {
+        let mut peer = Peer::new();
+        let conn = peer.accepted(syn().mss(1460));
+        peer.send(conn, 1, LEN);
+        let begin = peer.iss.wrapping_add(1);
+        let mut arrived = 0;
+        let end = peer.now + s(60);
+        while arrived < LEN && peer.now < end {
+            peer.wait(s(1));
+            while let Some((ip, segment)) = peer.next_packet() {
+                let header = Header::parse(&segment).unwrap();
+                let fits = ip.total_len <= mtu || ip.flags_and_offset & ipv4::DONT_FRAGMENT == 0;
+                if !fits {
+                    let needed = Unreachable::FragmentationNeeded { next_hop_mtu: mtu };
+                    let quoted = [&ip.to_bytes()[..], &segment[..8]].concat();
+                    let packet = icmp_packet(Message::DestinationUnreachable(needed), &quoted);
+                    peer.inject_packet(&packet);
+                    continue;
+                }
+                let len = segment.len() - usize::from(header.header_len);
+                let from = header.seq.0.wrapping_sub(begin) as usize;
+                if from <= arrived && from + len > arrived {
+                    arrived = from + len;
+                }
+                peer.inject(ack().seq(1).ack(1 + arrived as u32));
+            }
+        }
+        assert_eq!(arrived, LEN, "bytes over a path of {mtu}");
+    }
+}
+
+/// 3.7.2 and RFC 1191, 6.4: a retransmission caused by a Datagram Too Big message should "trigger the slow-start mechanism
+/// (i.e., only one segment should be retransmitted until acknowledgements begin to arrive again)". The router dropped the
+/// whole flight, so all of it is sent again, and no timeout is waited for.
+#[test]
+fn flight_is_sent_again_when_the_path_mtu_shrinks() {
+    const LEN: u32 = 14_600;
+    let mut peer = Peer::new();
+    let conn = peer.accepted(syn().mss(1460));
+    peer.send(conn, 1, LEN as usize);
+    let flight = peer.drain();
+    assert_eq!(flight.len(), 10);
+    for dropped in flight {
+        let needed = Unreachable::FragmentationNeeded { next_hop_mtu: 1040 };
+        peer.inject_icmp(Message::DestinationUnreachable(needed), &dropped);
+    }
+    // Slow start begins with one segment.
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    peer.expect_nothing();
+    let mut arrived = 1001;
+    peer.inject(ack().seq(1).ack(arrived));
+    while let Some(sent) = peer.next() {
+        assert!(sent.data.len() <= 1000, "{} bytes", sent.data.len());
+        assert_eq!(sent.seq, arrived, "a hole is left");
+        arrived += sent.data.len() as u32;
+        peer.inject(ack().seq(1).ack(arrived));
+    }
+    assert_eq!(arrived, 1 + LEN, "no more is sent without a timeout");
+    let info = peer.stack().info(conn).unwrap();
+    assert_eq!((info.in_flight, info.timeouts), (0, 0));
 }

@@ -411,3 +411,40 @@ fn connections_are_accepted_in_order() {
         assert_eq!(peer.stack().info(conn).unwrap().remote.port(), port);
     }
 }
+
+/// RFC 4987, 3.6: whoever returns a cookie believes that it is connected. While the accept queue is full its acknowledgment is
+/// dropped and not answered by a reset; its data, which acknowledges the same, opens the connection when there is room.
+#[test]
+fn cookie_that_returns_to_a_full_queue_opens_later() {
+    let mut peer = Peer::new();
+    let listener = peer.stack().listen(PORT, 2).unwrap();
+    let mut clients = Vec::new();
+    for n in 0..8 {
+        peer.port = 40_000 + n;
+        peer.inject(syn().mss(MSS));
+        peer.expect(syn_ack().seq(0).ack(1));
+        clients.push((peer.port, peer.iss));
+    }
+    assert!(peer.stack.counters().syn_cookies_sent > 0);
+    for &client in &clients {
+        (peer.port, peer.iss) = client;
+        peer.inject(ack().seq(1).ack(1));
+        peer.expect_nothing();
+    }
+    let mut accepted = Vec::new();
+    for &client in &clients {
+        while let Ok(conn) = peer.stack().accept(listener) {
+            accepted.push(conn);
+        }
+        (peer.port, peer.iss) = client;
+        peer.inject(ack().seq(1).ack(1).len(10));
+        peer.expect_after(ms(40), ack().seq(1).ack(11));
+    }
+    while let Ok(conn) = peer.stack().accept(listener) {
+        accepted.push(conn);
+    }
+    assert_eq!(accepted.len(), clients.len());
+    for conn in accepted {
+        assert_eq!(peer.read(conn, 100), stream(1, 10));
+    }
+}

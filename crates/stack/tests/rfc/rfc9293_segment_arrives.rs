@@ -7,10 +7,16 @@ use tollgate_wire::tcp::Flags;
 /// The receive window of [`Peer::established`].
 const WINDOW: u32 = 65_535;
 
-/// Table 6, length 0, window above 0: "RCV.NXT =< SEG.SEQ < RCV.NXT+RCV.WND"
+/// Table 6, length 0, window above 0: "RCV.NXT =< SEG.SEQ < RCV.NXT+RCV.WND"; and the right edge itself, from where a peer
+/// acknowledges that has filled the window.
 #[test]
 fn an_empty_segment_must_begin_in_the_window() {
-    for (seq, acceptable) in [(1, true), (WINDOW, true), (WINDOW + 1, false), (0, false)] {
+    for (seq, acceptable) in [
+        (1, true),
+        (WINDOW + 1, true),
+        (WINDOW + 2, false),
+        (0, false),
+    ] {
         let (mut peer, conn) = Peer::established();
         peer.send(conn, 1, 10);
         peer.expect(ack().seq(1).ack(1).len(10));
@@ -314,4 +320,105 @@ fn sequence_numbers_wrap() {
     peer.expect(ack().seq(1).ack(2001));
     assert_eq!(peer.read(conn, 5000), stream(1, 2000));
     assert_eq!(peer.stack().info(conn).unwrap().octets_received, 2000);
+}
+
+/// 3.10.7.4, SHLD-31: "Segments with higher beginning sequence numbers SHOULD be held for later processing": behind a hole as
+/// many as the window has room for, however small they are.
+#[test]
+fn small_segments_behind_a_hole_fill_the_window() {
+    let (mut peer, conn) = Peer::established();
+    let mut at = 101;
+    while at + 100 <= 1 + WINDOW {
+        peer.inject(ack().seq(at).ack(1).len(100));
+        at += 100;
+    }
+    peer.ignore();
+    peer.inject(ack().seq(1).ack(1).len(100));
+    assert_eq!(peer.drain().last().map(|sent| sent.ack), Some(at));
+    assert!(peer.read(conn, 1 << 17) == stream(1, at as usize - 1));
+    peer.ignore();
+}
+
+/// SHLD-31, the same with full segments in a large window.
+#[test]
+fn full_segments_behind_a_hole_fill_a_large_window() {
+    let mut peer = Peer::with(|config| {
+        config.window_scaling = true;
+        config.receive_buffer = 1 << 20;
+    });
+    let conn = peer.accepted(syn().mss(1460).scale(7));
+    // The SYN's window could not name it.
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.inject(ack().seq(1).ack(11));
+    let window = peer.stack().info(conn).unwrap().receive_window;
+    assert!(window > 1_000_000, "a window of {window}");
+    let mut at = 1461;
+    while at + 1460 <= 1 + window {
+        peer.inject(ack().seq(at).ack(11).len(1460));
+        at += 1460;
+    }
+    peer.ignore();
+    peer.inject(ack().seq(1).ack(11).len(1460));
+    assert_eq!(peer.drain().last().map(|sent| sent.ack), Some(at));
+    assert!(peer.read(conn, 1 << 21) == stream(1, at as usize - 1));
+    peer.ignore();
+}
+
+/// 3.10.7.4: "If the RCV.WND is zero, no segments will be acceptable, but special allowance should be made to accept valid
+/// ACKs": the same holds for a window that the peer has filled, all but a hole. Its acknowledgments come from the window's
+/// right edge.
+#[test]
+fn acknowledgment_from_the_right_edge_of_the_window_counts() {
+    let (mut peer, conn) = Peer::established_with(|config| config.receive_buffer = 4096);
+    peer.send(conn, 1, 1000);
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    for (seq, len) in [(1001, 1000), (2001, 1000), (3001, 1096)] {
+        peer.inject(ack().seq(seq).ack(1).len(len));
+        peer.expect(ack().seq(1001).ack(1));
+    }
+    peer.inject(ack().seq(4097).ack(1001));
+    assert_eq!(peer.stack().info(conn).unwrap().in_flight, 0);
+    peer.advance(s(10));
+    peer.expect_nothing();
+    // The hole is filled.
+    peer.inject(ack().seq(1).ack(1001).len(1000));
+    peer.expect(ack().seq(1001).ack(4097).win(0));
+    assert_eq!(peer.read(conn, 5000), stream(1, 4096));
+    peer.ignore();
+}
+
+/// 3.10.7.4: "special allowance should be made to accept valid ACKs" where data cannot be taken. When only the reserve of the
+/// pool is left, data in order goes to readers that have nothing to read yet. Else one connection that is not read takes the
+/// last frame, and then no acknowledgment can come in that would set any free.
+#[test]
+fn reserve_of_the_pool_is_left_to_acknowledgments() {
+    let (mut peer, conn) = Peer::established();
+    peer.inject(ack().seq(1).ack(1).len(10));
+    peer.send(conn, 1, 1000);
+    peer.expect(ack().seq(1).ack(11).len(1000));
+    let mut taken = Vec::new();
+    while peer.pool.available() > peer.pool.capacity() / 8 {
+        taken.push(peer.pool.alloc().expect("the pool is not empty"));
+    }
+    let left = peer.pool.available();
+    for n in 0..20 {
+        peer.inject(ack().seq(11 + n).ack(1001).len(1));
+    }
+    peer.advance(ms(50));
+    assert!(peer.drain().iter().all(|sent| sent.ack == 11));
+    assert_eq!(peer.stack().info(conn).unwrap().in_flight, 0);
+    assert!(
+        peer.pool.available() >= left,
+        "{} frames of {left} are left",
+        peer.pool.available()
+    );
+    assert_eq!(peer.read(conn, 100), stream(1, 10));
+    // Now there is nothing to read.
+    peer.inject(ack().seq(11).ack(1001).len(20));
+    assert_eq!(peer.read(conn, 100), stream(11, 20));
+    for id in taken {
+        peer.pool.release(id);
+    }
+    peer.expect_after(ms(40), ack().seq(1001).ack(31));
 }

@@ -3,7 +3,7 @@
 use crate::peer::*;
 use std::time::Duration;
 use tollgate_stack::socket::KeepAlive;
-use tollgate_stack::{Config, Error, SocketOption, State};
+use tollgate_stack::{Config, Error, Frame, Link, Pool, SocketOption, State};
 use tollgate_wire::tcp::Flags;
 
 /// 3.7.4, SHLD-7: "If there is unacknowledged data [...] then the sending TCP endpoint buffers all user data (regardless of
@@ -340,4 +340,117 @@ fn a_keepalive_probe_is_answered() {
     // With the one octet of garbage of old implementations.
     peer.inject(ack().seq(0).ack(1).data(b"?"));
     peer.expect(ack().seq(1).ack(1));
+}
+
+/// 3.8.4, MUST-29: an answer is an answer whatever its window. A peer whose reader is slow drains its buffer between two
+/// probes and names another window each time.
+#[test]
+fn keepalive_answers_with_other_windows_count() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack()
+        .set_option(conn, keep_alive(s(100), s(10), 3))
+        .unwrap();
+    for n in 0..10 {
+        peer.expect_after(s(100), ack().seq(0).ack(1));
+        peer.inject(ack().seq(1).ack(1).win(1000 + n));
+    }
+    assert_eq!(peer.state(conn), State::Established);
+}
+
+/// 3.8.4, MUST-27: "This interval MUST be configurable": the time to the next probe counts from the answer to the last, also
+/// where an unanswered one would have been repeated later than that.
+#[test]
+fn keepalive_interval_counts_from_the_last_answer() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack()
+        .set_option(conn, keep_alive(s(10), s(75), 3))
+        .unwrap();
+    for _ in 0..5 {
+        peer.expect_after(s(10), ack().seq(0).ack(1));
+        peer.inject(ack().seq(1).ack(1));
+    }
+    // Without an answer the interval holds.
+    peer.expect_after(s(10), ack().seq(0).ack(1));
+    peer.expect_after(s(75), ack().seq(0).ack(1));
+}
+
+/// A link that has no room for any frame.
+struct Full;
+
+impl Link for Full {
+    fn mtu(&self) -> usize {
+        1500
+    }
+
+    fn transmit(&mut self, _: &mut Pool, _: &mut Vec<Frame>) {}
+
+    fn receive(&mut self, _: &mut Pool, _: &mut Vec<Frame>) {}
+}
+
+/// 3.8.4: the probes of many connections that are due at the same time wait for room in the device queue, as everything else
+/// does, and go when there is some.
+#[test]
+fn keepalive_probes_wait_for_room_in_the_device_queue() {
+    const CONNECTIONS: u16 = 20;
+    let mut peer = Peer::with(|config| config.device_queue = 2);
+    let listener = peer.stack().listen(PORT, CONNECTIONS).unwrap();
+    for n in 0..CONNECTIONS {
+        peer.port = 40_000 + n;
+        peer.inject(syn().mss(MSS));
+        peer.expect(syn_ack().seq(0).ack(1));
+        peer.inject(ack().seq(1).ack(1));
+        let conn = peer.stack().accept(listener).unwrap();
+        let every_ten_seconds = keep_alive(s(10), s(10), 3);
+        peer.stack().set_option(conn, every_ten_seconds).unwrap();
+    }
+    peer.now = peer.now + s(10) + SLACK;
+    peer.stack.at(peer.now, &mut peer.pool).poll(&mut Full);
+    let queued = peer.stack.device_queue_len();
+    assert!(queued <= 2, "{queued} frames in a queue for 2");
+    peer.advance(s(5));
+    let mut asked = Vec::new();
+    while let Some((_, segment)) = peer.next_packet() {
+        asked.push([segment[2], segment[3]]);
+    }
+    asked.sort_unstable();
+    asked.dedup();
+    assert_eq!(asked.len(), usize::from(CONNECTIONS), "peers were asked");
+}
+
+/// 3.8.6.3, MUST-40: "the delay MUST be less than 0.5 seconds", also on a host that had nothing to do for a month, and so did
+/// not ask the stack for anything.
+#[test]
+fn timers_work_after_a_month_without_a_poll() {
+    for days in [1, 25, 30, 50, 60, 100] {
+        let mut peer = Peer::new();
+        peer.poll();
+        peer.now = peer.now + s(days * 24 * 3600);
+        let conn = peer.accepted(syn().mss(MSS));
+        peer.inject(ack().seq(1).ack(1).len(10));
+        let waited = peer.wait(s(10));
+        assert!(waited < ms(500), "{waited:?} after {days} days");
+        peer.expect(ack().seq(1).ack(11));
+        assert_eq!(peer.read(conn, 100), stream(1, 10));
+        // And again.
+        peer.send(conn, 1, 10);
+        peer.expect(ack().seq(1).ack(11).len(10));
+        let waited = peer.wait(s(10));
+        assert!(waited < s(1), "sent again {waited:?} after {days} days");
+        peer.expect(ack().seq(1).ack(11).len(10));
+    }
+}
+
+/// 3.9.1.2, MUST-61: "MUST set the PSH bit in the last buffered segment (i.e., when there is no more queued data to be sent)",
+/// also when it is sent again.
+#[test]
+fn last_segment_is_pushed_when_it_is_sent_again() {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 1500);
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    peer.inject(ack().seq(1).ack(1001));
+    peer.expect(ack().flag(Flags::PSH).seq(1001).ack(1).len(500));
+    for _ in 0..2 {
+        peer.wait(s(10));
+        peer.expect(ack().flag(Flags::PSH).seq(1001).ack(1).len(500));
+    }
 }

@@ -1,7 +1,7 @@
 //! RFC 9293, 3.8.6: managing the window, probes, silly windows.
 
 use crate::peer::*;
-use tollgate_stack::{Error, SocketOption, State};
+use tollgate_stack::{Error, Received, SocketOption, State};
 
 /// 3.8.6.1, MUST-36: "Probing of zero (offered) windows MUST be supported"; SHLD-29: "SHOULD send the first zero-window
 /// probe when a zero window has existed for the retransmission timeout period"; SHLD-30: "SHOULD increase exponentially the
@@ -231,4 +231,134 @@ fn a_buffer_smaller_than_a_segment_opens_again() {
         assert_eq!(peer.read(conn, 5000), stream(at, 4096));
         peer.expect(ack().seq(1).ack(at + 4096).win(4096));
     }
+}
+
+/// 3.8.6, MUST-34: "a sending TCP peer MUST be robust against window shrinking"; MUST-35: a window that shrinks to zero is
+/// probed; SHLD-17: "SHOULD NOT time out the connection if data beyond the right window edge is not acknowledged". The peer
+/// may have had that data all the time: it acknowledges it when it has room again.
+#[test]
+fn shrunken_window_does_not_forget_what_was_sent() {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 10_000);
+    for n in 0..10 {
+        peer.expect(ack().seq(1 + 1000 * n).ack(1).len(1000));
+    }
+    // The acknowledgments are lost.
+    peer.wait(s(10));
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    // The peer keeps what it has, and has no room for anything else.
+    peer.inject(ack().seq(1).ack(1).win(0));
+    peer.wait(s(100));
+    assert_eq!(peer.next().expect("a probe").seq, 1);
+    peer.ignore();
+    peer.inject(ack().seq(1).ack(1).win(65_535));
+    peer.ignore();
+    peer.inject(ack().seq(1).ack(10_001).win(65_535));
+    peer.expect_nothing();
+    let info = peer.stack().info(conn).unwrap();
+    assert_eq!(
+        (info.octets_acknowledged, info.in_flight, info.unsent),
+        (10_000, 0, 0)
+    );
+    peer.advance(s(20 * 60));
+    peer.expect_nothing();
+    assert_eq!(peer.state(conn), State::Established);
+}
+
+/// 3.10.7.4: "If (SND.WL1 < SEG.SEQ or (SND.WL1 = SEG.SEQ and SND.WL2 =< SEG.ACK)), set SND.WND <- SEG.WND, set SND.WL1 <-
+/// SEG.SEQ": each segment in order moves SND.WL1. Else it lies behind half the circle of sequence numbers after 2 GiB, and a
+/// window update counts as old.
+#[test]
+fn window_update_counts_after_two_gibibytes() {
+    const SEGMENT: u32 = 59_000;
+    let mut peer = Peer::on_link(60_000, |_| {});
+    let conn = peer.accepted(syn().mss(MSS));
+    let mut buffer = vec![0; SEGMENT as usize];
+    let mut at = 1;
+    while at < (1 << 31) + (1 << 20) {
+        peer.inject_zeros(ack().seq(at).ack(1), SEGMENT as usize);
+        let read = peer.stack().receive(conn, &mut buffer);
+        assert_eq!(read, Ok(Received::Data(SEGMENT as usize)));
+        peer.ignore();
+        at += SEGMENT;
+    }
+    peer.advance(ms(50));
+    peer.ignore();
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(at).len(10));
+    peer.inject(ack().seq(at).ack(11).win(0));
+    peer.send(conn, 11, 10);
+    peer.expect_nothing();
+    peer.inject(ack().seq(at).ack(11).win(65_535));
+    peer.expect(ack().seq(11).ack(at).len(10));
+}
+
+/// 3.10.7.4: "The check here prevents using old segments to update the window.": a segment that was overtaken by a window
+/// update does not undo it.
+#[test]
+fn window_of_an_overtaken_segment_is_not_taken() {
+    let (mut peer, conn) = Peer::established();
+    peer.inject(ack().seq(101).ack(1).win(50_000));
+    assert_eq!(peer.stack().info(conn).unwrap().send_window, 50_000);
+    peer.inject(ack().seq(1).ack(1).win(200).len(100));
+    assert_eq!(peer.read(conn, 200), stream(1, 100));
+    assert_eq!(peer.stack().info(conn).unwrap().send_window, 50_000);
+    peer.expect_after(ms(40), ack().seq(1).ack(101));
+}
+
+/// 3.8.6.2.1, MUST-38: "To avoid a resulting deadlock, it is necessary to have a timeout to force transmission of data,
+/// overriding the SWS avoidance algorithm": it runs from when the data began to wait, whatever the peer sends meanwhile.
+#[test]
+fn silly_window_is_used_after_a_timeout_while_the_peer_sends() {
+    let (mut peer, conn) = Peer::established();
+    peer.inject(ack().seq(1).ack(1).win(100));
+    peer.send(conn, 1, 1000);
+    peer.expect_nothing();
+    let timeout = peer.stack().info(conn).unwrap().rto;
+    let start = peer.now;
+    let mut sent = Vec::new();
+    for n in 0..40 {
+        peer.advance(ms(50));
+        peer.inject(ack().seq(1 + n).ack(1).win(100).len(1));
+        peer.read(conn, 10);
+        sent = peer.drain();
+        sent.retain(|part| !part.data.is_empty());
+        if !sent.is_empty() {
+            break;
+        }
+    }
+    let first = sent.first().expect("what fits into the window is sent");
+    assert_eq!((first.seq, first.data.len()), (1, 100));
+    let waited = peer.now - start;
+    assert!(
+        waited <= timeout + ms(50) + SLACK,
+        "{waited:?} instead of {timeout:?}"
+    );
+    peer.advance(ms(50));
+    peer.ignore();
+}
+
+/// 3.8.6.2.1, MUST-38: data is sent "if a maximum-sized segment can be sent, i.e., if: min(D,U) >= Eff.snd.MSS": also the last
+/// one, when a window held it back and then opens.
+#[test]
+fn full_last_segment_goes_when_the_window_opens() {
+    // The congestion window.
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 11_000);
+    for n in 0..10 {
+        peer.expect(ack().seq(1 + 1000 * n).ack(1).len(1000));
+    }
+    peer.expect_nothing();
+    peer.inject(ack().seq(1).ack(5001));
+    peer.expect(ack().seq(10_001).ack(1).len(1000));
+    // The peer's.
+    let (mut peer, conn) = Peer::established();
+    peer.inject(ack().seq(1).ack(1).win(3000));
+    peer.send(conn, 1, 4000);
+    for n in 0..3 {
+        peer.expect(ack().seq(1 + 1000 * n).ack(1).len(1000));
+    }
+    peer.expect_nothing();
+    peer.inject(ack().seq(1).ack(1001).win(3000));
+    peer.expect(ack().seq(3001).ack(1).len(1000));
 }
