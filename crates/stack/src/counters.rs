@@ -255,6 +255,8 @@ pub struct Counters {
     pub syn_cookies_sent: u64,
     /// Connections made from a returned cookie.
     pub syn_cookies_accepted: u64,
+    /// ICMP errors withheld by the rate limit.
+    pub icmp_errors_limited: u64,
     /// RSTs sent.
     pub resets_sent: u64,
 }

@@ -20,6 +20,11 @@ use tollgate_wire::{SeqNumber, ipv4};
 
 /// Echo replies that wait to be read.
 const ECHOES: usize = 64;
+/// ICMP errors that are sent in a period, on average: about 900 a second (RFC 1812, 4.3.2.8; Linux allows 1,000 a second in
+/// bursts of 50).
+pub(crate) const ERRORS_PER_PERIOD: u32 = 60;
+/// A period of the limit on ICMP errors: 64 ticks are 67 ms.
+pub(crate) const ERROR_PERIOD: u32 = 64;
 
 /// An answer to an echo request of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +137,11 @@ impl<R: Recorder> Active<'_, R> {
                 Ok(Message::EchoRequest { .. } | Message::EchoReply { .. })
             );
         if ip.fragment_offset() != 0 || about_error {
+            return;
+        }
+        let random = &mut self.stack.secrets.random;
+        if !self.stack.icmp_errors.allow(self.now, random) {
+            self.stack.counters.icmp_errors_limited += 1;
             return;
         }
         let mut quoted = [0; 28];

@@ -8,8 +8,9 @@ use crate::buffer::{CACHE_LINE, Frame, FrameId, Pool};
 use crate::config::{ChecksumPolicy, Config, InvalidConfig, Prediction};
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
-use crate::icmp::Echo;
+use crate::icmp::{ERROR_PERIOD, ERRORS_PER_PERIOD, Echo};
 use crate::likely::{likely, unlikely};
+use crate::limit::RateLimit;
 use crate::neighbour;
 use crate::port::{BURST, Link};
 use crate::reassembly::{Limits, Reassembler};
@@ -96,6 +97,8 @@ pub struct Stack {
     pub(crate) secrets: Secrets,
     pub(crate) cookies: CookieJar,
     pub(crate) challenge: ChallengeLimit,
+    /// ICMP errors that we send.
+    pub(crate) icmp_errors: RateLimit,
     pub(crate) next_identification: u16,
     pub(crate) mtu: u16,
     pub(crate) max_rto: u32,
@@ -178,6 +181,7 @@ impl Stack {
             echoes: VecDeque::new(),
             cookies: CookieJar::new(),
             challenge: ChallengeLimit::new(),
+            icmp_errors: RateLimit::new(ERRORS_PER_PERIOD, ERROR_PERIOD),
             next_identification: secrets.first_identification(),
             secrets,
             mtu: mtu as u16,

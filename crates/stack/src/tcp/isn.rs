@@ -2,6 +2,7 @@
 //! (RFC 6056, algorithm 4).
 
 use crate::demux::{FlowKey, Sip, Vacant};
+use crate::random::Random;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use tollgate_wire::SeqNumber;
@@ -18,6 +19,8 @@ pub(crate) struct Secrets {
     port: Sip,
     cookie: Sip,
     identification: u16,
+    /// For limits and ports of UDP.
+    pub(crate) random: Random,
     port_counters: Box<[u32; PORT_COUNTERS]>,
     /// The last answers of two hashes, which hosts that talk to the same peer again ask for again.
     last_timestamp: (FlowKey, u64),
@@ -48,6 +51,7 @@ impl Secrets {
             port,
             cookie: Sip::new(draw(4)),
             identification: draw(5)[0] as u16,
+            random: Random::new(draw(6)),
             port_counters: Box::new([0; PORT_COUNTERS]),
         }
     }
