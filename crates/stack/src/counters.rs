@@ -257,6 +257,10 @@ pub struct Counters {
     pub syn_cookies_accepted: u64,
     /// ICMP errors withheld by the rate limit.
     pub icmp_errors_limited: u64,
+    /// ARP packets that were not believed, because they contradicted what was heard within the last second.
+    pub arp_changes_limited: u64,
+    /// Header templates that were written anew because a neighbour's link address became another or was lost.
+    pub templates_rewritten: u64,
     /// RSTs sent.
     pub resets_sent: u64,
 }

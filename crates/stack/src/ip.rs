@@ -8,7 +8,7 @@ use crate::config::ChecksumPolicy;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::likely::unlikely;
-use crate::neighbour::{Action, Heard, Resolution};
+use crate::neighbour::{Action, Heard, Resolution, Update};
 use crate::reassembly::{Expired, Outcome};
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
@@ -341,23 +341,38 @@ impl<R: Recorder> Active<'_, R> {
         if self.stack.config.is_broadcast(next_hop) {
             return self.device_output(MacAddr::BROADCAST, frame);
         }
-        match self.stack.neighbours.resolve(next_hop, frame, self.now) {
+        let may_wait = self.may_wait_for_neighbours();
+        match self
+            .stack
+            .neighbours
+            .resolve(next_hop, frame, may_wait, self.now)
+        {
             Resolution::Send(mac, frame) => self.device_output(mac, frame),
             Resolution::Queued {
                 ask,
+                refused,
                 dropped,
-                evicted,
+                lost,
             } => {
-                if let Some(gone) = evicted {
-                    self.set_link_addresses(gone, MacAddr::default());
+                if lost {
+                    self.set_link_addresses(next_hop, MacAddr::default());
                 }
-                for frame in dropped {
+                for frame in refused.into_iter().chain(dropped) {
                     self.drop_frame(frame.id, Drop::Unresolved);
                 }
                 if ask {
                     self.ask_for(next_hop);
                 }
             }
+        }
+    }
+
+    /// Frames that may wait for link addresses, in all: a small share of the pool, and nothing of its reserve.
+    fn may_wait_for_neighbours(&self) -> usize {
+        if self.pool.is_low() {
+            0
+        } else {
+            (self.pool.capacity() / 16).max(4)
         }
     }
 
@@ -434,21 +449,7 @@ impl<R: Recorder> Active<'_, R> {
         } else {
             Heard::Other
         };
-        if let Some(update) =
-            self.stack
-                .neighbours
-                .heard(packet.sender_ip, packet.sender_mac, heard, self.now)
-        {
-            let mac = update.mac;
-            let mut waited = update.changed;
-            for frame in update.pending {
-                waited = true;
-                self.device_output(mac, frame);
-            }
-            if waited {
-                self.set_link_addresses(packet.sender_ip, mac);
-            }
-        }
+        self.heard(packet.sender_ip, packet.sender_mac, heard);
         self.answer_arp(&packet);
     }
 
@@ -466,13 +467,45 @@ impl<R: Recorder> Active<'_, R> {
         self.send_arp(packet.sender_mac, &answer);
     }
 
+    /// A neighbour's link address was heard.
+    fn heard(&mut self, ip: Ipv4Addr, mac: MacAddr, heard: Heard) {
+        let next_hops = &self.stack.next_hops;
+        let update =
+            self.stack
+                .neighbours
+                .heard(ip, mac, heard, &|ip| next_hops.is_used(ip), self.now);
+        match update {
+            Update::Ignored => {}
+            Update::Locked => self.stack.counters.arp_changes_limited += 1,
+            Update::Known {
+                changed,
+                pending,
+                evicted,
+            } => {
+                if let Some(evicted) = evicted {
+                    self.set_link_addresses(evicted, MacAddr::default());
+                }
+                for frame in pending {
+                    self.device_output(mac, frame);
+                }
+                if changed || heard == Heard::Configured {
+                    self.set_link_addresses(ip, mac);
+                }
+            }
+        }
+    }
+
     /// Templates of connections by way of a neighbour learn its link address, or forget it when it is all zeros.
     fn set_link_addresses(&mut self, next_hop: Ipv4Addr, mac: MacAddr) {
         self.stack.prepared.forget();
-        for index in 0..self.stack.tcbs.len() {
-            let tcb = &self.stack.tcbs[index];
-            if tcb.next_hop == next_hop && !matches!(tcb.state, State::Closed | State::TimeWait) {
+        let mut next = self.stack.next_hops.first(next_hop);
+        while let Some(place) = next {
+            next = self.stack.next_hops.after(place);
+            let index = place as usize;
+            let state = self.stack.tcbs[index].state;
+            if !matches!(state, State::Closed | State::TimeWait) {
                 self.set_link_address(index, mac);
+                self.stack.counters.templates_rewritten += 1;
             }
         }
     }
@@ -485,48 +518,37 @@ impl<R: Recorder> Active<'_, R> {
         for action in actions {
             match action {
                 Action::Ask(ip) => self.ask_for(ip),
-                Action::Stale(ip) if self.is_next_hop(ip) => {
+                // A template that holds the address uses it unseen by the cache.
+                Action::Stale(ip) if self.stack.next_hops.is_used(ip) => {
                     self.stack.neighbours.doubt(ip, self.now);
                 }
                 Action::Stale(_) => {}
                 Action::Gone(ip) => self.set_link_addresses(ip, MacAddr::default()),
-                Action::Fail(ip, frame) => {
-                    self.drop_frame(frame.id, Drop::Unresolved);
+                Action::Fail(ip, frames) => {
+                    for frame in frames {
+                        self.drop_frame(frame.id, Drop::Unresolved);
+                    }
                     self.next_hop_failed(ip);
                 }
             }
         }
     }
 
-    /// Whether a connection has this neighbour's link address in its template, by which the cache does not see it used.
-    fn is_next_hop(&self, ip: Ipv4Addr) -> bool {
-        self.stack
-            .tcbs
-            .iter()
-            .any(|tcb| tcb.next_hop == ip && !matches!(tcb.state, State::Closed | State::TimeWait))
-    }
-
     /// A neighbour did not answer: connections that were being opened by way of it fail (RFC 1122, 2.3.2.2).
     fn next_hop_failed(&mut self, ip: Ipv4Addr) {
-        for index in 0..self.stack.tcbs.len() {
-            let tcb = &self.stack.tcbs[index];
-            if tcb.next_hop == ip && tcb.state == State::SynSent && tcb.known_link().is_none() {
-                self.kill(index, Error::Unreachable);
+        let mut next = self.stack.next_hops.first(ip);
+        while let Some(place) = next {
+            // A connection that is killed leaves the list.
+            next = self.stack.next_hops.after(place);
+            let tcb = &self.stack.tcbs[place as usize];
+            if tcb.state == State::SynSent && tcb.known_link().is_none() {
+                self.kill(place as usize, Error::Unreachable);
             }
         }
     }
 
     /// Adds an answer to the neighbour cache without asking: for links whose other end is known.
     pub fn add_neighbour(&mut self, ip: Ipv4Addr, mac: MacAddr) {
-        if let Some(update) = self
-            .stack
-            .neighbours
-            .heard(ip, mac, Heard::Request, self.now)
-        {
-            for frame in update.pending {
-                self.device_output(mac, frame);
-            }
-        }
-        self.set_link_addresses(ip, mac);
+        self.heard(ip, mac, Heard::Configured);
     }
 }

@@ -59,6 +59,7 @@ mod ip;
 mod likely;
 mod limit;
 mod neighbour;
+mod next_hops;
 mod options;
 pub mod port;
 mod random;

@@ -12,6 +12,7 @@ use crate::icmp::{ERROR_PERIOD, ERRORS_PER_PERIOD, Echo};
 use crate::likely::{likely, unlikely};
 use crate::limit::RateLimit;
 use crate::neighbour;
+use crate::next_hops::NextHops;
 use crate::port::{BURST, Link};
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
@@ -90,6 +91,8 @@ pub struct Stack {
     /// By index of the connection, of those that have it.
     pub(crate) unusual: BTreeMap<u32, Unusual>,
     pub(crate) neighbours: neighbour::Cache,
+    /// Connections by next hop.
+    pub(crate) next_hops: NextHops,
     pub(crate) reassembler: Reassembler,
     pub(crate) udp: Vec<Option<UdpSocket>>,
     pub(crate) udp_generation: u16,
@@ -172,6 +175,7 @@ impl Stack {
             frames_look: (now.tick(), 1),
             unusual: BTreeMap::new(),
             neighbours: neighbour::Cache::new(config.max_neighbours),
+            next_hops: NextHops::new(config.max_connections),
             reassembler: Reassembler::new(Limits {
                 frames: config.reassembly_frames,
                 ..Limits::default()
@@ -239,10 +243,13 @@ impl Stack {
         self.time_wait.len()
     }
 
-    /// Octets that one idle established connection takes, buffers aside: its TCB, its entries in the wheel and in the
-    /// half-full table of connections.
+    /// Octets that one idle established connection takes, buffers aside: its TCB, its entries in the wheel, in the list of
+    /// its next hop and in the half-full table of connections.
     pub const fn octets_per_connection() -> usize {
-        size_of::<Tcb>() + crate::timer::OCTETS_PER_TIMER + 2 * crate::demux::OCTETS_PER_ENTRY
+        size_of::<Tcb>()
+            + crate::timer::OCTETS_PER_TIMER
+            + crate::next_hops::BYTES_PER_CONNECTION
+            + 2 * crate::demux::OCTETS_PER_ENTRY
     }
 
     /// Octets that a connection in TIME-WAIT takes.

@@ -80,6 +80,7 @@ impl Stack {
         let place = self.tcbs.len() as u32;
         self.tcbs.push(Tcb::FREE);
         self.wheel.ensure(place);
+        self.next_hops.ensure(place);
         Some(place)
     }
 }
@@ -257,6 +258,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.generation = generation;
         tcb.flags |= listed;
         tcb.hash = vacant.hash();
+        stack.next_hops.join(place, tcb.next_hop);
         if stack.wheel.is_armed(place) {
             tcb.armed = left;
         }

@@ -36,6 +36,7 @@ impl Stack {
         tcb.generation = generation;
         tcb.flags = listed;
         tcb.armed = armed;
+        self.next_hops.leave(index as u32);
         self.free.push(index as u32);
         self.open_connections -= 1;
     }
