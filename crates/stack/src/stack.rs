@@ -96,6 +96,8 @@ pub struct Stack {
     pub(crate) reassembler: Reassembler,
     pub(crate) udp: Vec<Option<UdpSocket>>,
     pub(crate) udp_generation: u16,
+    /// Bytes that the queues of all UDP sockets are charged.
+    pub(crate) udp_charged: usize,
     pub(crate) echoes: VecDeque<Echo>,
     pub(crate) secrets: Secrets,
     pub(crate) cookies: CookieJar,
@@ -182,6 +184,7 @@ impl Stack {
             }),
             udp: Vec::new(),
             udp_generation: 0,
+            udp_charged: 0,
             echoes: VecDeque::new(),
             cookies: CookieJar::new(),
             challenge: ChallengeLimit::new(),

@@ -4,10 +4,10 @@ use crate::peer::*;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use tollgate_checksum::Kernel;
 use tollgate_stack::counters::Drop;
-use tollgate_stack::{ConnId, Pool, State};
+use tollgate_stack::{ConnId, Error, Pool, State};
 use tollgate_wire::arp::{self, Operation};
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
-use tollgate_wire::icmp::Message;
+use tollgate_wire::icmp::{Message, Unreachable};
 use tollgate_wire::tcp::{self, Flags, Header, Options};
 use tollgate_wire::{SeqNumber, ipv4, udp};
 
@@ -279,4 +279,142 @@ fn flood_of_answers_leaves_neighbours_in_use() {
         peer.ignore();
     }
     exchange(&mut peer, conn, 1);
+}
+
+/// Datagrams that a socket hands out until it has none left, and their bytes.
+fn read_all(peer: &mut Peer, socket: tollgate_stack::udp::UdpId) -> (usize, usize) {
+    let (mut count, mut bytes) = (0, 0);
+    while let Ok((_, data)) = peer.stack().udp_receive(socket) {
+        count += 1;
+        bytes += data.len();
+    }
+    (count, bytes)
+}
+
+/// What a datagram costs is memory, and an empty one costs some, too.
+#[test]
+fn empty_datagrams_do_not_fill_the_memory() {
+    let mut peer = Peer::new();
+    let socket = peer.stack().udp_bind(1000).expect("the port is free");
+    for _ in 0..10_000 {
+        peer.inject_packet(&datagram(5000, 1000, b""));
+    }
+    let dropped = peer.stack.counters().drops(Drop::QueueFull);
+    let (count, _) = read_all(&mut peer, socket);
+    assert!((1000..4096).contains(&count), "{count}");
+    assert_eq!(dropped + count as u64, 10_000);
+    // What was read has made room.
+    peer.inject_packet(&datagram(5000, 1000, b"x"));
+    assert_eq!(read_all(&mut peer, socket), (1, 1));
+}
+
+#[test]
+fn all_datagrams_together_are_bounded_by_the_pool() {
+    let mut peer = Peer::new();
+    // A quarter of 64 frames is 32 KiB.
+    peer.pool = Pool::new(64, 2048);
+    let sockets: Vec<_> = (1000..1008)
+        .map(|port| peer.stack().udp_bind(port).expect("the port is free"))
+        .collect();
+    for port in 1000..1007 {
+        for _ in 0..100 {
+            peer.inject_packet(&datagram(5000, port, &[7; 1000]));
+        }
+    }
+    // The last socket has had nothing yet: one datagram finds room whatever the others hold.
+    for _ in 0..3 {
+        peer.inject_packet(&datagram(5000, 1007, &[7; 1400]));
+    }
+    let held: Vec<_> = sockets.iter().map(|&id| read_all(&mut peer, id)).collect();
+    let bytes: usize = held.iter().map(|(_, bytes)| bytes).sum();
+    assert!((24_000..=32_768 + 8 * 1400).contains(&bytes), "{held:?}");
+    assert_eq!(held[7].0, 1);
+    // A socket that is closed gives back what its queue was charged.
+    for _ in 0..100 {
+        peer.inject_packet(&datagram(5000, 1000, &[7; 1000]));
+    }
+    assert_eq!(peer.stack().udp_close(sockets[0]), Ok(()));
+    for _ in 0..100 {
+        peer.inject_packet(&datagram(5000, 1001, &[7; 1000]));
+    }
+    let (count, _) = read_all(&mut peer, sockets[1]);
+    assert!(count > 20, "{count}");
+}
+
+/// An ICMP error about a datagram from [`STACK`]'s port 1000 to `to`.
+fn error_about(to: SocketAddrV4, reason: Unreachable) -> Vec<u8> {
+    let header = udp::Header {
+        source_port: 1000,
+        destination_port: to.port(),
+        len: 9,
+        no_checksum: true,
+    };
+    let ip = ip_packet(ipv4::protocol::UDP, STACK, *to.ip(), &header.to_bytes());
+    icmp_packet(Message::DestinationUnreachable(reason), &ip)
+}
+
+/// RFC 1122, 4.1.3.3: "UDP MUST pass to the application layer all ICMP error messages that it receives from the IP layer" that
+/// are about its datagrams: those that it has not sent are somebody else's invention.
+#[test]
+fn icmp_errors_about_strangers_do_not_reach_a_udp_socket() {
+    let mut peer = Peer::new();
+    let socket = peer.stack().udp_bind(1000).expect("the port is free");
+    let to = SocketAddrV4::new(PEER, 9);
+    assert_eq!(peer.stack().udp_send(socket, to, b"x"), Ok(()));
+    peer.ignore();
+    let strangers = [
+        SocketAddrV4::new(PEER, 10),
+        SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 9),
+    ];
+    for about in strangers {
+        peer.inject_packet(&error_about(about, Unreachable::Port));
+    }
+    assert_eq!(peer.stack().udp_receive(socket), Err(Error::WouldBlock));
+    assert_eq!(peer.stack.counters().drops(Drop::IcmpImplausible), 2);
+    peer.inject_packet(&error_about(to, Unreachable::Port));
+    assert_eq!(peer.stack().udp_receive(socket), Err(Error::Refused));
+    // A destination of long ago, or of many datagrams ago, is forgotten.
+    for port in 20..28 {
+        let other = SocketAddrV4::new(PEER, port);
+        assert_eq!(peer.stack().udp_send(socket, other, b"x"), Ok(()));
+    }
+    peer.ignore();
+    peer.inject_packet(&error_about(to, Unreachable::Port));
+    assert_eq!(peer.stack().udp_receive(socket), Err(Error::WouldBlock));
+    peer.advance(s(61));
+    let last = SocketAddrV4::new(PEER, 27);
+    peer.inject_packet(&error_about(last, Unreachable::Port));
+    assert_eq!(peer.stack().udp_receive(socket), Err(Error::WouldBlock));
+}
+
+#[test]
+fn icmp_errors_do_not_keep_datagrams_from_being_sent() {
+    let mut peer = Peer::new();
+    let socket = peer.stack().udp_bind(1000).expect("the port is free");
+    let to = SocketAddrV4::new(PEER, 9);
+    for _ in 0..10 {
+        assert_eq!(peer.stack().udp_send(socket, to, b"x"), Ok(()));
+        assert!(peer.next_packet().is_some(), "it was sent");
+        peer.inject_packet(&error_about(to, Unreachable::Port));
+    }
+    assert_eq!(peer.stack().udp_receive(socket), Err(Error::Refused));
+}
+
+/// RFC 6056, 3.3.1: ports of UDP sockets are not to be guessed.
+#[test]
+fn udp_ports_are_random_and_unique() {
+    let mut peer = Peer::new();
+    let mut ports: Vec<u16> = Vec::new();
+    for _ in 0..100 {
+        let socket = peer.stack().udp_bind(0).expect("a port is free");
+        ports.push(peer.stack().udp_port(socket).expect("it is there"));
+    }
+    assert!(ports.iter().all(|port| *port >= 49_152));
+    let steps = ports
+        .windows(2)
+        .filter(|pair| pair[1].wrapping_sub(pair[0]) < 16);
+    assert!(steps.count() < 10, "{ports:?}");
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 100);
 }
