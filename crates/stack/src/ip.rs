@@ -280,8 +280,8 @@ impl<R: Recorder> Active<'_, R> {
             .min(self.pool.frame_size() - PAYLOAD_OFFSET);
         let whole = len <= per_packet;
         let step = if whole { len.max(1) } else { per_packet & !7 };
-        let identification = self.stack.next_identification;
-        self.stack.next_identification = identification.wrapping_add(1);
+        let secrets = &mut self.stack.secrets;
+        let identification = secrets.next_identification(source, destination, protocol);
         let mut offset = 0;
         loop {
             let chunk = step.min(len - offset);

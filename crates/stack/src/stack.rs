@@ -104,7 +104,6 @@ pub struct Stack {
     pub(crate) challenge: ChallengeLimit,
     /// ICMP errors that we send.
     pub(crate) icmp_errors: RateLimit,
-    pub(crate) next_identification: u16,
     pub(crate) mtu: u16,
     pub(crate) max_rto: u32,
     pub(crate) scratch: Vec<u8>,
@@ -189,7 +188,6 @@ impl Stack {
             cookies: CookieJar::new(),
             challenge: ChallengeLimit::new(),
             icmp_errors: RateLimit::new(ERRORS_PER_PERIOD, ERROR_PERIOD),
-            next_identification: secrets.first_identification(),
             secrets,
             mtu: mtu as u16,
             max_rto: ticks(config.max_rto),
