@@ -9,7 +9,7 @@ use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::likely::unlikely;
 use crate::neighbour::{Action, Heard, Resolution, Update};
-use crate::reassembly::{Expired, Outcome};
+use crate::reassembly::{Expired, Outcome, Room};
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
 use crate::tcp::tcb::State;
@@ -197,15 +197,19 @@ impl<R: Recorder> Active<'_, R> {
 
     fn fragment_input(&mut self, header: ipv4::Header, frame: Frame, at: usize, unicast: bool) {
         let (pool, counters) = (&mut *self.pool, &mut self.stack.counters);
+        let room = Room {
+            frames: pool.capacity() / 4,
+            may_grow: !pool.is_low(),
+        };
         // Counts this one and those that have to make room.
         let release = &mut |frame: Frame| {
             counters.dropped(Drop::Reassembly);
             pool.release(frame.id);
         };
-        let outcome = self
-            .stack
-            .reassembler
-            .push(&header, frame, at as u16, self.now, release);
+        let outcome =
+            self.stack
+                .reassembler
+                .push(&header, (frame, at as u16), room, self.now, release);
         match outcome {
             Outcome::Held | Outcome::Dropped(_) => {}
             Outcome::Complete(datagram) => {

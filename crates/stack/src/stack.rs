@@ -178,8 +178,8 @@ impl Stack {
             neighbours: neighbour::Cache::new(config.max_neighbours),
             next_hops: NextHops::new(config.max_connections),
             reassembler: Reassembler::new(Limits {
+                datagrams: config.reassembly_frames,
                 frames: config.reassembly_frames,
-                ..Limits::default()
             }),
             udp: Vec::new(),
             udp_generation: 0,

@@ -418,3 +418,53 @@ fn udp_ports_are_random_and_unique() {
     ports.dedup();
     assert_eq!(ports.len(), 100);
 }
+
+/// First fragments from made-up sources trickle in while a datagram of the peer's is on its way.
+#[test]
+fn trickle_of_first_fragments_leaves_datagrams_of_others() {
+    let mut peer = Peer::new();
+    let socket = peer.stack().udp_bind(1000).expect("the port is free");
+    let whole = datagram(5000, 1000, &stream(1, 3992));
+    let header = ipv4::Header::parse(&whole).expect("an IPv4 header");
+    for (n, part) in whole[ipv4::HEADER_LEN..].chunks(1000).enumerate() {
+        let more = if n < 3 { ipv4::MORE_FRAGMENTS } else { 0 };
+        let header = ipv4::Header {
+            total_len: (ipv4::HEADER_LEN + part.len()) as u16,
+            flags_and_offset: more | (n * 1000 / 8) as u16,
+            ..header
+        };
+        for stranger in 0..20 {
+            let of_stranger = ipv4::Header {
+                total_len: ipv4::HEADER_LEN as u16 + 8,
+                flags_and_offset: ipv4::MORE_FRAGMENTS,
+                source: Ipv4Addr::new(198, 51, n as u8, stranger),
+                ..header
+            };
+            peer.inject_packet(&[&of_stranger.to_bytes()[..], &[0; 8]].concat());
+        }
+        peer.inject_packet(&[&header.to_bytes()[..], part].concat());
+        peer.advance(ms(10));
+    }
+    assert_eq!(read_all(&mut peer, socket), (1, 3992));
+}
+
+/// Fragments hold a quarter of a small pool, whatever the configuration allows.
+#[test]
+fn flood_of_fragments_leaves_frames() {
+    let mut peer = Peer::new();
+    peer.pool = Pool::new(128, 2048);
+    let header = ipv4::Header::parse(&datagram(5000, 1000, &[0; 8])).expect("an IPv4 header");
+    for n in 0..1000u32 {
+        let header = ipv4::Header {
+            flags_and_offset: ipv4::MORE_FRAGMENTS | (n % 8 * 2) as u16,
+            source: Ipv4Addr::from_bits(0xc633_6400 + n / 8),
+            ..header
+        };
+        peer.inject_packet(&[&header.to_bytes()[..], &[0; 16]].concat());
+        assert!(
+            peer.pool.available() >= 128 - 32,
+            "{}",
+            peer.pool.available()
+        );
+    }
+}
