@@ -455,7 +455,7 @@ impl<R: Recorder> Active<'_, R> {
         let seq = self
             .stack
             .cookies
-            .make(&self.stack.secrets, key, syn.seq, mss, tick);
+            .make(&self.stack.secrets, key, syn.seq, mss, self.now);
         let config = &self.stack.config;
         let shift = options.window_scale.filter(|_| config.window_scaling);
         let stamps = options
@@ -530,7 +530,7 @@ impl<R: Recorder> Active<'_, R> {
             key,
             header.seq - 1,
             header.ack - 1,
-            self.now.tick(),
+            self.now,
         )?;
         let Some(diffserv) = self.stack.listeners[listener as usize]
             .as_ref()
