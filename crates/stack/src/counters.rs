@@ -157,7 +157,7 @@ pub enum Drop {
     NoFrame,
     /// The device queue is full.
     DeviceQueueFull,
-    /// The link address of the next hop could not be found.
+    /// The link address of the next hop could not be found, or the packet found no room to wait for it.
     Unresolved,
     /// Reassembly timed out, overlapped or was full.
     Reassembly,

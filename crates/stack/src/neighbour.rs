@@ -27,7 +27,8 @@
 //!   neighbour's templates are written anew once a second at most.
 //! - The frames that wait have a limit in all, which the caller sets from what its pool can spare.
 //!
-//! No packet makes the cache walk all its entries: what has to go is found in an order that is kept.
+//! Neither a packet nor a tick makes the cache walk all its entries: what has to go, and what is due, is found in an
+//! order that is kept.
 //!
 //! This module must never own a pool: each [`Frame`] that it is given comes back through a return value or an
 //! [`Action`].
@@ -56,9 +57,6 @@ pub(crate) const LOCKED: Duration = Duration::from_secs(1);
 const USE_INTERVAL: Duration = Duration::from_secs(1);
 /// Known neighbours that are looked at for one that no template holds, when there is no room.
 pub(crate) const LOOKS: usize = 8;
-
-/// No deadline.
-const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 /// What the cache knows about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,9 +204,19 @@ struct Entry {
     since: Instant,
     /// Whether a frame or a lookup has asked for the address, and not only the neighbour itself spoken.
     used: bool,
+    /// When it is looked at. Deadlines that move away leave it where it is.
+    wake: Instant,
 }
 
 impl Entry {
+    /// Frames that wait.
+    fn frames(&self) -> usize {
+        match &self.state {
+            State::Incomplete { pending, .. } => pending.len(),
+            State::Known { .. } => 0,
+        }
+    }
+
     /// When time next changes the entry.
     fn deadline(&self) -> Instant {
         match &self.state {
@@ -241,8 +249,8 @@ pub(crate) struct Cache {
     capacity: usize,
     /// Frames that wait.
     waiting: usize,
-    /// No entry's deadline is earlier.
-    wake: Instant,
+    /// One for each entry: when it is looked at, at its deadline or earlier.
+    wakes: BTreeSet<(Instant, Ipv4Addr)>,
 }
 
 impl Cache {
@@ -254,7 +262,7 @@ impl Cache {
             known: Order::new(),
             capacity: capacity.max(1),
             waiting: 0,
-            wake: NEVER,
+            wakes: BTreeSet::new(),
         }
     }
 
@@ -282,7 +290,7 @@ impl Cache {
                 asked: 0,
                 next: now,
             });
-            self.wake = self.wake.min(now);
+            wake_at(&mut self.wakes, ip, &mut entry.wake, now);
         }
         if !entry.used || now - entry.since >= USE_INTERVAL {
             self.renew(ip, true, now);
@@ -301,6 +309,7 @@ impl Cache {
                     questions,
                     ..
                 },
+            wake,
             ..
         }) = self.entries.get_mut(&ip)
             && questions.is_none()
@@ -310,7 +319,7 @@ impl Cache {
                 asked: 0,
                 next: now,
             });
-            self.wake = self.wake.min(now);
+            wake_at(&mut self.wakes, ip, wake, now);
         }
     }
 
@@ -372,7 +381,6 @@ impl Cache {
             asked: 1,
             next: now + ASK_INTERVAL,
         };
-        self.wake = self.wake.min(questions.next);
         self.insert(ip, State::Incomplete { questions, pending }, true, now);
         Resolution::Queued {
             ask: true,
@@ -437,7 +445,6 @@ impl Cache {
                 };
                 let evicted = self.make_room(is_held, now);
                 self.insert(ip, known, true, now);
-                self.wake = self.wake.min(now + REACHABLE);
                 Update::Known {
                     changed: true,
                     pending,
@@ -458,7 +465,6 @@ impl Cache {
                     },
                 };
                 self.insert(ip, known, heard == Heard::Configured, now);
-                self.wake = self.wake.min(now + REACHABLE);
                 Update::Known {
                     changed: false,
                     pending: Frames::default(),
@@ -470,43 +476,29 @@ impl Cache {
 
     /// Carries out what is due at `now`.
     pub(crate) fn poll(&mut self, now: Instant, act: &mut dyn FnMut(Action)) {
-        if now < self.wake {
-            return;
-        }
-        let mut wake = NEVER;
-        let Self {
-            entries,
-            asked,
-            known,
-            waiting,
-            ..
-        } = self;
-        entries.retain(|ip, entry| {
-            let is_incomplete = matches!(entry.state, State::Incomplete { .. });
-            let keep = poll_entry(*ip, entry, now, &mut |action| {
-                if let Action::Fail(_, frames) = &action {
-                    *waiting -= frames.len();
-                }
-                act(action);
-            });
-            if keep {
-                wake = wake.min(entry.deadline());
+        while let Some(&(at, ip)) = self.wakes.first()
+            && at <= now
+        {
+            let Some(entry) = self.entries.get_mut(&ip) else {
+                self.wakes.pop_first();
+                continue;
+            };
+            let frames = entry.frames();
+            let goes_on = poll_entry(ip, entry, now, act);
+            self.waiting -= frames - entry.frames();
+            if goes_on {
+                self.wakes.remove(&(entry.wake, ip));
+                entry.wake = entry.deadline();
+                self.wakes.insert((entry.wake, ip));
             } else {
-                let order = if is_incomplete {
-                    &mut *asked
-                } else {
-                    &mut *known
-                };
-                order.remove(&(entry.used, entry.since, *ip));
+                self.remove(ip);
             }
-            keep
-        });
-        self.wake = wake;
+        }
     }
 
     /// When [`Cache::poll`] may have something to do: never later than it has, sometimes earlier.
     pub(crate) fn next(&self) -> Option<Instant> {
-        (self.wake != NEVER).then_some(self.wake)
+        self.wakes.first().map(|&(at, _)| at)
     }
 
     /// Makes room for a known neighbour; says whose link address is not known any more for it. Held ones that it comes by
@@ -537,11 +529,25 @@ impl Cache {
                 self.known.insert((used, since, ip));
             }
         }
-        self.entries.insert(ip, Entry { state, since, used });
+        let mut entry = Entry {
+            state,
+            since,
+            used,
+            wake: since,
+        };
+        entry.wake = entry.deadline();
+        self.wakes.insert((entry.wake, ip));
+        self.entries.insert(ip, entry);
     }
 
     fn remove(&mut self, ip: Ipv4Addr) -> Option<State> {
-        let Entry { state, since, used } = self.entries.remove(&ip)?;
+        let Entry {
+            state,
+            since,
+            used,
+            wake,
+        } = self.entries.remove(&ip)?;
+        self.wakes.remove(&(wake, ip));
         match &state {
             State::Incomplete { pending, .. } => {
                 self.waiting -= pending.len();
@@ -562,6 +568,20 @@ impl Cache {
             entry.since = now;
             self.known.insert((used, now, ip));
         }
+    }
+}
+
+/// Sees to it that an entry, which is looked at at `wake`, is looked at at `now`.
+fn wake_at(
+    wakes: &mut BTreeSet<(Instant, Ipv4Addr)>,
+    ip: Ipv4Addr,
+    wake: &mut Instant,
+    now: Instant,
+) {
+    if now < *wake {
+        wakes.remove(&(*wake, ip));
+        *wake = now;
+        wakes.insert((now, ip));
     }
 }
 

@@ -489,6 +489,11 @@ proptest! {
             }
             prop_assert!(cache.known.len() <= 5 && cache.asked.len() <= 5);
             prop_assert_eq!(cache.known.len() + cache.asked.len(), cache.entries.len());
+            prop_assert_eq!(cache.wakes.len(), cache.entries.len());
+            for (ip, entry) in &cache.entries {
+                prop_assert!(entry.wake <= entry.deadline());
+                prop_assert!(cache.wakes.contains(&(entry.wake, *ip)));
+            }
             let waiting: usize = cache
                 .entries
                 .values()
