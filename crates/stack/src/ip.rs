@@ -9,10 +9,11 @@ use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::likely::unlikely;
 use crate::neighbour::{Action, Heard, Resolution, Update};
+use crate::next_hops::NextHops;
 use crate::reassembly::{Expired, Outcome, Room};
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
-use crate::tcp::tcb::State;
+use crate::tcp::tcb::{State, Tcb};
 use crate::tcp::time_wait::SLOT_BIT;
 use alloc::vec::Vec;
 use core::mem;
@@ -473,11 +474,14 @@ impl<R: Recorder> Active<'_, R> {
 
     /// A neighbour's link address was heard.
     fn heard(&mut self, ip: Ipv4Addr, mac: MacAddr, heard: Heard) {
-        let next_hops = &self.stack.next_hops;
-        let update =
-            self.stack
-                .neighbours
-                .heard(ip, mac, heard, &|ip| next_hops.is_used(ip), self.now);
+        let Stack {
+            neighbours,
+            next_hops,
+            tcbs,
+            ..
+        } = &mut *self.stack;
+        let is_held = &mut |ip| first_user(next_hops, tcbs, ip).is_some();
+        let update = neighbours.heard(ip, mac, heard, is_held, self.now);
         match update {
             Update::Ignored => {}
             Update::Locked => self.stack.counters.arp_changes_limited += 1,
@@ -502,15 +506,18 @@ impl<R: Recorder> Active<'_, R> {
     /// Templates of connections by way of a neighbour learn its link address, or forget it when it is all zeros.
     fn set_link_addresses(&mut self, next_hop: Ipv4Addr, mac: MacAddr) {
         self.stack.prepared.forget();
-        let mut next = self.stack.next_hops.first(next_hop);
-        while let Some(place) = next {
-            next = self.stack.next_hops.after(place);
-            let index = place as usize;
-            let state = self.stack.tcbs[index].state;
-            if !matches!(state, State::Closed | State::TimeWait) {
-                self.set_link_address(index, mac);
-                self.stack.counters.templates_rewritten += 1;
-            }
+        let Stack {
+            next_hops,
+            tcbs,
+            counters,
+            config,
+            ..
+        } = &mut *self.stack;
+        let mut user = first_user(next_hops, tcbs, next_hop);
+        while let Some(place) = user {
+            tcbs[place as usize].set_link(mac, config.mac);
+            counters.templates_rewritten += 1;
+            user = user_after(next_hops, tcbs, place);
         }
     }
 
@@ -523,10 +530,12 @@ impl<R: Recorder> Active<'_, R> {
             match action {
                 Action::Ask(ip) => self.ask_for(ip),
                 // A template that holds the address uses it unseen by the cache.
-                Action::Stale(ip) if self.stack.next_hops.is_used(ip) => {
-                    self.stack.neighbours.doubt(ip, self.now);
+                Action::Stale(ip) => {
+                    let stack = &mut *self.stack;
+                    if first_user(&mut stack.next_hops, &mut stack.tcbs, ip).is_some() {
+                        stack.neighbours.doubt(ip, self.now);
+                    }
                 }
-                Action::Stale(_) => {}
                 Action::Gone(ip) => self.set_link_addresses(ip, MacAddr::default()),
                 Action::Fail(ip, frames) => {
                     for frame in frames {
@@ -540,11 +549,13 @@ impl<R: Recorder> Active<'_, R> {
 
     /// A neighbour did not answer: connections that were being opened by way of it fail (RFC 1122, 2.3.2.2).
     fn next_hop_failed(&mut self, ip: Ipv4Addr) {
-        let mut next = self.stack.next_hops.first(ip);
-        while let Some(place) = next {
-            // A connection that is killed leaves the list.
-            next = self.stack.next_hops.after(place);
-            let tcb = &self.stack.tcbs[place as usize];
+        let stack = &mut *self.stack;
+        let mut user = first_user(&mut stack.next_hops, &mut stack.tcbs, ip);
+        while let Some(place) = user {
+            // A connection that is killed is none of the list's any more.
+            let stack = &mut *self.stack;
+            user = user_after(&mut stack.next_hops, &mut stack.tcbs, place);
+            let tcb = &stack.tcbs[place as usize];
             if tcb.state == State::SynSent && tcb.known_link().is_none() {
                 self.kill(place as usize, Error::Unreachable);
             }
@@ -555,4 +566,35 @@ impl<R: Recorder> Active<'_, R> {
     pub fn add_neighbour(&mut self, ip: Ipv4Addr, mac: MacAddr) {
         self.heard(ip, mac, Heard::Configured);
     }
+}
+
+/// The first connection whose template holds the link address of `next_hop`. Places without one are taken out.
+fn first_user(next_hops: &mut NextHops, tcbs: &mut [Tcb], next_hop: Ipv4Addr) -> Option<u32> {
+    loop {
+        let place = next_hops.first(next_hop)?;
+        if is_user(next_hops, tcbs, place) {
+            return Some(place);
+        }
+    }
+}
+
+/// The next connection behind `place`, of the same next hop.
+fn user_after(next_hops: &mut NextHops, tcbs: &mut [Tcb], place: u32) -> Option<u32> {
+    loop {
+        let next = next_hops.after(place)?;
+        if is_user(next_hops, tcbs, next) {
+            return Some(next);
+        }
+    }
+}
+
+/// Whether a place has a connection that sends by its template. Otherwise it is taken out of its list.
+fn is_user(next_hops: &mut NextHops, tcbs: &mut [Tcb], place: u32) -> bool {
+    let tcb = &mut tcbs[place as usize];
+    let is_user = !matches!(tcb.state, State::Closed | State::TimeWait);
+    if !is_user {
+        tcb.next_hop = Ipv4Addr::UNSPECIFIED;
+        next_hops.leave(place);
+    }
+    is_user
 }

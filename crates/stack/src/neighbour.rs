@@ -397,7 +397,7 @@ impl Cache {
         ip: Ipv4Addr,
         mac: MacAddr,
         heard: Heard,
-        is_held: &dyn Fn(Ipv4Addr) -> bool,
+        is_held: &mut dyn FnMut(Ipv4Addr) -> bool,
         now: Instant,
     ) -> Update {
         if !mac.is_unicast() || !is_host(ip) {
@@ -503,7 +503,11 @@ impl Cache {
 
     /// Makes room for a known neighbour; says whose link address is not known any more for it. Held ones that it comes by
     /// go to the end of the order: their templates use them, which the cache does not see.
-    fn make_room(&mut self, is_held: &dyn Fn(Ipv4Addr) -> bool, now: Instant) -> Option<Ipv4Addr> {
+    fn make_room(
+        &mut self,
+        is_held: &mut dyn FnMut(Ipv4Addr) -> bool,
+        now: Instant,
+    ) -> Option<Ipv4Addr> {
         if self.known.len() < self.capacity {
             return None;
         }

@@ -4,8 +4,14 @@
 //! leaving take constant time, and what becomes of a neighbour concerns its own connections only. A list is circular by
 //! way of its head, so that leaving does not have to know which list it is.
 //!
-//! Lists that became empty stay until new ones have doubled their number, so that a connection that comes and goes finds
-//! its list again. This module must never look at a connection.
+//! # Lazy use
+//!
+//! A place is in the list of its TCB's next hop, or in none when that is unspecified. It stays there when its connection
+//! ends, since the next one in the same place mostly has the same next hop: then neither opening nor closing comes here.
+//! Whoever goes through a list takes out the places that have no connection; each was put in once, so this is constant
+//! for each connection.
+//!
+//! Lists that became empty stay until new ones have doubled their number. This module must never look at a connection.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -57,7 +63,7 @@ pub(crate) struct NextHops {
 }
 
 impl NextHops {
-    /// Makes lists for places `0..capacity`, whose memory is touched as [`NextHops::ensure`] comes to them.
+    /// Makes lists for places `0..capacity`, whose memory is touched as [`NextHops::add_place`] comes to them.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             members: Vec::with_capacity(capacity),
@@ -69,16 +75,22 @@ impl NextHops {
         }
     }
 
-    /// Sees to it that the places up to `place` exist.
-    pub(crate) fn ensure(&mut self, place: u32) {
-        if place as usize >= self.members.len() {
-            self.members.resize(place as usize + 1, Links::NONE);
-        }
+    /// Adds the next place, which is in no list.
+    pub(crate) fn add_place(&mut self) {
+        self.members.push(Links::NONE);
     }
 
-    /// Puts a connection into the list of its next hop. It must be in none.
+    /// Moves a place from its list, if it is in one, to that of `next_hop`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn change(&mut self, place: u32, next_hop: Ipv4Addr) {
+        self.leave(place);
+        self.join(place, next_hop);
+    }
+
+    /// Puts a place into the list of a next hop. It must be in none.
     #[inline]
-    pub(crate) fn join(&mut self, place: u32, next_hop: Ipv4Addr) {
+    fn join(&mut self, place: u32, next_hop: Ipv4Addr) {
         let index = match self.heads.get(self.last as usize) {
             Some(head) if head.next_hop == next_hop => self.last,
             _ => self.head_of(next_hop),
@@ -90,7 +102,7 @@ impl NextHops {
         *self.links_mut(place) = Links { next, prev };
     }
 
-    /// Takes a connection out of its list. No effect when it is in none.
+    /// Takes a place out of its list. No effect when it is in none.
     #[inline]
     pub(crate) fn leave(&mut self, place: u32) {
         let links = self.links_mut(place);
@@ -101,18 +113,13 @@ impl NextHops {
         }
     }
 
-    /// Whether a connection goes by way of `next_hop`.
-    pub(crate) fn is_used(&self, next_hop: Ipv4Addr) -> bool {
-        self.first(next_hop).is_some()
-    }
-
-    /// The first connection by way of `next_hop`.
+    /// The first place in the list of `next_hop`.
     pub(crate) fn first(&self, next_hop: Ipv4Addr) -> Option<u32> {
         let &head = self.by_address.get(&next_hop)?;
         member(self.heads[head as usize].links.next)
     }
 
-    /// The connection behind `place` in its list.
+    /// The place behind `place` in its list.
     pub(crate) fn after(&self, place: u32) -> Option<u32> {
         member(self.members[place as usize].next)
     }
@@ -197,7 +204,7 @@ mod tests {
     #[test]
     fn lists_hold_who_joined_and_did_not_leave() {
         let mut lists = NextHops::new(8);
-        lists.ensure(7);
+        (0..8).for_each(|_| lists.add_place());
         for (place, next_hop) in [(0, A), (1, B), (2, A), (3, A)] {
             lists.join(place, next_hop);
         }
@@ -207,15 +214,15 @@ mod tests {
         assert_eq!(members(&lists, A), [0, 3]);
         assert_eq!(members(&lists, B), [1]);
         lists.leave(1);
-        assert!(!lists.is_used(B));
-        lists.join(1, A);
+        assert_eq!(lists.first(B), None);
+        lists.change(1, A);
         assert_eq!(members(&lists, A), [0, 1, 3]);
     }
 
     #[test]
     fn empty_lists_do_not_pile_up() {
         let mut lists = NextHops::new(2);
-        lists.ensure(1);
+        (0..2).for_each(|_| lists.add_place());
         lists.join(0, A);
         for n in 0..10_000 {
             lists.join(1, Ipv4Addr::from_bits(0x0a01_0000 + n));
@@ -231,9 +238,9 @@ mod tests {
             steps in prop::collection::vec((0u32..40, 0u8..40, any::<bool>()), 1..150),
         ) {
             let mut lists = NextHops::new(4);
+            (0..40).for_each(|_| lists.add_place());
             let mut model: BTreeMap<u32, Ipv4Addr> = BTreeMap::new();
             for (place, host, joins) in steps {
-                lists.ensure(place);
                 lists.leave(place);
                 model.remove(&place);
                 if joins {

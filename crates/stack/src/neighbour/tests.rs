@@ -53,7 +53,7 @@ fn queue(
 
 /// `ip` was heard to be at `mac`; no template holds any address.
 fn hear(cache: &mut Cache, ip: Ipv4Addr, mac: MacAddr, heard: Heard, now: Instant) -> Update {
-    cache.heard(ip, mac, heard, &|_| false, now)
+    cache.heard(ip, mac, heard, &mut |_| false, now)
 }
 
 /// Whether the cache has taken note of `ip`.
@@ -313,10 +313,10 @@ fn neighbour_that_a_template_holds_makes_room_last() {
     for n in 0..100 {
         let now = at(u64::from(n) + 1);
         assert!(queue(&mut cache, &mut pool, host(n), 0, now).0);
-        let held = |ip| ip == A || ip == B;
+        let mut held = |ip| ip == A || ip == B;
         let Update::Known {
             pending, evicted, ..
-        } = cache.heard(host(n), MAC, Heard::Other, &held, now)
+        } = cache.heard(host(n), MAC, Heard::Other, &mut held, now)
         else {
             panic!("it was asked for");
         };
@@ -330,7 +330,7 @@ fn neighbour_that_a_template_holds_makes_room_last() {
     assert!(queue(&mut cache, &mut pool, C, 1, at(102)).0);
     let Update::Known {
         pending, evicted, ..
-    } = cache.heard(C, MAC, Heard::Other, &|_| true, at(102))
+    } = cache.heard(C, MAC, Heard::Other, &mut |_| true, at(102))
     else {
         panic!("it was asked for");
     };
@@ -456,8 +456,8 @@ proptest! {
                 Step::Hear(host, request, moved) => {
                     let heard = if request { Heard::Request } else { Heard::Other };
                     let mac = if moved { OTHER_MAC } else { MAC };
-                    let held = |ip: Ipv4Addr| ip.octets()[3].is_multiple_of(2);
-                    match cache.heard(address(host), mac, heard, &held, now) {
+                    let mut held = |ip: Ipv4Addr| ip.octets()[3].is_multiple_of(2);
+                    match cache.heard(address(host), mac, heard, &mut held, now) {
                         Update::Known { pending, evicted, .. } => {
                             prop_assert!(evicted.is_none_or(|ip| !cache.entries.contains_key(&ip)));
                             pending.for_each(|frame| pool.release(frame.id));

@@ -80,7 +80,7 @@ impl Stack {
         let place = self.tcbs.len() as u32;
         self.tcbs.push(Tcb::FREE);
         self.wheel.ensure(place);
-        self.next_hops.ensure(place);
+        self.next_hops.add_place();
         Some(place)
     }
 }
@@ -254,11 +254,14 @@ impl<R: Recorder> Active<'_, R> {
         // Where the free TCB stands in a list already, it must not be put in again. Its entry in the wheel is this
         // connection's, if it is still there.
         let (generation, listed, left) = (tcb.generation, tcb.flags, tcb.armed);
+        let next_hop = tcb.next_hop;
         stack.prepared.write(tcb, key);
         tcb.generation = generation;
         tcb.flags |= listed;
         tcb.hash = vacant.hash();
-        stack.next_hops.join(place, tcb.next_hop);
+        if unlikely(tcb.next_hop != next_hop) {
+            stack.next_hops.change(place, tcb.next_hop);
+        }
         if stack.wheel.is_armed(place) {
             tcb.armed = left;
         }

@@ -164,8 +164,7 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         tcb.next_hop = next_hop;
         tcb.ip_options = route.option_len() as u8;
-        self.stack.next_hops.leave(index as u32);
-        self.stack.next_hops.join(index as u32, next_hop);
+        self.stack.next_hops.change(index as u32, next_hop);
         self.fill_link_address(index);
         true
     }

@@ -468,3 +468,40 @@ fn flood_of_fragments_leaves_frames() {
         );
     }
 }
+
+/// A connection's place is used again by one with another next hop, or by nobody.
+#[test]
+fn changed_neighbour_touches_no_connection_that_ended() {
+    let mut peer = Peer::new();
+    let (first, second) = (neighbour(0), neighbour(1));
+    for (host, last) in [(first, 7), (second, 8)] {
+        let mac = MacAddr([2, 0, 0, 0, 0, last]);
+        peer.stack().add_neighbour(host, mac);
+    }
+    let connect = |peer: &mut Peer, host| {
+        let to = SocketAddrV4::new(host, 80);
+        peer.stack().connect(to).expect("a connection")
+    };
+    let moves = |peer: &mut Peer, host, last| {
+        peer.advance(ms(1100));
+        let before = peer.stack.counters().templates_rewritten;
+        let mac = MacAddr([2, 0, 0, 0, 9, last]);
+        peer.inject_frame(arp_from(host, mac, Operation::Reply));
+        peer.stack.counters().templates_rewritten - before
+    };
+    let conn = connect(&mut peer, first);
+    assert_eq!(moves(&mut peer, first, 1), 1);
+    assert_eq!(peer.stack().abort(conn), Ok(()));
+    assert_eq!(moves(&mut peer, first, 2), 0);
+    let conn = connect(&mut peer, second);
+    assert_eq!(moves(&mut peer, first, 3), 0);
+    assert_eq!(moves(&mut peer, second, 4), 1);
+    assert_eq!(peer.stack().abort(conn), Ok(()));
+    let again = connect(&mut peer, second);
+    assert_eq!(moves(&mut peer, second, 5), 1);
+    assert_eq!(peer.stack().abort(again), Ok(()));
+    connect(&mut peer, first);
+    assert_eq!(moves(&mut peer, second, 6), 0);
+    assert_eq!(moves(&mut peer, first, 7), 1);
+    peer.ignore();
+}
