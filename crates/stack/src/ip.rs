@@ -588,7 +588,7 @@ fn user_after(next_hops: &mut NextHops, tcbs: &mut [Tcb], place: u32) -> Option<
     }
 }
 
-/// Whether a place has a connection that sends by its template. Otherwise it is taken out of its list.
+/// Tells whether a place has a connection that sends by its template, and takes it out of its list otherwise.
 fn is_user(next_hops: &mut NextHops, tcbs: &mut [Tcb], place: u32) -> bool {
     let tcb = &mut tcbs[place as usize];
     let is_user = !matches!(tcb.state, State::Closed | State::TimeWait);

@@ -51,7 +51,7 @@ pub(crate) const REACHABLE: Duration = Duration::from_secs(19 * 60);
 /// How long its entry lasts after that.
 pub(crate) const STALE: Duration = Duration::from_secs(60);
 
-/// How long what was heard is believed against what contradicts it.
+/// Time for which an address that was heard is believed against a contradiction.
 pub(crate) const LOCKED: Duration = Duration::from_secs(1);
 /// Uses of an entry within this time are one.
 const USE_INTERVAL: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ pub(crate) enum Resolution {
         /// Frames that had to make room, to be released: the oldest one for the same address, or all those of another
         /// address whose question was given up.
         dropped: Frames,
-        /// Whether the address was known until its time was up: no template may hold it any longer.
+        /// True when the address was known until its time was up: no template may hold it any longer.
         lost: bool,
     },
 }
@@ -108,7 +108,7 @@ pub(crate) enum Update {
     Locked,
     /// The neighbour is there.
     Known {
-        /// Whether its link address was another one before, or asked for: header templates for it must be made anew.
+        /// True when its link address was another one before, or asked for: header templates for it must be made anew.
         changed: bool,
         /// Frames that waited for it, in order, to be sent.
         pending: Frames,
@@ -202,7 +202,7 @@ struct Entry {
     state: State,
     /// When it came to its place in the order in which entries make room: when it was made or used, or, unused, heard.
     since: Instant,
-    /// Whether a frame or a lookup has asked for the address, and not only the neighbour itself spoken.
+    /// True when a frame or a lookup has asked for the address; false while only the neighbour itself has spoken.
     used: bool,
     /// When it is looked at. Deadlines that move away leave it where it is.
     wake: Instant,

@@ -40,12 +40,12 @@ pub(crate) struct Limits {
     pub(crate) frames: usize,
 }
 
-/// What the pool can spare.
+/// Frames that the pool can spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// Frames in all, at least 2; the limit counts if it is lower.
     pub(crate) frames: usize,
-    /// Whether more frames may be held than are now.
+    /// True when more frames may be held than are now.
     pub(crate) may_grow: bool,
 }
 
@@ -186,7 +186,7 @@ impl Expired {
     }
 }
 
-/// What fragments of one datagram have in common (RFC 791). Those of one source lie together in the order.
+/// The fields that fragments of one datagram have in common (RFC 791). Keys of one source lie together in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     source: Ipv4Addr,
@@ -208,7 +208,7 @@ impl Key {
     }
 }
 
-/// What a source holds.
+/// Datagrams and frames of one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     datagrams: usize,
@@ -283,7 +283,7 @@ impl Partial {
         self.total == Some(self.held)
     }
 
-    /// Whether nothing will be missing when a part from `offset` to `end` has been put into its place.
+    /// Tells whether nothing will be missing when a part from `offset` to `end` has been put into its place.
     fn completes(&self, offset: usize, end: usize, last: bool) -> bool {
         let total = if last { Some(end) } else { self.total };
         total == Some(self.held + end - offset)
@@ -560,7 +560,7 @@ impl Reassembler {
             .map(|(&key, _)| key)
     }
 
-    /// What a source holds.
+    /// The share that a source holds.
     fn share_of(&self, source: Ipv4Addr) -> Share {
         self.shares.get(&source).copied().unwrap_or_default()
     }

@@ -3,7 +3,7 @@
 //! # Bounds
 //!
 //! Datagrams that wait for their readers are copies, no frames of the pool, and are charged what they cost in memory.
-//! A socket holds at most [`QUEUE_BYTES`], all sockets together a quarter of the pool's bytes. A socket whose queue is
+//! A socket holds at most 256 KiB, all sockets together a quarter of the pool's bytes. A socket whose queue is
 //! empty may take one datagram in any case, so that others cannot shut it out, nor a tiny pool all of them.
 
 use crate::counters::Drop;
@@ -28,7 +28,7 @@ const OVERHEAD: usize = 2 * size_of::<Queued>() + 32;
 const MAX_PAYLOAD: usize = 65_535 - 20 - udp::HEADER_LEN;
 /// Destinations about which a socket believes ICMP errors: those that it sent to last.
 const DESTINATIONS: usize = 8;
-/// How long a destination is remembered. Errors take a round trip, or the time of a router's questions.
+/// Time for which a destination is remembered. Errors take a round trip, or the time of a router's questions.
 const LATELY: Duration = Duration::from_secs(60);
 /// Ports that are given out: the dynamic ones of RFC 6335, 6.
 const FIRST_PORT: u16 = 49_152;
@@ -53,7 +53,7 @@ pub(crate) struct UdpSocket {
     charged: usize,
     /// The latest error about a datagram, until the application takes it.
     error: Option<Error>,
-    /// Where datagrams went last, and when; the next place to be written.
+    /// The last destinations and the times of their last datagrams; the next place to be written.
     destinations: [Option<(SocketAddrV4, Instant)>; DESTINATIONS],
     next_destination: usize,
 }
@@ -70,7 +70,7 @@ impl UdpSocket {
         self.next_destination = (self.next_destination + 1) % DESTINATIONS;
     }
 
-    /// Whether a datagram went to `to` lately.
+    /// Tells whether a datagram went to `to` lately.
     fn has_sent(&self, to: SocketAddrV4, now: Instant) -> bool {
         let mut known = self.destinations.iter().flatten();
         known.any(|&(known, last)| known == to && now - last <= LATELY)

@@ -56,7 +56,7 @@ fn hear(cache: &mut Cache, ip: Ipv4Addr, mac: MacAddr, heard: Heard, now: Instan
     cache.heard(ip, mac, heard, &mut |_| false, now)
 }
 
-/// Whether the cache has taken note of `ip`.
+/// Tells whether the cache takes note of `ip`.
 fn is_noted(cache: &mut Cache, ip: Ipv4Addr, mac: MacAddr, heard: Heard, now: Instant) -> bool {
     matches!(hear(cache, ip, mac, heard, now), Update::Known { .. })
 }

@@ -265,7 +265,7 @@ fn flood_of_destinations_leaves_neighbours_in_use() {
     exchange(&mut peer, conn, 1);
 }
 
-/// The same where every made-up neighbour answers: those that no connection uses make room first.
+/// Every made-up neighbour answers; those that no connection uses make room first.
 #[test]
 fn flood_of_answers_leaves_neighbours_in_use() {
     let mut peer = Peer::with(|config| config.max_neighbours = 16);
@@ -291,7 +291,7 @@ fn read_all(peer: &mut Peer, socket: tollgate_stack::udp::UdpId) -> (usize, usiz
     (count, bytes)
 }
 
-/// What a datagram costs is memory, and an empty one costs some, too.
+/// A datagram costs memory, and an empty one costs some, too.
 #[test]
 fn empty_datagrams_do_not_fill_the_memory() {
     let mut peer = Peer::new();
