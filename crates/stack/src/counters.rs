@@ -259,8 +259,8 @@ pub struct Counters {
     pub icmp_errors_limited: u64,
     /// ARP packets that were not believed, because they contradicted what was heard within the last second.
     pub arp_changes_limited: u64,
-    /// Header templates that were written anew because a neighbour's link address became another or was lost.
-    pub templates_rewritten: u64,
+    /// Connections that were looked at because a neighbour's link address became another, was lost or was not found.
+    pub neighbour_users_visited: u64,
     /// RSTs sent.
     pub resets_sent: u64,
 }

@@ -8,7 +8,7 @@ use crate::config::ChecksumPolicy;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::likely::unlikely;
-use crate::neighbour::{Action, Heard, Resolution, Update};
+use crate::neighbour::{Action, Cache, Heard, Resolution, Update};
 use crate::next_hops::NextHops;
 use crate::reassembly::{Expired, Outcome, Room};
 use crate::socket::Error;
@@ -25,6 +25,16 @@ use tollgate_wire::source_route::{Received, SourceRoute};
 use tollgate_wire::{arp, ipv4};
 
 impl Stack {
+    /// The neighbour cache, and the connections that use it without its seeing them.
+    fn neighbours_and_users(&mut self) -> (&mut Cache, Users<'_>) {
+        let users = Users {
+            next_hops: &mut self.next_hops,
+            tcbs: &mut self.tcbs,
+            visited: &mut self.counters.neighbour_users_visited,
+        };
+        (&mut self.neighbours, users)
+    }
+
     /// Whether `ip` is an address of this host.
     #[inline(always)]
     pub(crate) fn is_ours(&self, ip: Ipv4Addr) -> bool {
@@ -474,13 +484,8 @@ impl<R: Recorder> Active<'_, R> {
 
     /// A neighbour's link address was heard.
     fn heard(&mut self, ip: Ipv4Addr, mac: MacAddr, heard: Heard) {
-        let Stack {
-            neighbours,
-            next_hops,
-            tcbs,
-            ..
-        } = &mut *self.stack;
-        let is_held = &mut |ip| first_user(next_hops, tcbs, ip).is_some();
+        let (neighbours, mut users) = self.stack.neighbours_and_users();
+        let is_held = &mut |ip| users.first(ip).is_some();
         let update = neighbours.heard(ip, mac, heard, is_held, self.now);
         match update {
             Update::Ignored => {}
@@ -506,18 +511,12 @@ impl<R: Recorder> Active<'_, R> {
     /// Templates of connections by way of a neighbour learn its link address, or forget it when it is all zeros.
     fn set_link_addresses(&mut self, next_hop: Ipv4Addr, mac: MacAddr) {
         self.stack.prepared.forget();
-        let Stack {
-            next_hops,
-            tcbs,
-            counters,
-            config,
-            ..
-        } = &mut *self.stack;
-        let mut user = first_user(next_hops, tcbs, next_hop);
+        let own = self.stack.config.mac;
+        let (_, mut users) = self.stack.neighbours_and_users();
+        let mut user = users.first(next_hop);
         while let Some(place) = user {
-            tcbs[place as usize].set_link(mac, config.mac);
-            counters.templates_rewritten += 1;
-            user = user_after(next_hops, tcbs, place);
+            users.tcbs[place as usize].set_link(mac, own);
+            user = users.after(place);
         }
     }
 
@@ -531,9 +530,9 @@ impl<R: Recorder> Active<'_, R> {
                 Action::Ask(ip) => self.ask_for(ip),
                 // A template that holds the address uses it unseen by the cache.
                 Action::Stale(ip) => {
-                    let stack = &mut *self.stack;
-                    if first_user(&mut stack.next_hops, &mut stack.tcbs, ip).is_some() {
-                        stack.neighbours.doubt(ip, self.now);
+                    let (neighbours, mut users) = self.stack.neighbours_and_users();
+                    if users.first(ip).is_some() {
+                        neighbours.doubt(ip, self.now);
                     }
                 }
                 Action::Gone(ip) => self.set_link_addresses(ip, MacAddr::default()),
@@ -549,13 +548,11 @@ impl<R: Recorder> Active<'_, R> {
 
     /// A neighbour did not answer: connections that were being opened by way of it fail (RFC 1122, 2.3.2.2).
     fn next_hop_failed(&mut self, ip: Ipv4Addr) {
-        let stack = &mut *self.stack;
-        let mut user = first_user(&mut stack.next_hops, &mut stack.tcbs, ip);
+        let mut user = self.stack.neighbours_and_users().1.first(ip);
         while let Some(place) = user {
             // A connection that is killed is none of the list's any more.
-            let stack = &mut *self.stack;
-            user = user_after(&mut stack.next_hops, &mut stack.tcbs, place);
-            let tcb = &stack.tcbs[place as usize];
+            user = self.stack.neighbours_and_users().1.after(place);
+            let tcb = &self.stack.tcbs[place as usize];
             if tcb.state == State::SynSent && tcb.known_link().is_none() {
                 self.kill(place as usize, Error::Unreachable);
             }
@@ -568,33 +565,43 @@ impl<R: Recorder> Active<'_, R> {
     }
 }
 
-/// The first connection whose template holds the link address of `next_hop`. Places without one are taken out.
-fn first_user(next_hops: &mut NextHops, tcbs: &mut [Tcb], next_hop: Ipv4Addr) -> Option<u32> {
-    loop {
-        let place = next_hops.first(next_hop)?;
-        if is_user(next_hops, tcbs, place) {
-            return Some(place);
-        }
-    }
+/// The connections whose templates hold link addresses.
+struct Users<'a> {
+    next_hops: &'a mut NextHops,
+    tcbs: &'a mut [Tcb],
+    visited: &'a mut u64,
 }
 
-/// The next connection behind `place`, of the same next hop.
-fn user_after(next_hops: &mut NextHops, tcbs: &mut [Tcb], place: u32) -> Option<u32> {
-    loop {
-        let next = next_hops.after(place)?;
-        if is_user(next_hops, tcbs, next) {
-            return Some(next);
+impl Users<'_> {
+    /// The first connection by way of `next_hop`.
+    fn first(&mut self, next_hop: Ipv4Addr) -> Option<u32> {
+        loop {
+            let place = self.next_hops.first(next_hop)?;
+            if self.visit(place) {
+                return Some(place);
+            }
         }
     }
-}
 
-/// Tells whether a place has a connection that sends by its template, and takes it out of its list otherwise.
-fn is_user(next_hops: &mut NextHops, tcbs: &mut [Tcb], place: u32) -> bool {
-    let tcb = &mut tcbs[place as usize];
-    let is_user = !matches!(tcb.state, State::Closed | State::TimeWait);
-    if !is_user {
-        tcb.next_hop = Ipv4Addr::UNSPECIFIED;
-        next_hops.leave(place);
+    /// The next connection behind `place`, of the same next hop.
+    fn after(&mut self, place: u32) -> Option<u32> {
+        loop {
+            let next = self.next_hops.after(place)?;
+            if self.visit(next) {
+                return Some(next);
+            }
+        }
     }
-    is_user
+
+    /// Tells whether a place has a connection that sends by its template, and takes it out of its list otherwise.
+    fn visit(&mut self, place: u32) -> bool {
+        *self.visited += 1;
+        let tcb = &mut self.tcbs[place as usize];
+        let is_user = !matches!(tcb.state, State::Closed | State::TimeWait);
+        if !is_user {
+            tcb.next_hop = Ipv4Addr::UNSPECIFIED;
+            self.next_hops.leave(place);
+        }
+        is_user
+    }
 }

@@ -218,10 +218,10 @@ fn changed_neighbour_touches_its_own_connections_only() {
     let mut peer = many_connections(200);
     peer.advance(ms(1500));
     peer.ignore();
-    let before = peer.stack.counters().templates_rewritten;
+    let before = peer.stack.counters().neighbour_users_visited;
     let elsewhere = MacAddr([2, 0, 0, 0, 0, 8]);
     peer.inject_frame(arp_from(neighbour(0), elsewhere, Operation::Reply));
-    assert_eq!(peer.stack.counters().templates_rewritten, before + 1);
+    assert_eq!(peer.stack.counters().neighbour_users_visited, before + 1);
     // Nor do neighbours without connections touch any.
     for last in 1..3 {
         for n in 1..100 {
@@ -230,7 +230,7 @@ fn changed_neighbour_touches_its_own_connections_only() {
         }
         peer.advance(ms(1100));
     }
-    assert_eq!(peer.stack.counters().templates_rewritten, before + 1);
+    assert_eq!(peer.stack.counters().neighbour_users_visited, before + 1);
     peer.ignore();
 }
 
@@ -239,13 +239,13 @@ fn changed_neighbour_touches_its_own_connections_only() {
 fn forged_changes_of_a_neighbour_are_limited_in_rate() {
     let mut peer = many_connections(200);
     peer.advance(ms(1500));
-    let before = peer.stack.counters().templates_rewritten;
+    let before = peer.stack.counters().neighbour_users_visited;
     for n in 0..250 {
         peer.inject_frame(arp_reply(MacAddr([2, 0, 0, 0, 2, n])));
         peer.advance(ms(4));
     }
     peer.ignore();
-    let rewritten = peer.stack.counters().templates_rewritten - before;
+    let rewritten = peer.stack.counters().neighbour_users_visited - before;
     assert!((200..=400).contains(&rewritten), "{rewritten}");
     assert!(peer.stack.counters().arp_changes_limited >= 248);
 }
@@ -484,17 +484,19 @@ fn changed_neighbour_touches_no_connection_that_ended() {
     };
     let moves = |peer: &mut Peer, host, last| {
         peer.advance(ms(1100));
-        let before = peer.stack.counters().templates_rewritten;
+        let before = peer.stack.counters().neighbour_users_visited;
         let mac = MacAddr([2, 0, 0, 0, 9, last]);
         peer.inject_frame(arp_from(host, mac, Operation::Reply));
-        peer.stack.counters().templates_rewritten - before
+        peer.stack.counters().neighbour_users_visited - before
     };
     let conn = connect(&mut peer, first);
     assert_eq!(moves(&mut peer, first, 1), 1);
     assert_eq!(peer.stack().abort(conn), Ok(()));
-    assert_eq!(moves(&mut peer, first, 2), 0);
-    let conn = connect(&mut peer, second);
+    // The place is looked at once more, and leaves the list.
+    assert_eq!(moves(&mut peer, first, 2), 1);
     assert_eq!(moves(&mut peer, first, 3), 0);
+    let conn = connect(&mut peer, second);
+    assert_eq!(moves(&mut peer, first, 9), 0);
     assert_eq!(moves(&mut peer, second, 4), 1);
     assert_eq!(peer.stack().abort(conn), Ok(()));
     let again = connect(&mut peer, second);
