@@ -139,9 +139,10 @@ pub struct Config {
     pub fin_wait_2_timeout: Duration,
     /// Frames that wait for the link.
     pub device_queue: usize,
-    /// Neighbours whose link addresses are kept.
+    /// Neighbours whose link addresses are kept; as many others may be asked for at a time.
     pub max_neighbours: usize,
-    /// Datagrams being reassembled hold at most this many frames.
+    /// Datagrams being reassembled hold at most this many frames, and at most a quarter of the pool; those of one source
+    /// half of that.
     pub reassembly_frames: usize,
     /// Checksum kernel.
     pub kernel: Kernel,

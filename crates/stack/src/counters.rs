@@ -161,7 +161,7 @@ pub enum Drop {
     NoFrame,
     /// The device queue is full.
     DeviceQueueFull,
-    /// The link address of the next hop could not be found.
+    /// The link address of the next hop could not be found, or the packet found no room to wait for it.
     Unresolved,
     /// Reassembly timed out, overlapped or was full.
     Reassembly,
@@ -259,6 +259,12 @@ pub struct Counters {
     pub syn_cookies_sent: u64,
     /// Connections made from a returned cookie.
     pub syn_cookies_accepted: u64,
+    /// ICMP errors withheld by the rate limit.
+    pub icmp_errors_limited: u64,
+    /// ARP packets that were not believed, because they contradicted what was heard within the last second.
+    pub arp_changes_limited: u64,
+    /// Connections that were looked at because a neighbour's link address became another, was lost or was not found.
+    pub neighbour_users_visited: u64,
     /// RSTs sent.
     pub resets_sent: u64,
 }

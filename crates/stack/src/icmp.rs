@@ -18,8 +18,18 @@ use tollgate_wire::icmp::{HEADER_LEN, Message, Unreachable};
 use tollgate_wire::source_route::SourceRoute;
 use tollgate_wire::{SeqNumber, ipv4};
 
+/// Bytes of a packet that every host takes (RFC 791, 3.1); segments are not made smaller for a path.
+const LEAST_MTU: u16 = 576;
+/// Bytes of a packet that every link carries (RFC 791, 3.2). A router that says less, such as 0 (before RFC 1191), does not
+/// know.
+const IP_LEAST_MTU: u16 = 68;
 /// Echo replies that wait to be read.
 const ECHOES: usize = 64;
+/// ICMP errors that are sent in a period, on average: about 900 a second (RFC 1812, 4.3.2.8; Linux allows 1,000 a second in
+/// bursts of 50).
+pub(crate) const ERRORS_PER_PERIOD: u32 = 60;
+/// A period of the limit on ICMP errors: 64 ticks are 67 ms.
+pub(crate) const ERROR_PERIOD: u32 = 64;
 
 /// An answer to an echo request of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +144,11 @@ impl<R: Recorder> Active<'_, R> {
         if ip.fragment_offset() != 0 || about_error {
             return;
         }
+        let random = &mut self.stack.secrets.random;
+        if !self.stack.icmp_errors.allow(self.now, random) {
+            self.stack.counters.icmp_errors_limited += 1;
+            return;
+        }
         let mut quoted = [0; 28];
         quoted[..20].copy_from_slice(&ip.to_bytes());
         let octets = payload.len().min(8);
@@ -199,9 +214,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         match message {
             Message::DestinationUnreachable(Unreachable::FragmentationNeeded { next_hop_mtu }) => {
-                // RFC 1191, 6.3 and RFC 879: never below the least that every host takes.
-                let mtu = next_hop_mtu.max(576).min(self.stack.mtu);
-                self.path_mtu(index, mtu);
+                self.fragmentation_needed(index, next_hop_mtu);
             }
             // RFC 5461: while a connection is opened, a hard error ends the attempt.
             Message::DestinationUnreachable(Unreachable::Port | Unreachable::Protocol)
@@ -215,6 +228,24 @@ impl<R: Recorder> Active<'_, R> {
                     self.report(index, error);
                 }
             }
+        }
+    }
+
+    /// A router says that the path takes only packets of `next_hop_mtu` bytes (RFC 1191). Segments do not become smaller
+    /// than every host takes (RFC 879). Where the path takes less, routers may fragment them.
+    fn fragmentation_needed(&mut self, index: usize, next_hop_mtu: u16) {
+        let least = LEAST_MTU.min(self.stack.mtu);
+        let is_sense = next_hop_mtu >= IP_LEAST_MTU;
+        let before = self.stack.tcbs[index].mss;
+        let mut newly = is_sense && next_hop_mtu < least && self.allow_fragments(index);
+        self.path_mtu(index, next_hop_mtu.max(least).min(self.stack.mtu));
+        let is_smaller = self.stack.tcbs[index].mss < before;
+        if !is_sense && !is_smaller {
+            // What every host takes is still too long.
+            newly = self.allow_fragments(index);
+        }
+        if newly && !is_smaller {
+            self.retransmit_first(index);
         }
     }
 }

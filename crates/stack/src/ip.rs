@@ -8,11 +8,12 @@ use crate::config::ChecksumPolicy;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::likely::unlikely;
-use crate::neighbour::{Action, Heard, Resolution};
-use crate::reassembly::{Expired, Outcome};
+use crate::neighbour::{Action, Cache, Heard, Resolution, Update};
+use crate::next_hops::NextHops;
+use crate::reassembly::{Expired, Outcome, Room};
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
-use crate::tcp::tcb::State;
+use crate::tcp::tcb::{State, Tcb};
 use crate::tcp::time_wait::SLOT_BIT;
 use alloc::vec::Vec;
 use core::mem;
@@ -24,6 +25,16 @@ use tollgate_wire::source_route::{Received, SourceRoute};
 use tollgate_wire::{arp, ipv4};
 
 impl Stack {
+    /// The neighbour cache, and the connections that use it without its seeing them.
+    fn neighbours_and_users(&mut self) -> (&mut Cache, Users<'_>) {
+        let users = Users {
+            next_hops: &mut self.next_hops,
+            tcbs: &mut self.tcbs,
+            visited: &mut self.counters.neighbour_users_visited,
+        };
+        (&mut self.neighbours, users)
+    }
+
     /// Whether `ip` is an address of this host.
     #[inline(always)]
     pub(crate) fn is_ours(&self, ip: Ipv4Addr) -> bool {
@@ -197,15 +208,19 @@ impl<R: Recorder> Active<'_, R> {
 
     fn fragment_input(&mut self, header: ipv4::Header, frame: Frame, at: usize, unicast: bool) {
         let (pool, counters) = (&mut *self.pool, &mut self.stack.counters);
+        let room = Room {
+            frames: pool.capacity() / 4,
+            may_grow: !pool.is_low(),
+        };
         // Counts this one and those that have to make room.
         let release = &mut |frame: Frame| {
             counters.dropped(Drop::Reassembly);
             pool.release(frame.id);
         };
-        let outcome = self
-            .stack
-            .reassembler
-            .push(&header, frame, at as u16, self.now, release);
+        let outcome =
+            self.stack
+                .reassembler
+                .push(&header, (frame, at as u16), room, self.now, release);
         match outcome {
             Outcome::Held | Outcome::Dropped(_) => {}
             Outcome::Complete(datagram) => {
@@ -280,8 +295,8 @@ impl<R: Recorder> Active<'_, R> {
             .min(self.pool.frame_size() - PAYLOAD_OFFSET);
         let whole = len <= per_packet;
         let step = if whole { len.max(1) } else { per_packet & !7 };
-        let identification = self.stack.next_identification;
-        self.stack.next_identification = identification.wrapping_add(1);
+        let secrets = &mut self.stack.secrets;
+        let identification = secrets.next_identification(source, destination, protocol);
         let mut offset = 0;
         loop {
             let chunk = step.min(len - offset);
@@ -341,23 +356,38 @@ impl<R: Recorder> Active<'_, R> {
         if self.stack.config.is_broadcast(next_hop) {
             return self.device_output(MacAddr::BROADCAST, frame);
         }
-        match self.stack.neighbours.resolve(next_hop, frame, self.now) {
+        let may_wait = self.may_wait_for_neighbours();
+        match self
+            .stack
+            .neighbours
+            .resolve(next_hop, frame, may_wait, self.now)
+        {
             Resolution::Send(mac, frame) => self.device_output(mac, frame),
             Resolution::Queued {
                 ask,
+                refused,
                 dropped,
-                evicted,
+                lost,
             } => {
-                if let Some(gone) = evicted {
-                    self.set_link_addresses(gone, MacAddr::default());
+                if lost {
+                    self.set_link_addresses(next_hop, MacAddr::default());
                 }
-                for frame in dropped {
+                for frame in refused.into_iter().chain(dropped) {
                     self.drop_frame(frame.id, Drop::Unresolved);
                 }
                 if ask {
                     self.ask_for(next_hop);
                 }
             }
+        }
+    }
+
+    /// Frames that may wait for link addresses, in all: a small share of the pool, and nothing of its reserve.
+    fn may_wait_for_neighbours(&self) -> usize {
+        if self.pool.is_low() {
+            0
+        } else {
+            (self.pool.capacity() / 16).max(4)
         }
     }
 
@@ -434,21 +464,7 @@ impl<R: Recorder> Active<'_, R> {
         } else {
             Heard::Other
         };
-        if let Some(update) =
-            self.stack
-                .neighbours
-                .heard(packet.sender_ip, packet.sender_mac, heard, self.now)
-        {
-            let mac = update.mac;
-            let mut waited = update.changed;
-            for frame in update.pending {
-                waited = true;
-                self.device_output(mac, frame);
-            }
-            if waited {
-                self.set_link_addresses(packet.sender_ip, mac);
-            }
-        }
+        self.heard(packet.sender_ip, packet.sender_mac, heard);
         self.answer_arp(&packet);
     }
 
@@ -466,14 +482,41 @@ impl<R: Recorder> Active<'_, R> {
         self.send_arp(packet.sender_mac, &answer);
     }
 
+    /// A neighbour's link address was heard.
+    fn heard(&mut self, ip: Ipv4Addr, mac: MacAddr, heard: Heard) {
+        let (neighbours, mut users) = self.stack.neighbours_and_users();
+        let is_held = &mut |ip| users.first(ip).is_some();
+        let update = neighbours.heard(ip, mac, heard, is_held, self.now);
+        match update {
+            Update::Ignored => {}
+            Update::Locked => self.stack.counters.arp_changes_limited += 1,
+            Update::Known {
+                changed,
+                pending,
+                evicted,
+            } => {
+                if let Some(evicted) = evicted {
+                    self.set_link_addresses(evicted, MacAddr::default());
+                }
+                for frame in pending {
+                    self.device_output(mac, frame);
+                }
+                if changed || heard == Heard::Configured {
+                    self.set_link_addresses(ip, mac);
+                }
+            }
+        }
+    }
+
     /// Templates of connections by way of a neighbour learn its link address, or forget it when it is all zeros.
     fn set_link_addresses(&mut self, next_hop: Ipv4Addr, mac: MacAddr) {
         self.stack.prepared.forget();
-        for index in 0..self.stack.tcbs.len() {
-            let tcb = &self.stack.tcbs[index];
-            if tcb.next_hop == next_hop && !matches!(tcb.state, State::Closed | State::TimeWait) {
-                self.set_link_address(index, mac);
-            }
+        let own = self.stack.config.mac;
+        let (_, mut users) = self.stack.neighbours_and_users();
+        let mut user = users.first(next_hop);
+        while let Some(place) = user {
+            users.tcbs[place as usize].set_link(mac, own);
+            user = users.after(place);
         }
     }
 
@@ -485,48 +528,80 @@ impl<R: Recorder> Active<'_, R> {
         for action in actions {
             match action {
                 Action::Ask(ip) => self.ask_for(ip),
-                Action::Stale(ip) if self.is_next_hop(ip) => {
-                    self.stack.neighbours.doubt(ip, self.now);
+                // A template that holds the address uses it unseen by the cache.
+                Action::Stale(ip) => {
+                    let (neighbours, mut users) = self.stack.neighbours_and_users();
+                    if users.first(ip).is_some() {
+                        neighbours.doubt(ip, self.now);
+                    }
                 }
-                Action::Stale(_) => {}
                 Action::Gone(ip) => self.set_link_addresses(ip, MacAddr::default()),
-                Action::Fail(ip, frame) => {
-                    self.drop_frame(frame.id, Drop::Unresolved);
+                Action::Fail(ip, frames) => {
+                    for frame in frames {
+                        self.drop_frame(frame.id, Drop::Unresolved);
+                    }
                     self.next_hop_failed(ip);
                 }
             }
         }
     }
 
-    /// Whether a connection has this neighbour's link address in its template, by which the cache does not see it used.
-    fn is_next_hop(&self, ip: Ipv4Addr) -> bool {
-        self.stack
-            .tcbs
-            .iter()
-            .any(|tcb| tcb.next_hop == ip && !matches!(tcb.state, State::Closed | State::TimeWait))
-    }
-
     /// A neighbour did not answer: connections that were being opened by way of it fail (RFC 1122, 2.3.2.2).
     fn next_hop_failed(&mut self, ip: Ipv4Addr) {
-        for index in 0..self.stack.tcbs.len() {
-            let tcb = &self.stack.tcbs[index];
-            if tcb.next_hop == ip && tcb.state == State::SynSent && tcb.known_link().is_none() {
-                self.kill(index, Error::Unreachable);
+        let mut user = self.stack.neighbours_and_users().1.first(ip);
+        while let Some(place) = user {
+            // A connection that is killed is none of the list's any more.
+            user = self.stack.neighbours_and_users().1.after(place);
+            let tcb = &self.stack.tcbs[place as usize];
+            if tcb.state == State::SynSent && tcb.known_link().is_none() {
+                self.kill(place as usize, Error::Unreachable);
             }
         }
     }
 
     /// Adds an answer to the neighbour cache without asking: for links whose other end is known.
     pub fn add_neighbour(&mut self, ip: Ipv4Addr, mac: MacAddr) {
-        if let Some(update) = self
-            .stack
-            .neighbours
-            .heard(ip, mac, Heard::Request, self.now)
-        {
-            for frame in update.pending {
-                self.device_output(mac, frame);
+        self.heard(ip, mac, Heard::Configured);
+    }
+}
+
+/// The connections whose templates hold link addresses.
+struct Users<'a> {
+    next_hops: &'a mut NextHops,
+    tcbs: &'a mut [Tcb],
+    visited: &'a mut u64,
+}
+
+impl Users<'_> {
+    /// The first connection by way of `next_hop`.
+    fn first(&mut self, next_hop: Ipv4Addr) -> Option<u32> {
+        loop {
+            let place = self.next_hops.first(next_hop)?;
+            if self.visit(place) {
+                return Some(place);
             }
         }
-        self.set_link_addresses(ip, mac);
+    }
+
+    /// The next connection behind `place`, of the same next hop.
+    fn after(&mut self, place: u32) -> Option<u32> {
+        loop {
+            let next = self.next_hops.after(place)?;
+            if self.visit(next) {
+                return Some(next);
+            }
+        }
+    }
+
+    /// Tells whether a place has a connection that sends by its template, and takes it out of its list otherwise.
+    fn visit(&mut self, place: u32) -> bool {
+        *self.visited += 1;
+        let tcb = &mut self.tcbs[place as usize];
+        let is_user = !matches!(tcb.state, State::Closed | State::TimeWait);
+        if !is_user {
+            tcb.next_hop = Ipv4Addr::UNSPECIFIED;
+            self.next_hops.leave(place);
+        }
+        is_user
     }
 }

@@ -15,16 +15,27 @@
 //! # Floods of lies
 //!
 //! ARP proves nothing, so who is on the link can lie about a neighbour that the cache knows. What is bounded is the harm
-//! of a flood: an answer to a question that was not asked makes no entry; a request addressed to this host makes one, but
-//! such an entry, until it is used, takes the place of its own kind only, and is the first to go when room is needed. So
-//! no flood drives out a neighbour in use, and the number of entries never exceeds the capacity.
+//! of a flood:
+//!
+//! - Entries that are asked for and entries that are known have a capacity each. A question takes the place of the
+//!   oldest question, so destinations that do not exist drive out no known neighbour.
+//! - A neighbour that has answered takes the place of one that nobody has used, or else of the least recently used one
+//!   that no template holds. Only when [`LOOKS`] in a row are held does one of those go.
+//! - An answer to a question that was not asked makes no entry. A request addressed to this host makes one, but such an
+//!   entry, until it is used, takes the place of its own kind only, and is the first to go.
+//! - What contradicts an address that was heard within the last second is not believed (Linux: `locktime`). So a
+//!   neighbour's templates are written anew once a second at most.
+//! - The frames that wait have a limit in all, which the caller sets from what its pool can spare.
+//!
+//! Neither a packet nor a tick makes the cache walk all its entries: what has to go, and what is due, is found in an
+//! order that is kept.
 //!
 //! This module must never own a pool: each [`Frame`] that it is given comes back through a return value or an
 //! [`Action`].
 
 use crate::buffer::Frame;
 use crate::time::Instant;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::net::Ipv4Addr;
 use core::time::Duration;
 use tollgate_wire::ethernet::MacAddr;
@@ -40,8 +51,12 @@ pub(crate) const REACHABLE: Duration = Duration::from_secs(19 * 60);
 /// How long its entry lasts after that.
 pub(crate) const STALE: Duration = Duration::from_secs(60);
 
-/// No deadline.
-const NEVER: Instant = Instant::from_nanos(u64::MAX);
+/// Time for which an address that was heard is believed against a contradiction.
+pub(crate) const LOCKED: Duration = Duration::from_secs(1);
+/// Uses of an entry within this time are one.
+const USE_INTERVAL: Duration = Duration::from_secs(1);
+/// Known neighbours that are looked at for one that no template holds, when there is no room.
+pub(crate) const LOOKS: usize = 8;
 
 /// What the cache knows about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +73,17 @@ pub(crate) enum Lookup {
 pub(crate) enum Resolution {
     /// To be sent to this link address.
     Send(MacAddr, Frame),
-    /// It waits for an answer.
+    /// There is no answer yet.
     Queued {
         /// Whether the caller has to ask for the address now.
         ask: bool,
+        /// The frame itself, when it found no room, to be released.
+        refused: Option<Frame>,
         /// Frames that had to make room, to be released: the oldest one for the same address, or all those of another
-        /// address whose entry was given up.
+        /// address whose question was given up.
         dropped: Frames,
-        /// Whose known link address had to make room: no template may hold it any longer.
-        evicted: Option<Ipv4Addr>,
+        /// True when the address was known until its time was up: no template may hold it any longer.
+        lost: bool,
     },
 }
 
@@ -77,18 +94,27 @@ pub(crate) enum Heard {
     Request,
     /// A reply, or a request for somebody else (such as a gratuitous one): counts only for addresses in the cache.
     Other,
+    /// The configuration: certain, and not limited in rate.
+    Configured,
 }
 
 /// What hearing an address changed.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Update {
-    /// The neighbour's link address now.
-    pub(crate) mac: MacAddr,
-    /// Whether it was another one before, so that header templates for it must be made anew.
-    pub(crate) changed: bool,
-    /// Frames that waited for it, in order, to be sent.
-    pub(crate) pending: Frames,
+pub(crate) enum Update {
+    /// Nothing: the cache does not concern itself with the address, or it cannot be a single host's.
+    Ignored,
+    /// Nothing: the packet contradicts what was heard within the last second.
+    Locked,
+    /// The neighbour is there.
+    Known {
+        /// True when its link address was another one before, or asked for: header templates for it must be made anew.
+        changed: bool,
+        /// Frames that waited for it, in order, to be sent.
+        pending: Frames,
+        /// Whose known link address had to make room: no template may hold it any longer.
+        evicted: Option<Ipv4Addr>,
+    },
 }
 
 /// What the passage of time asks for.
@@ -101,9 +127,9 @@ pub(crate) enum Action {
     Stale(Ipv4Addr),
     /// The neighbour's link address is not known any more: no template may hold it any longer.
     Gone(Ipv4Addr),
-    /// The address did not answer. The frame waited for it and is the caller's again: to be released, after its
-    /// sender was told that the host is unreachable.
-    Fail(Ipv4Addr, Frame),
+    /// The address did not answer. The frames that waited for it, if any, are the caller's again: to be released, after
+    /// their senders were told that the host is unreachable.
+    Fail(Ipv4Addr, Frames),
 }
 
 /// At most [`PENDING`] frames, first in, first out.
@@ -129,6 +155,10 @@ impl Frames {
         let oldest = self.next();
         self.frames[PENDING - 1] = Some(frame);
         oldest
+    }
+
+    fn len(&self) -> usize {
+        self.frames.iter().flatten().count()
     }
 }
 
@@ -170,11 +200,23 @@ enum State {
 #[derive(Debug)]
 struct Entry {
     state: State,
-    /// When a frame or a lookup last asked for the address; nothing while only the neighbour itself has spoken.
-    used: Option<Instant>,
+    /// When it came to its place in the order in which entries make room: when it was made or used, or, unused, heard.
+    since: Instant,
+    /// True when a frame or a lookup has asked for the address; false while only the neighbour itself has spoken.
+    used: bool,
+    /// When it is looked at. Deadlines that move away leave it where it is.
+    wake: Instant,
 }
 
 impl Entry {
+    /// Frames that wait.
+    fn frames(&self) -> usize {
+        match &self.state {
+            State::Incomplete { pending, .. } => pending.len(),
+            State::Known { .. } => 0,
+        }
+    }
+
     /// When time next changes the entry.
     fn deadline(&self) -> Instant {
         match &self.state {
@@ -190,62 +232,70 @@ impl Entry {
             }
         }
     }
-
-    /// The order in which entries are given up for others: those that nobody has used, then known neighbours by their
-    /// last use, and only then those with frames that wait.
-    fn eviction_rank(&self) -> (bool, Option<Instant>) {
-        (matches!(self.state, State::Incomplete { .. }), self.used)
-    }
 }
+
+/// Entries in the order in which they make room: those that nobody has used before the others, the oldest first.
+type Order = BTreeSet<(bool, Instant, Ipv4Addr)>;
 
 /// The cache.
 #[derive(Debug)]
 pub(crate) struct Cache {
     entries: BTreeMap<Ipv4Addr, Entry>,
+    /// The entries that are asked for.
+    asked: Order,
+    /// The entries that are known.
+    known: Order,
+    /// Entries of either kind.
     capacity: usize,
-    /// No entry's deadline is earlier.
-    wake: Instant,
+    /// Frames that wait.
+    waiting: usize,
+    /// One for each entry: when it is looked at, at its deadline or earlier.
+    wakes: BTreeSet<(Instant, Ipv4Addr)>,
 }
 
 impl Cache {
-    /// Makes a cache of at most `capacity` entries (at least one).
+    /// Makes a cache of at most `capacity` known neighbours, and as many questions (at least one).
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             entries: BTreeMap::new(),
+            asked: Order::new(),
+            known: Order::new(),
             capacity: capacity.max(1),
-            wake: NEVER,
+            waiting: 0,
+            wakes: BTreeSet::new(),
         }
     }
 
     /// The link address of `ip`, if it is known. This counts as use of the entry.
     pub(crate) fn lookup(&mut self, ip: Ipv4Addr, now: Instant) -> Lookup {
-        let Some(Entry {
-            state:
-                State::Known {
-                    mac,
-                    stale_at,
-                    questions,
-                    ..
-                },
-            used,
-        }) = self.entries.get_mut(&ip)
+        let Some(entry) = self.entries.get_mut(&ip) else {
+            return Lookup::Wait;
+        };
+        let State::Known {
+            mac,
+            stale_at,
+            questions,
+            ..
+        } = &mut entry.state
         else {
             return Lookup::Wait;
         };
-        let stale = now >= *stale_at;
+        let (mac, stale) = (*mac, now >= *stale_at);
         if stale && now >= *stale_at + STALE {
             // Time is up; the next poll removes it.
             return Lookup::Wait;
         }
-        *used = Some(now);
         if stale && questions.is_none() {
             *questions = Some(Questions {
                 asked: 0,
                 next: now,
             });
-            self.wake = self.wake.min(now);
+            wake_at(&mut self.wakes, ip, &mut entry.wake, now);
         }
-        Lookup::Found(*mac)
+        if !entry.used || now - entry.since >= USE_INTERVAL {
+            self.renew(ip, true, now);
+        }
+        Lookup::Found(mac)
     }
 
     /// Asks whether a known neighbour is still there, in the same way as for a stale one that is used: traffic by way of
@@ -259,6 +309,7 @@ impl Cache {
                     questions,
                     ..
                 },
+            wake,
             ..
         }) = self.entries.get_mut(&ip)
             && questions.is_none()
@@ -268,67 +319,89 @@ impl Cache {
                 asked: 0,
                 next: now,
             });
-            self.wake = self.wake.min(now);
+            wake_at(&mut self.wakes, ip, wake, now);
         }
     }
 
-    /// Says where to send `frame`, whose next hop is `ip`, or keeps it until that is known.
-    pub(crate) fn resolve(&mut self, ip: Ipv4Addr, frame: Frame, now: Instant) -> Resolution {
+    /// Says where to send `frame`, whose next hop is `ip`, or keeps it until that is known, if not more than `may_wait`
+    /// frames wait then in all. The address is asked for in any case.
+    pub(crate) fn resolve(
+        &mut self,
+        ip: Ipv4Addr,
+        frame: Frame,
+        may_wait: usize,
+        now: Instant,
+    ) -> Resolution {
         if let Lookup::Found(mac) = self.lookup(ip, now) {
             return Resolution::Send(mac, frame);
         }
         if let Some(Entry {
             state: State::Incomplete { pending, .. },
-            used,
+            ..
         }) = self.entries.get_mut(&ip)
         {
-            *used = Some(now);
-            let dropped = pending.push(frame).map(Frames::one).unwrap_or_default();
+            // The latest frame is the one to keep (RFC 1122, 2.3.2.2): without room it takes its predecessor's.
+            let mut dropped = Frames::default();
+            if self.waiting >= may_wait && may_wait != 0 {
+                dropped = pending.next().map(Frames::one).unwrap_or_default();
+                self.waiting -= dropped.len();
+            }
+            let refused = if self.waiting < may_wait {
+                self.waiting += 1;
+                if let Some(oldest) = pending.push(frame) {
+                    self.waiting -= 1;
+                    dropped = Frames::one(oldest);
+                }
+                None
+            } else {
+                Some(frame)
+            };
             return Resolution::Queued {
                 ask: false,
+                refused,
                 dropped,
-                evicted: None,
+                lost: false,
             };
         }
         // A known entry whose time is up makes room for its successor.
-        self.entries.remove(&ip);
-        let (dropped, evicted) = if self.entries.len() < self.capacity {
-            (Frames::default(), None)
+        let lost = self.remove(ip).is_some();
+        let mut dropped = Frames::default();
+        if self.asked.len() >= self.capacity
+            && let Some(&(.., oldest)) = self.asked.first()
+            && let Some(State::Incomplete { pending, .. }) = self.remove(oldest)
+        {
+            dropped = pending;
+        }
+        let (pending, refused) = if self.waiting < may_wait {
+            (Frames::one(frame), None)
         } else {
-            self.evict()
+            (Frames::default(), Some(frame))
         };
-        let pending = Frames::one(frame);
         let questions = Questions {
             asked: 1,
             next: now + ASK_INTERVAL,
         };
-        self.wake = self.wake.min(questions.next);
-        self.entries.insert(
-            ip,
-            Entry {
-                state: State::Incomplete { questions, pending },
-                used: Some(now),
-            },
-        );
+        self.insert(ip, State::Incomplete { questions, pending }, true, now);
         Resolution::Queued {
             ask: true,
+            refused,
             dropped,
-            evicted,
+            lost,
         }
     }
 
-    /// Takes note that `ip` was heard to be at `mac`, as the sender of an ARP packet. Nothing comes back, and nothing
-    /// changes, when the cache does not concern itself with the address, or when either address cannot be a single
-    /// host's.
+    /// Takes note that `ip` was heard to be at `mac`, as the sender of an ARP packet. `is_held` says whether a template
+    /// holds a neighbour's link address.
     pub(crate) fn heard(
         &mut self,
         ip: Ipv4Addr,
         mac: MacAddr,
         heard: Heard,
+        is_held: &mut dyn FnMut(Ipv4Addr) -> bool,
         now: Instant,
-    ) -> Option<Update> {
+    ) -> Update {
         if !mac.is_unicast() || !is_host(ip) {
-            return None;
+            return Update::Ignored;
         }
         let known = State::Known {
             mac,
@@ -336,90 +409,183 @@ impl Cache {
             told: false,
             questions: None,
         };
-        if let Some(entry) = self.entries.get_mut(&ip) {
-            let (changed, pending) = match core::mem::replace(&mut entry.state, known) {
-                State::Incomplete { pending, .. } => (false, pending),
-                State::Known { mac: before, .. } => (before != mac, Frames::default()),
-            };
-            return Some(Update {
-                mac,
-                changed,
-                pending,
-            });
+        match self.entries.get_mut(&ip) {
+            Some(Entry {
+                state:
+                    State::Known {
+                        mac: before,
+                        stale_at,
+                        ..
+                    },
+                used,
+                ..
+            }) => {
+                let (changed, used) = (*before != mac, *used);
+                // The entry was last heard REACHABLE before it becomes stale.
+                let is_locked = *stale_at + LOCKED > now + REACHABLE;
+                if changed && is_locked && heard != Heard::Configured {
+                    return Update::Locked;
+                }
+                if let Some(entry) = self.entries.get_mut(&ip) {
+                    entry.state = known;
+                }
+                if !used {
+                    self.renew(ip, false, now);
+                }
+                Update::Known {
+                    changed,
+                    pending: Frames::default(),
+                    evicted: None,
+                }
+            }
+            Some(_) => {
+                let pending = match self.remove(ip) {
+                    Some(State::Incomplete { pending, .. }) => pending,
+                    _ => Frames::default(),
+                };
+                let evicted = self.make_room(is_held, now);
+                self.insert(ip, known, true, now);
+                Update::Known {
+                    changed: true,
+                    pending,
+                    evicted,
+                }
+            }
+            None => {
+                let evicted = match heard {
+                    Heard::Other => return Update::Ignored,
+                    Heard::Configured => self.make_room(is_held, now),
+                    Heard::Request if self.known.len() < self.capacity => None,
+                    Heard::Request => match self.known.first() {
+                        Some(&(false, _, unused)) => {
+                            self.remove(unused);
+                            Some(unused)
+                        }
+                        _ => return Update::Ignored,
+                    },
+                };
+                self.insert(ip, known, heard == Heard::Configured, now);
+                Update::Known {
+                    changed: false,
+                    pending: Frames::default(),
+                    evicted,
+                }
+            }
         }
-        if heard != Heard::Request || !self.room_for_unused() {
-            return None;
-        }
-        self.wake = self.wake.min(now + REACHABLE);
-        self.entries.insert(
-            ip,
-            Entry {
-                state: known,
-                used: None,
-            },
-        );
-        Some(Update {
-            mac,
-            changed: false,
-            pending: Frames::default(),
-        })
     }
 
     /// Carries out what is due at `now`.
     pub(crate) fn poll(&mut self, now: Instant, act: &mut dyn FnMut(Action)) {
-        if now < self.wake {
-            return;
-        }
-        let mut wake = NEVER;
-        self.entries.retain(|ip, entry| {
-            let keep = poll_entry(*ip, entry, now, act);
-            if keep {
-                wake = wake.min(entry.deadline());
+        while let Some(&(at, ip)) = self.wakes.first()
+            && at <= now
+        {
+            let Some(entry) = self.entries.get_mut(&ip) else {
+                self.wakes.pop_first();
+                continue;
+            };
+            let frames = entry.frames();
+            let goes_on = poll_entry(ip, entry, now, act);
+            self.waiting -= frames - entry.frames();
+            if goes_on {
+                self.wakes.remove(&(entry.wake, ip));
+                entry.wake = entry.deadline();
+                self.wakes.insert((entry.wake, ip));
+            } else {
+                self.remove(ip);
             }
-            keep
-        });
-        self.wake = wake;
+        }
     }
 
     /// When [`Cache::poll`] may have something to do: never later than it has, sometimes earlier.
     pub(crate) fn next(&self) -> Option<Instant> {
-        (self.wake != NEVER).then_some(self.wake)
+        self.wakes.first().map(|&(at, _)| at)
     }
 
-    /// Gives the first entry by [`Entry::eviction_rank`] up: the frames that waited there, or whose link address was known.
-    fn evict(&mut self) -> (Frames, Option<Ipv4Addr>) {
-        let victim = self
-            .entries
-            .iter()
-            .min_by_key(|(_, entry)| entry.eviction_rank())
-            .map(|(ip, _)| *ip);
-        match victim.and_then(|ip| self.entries.remove(&ip)) {
-            Some(Entry {
-                state: State::Incomplete { pending, .. },
-                ..
-            }) => (pending, None),
-            _ => (Frames::default(), victim),
+    /// Makes room for a known neighbour; says whose link address is not known any more for it. Held ones that it comes by
+    /// go to the end of the order: their templates use them, which the cache does not see.
+    fn make_room(
+        &mut self,
+        is_held: &mut dyn FnMut(Ipv4Addr) -> bool,
+        now: Instant,
+    ) -> Option<Ipv4Addr> {
+        if self.known.len() < self.capacity {
+            return None;
         }
+        for _ in 0..LOOKS {
+            let &(used, _, ip) = self.known.first()?;
+            if !used || !is_held(ip) {
+                break;
+            }
+            self.renew(ip, true, now);
+        }
+        let &(.., ip) = self.known.first()?;
+        self.remove(ip);
+        Some(ip)
     }
 
-    /// Makes room for an entry that nobody has used, at the cost of no other than its own kind: the one that was heard
-    /// the longest ago.
-    fn room_for_unused(&mut self) -> bool {
-        if self.entries.len() < self.capacity {
-            return true;
+    fn insert(&mut self, ip: Ipv4Addr, state: State, used: bool, since: Instant) {
+        match &state {
+            State::Incomplete { pending, .. } => {
+                self.waiting += pending.len();
+                self.asked.insert((used, since, ip));
+            }
+            State::Known { .. } => {
+                self.known.insert((used, since, ip));
+            }
         }
-        let unused = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.used.is_none());
-        let Some(oldest) = unused
-            .min_by_key(|(_, entry)| entry.deadline())
-            .map(|(ip, _)| *ip)
-        else {
-            return false;
+        let mut entry = Entry {
+            state,
+            since,
+            used,
+            wake: since,
         };
-        self.entries.remove(&oldest);
-        true
+        entry.wake = entry.deadline();
+        self.wakes.insert((entry.wake, ip));
+        self.entries.insert(ip, entry);
+    }
+
+    fn remove(&mut self, ip: Ipv4Addr) -> Option<State> {
+        let Entry {
+            state,
+            since,
+            used,
+            wake,
+        } = self.entries.remove(&ip)?;
+        self.wakes.remove(&(wake, ip));
+        match &state {
+            State::Incomplete { pending, .. } => {
+                self.waiting -= pending.len();
+                self.asked.remove(&(used, since, ip));
+            }
+            State::Known { .. } => {
+                self.known.remove(&(used, since, ip));
+            }
+        }
+        Some(state)
+    }
+
+    /// Moves a known entry to the place in the order that it has when it is used, or heard, now.
+    fn renew(&mut self, ip: Ipv4Addr, used: bool, now: Instant) {
+        if let Some(entry) = self.entries.get_mut(&ip) {
+            self.known.remove(&(entry.used, entry.since, ip));
+            entry.used = used;
+            entry.since = now;
+            self.known.insert((used, now, ip));
+        }
+    }
+}
+
+/// Sees to it that an entry, which is looked at at `wake`, is looked at at `now`.
+fn wake_at(
+    wakes: &mut BTreeSet<(Instant, Ipv4Addr)>,
+    ip: Ipv4Addr,
+    wake: &mut Instant,
+    now: Instant,
+) {
+    if now < *wake {
+        wakes.remove(&(*wake, ip));
+        *wake = now;
+        wakes.insert((now, ip));
     }
 }
 
@@ -429,7 +595,7 @@ fn poll_entry(ip: Ipv4Addr, entry: &mut Entry, now: Instant, act: &mut dyn FnMut
         State::Incomplete { questions, pending } => {
             let goes_on = ask(ip, questions, now, act);
             if !goes_on {
-                pending.for_each(|frame| act(Action::Fail(ip, frame)));
+                act(Action::Fail(ip, core::mem::take(pending)));
             }
             goes_on
         }

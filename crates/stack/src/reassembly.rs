@@ -6,16 +6,21 @@
 //!
 //! # Bounds
 //!
-//! So many datagrams and so many frames are held, and no more; a datagram is given up 60 s after its first fragment came
-//! (RFC 1122: a fixed time of 60 to 120 s). Datagrams of one source address take at most half of either, and a
-//! source that wants more gives up its own oldest. When all is taken, the oldest datagram of all goes. A single source
-//! thus drives out others only until it has its half.
+//! So many frames are held, and no more: a number that is configured, and a share of the pool. A datagram is given up
+//! 60 s after its first fragment came (RFC 1122: a fixed time of 60 to 120 s). Datagrams of one source address take at
+//! most half, and a source that wants more gives up its own. When all is taken, the datagram goes that has waited
+//! longest for a fragment.
+//!
+//! A single source thus drives out others only until it has its half. A flood from made-up sources has to fill all
+//! frames between two fragments of a datagram to drive that out. (Linux takes no new datagrams while its memory for
+//! fragments is full, so there the flood's stay for half a minute, and nobody else's come in.)
 //!
 //! This module must never own a pool: each [`Frame`] that it is given comes back in a [`Datagram`], in an [`Expired`] or
 //! by way of the `release` of [`Reassembler::push`].
 
 use crate::buffer::{Frame, Pool};
 use crate::time::Instant;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -29,16 +34,25 @@ const LONGEST: usize = 65_535;
 /// Bounds of what is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Datagrams, at least 2.
+    /// Datagrams, at least 2. It bounds those that hold no frame, because fragments of them overlapped.
     pub(crate) datagrams: usize,
     /// Frames in all, at least 2.
     pub(crate) frames: usize,
 }
 
+/// Frames that the pool can spare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Frames in all, at least 2; the limit counts if it is lower.
+    pub(crate) frames: usize,
+    /// True when more frames may be held than are now.
+    pub(crate) may_grow: bool,
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            datagrams: 16,
+            datagrams: 256,
             frames: 256,
         }
     }
@@ -61,7 +75,7 @@ pub(crate) enum Reason {
     Overlap,
     /// Its datagram was dropped because of an overlap before.
     Discarded,
-    /// Its datagram was given up for others, or had more frames than one source may take.
+    /// Its datagram was given up for others, or had more frames than one source may take, or there is no room for any.
     Evicted,
 }
 
@@ -172,8 +186,8 @@ impl Expired {
     }
 }
 
-/// What fragments of one datagram have in common (RFC 791).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The fields that fragments of one datagram have in common (RFC 791). Keys of one source lie together in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     source: Ipv4Addr,
     destination: Ipv4Addr,
@@ -181,11 +195,32 @@ struct Key {
     identification: u16,
 }
 
+impl Key {
+    /// All keys of a source.
+    fn all_of(source: Ipv4Addr) -> core::ops::RangeInclusive<Self> {
+        let bound = |address: u32, number: u16| Self {
+            source,
+            destination: Ipv4Addr::from_bits(address),
+            protocol: number as u8,
+            identification: number,
+        };
+        bound(0, 0)..=bound(u32::MAX, u16::MAX)
+    }
+}
+
+/// Datagrams and frames of one source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    datagrams: usize,
+    frames: usize,
+}
+
 /// A datagram of which something is missing.
 #[derive(Debug)]
 struct Partial {
-    key: Key,
     deadline: Instant,
+    /// Number of the latest fragment, counted over all datagrams.
+    latest: u64,
     /// Header of the first fragment, when it has come.
     header: Option<Header>,
     /// Ordered by offset, without overlaps.
@@ -199,10 +234,10 @@ struct Partial {
 }
 
 impl Partial {
-    fn new(key: Key, deadline: Instant) -> Self {
+    fn new(deadline: Instant, latest: u64) -> Self {
         Self {
-            key,
             deadline,
+            latest,
             header: None,
             fragments: Vec::new(),
             held: 0,
@@ -247,16 +282,28 @@ impl Partial {
     fn is_complete(&self) -> bool {
         self.total == Some(self.held)
     }
+
+    /// Tells whether nothing will be missing when a part from `offset` to `end` has been put into its place.
+    fn completes(&self, offset: usize, end: usize, last: bool) -> bool {
+        let total = if last { Some(end) } else { self.total };
+        total == Some(self.held + end - offset)
+    }
 }
 
 /// The fragments that wait.
 #[derive(Debug)]
 pub(crate) struct Reassembler {
     limits: Limits,
-    /// The oldest first.
-    partials: Vec<Partial>,
-    /// Frames in all of them.
+    partials: BTreeMap<Key, Partial>,
+    /// The datagrams by their deadlines.
+    by_deadline: BTreeSet<(Instant, Key)>,
+    /// The datagrams by their latest fragments.
+    by_latest: BTreeSet<(u64, Key)>,
+    shares: BTreeMap<Ipv4Addr, Share>,
+    /// Frames in all datagrams.
     frames: usize,
+    /// Fragments that were counted.
+    count: u64,
 }
 
 impl Reassembler {
@@ -268,19 +315,23 @@ impl Reassembler {
         };
         Self {
             limits,
-            partials: Vec::with_capacity(limits.datagrams),
+            partials: BTreeMap::new(),
+            by_deadline: BTreeSet::new(),
+            by_latest: BTreeSet::new(),
+            shares: BTreeMap::new(),
             frames: 0,
+            count: 0,
         }
     }
 
     /// Takes the packet in `frame`, whose IP header is `header` and whose IP payload begins `payload_at` octets behind
     /// the frame's `offset`. Frames that are not needed any more go to `release`: this one, or those of datagrams that
-    /// are dropped or have to make room. A packet that is no fragment is a whole datagram.
+    /// are dropped or have to make room, which is what `room` says. A packet that is no fragment is a whole datagram.
     pub(crate) fn push(
         &mut self,
         header: &Header,
-        frame: Frame,
-        payload_at: u16,
+        (frame, payload_at): (Frame, u16),
+        room: Room,
         now: Instant,
         release: &mut dyn FnMut(Frame),
     ) -> Outcome {
@@ -310,8 +361,9 @@ impl Reassembler {
             protocol: header.protocol,
             identification: header.identification,
         };
-        match self.make_place(key, offset, end, !header.more_fragments(), now, release) {
-            Ok((index, at)) => self.put(index, at, header, fragment, release),
+        let part = (offset, end, !header.more_fragments());
+        match self.make_place(key, part, room, now, release) {
+            Ok(at) => self.put(key, at, header, fragment, release),
             Err(reason) => {
                 release(fragment.frame);
                 Outcome::Dropped(reason)
@@ -321,22 +373,21 @@ impl Reassembler {
 
     /// Gives up the datagrams whose time is up at `now`, each to `expired`.
     pub(crate) fn poll(&mut self, now: Instant, expired: &mut dyn FnMut(Expired)) {
-        while self
-            .partials
-            .first()
-            .is_some_and(|oldest| oldest.deadline <= now)
+        while let Some(&(deadline, key)) = self.by_deadline.first()
+            && deadline <= now
         {
-            let Partial {
+            if let Some(Partial {
                 header, fragments, ..
-            } = self.partials.remove(0);
-            self.frames -= fragments.len();
-            expired(Expired { header, fragments });
+            }) = self.take(key)
+            {
+                expired(Expired { header, fragments });
+            }
         }
     }
 
     /// When [`Reassembler::poll`] has something to do.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.partials.first().map(|oldest| oldest.deadline)
+        self.by_deadline.first().map(|&(deadline, _)| deadline)
     }
 
     /// Frames held.
@@ -345,50 +396,59 @@ impl Reassembler {
         self.frames
     }
 
-    /// Finds the datagram of `key`, or begins it, and the place in it for a part; gives up others as the bounds ask for.
+    /// Finds the datagram of `key`, or begins it, and the place in it for a part, given by its bounds and whether it is the
+    /// last; gives up others as the bounds ask for.
     fn make_place(
         &mut self,
         key: Key,
-        offset: usize,
-        end: usize,
-        last: bool,
+        (offset, end, last): (usize, usize, bool),
+        room: Room,
         now: Instant,
         release: &mut dyn FnMut(Frame),
-    ) -> Result<(usize, usize), Reason> {
-        let at = match self.position(key) {
-            Some(index) if self.partials[index].discarded => return Err(Reason::Discarded),
-            Some(index) => match self.partials[index].place(offset, end, last) {
+    ) -> Result<usize, Reason> {
+        let at = match self.partials.get(&key) {
+            Some(partial) if partial.discarded => return Err(Reason::Discarded),
+            Some(partial) => match partial.place(offset, end, last) {
+                Ok(at) if partial.completes(offset, end, last) => return Ok(at),
                 Ok(at) => at,
                 Err(reason) => {
                     if reason == Reason::Overlap {
-                        self.discard(index, release);
+                        self.discard(key, release);
                     }
                     return Err(reason);
                 }
             },
             None => {
+                if !self.make_room_for_frame(key.source, room, release) {
+                    return Err(Reason::Evicted);
+                }
                 self.make_room_for_datagram(key.source, release);
-                self.partials.push(Partial::new(key, now + TIMEOUT));
-                0
+                self.begin(key, now);
+                return Ok(0);
             }
         };
-        self.make_room_for_frame(key.source, release);
+        let has_room = self.make_room_for_frame(key.source, room, release);
         // The datagram itself may have been what had to go.
-        self.position(key)
-            .map(|index| (index, at))
-            .ok_or(Reason::Evicted)
+        if has_room && self.partials.contains_key(&key) {
+            Ok(at)
+        } else {
+            Err(Reason::Evicted)
+        }
     }
 
     /// Puts a fragment into its place.
     fn put(
         &mut self,
-        index: usize,
+        key: Key,
         at: usize,
         header: &Header,
         fragment: Fragment,
         release: &mut dyn FnMut(Frame),
     ) -> Outcome {
-        let partial = &mut self.partials[index];
+        let Some(partial) = self.partials.get_mut(&key) else {
+            release(fragment.frame);
+            return Outcome::Dropped(Reason::Evicted);
+        };
         if fragment.offset == 0 {
             partial.header = Some(*header);
         }
@@ -397,17 +457,25 @@ impl Reassembler {
         }
         partial.held += usize::from(fragment.len);
         partial.fragments.insert(at, fragment);
+        self.count += 1;
+        self.by_latest.remove(&(partial.latest, key));
+        partial.latest = self.count;
+        self.by_latest.insert((partial.latest, key));
+        let is_complete = partial.is_complete();
         self.frames += 1;
-        if !partial.is_complete() {
+        self.shares.entry(key.source).or_default().frames += 1;
+        if !is_complete {
             return Outcome::Held;
         }
-        let Partial {
+        let Some(Partial {
             header,
             fragments,
             held,
             ..
-        } = self.partials.remove(index);
-        self.frames -= fragments.len();
+        }) = self.take(key)
+        else {
+            return Outcome::Dropped(Reason::Evicted);
+        };
         // The first fragment's header may be longer than the one by which the last was checked.
         let whole = header.and_then(|header| whole_header(header, held));
         match whole {
@@ -425,60 +493,107 @@ impl Reassembler {
         }
     }
 
-    /// Where the datagram of `key` stands.
-    fn position(&self, key: Key) -> Option<usize> {
-        self.partials.iter().position(|partial| partial.key == key)
+    /// Begins a datagram, which holds nothing yet.
+    fn begin(&mut self, key: Key, now: Instant) {
+        self.count += 1;
+        let partial = Partial::new(now + TIMEOUT, self.count);
+        self.by_deadline.insert((partial.deadline, key));
+        self.by_latest.insert((partial.latest, key));
+        self.shares.entry(key.source).or_default().datagrams += 1;
+        self.partials.insert(key, partial);
+    }
+
+    /// Takes a datagram out, with what it holds.
+    fn take(&mut self, key: Key) -> Option<Partial> {
+        let partial = self.partials.remove(&key)?;
+        self.by_deadline.remove(&(partial.deadline, key));
+        self.by_latest.remove(&(partial.latest, key));
+        self.frames -= partial.fragments.len();
+        if let Some(share) = self.shares.get_mut(&key.source) {
+            share.datagrams -= 1;
+            share.frames -= partial.fragments.len();
+            if share.datagrams == 0 {
+                self.shares.remove(&key.source);
+            }
+        }
+        Some(partial)
     }
 
     /// Drops what a datagram holds, and remembers that it is dropped.
-    fn discard(&mut self, index: usize, release: &mut dyn FnMut(Frame)) {
-        let partial = &mut self.partials[index];
+    fn discard(&mut self, key: Key, release: &mut dyn FnMut(Frame)) {
+        let Some(partial) = self.partials.get_mut(&key) else {
+            return;
+        };
         partial.discarded = true;
         self.frames -= partial.fragments.len();
+        if let Some(share) = self.shares.get_mut(&key.source) {
+            share.frames -= partial.fragments.len();
+        }
         partial
             .fragments
             .drain(..)
             .for_each(|fragment| release(fragment.frame));
     }
 
-    /// Gives up the oldest datagram for which `wanted` says yes.
-    fn evict(&mut self, wanted: impl Fn(&Partial) -> bool, release: &mut dyn FnMut(Frame)) {
-        if let Some(index) = self.partials.iter().position(wanted) {
-            self.discard(index, release);
-            self.partials.remove(index);
-        }
+    /// Gives a datagram up.
+    fn evict(&mut self, key: Option<Key>, release: &mut dyn FnMut(Frame)) -> bool {
+        let Some(partial) = key.and_then(|key| self.take(key)) else {
+            return false;
+        };
+        partial
+            .fragments
+            .into_iter()
+            .for_each(|fragment| release(fragment.frame));
+        true
+    }
+
+    /// The datagram that has waited longest for a fragment.
+    fn longest_waiting(&self) -> Option<Key> {
+        self.by_latest.first().map(|&(_, key)| key)
+    }
+
+    /// The one of these of a source. It looks through what the source holds, which only one that has its half asks for.
+    fn longest_waiting_of(&self, source: Ipv4Addr) -> Option<Key> {
+        self.partials
+            .range(Key::all_of(source))
+            .min_by_key(|(_, partial)| partial.latest)
+            .map(|(&key, _)| key)
+    }
+
+    /// The share that a source holds.
+    fn share_of(&self, source: Ipv4Addr) -> Share {
+        self.shares.get(&source).copied().unwrap_or_default()
     }
 
     /// Sees to it that `source` may begin one more datagram.
     fn make_room_for_datagram(&mut self, source: Ipv4Addr, release: &mut dyn FnMut(Frame)) {
-        let own = self
-            .partials
-            .iter()
-            .filter(|partial| partial.key.source == source)
-            .count();
-        if own >= self.limits.datagrams / 2 {
-            self.evict(|partial| partial.key.source == source, release);
+        if self.share_of(source).datagrams >= self.limits.datagrams / 2 {
+            self.evict(self.longest_waiting_of(source), release);
         }
         if self.partials.len() >= self.limits.datagrams {
-            self.evict(|_| true, release);
+            self.evict(self.longest_waiting(), release);
         }
     }
 
-    /// Sees to it that `source` may have one more frame.
-    fn make_room_for_frame(&mut self, source: Ipv4Addr, release: &mut dyn FnMut(Frame)) {
-        let own = self
-            .partials
-            .iter()
-            .filter(|partial| partial.key.source == source);
-        if own.map(|partial| partial.fragments.len()).sum::<usize>() >= self.limits.frames / 2 {
-            self.evict(
-                |partial| partial.key.source == source && !partial.fragments.is_empty(),
-                release,
-            );
-        }
-        if self.frames >= self.limits.frames {
-            self.evict(|partial| !partial.fragments.is_empty(), release);
-        }
+    /// Sees to it that `source` may have one more frame, if need be at the cost of the datagram that it is for. Returns
+    /// whether it may.
+    fn make_room_for_frame(
+        &mut self,
+        source: Ipv4Addr,
+        room: Room,
+        release: &mut dyn FnMut(Frame),
+    ) -> bool {
+        let limit = self.limits.frames.min(room.frames.max(2));
+        let held = if room.may_grow { limit } else { self.frames };
+        // The new frame is one of those that may be held.
+        let Some(others) = held.min(limit).checked_sub(1) else {
+            return false;
+        };
+        while self.share_of(source).frames >= limit / 2
+            && self.evict(self.longest_waiting_of(source), release)
+        {}
+        while self.frames > others && self.evict(self.longest_waiting(), release) {}
+        true
     }
 }
 

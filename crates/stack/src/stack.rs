@@ -8,9 +8,11 @@ use crate::buffer::{CACHE_LINE, Frame, FrameId, Pool};
 use crate::config::{ChecksumPolicy, Config, InvalidConfig, Prediction};
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
-use crate::icmp::Echo;
+use crate::icmp::{ERROR_PERIOD, ERRORS_PER_PERIOD, Echo};
 use crate::likely::{likely, unlikely};
+use crate::limit::RateLimit;
 use crate::neighbour;
+use crate::next_hops::NextHops;
 use crate::port::{BURST, Link};
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
@@ -93,14 +95,19 @@ pub struct Stack {
     /// By index of the connection, of those that have it.
     pub(crate) unusual: BTreeMap<u32, Unusual>,
     pub(crate) neighbours: neighbour::Cache,
+    /// Connections by next hop.
+    pub(crate) next_hops: NextHops,
     pub(crate) reassembler: Reassembler,
     pub(crate) udp: Vec<Option<UdpSocket>>,
     pub(crate) udp_generation: u16,
+    /// Bytes that the queues of all UDP sockets are charged.
+    pub(crate) udp_charged: usize,
     pub(crate) echoes: VecDeque<Echo>,
     pub(crate) secrets: Secrets,
     pub(crate) cookies: CookieJar,
     pub(crate) challenge: ChallengeLimit,
-    pub(crate) next_identification: u16,
+    /// ICMP errors that we send.
+    pub(crate) icmp_errors: RateLimit,
     pub(crate) mtu: u16,
     pub(crate) max_rto: u32,
     pub(crate) scratch: Vec<u8>,
@@ -174,16 +181,18 @@ impl Stack {
             frames_look: (now.tick(), 1),
             unusual: BTreeMap::new(),
             neighbours: neighbour::Cache::new(config.max_neighbours),
+            next_hops: NextHops::new(config.max_connections),
             reassembler: Reassembler::new(Limits {
+                datagrams: config.reassembly_frames,
                 frames: config.reassembly_frames,
-                ..Limits::default()
             }),
             udp: Vec::new(),
             udp_generation: 0,
+            udp_charged: 0,
             echoes: VecDeque::new(),
             cookies: CookieJar::new(),
             challenge: ChallengeLimit::new(),
-            next_identification: secrets.first_identification(),
+            icmp_errors: RateLimit::new(ERRORS_PER_PERIOD, ERROR_PERIOD),
             secrets,
             mtu: mtu as u16,
             max_rto: ticks(config.max_rto),
@@ -240,10 +249,13 @@ impl Stack {
         self.time_wait.len()
     }
 
-    /// Octets that one idle established connection takes, buffers aside: its TCB, its entries in the wheel and in the
-    /// half-full table of connections.
+    /// Octets that one idle established connection takes, buffers aside: its TCB, its entries in the wheel, in the list of
+    /// its next hop and in the half-full table of connections.
     pub const fn octets_per_connection() -> usize {
-        size_of::<Tcb>() + crate::timer::OCTETS_PER_TIMER + 2 * crate::demux::OCTETS_PER_ENTRY
+        size_of::<Tcb>()
+            + crate::timer::OCTETS_PER_TIMER
+            + crate::next_hops::BYTES_PER_CONNECTION
+            + 2 * crate::demux::OCTETS_PER_ENTRY
     }
 
     /// Octets that a connection in TIME-WAIT takes.

@@ -1,20 +1,41 @@
 //! UDP (RFC 768, RFC 1122 4.1).
+//!
+//! # Bounds
+//!
+//! Datagrams that wait for their readers are copies, no frames of the pool, and are charged what they cost in memory.
+//! A socket holds at most 256 KiB, all sockets together a quarter of the pool's bytes. A socket whose queue is
+//! empty may take one datagram in any case, so that others cannot shut it out, nor a tiny pool all of them.
 
 use crate::counters::Drop;
 use crate::socket::Error;
 use crate::stack::Active;
+use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::time::Duration;
 use tollgate_checksum::sum_header;
 use tollgate_gate::Recorder;
 use tollgate_wire::icmp::{Message, Unreachable};
 use tollgate_wire::{ipv4, udp};
 
-/// Octets that a socket holds for its reader.
-const QUEUE_OCTETS: usize = 256 * 1024;
+/// Bytes of memory that a socket's queue may take.
+const QUEUE_BYTES: usize = 256 * 1024;
+/// Bytes of memory that a datagram takes beside its payload: an entry of a queue that has grown to twice its need, and
+/// what an allocator adds to a block in header and rounding.
+const OVERHEAD: usize = 2 * size_of::<Queued>() + 32;
 /// The longest payload: what an IP datagram holds beside both headers.
 const MAX_PAYLOAD: usize = 65_535 - 20 - udp::HEADER_LEN;
+/// Destinations about which a socket believes ICMP errors: those that it sent to last.
+const DESTINATIONS: usize = 8;
+/// Time for which a destination is remembered. Errors take a round trip, or the time of a router's questions.
+const LATELY: Duration = Duration::from_secs(60);
+/// Ports that are given out: the dynamic ones of RFC 6335, 6.
+const FIRST_PORT: u16 = 49_152;
+const PORTS: u16 = u16::MAX - FIRST_PORT + 1;
+
+/// A datagram and who sent it.
+type Queued = (SocketAddrV4, Vec<u8>);
 
 /// A UDP socket's handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,13 +48,43 @@ pub struct UdpId {
 pub(crate) struct UdpSocket {
     port: u16,
     generation: u16,
-    queue: VecDeque<(SocketAddrV4, Vec<u8>)>,
-    queued: usize,
+    queue: VecDeque<Queued>,
+    /// Bytes that the queue is charged.
+    charged: usize,
+    /// The latest error about a datagram, until the application takes it.
     error: Option<Error>,
+    /// The last destinations and the times of their last datagrams; the next place to be written.
+    destinations: [Option<(SocketAddrV4, Instant)>; DESTINATIONS],
+    next_destination: usize,
+}
+
+impl UdpSocket {
+    /// Remembers that a datagram goes to `to`.
+    fn sends(&mut self, to: SocketAddrV4, now: Instant) {
+        let known = self.destinations.iter_mut().flatten();
+        if let Some((_, last)) = known.into_iter().find(|(known, _)| *known == to) {
+            *last = now;
+            return;
+        }
+        self.destinations[self.next_destination] = Some((to, now));
+        self.next_destination = (self.next_destination + 1) % DESTINATIONS;
+    }
+
+    /// Tells whether a datagram went to `to` lately.
+    fn has_sent(&self, to: SocketAddrV4, now: Instant) -> bool {
+        let mut known = self.destinations.iter().flatten();
+        known.any(|&(known, last)| known == to && now - last <= LATELY)
+    }
+}
+
+/// Bytes that a datagram with this payload is charged.
+const fn charge(payload: usize) -> usize {
+    payload + OVERHEAD
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Opens a UDP socket on `port`, or on a free port when it is 0.
+    /// Opens a UDP socket on `port`, or, when it is 0, on a free one from 49,152 on, the search for which begins anywhere
+    /// (RFC 6056, 3.3.1).
     ///
     /// # Errors
     /// [`Error::InUse`], [`Error::NoPort`].
@@ -41,9 +92,13 @@ impl<R: Recorder> Active<'_, R> {
         let taken =
             |stack: &crate::Stack, port: u16| stack.udp.iter().flatten().any(|s| s.port == port);
         let port = match port {
-            0 => (49_152..=65_535)
-                .find(|&p| !taken(self.stack, p))
-                .ok_or(Error::NoPort)?,
+            0 => {
+                let first = self.stack.secrets.random.below(PORTS.into()) as u16;
+                (0..PORTS)
+                    .map(|n| FIRST_PORT + (first + n) % PORTS)
+                    .find(|&p| !taken(self.stack, p))
+                    .ok_or(Error::NoPort)?
+            }
             port if taken(self.stack, port) => return Err(Error::InUse),
             port => port,
         };
@@ -53,8 +108,10 @@ impl<R: Recorder> Active<'_, R> {
             port,
             generation,
             queue: VecDeque::new(),
-            queued: 0,
+            charged: 0,
             error: None,
+            destinations: [None; DESTINATIONS],
+            next_destination: 0,
         };
         let index = match self.stack.udp.iter().position(Option::is_none) {
             Some(free) => {
@@ -92,21 +149,20 @@ impl<R: Recorder> Active<'_, R> {
     /// # Errors
     /// [`Error::NotConnected`] when the handle is stale.
     pub fn udp_close(&mut self, id: UdpId) -> Result<(), Error> {
-        self.udp_socket(id)?;
+        let charged = self.udp_socket(id)?.charged;
+        self.stack.udp_charged -= charged;
         self.stack.udp[id.index as usize] = None;
         Ok(())
     }
 
-    /// Sends a datagram.
+    /// Sends a datagram. ICMP errors about earlier ones are told by [`Active::udp_receive`] alone.
     ///
     /// # Errors
-    /// An ICMP error that came for an earlier datagram (once), [`Error::TooLong`] for more than 65,507 octets,
-    /// [`Error::BadAddress`] for port 0, [`Error::NoFrame`] when the pool or the device queue has no room.
+    /// [`Error::TooLong`] for more than 65,507 octets, [`Error::BadAddress`] for port 0, [`Error::NoFrame`] when the pool
+    /// or the device queue has no room.
     pub fn udp_send(&mut self, id: UdpId, to: SocketAddrV4, payload: &[u8]) -> Result<(), Error> {
+        let now = self.now;
         let socket = self.udp_socket(id)?;
-        if let Some(error) = socket.error.take() {
-            return Err(error);
-        }
         let port = socket.port;
         if payload.len() > MAX_PAYLOAD {
             return Err(Error::TooLong);
@@ -114,6 +170,7 @@ impl<R: Recorder> Active<'_, R> {
         if to.port() == 0 {
             return Err(Error::BadAddress);
         }
+        socket.sends(to, now);
         let len = (udp::HEADER_LEN + payload.len()) as u16;
         let mut header = udp::Header {
             source_port: port,
@@ -139,14 +196,18 @@ impl<R: Recorder> Active<'_, R> {
     /// Takes the next datagram: who sent it, and its octets.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] when there is none, an ICMP error that came for a datagram of ours (once).
+    /// [`Error::WouldBlock`] when there is none, and, once, [`Error::Refused`] or [`Error::Unreachable`] when an ICMP error
+    /// came about a datagram that this socket has sent in the last minute, to one of the 8 destinations that it sent to
+    /// last (RFC 1122, 4.1.3.3).
     pub fn udp_receive(&mut self, id: UdpId) -> Result<(SocketAddrV4, Vec<u8>), Error> {
         let socket = self.udp_socket(id)?;
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
         let (from, octets) = socket.queue.pop_front().ok_or(Error::WouldBlock)?;
-        socket.queued -= octets.len();
+        let charge = charge(octets.len());
+        socket.charged -= charge;
+        self.stack.udp_charged -= charge;
         Ok((from, octets))
     }
 
@@ -182,33 +243,35 @@ impl<R: Recorder> Active<'_, R> {
             return;
         };
         let payload = &datagram[udp::HEADER_LEN..];
-        if socket.queued + payload.len() > QUEUE_OCTETS {
+        let charge = charge(payload.len());
+        let together = self.pool.capacity() * self.pool.frame_size() / 4;
+        let has_room =
+            socket.charged + charge <= QUEUE_BYTES && self.stack.udp_charged + charge <= together;
+        if !has_room && !socket.queue.is_empty() {
             self.stack.counters.dropped(Drop::QueueFull);
             return;
         }
-        socket.queued += payload.len();
+        socket.charged += charge;
+        self.stack.udp_charged += charge;
         socket.queue.push_back((
             SocketAddrV4::new(ip.source, header.source_port),
             payload.to_vec(),
         ));
     }
 
-    /// RFC 1122, 4.1.3.3: an ICMP error is passed to the socket that sent the datagram.
+    /// RFC 1122, 4.1.3.3: an ICMP error is passed to the socket that sent the datagram. That it did is looked at: the quoted
+    /// ports are easily guessed.
     pub(crate) fn error_for_udp(&mut self, message: Message, remote: (Ipv4Addr, u16), local: u16) {
         let error = match message {
             Message::DestinationUnreachable(Unreachable::Port) => Error::Refused,
             Message::DestinationUnreachable(_) => Error::Unreachable,
             _ => return,
         };
-        let _ = remote;
-        if let Some(socket) = self
-            .stack
-            .udp
-            .iter_mut()
-            .flatten()
-            .find(|s| s.port == local)
-        {
-            socket.error = Some(error);
+        let (remote, now) = (SocketAddrV4::new(remote.0, remote.1), self.now);
+        let mut sockets = self.stack.udp.iter_mut().flatten();
+        match sockets.find(|s| s.port == local && s.has_sent(remote, now)) {
+            Some(socket) => socket.error = Some(error),
+            None => self.stack.counters.dropped(Drop::IcmpImplausible),
         }
     }
 }

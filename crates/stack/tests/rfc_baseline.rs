@@ -1,10 +1,14 @@
 //! The scripts of `rfc` once more, against a stack with every mechanism at the papers' baseline: without prediction every
 //! segment goes through the full state machine, and what the fast paths do must not differ from it.
 
+#[path = "rfc/host_limits.rs"]
+mod host_limits;
 #[path = "rfc/peer.rs"]
 mod peer;
 #[path = "rfc/rfc1122_hosts.rs"]
 mod rfc1122_hosts;
+#[path = "rfc/rfc1191_path_mtu.rs"]
+mod rfc1191_path_mtu;
 #[path = "rfc/rfc5681_congestion.rs"]
 mod rfc5681_congestion;
 #[path = "rfc/rfc5961_blind_attacks.rs"]

@@ -7,6 +7,8 @@ const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const C: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+/// More frames than any test lets wait.
+const ENOUGH: usize = 100;
 const OTHER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
 fn at(seconds: u64) -> Instant {
@@ -43,9 +45,31 @@ fn queue(
     now: Instant,
 ) -> (bool, Vec<u8>) {
     let frame = frame(pool, mark);
-    match cache.resolve(ip, frame, now) {
+    match cache.resolve(ip, frame, ENOUGH, now) {
         Resolution::Queued { ask, dropped, .. } => (ask, marks(pool, dropped)),
         Resolution::Send(..) => panic!("{ip} is known"),
+    }
+}
+
+/// `ip` was heard to be at `mac`; no template holds any address.
+fn hear(cache: &mut Cache, ip: Ipv4Addr, mac: MacAddr, heard: Heard, now: Instant) -> Update {
+    cache.heard(ip, mac, heard, &mut |_| false, now)
+}
+
+/// Tells whether the cache takes note of `ip`.
+fn is_noted(cache: &mut Cache, ip: Ipv4Addr, mac: MacAddr, heard: Heard, now: Instant) -> bool {
+    matches!(hear(cache, ip, mac, heard, now), Update::Known { .. })
+}
+
+/// The frames that wait for `ip`, whose answer comes now, and who had to make room.
+fn answered(cache: &mut Cache, ip: Ipv4Addr, now: Instant) -> (Frames, Option<Ipv4Addr>) {
+    match hear(cache, ip, MAC, Heard::Other, now) {
+        Update::Known {
+            changed: true,
+            pending,
+            evicted,
+        } => (pending, evicted),
+        other => panic!("{ip} was not asked for: {other:?}"),
     }
 }
 
@@ -61,12 +85,11 @@ fn frames_wait_for_the_answer_and_leave_in_order() {
         queue(&mut cache, &mut pool, A, 2, at(0)),
         (false, Vec::new())
     );
-    let update = cache.heard(A, MAC, Heard::Other, at(0)).unwrap();
-    assert_eq!((update.mac, update.changed), (MAC, false));
-    assert_eq!(marks(&mut pool, update.pending), [1, 2]);
+    let (pending, _) = answered(&mut cache, A, at(0));
+    assert_eq!(marks(&mut pool, pending), [1, 2]);
     assert_eq!(cache.lookup(A, at(1)), Lookup::Found(MAC));
     let third = frame(&mut pool, 3);
-    let Resolution::Send(MAC, third) = cache.resolve(A, third, at(1)) else {
+    let Resolution::Send(MAC, third) = cache.resolve(A, third, ENOUGH, at(1)) else {
         panic!("A is known")
     };
     pool.release(third.id);
@@ -83,8 +106,8 @@ fn the_latest_frames_are_kept() {
         queue(&mut cache, &mut pool, A, 5, at(0)),
         (false, alloc::vec![1])
     );
-    let update = cache.heard(A, MAC, Heard::Other, at(0)).unwrap();
-    assert_eq!(marks(&mut pool, update.pending), [2, 3, 4, 5]);
+    let (pending, _) = answered(&mut cache, A, at(0));
+    assert_eq!(marks(&mut pool, pending), [2, 3, 4, 5]);
 }
 
 /// RFC 1122, 2.3.2.1: "The recommended maximum rate is 1 per second per destination."
@@ -100,8 +123,8 @@ fn questions_come_once_a_second_and_three_times() {
     assert_eq!(poll(&mut cache, at(2)), [Action::Ask(A)]);
     let failed = poll(&mut cache, at(3))
         .into_iter()
-        .map(|action| match action {
-            Action::Fail(A, frame) => frame,
+        .flat_map(|action| match action {
+            Action::Fail(A, frames) => frames,
             other => panic!("{other:?}"),
         });
     assert_eq!(marks(&mut pool, failed), [1, 2]);
@@ -112,14 +135,14 @@ fn questions_come_once_a_second_and_three_times() {
 #[test]
 fn an_entry_in_use_is_asked_for_again_before_it_ends() {
     let mut cache = Cache::new(8);
-    assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+    assert!(is_noted(&mut cache, A, MAC, Heard::Request, at(0)));
     let stale = 19 * 60;
     assert_eq!(cache.lookup(A, at(stale - 1)), Lookup::Found(MAC));
     assert_eq!(poll(&mut cache, at(stale)), [Action::Stale(A)]);
     assert_eq!(cache.lookup(A, at(stale)), Lookup::Found(MAC));
     assert_eq!(cache.next(), Some(at(stale)));
     assert_eq!(poll(&mut cache, at(stale)), [Action::Ask(A)]);
-    assert!(cache.heard(A, MAC, Heard::Other, at(stale + 1)).is_some());
+    assert!(is_noted(&mut cache, A, MAC, Heard::Other, at(stale + 1)));
     assert_eq!(poll(&mut cache, at(stale + 2)), []);
     assert_eq!(cache.lookup(A, at(2 * stale)), Lookup::Found(MAC));
     // Nobody answers this time.
@@ -140,7 +163,7 @@ fn a_neighbour_that_is_doubted_is_asked_for_at_once() {
     let mut cache = Cache::new(8);
     cache.doubt(A, at(0));
     assert_eq!(poll(&mut cache, at(0)), []);
-    assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+    assert!(is_noted(&mut cache, A, MAC, Heard::Request, at(0)));
     cache.doubt(A, at(0));
     assert_eq!(poll(&mut cache, at(0)), []);
     cache.doubt(A, at(5));
@@ -148,7 +171,7 @@ fn a_neighbour_that_is_doubted_is_asked_for_at_once() {
     // Again and again does not ask more often.
     cache.doubt(A, at(5));
     assert_eq!(poll(&mut cache, at(5)), []);
-    assert!(cache.heard(A, MAC, Heard::Other, at(6)).is_some());
+    assert!(is_noted(&mut cache, A, MAC, Heard::Other, at(6)));
     assert_eq!(poll(&mut cache, at(7)), []);
     cache.doubt(A, at(8));
     for second in 8..=10 {
@@ -160,74 +183,84 @@ fn a_neighbour_that_is_doubted_is_asked_for_at_once() {
 #[test]
 fn an_entry_without_use_ends_after_twenty_minutes() {
     let (mut cache, mut pool) = (Cache::new(8), Pool::new(8, 2048));
-    assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
+    assert!(is_noted(&mut cache, A, MAC, Heard::Request, at(0)));
     assert_eq!(cache.next(), Some(at(1140)));
     assert_eq!(poll(&mut cache, at(1140)), [Action::Stale(A)]);
     assert_eq!(cache.next(), Some(at(1200)));
     assert_eq!(cache.lookup(A, at(1200)), Lookup::Wait);
     assert!(queue(&mut cache, &mut pool, A, 1, at(1200)).0);
-    assert!(cache.heard(B, MAC, Heard::Request, at(0)).is_some());
+    assert!(is_noted(&mut cache, B, MAC, Heard::Request, at(0)));
     assert_eq!(poll(&mut cache, at(1200)), [Action::Gone(B)]);
-    assert!(cache.heard(B, MAC, Heard::Other, at(1200)).is_none());
+    assert!(!is_noted(&mut cache, B, MAC, Heard::Other, at(1200)));
 }
 
 #[test]
 fn only_requests_to_this_host_make_entries() {
     let mut cache = Cache::new(8);
-    assert!(cache.heard(A, MAC, Heard::Other, at(0)).is_none());
+    assert!(!is_noted(&mut cache, A, MAC, Heard::Other, at(0)));
     assert_eq!(cache.lookup(A, at(0)), Lookup::Wait);
-    assert!(
-        cache
-            .heard(A, MacAddr::BROADCAST, Heard::Request, at(0))
-            .is_none()
+    assert!(!is_noted(
+        &mut cache,
+        A,
+        MacAddr::BROADCAST,
+        Heard::Request,
+        at(0)
+    ));
+    assert!(!is_noted(
+        &mut cache,
+        A,
+        MacAddr::default(),
+        Heard::Request,
+        at(0)
+    ));
+    assert!(!is_noted(
+        &mut cache,
+        Ipv4Addr::UNSPECIFIED,
+        MAC,
+        Heard::Request,
+        at(0)
+    ));
+    assert!(!is_noted(
+        &mut cache,
+        Ipv4Addr::BROADCAST,
+        MAC,
+        Heard::Request,
+        at(0)
+    ));
+    assert!(!is_noted(
+        &mut cache,
+        Ipv4Addr::new(224, 0, 0, 1),
+        MAC,
+        Heard::Request,
+        at(0)
+    ));
+    let known = |changed| Update::Known {
+        changed,
+        pending: Frames::default(),
+        evicted: None,
+    };
+    assert_eq!(
+        hear(&mut cache, A, MAC, Heard::Request, at(0)),
+        known(false)
     );
-    assert!(
-        cache
-            .heard(A, MacAddr::default(), Heard::Request, at(0))
-            .is_none()
+    assert_eq!(
+        hear(&mut cache, A, OTHER_MAC, Heard::Other, at(1)),
+        known(true)
     );
-    assert!(
-        cache
-            .heard(Ipv4Addr::UNSPECIFIED, MAC, Heard::Request, at(0))
-            .is_none()
-    );
-    assert!(
-        cache
-            .heard(Ipv4Addr::BROADCAST, MAC, Heard::Request, at(0))
-            .is_none()
-    );
-    assert!(
-        cache
-            .heard(Ipv4Addr::new(224, 0, 0, 1), MAC, Heard::Request, at(0))
-            .is_none()
-    );
-    assert!(
-        cache
-            .heard(A, MAC, Heard::Request, at(0))
-            .is_some_and(|update| !update.changed)
-    );
-    assert!(
-        cache
-            .heard(A, OTHER_MAC, Heard::Other, at(0))
-            .is_some_and(|update| update.changed)
-    );
-    assert_eq!(cache.lookup(A, at(0)), Lookup::Found(OTHER_MAC));
+    assert_eq!(cache.lookup(A, at(1)), Lookup::Found(OTHER_MAC));
 }
 
 #[test]
 fn a_flood_of_requests_does_not_drive_out_neighbours_in_use() {
     let mut cache = Cache::new(4);
     for ip in [A, B] {
-        assert!(cache.heard(ip, MAC, Heard::Request, at(0)).is_some());
+        assert!(is_noted(&mut cache, ip, MAC, Heard::Request, at(0)));
         assert_eq!(cache.lookup(ip, at(0)), Lookup::Found(MAC));
     }
     for host in 0..1000u32 {
         let ip = Ipv4Addr::from_bits(0x0a01_0000 + host);
-        assert!(
-            cache
-                .heard(ip, OTHER_MAC, Heard::Request, at(u64::from(host) / 100))
-                .is_some()
-        );
+        let now = at(u64::from(host) / 100);
+        assert!(is_noted(&mut cache, ip, OTHER_MAC, Heard::Request, now));
         assert!(cache.entries.len() <= 4);
     }
     assert_eq!(cache.lookup(A, at(20)), Lookup::Found(MAC));
@@ -235,46 +268,139 @@ fn a_flood_of_requests_does_not_drive_out_neighbours_in_use() {
 }
 
 #[test]
-fn room_is_made_by_the_least_recently_used_and_last_by_those_with_frames() {
+fn answer_takes_the_place_of_the_least_recently_used_neighbour() {
     let (mut cache, mut pool) = (Cache::new(2), Pool::new(8, 2048));
-    assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
-    assert!(cache.heard(B, MAC, Heard::Request, at(0)).is_some());
-    assert_eq!(cache.lookup(A, at(2)), Lookup::Found(MAC));
+    assert!(is_noted(&mut cache, A, MAC, Heard::Request, at(0)));
+    assert!(is_noted(&mut cache, B, MAC, Heard::Request, at(0)));
     assert_eq!(cache.lookup(B, at(1)), Lookup::Found(MAC));
+    assert_eq!(cache.lookup(A, at(2)), Lookup::Found(MAC));
+    // A question alone costs nobody's place.
+    assert!(queue(&mut cache, &mut pool, C, 1, at(3)).0);
+    assert_eq!(cache.lookup(A, at(3)), Lookup::Found(MAC));
+    assert_eq!(cache.known.len(), 2);
     // B was used before A.
-    assert_eq!(
-        queue(&mut cache, &mut pool, C, 1, at(3)),
-        (true, Vec::new())
-    );
+    let (pending, evicted) = answered(&mut cache, C, at(3));
+    assert_eq!(marks(&mut pool, pending), [1]);
+    assert_eq!(evicted, Some(B));
+    // A request finds no room among neighbours that are used.
+    assert!(!is_noted(&mut cache, B, MAC, Heard::Request, at(4)));
     assert_eq!(cache.lookup(A, at(4)), Lookup::Found(MAC));
-    assert_eq!(cache.lookup(B, at(4)), Lookup::Wait);
-    // A was used later than C, but has no frames.
+}
+
+#[test]
+fn question_takes_the_place_of_the_oldest_question() {
+    let (mut cache, mut pool) = (Cache::new(2), Pool::new(8, 2048));
+    assert!(queue(&mut cache, &mut pool, A, 1, at(0)).0);
+    assert!(queue(&mut cache, &mut pool, B, 2, at(1)).0);
     assert_eq!(
-        queue(&mut cache, &mut pool, B, 2, at(5)),
-        (true, Vec::new())
-    );
-    assert_eq!(cache.lookup(A, at(5)), Lookup::Wait);
-    assert_eq!(
-        queue(&mut cache, &mut pool, B, 3, at(5)),
+        queue(&mut cache, &mut pool, A, 3, at(2)),
         (false, Vec::new())
     );
-    // A request finds no room among entries with frames, a frame does.
-    assert!(cache.heard(A, MAC, Heard::Request, at(5)).is_none());
     assert_eq!(
-        queue(&mut cache, &mut pool, A, 4, at(6)),
-        (true, alloc::vec![1])
+        queue(&mut cache, &mut pool, C, 4, at(2)),
+        (true, alloc::vec![1, 3])
     );
+    assert_eq!(cache.entries.len(), 2);
+}
+
+#[test]
+fn neighbour_that_a_template_holds_makes_room_last() {
+    let (mut cache, mut pool) = (Cache::new(4), Pool::new(8, 2048));
+    let host = |n: u32| Ipv4Addr::from_bits(0x0a00_0100 + n);
+    for ip in [A, B] {
+        assert!(is_noted(&mut cache, ip, MAC, Heard::Configured, at(0)));
+    }
+    for n in 0..100 {
+        let now = at(u64::from(n) + 1);
+        assert!(queue(&mut cache, &mut pool, host(n), 0, now).0);
+        let mut held = |ip| ip == A || ip == B;
+        let Update::Known {
+            pending, evicted, ..
+        } = cache.heard(host(n), MAC, Heard::Other, &mut held, now)
+        else {
+            panic!("it was asked for");
+        };
+        assert_eq!(marks(&mut pool, pending), [0]);
+        assert_eq!(evicted, n.checked_sub(2).map(host));
+        assert_eq!(cache.known.len(), (n as usize + 3).min(4));
+    }
+    assert_eq!(cache.lookup(A, at(101)), Lookup::Found(MAC));
+    assert_eq!(cache.lookup(B, at(101)), Lookup::Found(MAC));
+    // Where all are held, the newcomer that has answered is not shut out.
+    assert!(queue(&mut cache, &mut pool, C, 1, at(102)).0);
+    let Update::Known {
+        pending, evicted, ..
+    } = cache.heard(C, MAC, Heard::Other, &mut |_| true, at(102))
+    else {
+        panic!("it was asked for");
+    };
+    assert_eq!(marks(&mut pool, pending), [1]);
+    assert!(evicted.is_some());
+    assert_eq!(cache.known.len(), 4);
+}
+
+/// Linux calls this time `locktime`.
+#[test]
+fn contradiction_within_a_second_is_not_believed() {
+    let mut cache = Cache::new(8);
+    assert!(is_noted(&mut cache, A, MAC, Heard::Request, at(0)));
+    let forged = Instant::from_nanos(999_999_999);
     assert_eq!(
-        queue(&mut cache, &mut pool, C, 5, at(7)),
-        (true, alloc::vec![2, 3])
+        hear(&mut cache, A, OTHER_MAC, Heard::Other, forged),
+        Update::Locked
     );
+    // It does not lengthen the time either.
+    assert!(is_noted(&mut cache, A, OTHER_MAC, Heard::Other, at(1)));
+    assert_eq!(cache.lookup(A, at(1)), Lookup::Found(OTHER_MAC));
+    // The configuration is believed at any time.
+    assert!(is_noted(&mut cache, A, MAC, Heard::Configured, at(1)));
+    assert_eq!(cache.lookup(A, at(1)), Lookup::Found(MAC));
+}
+
+#[test]
+fn frames_wait_within_their_limit() {
+    let (mut cache, mut pool) = (Cache::new(8), Pool::new(16, 2048));
+    let mut offer = |cache: &mut Cache, ip, mark, may_wait| {
+        let offered = frame(&mut pool, mark);
+        match cache.resolve(ip, offered, may_wait, at(0)) {
+            Resolution::Queued {
+                refused, dropped, ..
+            } => marks(&mut pool, refused.into_iter().chain(dropped)),
+            Resolution::Send(..) => panic!("{ip} is known"),
+        }
+    };
+    for mark in 1..=3 {
+        assert_eq!(offer(&mut cache, A, mark, 4), []);
+    }
+    assert_eq!(offer(&mut cache, B, 4, 4), []);
+    // No room for a new address; for an old one, the latest frame stays.
+    assert_eq!(offer(&mut cache, C, 5, 4), [5]);
+    assert_eq!(offer(&mut cache, C, 6, 4), [6]);
+    assert_eq!(offer(&mut cache, B, 7, 4), [4]);
+    assert_eq!(offer(&mut cache, B, 8, 0), [8]);
+    assert_eq!(cache.waiting, 4);
+    let (pending, _) = answered(&mut cache, A, at(0));
+    assert_eq!(marks(&mut pool, pending), [1, 2, 3]);
+    assert_eq!(cache.waiting, 1);
+    // An address of which no frame was kept fails as well.
+    for second in 1..3 {
+        poll(&mut cache, at(second));
+    }
+    let mut failed = Vec::new();
+    for action in poll(&mut cache, at(3)) {
+        if let Action::Fail(ip, frames) = action {
+            failed.push((ip, marks(&mut pool, frames)));
+        }
+    }
+    assert_eq!(failed, [(B, alloc::vec![7]), (C, Vec::new())]);
+    assert_eq!(cache.waiting, 0);
 }
 
 #[test]
 fn an_entry_that_has_ended_makes_room_for_its_successor() {
     let (mut cache, mut pool) = (Cache::new(2), Pool::new(8, 2048));
-    assert!(cache.heard(A, MAC, Heard::Request, at(0)).is_some());
-    assert!(cache.heard(B, MAC, Heard::Request, at(1000)).is_some());
+    assert!(is_noted(&mut cache, A, MAC, Heard::Request, at(0)));
+    assert!(is_noted(&mut cache, B, MAC, Heard::Request, at(1000)));
     assert_eq!(cache.lookup(B, at(1000)), Lookup::Found(MAC));
     assert_eq!(cache.lookup(A, at(1199)), Lookup::Found(MAC));
     assert!(queue(&mut cache, &mut pool, A, 1, at(1200)).0);
@@ -302,7 +428,10 @@ proptest! {
     /// four for each entry; it asks for no address twice within a second unless its entry was given up; it is never
     /// late.
     #[test]
-    fn no_frame_is_lost_and_no_neighbour_pestered(steps in prop::collection::vec(step(), 1..150)) {
+    fn no_frame_is_lost_and_no_neighbour_pestered(
+        steps in prop::collection::vec(step(), 1..150),
+        may_wait in 0usize..12,
+    ) {
         let (mut cache, mut pool) = (Cache::new(5), Pool::new(64, 2048));
         let mut now = at(1);
         let mut asked: Vec<(Ipv4Addr, Instant)> = Vec::new();
@@ -312,11 +441,11 @@ proptest! {
                 Step::Send(host) => {
                     let ip = address(host);
                     let frame = frame(&mut pool, host);
-                    match cache.resolve(ip, frame, now) {
+                    match cache.resolve(ip, frame, may_wait, now) {
                         Resolution::Send(_, frame) => pool.release(frame.id),
-                        Resolution::Queued { ask, dropped, evicted } => {
-                            prop_assert!(evicted.is_none_or(|ip| !cache.entries.contains_key(&ip)));
-                            dropped.for_each(|frame| pool.release(frame.id));
+                        Resolution::Queued { ask, refused, dropped, .. } => {
+                            let released = refused.into_iter().chain(dropped);
+                            released.for_each(|frame| pool.release(frame.id));
                             asked.retain(|(ip, _)| cache.entries.contains_key(ip));
                             if ask {
                                 asked.push((ip, now));
@@ -327,16 +456,24 @@ proptest! {
                 Step::Hear(host, request, moved) => {
                     let heard = if request { Heard::Request } else { Heard::Other };
                     let mac = if moved { OTHER_MAC } else { MAC };
-                    if let Some(update) = cache.heard(address(host), mac, heard, now) {
-                        update.pending.for_each(|frame| pool.release(frame.id));
+                    let mut held = |ip: Ipv4Addr| ip.octets()[3].is_multiple_of(2);
+                    match cache.heard(address(host), mac, heard, &mut held, now) {
+                        Update::Known { pending, evicted, .. } => {
+                            prop_assert!(evicted.is_none_or(|ip| !cache.entries.contains_key(&ip)));
+                            pending.for_each(|frame| pool.release(frame.id));
+                            asked.retain(|(ip, _)| *ip != address(host));
+                        }
+                        Update::Ignored | Update::Locked => {}
                     }
-                    asked.retain(|(ip, _)| cache.entries.contains_key(ip) && *ip != address(host));
+                    asked.retain(|(ip, _)| cache.entries.contains_key(ip));
                 }
                 Step::Wait(millis) => {
                     now = now + Duration::from_millis(millis);
                     for action in poll(&mut cache, now) {
                         match action {
-                            Action::Fail(_, frame) => pool.release(frame.id),
+                            Action::Fail(_, frames) => {
+                                frames.for_each(|frame| pool.release(frame.id));
+                            }
                             Action::Stale(ip) => prop_assert!(cache.entries.contains_key(&ip)),
                             Action::Gone(ip) => prop_assert!(!cache.entries.contains_key(&ip)),
                             Action::Ask(ip) => {
@@ -350,7 +487,13 @@ proptest! {
                     prop_assert_eq!(poll(&mut cache, now), []);
                 }
             }
-            prop_assert!(cache.entries.len() <= 5);
+            prop_assert!(cache.known.len() <= 5 && cache.asked.len() <= 5);
+            prop_assert_eq!(cache.known.len() + cache.asked.len(), cache.entries.len());
+            prop_assert_eq!(cache.wakes.len(), cache.entries.len());
+            for (ip, entry) in &cache.entries {
+                prop_assert!(entry.wake <= entry.deadline());
+                prop_assert!(cache.wakes.contains(&(entry.wake, *ip)));
+            }
             let waiting: usize = cache
                 .entries
                 .values()
@@ -360,12 +503,14 @@ proptest! {
                 })
                 .sum();
             prop_assert_eq!(waiting + pool.available(), pool.capacity());
+            prop_assert_eq!(waiting, cache.waiting);
+            prop_assert!(waiting <= may_wait);
         }
         for _ in 0..=TRIES {
             now = now + ASK_INTERVAL;
             for action in poll(&mut cache, now) {
-                if let Action::Fail(_, frame) = action {
-                    pool.release(frame.id);
+                if let Action::Fail(_, frames) = action {
+                    frames.for_each(|frame| pool.release(frame.id));
                 }
             }
         }

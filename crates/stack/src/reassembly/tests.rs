@@ -38,15 +38,23 @@ impl Bench {
     }
 
     fn push_as(&mut self, header: Header, payload: &[u8], now: Instant) -> Outcome {
+        let room = Room {
+            frames: FRAMES,
+            may_grow: true,
+        };
+        self.push_into(room, header, payload, now)
+    }
+
+    fn push_into(&mut self, room: Room, header: Header, payload: &[u8], now: Instant) -> Outcome {
         let mut octets = alloc::vec![0; HEADERS];
         octets.extend_from_slice(payload);
         let frame = self.pool.frame_from(&octets).unwrap();
         let pool = &mut self.pool;
-        let outcome = self
-            .reassembler
-            .push(&header, frame, HEADERS as u16, now, &mut |frame| {
-                pool.release(frame.id)
-            });
+        let outcome =
+            self.reassembler
+                .push(&header, (frame, HEADERS as u16), room, now, &mut |frame| {
+                    pool.release(frame.id)
+                });
         if !matches!(outcome, Outcome::Complete(_)) {
             self.check_bounds();
         }
@@ -68,19 +76,35 @@ impl Bench {
         let Reassembler {
             limits,
             partials,
+            by_deadline,
+            by_latest,
+            shares,
             frames,
+            ..
         } = &self.reassembler;
-        let held: usize = partials.iter().map(|partial| partial.fragments.len()).sum();
+        let held: usize = partials
+            .values()
+            .map(|partial| partial.fragments.len())
+            .sum();
         assert_eq!((*frames, self.pool.available()), (held, FRAMES - held));
         assert!(partials.len() <= limits.datagrams && held <= limits.frames);
-        for partial in partials {
-            let own = || {
-                partials
-                    .iter()
-                    .filter(|other| other.key.source == partial.key.source)
-            };
-            assert!(own().count() <= limits.datagrams / 2);
-            assert!(own().map(|own| own.fragments.len()).sum::<usize>() <= limits.frames / 2);
+        let mut counted: BTreeMap<Ipv4Addr, Share> = BTreeMap::new();
+        for (key, partial) in partials {
+            let share = counted.entry(key.source).or_default();
+            share.datagrams += 1;
+            share.frames += partial.fragments.len();
+            assert!(by_deadline.contains(&(partial.deadline, *key)));
+            assert!(by_latest.contains(&(partial.latest, *key)));
+            assert_eq!(partial.discarded, partial.fragments.is_empty());
+        }
+        assert_eq!(&counted, shares);
+        assert_eq!(
+            (by_deadline.len(), by_latest.len()),
+            (partials.len(), partials.len())
+        );
+        for share in counted.values() {
+            assert!(share.datagrams <= limits.datagrams / 2);
+            assert!(share.frames <= limits.frames / 2);
         }
     }
 
@@ -360,6 +384,85 @@ fn one_source_gets_half_of_the_frames() {
     assert_eq!(bench.reassembler.frames(), 1);
     let outcome = bench.push_as(header(2, 7, 8, 8, false), &[1; 8], at(2));
     assert_eq!(bench.gather(outcome), [1; 16]);
+}
+
+/// Made-up sources have one fragment each, so no share holds them back.
+#[test]
+fn trickle_of_first_fragments_leaves_others_datagrams() {
+    let mut bench = Bench::new(Limits::default());
+    let data = data(45 * 8);
+    let mut stranger = 100;
+    for part in 0..45 {
+        let more = part < 44;
+        let header_of_part = header(1, 1, part * 8, 8, more);
+        let outcome = bench.push_as(header_of_part, &data[part * 8..][..8], at(0));
+        if !more {
+            assert_eq!(bench.gather(outcome), data);
+            break;
+        }
+        assert!(matches!(outcome, Outcome::Held), "{outcome:?}");
+        for _ in 0..200 {
+            stranger += 1;
+            let first = header(stranger, 1, 0, 8, true);
+            assert!(matches!(
+                bench.push_as(first, &[0; 8], at(0)),
+                Outcome::Held
+            ));
+        }
+    }
+    assert!(bench.reassembler.frames() > 200);
+}
+
+#[test]
+fn pool_without_room_keeps_the_number_of_frames() {
+    let mut bench = Bench::new(Limits::default());
+    let none = Room {
+        frames: FRAMES,
+        may_grow: false,
+    };
+    let refused = bench.push_into(none, header(1, 1, 0, 8, true), &[1; 8], at(0));
+    assert_eq!(reason(refused), Reason::Evicted);
+    assert!(bench.reassembler.partials.is_empty());
+    for source in 2..5 {
+        let outcome = bench.push_as(header(source, 1, 0, 8, true), &[1; 8], at(0));
+        assert!(matches!(outcome, Outcome::Held));
+    }
+    // Another takes the place of the one that has waited longest.
+    let outcome = bench.push_into(none, header(5, 1, 0, 8, true), &[1; 8], at(0));
+    assert!(matches!(outcome, Outcome::Held));
+    assert_eq!(bench.reassembler.frames(), 3);
+    let late = bench.push_into(none, header(2, 1, 16, 8, true), &[1; 8], at(0));
+    assert!(matches!(late, Outcome::Held), "datagram 2 begins anew");
+    // What completes a datagram gives frames back.
+    let outcome = bench.push_into(none, header(4, 1, 8, 8, false), &[1; 8], at(0));
+    assert_eq!(bench.gather(outcome), [1; 16]);
+    assert_eq!(bench.reassembler.frames(), 2);
+}
+
+#[test]
+fn share_of_the_pool_bounds_what_is_held() {
+    let mut bench = Bench::new(Limits::default());
+    let room = Room {
+        frames: 10,
+        may_grow: true,
+    };
+    for source in 0..100 {
+        let first = header(source, 1, 0, 8, true);
+        assert!(matches!(
+            bench.push_into(room, first, &[0; 8], at(0)),
+            Outcome::Held
+        ));
+        assert!(bench.reassembler.frames() <= 10);
+    }
+    for part in 0..5 {
+        let more = header(7, 9, part * 8, 8, true);
+        assert!(matches!(
+            bench.push_into(room, more, &[0; 8], at(0)),
+            Outcome::Held
+        ));
+    }
+    let own = bench.push_into(room, header(7, 9, 40, 8, true), &[0; 8], at(0));
+    assert_eq!(reason(own), Reason::Evicted);
 }
 
 #[test]

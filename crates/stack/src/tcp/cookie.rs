@@ -5,7 +5,7 @@
 
 use super::isn::Secrets;
 use crate::demux::FlowKey;
-use crate::time::Tick;
+use crate::time::{Instant, Tick};
 use tollgate_wire::SeqNumber;
 
 /// A period of 2^16 ticks is 69 s.
@@ -17,10 +17,10 @@ const TIMESTAMP_BITS: u32 = 0x1f;
 /// In place of a window shift: no window scaling.
 const NO_SHIFT: u8 = 0x0f;
 
-/// When cookies were last sent: only then are they accepted.
+/// When cookies were last sent: only then are they accepted. In 64 bits, since it may be long ago.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CookieJar {
-    last_sent: Option<Tick>,
+    last_sent: Option<Instant>,
 }
 
 fn salt(period: u32, peer_isn: SeqNumber, mss_index: u32) -> u32 {
@@ -39,11 +39,11 @@ impl CookieJar {
         key: FlowKey,
         peer_isn: SeqNumber,
         mss: u16,
-        now: Tick,
+        now: Instant,
     ) -> SeqNumber {
         self.last_sent = Some(now);
         let index = MSS.iter().rposition(|&m| m <= mss).unwrap_or(0) as u32;
-        let period = now.0 >> PERIOD_SHIFT;
+        let period = now.tick().0 >> PERIOD_SHIFT;
         let hash = secrets.cookie(key, salt(period, peer_isn, index));
         SeqNumber((period & 0x1f) << 27 | index << 24 | hash >> 8)
     }
@@ -55,12 +55,12 @@ impl CookieJar {
         key: FlowKey,
         peer_isn: SeqNumber,
         cookie: SeqNumber,
-        now: Tick,
+        now: Instant,
     ) -> Option<u16> {
-        if now.since(self.last_sent?) >> PERIOD_SHIFT > 1 {
+        if now.nanos_since(self.last_sent?) >> (Tick::SHIFT + PERIOD_SHIFT) > 1 {
             return None;
         }
-        let period = now.0 >> PERIOD_SHIFT;
+        let period = now.tick().0 >> PERIOD_SHIFT;
         let age = period.wrapping_sub(cookie.0 >> 27) & 0x1f;
         let index = cookie.0 >> 24 & 7;
         let hash = secrets.cookie(key, salt(period.wrapping_sub(age), peer_isn, index));
@@ -93,6 +93,11 @@ pub(crate) const fn shift_in(echo: u32) -> Option<u8> {
 mod tests {
     use super::*;
 
+    /// The beginning of a period.
+    fn at(period: u64) -> Instant {
+        Instant::from_nanos(period << (PERIOD_SHIFT + Tick::SHIFT))
+    }
+
     #[test]
     fn a_cookie_is_good_for_its_connection_and_time_only() {
         let secrets = Secrets::new([1, 2, 3, 4]);
@@ -102,19 +107,13 @@ mod tests {
             ports: 3,
         };
         let mut jar = CookieJar::new();
-        let now = Tick(5 << PERIOD_SHIFT);
+        let now = at(5);
         let isn = SeqNumber(77);
         assert_eq!(jar.check(&secrets, key, isn, SeqNumber(1), now), None);
         let cookie = jar.make(&secrets, key, isn, 1460, now);
         assert_eq!(jar.check(&secrets, key, isn, cookie, now), Some(1460));
-        assert_eq!(
-            jar.check(&secrets, key, isn, cookie, now.after(1 << PERIOD_SHIFT)),
-            Some(1460)
-        );
-        assert_eq!(
-            jar.check(&secrets, key, isn, cookie, now.after(3 << PERIOD_SHIFT)),
-            None
-        );
+        assert_eq!(jar.check(&secrets, key, isn, cookie, at(6)), Some(1460));
+        assert_eq!(jar.check(&secrets, key, isn, cookie, at(8)), None);
         assert_eq!(jar.check(&secrets, key, isn + 1, cookie, now), None);
         assert_eq!(
             jar.check(&secrets, FlowKey { ports: 4, ..key }, isn, cookie, now),
@@ -123,15 +122,33 @@ mod tests {
         assert_eq!(jar.check(&secrets, key, isn, cookie + 1, now), None);
     }
 
+    /// The periods of a cookie come again after 32 of them, and ticks of 32 bits after 52 days. Without cookies sent lately
+    /// no guess is to be accepted then.
+    #[test]
+    fn old_cookies_stay_refused_for_ever() {
+        let secrets = Secrets::new([1, 2, 3, 4]);
+        let key = FlowKey::default();
+        let mut jar = CookieJar::new();
+        let cookie = jar.make(&secrets, key, SeqNumber(7), 1460, at(5));
+        for periods in [5 + (1 << 15), 5 + 3 * (1 << 14), 5 + (1 << 16)] {
+            // What the cookie of this very moment would be.
+            let current = CookieJar::new().make(&secrets, key, SeqNumber(7), 1460, at(periods));
+            for guess in [cookie, current] {
+                let accepted = jar.check(&secrets, key, SeqNumber(7), guess, at(periods));
+                assert_eq!(accepted, None, "after {periods} periods");
+            }
+        }
+    }
+
     #[test]
     fn the_mss_is_the_largest_that_the_peer_takes() {
         let secrets = Secrets::new([1, 2, 3, 4]);
         let key = FlowKey::default();
         let mut jar = CookieJar::new();
         for (offered, named) in [(100, 216), (536, 536), (1459, 1440), (65_000, 8960)] {
-            let cookie = jar.make(&secrets, key, SeqNumber(0), offered, Tick(0));
+            let cookie = jar.make(&secrets, key, SeqNumber(0), offered, at(0));
             assert_eq!(
-                jar.check(&secrets, key, SeqNumber(0), cookie, Tick(0)),
+                jar.check(&secrets, key, SeqNumber(0), cookie, at(0)),
                 Some(named)
             );
         }

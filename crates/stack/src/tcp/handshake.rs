@@ -81,6 +81,7 @@ impl Stack {
         let place = self.tcbs.len() as u32;
         self.tcbs.push(Tcb::FREE);
         self.wheel.ensure(place);
+        self.next_hops.add_place();
         Some(place)
     }
 }
@@ -254,11 +255,15 @@ impl<R: Recorder> Active<'_, R> {
         // Where the free TCB stands in a list already, it must not be put in again. Its entry in the wheel is this
         // connection's, if it is still there.
         let (generation, listed, left) = (tcb.generation, (tcb.flags, tcb.rare), tcb.armed);
+        let next_hop = tcb.next_hop;
         stack.prepared.write(tcb, key);
         tcb.generation = generation;
         tcb.flags |= listed.0;
         tcb.rare |= listed.1;
         tcb.hash = vacant.hash();
+        if unlikely(tcb.next_hop != next_hop) {
+            stack.next_hops.change(place, tcb.next_hop);
+        }
         if stack.wheel.is_armed(place) {
             tcb.armed = left;
         }
@@ -465,7 +470,7 @@ impl<R: Recorder> Active<'_, R> {
         let seq = self
             .stack
             .cookies
-            .make(&self.stack.secrets, key, syn.seq, mss, tick);
+            .make(&self.stack.secrets, key, syn.seq, mss, self.now);
         let config = &self.stack.config;
         let shift = options.window_scale.filter(|_| config.window_scaling);
         let stamps = options
@@ -540,7 +545,7 @@ impl<R: Recorder> Active<'_, R> {
             key,
             header.seq - 1,
             header.ack - 1,
-            self.now.tick(),
+            self.now,
         )?;
         let Some(diffserv) = self.stack.listeners[listener as usize]
             .as_ref()

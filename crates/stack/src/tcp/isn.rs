@@ -1,14 +1,19 @@
 //! Secrets and what is drawn from them: initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323, 5.4), ports
-//! (RFC 6056, algorithm 4).
+//! (RFC 6056, algorithm 4), identifications of IP datagrams (RFC 7739).
 
 use crate::demux::{FlowKey, Sip, Vacant};
+use crate::random::Random;
 use crate::time::Instant;
 use alloc::boxed::Box;
+use core::net::Ipv4Addr;
 use tollgate_wire::SeqNumber;
 
 /// Counters of ports that were given out (TABLE_LENGTH of RFC 6056, 3.3.4): peers that share one take every second port,
 /// and search longer once the range was gone through.
 const PORT_COUNTERS: usize = 256;
+
+/// Counters of identifications. Destinations that share one use it up together, so there are more than of ports.
+const IDENTIFICATIONS: usize = 1024;
 
 /// Keys for each purpose, drawn from the stack's seed so that knowing one tells nothing of the others.
 #[derive(Clone, Debug)]
@@ -17,7 +22,10 @@ pub(crate) struct Secrets {
     timestamp: Sip,
     port: Sip,
     cookie: Sip,
-    identification: u16,
+    identification: Sip,
+    identifications: Box<[u16; IDENTIFICATIONS]>,
+    /// For limits and ports of UDP.
+    pub(crate) random: Random,
     port_counters: Box<[u32; PORT_COUNTERS]>,
     /// The last answers of two hashes, which hosts that talk to the same peer again ask for again.
     last_timestamp: (FlowKey, u64),
@@ -47,7 +55,9 @@ impl Secrets {
             timestamp,
             port,
             cookie: Sip::new(draw(4)),
-            identification: draw(5)[0] as u16,
+            identification: Sip::new(draw(5)),
+            identifications: Box::new([0; IDENTIFICATIONS]),
+            random: Random::new(draw(6)),
             port_counters: Box::new([0; PORT_COUNTERS]),
         }
     }
@@ -56,8 +66,22 @@ impl Secrets {
         self.table
     }
 
-    pub(crate) const fn first_identification(&self) -> u16 {
-        self.identification
+    /// The identification of the next datagram between two addresses that may be fragmented: a counter that begins
+    /// anywhere (RFC 7739, 5.3), so that what one host is sent tells nothing of what others are. Both hashes are halves of one.
+    pub(crate) fn next_identification(
+        &mut self,
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+        protocol: u8,
+    ) -> u16 {
+        let hash = self.identification.flow::<2, 4>(FlowKey {
+            remote: u32::from(destination),
+            local: u32::from(source),
+            ports: protocol.into(),
+        });
+        let counter = &mut self.identifications[(hash >> 32) as usize % IDENTIFICATIONS];
+        *counter = counter.wrapping_add(1);
+        (hash as u16).wrapping_add(*counter)
     }
 
     /// What is added to the clock in our timestamps, for all connections of the two addresses (RFC 7323, 5.4).

@@ -32,8 +32,10 @@ impl Stack {
         // Marks in the lists of events and of waiting output stay, so that no index stands there twice.
         let listed = (tcb.flags & flag::LISTED, tcb.rare & rare::OUTPUT_LISTED);
         let generation = tcb.generation.wrapping_add(1);
-        let armed = tcb.armed;
+        let (armed, next_hop) = (tcb.armed, tcb.next_hop);
         *tcb = Tcb::FREE;
+        // The place stays in the list of its next hop.
+        tcb.next_hop = next_hop;
         tcb.generation = generation;
         (tcb.flags, tcb.rare) = listed;
         tcb.armed = armed;

@@ -1,5 +1,5 @@
-//! What few connections have: urgent data on its way, a Diffserv field (RFC 9293, 3.9.1.9), a source route (3.9.2.1), a soft
-//! error to be told.
+//! What few connections have: urgent data on its way, a Diffserv field (RFC 9293, 3.9.1.9), a source route (3.9.2.1), a path
+//! that has to fragment (RFC 1191), a soft error to be told.
 //!
 //! It lies beside the TCBs, so that the others do not carry it. What it asks for in headers is written after the template,
 //! in frames that leave by [`Active::detour`]; nothing of it is looked at on the predicted paths.
@@ -31,6 +31,8 @@ pub(crate) struct Unusual {
     pub(crate) rcv_up: Option<SeqNumber>,
     /// The Diffserv field of every segment, as it lies in the IP header.
     pub(crate) diffserv: u8,
+    /// Routers may fragment segments: the path carries less than the least that we send (RFC 1191, 3).
+    pub(crate) fragmentable: bool,
     /// The way of every segment (RFC 9293, 3.9.2.1).
     pub(crate) route: Option<SourceRoute>,
     /// The last soft error, until the application takes it.
@@ -42,7 +44,7 @@ pub(crate) struct Unusual {
 impl Unusual {
     /// Whether the headers of segments say more than the template.
     fn amends(&self) -> bool {
-        self.snd_up.is_some() || self.diffserv != 0 || self.route.is_some()
+        self.snd_up.is_some() || self.diffserv != 0 || self.fragmentable || self.route.is_some()
     }
 }
 
@@ -113,6 +115,9 @@ impl<R: Recorder> Active<'_, R> {
         if unusual.diffserv != 0 {
             self.mark_diffserv(unusual.diffserv, &frame);
         }
+        if unusual.fragmentable {
+            self.clear_dont_fragment(index, &frame);
+        }
         match unusual.route {
             Some(route) => self.set_out(&route, frame),
             None => frame,
@@ -159,6 +164,7 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         tcb.next_hop = next_hop;
         tcb.ip_options = route.option_len() as u8;
+        self.stack.next_hops.change(index as u32, next_hop);
         self.fill_link_address(index);
         true
     }
@@ -175,6 +181,42 @@ impl<R: Recorder> Active<'_, R> {
         if summed {
             let checksum = Checksum::from_ne_bytes([ip[10], ip[11]])
                 .update(word, u16::from_be_bytes([ip[0], diffserv]));
+            ip[10..12].copy_from_slice(&checksum.to_ne_bytes());
+        }
+    }
+
+    /// Lets routers fragment the segments of a connection from now on. Returns whether they could not before.
+    pub(crate) fn allow_fragments(&mut self, index: usize) -> bool {
+        let before = self
+            .stack
+            .unusual(index)
+            .is_some_and(|unusual| unusual.fragmentable);
+        self.stack
+            .change_unusual(index, |unusual| unusual.fragmentable = true);
+        !before
+    }
+
+    /// Clears DF in a packet's IP header, and gives the packet an identification of its own: without DF it is not atomic
+    /// (RFC 6864, 4.3).
+    fn clear_dont_fragment(&mut self, index: usize, frame: &Frame) {
+        let summed = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always;
+        let tcb = &self.stack.tcbs[index];
+        let (local, remote) = (tcb.local_ip(), tcb.remote_ip());
+        let secrets = &mut self.stack.secrets;
+        let identification = secrets.next_identification(local, remote, ipv4::protocol::TCP);
+        let at = usize::from(frame.offset) + ETHERNET;
+        let Some(ip) = self.pool.octets_mut(frame.id)[at..].first_chunk_mut::<20>() else {
+            return;
+        };
+        let before = u16::from_be_bytes([ip[4], ip[5]]);
+        let flags = u16::from_be_bytes([ip[6], ip[7]]);
+        let cleared = flags & !ipv4::DONT_FRAGMENT;
+        ip[4..6].copy_from_slice(&identification.to_be_bytes());
+        ip[6..8].copy_from_slice(&cleared.to_be_bytes());
+        if summed {
+            let checksum = Checksum::from_ne_bytes([ip[10], ip[11]])
+                .update(before, identification)
+                .update(flags, cleared);
             ip[10..12].copy_from_slice(&checksum.to_ne_bytes());
         }
     }

@@ -5,8 +5,10 @@
 //! RFC's words. `rfc_baseline` runs the same scripts without the mechanisms that make the stack fast. Sequence numbers are
 //! relative to each side's initial one, so a SYN has number 0 and the first octet 1.
 
+mod host_limits;
 mod peer;
 mod rfc1122_hosts;
+mod rfc1191_path_mtu;
 mod rfc5681_congestion;
 mod rfc5961_blind_attacks;
 mod rfc6298_timeout;

@@ -578,6 +578,8 @@ fn a_link_address_that_made_room_is_not_used_by_connections() {
     let stranger = SocketAddrV4::new(STRANGER, 9);
     peer.stack().udp_send(socket, stranger, b"x").unwrap();
     assert_eq!(next_arp(&mut peer).unwrap().1.target_ip, STRANGER);
+    peer.inject_frame(arp_frame(Operation::Reply, STACK));
+    assert_eq!(peer.next_frame().unwrap()[..6], STRANGER_MAC.0);
     peer.send(conn, 1, 10);
     assert_eq!(next_arp(&mut peer).unwrap().1.target_ip, PEER);
     peer.inject_frame(arp_reply(PEER_MAC));

@@ -213,11 +213,11 @@ fn a_smaller_path_mtu_makes_smaller_segments() {
     assert_eq!(peer.stack().info(conn).unwrap().mss, 1000);
     peer.expect(ack().seq(1).ack(1).len(1000));
     peer.expect_nothing();
-    // A larger one is not believed (RFC 1191, 3); one that is smaller still is.
+    // A larger one is not believed, and one below what every link carries counts as what every host takes (RFC 1191, 3).
     peer.inject_icmp(needed(1400), &first);
     assert_eq!(peer.stack().info(conn).unwrap().mss, 1000);
     peer.ignore();
-    peer.inject_icmp(needed(576), &first);
+    peer.inject_icmp(needed(67), &first);
     assert_eq!(peer.stack().info(conn).unwrap().mss, 536);
     peer.ignore();
     peer.advance(s(5));
