@@ -117,7 +117,12 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::NotConnected`] when the handle is stale.
     pub fn set_token(&mut self, conn: ConnId, token: u64) -> Result<(), Error> {
         let index = self.stack.index(conn)?;
-        self.stack.tcbs[index].token = token;
+        let tcb = &mut self.stack.tcbs[index];
+        if tcb.is_rare(rare::UNACCEPTED) {
+            // No application has this handle yet.
+            return Err(Error::NotConnected);
+        }
+        tcb.token = token;
         Ok(())
     }
 

@@ -67,6 +67,7 @@ pub struct Stack {
     pub(crate) config: Config,
     pub(crate) table: Table,
     pub(crate) wheel: Wheel,
+    /// Connections and listeners ([`LISTENER_BIT`](crate::tcp::listener::LISTENER_BIT)) with events, by index.
     pub(crate) ready: VecDeque<u32>,
     pub(crate) output_waiting: VecDeque<u32>,
     /// Places of connections that are free, the last one taken first.
@@ -76,6 +77,8 @@ pub struct Stack {
     pub(crate) sizes: Sizes,
     pub(crate) periods: Periods,
     pub(crate) listeners: Vec<Option<Listener>>,
+    /// By index, whether [`Stack::ready`] has an entry for the listener there. The entry outlives a listener that is closed.
+    pub(crate) announced: Vec<bool>,
     pub(crate) listener_generation: u16,
     pub(crate) time_wait: TimeWaitTable,
     /// The way back of the packet that is being taken in.
@@ -161,6 +164,7 @@ impl Stack {
             sizes: Sizes::default(),
             periods: Periods::new(&config),
             listeners: Vec::new(),
+            announced: Vec::new(),
             listener_generation: 0,
             time_wait: TimeWaitTable::new(config.max_time_wait),
             return_route: None,

@@ -313,12 +313,13 @@ impl<R: Recorder> Active<'_, R> {
             cold_path();
             return self.send_cookie(key, syn);
         };
+        let stack = &mut *self.stack;
         let mut diffserv = 0;
-        if let Some(Some(l)) = self.stack.listeners.get_mut(listener as usize) {
-            l.half_open += 1;
+        if let Some(Some(l)) = stack.listeners.get_mut(listener as usize) {
+            l.half_open.push(&mut stack.tcbs, index);
             diffserv = l.diffserv;
         }
-        let tcb = &mut self.stack.tcbs[index];
+        let tcb = &mut stack.tcbs[index];
         tcb.move_to(State::SynReceived);
         tcb.listener = listener;
         tcb.rare |= rare::UNACCEPTED;
@@ -360,13 +361,11 @@ impl<R: Recorder> Active<'_, R> {
         } else {
             State::Established
         });
-        if tcb.is_rare(rare::UNACCEPTED)
-            && let Some(Some(l)) = stack.listeners.get_mut(tcb.listener as usize)
-        {
-            l.half_open = l.half_open.saturating_sub(1);
-            l.queue.push_back(index as u32);
+        if tcb.is_rare(rare::UNACCEPTED) {
+            stack.queue_to_accept(index);
+        } else {
+            self.notify(index, readiness::CONNECTED | readiness::WRITABLE);
         }
-        self.notify(index, readiness::CONNECTED | readiness::WRITABLE);
     }
 
     /// The MSS that we offer: what fits into a packet without options (RFC 9293, 3.7.1; RFC 6691).
@@ -572,8 +571,9 @@ impl<R: Recorder> Active<'_, R> {
         tcb.recover = iss;
         tcb.snd_wnd = u32::from(header.window) << tcb.snd_shift;
         tcb.max_snd_wnd = tcb.snd_wnd;
-        if let Some(l) = self.stack.listeners[listener as usize].as_mut() {
-            l.half_open += 1;
+        let stack = &mut *self.stack;
+        if let Some(l) = stack.listeners[listener as usize].as_mut() {
+            l.half_open.push(&mut stack.tcbs, index);
         }
         self.stack.counters.syn_cookies_accepted += 1;
         self.established(index);
