@@ -14,6 +14,8 @@ use tollgate_gate::Recorder;
 pub struct Open<'a> {
     /// Our address: one of the stack's. Without it an active open takes the first, a passive one any (RFC 9293, 3.9.1.1).
     pub local: Option<Ipv4Addr>,
+    /// Our port, not 0. Without it the stack chooses one. For active opens only: a listener's is an argument of its own.
+    pub local_port: Option<u16>,
     /// The Diffserv codepoint, 0 to 63, from the SYN on; see [`SocketOption::Diffserv`].
     pub diffserv: u8,
     /// Hosts by way of which every segment goes, in order, at most 9 (RFC 9293, 3.9.2.1; RFC 791, loose source and record

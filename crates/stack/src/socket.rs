@@ -47,7 +47,7 @@ pub enum Error {
     Unreachable,
     /// This side aborted the connection.
     Aborted,
-    /// The address or port is in use.
+    /// The address or port is in use, or both are with this peer.
     InUse,
     /// No local port is free for this peer.
     NoPort,

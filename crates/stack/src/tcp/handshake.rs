@@ -91,13 +91,14 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::BadAddress`] for an address that is no unicast host's or a zero port, [`Error::NoPort`] when every port
     /// is taken for this peer, [`Error::TableFull`], [`Error::NoFrame`].
     pub fn connect(&mut self, remote: SocketAddrV4) -> Result<ConnId, Error> {
-        self.open_actively(self.stack.config.ip, remote, 0, &None)
+        self.open_actively((self.stack.config.ip, None), remote, 0, &None)
     }
 
     /// As [`Active::connect`], in a particular way.
     ///
     /// # Errors
-    /// As [`Active::connect`], [`Error::BadAddress`] also for a local address that is not the stack's, and
+    /// As [`Active::connect`], [`Error::BadAddress`] also for a local address that is not the stack's and for local port 0,
+    /// [`Error::InUse`] when the local port has a connection to `remote` or has had one lately (TIME-WAIT), and
     /// [`Error::BadOption`] for a Diffserv codepoint above 63 or a source route that has too many hops or leaves no room.
     pub fn connect_with(&mut self, remote: SocketAddrV4, open: &Open<'_>) -> Result<ConnId, Error> {
         let local = self.local_for(open)?.unwrap_or(self.stack.config.ip);
@@ -105,13 +106,13 @@ impl<R: Recorder> Active<'_, R> {
             [] => None,
             hops => Some(SourceRoute::loose(hops).ok_or(Error::BadOption)?),
         };
-        self.open_actively(local, remote, open.diffserv << 2, &route)
+        self.open_actively((local, open.local_port), remote, open.diffserv << 2, &route)
     }
 
     #[inline(always)]
     fn open_actively(
         &mut self,
-        local: Ipv4Addr,
+        (local, port): (Ipv4Addr, Option<u16>),
         remote: SocketAddrV4,
         diffserv: u8,
         route: &Option<SourceRoute>,
@@ -122,7 +123,10 @@ impl<R: Recorder> Active<'_, R> {
         if remote.port() == 0 || unlikely(!known) && !self.is_host(*remote.ip()) {
             return Err(Error::BadAddress);
         }
-        let (key, vacant) = self.free_local_port(peer)?;
+        let (key, vacant) = match port {
+            None => self.free_local_port(peer)?,
+            Some(port) => self.this_local_port(peer, port)?,
+        };
         let index = self.open(key, vacant)?;
         let iss = initial_sequence_number(vacant, self.now);
         self.stack.tcbs[index].move_to(State::SynSent);
@@ -200,6 +204,20 @@ impl<R: Recorder> Active<'_, R> {
             }
         }
         Err(Error::NoPort)
+    }
+
+    /// The same with this port.
+    #[cold]
+    fn this_local_port(&mut self, peer: FlowKey, port: u16) -> Result<(FlowKey, Vacant), Error> {
+        if port == 0 {
+            return Err(Error::BadAddress);
+        }
+        let key = peer.to_port(port);
+        let vacant = match self.stack.search(key) {
+            Search::Vacant(vacant) => Some(vacant),
+            Search::Found(slot) => self.use_again(key, slot),
+        };
+        vacant.map(|vacant| (key, vacant)).ok_or(Error::InUse)
     }
 
     /// Ends the TIME-WAIT in `slot`, if it is one that may be ended for a new connection.

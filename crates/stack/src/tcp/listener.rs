@@ -162,7 +162,7 @@ impl<R: Recorder> Active<'_, R> {
     ///
     /// # Errors
     /// As [`Active::listen`], [`Error::BadAddress`] also for a local address that is not the stack's, and
-    /// [`Error::BadOption`] for a Diffserv codepoint above 63 or a source route.
+    /// [`Error::BadOption`] for a Diffserv codepoint above 63, a source route or a local port.
     pub fn listen_with(
         &mut self,
         port: u16,
@@ -170,7 +170,7 @@ impl<R: Recorder> Active<'_, R> {
         open: &Open<'_>,
     ) -> Result<ListenerId, Error> {
         let address = self.local_for(open)?;
-        if !open.source_route.is_empty() {
+        if !open.source_route.is_empty() || open.local_port.is_some() {
             return Err(Error::BadOption);
         }
         if port == 0 {
