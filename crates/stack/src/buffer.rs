@@ -24,6 +24,9 @@ use tollgate_wire::tcp::Flags;
 /// line's alignment for the copy.
 pub const PAYLOAD_OFFSET: usize = 192;
 
+/// Bytes of the largest frame of a pool.
+pub(crate) const LARGEST_FRAME: usize = 1 << FrameSize::K64 as u32;
+
 /// Octets of a cache line.
 pub const CACHE_LINE: usize = 64;
 
@@ -261,10 +264,21 @@ impl Pool {
         }
     }
 
-    /// Octets of a frame that serves IP packets of `mtu` octets.
+    /// Octets of a frame that serves IP packets of `mtu` octets, [`MAX_MTU`](crate::MAX_MTU) at most. With smaller frames
+    /// than its MTU needs a stack sends, and asks its peers for, smaller segments.
     pub const fn frame_size_for(mtu: usize) -> usize {
         // Link header and payload offset are the only octets that are not the IP packet's.
         (PAYLOAD_OFFSET + mtu).next_power_of_two()
+    }
+
+    /// Bytes of the largest IP packet that a frame holds behind its headroom, `mtu` at most.
+    pub(crate) const fn bound_mtu(&self, mtu: u16) -> u16 {
+        let room = self.payload_room();
+        if room < mtu as usize {
+            room as u16
+        } else {
+            mtu
+        }
     }
 
     /// Where a frame begins in the region.

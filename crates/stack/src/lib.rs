@@ -78,7 +78,7 @@ pub mod udp;
 
 pub use buffer::{Buffer, Frame, FrameId, Pool};
 pub use config::Config;
-pub use port::Link;
+pub use port::{Link, MAX_MTU};
 pub use socket::{ConnId, Error, Event, Info, ListenerId, Open, Received, SocketOption};
 pub use stack::{Active, Stack};
 pub use tcp::report::SoftError;

@@ -11,7 +11,7 @@ use crate::demux::Table;
 use crate::icmp::Echo;
 use crate::likely::{likely, unlikely};
 use crate::neighbour;
-use crate::port::{BURST, Link};
+use crate::port::{BURST, Link, MAX_MTU, MIN_MTU};
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
 use crate::tcp::awaited::Awaited;
@@ -37,6 +37,10 @@ use core::net::Ipv4Addr;
 use tollgate_checksum::Kernel;
 use tollgate_gate::{Gate, Off, PacketId, Recorder};
 use tollgate_wire::source_route::SourceRoute;
+
+/// The MTUs that a stack takes, for the error that says so.
+const MTU_RANGE: &str = "68 to 65,344 bytes";
+const _: () = assert!(MIN_MTU == 68 && MAX_MTU == 65_344, "the text is another");
 
 /// A TCP/IP stack for one interface and one core.
 #[derive(Debug)]
@@ -115,16 +119,16 @@ pub struct Active<'a, R = Off> {
 }
 
 impl Stack {
-    /// Makes a stack for links of at most `mtu` octets per IP packet (68 to 65,535), at time `now`.
+    /// Makes a stack for links of at most `mtu` bytes per IP packet, 68 (RFC 791) to [`MAX_MTU`], at time `now`.
     ///
     /// # Errors
     /// A field of `config` that is out of its range.
     pub fn new(config: Config, mtu: usize, now: Instant) -> Result<Self, InvalidConfig> {
         config.validate()?;
-        if !(68..=65_535).contains(&mtu) {
+        if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
             return Err(InvalidConfig {
                 field: "mtu",
-                range: "68 to 65,535 octets (RFC 791)",
+                range: MTU_RANGE,
             });
         }
         let mac = config.mac.0;

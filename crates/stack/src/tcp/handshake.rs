@@ -386,9 +386,9 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// The MSS that we offer: what fits into a packet without options (RFC 9293, 3.7.1; RFC 6691).
+    /// The MSS that we offer: what fits into a packet without options (RFC 9293, 3.7.1; RFC 6691), and that into a frame.
     pub(crate) fn our_mss(&self) -> u16 {
-        self.stack.mtu - 40
+        self.pool.bound_mtu(self.stack.mtu) - 40
     }
 
     /// Sends a segment without payload that the template does not serve.
