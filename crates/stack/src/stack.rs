@@ -74,6 +74,10 @@ pub struct Stack {
     /// Connections and listeners ([`LISTENER_BIT`](crate::tcp::listener::LISTENER_BIT)) with events, by index.
     pub(crate) ready: VecDeque<u32>,
     pub(crate) output_waiting: VecDeque<u32>,
+    /// The link had no room for frames when it was asked last, or `output_waiting` is not empty.
+    pub(crate) link_waits: bool,
+    /// When the link is asked again that had no room when it was asked last.
+    ask_again: Option<Instant>,
     /// Places of connections that are free, the last one taken first.
     pub(crate) free: Vec<u32>,
     pub(crate) open_connections: usize,
@@ -162,6 +166,8 @@ impl Stack {
             wheel: Wheel::new(config.max_connections, now.tick()),
             ready: VecDeque::new(),
             output_waiting: VecDeque::new(),
+            link_waits: false,
+            ask_again: None,
             free: Vec::with_capacity(config.max_connections),
             open_connections: 0,
             prepared: Prepared::new(&config),
@@ -259,10 +265,18 @@ impl Stack {
         self.device.len()
     }
 
-    /// When the stack wants to be polled again at the latest, should nothing arrive before.
+    /// Whether frames are left that the link had no room for when it was asked last. A loop that can wait for room in the
+    /// link does so then, and polls when there is some.
+    pub const fn wants_link(&self) -> bool {
+        self.ask_again.is_some()
+    }
+
+    /// When the stack wants to be polled again at the latest, should nothing arrive before. Frames that wait are due now,
+    /// unless the link had no room for them ([`Stack::wants_link`]): it is asked again in the next tick of about a
+    /// millisecond, for loops that cannot wait for it.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        let awaited = self.awaited.is_anybody();
-        if !self.device.is_empty() || !self.output_waiting.is_empty() || awaited {
+        let queued = !self.device.is_empty() || !self.output_waiting.is_empty();
+        if queued && self.ask_again.is_none() || self.awaited.is_anybody() {
             return Some(now);
         }
         let ticks = [self.wheel.next(), self.time_wait.next()];
@@ -272,7 +286,8 @@ impl Stack {
         let others = [self.neighbours.next(), self.reassembler.next()]
             .into_iter()
             .flatten();
-        of_ticks.chain(others).chain(frames).min()
+        let link = self.ask_again.map(|at| at.max(now));
+        of_ticks.chain(others).chain(frames).chain(link).min()
     }
 }
 
@@ -295,7 +310,12 @@ impl<R: Recorder> Active<'_, R> {
     /// One turn of the crank, with a reader's buffer posted or none.
     #[inline(always)]
     pub(crate) fn turn<L: Link>(&mut self, link: &mut L, posted: &mut Posted<'_>) {
-        self.flush(link);
+        if !self.stack.device.is_empty() {
+            self.give(link);
+            if unlikely(self.stack.link_waits) {
+                self.look_at_link();
+            }
+        }
         self.rec.pass(Gate::DriverInBegin, PacketId(0));
         match link.arrived() {
             Some(frames) => {
@@ -423,15 +443,29 @@ impl<R: Recorder> Active<'_, R> {
         if self.stack.device.is_empty() {
             return;
         }
-        self.rec.pass(Gate::DriverOutBegin, PacketId(0));
-        link.transmit(self.pool, &mut self.stack.device);
-        self.rec.pass(Gate::DriverOutEnd, PacketId(0));
-        if unlikely(!self.stack.output_waiting.is_empty()) {
-            self.resume_output();
+        self.give(link);
+        if unlikely(self.stack.link_waits || !self.stack.device.is_empty()) {
+            self.look_at_link();
         }
     }
 
+    /// Gives waiting frames to the link.
+    #[inline(always)]
+    fn give<L: Link>(&mut self, link: &mut L) {
+        self.rec.pass(Gate::DriverOutBegin, PacketId(0));
+        link.transmit(self.pool, &mut self.stack.device);
+        self.rec.pass(Gate::DriverOutEnd, PacketId(0));
+    }
+
+    /// Notes whether the link has left frames behind, and lets connections go on that waited for room.
     #[inline(never)]
+    fn look_at_link(&mut self) {
+        let next_tick = self.now.tick().after(1).to_instant(self.now);
+        self.stack.ask_again = (!self.stack.device.is_empty()).then_some(next_tick);
+        self.resume_output();
+        self.stack.link_waits = self.stack.wants_link() || !self.stack.output_waiting.is_empty();
+    }
+
     fn resume_output(&mut self) {
         use crate::tcp::tcb::flag;
         for _ in 0..self.stack.output_waiting.len() {

@@ -595,6 +595,7 @@ impl<R: Recorder> Active<'_, R> {
         if !tcb.is(flag::OUTPUT_LISTED) {
             tcb.flags |= flag::OUTPUT_LISTED;
             self.stack.output_waiting.push_back(index as u32);
+            self.stack.link_waits = true;
         }
     }
 
