@@ -319,6 +319,23 @@ impl Pool {
         Some(id)
     }
 
+    /// Takes a frame for what arrives, counted once, unless the pool [is scarce](Pool::is_scarce). A link that gets none lets
+    /// what has arrived wait where it is, or loses it, and counts that.
+    #[inline(always)]
+    pub fn alloc_for_receive(&mut self) -> Option<FrameId> {
+        if unlikely(self.is_scarce()) {
+            return None;
+        }
+        self.alloc()
+    }
+
+    /// Whether no more than half of the reserve is left, without which nothing that was received could be acknowledged. No
+    /// link takes frames then, be it for what arrives or to hold what it delays.
+    #[inline(always)]
+    pub const fn is_scarce(&self) -> bool {
+        self.free.count <= self.reserve / 2
+    }
+
     /// Whether only the reserve is left.
     #[inline(always)]
     pub(crate) const fn is_low(&self) -> bool {
@@ -562,7 +579,7 @@ impl Pool {
         self.region.get(start..start + N)?.first_chunk()
     }
 
-    /// Copies `octets` into a new frame, as a link does that owns no pool frames.
+    /// Copies `octets` into a new frame. A link that receives takes its frames by [`Pool::alloc_for_receive`].
     ///
     /// # Errors
     /// [`NoFrame`] when the pool is empty or the octets do not fit.

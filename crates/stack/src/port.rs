@@ -46,7 +46,8 @@ pub trait Link {
     /// the pool when it is sent. What it leaves in `frames` stays the stack's.
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>);
 
-    /// Appends frames that have arrived to `frames`, about [`BURST`] at most; they are the stack's from then on.
+    /// Appends frames that have arrived to `frames`, about [`BURST`] at most; they are the stack's from then on. Frames that the
+    /// link copies into come from [`Pool::alloc_for_receive`].
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>);
 
     /// All frames that have arrived, for a link that has them in a vector: whoever asks takes them from there and empties it.
