@@ -70,11 +70,14 @@ impl Unaccepted {
 
     /// Takes the first connection out.
     fn pop(&mut self, tcbs: &mut [Tcb]) -> Option<usize> {
-        if self.is_empty() {
-            return None;
-        }
         let index = self.first as usize;
-        self.remove(tcbs, index);
+        let [_, next] = tcbs.get(index)?.neighbours();
+        self.first = next;
+        match tcbs.get_mut(next as usize) {
+            Some(tcb) => tcb.set_neighbours([NONE, tcb.neighbours()[1]]),
+            None => self.last = NONE,
+        }
+        self.len -= 1;
         Some(index)
     }
 }
