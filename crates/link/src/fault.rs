@@ -6,7 +6,8 @@
 //!
 //! A frame may be shared with the sender's retransmission queue. Whatever is changed, comes twice, or is held while its
 //! sender goes on is therefore copied into a frame of its own first: the wire must never write into, nor be written by,
-//! what the sender keeps. When the pool has no frame for that, the frame is lost and [`Stats::starved`] says so.
+//! what the sender keeps. When the pool has no frame to spare for that, the frame is lost and [`Stats::starved`] says so:
+//! frames that are held must not keep a stack from receiving.
 
 mod faults;
 mod random;
@@ -50,7 +51,7 @@ pub struct Stats {
     pub over_limit: u64,
     /// Held back behind later ones.
     pub reordered: u64,
-    /// Lost, or not duplicated, because the pool had no frame for a copy.
+    /// Lost, or not duplicated, because the pool had no frame to spare for a copy or for being held.
     pub starved: u64,
 }
 
@@ -374,7 +375,10 @@ impl Wire {
         if !duplicate {
             return self.carry(pool, frame, path);
         }
-        let Some(copy) = self.copy(pool, &frame) else {
+        let copy = (!pool.is_scarce())
+            .then(|| self.copy(pool, &frame))
+            .flatten();
+        let Some(copy) = copy else {
             self.stats.starved += 1;
             return self.carry(pool, frame, path);
         };
@@ -483,15 +487,19 @@ impl Wire {
         Some(self.line_free)
     }
 
-    /// Makes a frame that will be held the wire's own, if there is room for it.
+    /// Makes a frame that will be held the wire's own, if there is room for it. While the pool is scarce one frame at a time is
+    /// held: who waits for frames to come free may be waiting for this one to arrive.
     fn admit(&mut self, pool: &mut Pool, frame: Frame) -> Option<Frame> {
-        if self.held() < self.faults.limit {
-            self.own(pool, frame)
+        let refused = if self.held() >= self.faults.limit {
+            &mut self.stats.over_limit
+        } else if pool.is_scarce() && self.held() > 0 {
+            &mut self.stats.starved
         } else {
-            self.stats.over_limit += 1;
-            pool.release(frame.id);
-            None
-        }
+            return self.own(pool, frame);
+        };
+        *refused += 1;
+        pool.release(frame.id);
+        None
     }
 
     /// Moves every frame whose time has come to the ready ones.

@@ -1,6 +1,7 @@
 //! Two ends in one thread that share a pool: a burst is handed over by swapping vectors.
 //!
-//! No octet is copied and no frame is counted: the count that a frame stands for moves with it. This is the link on
+//! No octet is copied and no frame is counted: the count that a frame stands for moves with it. So what arrives takes nothing
+//! from the pool, and the reserve that other links leave is not touched. This is the link on
 //! which a stack's own cost is measured, so it must never do work that a stack could be blamed for: a burst of any length
 //! goes in with one swap, when nothing waits there, and a stack takes it out where it lies.
 
@@ -217,6 +218,18 @@ mod tests {
         cable.drain(&mut pool);
         assert!(cable.is_idle());
         assert_eq!(pool.available(), 8);
+    }
+
+    #[test]
+    fn arrival_takes_no_frame_from_the_pool() {
+        let mut pool = Pool::new(3, 2048);
+        let mut cable = Memory::new(1500);
+        let mut burst = frames(&mut pool, [1, 2, 3]);
+        cable.end(Side::A).transmit(&mut pool, &mut burst);
+        assert_eq!(pool.available(), 0);
+        let mut arrived = Vec::new();
+        cable.end(Side::B).receive(&mut pool, &mut arrived);
+        assert_eq!(numbers(&mut pool, arrived), [1, 2, 3]);
     }
 
     proptest! {

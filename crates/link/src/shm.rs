@@ -38,6 +38,9 @@ const PLACED_AT: usize = PAYLOAD_OFFSET - 66;
 /// How long a side sleeps before it looks whether its peer still lives.
 const SLICE: Duration = Duration::from_millis(50);
 
+/// Pause before a side asks again for frames of a pool that had none to spare: about a tick of the stack's timers.
+const STARVED_PAUSE: Duration = Duration::from_millis(1);
+
 /// Looks at the ring between two looks at the clock, when busy polling.
 const SPINS: u32 = 256;
 
@@ -89,7 +92,7 @@ pub struct Stats {
     pub unwanted: u64,
     /// Bursts that found too little room in the ring.
     pub full: u64,
-    /// Times that a burst was left in the ring because the pool had no frame.
+    /// Times that a burst was left in the ring because the pool had no frame to spare.
     pub no_frame: u64,
     /// Lost: arrived with a length that cannot be, or does not fit into the pool's frames.
     pub bad_length: u64,
@@ -111,6 +114,8 @@ pub struct ShmLink {
     mtu: usize,
     /// The last `transmit` left frames behind.
     wants_room: bool,
+    /// The last `receive` left frames in the ring because the pool had none to spare.
+    starved: bool,
     side: Side,
     peer: OnceCell<Peer>,
     stats: Stats,
@@ -150,6 +155,7 @@ impl ShmLink {
             waiting,
             mtu,
             wants_room: false,
+            starved: false,
             side,
             peer: OnceCell::new(),
             stats: Stats::default(),
@@ -212,7 +218,8 @@ impl ShmLink {
     }
 
     /// Waits until there is something to receive, or room for what the last `transmit` left behind, for `timeout` at most.
-    /// How it waits is the segment's [`Config::waiting`].
+    /// How it waits is the segment's [`Config::waiting`]. After a `receive` for which the pool had no frame to spare it waits a
+    /// millisecond before frames that are left in the ring count again.
     pub fn wait(&self, timeout: Duration) -> WaitOutcome {
         if self.is_ready() {
             return WaitOutcome::Ready;
@@ -225,27 +232,34 @@ impl ShmLink {
             if self.is_ready() {
                 return WaitOutcome::Ready;
             }
-            if closed {
+            let starves = self.starved && self.has_frames();
+            if closed && !starves {
                 return WaitOutcome::PeerGone;
             }
             let now = Instant::now();
-            let left = timeout.saturating_sub(now.duration_since(start));
+            let waited = now.duration_since(start);
+            let left = timeout.saturating_sub(waited);
             if left.is_zero() {
                 return WaitOutcome::TimedOut;
+            }
+            let pause = STARVED_PAUSE.saturating_sub(waited);
+            if starves && pause.is_zero() {
+                return WaitOutcome::Ready;
             }
             if now.duration_since(looked_for_peer) >= SLICE {
                 looked_for_peer = now;
                 if !self.peer_alive() {
-                    return if self.is_ready() {
+                    return if self.has_frames() {
                         WaitOutcome::Ready
                     } else {
                         WaitOutcome::PeerGone
                     };
                 }
             }
+            let longest = if starves { pause } else { SLICE };
             match self.waiting {
                 Waiting::BusyPoll => self.spin(),
-                Waiting::Sleep => self.sleep(left.min(SLICE)),
+                Waiting::Sleep => self.sleep(left.min(longest)),
             }
         }
     }
@@ -254,7 +268,13 @@ impl ShmLink {
     #[inline(always)]
     fn is_ready(&self) -> bool {
         !self.stats.broken
-            && (!self.receive.is_empty() || (self.wants_room && self.transmit.has_news()))
+            && (!self.starved && !self.receive.is_empty()
+                || (self.wants_room && self.transmit.has_news()))
+    }
+
+    /// Whether there is something to receive, once the pool has a frame for it.
+    fn has_frames(&self) -> bool {
+        !self.stats.broken && !self.receive.is_empty()
     }
 
     fn spin(&self) {
@@ -307,7 +327,7 @@ impl ShmLink {
         if PLACED_AT + octets.len() > pool.frame_size() {
             return Taken::TooLong;
         }
-        let Some(id) = pool.alloc() else {
+        let Some(id) = pool.alloc_for_receive() else {
             return Taken::NoFrame;
         };
         let place = &mut pool.octets_mut(id)[PLACED_AT..PLACED_AT + octets.len()];
@@ -391,6 +411,7 @@ impl Link for ShmLink {
         if self.stats.broken {
             return;
         }
+        self.starved = false;
         let mut passed = 0;
         while passed < BURST {
             match self.receive.peek() {
@@ -402,6 +423,7 @@ impl Link for ShmLink {
                     }
                     Taken::NoFrame => {
                         self.stats.no_frame += 1;
+                        self.starved = true;
                         break;
                     }
                     Taken::TooLong => self.stats.bad_length += 1,

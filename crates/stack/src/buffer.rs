@@ -24,6 +24,9 @@ use tollgate_wire::tcp::Flags;
 /// line's alignment for the copy.
 pub const PAYLOAD_OFFSET: usize = 192;
 
+/// Bytes of the largest frame of a pool.
+pub(crate) const LARGEST_FRAME: usize = 1 << FrameSize::K64 as u32;
+
 /// Octets of a cache line.
 pub const CACHE_LINE: usize = 64;
 
@@ -264,10 +267,21 @@ impl Pool {
         }
     }
 
-    /// Octets of a frame that serves IP packets of `mtu` octets.
+    /// Octets of a frame that serves IP packets of `mtu` octets, [`MAX_MTU`](crate::MAX_MTU) at most. With smaller frames
+    /// than its MTU needs a stack sends, and asks its peers for, smaller segments.
     pub const fn frame_size_for(mtu: usize) -> usize {
         // Link header and payload offset are the only octets that are not the IP packet's.
         (PAYLOAD_OFFSET + mtu).next_power_of_two()
+    }
+
+    /// Bytes of the largest IP packet that a frame holds behind its headroom, `mtu` at most.
+    pub(crate) const fn bound_mtu(&self, mtu: u16) -> u16 {
+        let room = self.payload_room();
+        if room < mtu as usize {
+            room as u16
+        } else {
+            mtu
+        }
     }
 
     /// Where a frame begins in the region.
@@ -306,6 +320,23 @@ impl Pool {
         meta.refs = 1;
         self.free.count -= 1;
         Some(id)
+    }
+
+    /// Takes a frame for what arrives, counted once, unless the pool [is scarce](Pool::is_scarce). A link that gets none lets
+    /// what has arrived wait where it is, or loses it, and counts that.
+    #[inline(always)]
+    pub fn alloc_for_receive(&mut self) -> Option<FrameId> {
+        if unlikely(self.is_scarce()) {
+            return None;
+        }
+        self.alloc()
+    }
+
+    /// Whether no more than half of the reserve is left, without which nothing that was received could be acknowledged. No
+    /// link takes frames then, be it for what arrives or to hold what it delays.
+    #[inline(always)]
+    pub const fn is_scarce(&self) -> bool {
+        self.free.count <= self.reserve / 2
     }
 
     /// Whether only the reserve is left.
@@ -579,7 +610,7 @@ impl Pool {
         self.region.get(start..start + N)?.first_chunk()
     }
 
-    /// Copies `octets` into a new frame, as a link does that owns no pool frames.
+    /// Copies `octets` into a new frame. A link that receives takes its frames by [`Pool::alloc_for_receive`].
     ///
     /// # Errors
     /// [`NoFrame`] when the pool is empty or the octets do not fit.

@@ -8,7 +8,7 @@
 //! ```
 //! use std::net::Ipv4Addr;
 //! use tollgate_link::{Side, memory::Memory};
-//! use tollgate_stack::{Config, Instant, Pool, Received, Stack};
+//! use tollgate_stack::{Config, Event, Instant, Pool, Received, Stack};
 //! use tollgate_wire::ethernet::MacAddr;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,25 +18,33 @@
 //! let host = |n| Config::new(MacAddr([2, 0, 0, 0, 0, n]), Ipv4Addr::new(10, 0, 0, n), 24, [n.into(); 4]);
 //! let (mut a, mut b) = (Stack::new(host(1), 1500, now)?, Stack::new(host(2), 1500, now)?);
 //!
-//! let listener = b.at(now, &mut pool).listen(7, 16)?;
-//! let client = a.at(now, &mut pool).connect("10.0.0.2:7".parse()?)?;
+//! b.at(now, &mut pool).listen(7, 16)?;
+//! a.at(now, &mut pool).connect("10.0.0.2:7".parse()?)?;
 //! let mut greeting = [0; 5];
-//! let mut server = None;
-//! loop {
-//!     let mut host = a.at(now, &mut pool);
-//!     host.poll(&mut cable.end(Side::A)); // one turn: send, receive, timers
-//!     while let Some(event) = host.next_event() {
-//!         if event.ready.connected() {
-//!             host.send(client, b"hello")?;
+//! 'talk: loop {
+//!     let mut client = a.at(now, &mut pool);
+//!     client.poll(&mut cable.end(Side::A)); // one turn: send, receive, timers
+//!     while let Some(event) = client.next_event() {
+//!         if let Event::Connection { conn, ready, .. } = event
+//!             && ready.connected()
+//!         {
+//!             client.send(conn, b"hello")?;
 //!         }
 //!     }
-//!     let mut host = b.at(now, &mut pool);
-//!     host.poll(&mut cable.end(Side::B));
-//!     server = server.or_else(|| host.accept(listener).ok());
-//!     if let Some(server) = server
-//!         && host.receive(server, &mut greeting)? == Received::Data(5)
-//!     {
-//!         break;
+//!     let mut server = b.at(now, &mut pool);
+//!     server.poll(&mut cable.end(Side::B));
+//!     while let Some(event) = server.next_event() {
+//!         match event {
+//!             Event::Listener { listener, .. } => {
+//!                 server.accept(listener)?; // it has events of its own from now on
+//!             }
+//!             Event::Connection { conn, ready, .. } if ready.readable() => {
+//!                 if server.receive(conn, &mut greeting)? == Received::Data(5) {
+//!                     break 'talk;
+//!                 }
+//!             }
+//!             Event::Connection { .. } => {}
+//!         }
 //!     }
 //! }
 //! assert_eq!(&greeting, b"hello");
@@ -73,7 +81,7 @@ pub mod udp;
 
 pub use buffer::{Buffer, Frame, FrameId, Pool};
 pub use config::Config;
-pub use port::Link;
+pub use port::{Link, MAX_MTU};
 pub use socket::{ConnId, Error, Event, Info, ListenerId, Open, Received, SocketOption};
 pub use stack::{Active, Stack};
 pub use tcp::report::SoftError;

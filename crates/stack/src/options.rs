@@ -15,6 +15,8 @@ use tollgate_gate::Recorder;
 pub struct Open<'a> {
     /// Our address: one of the stack's. Without it an active open takes the first, a passive one any (RFC 9293, 3.9.1.1).
     pub local: Option<Ipv4Addr>,
+    /// Our port, not 0. Without it the stack chooses one. For active opens only: a listener's is an argument of its own.
+    pub local_port: Option<u16>,
     /// The Diffserv codepoint, 0 to 63, from the SYN on; see [`SocketOption::Diffserv`].
     pub diffserv: u8,
     /// Hosts by way of which every segment goes, in order, at most 9 (RFC 9293, 3.9.2.1; RFC 791, loose source and record
@@ -118,7 +120,12 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::NotConnected`] when the handle is stale.
     pub fn set_token(&mut self, conn: ConnId, token: u64) -> Result<(), Error> {
         let index = self.stack.index(conn)?;
-        self.stack.tcbs[index].token = token;
+        let tcb = &mut self.stack.tcbs[index];
+        if tcb.is_rare(rare::UNACCEPTED) {
+            // No application has this handle yet.
+            return Err(Error::NotConnected);
+        }
+        tcb.token = token;
         Ok(())
     }
 

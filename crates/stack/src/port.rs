@@ -1,10 +1,26 @@
 //! The port: what the stack asks of a link.
 
-use crate::buffer::{Frame, Pool};
+use crate::buffer::{Frame, LARGEST_FRAME, PAYLOAD_OFFSET, Pool};
 use alloc::vec::Vec;
+use tollgate_wire::ethernet;
 
 /// How many frames a link gives at a time.
 pub const BURST: usize = 32;
+
+/// Bytes of the largest IP packet that a stack sends and receives: 65,344. It lies behind the headroom of the largest pool
+/// frame, and with its Ethernet header a frame's length fits into 16 bits.
+pub const MAX_MTU: usize = {
+    let in_frame = LARGEST_FRAME - PAYLOAD_OFFSET;
+    let in_length = u16::MAX as usize - ethernet::HEADER_LEN;
+    if in_frame < in_length {
+        in_frame
+    } else {
+        in_length
+    }
+};
+
+/// Bytes of the smallest MTU that a link may have (RFC 791, 3.2: every module forwards 68 octets unfragmented).
+pub const MIN_MTU: usize = 68;
 
 /// What the link does so that the stack need not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -18,7 +34,7 @@ pub struct Offloads {
 /// Frames move in bursts, as vectors whose elements change hands; a link whose other end lives in the same thread can
 /// swap whole vectors. Links nest: a wrapper (`fault`, `capture`) is a link around a link.
 pub trait Link {
-    /// Octets of the largest IP packet.
+    /// Bytes of the largest IP packet, [`MIN_MTU`] to [`MAX_MTU`].
     fn mtu(&self) -> usize;
 
     /// What the link does so that the stack need not.
@@ -30,7 +46,8 @@ pub trait Link {
     /// the pool when it is sent. What it leaves in `frames` stays the stack's.
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>);
 
-    /// Appends frames that have arrived to `frames`, about [`BURST`] at most; they are the stack's from then on.
+    /// Appends frames that have arrived to `frames`, about [`BURST`] at most; they are the stack's from then on. Frames that the
+    /// link copies into come from [`Pool::alloc_for_receive`].
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>);
 
     /// All frames that have arrived, for a link that has them in a vector: whoever asks takes them from there and empties it.

@@ -7,6 +7,7 @@ use crate::config::Demux;
 use crate::likely::{likely, unlikely};
 pub use crate::options::{Info, KeepAlive, Open, SocketOption};
 use crate::stack::{Active, Stack};
+use crate::tcp::listener::LISTENER_BIT;
 use crate::tcp::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
 use core::fmt;
 use core::hint::cold_path;
@@ -46,7 +47,7 @@ pub enum Error {
     Unreachable,
     /// This side aborted the connection.
     Aborted,
-    /// The address or port is in use.
+    /// The address or port is in use, or both are with this peer.
     InUse,
     /// No local port is free for this peer.
     NoPort,
@@ -170,15 +171,45 @@ impl Readiness {
     }
 }
 
-/// Something that happened to a connection since the last call.
+/// Something that happened since the last call of [`Active::next_event`].
+///
+/// Events are edge-triggered: each is told once. A server's loop is
+///
+/// ```
+/// # use tollgate_stack::{Active, ConnId, Error, Event, Pool};
+/// # fn serve(_: &mut Active<'_>, _: ConnId, _: tollgate_stack::socket::Readiness) {}
+/// # fn turn(stack: &mut Active<'_>) -> Result<(), Error> {
+/// while let Some(event) = stack.next_event() {
+///     match event {
+///         Event::Listener { listener, .. } => {
+///             let conn = stack.accept(listener)?;
+///             stack.set_token(conn, 1)?;
+///         }
+///         Event::Connection { conn, ready, .. } => serve(stack, conn, ready),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Which connection.
-    pub conn: ConnId,
-    /// What for.
-    pub ready: Readiness,
-    /// The connection's token ([`Active::set_token`]).
-    pub token: u64,
+pub enum Event {
+    /// A connection is ready for something.
+    Connection {
+        /// Which connection.
+        conn: ConnId,
+        /// What for.
+        ready: Readiness,
+        /// The connection's token ([`Active::set_token`]).
+        token: u64,
+    },
+    /// Connections wait to be accepted. It is told once until [`Active::accept`] is called, and again after each call
+    /// that leaves connections behind.
+    Listener {
+        /// Which listener.
+        listener: ListenerId,
+        /// The listener's token ([`Active::set_listener_token`]).
+        token: u64,
+    },
 }
 
 /// A reader's buffer for the time of one poll.
@@ -632,10 +663,16 @@ impl<R: Recorder> Active<'_, R> {
         Ok(())
     }
 
-    /// The next connection that something happened to, and what it is ready for now.
+    /// The next thing that happened: what a connection is ready for now, or that connections wait to be accepted.
     pub fn next_event(&mut self) -> Option<Event> {
-        while let Some(index) = self.stack.ready.pop_front() {
-            let index = index as usize;
+        while let Some(entry) = self.stack.ready.pop_front() {
+            if entry & LISTENER_BIT != 0 {
+                match self.listener_event(entry & !LISTENER_BIT) {
+                    None => continue,
+                    event => return event,
+                }
+            }
+            let index = entry as usize;
             let Some(tcb) = self.stack.tcbs.get_mut(index) else {
                 continue;
             };
@@ -650,7 +687,7 @@ impl<R: Recorder> Active<'_, R> {
                 continue;
             }
             let token = tcb.token;
-            return Some(Event {
+            return Some(Event::Connection {
                 conn: self.stack.conn_id(index),
                 ready,
                 token,

@@ -13,7 +13,7 @@ use crate::likely::{likely, unlikely};
 use crate::limit::RateLimit;
 use crate::neighbour;
 use crate::next_hops::NextHops;
-use crate::port::{BURST, Link};
+use crate::port::{BURST, Link, MAX_MTU, MIN_MTU};
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
 use crate::tcp::awaited::Awaited;
@@ -40,6 +40,10 @@ use core::net::Ipv4Addr;
 use tollgate_checksum::Kernel;
 use tollgate_gate::{Gate, Off, PacketId, Recorder};
 use tollgate_wire::source_route::SourceRoute;
+
+/// The MTUs that a stack takes, for the error that says so.
+const MTU_RANGE: &str = "68 to 65,344 bytes";
+const _: () = assert!(MIN_MTU == 68 && MAX_MTU == 65_344, "the text is another");
 
 /// A TCP/IP stack for one interface and one core.
 #[derive(Debug)]
@@ -73,8 +77,13 @@ pub struct Stack {
     pub(crate) config: Config,
     pub(crate) table: Table,
     pub(crate) wheel: Wheel,
+    /// Connections and listeners ([`LISTENER_BIT`](crate::tcp::listener::LISTENER_BIT)) with events, by index.
     pub(crate) ready: VecDeque<u32>,
     pub(crate) output_waiting: VecDeque<u32>,
+    /// The link had no room for frames when it was asked last, or `output_waiting` is not empty.
+    pub(crate) link_waits: bool,
+    /// When the link is asked again that had no room when it was asked last.
+    ask_again: Option<Instant>,
     /// Places of connections that are free, the last one taken first.
     pub(crate) free: Vec<u32>,
     pub(crate) open_connections: usize,
@@ -82,6 +91,8 @@ pub struct Stack {
     pub(crate) sizes: Sizes,
     pub(crate) periods: Periods,
     pub(crate) listeners: Vec<Option<Listener>>,
+    /// By index, whether [`Stack::ready`] has an entry for the listener there. The entry outlives a listener that is closed.
+    pub(crate) announced: Vec<bool>,
     pub(crate) listener_generation: u16,
     pub(crate) time_wait: TimeWaitTable,
     /// The way back of the packet that is being taken in.
@@ -123,16 +134,16 @@ pub struct Active<'a, R = Off> {
 }
 
 impl Stack {
-    /// Makes a stack for links of at most `mtu` octets per IP packet (68 to 65,535), at time `now`.
+    /// Makes a stack for links of at most `mtu` bytes per IP packet, 68 (RFC 791) to [`MAX_MTU`], at time `now`.
     ///
     /// # Errors
     /// A field of `config` that is out of its range.
     pub fn new(config: Config, mtu: usize, now: Instant) -> Result<Self, InvalidConfig> {
         config.validate()?;
-        if !(68..=65_535).contains(&mtu) {
+        if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
             return Err(InvalidConfig {
                 field: "mtu",
-                range: "68 to 65,535 octets (RFC 791)",
+                range: MTU_RANGE,
             });
         }
         let mac = config.mac.0;
@@ -167,12 +178,15 @@ impl Stack {
             wheel: Wheel::new(config.max_connections, now.tick()),
             ready: VecDeque::new(),
             output_waiting: VecDeque::new(),
+            link_waits: false,
+            ask_again: None,
             free: Vec::with_capacity(config.max_connections),
             open_connections: 0,
             prepared: Prepared::new(&config),
             sizes: Sizes::default(),
             periods: Periods::new(&config),
             listeners: Vec::new(),
+            announced: Vec::new(),
             listener_generation: 0,
             time_wait: TimeWaitTable::new(config.max_time_wait),
             return_route: None,
@@ -268,10 +282,18 @@ impl Stack {
         self.device.len()
     }
 
-    /// When the stack wants to be polled again at the latest, should nothing arrive before.
+    /// Whether frames are left that the link had no room for when it was asked last. A loop that can wait for room in the
+    /// link does so then, and polls when there is some.
+    pub const fn wants_link(&self) -> bool {
+        self.ask_again.is_some()
+    }
+
+    /// When the stack wants to be polled again at the latest, should nothing arrive before. Frames that wait are due now,
+    /// unless the link had no room for them ([`Stack::wants_link`]): it is asked again in the next tick of about a
+    /// millisecond, for loops that cannot wait for it.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        let awaited = self.awaited.is_anybody();
-        if !self.device.is_empty() || !self.output_waiting.is_empty() || awaited {
+        let queued = !self.device.is_empty() || !self.output_waiting.is_empty();
+        if queued && self.ask_again.is_none() || self.awaited.is_anybody() {
             return Some(now);
         }
         let ticks = [self.wheel.next(), self.time_wait.next()];
@@ -281,7 +303,8 @@ impl Stack {
         let others = [self.neighbours.next(), self.reassembler.next()]
             .into_iter()
             .flatten();
-        of_ticks.chain(others).chain(frames).min()
+        let link = self.ask_again.map(|at| at.max(now));
+        of_ticks.chain(others).chain(frames).chain(link).min()
     }
 }
 
@@ -304,7 +327,12 @@ impl<R: Recorder> Active<'_, R> {
     /// One turn of the crank, with a reader's buffer posted or none.
     #[inline(always)]
     pub(crate) fn turn<L: Link>(&mut self, link: &mut L, posted: &mut Posted<'_>) {
-        self.flush(link);
+        if !self.stack.device.is_empty() {
+            self.give(link);
+            if unlikely(self.stack.link_waits) {
+                self.look_at_link();
+            }
+        }
         self.rec.pass(Gate::DriverInBegin, PacketId(0));
         match link.arrived() {
             Some(frames) => {
@@ -434,15 +462,29 @@ impl<R: Recorder> Active<'_, R> {
         if self.stack.device.is_empty() {
             return;
         }
-        self.rec.pass(Gate::DriverOutBegin, PacketId(0));
-        link.transmit(self.pool, &mut self.stack.device);
-        self.rec.pass(Gate::DriverOutEnd, PacketId(0));
-        if unlikely(!self.stack.output_waiting.is_empty()) {
-            self.resume_output();
+        self.give(link);
+        if unlikely(self.stack.link_waits || !self.stack.device.is_empty()) {
+            self.look_at_link();
         }
     }
 
+    /// Gives waiting frames to the link.
+    #[inline(always)]
+    fn give<L: Link>(&mut self, link: &mut L) {
+        self.rec.pass(Gate::DriverOutBegin, PacketId(0));
+        link.transmit(self.pool, &mut self.stack.device);
+        self.rec.pass(Gate::DriverOutEnd, PacketId(0));
+    }
+
+    /// Notes whether the link has left frames behind, and lets connections go on that waited for room.
     #[inline(never)]
+    fn look_at_link(&mut self) {
+        let next_tick = self.now.tick().after(1).to_instant(self.now);
+        self.stack.ask_again = (!self.stack.device.is_empty()).then_some(next_tick);
+        self.resume_output();
+        self.stack.link_waits = self.stack.wants_link() || !self.stack.output_waiting.is_empty();
+    }
+
     fn resume_output(&mut self) {
         for _ in 0..self.stack.output_waiting.len() {
             if !self.device_has_room() {

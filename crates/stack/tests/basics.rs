@@ -8,7 +8,7 @@ use tollgate_checksum::Kernel;
 use tollgate_link::Side;
 use tollgate_stack::config::ChecksumPolicy;
 use tollgate_stack::counters::Miss;
-use tollgate_stack::{Error, Received, SocketOption, State};
+use tollgate_stack::{Error, Event, Received, SocketOption, State};
 
 #[test]
 fn a_connection_opens_carries_data_both_ways_and_closes() {
@@ -270,10 +270,16 @@ fn events_that_nobody_takes_do_not_pile_up() {
     for _ in 0..50 {
         let client = pair.open();
         // Asked before the connection is accepted: its events wait for that.
+        assert_eq!(
+            pair.b().next_event(),
+            Some(Event::Listener { listener, token: 0 })
+        );
         assert_eq!(pair.b().next_event(), None);
         let server = pair.b().accept(listener).unwrap();
         let event = pair.b().next_event().unwrap();
-        assert!(event.conn == server && event.ready.connected());
+        assert!(
+            matches!(event, Event::Connection { conn, ready, .. } if conn == server && ready.connected())
+        );
         pair.a().send(client, b"x").unwrap();
         pair.settle();
         pair.a().abort(client).unwrap();

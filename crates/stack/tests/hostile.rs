@@ -15,7 +15,7 @@ use scene::{A, B, MAC_A, MAC_B, Scene, numbers, victim};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use tollgate_link::Side;
 use tollgate_stack::counters::Drop;
-use tollgate_stack::{Error, Link, State};
+use tollgate_stack::{Error, Event, Link, State};
 use tollgate_wire::tcp::{Flags, Header, Options};
 use tollgate_wire::{SeqNumber, ipv4};
 
@@ -300,8 +300,9 @@ fn a_refusal_by_a_full_pool_is_followed_by_an_event() {
     let client = scene.client;
     scene.stream(3000);
     let writable = |scene: &mut Scene| {
-        std::iter::from_fn(|| scene.pair.a().next_event())
-            .any(|event| event.conn == client && event.ready.writable())
+        std::iter::from_fn(|| scene.pair.a().next_event()).any(|event| {
+            matches!(event, Event::Connection { conn, ready, .. } if conn == client && ready.writable())
+        })
     };
     let refused: [fn(&mut Scene) -> Error; 2] = [
         |scene| scene.pair.a().send(scene.client, b"x").unwrap_err(),

@@ -2,6 +2,7 @@ use super::pcapng::tests::{Read, read};
 use super::*;
 use crate::Side;
 use crate::memory::Memory;
+use crate::shm::{self, Segment, ShmLink};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -54,6 +55,26 @@ fn both_directions_are_written_with_their_times() {
         frame(7, 1, &[3; 61], ""),
     ];
     assert_eq!(read(&file), Ok(("a".into(), 0, frames)));
+}
+
+#[test]
+fn frames_that_stay_in_the_link_for_want_of_frames_are_not_written() {
+    let segment = Segment::create(shm::Config::default()).unwrap();
+    let [mut a, b] = [Side::A, Side::B].map(|side| ShmLink::new(&segment, side, None).unwrap());
+    let mut ample = Pool::new(8, 2048);
+    let mut burst = vec![ample.frame_from(&[1; 60]).unwrap()];
+    a.transmit(&mut ample, &mut burst);
+    let mut scarce = Pool::new(1, 2048);
+    let held = scarce.alloc().unwrap();
+    let mut file = Vec::new();
+    let mut capture = Capture::new(b, &mut file, &config());
+    let mut arrived = Vec::new();
+    capture.receive(&mut scarce, &mut arrived);
+    assert_eq!((arrived.len(), capture.stats().inbound), (0, 0));
+    assert_eq!(capture.inner().stats().no_frame, 1);
+    scarce.release(held);
+    capture.receive(&mut scarce, &mut arrived);
+    assert_eq!((arrived.len(), capture.stats().inbound), (1, 1));
 }
 
 #[test]

@@ -315,6 +315,78 @@ fn an_empty_pool_loses_frames_and_says_so() {
 }
 
 #[test]
+fn held_frames_leave_the_pool_what_receiving_needs() {
+    let delay = Faults {
+        delay: MS,
+        ..Faults::default()
+    };
+    let reorder = Faults {
+        reorder: Probability::ALWAYS,
+        reorder_by: Reorder::Frames(9, MS),
+        ..Faults::default()
+    };
+    for faults in [delay, reorder] {
+        // Of 64 frames 8 are the reserve.
+        let mut pool = Pool::new(64, 2048);
+        let mut cable = Memory::with_capacity(1500, 64);
+        let mut fault = Fault::on_transmit(cable.end(Side::A), faults, 1);
+        while let Ok(frame) = pool.frame_from(&[1; 60]) {
+            fault.transmit(&mut pool, &mut vec![frame]);
+            if fault.stats().offered == 100 {
+                break;
+            }
+        }
+        // Half of it is left to those who receive, and to the frame that would be held as the next.
+        assert_eq!((fault.held(), pool.available()), (59, 5));
+        assert_eq!(fault.stats().starved, 41);
+        let received = pool.alloc_for_receive().unwrap();
+        pool.release(received);
+        fault.set_now(at(5));
+        fault.poll(&mut pool);
+        assert_eq!(fault.held(), 0);
+        assert_eq!(receive(&mut cable.end(Side::B), &mut pool).len(), 59);
+        assert_eq!(pool.available(), 64);
+    }
+}
+
+#[test]
+fn one_frame_at_a_time_is_held_when_the_pool_is_scarce() {
+    let mut pool = Pool::new(64, 2048);
+    let held: Vec<_> = (0..61).map(|_| pool.alloc().unwrap()).collect();
+    let mut cable = Memory::new(1500);
+    let faults = Faults {
+        delay: MS,
+        ..Faults::default()
+    };
+    let mut fault = Fault::on_transmit(cable.end(Side::A), faults, 1);
+    send(&mut fault, &mut pool, 0..3, 60);
+    assert_eq!((fault.held(), fault.stats().starved), (1, 2));
+    fault.set_now(at(1));
+    send(&mut fault, &mut pool, 3..5, 60);
+    assert_eq!((fault.held(), fault.stats().starved), (1, 3));
+    fault.set_now(at(2));
+    fault.poll(&mut pool);
+    let arrived = receive(&mut cable.end(Side::B), &mut pool);
+    assert_eq!(numbers(&arrived), [0, 3]);
+    held.into_iter().for_each(|id| pool.release(id));
+    assert_eq!(pool.available(), 64);
+}
+
+#[test]
+fn copies_leave_the_pool_half_of_its_reserve() {
+    let faults = Faults {
+        duplicate: Probability::ALWAYS,
+        ..Faults::default()
+    };
+    let mut pool = Pool::new(64, 2048);
+    let mut cable = Memory::with_capacity(1500, 64);
+    let mut fault = Fault::on_transmit(cable.end(Side::A), faults, 1);
+    send(&mut fault, &mut pool, 0..32, 60);
+    assert_eq!((fault.stats().duplicated, fault.stats().starved), (30, 2));
+    assert_eq!(pool.available(), 2);
+}
+
+#[test]
 fn a_frame_held_back_comes_after_so_many_later_ones() {
     let mut pool = pool();
     let mut cable = Memory::new(1500);

@@ -15,6 +15,7 @@ use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use tollgate_stack::port::{MAX_MTU, MIN_MTU};
 
 /// "tollgate", in the byte order of the machine that made the segment.
 const MAGIC: [u32; 2] = [0x746f_6c6c, 0x6761_7465];
@@ -30,7 +31,7 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// What a segment is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Octets of the largest IP packet, 68 to 65,521.
+    /// Bytes of the largest IP packet, [`MIN_MTU`] to [`MAX_MTU`].
     pub mtu: usize,
     /// Frames that wait in each direction at most: a power of two between 2 and 65,536.
     pub slots: usize,
@@ -53,7 +54,7 @@ impl Default for Config {
 #[non_exhaustive]
 pub enum CreateError {
     /// The largest packet is not one that the link carries.
-    #[error("an MTU of {0} is outside of 68 to 65521")]
+    #[error("an MTU of {0} is outside of {MIN_MTU} to {MAX_MTU}")]
     Mtu(usize),
     /// The rings cannot have this many slots.
     #[error("a ring of {0} slots cannot be made; give a power of two between 2 and 65536")]
@@ -114,7 +115,7 @@ pub(super) struct Layout {
 impl Layout {
     fn new(mtu: usize, slots: usize, waiting: Waiting) -> Result<Self, CreateError> {
         let max_frame = match mtu {
-            68..=65_521 => (mtu + MIN_FRAME) as u16,
+            MIN_MTU..=MAX_MTU => (mtu + MIN_FRAME) as u16,
             _ => return Err(CreateError::Mtu(mtu)),
         };
         let count = u32::try_from(slots).map_err(|_| CreateError::Slots(slots))?;
@@ -413,7 +414,7 @@ mod tests {
 
     #[test]
     fn configurations_out_of_range_are_refused() {
-        for mtu in [0, 67, 65_522, usize::MAX] {
+        for mtu in [0, 67, MAX_MTU + 1, usize::MAX] {
             let refused = Segment::create(Config {
                 mtu,
                 ..Config::default()

@@ -135,6 +135,56 @@ fn an_empty_pool_leaves_frames_in_the_ring() {
 }
 
 #[test]
+fn half_of_the_reserve_stays_when_frames_arrive() {
+    let (_segment, mut a, mut b) = links(Config::default(), None);
+    let mut ample = pool();
+    (0..80).for_each(|number| assert!(send(&mut a, &mut ample, &octets(number, 60))));
+    // Of 64 frames 8 are the reserve.
+    let mut scarce = Pool::new(64, 2048);
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        b.receive(&mut scarce, &mut taken);
+    }
+    assert_eq!((taken.len(), scarce.available()), (60, 4));
+    assert_eq!(b.stats().no_frame, 2);
+    // What is not taken stays in the ring, in order.
+    let first = taken.remove(0);
+    scarce.release(first.id);
+    assert_eq!(receive(&mut b, &mut scarce), [octets(60, 60)]);
+    taken.drain(..).for_each(|frame| scarce.release(frame.id));
+    assert_eq!(receive(&mut b, &mut scarce).len(), 19);
+    assert_eq!(scarce.available(), 64);
+}
+
+#[test]
+fn wait_pauses_while_the_pool_has_no_frame_to_spare() {
+    for waiting in [Waiting::BusyPoll, Waiting::Sleep] {
+        let config = Config {
+            waiting,
+            ..Config::default()
+        };
+        let (_segment, mut a, mut b) = links(config, None);
+        let mut ample = pool();
+        (0..2).for_each(|number| assert!(send(&mut a, &mut ample, &octets(number, 60))));
+        let mut scarce = Pool::new(1, 2048);
+        let held = scarce.alloc().unwrap();
+        assert_eq!(b.wait(Duration::ZERO), WaitOutcome::Ready);
+        assert_eq!(receive(&mut b, &mut scarce).len(), 0);
+        // Not at once again, but soon: nobody says when a frame comes free.
+        assert_eq!(b.wait(Duration::ZERO), WaitOutcome::TimedOut);
+        assert_eq!(b.wait(Duration::from_secs(3600)), WaitOutcome::Ready);
+        // What was sent before the peer closed still counts.
+        drop(a);
+        assert_eq!(b.wait(Duration::from_secs(3600)), WaitOutcome::Ready);
+        scarce.release(held);
+        assert_eq!(receive(&mut b, &mut scarce), [octets(0, 60)]);
+        assert_eq!(b.wait(Duration::from_secs(3600)), WaitOutcome::Ready);
+        assert_eq!(receive(&mut b, &mut scarce), [octets(1, 60)]);
+        assert_eq!(b.wait(Duration::ZERO), WaitOutcome::PeerGone);
+    }
+}
+
+#[test]
 fn frames_that_the_pool_cannot_hold_are_lost_and_counted() {
     let (_segment, mut a, mut b) = links(
         Config {

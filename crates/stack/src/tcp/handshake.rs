@@ -93,13 +93,14 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::BadAddress`] for an address that is no unicast host's or a zero port, [`Error::NoPort`] when every port
     /// is taken for this peer, [`Error::TableFull`], [`Error::NoFrame`].
     pub fn connect(&mut self, remote: SocketAddrV4) -> Result<ConnId, Error> {
-        self.open_actively(self.stack.config.ip, remote, 0, &None)
+        self.open_actively((self.stack.config.ip, None), remote, 0, &None)
     }
 
     /// As [`Active::connect`], in a particular way.
     ///
     /// # Errors
-    /// As [`Active::connect`], [`Error::BadAddress`] also for a local address that is not the stack's, and
+    /// As [`Active::connect`], [`Error::BadAddress`] also for a local address that is not the stack's and for local port 0,
+    /// [`Error::InUse`] when the local port has a connection to `remote` or has had one lately (TIME-WAIT), and
     /// [`Error::BadOption`] for a Diffserv codepoint above 63 or a source route that has too many hops or leaves no room.
     pub fn connect_with(&mut self, remote: SocketAddrV4, open: &Open<'_>) -> Result<ConnId, Error> {
         let local = self.local_for(open)?.unwrap_or(self.stack.config.ip);
@@ -107,13 +108,13 @@ impl<R: Recorder> Active<'_, R> {
             [] => None,
             hops => Some(SourceRoute::loose(hops).ok_or(Error::BadOption)?),
         };
-        self.open_actively(local, remote, open.diffserv << 2, &route)
+        self.open_actively((local, open.local_port), remote, open.diffserv << 2, &route)
     }
 
     #[inline(always)]
     fn open_actively(
         &mut self,
-        local: Ipv4Addr,
+        (local, port): (Ipv4Addr, Option<u16>),
         remote: SocketAddrV4,
         diffserv: u8,
         route: &Option<SourceRoute>,
@@ -124,7 +125,10 @@ impl<R: Recorder> Active<'_, R> {
         if remote.port() == 0 || unlikely(!known) && !self.is_host(*remote.ip()) {
             return Err(Error::BadAddress);
         }
-        let (key, vacant) = self.free_local_port(peer)?;
+        let (key, vacant) = match port {
+            None => self.free_local_port(peer)?,
+            Some(port) => self.this_local_port(peer, port)?,
+        };
         let index = self.open(key, vacant)?;
         let iss = initial_sequence_number(vacant, self.now);
         self.stack.tcbs[index].move_to(State::SynSent);
@@ -202,6 +206,20 @@ impl<R: Recorder> Active<'_, R> {
             }
         }
         Err(Error::NoPort)
+    }
+
+    /// The same with this port.
+    #[cold]
+    fn this_local_port(&mut self, peer: FlowKey, port: u16) -> Result<(FlowKey, Vacant), Error> {
+        if port == 0 {
+            return Err(Error::BadAddress);
+        }
+        let key = peer.to_port(port);
+        let vacant = match self.stack.search(key) {
+            Search::Vacant(vacant) => Some(vacant),
+            Search::Found(slot) => self.use_again(key, slot),
+        };
+        vacant.map(|vacant| (key, vacant)).ok_or(Error::InUse)
     }
 
     /// Ends the TIME-WAIT in `slot`, if it is one that may be ended for a new connection.
@@ -325,12 +343,13 @@ impl<R: Recorder> Active<'_, R> {
             cold_path();
             return self.send_cookie(key, syn);
         };
+        let stack = &mut *self.stack;
         let mut diffserv = 0;
-        if let Some(Some(l)) = self.stack.listeners.get_mut(listener as usize) {
-            l.half_open += 1;
+        if let Some(Some(l)) = stack.listeners.get_mut(listener as usize) {
+            l.half_open.push(&mut stack.tcbs, index);
             diffserv = l.diffserv;
         }
-        let tcb = &mut self.stack.tcbs[index];
+        let tcb = &mut stack.tcbs[index];
         tcb.move_to(State::SynReceived);
         tcb.listener = listener;
         tcb.rare |= rare::UNACCEPTED;
@@ -377,18 +396,16 @@ impl<R: Recorder> Active<'_, R> {
         } else {
             State::Established
         });
-        if tcb.is_rare(rare::UNACCEPTED)
-            && let Some(Some(l)) = stack.listeners.get_mut(tcb.listener as usize)
-        {
-            l.half_open = l.half_open.saturating_sub(1);
-            l.queue.push_back(index as u32);
+        if tcb.is_rare(rare::UNACCEPTED) {
+            stack.queue_to_accept(index);
+        } else {
+            self.notify(index, readiness::CONNECTED | readiness::WRITABLE);
         }
-        self.notify(index, readiness::CONNECTED | readiness::WRITABLE);
     }
 
-    /// The MSS that we offer: what fits into a packet without options (RFC 9293, 3.7.1; RFC 6691).
+    /// The MSS that we offer: what fits into a packet without options (RFC 9293, 3.7.1; RFC 6691), and that into a frame.
     pub(crate) fn our_mss(&self) -> u16 {
-        self.stack.mtu - 40
+        self.pool.bound_mtu(self.stack.mtu) - 40
     }
 
     /// Sends a segment without payload that the template does not serve.
@@ -588,8 +605,9 @@ impl<R: Recorder> Active<'_, R> {
         tcb.snd_end = iss + 1;
         tcb.snd_wnd = u32::from(header.window) << tcb.snd_shift;
         tcb.max_snd_wnd = tcb.snd_wnd;
-        if let Some(l) = self.stack.listeners[listener as usize].as_mut() {
-            l.half_open += 1;
+        let stack = &mut *self.stack;
+        if let Some(l) = stack.listeners[listener as usize].as_mut() {
+            l.half_open.push(&mut stack.tcbs, index);
         }
         self.stack.counters.syn_cookies_accepted += 1;
         self.established(index);

@@ -91,7 +91,7 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &self.stack.tcbs[index];
         if !matches!(tcb.state, State::Closed | State::TimeWait) {
             if unlikely(tcb.is_rare(rare::UNACCEPTED)) {
-                self.leave_listener(index);
+                self.stack.leave_listener(index);
             }
             let hash = self.stack.tcbs[index].hash;
             self.stack.table.remove(hash, index as u32);
@@ -111,20 +111,6 @@ impl<R: Recorder> Active<'_, R> {
         }
         release_sent(self.pool, sent);
         self.stack.free_place(index);
-    }
-
-    /// A connection that nobody accepted leaves its listener's count or queue.
-    #[cold]
-    fn leave_listener(&mut self, index: usize) {
-        let tcb = &self.stack.tcbs[index];
-        let half_open = tcb.state == State::SynReceived;
-        if let Some(Some(l)) = self.stack.listeners.get_mut(tcb.listener as usize) {
-            if half_open {
-                l.half_open = l.half_open.saturating_sub(1);
-            } else {
-                l.queue.retain(|&queued| queued != index as u32);
-            }
-        }
     }
 
     /// Ends a connection with an error. The application, if there is one, learns of it and gives the handle back.

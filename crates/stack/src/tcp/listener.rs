@@ -1,14 +1,99 @@
 //! A listener: a port that connections are accepted on, with its queue and backlog, and the calls that concern it
 //! (RFC 9293, 3.10.1: passive open).
 
-use super::tcb::{State, rare};
+use super::tcb::{State, Tcb, rare};
 use crate::demux::FlowKey;
 use crate::options::Open;
-use crate::socket::{ConnId, Error, ListenerId};
-use crate::stack::Active;
-use alloc::collections::VecDeque;
+use crate::socket::{ConnId, Error, Event, ListenerId, readiness};
+use crate::stack::{Active, Stack};
+use core::hint::cold_path;
 use core::net::Ipv4Addr;
 use tollgate_gate::Recorder;
+
+/// No connection, where the index of one is expected.
+const NONE: u32 = u32::MAX;
+
+/// The bit of an entry of [`Stack::ready`] that marks the index of a listener; connections have smaller ones.
+pub(crate) const LISTENER_BIT: u32 = 1 << 31;
+
+/// Connections that nobody has accepted, in the order in which they came. Each names its neighbours in
+/// [`Tcb::token`], which no application has set yet, so a connection joins and leaves without a walk or an allocation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unaccepted {
+    first: u32,
+    last: u32,
+    len: usize,
+}
+
+impl Unaccepted {
+    const EMPTY: Self = Self {
+        first: NONE,
+        last: NONE,
+        len: 0,
+    };
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Puts a connection, which is in no list, behind the others.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, tcbs: &mut [Tcb], index: usize) {
+        let previous = self.last;
+        self.last = index as u32;
+        tcbs[index].set_neighbours([previous, NONE]);
+        match tcbs.get_mut(previous as usize) {
+            Some(tcb) => tcb.set_neighbours([tcb.neighbours()[0], index as u32]),
+            None => self.first = index as u32,
+        }
+        self.len += 1;
+    }
+
+    /// Takes a connection out that is in this list.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, tcbs: &mut [Tcb], index: usize) {
+        let [previous, next] = tcbs[index].neighbours();
+        match tcbs.get_mut(previous as usize) {
+            Some(tcb) => tcb.set_neighbours([tcb.neighbours()[0], next]),
+            None => self.first = next,
+        }
+        match tcbs.get_mut(next as usize) {
+            Some(tcb) => tcb.set_neighbours([previous, tcb.neighbours()[1]]),
+            None => self.last = previous,
+        }
+        self.len -= 1;
+    }
+
+    /// Takes the first connection out.
+    fn pop(&mut self, tcbs: &mut [Tcb]) -> Option<usize> {
+        let index = self.first as usize;
+        let [_, next] = tcbs.get(index)?.neighbours();
+        self.first = next;
+        match tcbs.get_mut(next as usize) {
+            Some(tcb) => tcb.set_neighbours([NONE, tcb.neighbours()[1]]),
+            None => self.last = NONE,
+        }
+        self.len -= 1;
+        Some(index)
+    }
+}
+
+impl Tcb {
+    /// Indexes of the previous and the next connection in the list of [`Unaccepted`] that it is in.
+    #[inline(always)]
+    const fn neighbours(&self) -> [u32; 2] {
+        [self.token as u32, (self.token >> 32) as u32]
+    }
+
+    #[inline(always)]
+    const fn set_neighbours(&mut self, [previous, next]: [u32; 2]) {
+        self.token = previous as u64 | (next as u64) << 32;
+    }
+}
 
 /// A port in LISTEN.
 #[derive(Debug)]
@@ -22,9 +107,13 @@ pub(crate) struct Listener {
     /// Connections that may wait, complete and half open together.
     pub(crate) backlog: u16,
     /// Half-open connections (SYN-RECEIVED).
-    pub(crate) half_open: u16,
-    /// Complete connections that nobody has accepted yet.
-    pub(crate) queue: VecDeque<u32>,
+    pub(crate) half_open: Unaccepted,
+    /// Complete connections.
+    pub(crate) queue: Unaccepted,
+    /// The application was told that connections wait, and has not accepted any since.
+    told: bool,
+    /// Number that its events carry.
+    token: u64,
 }
 
 impl Listener {
@@ -40,7 +129,7 @@ impl Listener {
 
     /// Whether another half-open connection may be kept.
     pub(crate) fn has_room(&self) -> bool {
-        usize::from(self.half_open) + self.queue.len() < usize::from(self.backlog)
+        self.half_open.len() + self.queue.len() < usize::from(self.backlog)
     }
 
     /// Whether another complete connection may be kept: one that comes by a cookie was never half open.
@@ -76,7 +165,7 @@ impl<R: Recorder> Active<'_, R> {
     ///
     /// # Errors
     /// As [`Active::listen`], [`Error::BadAddress`] also for a local address that is not the stack's, and
-    /// [`Error::BadOption`] for a Diffserv codepoint above 63 or a source route.
+    /// [`Error::BadOption`] for a Diffserv codepoint above 63, a source route or a local port.
     pub fn listen_with(
         &mut self,
         port: u16,
@@ -84,7 +173,7 @@ impl<R: Recorder> Active<'_, R> {
         open: &Open<'_>,
     ) -> Result<ListenerId, Error> {
         let address = self.local_for(open)?;
-        if !open.source_route.is_empty() {
+        if !open.source_route.is_empty() || open.local_port.is_some() {
             return Err(Error::BadOption);
         }
         if port == 0 {
@@ -102,8 +191,10 @@ impl<R: Recorder> Active<'_, R> {
             diffserv: open.diffserv << 2,
             generation,
             backlog: backlog.max(1),
-            half_open: 0,
-            queue: Default::default(),
+            half_open: Unaccepted::EMPTY,
+            queue: Unaccepted::EMPTY,
+            told: false,
+            token: 0,
         };
         let index = match self.stack.listeners.iter().position(Option::is_none) {
             Some(free) => {
@@ -112,6 +203,7 @@ impl<R: Recorder> Active<'_, R> {
             }
             None => {
                 self.stack.listeners.push(Some(listener));
+                self.stack.announced.push(false);
                 self.stack.listeners.len() - 1
             }
         };
@@ -137,24 +229,49 @@ impl<R: Recorder> Active<'_, R> {
     /// # Errors
     /// [`Error::WouldBlock`] when there is none, [`Error::NotConnected`] when the listener is closed.
     pub fn accept(&mut self, listener: ListenerId) -> Result<ConnId, Error> {
-        let Some(Some(l)) = self.stack.listeners.get_mut(listener.index as usize) else {
-            return Err(Error::NotConnected);
-        };
-        if l.generation != listener.generation {
-            return Err(Error::NotConnected);
+        let stack = &mut *self.stack;
+        let l = find(&mut stack.listeners, listener)?;
+        l.told = false;
+        let index = l.queue.pop(&mut stack.tcbs).ok_or(Error::WouldBlock)?;
+        if !l.queue.is_empty() {
+            // Who accepts one for each event gets an event for each.
+            stack.announce(listener.index);
         }
-        let index = l.queue.pop_front().ok_or(Error::WouldBlock)? as usize;
-        let tcb = &mut self.stack.tcbs[index];
+        let tcb = &mut stack.tcbs[index];
         tcb.rare &= !rare::UNACCEPTED;
-        let generation = tcb.generation;
+        tcb.token = 0;
         // What happened while it waited is told now.
         let pending = tcb.events;
         if pending != 0 {
             self.notify(index, pending);
         }
-        Ok(ConnId {
-            index: index as u32,
-            generation,
+        Ok(self.stack.conn_id(index))
+    }
+
+    /// Sets the number that the listener's events carry; 0 until then.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when the listener is closed.
+    pub fn set_listener_token(&mut self, listener: ListenerId, token: u64) -> Result<(), Error> {
+        find(&mut self.stack.listeners, listener)?.token = token;
+        Ok(())
+    }
+
+    /// The event of a listener that was announced, if connections still wait.
+    #[cold]
+    pub(crate) fn listener_event(&mut self, index: u32) -> Option<Event> {
+        *self.stack.announced.get_mut(index as usize)? = false;
+        let l = self.stack.listeners.get_mut(index as usize)?.as_mut()?;
+        if l.queue.is_empty() {
+            return None;
+        }
+        l.told = true;
+        Some(Event::Listener {
+            listener: ListenerId {
+                index,
+                generation: l.generation,
+            },
+            token: l.token,
         })
     }
 
@@ -163,26 +280,70 @@ impl<R: Recorder> Active<'_, R> {
     /// # Errors
     /// [`Error::NotConnected`] when it was closed already.
     pub fn close_listener(&mut self, listener: ListenerId) -> Result<(), Error> {
-        match self.stack.listeners.get_mut(listener.index as usize) {
-            Some(place)
-                if place
-                    .as_ref()
-                    .is_some_and(|l| l.generation == listener.generation) =>
-            {
-                *place = None
-            }
-            _ => return Err(Error::NotConnected),
-        }
-        for index in 0..self.stack.tcbs.len() {
-            let tcb = &self.stack.tcbs[index];
-            if tcb.state != State::Closed
-                && tcb.listener == listener.index
-                && tcb.is_rare(rare::UNACCEPTED)
-            {
+        let l = find(&mut self.stack.listeners, listener)?;
+        let lists = [l.half_open, l.queue];
+        // Before its connections go, which need not leave its lists then.
+        self.stack.listeners[listener.index as usize] = None;
+        for list in lists {
+            let mut next = list.first;
+            for _ in 0..list.len {
+                let index = next as usize;
+                [_, next] = self.stack.tcbs[index].neighbours();
                 self.send_reset_of(index);
                 self.free_connection(index);
             }
         }
         Ok(())
+    }
+}
+
+/// The listener that this handle stands for.
+fn find(listeners: &mut [Option<Listener>], id: ListenerId) -> Result<&mut Listener, Error> {
+    match listeners.get_mut(id.index as usize) {
+        Some(Some(listener)) if listener.generation == id.generation => Ok(listener),
+        _ => Err(Error::NotConnected),
+    }
+}
+
+impl Stack {
+    /// Puts a listener into the list of those with events, unless it is there.
+    #[inline(always)]
+    fn announce(&mut self, listener: u32) {
+        if let Some(announced @ false) = self.announced.get_mut(listener as usize) {
+            *announced = true;
+            self.ready.push_back(listener | LISTENER_BIT);
+        }
+    }
+
+    /// A connection that was half open until now waits to be accepted. It has events to tell when it is.
+    #[inline(always)]
+    pub(super) fn queue_to_accept(&mut self, index: usize) {
+        let tcb = &mut self.tcbs[index];
+        tcb.events |= readiness::CONNECTED | readiness::WRITABLE;
+        let listener = tcb.listener;
+        let Some(Some(l)) = self.listeners.get_mut(listener as usize) else {
+            cold_path();
+            return;
+        };
+        l.half_open.remove(&mut self.tcbs, index);
+        l.queue.push(&mut self.tcbs, index);
+        if !l.told {
+            self.announce(listener);
+        }
+    }
+
+    /// A connection that nobody accepted leaves its listener.
+    #[cold]
+    pub(super) fn leave_listener(&mut self, index: usize) {
+        let tcb = &self.tcbs[index];
+        let half_open = tcb.state == State::SynReceived;
+        if let Some(Some(l)) = self.listeners.get_mut(tcb.listener as usize) {
+            let list = if half_open {
+                &mut l.half_open
+            } else {
+                &mut l.queue
+            };
+            list.remove(&mut self.tcbs, index);
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::deadline::Deadline;
 use super::rto::Rtt;
 use super::tcb::{State, Tcb, flag};
 use super::template::{self, Common};
-use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum, Taken};
+use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
 use crate::config::Config;
 use crate::counters::Drop;
 use crate::likely::{likely, unlikely};
@@ -60,20 +60,21 @@ pub(crate) struct Sizes {
 impl Sizes {
     /// Sets what follows from `tcb.peer_mss`.
     #[inline(always)]
-    fn apply(&mut self, tcb: &mut Tcb, mtu: u16, usual: bool) {
+    fn apply(&mut self, tcb: &mut Tcb, mtu: u16, pool: &Pool, usual: bool) {
         if likely(usual && tcb.peer_mss == self.peer_mss) {
             tcb.mss = self.mss;
             tcb.window_step = self.window_step;
             tcb.cwnd = self.cwnd;
         } else {
-            self.find_out(tcb, mtu, usual);
+            self.find_out(tcb, mtu, pool, usual);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn find_out(&mut self, tcb: &mut Tcb, mtu: u16, usual: bool) {
-        set_mss(tcb, mtu);
+    fn find_out(&mut self, tcb: &mut Tcb, mtu: u16, pool: &Pool, usual: bool) {
+        // A segment lies in one frame.
+        set_mss(tcb, pool.bound_mtu(mtu));
         tcb.cwnd = congestion::initial_window(tcb.mss);
         if usual {
             *self = Self {
@@ -166,7 +167,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.max_snd_wnd = tcb.snd_wnd;
         tcb.rcv_edge = tcb.rcv_nxt + tcb.rx_free.min(0xffff);
         let usual = timestamps && scaling && tcb.ip_options == 0;
-        self.stack.sizes.apply(tcb, mtu, usual);
+        self.stack.sizes.apply(tcb, mtu, self.pool, usual);
     }
 
     /// Sends the SYN, or the SYN with the acknowledgment of the peer's, for the first time or again.

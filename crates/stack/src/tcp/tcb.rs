@@ -306,7 +306,8 @@ pub(crate) struct Tcb {
     /// TS.Recent when it was last looked at, and since when it has been that.
     pub(crate) ts_seen: u32,
     pub(crate) ts_seen_at: Tick,
-    /// What the application wants to know the connection by.
+    /// Number that the application knows the connection by; until it is accepted, its neighbours in its listener's list
+    /// ([`super::listener::Unaccepted`]).
     pub(crate) token: u64,
 }
 

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use tollgate_checksum::{Kernel, Partial, sum_header};
+use tollgate_stack::socket::Readiness;
 use tollgate_stack::{
-    Active, Config, ConnId, Error, Frame, Instant, Link, ListenerId, Pool, Received, Stack, State,
+    Active, Config, ConnId, Error, Event, Frame, Instant, Link, ListenerId, Pool, Received, Stack,
+    State,
 };
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::tcp::{self, Flags, Header, Options, Timestamps};
@@ -609,6 +611,15 @@ impl Peer {
         peer.expect(ack().seq(1).ack(1));
         assert_eq!(peer.state(conn), State::Established);
         (peer, conn)
+    }
+
+    /// The next event of a connection, those of listeners left out.
+    pub fn next_ready(&mut self) -> Option<(ConnId, Readiness)> {
+        loop {
+            if let Event::Connection { conn, ready, .. } = self.stack().next_event()? {
+                return Some((conn, ready));
+            }
+        }
     }
 
     /// The state of a connection.

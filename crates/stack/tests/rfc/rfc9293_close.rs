@@ -194,11 +194,11 @@ fn the_application_learns_whether_the_peer_closed_or_aborted() {
     peer.inject(fin().seq(1).ack(1));
     peer.expect(ack().seq(1).ack(2));
     assert_eq!(peer.stack().receive(conn, &mut [0; 1]), Ok(Received::End));
-    assert!(peer.stack().next_event().unwrap().ready.end());
+    assert!(peer.next_ready().unwrap().1.end());
 
     let (mut peer, conn) = Peer::established();
     peer.inject(rst().seq(1));
-    assert!(peer.stack().next_event().unwrap().ready.closed());
+    assert!(peer.next_ready().unwrap().1.closed());
     assert_eq!(peer.stack().receive(conn, &mut [0; 1]), Err(Error::Reset));
     assert_eq!(peer.stack().send(conn, b"x"), Err(Error::Reset));
     assert_eq!(peer.stack().close(conn), Err(Error::Reset));

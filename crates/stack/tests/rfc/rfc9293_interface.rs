@@ -317,8 +317,7 @@ fn the_ttl_is_configured_and_in_every_segment() {
 
 /// Whether the application has been told of a soft error since it was last asked.
 fn told_of_trouble(peer: &mut Peer, conn: ConnId) -> bool {
-    std::iter::from_fn(|| peer.stack().next_event())
-        .any(|event| event.conn == conn && event.ready.soft_error())
+    std::iter::from_fn(|| peer.next_ready()).any(|(told, ready)| told == conn && ready.soft_error())
 }
 
 /// 3.9.1.8, MUST-47: "There MUST be a mechanism for reporting soft TCP error conditions to the application."; "the conditions

@@ -92,8 +92,8 @@ fn an_active_open_goes_from_syn_sent_to_established() {
     peer.inject(syn_ack().seq(0).ack(1).mss(MSS));
     peer.expect(ack().seq(1).ack(1));
     assert_eq!(peer.state(conn), State::Established);
-    let event = peer.stack().next_event().unwrap();
-    assert!(event.conn == conn && event.ready.connected() && event.ready.writable());
+    let (told, ready) = peer.next_ready().unwrap();
+    assert!(told == conn && ready.connected() && ready.writable());
 }
 
 /// 3.5, MUST-10: "A TCP implementation MUST support simultaneous open attempts"; figure 7.

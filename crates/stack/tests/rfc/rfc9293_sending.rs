@@ -155,8 +155,8 @@ fn a_silent_peer_is_given_up_after_r2() {
         Err(Error::TimedOut)
     );
     assert!(
-        std::iter::from_fn(|| peer.stack().next_event())
-            .any(|event| event.conn == conn && event.ready.closed())
+        std::iter::from_fn(|| peer.next_ready())
+            .any(|(told, ready)| told == conn && ready.closed())
     );
     assert_eq!(peer.stack().close(conn), Err(Error::TimedOut));
     peer.expect(rst_ack().seq(11).ack(1));
@@ -221,8 +221,8 @@ fn a_syn_is_retransmitted_for_three_minutes_and_then_given_up() {
     peer.advance(s(1));
     assert_eq!(peer.state(conn), State::Closed);
     assert!(
-        std::iter::from_fn(|| peer.stack().next_event())
-            .any(|event| event.conn == conn && event.ready.closed())
+        std::iter::from_fn(|| peer.next_ready())
+            .any(|(told, ready)| told == conn && ready.closed())
     );
     assert_eq!(peer.stack().close(conn), Err(Error::TimedOut));
     peer.ignore();

@@ -7,8 +7,8 @@ use tollgate_wire::tcp::Flags;
 
 /// How often the application has been told of urgent data since it was last asked.
 fn told(peer: &mut Peer, conn: ConnId) -> usize {
-    std::iter::from_fn(|| peer.stack().next_event())
-        .filter(|event| event.conn == conn && event.ready.urgent())
+    std::iter::from_fn(|| peer.next_ready())
+        .filter(|&(told, ready)| told == conn && ready.urgent())
         .count()
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tollgate_link::Side;
 use tollgate_link::fault::{Faults, Probability};
 use tollgate_link::memory::Memory;
-use tollgate_stack::{Config, Error, Instant, Link, ListenerId, Pool, Received, Stack};
+use tollgate_stack::{Config, Error, Event, Instant, Link, ListenerId, Pool, Received, Stack};
 use tollgate_wire::ethernet::MacAddr;
 
 /// The port that host B listens on.
@@ -67,7 +67,6 @@ struct World<'a> {
     plugs: [Plug; 2],
     begin: Instant,
     now: Instant,
-    listener: ListenerId,
     /// The client's ends on host A and, once accepted, the server's on host B.
     ends: [Vec<Option<End>>; 2],
     plans: Vec<Plan>,
@@ -141,7 +140,7 @@ impl<'a> World<'a> {
             Stack::new(configs[host], scenario.mtu[host], begin)
                 .expect("the scenario's configuration is valid")
         });
-        let listener = stacks[1]
+        stacks[1]
             .at(begin, &mut pool)
             .listen(PORT, 64)
             .expect("the port is free");
@@ -173,7 +172,6 @@ impl<'a> World<'a> {
             plugs,
             begin,
             now: begin,
-            listener,
             ends,
             plans,
             opens,
@@ -390,18 +388,23 @@ impl<'a> World<'a> {
     /// Takes events and new connections, and lets the applications act.
     fn serve(&mut self, host: usize) -> Result<bool, Broken> {
         let mut acted = false;
-        if host == 1 {
-            acted |= self.accept()?;
-        }
         while let Some(event) = self.host(host).at().next_event() {
-            let n = event.token as usize;
-            let unreachable = self.reopen(host, n, event.ready.closed(), event.ready.connected());
+            let (conn, ready, token) = match event {
+                Event::Connection { conn, ready, token } => (conn, ready, token),
+                Event::Listener { listener, .. } => {
+                    self.accept(listener)?;
+                    acted = true;
+                    continue;
+                }
+            };
+            let n = token as usize;
+            let unreachable = self.reopen(host, n, ready.closed(), ready.connected());
             if unreachable {
                 acted = true;
                 continue;
             }
             match self.ends[host].get_mut(n).and_then(Option::as_mut) {
-                Some(end) if end.conn() == event.conn => end.event(event.ready),
+                Some(end) if end.conn() == conn => end.event(ready),
                 _ => return Err(format!("an event of an unknown connection: {event:?}")),
             }
         }
@@ -437,34 +440,28 @@ impl<'a> World<'a> {
         false
     }
 
-    fn accept(&mut self) -> Result<bool, Broken> {
-        let mut acted = false;
-        loop {
-            let mut stack = self.stacks[1].at(self.now, &mut self.pool);
-            let conn = match stack.accept(self.listener) {
-                Ok(conn) => conn,
-                Err(Error::WouldBlock) => return Ok(acted),
-                Err(error) => return Err(format!("accept: {error}")),
-            };
-            let port = stack
-                .info(conn)
-                .map_err(|e| format!("info: {e}"))?
-                .remote
-                .port();
-            let Some(n) = self.opens.iter().position(|open| open.1 == Some(port)) else {
-                return Err(format!(
-                    "a connection from port {port}, which nobody opened"
-                ));
-            };
-            stack
-                .set_token(conn, n as u64)
-                .map_err(|e| format!("token: {e}"))?;
-            if self.ends[1][n].is_some() {
-                return Err(format!("a second connection from port {port}"));
-            }
-            self.ends[1][n] = Some(self.end(1, n, conn)?);
-            acted = true;
+    /// Accepts one connection for each event of the listener; the next has to have an event of its own.
+    fn accept(&mut self, listener: ListenerId) -> Result<(), Broken> {
+        let mut stack = self.stacks[1].at(self.now, &mut self.pool);
+        let conn = stack.accept(listener).map_err(|e| format!("accept: {e}"))?;
+        let port = stack
+            .info(conn)
+            .map_err(|e| format!("info: {e}"))?
+            .remote
+            .port();
+        let Some(n) = self.opens.iter().position(|open| open.1 == Some(port)) else {
+            return Err(format!(
+                "a connection from port {port}, which nobody opened"
+            ));
+        };
+        stack
+            .set_token(conn, n as u64)
+            .map_err(|e| format!("token: {e}"))?;
+        if self.ends[1][n].is_some() {
+            return Err(format!("a second connection from port {port}"));
         }
+        self.ends[1][n] = Some(self.end(1, n, conn)?);
+        Ok(())
     }
 
     fn next_event(&self) -> Option<Instant> {

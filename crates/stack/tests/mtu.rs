@@ -1,0 +1,142 @@
+//! MTUs up to the largest, and pools whose frames are smaller than the MTU.
+
+mod common;
+
+use common::{MTU, Pair, config, pattern};
+use tollgate_link::Side;
+use tollgate_stack::{Link, MAX_MTU, Pool, Stack};
+use tollgate_wire::tcp::{Flags, Header};
+use tollgate_wire::{ethernet, ipv4};
+
+/// Sends `len` bytes each way at once and reads them.
+fn transfer(pair: &mut Pair, len: usize) {
+    let (client, server) = pair.connect();
+    let there = pattern(len, 1);
+    let back = pattern(len, 2);
+    let (mut sent, mut answered) = (0, 0);
+    let (mut got_there, mut got_back) = (Vec::new(), Vec::new());
+    for _ in 0..2000 {
+        sent += pair.a().send(client, &there[sent..]).unwrap_or(0);
+        answered += pair.b().send(server, &back[answered..]).unwrap_or(0);
+        pair.settle();
+        got_there.extend(pair.read_b(server));
+        got_back.extend(pair.read_a(client));
+        if (got_there.len(), got_back.len()) == (len, len) {
+            break;
+        }
+        pair.pass(10_000_000);
+    }
+    assert!(
+        got_there == there,
+        "{} of {len} bytes arrived",
+        got_there.len()
+    );
+    assert!(
+        got_back == back,
+        "{} of {len} bytes came back",
+        got_back.len()
+    );
+    pair.a().close(client).unwrap();
+    pair.settle();
+    pair.b().close(server).unwrap();
+    pair.pass(61_000_000_000);
+    assert_eq!(pair.pool.available(), pair.pool.capacity());
+}
+
+/// Hosts on a link of `mtu` bytes, with frames of `frame` bytes.
+fn hosts(mtu: usize, frame: usize, timestamps: bool) -> Pair {
+    let host = |n| {
+        let mut config = config(n);
+        config.timestamps = timestamps;
+        config.receive_buffer = 1 << 20;
+        config
+    };
+    let mut pair = Pair::with(host(1), host(2), mtu);
+    pair.pool = Pool::new(512, frame);
+    pair
+}
+
+#[test]
+fn mtu_beyond_the_largest_is_refused() {
+    let now = tollgate_stack::Instant::from_nanos(1);
+    for mtu in [0, 67, MAX_MTU + 1, 65_521, 65_535, usize::MAX] {
+        let error = Stack::new(config(1), mtu, now).unwrap_err();
+        assert_eq!(error.field, "mtu");
+        assert!(error.range.contains("65,344"), "{error}");
+    }
+    for mtu in [68, MTU, MAX_MTU] {
+        assert!(Stack::new(config(1), mtu, now).is_ok());
+    }
+}
+
+#[test]
+fn largest_mtu_carries_full_segments_both_ways() {
+    for timestamps in [true, false] {
+        let mut pair = hosts(MAX_MTU, Pool::frame_size_for(MAX_MTU), timestamps);
+        assert_eq!(pair.pool.frame_size(), 65_536);
+        transfer(&mut pair, 1_000_000);
+    }
+}
+
+#[test]
+fn largest_mtu_fills_a_segment_by_small_writes() {
+    let mut pair = hosts(MAX_MTU, Pool::frame_size_for(MAX_MTU), true);
+    let (client, server) = pair.connect();
+    let mss = usize::from(pair.a().info(client).unwrap().mss);
+    assert_eq!(mss, MAX_MTU - 52);
+    // The first is on its way, so that Nagle's algorithm holds what follows until a segment is full.
+    pair.a().send(client, b"x").unwrap();
+    for piece in pattern(mss + 700, 3).chunks(701) {
+        assert_eq!(pair.a().send(client, piece), Ok(piece.len()));
+    }
+    pair.pass(100_000_000);
+    let mut expected = b"x".to_vec();
+    expected.extend(pattern(mss + 700, 3));
+    assert!(pair.read_b(server) == expected);
+}
+
+#[test]
+fn frames_smaller_than_the_mtu_bound_the_segments() {
+    for timestamps in [true, false] {
+        let mut pair = hosts(9000, 2048, timestamps);
+        transfer(&mut pair, 100_000);
+        let mut pair = hosts(MAX_MTU, 32_768, timestamps);
+        transfer(&mut pair, 1_000_000);
+    }
+}
+
+/// The first frame that a host sends after an ARP request: its SYN.
+fn syn(pair: &mut Pair) -> Header {
+    let mac = pair.b.config().mac;
+    let to = std::net::SocketAddrV4::new(pair.b.config().ip, common::PORT);
+    let ip = *to.ip();
+    pair.a().add_neighbour(ip, mac);
+    let conn = pair.a().connect(to).unwrap();
+    pair.poll_a();
+    let mut sent = Vec::new();
+    pair.cable.end(Side::B).receive(&mut pair.pool, &mut sent);
+    let frame = sent.pop().unwrap();
+    let segment = &pair.pool.frame(&frame)[ethernet::HEADER_LEN + ipv4::HEADER_LEN..];
+    let header = Header::parse(segment).unwrap();
+    pair.pool.release(frame.id);
+    pair.a().abort(conn).unwrap();
+    header
+}
+
+#[test]
+fn frames_smaller_than_the_mtu_bound_the_mss_that_is_offered() {
+    for (mtu, frame, mss) in [
+        (1500, 2048, 1460),
+        (1856, 2048, 1816),
+        // 2,048 bytes less the headroom of 192 and the headers of 40.
+        (9000, 2048, 1816),
+        (9000, 16_384, 8960),
+    ] {
+        for timestamps in [true, false] {
+            let mut pair = hosts(mtu, frame, timestamps);
+            let header = syn(&mut pair);
+            assert_eq!(header.flags, Flags::SYN);
+            assert_eq!(header.options.mss, Some(mss), "{mtu} {frame}");
+        }
+    }
+}
