@@ -14,8 +14,8 @@ use tollgate_stack::{
     Stack, State,
 };
 use tollgate_wire::ethernet::{self, EtherType};
-use tollgate_wire::tcp::Header;
-use tollgate_wire::{arp, icmp, ipv4};
+use tollgate_wire::tcp::{Flags, Header};
+use tollgate_wire::{SeqNumber, arp, icmp, ipv4};
 
 /// Bits per second of the line, in each direction.
 pub const LINE_RATE: u64 = 1_000_000_000;
@@ -198,6 +198,8 @@ pub struct Heard {
     pub client: Option<Header>,
     /// The header of the last segment that the server sent to a made-up host.
     pub answer: Option<Header>,
+    /// The sequence number of the last SYN among them.
+    pub iss: Option<SeqNumber>,
     /// ICMP errors that the server sent to made-up hosts.
     pub icmp_errors: u64,
 }
@@ -207,6 +209,7 @@ pub type Make = Box<dyn FnMut(u32, &Heard) -> Vec<u8>>;
 
 struct Flood {
     make: Make,
+    interval: u64,
     next_at: u64,
     sent: u32,
 }
@@ -231,6 +234,13 @@ impl Trips {
     }
 }
 
+/// A server with more room for connections than a flood has frames.
+pub fn roomy() -> Config {
+    let mut server = victim();
+    server.max_connections = 16_384;
+    server
+}
+
 /// A server that is flooded, its client, and the line between them.
 pub struct World {
     pub now: u64,
@@ -251,14 +261,12 @@ pub struct World {
 }
 
 impl World {
-    /// A world with an established connection, the router of which the client is, and a pool of [`FRAMES`] frames.
+    /// A server with a pool of [`FRAMES`] frames, a client that is its router as well, and a connection between them.
     pub fn new(backlog: u16) -> Self {
-        let mut server = victim();
-        server.max_connections = 16_384;
-        Self::with(server, FRAMES, backlog)
+        Self::with(roomy(), FRAMES, backlog)
     }
 
-    /// A world with this server.
+    /// As [`World::new`], with another configuration of the server and another pool.
     pub fn with(server: Config, frames: usize, backlog: u16) -> Self {
         let now = 1 << 40;
         let mut client = Host::new(config(1), 4096, now);
@@ -336,11 +344,17 @@ impl World {
         Some(*conn)
     }
 
-    /// Begins a flood of `make`'s frames towards the server.
+    /// Begins a flood of `make`'s frames towards the server, one every [`FLOOD_INTERVAL`].
     pub fn begin_flood(&mut self, make: Make) {
+        self.begin_flood_every(FLOOD_INTERVAL, make);
+    }
+
+    /// Begins a flood of `make`'s frames towards the server, one every `interval` nanoseconds.
+    pub fn begin_flood_every(&mut self, interval: u64, make: Make) {
         self.flood = Some(Flood {
             make,
-            next_at: self.now + FLOOD_INTERVAL,
+            interval,
+            next_at: self.now + interval,
             sent: 0,
         });
     }
@@ -491,7 +505,7 @@ impl World {
                 "the flood takes a tenth at most"
             );
             flood.sent += 1;
-            flood.next_at += FLOOD_INTERVAL;
+            flood.next_at += flood.interval;
             self.to_server.send(self.now, frame);
         }
     }
@@ -520,6 +534,9 @@ impl World {
             return true;
         }
         if let Some((_, header, _)) = craft::parse_tcp(&frame) {
+            if header.flags.has(Flags::SYN) {
+                self.heard.iss = Some(header.seq);
+            }
             self.heard.answer = Some(header);
         }
         if link.ethertype == EtherType::Ipv4
