@@ -1,8 +1,8 @@
 //! A server, its client and a flood on one line of a stated rate, in virtual time.
 //!
 //! Client and server have a pool each, so that the server's frames are its own. Between them lies a full duplex line that
-//! takes time for every frame by its length. The flood's frames share the direction to the server with the client's. What
-//! the server sends to made-up hosts takes its time on the line and is then heard by the flood only.
+//! takes time for every frame by its length. The flood's frames share the direction to the server with the client's. The
+//! server's answers to made-up hosts take their time on the line, and only the flood hears them.
 
 use crate::common::{MTU, PORT, config};
 use crate::craft;
@@ -94,13 +94,13 @@ pub struct Host {
 }
 
 /// A host's end of the line: bytes go in and out.
-struct Port<'a> {
+struct LineEnd<'a> {
     ring: &'a mut VecDeque<Vec<u8>>,
     out: Vec<Vec<u8>>,
     blocked: bool,
 }
 
-impl Link for Port<'_> {
+impl Link for LineEnd<'_> {
     fn mtu(&self) -> usize {
         MTU
     }
@@ -146,16 +146,16 @@ impl Host {
 
     /// Polls the stack once and returns what it sent.
     fn poll(&mut self, now: u64) -> Vec<Vec<u8>> {
-        let mut port = Port {
+        let mut end = LineEnd {
             ring: &mut self.ring,
             out: Vec::new(),
             blocked: self.blocked,
         };
         self.stack
             .at(Instant::from_nanos(now), &mut self.pool)
-            .poll(&mut port);
+            .poll(&mut end);
         self.least = self.least.min(self.pool.available());
-        port.out
+        end.out
     }
 
     fn deadline(&self, now: u64) -> u64 {
@@ -191,7 +191,7 @@ impl Host {
     }
 }
 
-/// What a flood hears of the line.
+/// Everything that a flood hears of the line.
 #[derive(Debug, Default)]
 pub struct Heard {
     /// The header of the last segment of the measured connection to the server.
@@ -266,7 +266,7 @@ impl World {
         Self::with(roomy(), FRAMES, backlog)
     }
 
-    /// As [`World::new`], with another configuration of the server and another pool.
+    /// A world with this configuration of the server and so many frames in its pool.
     pub fn with(server: Config, frames: usize, backlog: u16) -> Self {
         let now = 1 << 40;
         let mut client = Host::new(config(1), 4096, now);
@@ -333,7 +333,7 @@ impl World {
         let conn = self.client().connect(SocketAddrV4::new(B, PORT));
         let conn = conn.expect("a connection");
         self.opened.push(conn);
-        self.turn_client();
+        self.work_client();
         conn
     }
 
@@ -376,8 +376,8 @@ impl World {
     /// Lets time pass: frames arrive, timers fire, the flood goes on.
     pub fn pass(&mut self, nanos: u64) {
         let end = self.now + nanos;
-        self.turn_client();
-        self.turn_server();
+        self.work_client();
+        self.work_server();
         let mut deadlines = [
             self.client.deadline(self.now),
             self.server.deadline(self.now),
@@ -406,19 +406,19 @@ impl World {
                 due[1] = true;
             }
             if due[0] {
-                self.turn_client();
+                self.work_client();
                 deadlines[0] = self.client.deadline(self.now);
             }
             if due[1] {
-                self.turn_server();
+                self.work_server();
                 deadlines[1] = self.server.deadline(self.now);
             }
         }
     }
 
     /// Lets the server work now.
-    pub fn turn_server(&mut self) {
-        // What the application does may ask for another turn, and so may an acknowledgment that waits for it.
+    pub fn work_server(&mut self) {
+        // The application's calls may ask for another poll, and so may a delayed acknowledgment of a FIN.
         for _ in 0..4 {
             for frame in self.server.poll(self.now) {
                 self.to_client.send(self.now, frame);
@@ -436,7 +436,7 @@ impl World {
     }
 
     /// Lets the client work now.
-    pub fn turn_client(&mut self) {
+    pub fn work_client(&mut self) {
         for _ in 0..4 {
             for frame in self.client.poll(self.now) {
                 self.overhear(&frame);
@@ -570,8 +570,8 @@ impl World {
             // Its end may have been told already.
             let _ = self.client().abort(conn);
         }
-        self.turn_server();
-        self.turn_client();
+        self.work_server();
+        self.work_client();
         // Longer than the user timeout, the longest of all, and TIME-WAIT.
         self.pass(1200 * SECOND);
         let open = [&self.client, &self.server].map(|host| host.stack.connections());
