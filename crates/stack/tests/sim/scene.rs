@@ -1,4 +1,5 @@
 //! Two hosts with a connection that streams while others do harm.
+#![allow(dead_code)]
 
 use crate::common::{self, Pair, config, pattern};
 use crate::craft;
