@@ -347,7 +347,7 @@ impl Pool {
 
     /// Whether a quarter of the reserve is used, `passing` frames apart that a link has taken for what has just arrived. The
     /// rest is for what links take in and for acknowledgments: nothing that waits for an application may hold it.
-    pub(crate) const fn is_scarce(&self, passing: usize) -> bool {
+    pub(crate) const fn is_short(&self, passing: usize) -> bool {
         self.free.count + passing <= self.reserve - self.reserve / 4
     }
 

@@ -5,7 +5,7 @@
 //! segments are packed behind the payload of the last frame, so a peer that sends single bytes costs little more than one
 //! that fills its segments.
 //! What cannot be packed is refused while only the pool's reserve is left ([`Pool::is_low`]): it is not acknowledged and
-//! comes again. A connection whose queue is empty may go a little further ([`Pool::is_scarce`]), so that those who read
+//! comes again. A connection whose queue is empty may go a little further ([`Pool::is_short`]), so that those who read
 //! are served although others do not.
 //!
 //! This module must never refuse an acknowledgment, and never write into a frame that somebody else holds.
@@ -18,7 +18,7 @@ use tollgate_wire::SeqNumber;
 /// the frame is the sender's as well (both ends in one thread share the pool), refusing it would set nothing free.
 pub(super) fn takes(tcb: &Tcb, pool: &Pool, id: FrameId, len: u16, behind: usize) -> bool {
     if tcb.rx_head.is_none() {
-        !pool.is_scarce(behind) || pool.is_shared(id)
+        !pool.is_short(behind) || pool.is_shared(id)
     } else {
         !pool.is_low() || pool.has_room_behind_received(tcb.rx_tail, len)
     }
@@ -192,7 +192,7 @@ mod tests {
         assert!(!takes(&tcb, &pool, id, 2000, 0));
         let empty = self::tcb();
         assert!(takes(&empty, &pool, id, 2000, 0));
-        while !pool.is_scarce(0) {
+        while !pool.is_short(0) {
             held.push(pool.alloc().unwrap());
         }
         assert!(!takes(&empty, &pool, id, 2000, 0));
