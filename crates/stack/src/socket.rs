@@ -25,7 +25,7 @@ pub struct ConnId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId {
     pub(crate) index: u32,
-    pub(crate) generation: u16,
+    pub(crate) generation: u32,
 }
 
 /// Why a connection ended, or a call failed.

@@ -22,7 +22,7 @@ use crate::tcp::isn::Secrets;
 use crate::tcp::listener::Listener;
 use crate::tcp::prepared::Prepared;
 use crate::tcp::rto::Floor;
-use crate::tcp::segment::ChallengeLimit;
+use crate::tcp::segment::answer_limit;
 use crate::tcp::syn::Sizes;
 use crate::tcp::tcb::{Tcb, rare};
 use crate::tcp::template::Common;
@@ -93,7 +93,7 @@ pub struct Stack {
     pub(crate) listeners: Vec<Option<Listener>>,
     /// By index, whether [`Stack::ready`] has an entry for the listener there. The entry outlives a listener that is closed.
     pub(crate) announced: Vec<bool>,
-    pub(crate) listener_generation: u16,
+    pub(crate) listener_generation: u32,
     pub(crate) time_wait: TimeWaitTable,
     /// The way back of the packet that is being taken in.
     pub(crate) return_route: Option<SourceRoute>,
@@ -110,13 +110,16 @@ pub struct Stack {
     pub(crate) next_hops: NextHops,
     pub(crate) reassembler: Reassembler,
     pub(crate) udp: Vec<Option<UdpSocket>>,
-    pub(crate) udp_generation: u16,
+    pub(crate) udp_generation: u32,
     /// Bytes that the queues of all UDP sockets are charged.
     pub(crate) udp_charged: usize,
     pub(crate) echoes: VecDeque<Echo>,
     pub(crate) secrets: Secrets,
     pub(crate) cookies: CookieJar,
-    pub(crate) challenge: ChallengeLimit,
+    /// RSTs in answer to segments that no connection takes.
+    pub(crate) refusals: RateLimit,
+    /// Answers by connections in TIME-WAIT.
+    pub(crate) time_wait_answers: RateLimit,
     /// ICMP errors that we send.
     pub(crate) icmp_errors: RateLimit,
     pub(crate) mtu: u16,
@@ -205,7 +208,8 @@ impl Stack {
             udp_charged: 0,
             echoes: VecDeque::new(),
             cookies: CookieJar::new(),
-            challenge: ChallengeLimit::new(),
+            refusals: answer_limit(),
+            time_wait_answers: answer_limit(),
             icmp_errors: RateLimit::new(ERRORS_PER_PERIOD, ERROR_PERIOD),
             secrets,
             mtu: mtu as u16,

@@ -41,13 +41,13 @@ type Queued = (SocketAddrV4, Vec<u8>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UdpId {
     index: u32,
-    generation: u16,
+    generation: u32,
 }
 
 #[derive(Debug)]
 pub(crate) struct UdpSocket {
     port: u16,
-    generation: u16,
+    generation: u32,
     queue: VecDeque<Queued>,
     /// Bytes that the queue is charged.
     charged: usize,

@@ -43,6 +43,17 @@ pub(crate) struct Way {
     by: By,
 }
 
+/// What an acknowledgment for a listener has returned.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Returned {
+    /// One of our cookies: the index of the connection that it has become.
+    Connection(usize),
+    /// One of our cookies, and there is no room for its connection.
+    NoRoom,
+    /// Nothing of ours.
+    NoCookie,
+}
+
 /// By which way, and with what in its headers that few have.
 #[derive(Clone, Copy, Debug)]
 enum By {
@@ -550,31 +561,34 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Makes a connection of an acknowledgment that returns one of our cookies; returns its index.
-    pub(crate) fn open_from_cookie(
+    /// Makes a connection of an acknowledgment that returns one of our cookies.
+    pub(super) fn open_from_cookie(
         &mut self,
         listener: u32,
         key: FlowKey,
         header: &Header,
-    ) -> Option<usize> {
-        let mss = self.stack.cookies.check(
+    ) -> Returned {
+        let Some(mss) = self.stack.cookies.check(
             &self.stack.secrets,
             key,
             header.seq - 1,
             header.ack - 1,
             self.now,
-        )?;
+        ) else {
+            return Returned::NoCookie;
+        };
         let Some(diffserv) = self.stack.listeners[listener as usize]
             .as_ref()
             .and_then(|l| l.may_queue().then_some(l.diffserv))
         else {
-            self.stack.counters.dropped(Drop::SynBacklog);
-            return None;
+            return Returned::NoRoom;
         };
         let Search::Vacant(vacant) = self.stack.search(key) else {
-            return None;
+            return Returned::NoCookie;
         };
-        let index = self.open(key, vacant).ok()?;
+        let Ok(index) = self.open(key, vacant) else {
+            return Returned::NoRoom;
+        };
         self.specify_passive(index, diffserv);
         let ts_offset = self.stack.tcbs[index].ts_offset;
         let stamps = header.options.timestamps;
@@ -611,6 +625,6 @@ impl<R: Recorder> Active<'_, R> {
         }
         self.stack.counters.syn_cookies_accepted += 1;
         self.established(index);
-        Some(index)
+        Returned::Connection(index)
     }
 }

@@ -103,7 +103,7 @@ pub(crate) struct Listener {
     pub(crate) port: u16,
     /// The Diffserv field of its connections, as it lies in the IP header.
     pub(crate) diffserv: u8,
-    pub(crate) generation: u16,
+    pub(crate) generation: u32,
     /// Connections that may wait, complete and half open together.
     pub(crate) backlog: u16,
     /// Half-open connections (SYN-RECEIVED).

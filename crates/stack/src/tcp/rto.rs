@@ -11,11 +11,12 @@ pub(crate) const HIGHEST_FLOOR: Duration = Duration::from_secs(50);
 
 /// Nanoseconds of the unit in which round trips are kept, as a power of two: 8 ns.
 const UNIT_SHIFT: u32 = 3;
-/// The longest round trip that is told from longer ones, in units: 13 s. A longer one makes the timeout 65 s, which is
-/// the largest (RFC 6298, 2.5: at least 60 s).
-const LONGEST: u32 = 13 * (1_000_000_000 >> UNIT_SHIFT);
+/// The longest round trip that is told from longer ones, in units: 12 s. A longer one makes the timeout the largest, 60 s
+/// (RFC 6298, 2.5).
+const LONGEST: u32 = 12 * (1_000_000_000 >> UNIT_SHIFT);
 
-/// Smoothed round trip time and its variation, in units of 8 ns.
+/// Smoothed round trip time and its variation, in units of 8 ns. A round trip below that counts as not measured, and its
+/// timeout is the floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rtt {
     smoothed: u32,
@@ -56,7 +57,8 @@ impl Rtt {
         if self.smoothed == 0 && self.variation != 0 {
             let units = ((now.as_nanos() >> UNIT_SHIFT) as u32).wrapping_sub(self.variation & !1);
             *self = Self::UNKNOWN;
-            self.update(u64::from(units) << UNIT_SHIFT);
+            // At least one unit, so that it is known.
+            self.update(u64::from(units | 1) << UNIT_SHIFT);
         }
     }
 
@@ -105,7 +107,7 @@ impl Rtt {
         self.smoothed = self.smoothed.wrapping_add((error >> 3) as u32);
     }
 
-    /// RTO in ticks, at most 65 s: SRTT + max(G, 4 RTTVAR) (RFC 6298, 2.3), where G is `floor`. On an even path the
+    /// RTO in ticks, at most 62 s: SRTT + max(G, 4 RTTVAR) (RFC 6298, 2.3), where G is `floor`. On an even path the
     /// variation goes to zero, and a delayed acknowledgment, which may take 0.5 s, would be a timeout.
     #[inline(always)]
     pub(crate) fn rto(self, floor: Floor) -> u16 {
@@ -181,7 +183,7 @@ mod tests {
         let mut rtt = Rtt::UNKNOWN;
         rtt.update(u64::MAX);
         for floor in [NO_FLOOR, Floor::new(Duration::MAX)] {
-            assert!(u64::from(rtt.rto(floor)) << Tick::SHIFT > 60_000_000_000);
+            assert!(u64::from(rtt.rto(floor)) << Tick::SHIFT >= 60_000_000_000);
         }
         rtt.update(1);
         assert!(rtt.smoothed < LONGEST && rtt.variation <= LONGEST);

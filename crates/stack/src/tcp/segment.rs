@@ -4,6 +4,7 @@
 //! acknowledgments) and where RFC 7323 adds one (PAWS), the comment says so.
 
 use super::deadline::{Deadline, Due};
+use super::handshake::Returned;
 use super::reassembly::{self, Piece};
 use super::receive_queue;
 use super::rto::Rtt;
@@ -15,45 +16,22 @@ use crate::config::ChecksumPolicy;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::likely::unlikely;
+use crate::limit::RateLimit;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
-use crate::time::Tick;
 use core::net::Ipv4Addr;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
 use tollgate_wire::{SeqNumber, ipv4};
 
-/// Limits answers to segments that an attacker can make up (RFC 5961, 7).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ChallengeLimit {
-    since: Tick,
-    left: u16,
-}
+/// RSTs in answer to segments that no connection takes, and answers by connections in TIME-WAIT, in a period of 0.27 s: each
+/// kind has a limit of its own, so that a flood of one kind leaves the other (RFC 5961, 7).
+const ANSWERS_PER_PERIOD: u32 = 200;
+const PERIOD: u32 = 256;
 
-impl ChallengeLimit {
-    /// Answers per period, for the whole stack.
-    const PER_PERIOD: u16 = 100;
-    /// A period: 256 ticks are 0.27 s.
-    const PERIOD: u32 = 256;
-
-    pub(crate) const fn new() -> Self {
-        Self {
-            since: Tick(0),
-            left: Self::PER_PERIOD,
-        }
-    }
-
-    fn allow(&mut self, now: Tick) -> bool {
-        if now.since(self.since) >= Self::PERIOD || now.before(self.since) {
-            *self = Self {
-                since: now,
-                left: Self::PER_PERIOD,
-            };
-        }
-        let allowed = self.left != 0;
-        self.left = self.left.saturating_sub(1);
-        allowed
-    }
+/// A limit for one of these kinds.
+pub(crate) const fn answer_limit() -> RateLimit {
+    RateLimit::new(ANSWERS_PER_PERIOD, PERIOD)
 }
 
 /// A segment whose lengths and checksum are right.
@@ -232,13 +210,20 @@ impl<R: Recorder> Active<'_, R> {
         }
         // "Second, check for an ACK": none is expected, unless it returns a cookie.
         if header.flags.has(Flags::ACK) {
-            if !header.flags.has(Flags::SYN)
-                && let Some(index) = self.open_from_cookie(listener, key, header)
-            {
-                return self.for_connection(index, segment);
-            }
-            self.reset_in_answer(key, segment);
-            return Disposition::Dropped(Drop::NoSocket);
+            let returned = if header.flags.has(Flags::SYN) {
+                Returned::NoCookie
+            } else {
+                self.open_from_cookie(listener, key, header)
+            };
+            return match returned {
+                Returned::Connection(index) => self.for_connection(index, segment),
+                // The peer believes itself connected: its data asks again.
+                Returned::NoRoom => Disposition::Dropped(Drop::SynBacklog),
+                Returned::NoCookie => {
+                    self.reset_in_answer(key, segment);
+                    Disposition::Dropped(Drop::NoSocket)
+                }
+            };
         }
         // "Third, check for a SYN". Data with it is left to be sent again.
         if header.flags.has(Flags::SYN) {
@@ -261,12 +246,16 @@ impl<R: Recorder> Active<'_, R> {
         }
         // RFC 6191, 2: a SYN that is certainly new opens a new connection (RFC 9293, MAY-2).
         if header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK) {
-            let newer_stamp = entry.timestamps
-                && header
-                    .options
-                    .timestamps
-                    .is_some_and(|t| (t.value.wrapping_sub(entry.ts_recent) as i32) > 0);
-            if newer_stamp || entry.rcv_nxt.before(header.seq) {
+            let stamps = header.options.timestamps.filter(|_| entry.timestamps);
+            let newer = match stamps {
+                Some(t) => (t.value.wrapping_sub(entry.ts_recent) as i32) > 0,
+                None => entry.rcv_nxt.before(header.seq),
+            };
+            // Where nobody listens the SYN proves nothing, and a cookie could not begin behind the last sequence number.
+            let room = self
+                .listener_for(key)
+                .is_some_and(|l| self.takes_half_open(l));
+            if newer && room {
                 self.forget_time_wait(index);
                 return self.for_nobody(key, segment, Some(entry.snd_nxt));
             }
@@ -300,7 +289,8 @@ impl<R: Recorder> Active<'_, R> {
                     ..Options::default()
                 },
             };
-            if self.stack.challenge.allow(tick) {
+            let random = &mut self.stack.secrets.random;
+            if self.stack.time_wait_answers.allow(self.now, random) {
                 self.send_unconnected(key, &answer);
             }
         }
@@ -369,9 +359,7 @@ impl<R: Recorder> Active<'_, R> {
                     if (stamps.value.wrapping_sub(tcb.ts_recent) as i32) < 0
                         && !tcb.is_rare(rare::OUTDATED) =>
                 {
-                    if tcb.may_answer(tick) {
-                        self.acknowledge(index);
-                    }
+                    self.answer_unacceptable(index, segment);
                     return Disposition::Dropped(Drop::Paws);
                 }
                 Some(_) => {}
@@ -491,6 +479,10 @@ impl<R: Recorder> Active<'_, R> {
         }
         self.output(index);
         let tcb = &mut self.stack.tcbs[index];
+        if tcb.keep_deadline.is_set() {
+            // The keepalive timer has been told of this segment.
+            tcb.keep_seen = tcb.moved();
+        }
         if tcb.unacked == 0 {
             return;
         }
@@ -505,7 +497,6 @@ impl<R: Recorder> Active<'_, R> {
     /// "If an incoming segment is not acceptable, an acknowledgment should be sent in reply (unless the RST bit is set)".
     fn not_acceptable(&mut self, index: usize, segment: &Segment) -> Disposition {
         let header = &segment.header;
-        let tick = self.now.tick();
         let tcb = &mut self.stack.tcbs[index];
         tcb.duplicates = tcb.duplicates.saturating_add(1);
         if header.flags.has(Flags::RST) {
@@ -536,13 +527,20 @@ impl<R: Recorder> Active<'_, R> {
                 return Disposition::Done;
             }
         }
-        // A retransmission or a probe is answered; a made-up number only so often.
+        self.answer_unacceptable(index, segment);
+        Disposition::Dropped(Drop::Unacceptable)
+    }
+
+    /// Acknowledges in answer to a segment that is not acceptable: always a retransmission or a probe, a made-up number only so
+    /// often.
+    fn answer_unacceptable(&mut self, index: usize, segment: &Segment) {
+        let tick = self.now.tick();
         let tcb = &mut self.stack.tcbs[index];
-        let near = header.seq.signed_distance(tcb.rcv_nxt).unsigned_abs() <= 1 << 20;
+        let distance = segment.header.seq.signed_distance(tcb.rcv_nxt);
+        let near = distance.unsigned_abs() <= 1 << 20;
         if (near && segment.seq_len() != 0) || tcb.may_answer(tick) {
             self.acknowledge(index);
         }
-        Disposition::Dropped(Drop::Unacceptable)
     }
 
     /// The peer's SYN again, in SYN-RECEIVED: it did not get our answer; or, when it acknowledges our SYN, it opened at
@@ -769,7 +767,8 @@ impl<R: Recorder> Active<'_, R> {
     /// Answers a segment that no connection takes with a RST (3.10.7.1), never a RST with a RST.
     fn reset_in_answer(&mut self, key: FlowKey, segment: &Segment) {
         let header = &segment.header;
-        if header.flags.has(Flags::RST) || !self.stack.challenge.allow(self.now.tick()) {
+        let random = &mut self.stack.secrets.random;
+        if header.flags.has(Flags::RST) || !self.stack.refusals.allow(self.now, random) {
             return;
         }
         let (seq, ack, flags) = if header.flags.has(Flags::ACK) {
@@ -794,18 +793,5 @@ impl<R: Recorder> Active<'_, R> {
         };
         self.stack.counters.resets_sent += 1;
         self.send_unconnected(key, &answer);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn challenges_are_limited_per_period() {
-        let mut limit = ChallengeLimit::new();
-        let allowed = (0..1000).filter(|_| limit.allow(Tick(5))).count();
-        assert_eq!(allowed, usize::from(ChallengeLimit::PER_PERIOD));
-        assert!(limit.allow(Tick(5 + ChallengeLimit::PERIOD)));
     }
 }

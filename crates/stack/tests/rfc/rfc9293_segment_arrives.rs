@@ -394,31 +394,37 @@ fn acknowledgment_from_the_right_edge_of_the_window_counts() {
 #[test]
 fn reserve_of_the_pool_is_left_to_acknowledgments() {
     let (mut peer, conn) = Peer::established();
-    peer.inject(ack().seq(1).ack(1).len(10));
+    peer.inject(ack().seq(1).ack(1).len(1400));
     peer.send(conn, 1, 1000);
-    peer.expect(ack().seq(1).ack(11).len(1000));
+    peer.expect(ack().seq(1).ack(1401).len(1000));
     let mut taken = Vec::new();
     while peer.pool.available() > peer.pool.capacity() / 8 {
         taken.push(peer.pool.alloc().expect("the pool is not empty"));
     }
     let left = peer.pool.available();
-    for n in 0..20 {
-        peer.inject(ack().seq(11 + n).ack(1001).len(1));
+    for _ in 0..20 {
+        peer.inject(ack().seq(1401).ack(1001).len(1400));
     }
     peer.advance(ms(50));
-    assert!(peer.drain().iter().all(|sent| sent.ack == 11));
+    assert!(peer.drain().iter().all(|sent| sent.ack == 1401));
     assert_eq!(peer.stack().info(conn).unwrap().in_flight, 0);
     assert!(
         peer.pool.available() >= left,
         "{} frames of {left} are left",
         peer.pool.available()
     );
-    assert_eq!(peer.read(conn, 100), stream(1, 10));
+    // What fits behind that which waits costs no frame.
+    for n in 0..20 {
+        peer.inject(ack().seq(1401 + n).ack(1001).len(1));
+    }
+    peer.ignore();
+    assert!(peer.pool.available() >= left);
+    assert_eq!(peer.read(conn, 2000), stream(1, 1420));
     // Now there is nothing to read.
-    peer.inject(ack().seq(11).ack(1001).len(20));
-    assert_eq!(peer.read(conn, 100), stream(11, 20));
+    peer.inject(ack().seq(1421).ack(1001).len(1400));
+    assert_eq!(peer.read(conn, 2000), stream(1421, 1400));
     for id in taken {
         peer.pool.release(id);
     }
-    peer.expect_after(ms(40), ack().seq(1001).ack(31));
+    peer.expect_after(ms(40), ack().seq(1001).ack(2821));
 }
