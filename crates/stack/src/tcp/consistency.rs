@@ -422,7 +422,8 @@ fn out_of_order_queue(view: &View<'_>) -> Verdict {
     Ok(())
 }
 
-/// A FIN that was seen and not taken lies behind a gap; one that was taken ends the peer's direction.
+/// A FIN that was seen and not taken lies behind a gap, or before data that came earlier; one that was taken ends the
+/// peer's direction.
 fn peers_fin(view: &View<'_>) -> Verdict {
     let tcb = view.tcb;
     let (seen, taken) = (tcb.is_rare(rare::FIN_SEEN), tcb.is(flag::FIN_RECEIVED));
@@ -442,7 +443,7 @@ fn peers_fin(view: &View<'_>) -> Verdict {
             tcb.fin_seq.0, tcb.rcv_nxt.0
         )
     })?;
-    require(!seen || taken || tcb.rcv_nxt.before(tcb.fin_seq), || {
+    require(!seen || taken || tcb.rcv_nxt != tcb.fin_seq, || {
         format!(
             "everything before the peer's FIN at {} has arrived, and it is not taken",
             tcb.fin_seq.0
@@ -550,7 +551,7 @@ fn table_entry(view: &View<'_>) -> Verdict {
     })
 }
 
-/// Nothing is sent, predicted or due any more.
+/// Nothing is sent, predicted or due any more. Keepalive may still be asked for: it then finds nothing to do.
 fn over(view: &View<'_>) -> Verdict {
     let tcb = view.tcb;
     require(tcb.tx_head.is_none() && tcb.unsent.is_none(), || {
@@ -562,12 +563,7 @@ fn over(view: &View<'_>) -> Verdict {
     require(tcb.predicted == UNPREDICTABLE && tcb.sendable == 0, || {
         String::from("segments are predicted")
     })?;
-    let deadlines = [
-        tcb.rtx_deadline,
-        tcb.ack_deadline,
-        tcb.keep_deadline,
-        tcb.user_deadline,
-    ];
+    let deadlines = [tcb.rtx_deadline, tcb.ack_deadline, tcb.user_deadline];
     require(deadlines.iter().all(|&at| at == Deadline::NONE), || {
         format!("something is due: {deadlines:?}")
     })
