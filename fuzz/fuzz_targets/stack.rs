@@ -423,6 +423,9 @@ impl World {
     }
 
     fn check(&mut self) {
+        if let Err(found) = self.stack.check_consistency(&self.pool) {
+            panic!("{found}");
+        }
         assert!(self.stack.connections() <= 8);
         assert!(self.stack.time_waits() <= 4);
         for &conn in &self.conns.clone() {

@@ -221,6 +221,11 @@ impl Table {
         }
     }
 
+    /// Entries that are taken.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
     /// The hash of `key`.
     #[inline]
     pub fn hash(&self, key: FlowKey) -> FlowHash {

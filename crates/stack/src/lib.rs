@@ -84,6 +84,7 @@ pub use config::Config;
 pub use port::{Link, MAX_MTU};
 pub use socket::{ConnId, Error, Event, Info, ListenerId, Open, Received, SocketOption};
 pub use stack::{Active, Stack};
+pub use tcp::consistency::Inconsistency;
 pub use tcp::report::SoftError;
 pub use tcp::tcb::State;
 pub use time::Instant;

@@ -138,6 +138,13 @@ impl Wheel {
             .is_some_and(|timer| timer.list != NONE)
     }
 
+    /// The time of timer `index` while it is armed.
+    #[cold]
+    pub(crate) fn time_of(&self, index: u32) -> Option<Tick> {
+        let timer = self.nodes.get(index as usize)?;
+        (timer.list != NONE).then_some(timer.at)
+    }
+
     /// Moves the present to `now`: the timers whose time has come wait for [`Wheel::pop_expired`] from then on.
     ///
     /// The cost grows with the timers that expire or move down a level, not with those that stay nor with the distance.

@@ -7,10 +7,12 @@
 //! [`template`] writes the headers. [`timers`] does what is due; [`prepared`] is what connections begin as, and [`awaited`]
 //! lets an acknowledgment wait for who may close; [`congestion`], [`rto`], [`reassembly`], [`handshake`], [`syn`], [`cookie`], [`lifecycle`], [`time_wait`], [`listener`], [`urgent`] and
 //! [`report`] hold what their names say, and [`unusual`] what few connections have.
+//! [`consistency`] is for tests: it recomputes what is kept twice.
 
 mod acknowledgment;
 pub(crate) mod awaited;
 pub(crate) mod congestion;
+pub(crate) mod consistency;
 pub(crate) mod cookie;
 pub(crate) mod deadline;
 pub(crate) mod handshake;

@@ -70,6 +70,13 @@ impl TimeWaitTable {
         self.entries.get_mut(index as usize)
     }
 
+    /// All entries with their indexes, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &TimeWait)> {
+        core::iter::successors(Some(self.oldest), |&index| Some(self.get(index)?.next))
+            .map_while(|index| Some((index, self.get(index)?)))
+            .take(self.len)
+    }
+
     /// The entry that ends first, when the table is full and it must make room.
     pub(crate) fn must_go(&self) -> Option<u32> {
         (self.len >= self.capacity).then_some(self.oldest)

@@ -260,6 +260,9 @@ impl<'a> World<'a> {
                 }
                 acted |= self.poll(host)?;
                 acted |= self.serve(host)?;
+                self.stacks[host]
+                    .check_consistency(&self.pool)
+                    .map_err(|found| format!("host {host}: {found}"))?;
             }
             acted_ever |= acted;
             let waiting = self

@@ -1,0 +1,114 @@
+//! An odd but legal peer becomes good: everything must arrive, both ways, and every frame come back.
+//!
+//! `TOLLGATE_RANDOM_RUNS` says how many seeds of each setting are run. A failure prints the command that replays a seed.
+
+mod random;
+
+use random::liveness::{self, Setting, run};
+
+/// Runs of a setting in `cargo test`.
+const RUNS: u64 = 30;
+/// Failures that are told in full.
+const TOLD: usize = 3;
+
+/// Seeds that failed once, with what they found.
+const REGRESSIONS: &[(&str, u64)] = &[
+    // What was sent before a timeout counted as never sent after a window that shrank opened again.
+    ("shrinking", 4),
+    ("shrinking-loss", 1),
+    ("shrinking-loss", 4),
+];
+
+fn named(name: &str) -> Setting {
+    liveness::setting(name).expect("there is such a setting")
+}
+
+fn replay(setting: &Setting, seed: u64) -> String {
+    random::replay_command("liveness", setting.name, "prediction-off", seed)
+}
+
+/// Says which of the seeds fail.
+fn hold(setting: &Setting, seeds: impl Iterator<Item = u64>) {
+    let mut runs = 0;
+    let mut failures = Vec::new();
+    for seed in seeds {
+        runs += 1;
+        if let Err(failure) = run(setting, seed, false) {
+            failures.push(format!(
+                "seed {seed}: {failure}\n  replay: {}",
+                replay(setting, seed)
+            ));
+        }
+    }
+    let count = failures.len();
+    failures.truncate(TOLD);
+    assert!(
+        count == 0,
+        "{count} of {runs} runs of {} failed:\n{}",
+        setting.name,
+        failures.join("\n")
+    );
+}
+
+#[test]
+fn windows_that_close_and_open_stop_nothing() {
+    hold(&named("windows"), 0..random::runs(RUNS));
+}
+
+#[test]
+fn loss_and_reordering_stop_nothing() {
+    hold(&named("loss"), 0..random::runs(RUNS));
+}
+
+#[test]
+fn windows_that_shrink_stop_nothing() {
+    hold(&named("shrinking"), 0..random::runs(RUNS));
+}
+
+#[test]
+fn windows_that_shrink_while_segments_are_lost_stop_nothing() {
+    hold(&named("shrinking-loss"), 0..random::runs(RUNS));
+}
+
+#[test]
+fn regressions_do_not_return() {
+    for &(name, seed) in REGRESSIONS {
+        hold(&named(name), std::iter::once(seed));
+    }
+}
+
+#[test]
+fn odd_peers_leave_the_stack_consistent() {
+    for setting in &liveness::SETTINGS {
+        for seed in 0..random::runs(RUNS) {
+            // A run that fails is another test's.
+            if let Ok(summary) = run(setting, seed, false)
+                && let Some(found) = summary.inconsistency
+            {
+                panic!("seed {seed}: {found}\n  replay: {}", replay(setting, seed));
+            }
+        }
+    }
+}
+
+#[test]
+fn odd_peers_do_what_their_settings_say() {
+    let sum = |name: &str| {
+        let mut sum = (0, 0, 0);
+        for summary in (0..30).filter_map(|seed| run(&named(name), seed, false).ok()) {
+            sum.0 += summary.frames;
+            sum.1 += summary.lost;
+            sum.2 += summary.shrunk;
+        }
+        sum
+    };
+    let (frames, lost, shrunk) = sum("windows");
+    assert!(frames > 1000 && lost == 0 && shrunk == 0);
+    let (frames, lost, shrunk) = sum("loss");
+    assert!(
+        lost * 40 > frames && shrunk == 0,
+        "{lost} of {frames} were lost"
+    );
+    let (_, lost, shrunk) = sum("shrinking");
+    assert!(lost == 0 && shrunk > 30, "{shrunk} times windows shrank");
+}

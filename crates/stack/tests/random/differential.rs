@@ -1,0 +1,289 @@
+//! The differential test: a script is played with the default mechanisms and with others, and the records are compared.
+
+use super::numbers::Numbers;
+use super::play::{Deed, Record, Watch, play};
+use super::script::{Script, Setting};
+use tollgate_stack::Instant;
+use tollgate_stack::config::{
+    ChecksumPolicy, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
+    RetransmitCopy,
+};
+
+/// What must be equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Equal {
+    /// Every byte of every frame, its time, and everything that calls and events return.
+    Everything,
+    /// The same, checksums apart.
+    ButChecksums,
+    /// What applications receive.
+    Streams,
+}
+
+/// Mechanisms that are held against the default ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Versus {
+    /// What they are asked for by.
+    pub name: &'static str,
+    pub mechanisms: Mechanisms,
+    pub equal: Equal,
+}
+
+const DEFAULT: Mechanisms = Mechanisms {
+    prediction: Prediction::Bidirectional,
+    demux: Demux::CacheHash,
+    template: HeaderTemplate::On,
+    checksum: ChecksumPolicy::Always,
+    retransmit: RetransmitCopy::Reference,
+    fin: FinAcknowledgment::Awaited,
+};
+
+impl Versus {
+    /// Whether readers post their buffers. What is predicted is with such a reader before it is acknowledged, so windows
+    /// differ from those without prediction, and only streams are compared.
+    fn posts(&self) -> bool {
+        self.equal == Equal::Streams || self.mechanisms.prediction == DEFAULT.prediction
+    }
+}
+
+const fn versus(name: &'static str, mechanisms: Mechanisms, equal: Equal) -> Versus {
+    Versus {
+        name,
+        mechanisms,
+        equal,
+    }
+}
+
+/// Every switch once, and all together that must not change a frame.
+pub const ALL: [Versus; 10] = [
+    versus(
+        "prediction-off",
+        Mechanisms {
+            prediction: Prediction::Off,
+            ..DEFAULT
+        },
+        Equal::Everything,
+    ),
+    versus(
+        "prediction-unidirectional",
+        Mechanisms {
+            prediction: Prediction::Unidirectional,
+            ..DEFAULT
+        },
+        Equal::Everything,
+    ),
+    versus(
+        "posted-prediction-off",
+        Mechanisms {
+            prediction: Prediction::Off,
+            ..DEFAULT
+        },
+        Equal::Streams,
+    ),
+    versus(
+        "demux-hash",
+        Mechanisms {
+            demux: Demux::Hash,
+            ..DEFAULT
+        },
+        Equal::Everything,
+    ),
+    versus(
+        "demux-list",
+        Mechanisms {
+            demux: Demux::List,
+            ..DEFAULT
+        },
+        Equal::Everything,
+    ),
+    versus(
+        "template-off",
+        Mechanisms {
+            template: HeaderTemplate::Off,
+            ..DEFAULT
+        },
+        Equal::Everything,
+    ),
+    versus(
+        "retransmit-copy",
+        Mechanisms {
+            retransmit: RetransmitCopy::Copy,
+            ..DEFAULT
+        },
+        Equal::Everything,
+    ),
+    versus(
+        "baseline",
+        Mechanisms {
+            prediction: Prediction::Off,
+            demux: Demux::List,
+            template: HeaderTemplate::Off,
+            retransmit: RetransmitCopy::Copy,
+            ..DEFAULT
+        },
+        Equal::Everything,
+    ),
+    versus(
+        "checksum-off",
+        Mechanisms {
+            checksum: ChecksumPolicy::Off,
+            ..DEFAULT
+        },
+        Equal::ButChecksums,
+    ),
+    versus(
+        "fin-at-once",
+        Mechanisms {
+            fin: FinAcknowledgment::AtOnce,
+            ..DEFAULT
+        },
+        Equal::Streams,
+    ),
+];
+
+/// The mechanisms of that name.
+pub fn by_name(name: &str) -> Option<Versus> {
+    ALL.into_iter().find(|versus| versus.name == name)
+}
+
+/// The script of a seed.
+pub fn script(setting: &Setting, seed: u64) -> Script {
+    Script::draw(setting, &mut Numbers::new(setting.name, seed))
+}
+
+/// Plays a script twice and compares.
+///
+/// # Errors
+/// The first difference.
+pub fn compare(script: &Script, versus: &Versus) -> Result<Record, String> {
+    let watch = Watch {
+        posts: versus.posts(),
+        ..Watch::default()
+    };
+    let one = play(script, DEFAULT, watch);
+    let other = play(script, versus.mechanisms, watch);
+    for (name, record) in [("default", &one), (versus.name, &other)] {
+        if let Some(wrong) = &record.wrong {
+            return Err(format!("{name}: {wrong}"));
+        }
+    }
+    match first_difference(&one, &other, versus) {
+        Some(difference) => Err(difference),
+        None => Ok(one),
+    }
+}
+
+/// Plays a script with the default mechanisms and looks for contradictions.
+///
+/// # Errors
+/// The first contradiction.
+pub fn consistent(script: &Script) -> Result<Record, String> {
+    let watch = Watch {
+        consistency: true,
+        ..Watch::default()
+    };
+    let record = play(script, DEFAULT, watch);
+    match &record.inconsistency {
+        Some(found) => Err(found.clone()),
+        None => Ok(record),
+    }
+}
+
+/// Prints a script as it is played with the default mechanisms and with others.
+pub fn show(script: &Script, versus: &Versus) {
+    println!("{:#?}", script.setup);
+    let watch = Watch {
+        posts: versus.posts(),
+        consistency: true,
+        trace: true,
+    };
+    for (name, mechanisms) in [("default", DEFAULT), (versus.name, versus.mechanisms)] {
+        println!("=== {name}");
+        let record = play(script, mechanisms, watch);
+        if let Some(found) = record.inconsistency {
+            println!("{found}");
+        }
+    }
+}
+
+fn first_difference(one: &Record, other: &Record, versus: &Versus) -> Option<String> {
+    if versus.equal == Equal::Streams {
+        let differs = one
+            .streams
+            .iter()
+            .zip(&other.streams)
+            .position(|(a, b)| a != b);
+        return differs.map(|n| {
+            let say = |record: &Record| {
+                let stream = &record.streams[n];
+                format!(
+                    "{} bytes, end {}, error {:?}",
+                    stream.bytes.len(),
+                    stream.ended,
+                    stream.error
+                )
+            };
+            format!(
+                "the application of connection {n} got {} by default, {} with {}",
+                say(one),
+                say(other),
+                versus.name
+            )
+        });
+    }
+    let (deeds, others) = (&one.deeds, &other.deeds);
+    let masked = versus.equal == Equal::ButChecksums;
+    let same = |(at, deed): &(Instant, Deed), (when, did): &(Instant, Deed)| {
+        at == when && (deed == did || masked && without_checksums(deed) == without_checksums(did))
+    };
+    let n = deeds
+        .iter()
+        .zip(others)
+        .position(|(a, b)| !same(a, b))
+        .unwrap_or(deeds.len().min(others.len()));
+    if n == deeds.len() && n == others.len() {
+        return None;
+    }
+    let say = |deeds: &[(Instant, Deed)]| match deeds.get(n) {
+        Some((at, deed)) => format!("at {:?} {}", *at - Instant::from_nanos(1 << 40), tell(deed)),
+        None => "nothing".to_owned(),
+    };
+    Some(format!(
+        "deed {n}: by default {}; with {} {}",
+        say(deeds),
+        versus.name,
+        say(others)
+    ))
+}
+
+/// A frame without the checksums of IP and TCP.
+fn without_checksums(deed: &Deed) -> Deed {
+    match deed {
+        Deed::Sent(raw) if raw.len() >= 54 => {
+            let mut raw = raw.clone();
+            raw[24..26].fill(0);
+            raw[50..52].fill(0);
+            Deed::Sent(raw)
+        }
+        other => other.clone(),
+    }
+}
+
+fn tell(deed: &Deed) -> String {
+    match deed {
+        Deed::Sent(raw) => match super::craft::parse_tcp(raw) {
+            Some((_, header, payload)) => format!(
+                "sent {:?} seq {} ({}) ack {} win {} ts {:?}",
+                header.flags,
+                header.seq.0,
+                payload.len(),
+                header.ack.0,
+                header.window,
+                header.options.timestamps
+            ),
+            None => format!("sent {} bytes", raw.len()),
+        },
+        Deed::Read(bytes) => format!("read {} bytes", bytes.len()),
+        other => format!("{other:?}"),
+    }
+}

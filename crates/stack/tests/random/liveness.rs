@@ -1,0 +1,774 @@
+//! The liveness test: an odd but legal peer on a bad path, both of which become good, after which everything must arrive.
+//!
+//! While the peer is odd its window closes, opens, grows and shrinks, its acknowledgments come late, and segments are lost,
+//! doubled and overtake each other. Then it reads everything at once on a path that loses nothing. Both sides have a
+//! stream to send. A run fails when a byte is missing or wrong, when the connection does not end, or when a frame
+//! does not come back to the pool.
+
+use super::craft;
+use super::numbers::Numbers;
+use super::peer::{PEER, PEER_MAC, PORT, STACK, STACK_MAC, arp_answer, pattern};
+use super::trace::{Trace, Way};
+use super::wire::{MTU, Wire};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+use tollgate_stack::{Config, ConnId, Error, Instant, Pool, Received, Stack};
+use tollgate_wire::SeqNumber;
+use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
+
+/// Frames of the pool.
+const FRAMES: usize = 1024;
+/// Everything must have arrived so long after the peer has become good: the longest timeout of the stack three times, and
+/// far below its user timeout of 15 minutes.
+const LIMIT: Duration = Duration::from_secs(200);
+/// TIME-WAIT may last so much longer.
+const TIME_WAIT: Duration = Duration::from_secs(70);
+/// The peer's retransmission timeout.
+const PEER_RTO: Duration = Duration::from_millis(400);
+/// What the peer offers when it is good.
+const FULL_WINDOW: u32 = 60_000;
+const PEER_PORT: u16 = 40_000;
+
+/// How odd the peer may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// What it is asked for by.
+    pub name: &'static str,
+    /// The right edge of the peer's window moves left (RFC 9293, 3.8.6: discouraged, and to be survived).
+    pub shrinks: bool,
+    /// At most so many frames in a hundred are lost in each direction.
+    pub loss: u64,
+}
+
+/// From gentle to harsh.
+pub const SETTINGS: [Setting; 4] = [
+    Setting {
+        name: "windows",
+        shrinks: false,
+        loss: 0,
+    },
+    Setting {
+        name: "loss",
+        shrinks: false,
+        loss: 20,
+    },
+    Setting {
+        name: "shrinking",
+        shrinks: true,
+        loss: 0,
+    },
+    Setting {
+        name: "shrinking-loss",
+        shrinks: true,
+        loss: 20,
+    },
+];
+
+/// The setting of that name.
+pub fn setting(name: &str) -> Option<Setting> {
+    SETTINGS.into_iter().find(|setting| setting.name == name)
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Frames of both sides, and those that were lost.
+    pub frames: u64,
+    pub lost: u64,
+    /// Times that the peer's right edge moved left.
+    pub shrunk: u64,
+    /// From the moment at which the peer is good to the last byte and FIN.
+    pub took: Duration,
+    /// The first contradiction in the stack's own records.
+    pub inconsistency: Option<String>,
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// What did not arrive, or not come back.
+pub fn run(setting: &Setting, seed: u64, trace: bool) -> Result<Summary, String> {
+    run_with(setting, Numbers::new(setting.name, seed), trace)
+}
+
+/// Runs what a stream of numbers says.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(setting: &Setting, numbers: Numbers<'_>, trace: bool) -> Result<Summary, String> {
+    let mut world = World::new(setting, numbers, trace);
+    let outcome = world.go();
+    outcome.map_err(|failure| format!("{failure}; {}", world.describe()))
+}
+
+/// One direction of the path: frames and when they arrive.
+#[derive(Default)]
+struct Path {
+    frames: Vec<(Instant, u64, Vec<u8>)>,
+}
+
+impl Path {
+    /// Takes out the frame that has arrived first.
+    fn arrived(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let first = (0..self.frames.len()).min_by_key(|&n| (self.frames[n].0, self.frames[n].1))?;
+        (self.frames[first].0 <= now).then(|| self.frames.swap_remove(first).2)
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.frames.iter().map(|(at, ..)| *at).min()
+    }
+}
+
+struct World<'a> {
+    setting: Setting,
+    numbers: Numbers<'a>,
+    stack: Stack,
+    pool: Pool,
+    wire: Wire,
+    now: Instant,
+    begin: Instant,
+    /// From here on peer and path are good.
+    good: Instant,
+    to_stack: Path,
+    to_peer: Path,
+    count: u64,
+    /// Frames lost in a hundred.
+    loss: u64,
+    peer: Peer,
+    app: App,
+    complete: Option<Instant>,
+    summary: Summary,
+    trace: Option<Trace>,
+}
+
+/// The application on the stack.
+struct App {
+    conn: Option<ConnId>,
+    to_write: u32,
+    written: u32,
+    to_read: u32,
+    read: u32,
+    shut: bool,
+    end: bool,
+    next: Instant,
+}
+
+/// The peer. Numbers are relative: the first byte has number 1.
+struct Peer {
+    isn: u32,
+    iss: u32,
+    stack_port: u16,
+    shift: u8,
+    stack_shift: u8,
+    stamps: bool,
+    echo: u32,
+    mss: u32,
+    // What it receives.
+    got: u32,
+    apart: Vec<(u32, u32)>,
+    end_at: Option<u32>,
+    window: u32,
+    edge: u32,
+    change_at: Instant,
+    ack_at: Option<Instant>,
+    // What it sends.
+    to_send: u32,
+    una: u32,
+    next: u32,
+    highest: u32,
+    stack_edge: u32,
+    last_heard: (u32, u32),
+    again_at: Option<Instant>,
+}
+
+impl<'a> World<'a> {
+    fn new(setting: &Setting, mut numbers: Numbers<'a>, trace: bool) -> Self {
+        let seed = [numbers.below(u64::MAX), 2, 3, 4];
+        let mut config = Config::new(STACK_MAC, STACK, 24, seed);
+        config.max_connections = 2;
+        config.max_time_wait = 2;
+        config.timestamps = !numbers.one_in(3);
+        config.no_delay = numbers.one_in(2);
+        config.send_buffer = numbers.pick(&[4096, 32 * 1024, 128 * 1024]);
+        config.receive_buffer = numbers.pick(&[4096, 32 * 1024, 256 * 1024]);
+        let now = Instant::from_nanos(1 << 40);
+        let mut pool = Pool::new(FRAMES, Pool::frame_size_for(MTU));
+        let mut stack = Stack::new(config, MTU, now).expect("the configuration is valid");
+        let mut active = stack.at(now, &mut pool);
+        active.add_neighbour(PEER, PEER_MAC);
+        let mss = numbers.pick(&[1460, 1460, 536, 200]);
+        let peer = Peer {
+            isn: numbers.pick(&[0xffff_f000, 7, 0x7fff_ff00]),
+            iss: 0,
+            stack_port: PORT,
+            shift: numbers.pick(&[0, 0, 3]),
+            stack_shift: 0,
+            stamps: !numbers.one_in(3),
+            echo: 0,
+            mss,
+            got: 1,
+            apart: Vec::new(),
+            end_at: None,
+            window: FULL_WINDOW,
+            edge: 1,
+            change_at: now,
+            ack_at: None,
+            to_send: numbers.skewed(0, 60_000) as u32,
+            una: 1,
+            next: 1,
+            highest: 1,
+            stack_edge: 1,
+            last_heard: (0, 0),
+            again_at: None,
+        };
+        let app = App {
+            conn: None,
+            to_write: if numbers.one_in(3) {
+                numbers.skewed(1, 20_000)
+            } else {
+                numbers.between(20_000, 200_000)
+            } as u32,
+            written: 0,
+            to_read: peer.to_send,
+            read: 0,
+            shut: false,
+            end: false,
+            next: now,
+        };
+        let good = now + Duration::from_millis(numbers.between(500, 30_000));
+        let loss = numbers.between(0, setting.loss);
+        Self {
+            setting: *setting,
+            numbers,
+            stack,
+            pool,
+            wire: Wire::default(),
+            now,
+            begin: now,
+            good,
+            to_stack: Path::default(),
+            to_peer: Path::default(),
+            count: 0,
+            loss,
+            peer,
+            app,
+            complete: None,
+            summary: Summary::default(),
+            trace: trace.then(|| Trace::new(now)),
+        }
+    }
+
+    fn is_good(&self) -> bool {
+        self.now >= self.good
+    }
+
+    fn ms(&mut self, low: u64, high: u64) -> Duration {
+        Duration::from_micros(self.numbers.between(low * 1000, high * 1000))
+    }
+
+    /// The handshake, which nothing disturbs.
+    fn open(&mut self) -> Result<(), String> {
+        let broken = |error: Error| format!("the handshake: {error}");
+        let active = self.numbers.one_in(2);
+        let mut listener = None;
+        if active {
+            let to = SocketAddrV4::new(PEER, PEER_PORT);
+            let conn = self.stack.at(self.now, &mut self.pool).connect(to);
+            self.app.conn = Some(conn.map_err(broken)?);
+        } else {
+            let mut stack = self.stack.at(self.now, &mut self.pool);
+            listener = Some(stack.listen(PORT, 1).map_err(broken)?);
+            let syn = self.peer.syn(self.now, false);
+            self.wire.to_stack.push(syn);
+        }
+        self.poll();
+        let answer = self.heard().ok_or("no SYN")?;
+        self.peer.hear_syn(&answer);
+        let reply = if active {
+            self.peer.syn(self.now, true)
+        } else {
+            self.peer.segment(self.now, self.peer.una, 0)
+        };
+        self.wire.to_stack.push(reply);
+        self.poll();
+        if let Some(ack) = self.heard() {
+            self.peer.take_window(&ack);
+        }
+        if let Some(listener) = listener {
+            let mut stack = self.stack.at(self.now, &mut self.pool);
+            self.app.conn = Some(stack.accept(listener).map_err(broken)?);
+            stack.close_listener(listener).map_err(broken)?;
+        }
+        Ok(())
+    }
+
+    /// The last segment that the stack has just sent.
+    fn heard(&mut self) -> Option<Header> {
+        let frames = std::mem::take(&mut self.wire.from_stack);
+        let header = |raw: &Vec<u8>| craft::parse_tcp(raw).map(|(_, header, _)| header);
+        frames.iter().rev().find_map(header)
+    }
+
+    fn poll(&mut self) {
+        if let Some(trace) = &mut self.trace {
+            for raw in &self.wire.to_stack {
+                trace.frame(self.now, 0, Way::Gets, raw);
+            }
+        }
+        let mut stack = self.stack.at(self.now, &mut self.pool);
+        stack.poll(&mut self.wire);
+        stack.flush(&mut self.wire);
+        if let Some(trace) = &mut self.trace {
+            for raw in &self.wire.from_stack {
+                trace.frame(self.now, 0, Way::Sends, raw);
+            }
+        }
+        if self.summary.inconsistency.is_none()
+            && let Err(found) = self.stack.check_consistency(&self.pool)
+        {
+            self.summary.inconsistency = Some(found.to_string());
+        }
+    }
+
+    fn go(&mut self) -> Result<Summary, String> {
+        self.open()?;
+        self.change_window();
+        for _ in 0..2_000_000 {
+            self.settle()?;
+            if self.is_over() {
+                return self.sum_up();
+            }
+            let limit = match self.complete {
+                None => self.good + LIMIT,
+                Some(_) => self.good + LIMIT + TIME_WAIT,
+            };
+            if self.now > limit {
+                return Err(match self.complete {
+                    None => "not everything has arrived".to_owned(),
+                    Some(_) => "the connection does not end".to_owned(),
+                });
+            }
+            let Some(next) = self.next_event() else {
+                return Err("everything waits and nothing is due".to_owned());
+            };
+            self.now = next;
+        }
+        Err("they never fall silent".to_owned())
+    }
+
+    /// When something happens next, later than now.
+    fn next_event(&self) -> Option<Instant> {
+        let tick = Instant::from_nanos(((self.now.as_nanos() >> 20) + 1) << 20);
+        let after = |at: Instant| if at <= self.now { tick } else { at };
+        let odd = |at: Instant| (!self.is_good()).then_some(at);
+        let app = (!self.app.shut || !self.app.end).then_some(self.app.next);
+        [
+            self.stack.next_deadline(self.now),
+            self.to_stack.next(),
+            self.to_peer.next(),
+            self.peer.ack_at,
+            self.peer.again_at,
+            odd(self.peer.change_at),
+            odd(self.good),
+            app.filter(|&at| at > self.now),
+        ]
+        .into_iter()
+        .flatten()
+        .map(after)
+        .min()
+    }
+
+    /// Lets everything happen that happens now.
+    fn settle(&mut self) -> Result<(), String> {
+        if self.is_good() && self.peer.window != FULL_WINDOW {
+            self.peer.window = FULL_WINDOW;
+            self.peer.ack_at = Some(self.now);
+        } else if !self.is_good() && self.peer.change_at <= self.now {
+            self.change_window();
+        }
+        while let Some(raw) = self.to_peer.arrived(self.now) {
+            self.peer_hears(&raw)?;
+        }
+        self.peer_speaks();
+        while let Some(raw) = self.to_stack.arrived(self.now) {
+            self.wire.to_stack.push(raw);
+        }
+        self.poll();
+        if self.app.next <= self.now {
+            self.act()?;
+            self.poll();
+        }
+        for raw in std::mem::take(&mut self.wire.from_stack) {
+            match arp_answer(&raw) {
+                Some(answer) => self.wire.to_stack.push(answer),
+                None => self.carry(raw, true),
+            }
+        }
+        let app = &self.app;
+        let all = self.peer.end_at == Some(self.peer.got)
+            && app.shut
+            && app.end
+            && self.peer.una > self.peer.to_send + 1;
+        if all && self.complete.is_none() {
+            self.complete = Some(self.now);
+            self.summary.took = self.now - self.good;
+        }
+        Ok(())
+    }
+
+    /// Puts a frame on the path.
+    fn carry(&mut self, raw: Vec<u8>, to_peer: bool) {
+        self.summary.frames += 1;
+        let mut copies = 1;
+        let mut delay = Duration::from_millis(5);
+        if !self.is_good() {
+            if self.numbers.percent(self.loss) {
+                self.summary.lost += 1;
+                copies = 0;
+            } else if self.loss != 0 && self.numbers.one_in(30) {
+                copies = 2;
+            }
+        }
+        for _ in 0..copies {
+            if !self.is_good() && self.loss != 0 {
+                let most = if self.numbers.one_in(10) { 120 } else { 12 };
+                delay = self.ms(1, most);
+            }
+            self.count += 1;
+            let path = if to_peer {
+                &mut self.to_peer
+            } else {
+                &mut self.to_stack
+            };
+            path.frames
+                .push((self.now + delay, self.count, raw.clone()));
+        }
+    }
+
+    fn change_window(&mut self) {
+        let mss = u64::from(self.peer.mss);
+        let wanted = match self.numbers.below(10) {
+            0..=2 => 0,
+            3 => self.numbers.between(1, mss),
+            4..=5 => self.numbers.between(mss, 4 * mss),
+            6..=7 => self.numbers.between(4 * mss, 20_000),
+            _ => u64::from(FULL_WINDOW) - 1,
+        } as u32;
+        let promised = self.peer.edge.saturating_sub(self.peer.got);
+        if self.setting.shrinks {
+            self.summary.shrunk += u64::from(wanted < promised);
+            self.peer.window = wanted;
+        } else {
+            self.peer.window = wanted.max(promised);
+        }
+        self.peer.change_at = self.now + Duration::from_millis(self.numbers.skewed(5, 3000));
+        if !self.numbers.one_in(4) {
+            self.peer.ack_at = Some(self.now);
+        }
+    }
+
+    fn peer_hears(&mut self, raw: &[u8]) -> Result<(), String> {
+        let Some((_, header, payload)) = craft::parse_tcp(raw) else {
+            return Ok(());
+        };
+        let all = self.peer.end_at == Some(self.peer.got) && self.peer.una > self.peer.to_send + 1;
+        if header.flags.has(Flags::RST) && !all {
+            return Err("the stack reset the connection".to_owned());
+        }
+        if header.flags.any(Flags::SYN | Flags::RST) {
+            // A connection that both sides have closed is forgotten; a SYN is being answered.
+            return Ok(());
+        }
+        let peer = &mut self.peer;
+        if let Some(stamps) = header.options.timestamps {
+            peer.echo = stamps.value;
+        }
+        peer.take_window(&header);
+        let ack = header.ack.0.wrapping_sub(peer.isn);
+        if ack > peer.una && ack <= peer.highest {
+            peer.una = ack;
+            peer.next = peer.next.max(ack);
+            peer.again_at = (ack != peer.highest).then_some(self.now + PEER_RTO);
+        }
+        let seq = header.seq.0.wrapping_sub(peer.iss);
+        let fin = header.flags.has(Flags::FIN);
+        if payload.is_empty() && !fin {
+            return Ok(());
+        }
+        for (at, &byte) in (seq..).zip(&payload) {
+            if byte != pattern(at) {
+                return Err(format!("byte {at} of the stack is {byte}"));
+            }
+        }
+        let end = seq + payload.len() as u32;
+        if fin {
+            if end != self.app.to_write + 1 {
+                return Err(format!("the stack's FIN lies at {end}"));
+            }
+        } else if end > self.app.to_write + 1 {
+            return Err(format!("the stack sends up to {end}"));
+        }
+        self.take_data(seq, end, fin);
+        Ok(())
+    }
+
+    /// Data within the window is kept, the rest has no room.
+    fn take_data(&mut self, seq: u32, end: u32, fin: bool) {
+        let stingy = !self.is_good() && self.numbers.one_in(30);
+        let peer = &mut self.peer;
+        let edge = peer.got + peer.window;
+        let mut kept = end.min(edge);
+        if stingy && seq < kept {
+            kept = seq + (kept - seq) / 2;
+        }
+        if seq < kept {
+            peer.apart.push((seq, kept));
+        }
+        if fin && kept == end && seq <= edge {
+            peer.apart.push((end, end + 1));
+            peer.end_at = Some(end + 1);
+        }
+        let before = peer.got;
+        while let Some(n) = peer.apart.iter().position(|&(from, _)| from <= peer.got) {
+            let (_, to) = peer.apart.swap_remove(n);
+            peer.got = peer.got.max(to);
+        }
+        // The window is a buffer's: what fills it has to be read first.
+        let taken = peer.got - before;
+        let good = self.is_good();
+        if !good {
+            self.peer.window = self.peer.window.saturating_sub(taken);
+        }
+        let out_of_order = !self.peer.apart.is_empty() || taken == 0;
+        let delay = if good || out_of_order || self.numbers.one_in(2) {
+            Duration::ZERO
+        } else {
+            self.ms(1, 400)
+        };
+        let at = self.now + delay;
+        self.peer.ack_at = Some(self.peer.ack_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// Sends what the peer may send, again what was lost, and the acknowledgment that is due.
+    fn peer_speaks(&mut self) {
+        if self.peer.again_at.is_some_and(|at| at <= self.now) {
+            self.peer.next = self.peer.una;
+            self.peer.again_at = None;
+        }
+        let mut frames = Vec::new();
+        loop {
+            let peer = &mut self.peer;
+            let end = peer.to_send + 1;
+            let room = peer.stack_edge.saturating_sub(peer.next);
+            let len = (end.saturating_sub(peer.next)).min(room).min(peer.mss);
+            let fin = peer.next + len == end;
+            if peer.next > end || len == 0 && !fin {
+                break;
+            }
+            frames.push(peer.segment(self.now, peer.next, len));
+            peer.next += len + u32::from(fin);
+            peer.highest = peer.highest.max(peer.next);
+            peer.ack_at = None;
+            peer.again_at = peer.again_at.or(Some(self.now + PEER_RTO));
+        }
+        let peer = &mut self.peer;
+        if peer.next <= peer.to_send + 1 && peer.next == peer.una && peer.again_at.is_none() {
+            // A closed window: a probe of one byte.
+            frames.push(peer.segment(self.now, peer.next, 1));
+            peer.highest = peer.highest.max(peer.next + 1);
+            peer.again_at = Some(self.now + PEER_RTO);
+        }
+        if peer.ack_at.is_some_and(|at| at <= self.now) {
+            peer.ack_at = None;
+            frames.push(peer.segment(self.now, peer.highest, 0));
+        }
+        for frame in frames {
+            self.carry(frame, false);
+        }
+    }
+
+    /// The application writes, reads and closes.
+    fn act(&mut self) -> Result<(), String> {
+        let Some(conn) = self.app.conn else {
+            return Ok(());
+        };
+        let good = self.is_good();
+        let pause = if good {
+            Duration::from_millis(2)
+        } else {
+            self.ms(0, 60)
+        };
+        self.app.next = self.now + pause.max(Duration::from_micros(100));
+        let most = if good {
+            u64::from(u16::MAX)
+        } else {
+            self.numbers.skewed(1, 20_000)
+        } as u32;
+        let mut stack = self.stack.at(self.now, &mut self.pool);
+        let app = &mut self.app;
+        let before = (app.written, app.read);
+        while stack.next_event().is_some() {}
+        if app.written < app.to_write {
+            let len = most.min(app.to_write - app.written);
+            let data: Vec<u8> = (app.written + 1..=app.written + len).map(pattern).collect();
+            match stack.send(conn, &data) {
+                Ok(taken) => app.written += taken as u32,
+                Err(Error::WouldBlock) => {}
+                Err(error) => return Err(format!("send: {error}")),
+            }
+        } else if !app.shut {
+            stack
+                .shutdown(conn)
+                .map_err(|error| format!("shutdown: {error}"))?;
+            app.shut = true;
+        }
+        let mut buffer = vec![0; most as usize];
+        match stack.receive(conn, &mut buffer) {
+            Ok(Received::Data(len)) => {
+                for &byte in &buffer[..len] {
+                    app.read += 1;
+                    if byte != pattern(app.read) {
+                        return Err(format!("byte {} of the peer is {byte}", app.read));
+                    }
+                }
+            }
+            Ok(Received::Nothing) => {}
+            Ok(Received::End) if app.read != app.to_read => {
+                return Err(format!("the end came after {} bytes", app.read));
+            }
+            Ok(Received::End) => app.end = true,
+            Err(error) => return Err(format!("receive: {error}")),
+        }
+        if good && before == (app.written, app.read) {
+            app.next = self.now + Duration::from_millis(100);
+        }
+        if app.shut && app.end {
+            app.conn = None;
+            stack
+                .close(conn)
+                .map_err(|error| format!("close: {error}"))?;
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.complete.is_some()
+            && self.stack.connections() == 0
+            && self.stack.time_waits() == 0
+            && self.stack.device_queue_len() == 0
+    }
+
+    fn sum_up(&mut self) -> Result<Summary, String> {
+        let (free, all) = (self.pool.available(), self.pool.capacity());
+        if free != all {
+            return Err(format!("{} frames did not come back", all - free));
+        }
+        Ok(self.summary.clone())
+    }
+
+    fn describe(&self) -> String {
+        let (app, peer) = (&self.app, &self.peer);
+        let after = if self.is_good() {
+            format!("{:?} after the peer became good", self.now - self.good)
+        } else {
+            "while the peer is odd".to_owned()
+        };
+        format!(
+            "{:?} after the start, {after}: the stack wrote {} of {} bytes and read {} of {}, the peer got {} and has {} \
+             acknowledged, {} connections, {} timeouts",
+            self.now - self.begin,
+            app.written,
+            app.to_write,
+            app.read,
+            app.to_read,
+            peer.got - 1,
+            peer.una - 1,
+            self.stack.connections(),
+            self.stack.counters().timeouts,
+        )
+    }
+}
+
+impl Peer {
+    fn hear_syn(&mut self, header: &Header) {
+        self.iss = header.seq.0;
+        self.stack_port = header.source_port;
+        self.stamps &= header.options.timestamps.is_some();
+        self.echo = header.options.timestamps.map_or(0, |stamps| stamps.value);
+        match header.options.window_scale {
+            Some(shift) if self.shift != 0 => self.stack_shift = shift,
+            _ => self.shift = 0,
+        }
+        self.stack_edge = 1 + u32::from(header.window);
+    }
+
+    /// The window of a segment that is not older than the last one.
+    fn take_window(&mut self, header: &Header) {
+        let seq = header.seq.0.wrapping_sub(self.iss);
+        let ack = header.ack.0.wrapping_sub(self.isn);
+        if (ack, seq) >= self.last_heard {
+            self.last_heard = (ack, seq);
+            self.stack_edge = ack + (u32::from(header.window) << self.stack_shift);
+        }
+    }
+
+    fn stamps(&self, now: Instant) -> Option<Timestamps> {
+        self.stamps.then_some(Timestamps {
+            value: (now.as_nanos() >> 20) as u32,
+            echo: self.echo,
+        })
+    }
+
+    fn syn(&mut self, now: Instant, answers: bool) -> Vec<u8> {
+        let (flags, ack) = if answers {
+            (Flags::SYN | Flags::ACK, self.iss.wrapping_add(1))
+        } else {
+            (Flags::SYN, 0)
+        };
+        let header = Header {
+            window: FULL_WINDOW as u16,
+            options: Options {
+                mss: Some(self.mss as u16),
+                window_scale: (self.shift != 0).then_some(self.shift),
+                timestamps: self.stamps(now),
+                sack_permitted: false,
+            },
+            ..craft::header(
+                PEER_PORT,
+                self.stack_port,
+                flags,
+                SeqNumber(self.isn),
+                SeqNumber(ack),
+            )
+        };
+        craft::tcp(STACK_MAC, PEER, STACK, &header, &[])
+    }
+
+    /// Bytes from `seq` on, with the FIN behind the last one.
+    fn segment(&mut self, now: Instant, seq: u32, len: u32) -> Vec<u8> {
+        // Rounded up, so that a window that is promised not to shrink does not shrink by rounding.
+        let raw = self.window.div_ceil(1 << self.shift).min(65_535);
+        self.edge = self.got + (raw << self.shift);
+        let end = self.to_send + 1;
+        let mut flags = Flags::ACK;
+        if seq + len == end && (len != 0 || seq == end && self.next == end) {
+            flags |= Flags::FIN;
+        }
+        let payload: Vec<u8> = (seq..seq + len).map(pattern).collect();
+        let header = Header {
+            window: raw as u16,
+            options: Options {
+                timestamps: self.stamps(now),
+                ..Options::default()
+            },
+            ..craft::header(
+                PEER_PORT,
+                self.stack_port,
+                flags,
+                SeqNumber(self.isn.wrapping_add(seq)),
+                SeqNumber(self.iss.wrapping_add(self.got)),
+            )
+        };
+        craft::tcp(STACK_MAC, PEER, STACK, &header, &payload)
+    }
+}

@@ -1,0 +1,34 @@
+//! Random tests of one stack: what the differential and the liveness test share with each other, with the fuzz targets and
+//! with the example that replays a seed.
+//!
+//! Everything in a run follows from its numbers: a seed, or a fuzzer's bytes.
+#![allow(dead_code, reason = "each user needs a part")]
+
+#[path = "../sim/craft.rs"]
+mod craft;
+pub mod differential;
+pub mod liveness;
+pub mod numbers;
+mod peer;
+pub mod play;
+pub mod script;
+#[path = "../sim/random.rs"]
+mod splitmix;
+#[path = "../sim/trace.rs"]
+mod trace;
+mod wire;
+
+/// How many runs a test makes: `TOLLGATE_RANDOM_RUNS`, or `runs`.
+pub fn runs(runs: u64) -> u64 {
+    match std::env::var("TOLLGATE_RANDOM_RUNS") {
+        Ok(text) => text.parse().expect("TOLLGATE_RANDOM_RUNS is a number"),
+        Err(_) => runs,
+    }
+}
+
+/// The command that runs one seed again, with its frames printed.
+pub fn replay_command(test: &str, setting: &str, versus: &str, seed: u64) -> String {
+    format!(
+        "cargo run --release -p tollgate-stack --example random -- {test} --setting {setting} --versus {versus} --seed {seed} --trace"
+    )
+}
