@@ -6,9 +6,12 @@
 //!
 //! The check must never change the stack, and must end even where a chain is a circle.
 
-use super::reassembly::MAX_FRAMES;
+use super::deadline::Deadline;
+use super::listener::LISTENER_BIT;
+use super::reassembly::most_frames;
+use super::receive_queue::charge;
 use super::syn::{make_template, set_mss};
-use super::tcb::{Deadline, State, Tcb, UNPREDICTABLE, flag, rare};
+use super::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
 use super::time_wait::SLOT_BIT;
 use crate::buffer::{FrameId, Meta, Pool};
 use crate::demux::Search;
@@ -360,7 +363,7 @@ fn receive_queue(view: &View<'_>) -> Verdict {
     require(frames.iter().all(|(_, meta)| meta.rx_len != 0), || {
         String::from("a frame without bytes waits for its reader")
     })?;
-    let end = tcb.rcv_nxt - u32::from(tcb.is(flag::FIN_RECEIVED));
+    let end = tcb.rcv_nxt - u32::from(tcb.is_rare(rare::FIN_RECEIVED));
     let ends = frames.iter().skip(1).map(|(_, next)| next.rx_seq);
     for (n, ((id, meta), end)) in frames.iter().zip(ends.chain([end])).enumerate() {
         let reached = meta.rx_seq + u32::from(meta.rx_len);
@@ -375,12 +378,15 @@ fn receive_queue(view: &View<'_>) -> Verdict {
     Ok(())
 }
 
-/// `rx_free` is what the receive queue leaves of the receive buffer.
+/// `rx_free` is what the receive queue leaves of the receive buffer, each of its frames counted for what it is charged.
 fn receive_room(view: &View<'_>) -> Verdict {
     let tcb = view.tcb;
     let frames = view.chain(tcb.rx_head, |meta| meta.rx_next)?;
-    let queued = frames.iter().map(|(_, meta)| u32::from(meta.rx_len)).sum();
-    let room = tcb.rcv_limit.saturating_sub(queued);
+    let charges = frames
+        .iter()
+        .map(|(_, meta)| charge(view.pool, meta.rx_len));
+    let queued: u32 = charges.sum();
+    let room = tcb.rcv_limit.wrapping_sub(queued);
     require(tcb.rx_free == room, || {
         format!(
             "room for {} bytes with {queued} of {} queued",
@@ -393,8 +399,19 @@ fn receive_room(view: &View<'_>) -> Verdict {
 fn out_of_order_queue(view: &View<'_>) -> Verdict {
     let tcb = view.tcb;
     let frames = view.chain(tcb.ooo_head, |meta| meta.rx_next)?;
-    require(frames.len() <= MAX_FRAMES, || {
-        format!("{} frames are out of order", frames.len())
+    let most = usize::from(most_frames(tcb, view.pool));
+    require(frames.len() <= most, || {
+        format!(
+            "{} frames are out of order, of at most {most}",
+            frames.len()
+        )
+    })?;
+    let ends = frames
+        .first()
+        .map(|(_, first)| (first.rx_last, usize::from(first.rx_count)));
+    let walked = frames.last().map(|(last, _)| (*last, frames.len()));
+    require(ends == walked, || {
+        format!("the first frame says {ends:?}, there are {walked:?}")
     })?;
     require(frames.is_empty() || tcb.state.may_receive(), || {
         String::from("segments are out of order where nothing more may arrive")
@@ -426,7 +443,7 @@ fn out_of_order_queue(view: &View<'_>) -> Verdict {
 /// peer's direction.
 fn peers_fin(view: &View<'_>) -> Verdict {
     let tcb = view.tcb;
-    let (seen, taken) = (tcb.is_rare(rare::FIN_SEEN), tcb.is(flag::FIN_RECEIVED));
+    let (seen, taken) = (tcb.is_rare(rare::FIN_SEEN), tcb.is_rare(rare::FIN_RECEIVED));
     let over = matches!(
         tcb.state,
         State::CloseWait | State::Closing | State::LastAck
@@ -466,7 +483,7 @@ fn our_fin(view: &View<'_>) -> Verdict {
 /// What is in flight has a timer, and so has what waits with nothing in flight.
 fn retransmission_deadline(view: &View<'_>) -> Verdict {
     let tcb = view.tcb;
-    let waits = tcb.unsent.is_some() && !tcb.is(flag::OUTPUT_LISTED);
+    let waits = tcb.unsent.is_some() && !tcb.is_rare(rare::OUTPUT_LISTED);
     let needed = tcb.in_flight() != 0 || waits && tcb.state.is_synchronized();
     require(!needed || tcb.rtx_deadline.is_set(), || {
         format!(
@@ -640,28 +657,33 @@ fn listeners(stack: &Stack) -> Verdict {
         });
         let (half_open, complete): (Vec<usize>, Vec<usize>) =
             waiting.partition(|&index| stack.tcbs[index].state == State::SynReceived);
-        require(usize::from(listener.half_open) == half_open.len(), || {
-            format!(
-                "listener {n} counts {} half open of {}",
-                listener.half_open,
-                half_open.len()
-            )
-        })?;
-        let mut queue: Vec<usize> = listener.queue.iter().map(|&index| index as usize).collect();
-        queue.sort_unstable();
-        require(queue == complete, || {
-            format!("listener {n} queues {queue:?}, complete are {complete:?}")
-        })?;
+        for (list, there) in [
+            (&listener.half_open, half_open),
+            (&listener.queue, complete),
+        ] {
+            let mut listed = list.walk(&stack.tcbs);
+            listed.sort_unstable();
+            require(listed == there && list.len() == there.len(), || {
+                format!(
+                    "listener {n} lists {listed:?} and counts {}, there are {there:?}",
+                    list.len()
+                )
+            })?;
+        }
     }
     Ok(())
 }
 
 /// Exactly the connections that are marked stand in a list, each once.
-fn marked(stack: &Stack, list: impl Iterator<Item = u32>, mark: u8) -> Verdict {
+fn marked(
+    stack: &Stack,
+    list: impl Iterator<Item = u32>,
+    is_marked: impl Fn(&Tcb) -> bool,
+) -> Verdict {
     let mut list: Vec<usize> = list.map(|index| index as usize).collect();
     list.sort_unstable();
     let marked: Vec<usize> = (0..stack.tcbs.len())
-        .filter(|&index| stack.tcbs[index].is(mark))
+        .filter(|&index| is_marked(&stack.tcbs[index]))
         .collect();
     require(list == marked, || {
         format!("{list:?} are listed, {marked:?} are marked")
@@ -669,15 +691,15 @@ fn marked(stack: &Stack, list: impl Iterator<Item = u32>, mark: u8) -> Verdict {
 }
 
 fn list_of_events(stack: &Stack) -> Verdict {
-    marked(stack, stack.ready.iter().copied(), flag::LISTED)
+    let connections = stack.ready.iter().copied();
+    let connections = connections.filter(|entry| entry & LISTENER_BIT == 0);
+    marked(stack, connections, |tcb| tcb.is(flag::LISTED))
 }
 
 fn list_of_waiting_output(stack: &Stack) -> Verdict {
-    marked(
-        stack,
-        stack.output_waiting.iter().copied(),
-        flag::OUTPUT_LISTED,
-    )
+    marked(stack, stack.output_waiting.iter().copied(), |tcb| {
+        tcb.is_rare(rare::OUTPUT_LISTED)
+    })
 }
 
 /// An extension exists for exactly the connections that are marked.
@@ -695,7 +717,7 @@ fn extensions(stack: &Stack) -> Verdict {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::time::{Instant, Tick};
+    use crate::time::Instant;
     use core::net::{Ipv4Addr, SocketAddrV4};
     use tollgate_wire::ethernet::MacAddr;
 
@@ -738,14 +760,14 @@ mod tests {
             "order of the send sequence numbers"
         );
         assert_eq!(tcb(|tcb| tcb.rx_free -= 1), "room of the receive queue");
-        assert_eq!(tcb(|tcb| tcb.flags |= flag::FIN_RECEIVED), "the peer's FIN");
+        assert_eq!(tcb(|tcb| tcb.rare |= rare::FIN_RECEIVED), "the peer's FIN");
         assert_eq!(tcb(|tcb| tcb.flags |= flag::FIN_QUEUED), "our FIN");
         assert_eq!(
             tcb(|tcb| tcb.rtx_deadline = Deadline::NONE),
             "retransmission deadline"
         );
         assert_eq!(
-            tcb(|tcb| tcb.rtx_deadline = Deadline::at(Tick(1))),
+            tcb(|tcb| tcb.armed = tcb.armed.after(1)),
             "entry in the wheel"
         );
         assert_eq!(tcb(|tcb| tcb.flags |= flag::LISTED), "list of events");

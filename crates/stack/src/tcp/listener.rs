@@ -6,6 +6,7 @@ use crate::demux::FlowKey;
 use crate::options::Open;
 use crate::socket::{ConnId, Error, Event, ListenerId, readiness};
 use crate::stack::{Active, Stack};
+use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::net::Ipv4Addr;
 use tollgate_gate::Recorder;
@@ -34,6 +35,15 @@ impl Unaccepted {
 
     pub(crate) const fn len(&self) -> usize {
         self.len
+    }
+
+    /// The connections in it, of which there are no more than counted twice.
+    pub(super) fn walk(&self, tcbs: &[Tcb]) -> Vec<usize> {
+        let next = |&index: &usize| tcbs.get(index).map(|tcb| tcb.neighbours()[1] as usize);
+        core::iter::successors(Some(self.first as usize), next)
+            .take_while(|&index| index < tcbs.len())
+            .take(2 * self.len + 2)
+            .collect()
     }
 
     const fn is_empty(&self) -> bool {

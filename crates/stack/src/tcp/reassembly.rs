@@ -11,7 +11,7 @@ use crate::buffer::{FrameId, Pool};
 use tollgate_wire::SeqNumber;
 
 /// Frames that one connection may hold out of order: twice what its window fills, and a few for small windows.
-fn most_frames(tcb: &Tcb, pool: &Pool) -> u16 {
+pub(super) fn most_frames(tcb: &Tcb, pool: &Pool) -> u16 {
     let frames = 2 * tcb.rcv_limit as usize / pool.payload_room() + 16;
     frames.min(usize::from(u16::MAX)) as u16
 }

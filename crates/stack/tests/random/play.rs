@@ -10,7 +10,8 @@ use std::time::Duration;
 use tollgate_stack::config::Mechanisms;
 use tollgate_stack::socket::{KeepAlive, Readiness};
 use tollgate_stack::{
-    Active, Config, ConnId, Error, Instant, ListenerId, Pool, Received, SocketOption, Stack, State,
+    Active, Config, ConnId, Error, Event, Instant, ListenerId, Pool, Received, SocketOption, Stack,
+    State,
 };
 use tollgate_wire::tcp::Flags;
 
@@ -451,7 +452,11 @@ impl Player {
         let posted = std::mem::take(&mut self.posted);
         while let Some(event) = self.at().next_event() {
             // A reader whose buffer is posted is told of data by its call, and need not be by an event.
-            let told = kinds(event.ready) & if posted { !1 } else { !0 };
+            let Event::Connection { ready, .. } = event else {
+                // It is accepted before events are asked for.
+                continue;
+            };
+            let told = kinds(ready) & if posted { !1 } else { !0 };
             if told != 0 {
                 self.note(Deed::Event(told));
             }
