@@ -4,7 +4,7 @@
 use crate::socket::{ConnId, Error};
 use crate::stack::Active;
 use crate::tcp::deadline::{Deadline, Due};
-use crate::tcp::tcb::{State, flag, rare};
+use crate::tcp::tcb::{QUIET_LOOKS, State, flag, rare};
 use crate::time::{Tick, ticks};
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::time::Duration;
@@ -49,11 +49,12 @@ pub(crate) const MAX_DIFFSERV: u8 = 63;
 /// Keepalive probing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// Silence before the first probe (RFC 9293, MUST-28: the default is at least two hours; here it has no default).
+    /// Silence before the first probe, which comes up to an eighth later (RFC 9293, MUST-28: the default is at least two
+    /// hours; here it has no default).
     pub idle: Duration,
     /// Silence between probes.
     pub interval: Duration,
-    /// Probes without an answer before the connection is given up.
+    /// Probes without an answer before the connection is given up, 1 to 247.
     pub count: u8,
 }
 
@@ -157,11 +158,11 @@ impl<R: Recorder> Active<'_, R> {
             SocketOption::KeepAlive(Some(keep)) => {
                 tcb.keep_idle = ticks(keep.idle).max(1);
                 tcb.keep_interval = ticks(keep.interval).max(1);
-                tcb.keep_count = keep.count.max(1);
+                tcb.keep_count = keep.count.clamp(1, u8::MAX - QUIET_LOOKS);
                 tcb.keep_probes_answered();
                 tcb.keep_seen = tcb.moved();
-                let idle = tcb.keep_idle;
-                self.set_due(index, Due::KeepAlive, idle);
+                let look = tcb.keep_look_interval();
+                self.set_due(index, Due::KeepAlive, look);
             }
             SocketOption::UserTimeout(timeout) => {
                 tcb.user_timeout = timeout.map_or(0, |t| ticks(t).max(1))

@@ -67,7 +67,7 @@ pub struct Stack {
     pub(crate) template: Common,
     pub(crate) device: Vec<Frame>,
     pub(crate) incoming: Vec<Frame>,
-    /// Frames of the burst behind the one that is being taken in; zero when there is none.
+    /// Frames of the burst behind the one that is being taken in and was not predicted.
     pub(crate) behind: usize,
     /// When timers were last looked at, in ticks since the epoch, so that months without a poll are not a clock that was set
     /// back; a tick earlier while somebody is awaited.
@@ -80,8 +80,8 @@ pub struct Stack {
     /// Connections and listeners ([`LISTENER_BIT`](crate::tcp::listener::LISTENER_BIT)) with events, by index.
     pub(crate) ready: VecDeque<u32>,
     pub(crate) output_waiting: VecDeque<u32>,
-    /// The link had no room for frames when it was asked last, or `output_waiting` is not empty.
-    pub(crate) link_waits: bool,
+    /// Not zero when the link had no room for frames when it was asked last, or `output_waiting` is not empty.
+    pub(crate) link_waits: usize,
     /// When the link is asked again that had no room when it was asked last.
     ask_again: Option<Instant>,
     /// Places of connections that are free, the last one taken first.
@@ -181,7 +181,7 @@ impl Stack {
             wheel: Wheel::new(config.max_connections, now.tick()),
             ready: VecDeque::new(),
             output_waiting: VecDeque::new(),
-            link_waits: false,
+            link_waits: 0,
             ask_again: None,
             free: Vec::with_capacity(config.max_connections),
             open_connections: 0,
@@ -333,7 +333,7 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn turn<L: Link>(&mut self, link: &mut L, posted: &mut Posted<'_>) {
         if !self.stack.device.is_empty() {
             self.give(link);
-            if unlikely(self.stack.link_waits) {
+            if unlikely(self.stack.link_waits != 0) {
                 self.look_at_link();
             }
         }
@@ -404,9 +404,9 @@ impl<R: Recorder> Active<'_, R> {
         frames: &[Frame],
         posted: &mut Posted<'_>,
     ) {
-        for (frame, behind) in frames.iter().zip((0..frames.len()).rev()) {
-            self.stack.behind = behind;
-            self.take::<SUMS, BIDIRECTIONAL>(frame, posted);
+        let mut rest = frames.iter();
+        while let Some(frame) = rest.next() {
+            self.take::<SUMS, BIDIRECTIONAL>(frame, rest.as_slice(), posted);
         }
     }
 
@@ -418,13 +418,14 @@ impl<R: Recorder> Active<'_, R> {
         frame: &Frame,
         posted: &mut Posted<'_>,
     ) {
-        self.take::<SUMS, BIDIRECTIONAL>(frame, posted);
+        self.take::<SUMS, BIDIRECTIONAL>(frame, &[], posted);
     }
 
     #[inline(always)]
     fn take<const SUMS: bool, const BIDIRECTIONAL: bool>(
         &mut self,
         frame: &Frame,
+        behind: &[Frame],
         posted: &mut Posted<'_>,
     ) {
         self.stack.counters.frames_in += 1;
@@ -436,6 +437,7 @@ impl<R: Recorder> Active<'_, R> {
             posted,
         ) {
             cold_path();
+            self.stack.behind = behind.len();
             self.not_predicted(frame.hand_over(), miss);
         }
     }
@@ -467,7 +469,8 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         self.give(link);
-        if unlikely(self.stack.link_waits || !self.stack.device.is_empty()) {
+        // One test for both.
+        if unlikely(self.stack.link_waits | self.stack.device.len() != 0) {
             self.look_at_link();
         }
     }
@@ -486,7 +489,8 @@ impl<R: Recorder> Active<'_, R> {
         let next_tick = self.now.tick().after(1).to_instant(self.now);
         self.stack.ask_again = (!self.stack.device.is_empty()).then_some(next_tick);
         self.resume_output();
-        self.stack.link_waits = self.stack.wants_link() || !self.stack.output_waiting.is_empty();
+        let waits = self.stack.wants_link() || !self.stack.output_waiting.is_empty();
+        self.stack.link_waits = usize::from(waits);
     }
 
     fn resume_output(&mut self) {

@@ -8,7 +8,7 @@ use super::congestion;
 use super::deadline::{Deadline, Due};
 use super::rto::backed_off;
 use super::segment::Segment;
-use super::syn::set_mss;
+use super::syn::{set_mss, set_mss_to};
 use super::tcb::{State, Tcb, flag, rare};
 use crate::stack::Active;
 use tollgate_gate::Recorder;
@@ -96,7 +96,11 @@ impl<R: Recorder> Active<'_, R> {
             congestion::on_ack(tcb, acked);
         }
         let tcb = &mut self.stack.tcbs[index];
-        if tcb.is_rare(rare::LOSS) && tcb.snd_max.at_or_before(ack) {
+        // A segment that has grown since it was sent first ends behind that, and is sent again all the same.
+        let once = u8::from(tcb.tx_head != tcb.unsent);
+        let first = self.pool.meta_if(tcb.tx_head);
+        let again = first.is_some_and(|first| first.transmissions > once);
+        if tcb.is_rare(rare::LOSS) && tcb.snd_max.at_or_before(ack) && !again {
             tcb.rare &= !rare::LOSS;
         }
         tcb.predict();
@@ -206,10 +210,9 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn path_mtu(&mut self, index: usize, mtu: u16) {
         let tcb = &mut self.stack.tcbs[index];
         let before = tcb.mss;
-        set_mss(tcb, mtu);
+        set_mss(tcb, self.pool.bound_mtu(mtu));
         if tcb.mss >= before {
-            tcb.mss = before;
-            tcb.predict_sending();
+            set_mss_to(tcb, before);
             return;
         }
         let mss = tcb.mss;

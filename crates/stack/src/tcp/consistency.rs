@@ -657,19 +657,24 @@ fn listeners(stack: &Stack) -> Verdict {
         });
         let (half_open, complete): (Vec<usize>, Vec<usize>) =
             waiting.partition(|&index| stack.tcbs[index].state == State::SynReceived);
-        for (list, there) in [
-            (&listener.half_open, half_open),
-            (&listener.queue, complete),
-        ] {
-            let mut listed = list.walk(&stack.tcbs);
-            listed.sort_unstable();
-            require(listed == there && list.len() == there.len(), || {
+        let count = half_open.len();
+        require(listener.half_open as usize == count, || {
+            format!(
+                "listener {n} counts {} half open of {count}",
+                listener.half_open
+            )
+        })?;
+        let mut listed = listener.queue.walk(&stack.tcbs);
+        listed.sort_unstable();
+        require(
+            listed == complete && listener.queue.len() == complete.len(),
+            || {
                 format!(
-                    "listener {n} lists {listed:?} and counts {}, there are {there:?}",
-                    list.len()
+                    "listener {n} lists {listed:?} and counts {}, there are {complete:?}",
+                    listener.queue.len()
                 )
-            })?;
-        }
+            },
+        )?;
     }
     Ok(())
 }

@@ -357,7 +357,7 @@ impl<R: Recorder> Active<'_, R> {
         let stack = &mut *self.stack;
         let mut diffserv = 0;
         if let Some(Some(l)) = stack.listeners.get_mut(listener as usize) {
-            l.half_open.push(&mut stack.tcbs, index);
+            l.half_open += 1;
             diffserv = l.diffserv;
         }
         let tcb = &mut stack.tcbs[index];
@@ -621,7 +621,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.max_snd_wnd = tcb.snd_wnd;
         let stack = &mut *self.stack;
         if let Some(l) = stack.listeners[listener as usize].as_mut() {
-            l.half_open.push(&mut stack.tcbs, index);
+            l.half_open += 1;
         }
         self.stack.counters.syn_cookies_accepted += 1;
         self.established(index);

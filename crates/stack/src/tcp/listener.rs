@@ -17,7 +17,7 @@ const NONE: u32 = u32::MAX;
 /// The bit of an entry of [`Stack::ready`] that marks the index of a listener; connections have smaller ones.
 pub(crate) const LISTENER_BIT: u32 = 1 << 31;
 
-/// Connections that nobody has accepted, in the order in which they came. Each names its neighbours in
+/// Complete connections that nobody has accepted, in the order in which they came. Each names its neighbours in
 /// [`Tcb::token`], which no application has set yet, so a connection joins and leaves without a walk or an allocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unaccepted {
@@ -116,8 +116,8 @@ pub(crate) struct Listener {
     pub(crate) generation: u32,
     /// Connections that may wait, complete and half open together.
     pub(crate) backlog: u16,
-    /// Half-open connections (SYN-RECEIVED).
-    pub(crate) half_open: Unaccepted,
+    /// How many connections are half open (SYN-RECEIVED).
+    pub(crate) half_open: u32,
     /// Complete connections.
     pub(crate) queue: Unaccepted,
     /// The application was told that connections wait, and has not accepted any since.
@@ -139,7 +139,7 @@ impl Listener {
 
     /// Whether another half-open connection may be kept.
     pub(crate) fn has_room(&self) -> bool {
-        self.half_open.len() + self.queue.len() < usize::from(self.backlog)
+        self.half_open as usize + self.queue.len() < usize::from(self.backlog)
     }
 
     /// Whether another complete connection may be kept: one that comes by a cookie was never half open.
@@ -201,7 +201,7 @@ impl<R: Recorder> Active<'_, R> {
             diffserv: open.diffserv << 2,
             generation,
             backlog: backlog.max(1),
-            half_open: Unaccepted::EMPTY,
+            half_open: 0,
             queue: Unaccepted::EMPTY,
             told: false,
             token: 0,
@@ -291,14 +291,27 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::NotConnected`] when it was closed already.
     pub fn close_listener(&mut self, listener: ListenerId) -> Result<(), Error> {
         let l = find(&mut self.stack.listeners, listener)?;
-        let lists = [l.half_open, l.queue];
+        let (mut half_open, queue) = (l.half_open, l.queue);
         // Before its connections go, which need not leave its lists then.
         self.stack.listeners[listener.index as usize] = None;
-        for list in lists {
-            let mut next = list.first;
-            for _ in 0..list.len {
-                let index = next as usize;
-                [_, next] = self.stack.tcbs[index].neighbours();
+        let mut next = queue.first;
+        for _ in 0..queue.len {
+            let index = next as usize;
+            [_, next] = self.stack.tcbs[index].neighbours();
+            self.send_reset_of(index);
+            self.free_connection(index);
+        }
+        // Those that are half open stand in no list: each would pay for it, and a listener is closed once.
+        let mut places = 0..self.stack.tcbs.len();
+        while half_open != 0
+            && let Some(index) = places.next()
+        {
+            let tcb = &self.stack.tcbs[index];
+            if tcb.state == State::SynReceived
+                && tcb.listener == listener.index
+                && tcb.is_rare(rare::UNACCEPTED)
+            {
+                half_open -= 1;
                 self.send_reset_of(index);
                 self.free_connection(index);
             }
@@ -335,7 +348,7 @@ impl Stack {
             cold_path();
             return;
         };
-        l.half_open.remove(&mut self.tcbs, index);
+        l.half_open = l.half_open.saturating_sub(1);
         l.queue.push(&mut self.tcbs, index);
         if !l.told {
             self.announce(listener);
@@ -348,12 +361,11 @@ impl Stack {
         let tcb = &self.tcbs[index];
         let half_open = tcb.state == State::SynReceived;
         if let Some(Some(l)) = self.listeners.get_mut(tcb.listener as usize) {
-            let list = if half_open {
-                &mut l.half_open
+            if half_open {
+                l.half_open = l.half_open.saturating_sub(1);
             } else {
-                &mut l.queue
-            };
-            list.remove(&mut self.tcbs, index);
+                l.queue.remove(&mut self.tcbs, index);
+            }
         }
     }
 }

@@ -592,7 +592,7 @@ impl<R: Recorder> Active<'_, R> {
         if !tcb.is_rare(rare::OUTPUT_LISTED) {
             tcb.rare |= rare::OUTPUT_LISTED;
             self.stack.output_waiting.push_back(index as u32);
-            self.stack.link_waits = true;
+            self.stack.link_waits = 1;
         }
     }
 

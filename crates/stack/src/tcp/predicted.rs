@@ -5,6 +5,25 @@
 //! acknowledgment, data with a new acknowledgment, and a new window are all predicted, so that request-response traffic
 //! is too, which 4.4BSD's prediction missed (Wolman et al. 1994, 3). Nothing is changed before every check has passed;
 //! whatever fails goes to [`super::segment`] untouched, and the reason is counted.
+//!
+//! A predicted segment changes exactly what the full state machine would. It need not write every field that the state
+//! machine writes, and this is why (`tests/differential.rs` holds both against each other, byte by byte):
+//!
+//! | field | here | why it is the same |
+//! |---|---|---|
+//! | `rcv_nxt`, receive queue, `rx_free` | [`advance`], [`receive_queue`] | the same functions |
+//! | `unacked`, `ack_deadline` | set | the same, through [`Deadline::set`] |
+//! | `snd_una`, send queue, `rtt`, `rto`, `rtx_deadline` | [`take_acknowledgment`] | the same function |
+//! | `ts_recent` | set when `unacked` is 0 | RFC 7323, 4.3; the segment begins at `rcv_nxt` |
+//! | `snd_wnd`, `max_snd_wnd` | [`Tcb::take_window`] | the same function; no window is older, see `snd_wl1` |
+//! | `snd_wl1` | not written | it means something only while it lies ahead of `rcv_nxt` (`WL1_AHEAD`), and then nothing is predicted |
+//! | `recover` | not written | it means something only until it is passed (`RECOVER`), which [`take_acknowledgment`] sees |
+//! | `snd_max`, `backoff`, `dup_acks` | not written | while they mean something (`LOSS`, `RECOVERY`, a duplicate) nothing is predicted |
+//! | `cwnd`, `CWND_LIMITED` | [`take_acknowledgment`] | the flag is cleared by the acknowledgment that uses it |
+//! | `fin_seq`, out of order queue | not written | while a FIN or a segment waits for what is missing nothing is predicted |
+//! | `keep_looks`, `keep_deadline` | not written | while a probe is out nothing is predicted; before that the timer looks at [`Tcb::moved`] |
+//! | `user_deadline` | not written | it is set by a timeout, and while one is recovered from nothing is predicted |
+//! | `ts_seen`, `ts_seen_at` | not written | the timer looks at `ts_recent` |
 
 use super::congestion;
 use super::deadline::{Deadline, Due};
@@ -457,13 +476,13 @@ fn take_acknowledgment(
     // Karn: only what was sent once is timed, here by the last frame that is acknowledged. While a segment is predicted
     // nothing in flight was sent twice, so only others look at the timestamp that is echoed.
     let head = tcb.tx_head;
-    let timed = match pool.meta_if(head) {
+    let (timed, again) = match pool.meta_if(head) {
         Some(meta) if meta.tx_end == ack => {
             debug_assert!(head != tcb.unsent, "what is acknowledged was sent");
             tcb.tx_head = meta.tx_next;
             let timed = meta.sent_once_at;
             pool.release(head);
-            timed
+            (timed, timed.is_none())
         }
         _ => release_acknowledged(tcb, pool, ack),
     };
@@ -475,7 +494,8 @@ fn take_acknowledgment(
     if let Some(sent_at) = timed {
         tcb.rtt.update(now.as_nanos().wrapping_sub(sent_at.get()));
         tcb.rto = tcb.rtt.rto(floor);
-    } else if let Some(echo) = echo
+    } else if again
+        && let Some(echo) = echo
         && let Some(took) = tcb.age_of(echo, now.tick())
     {
         tcb.rtt.update(took);
@@ -513,12 +533,16 @@ fn restart_retransmission(tcb: &mut Tcb, wheel: &mut Wheel, index: usize, now: I
     tcb.rtx_deadline.set(at, &mut tcb.armed, wheel, index);
 }
 
-/// Frees every frame that `ack` covers; returns when the last of them was sent, if all were sent once: what waited behind
-/// a segment that was sent again was on its way for longer than a round trip.
+/// Frees every frame that `ack` covers; returns when the last of them was sent, if all were sent once, and whether one was
+/// sent again. What waited behind a segment that was sent again was on its way for longer than a round trip.
 #[inline(never)]
-fn release_acknowledged(tcb: &mut Tcb, pool: &mut Pool, ack: SeqNumber) -> Option<NonZeroU64> {
+fn release_acknowledged(
+    tcb: &mut Tcb,
+    pool: &mut Pool,
+    ack: SeqNumber,
+) -> (Option<NonZeroU64>, bool) {
     let mut timed = None;
-    let mut all_once = true;
+    let mut again = false;
     let mut head = tcb.tx_head;
     while head != tcb.unsent {
         let meta = pool.meta_mut(head);
@@ -526,13 +550,13 @@ fn release_acknowledged(tcb: &mut Tcb, pool: &mut Pool, ack: SeqNumber) -> Optio
             break;
         }
         timed = meta.sent_once_at;
-        all_once &= timed.is_some();
+        again |= timed.is_none();
         let next = meta.tx_next;
         pool.release(head);
         head = next;
     }
     tcb.tx_head = head;
-    timed.filter(|_| all_once)
+    (timed.filter(|_| !again), again)
 }
 
 /// `len` octets in order are with their reader.

@@ -61,7 +61,7 @@ pub(crate) fn charge(pool: &Pool, len: u16) -> u32 {
 /// Moves a small payload into a frame that is ours alone, where its own is the sender's as well (both ends in one thread
 /// share the pool). What comes next can be packed behind it then.
 fn own_frame(pool: &mut Pool, (id, offset): (FrameId, u16), len: u16) -> (FrameId, u16) {
-    if !pool.is_shared(id) || usize::from(len) > pool.payload_room() / 4 || pool.is_low() {
+    if usize::from(len) > pool.payload_room() / 4 || !pool.is_shared(id) || pool.is_low() {
         return (id, offset);
     }
     let Some(own) = pool.alloc() else {

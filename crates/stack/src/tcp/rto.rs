@@ -111,9 +111,11 @@ impl Rtt {
     /// variation goes to zero, and a delayed acknowledgment, which may take 0.5 s, would be a timeout.
     #[inline(always)]
     pub(crate) fn rto(self, floor: Floor) -> u16 {
-        let units = u64::from(self.smoothed) + 4 * u64::from(self.variation.max(floor.0));
+        const TICK: u32 = Tick::SHIFT - UNIT_SHIFT;
         // One tick more, since the present one has begun.
-        (units >> (Tick::SHIFT - UNIT_SHIFT)) as u16 + 1
+        let units =
+            u64::from(self.smoothed) + 4 * u64::from(self.variation.max(floor.0)) + (1 << TICK);
+        (units >> TICK) as u16
     }
 }
 

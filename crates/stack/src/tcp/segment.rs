@@ -390,10 +390,14 @@ impl<R: Recorder> Active<'_, R> {
             return self.not_acceptable(index, segment);
         }
         // RFC 9293, MUST-26: keepalive probes only after an interval in which nothing was received.
-        if tcb.keep_deadline.is_set() {
+        let answers = tcb.keep_deadline.is_set() && tcb.is_probed();
+        if answers {
             tcb.keep_probes_answered();
-            let idle = tcb.keep_idle;
-            self.set_due(index, Due::KeepAlive, idle);
+            let look = tcb.keep_look_interval();
+            self.set_due(index, Due::KeepAlive, look);
+        } else if tcb.keep_deadline.is_set() {
+            // Whatever it is, the keepalive timer sees at its next look that something was received.
+            tcb.keep_seen = !tcb.moved();
         }
 
         // "Second, check the RST bit" (RFC 5961, 3.2).
@@ -456,6 +460,10 @@ impl<R: Recorder> Active<'_, R> {
             return disposition;
         }
         tcb.look_at_wl1();
+        if answers {
+            // The silence begins with the answer.
+            tcb.keep_seen = tcb.moved();
+        }
         // RFC 5681, 4.2: at once for what is out of order, fills a gap, or was there already.
         let out_of_place = start != before || had_gap || tcb.ooo_head.is_some();
         let at_once = len != 0 && (out_of_place || flags.has(Flags::FIN));
@@ -479,10 +487,6 @@ impl<R: Recorder> Active<'_, R> {
         }
         self.output(index);
         let tcb = &mut self.stack.tcbs[index];
-        if tcb.keep_deadline.is_set() {
-            // The keepalive timer has been told of this segment.
-            tcb.keep_seen = tcb.moved();
-        }
         if tcb.unacked == 0 {
             return;
         }
@@ -674,10 +678,19 @@ impl<R: Recorder> Active<'_, R> {
                 tcb.out_of_order = tcb.out_of_order.saturating_add(1);
                 self.stack.counters.out_of_order += 1;
                 reassembly::insert(&mut self.stack.tcbs[index], self.pool, piece);
-                while let Some(ready) =
+                while let Some(mut ready) =
                     reassembly::take_ready(&mut self.stack.tcbs[index], self.pool)
                 {
-                    self.take_in_order(index, ready);
+                    // Nothing counts that a peer has sent behind its own FIN.
+                    let tcb = &self.stack.tcbs[index];
+                    if tcb.is_rare(rare::FIN_SEEN) {
+                        ready.trim_back(tcb.fin_seq);
+                    }
+                    if ready.len == 0 {
+                        self.pool.release(ready.id);
+                    } else {
+                        self.take_in_order(index, ready);
+                    }
                 }
                 self.stack.tcbs[index].predict();
             }

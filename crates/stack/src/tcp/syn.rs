@@ -364,9 +364,14 @@ pub(super) fn shift_for(buffer: u32) -> u8 {
 pub(crate) fn set_mss(tcb: &mut Tcb, mtu: u16) {
     let options = (tcb.header_len() - tcp::HEADER_LEN) as u16;
     // RFC 9293, 3.7.1: Eff.snd.MSS = min(SendMSS+20, MMS_S) - TCPhdrsize - IPoptionsize.
-    tcb.mss = tcb.peer_mss.min(mtu - 40) - options;
-    tcb.mss = tcb.mss.saturating_sub(u16::from(tcb.ip_options)).max(8);
-    tcb.window_step = (tcb.rcv_limit / 2).min(u32::from(tcb.mss)) as u16;
+    let mss = tcb.peer_mss.min(mtu - 40) - options;
+    set_mss_to(tcb, mss.saturating_sub(u16::from(tcb.ip_options)).max(8));
+}
+
+/// Sets the payload of a full segment, and what follows from it.
+pub(super) fn set_mss_to(tcb: &mut Tcb, mss: u16) {
+    tcb.mss = mss;
+    tcb.window_step = (tcb.rcv_limit / 2).min(u32::from(mss)) as u16;
     tcb.predict_sending();
 }
 

@@ -169,6 +169,9 @@ const UNUSUAL_INPUT: u16 = rare::RECOVERY
     | rare::URGENT
     | rare::OUTDATED
     | rare::WL1_AHEAD;
+/// Looks of the keepalive timer in the silence that a connection may keep before it is probed. Segments that are predicted
+/// do not set that timer, so silence is told to an eighth.
+pub(crate) const QUIET_LOOKS: u8 = 8;
 /// Ticks between answers to segments that are not acceptable: 0.5 s.
 pub(crate) const ANSWER_INTERVAL: u32 = 477;
 /// Ticks in 24 days: a clock of 1 ms has gone half round after 24.8, and so has the tick after 26.
@@ -298,7 +301,8 @@ pub(crate) struct Tcb {
     pub(crate) duplicates: u32,
     /// The key's hash, under which the table has the connection.
     pub(crate) hash: FlowHash,
-    pub(crate) keep_probes_sent: u8,
+    /// Looks of the keepalive timer since anything was received; from [`QUIET_LOOKS`] on each sends a probe.
+    pub(crate) keep_looks: u8,
     /// Octets of IP options in every segment.
     pub(crate) ip_options: u8,
     /// Low bits of the tick since which [`flag::QUIET`] holds.
@@ -401,7 +405,7 @@ impl Tcb {
         out_of_order: 0,
         duplicates: 0,
         hash: FlowHash::NONE,
-        keep_probes_sent: 0,
+        keep_looks: 0,
         quiet_since: 0,
         ip_options: 0,
         ts_seen: 0,
@@ -517,8 +521,13 @@ impl Tcb {
         self.max_snd_wnd = self.max_snd_wnd.max(window);
     }
 
+    /// Whether a keepalive probe is out. The answer is looked at by the full state machine: whatever it says, it is one.
+    pub(crate) const fn is_probed(&self) -> bool {
+        self.keep_looks >= QUIET_LOOKS
+    }
+
     /// A number that changes with everything that a predicted segment changes. Two states in 2^32 share one, and then a
-    /// keepalive probe is sent one interval early.
+    /// keepalive probe is sent early.
     pub(crate) fn moved(&self) -> u32 {
         let parts = [self.rcv_nxt.0, self.snd_una.0, self.snd_wnd];
         parts.into_iter().fold(0, |sum: u32, part| {
@@ -623,7 +632,7 @@ impl Tcb {
         let clean = self.rare & UNUSUAL_INPUT == 0
             && self.rare & (rare::FIN_SEEN | rare::FIN_RECEIVED) != rare::FIN_SEEN
             && self.dup_acks == 0
-            && self.keep_probes_sent == 0
+            && !self.is_probed()
             && self.ooo_head.is_none()
             && self.snd_wnd != 0;
         self.predicted = match (clean, self.is(flag::TIMESTAMPS)) {

@@ -4,7 +4,7 @@
 use super::congestion;
 use super::deadline::{Deadline, Due};
 use super::rto::{Rtt, backed_off};
-use super::tcb::{LOOK, State, Tcb, flag, rare};
+use super::tcb::{LOOK, QUIET_LOOKS, State, Tcb, flag, rare};
 use crate::config::Config;
 use crate::socket::Error;
 use crate::stack::Active;
@@ -37,9 +37,22 @@ impl Periods {
 impl Tcb {
     /// The peer has shown that it is there.
     pub(crate) fn keep_probes_answered(&mut self) {
-        if self.keep_probes_sent != 0 {
-            self.keep_probes_sent = 0;
+        let probed = self.is_probed();
+        self.keep_looks = 0;
+        if probed {
             self.predict();
+        }
+    }
+
+    /// Ticks to the next look of the keepalive timer while nothing is probed. An even number, since deadlines are odd, but for
+    /// the last of them, which makes up the whole time.
+    pub(crate) fn keep_look_interval(&self) -> u32 {
+        let looks = u32::from(QUIET_LOOKS);
+        let interval = (self.keep_idle / looks) & !1;
+        if self.keep_looks + 1 == QUIET_LOOKS {
+            self.keep_idle - (looks - 1) * interval
+        } else {
+            interval
         }
     }
 
@@ -215,7 +228,9 @@ impl<R: Recorder> Active<'_, R> {
 
     /// RFC 9293, 3.8.4: asks an idle peer whether it is still there.
     fn keep_alive(&mut self, index: usize) {
+        let tick = self.now.tick();
         let tcb = &mut self.stack.tcbs[index];
+        let since = tcb.keep_deadline.tick().unwrap_or(tick);
         tcb.keep_deadline = Deadline::NONE;
         if tcb.keep_idle == 0 || !tcb.state.is_synchronized() {
             return;
@@ -224,12 +239,23 @@ impl<R: Recorder> Active<'_, R> {
         if seen != tcb.keep_seen || tcb.in_flight() != 0 {
             // Something moved, or the retransmission timer is asking already.
             tcb.keep_seen = seen;
-            let idle = tcb.keep_idle;
             tcb.keep_probes_answered();
-            self.set_due(index, Due::KeepAlive, idle);
+            let look = tcb.keep_look_interval();
+            self.set_due(index, Due::KeepAlive, since.after(look).since(tick));
             return;
         }
-        if tcb.keep_probes_sent >= tcb.keep_count {
+        if !tcb.is_probed() {
+            // A stack that was polled late has missed some looks.
+            let missed = tick.since(since) / tcb.keep_look_interval().max(1);
+            let looks = u32::from(tcb.keep_looks) + 1 + missed;
+            tcb.keep_looks = looks.min(u32::from(QUIET_LOOKS) - 1) as u8;
+            if looks < u32::from(QUIET_LOOKS) {
+                let look = tcb.keep_look_interval();
+                self.set_due(index, Due::KeepAlive, since.after(look).since(tick));
+                return;
+            }
+        }
+        if tcb.keep_looks + 1 - QUIET_LOOKS >= tcb.keep_count {
             self.kill(index, Error::TimedOut);
             return;
         }
@@ -242,9 +268,8 @@ impl<R: Recorder> Active<'_, R> {
             self.set_due(index, Due::KeepAlive, 1);
             return;
         };
-        // The answer is looked at by the full state machine: whatever it says, it is one.
         let tcb = &mut self.stack.tcbs[index];
-        tcb.keep_probes_sent += 1;
+        tcb.keep_looks += 1;
         tcb.predict();
         self.set_due(index, Due::KeepAlive, interval);
         self.emit(index, id, seq, Flags::ACK, 0, Wide::ZERO);

@@ -258,6 +258,9 @@ impl Player {
             }
             Step::Repeat(back) => {
                 if let Some(raw) = self.peer.repeat(back) {
+                    self.strayed |= raw
+                        .get(47)
+                        .is_some_and(|flags| Flags(*flags).has(Flags::SYN));
                     self.inject(raw);
                 }
             }

@@ -546,3 +546,17 @@ fn acknowledged_data_is_read_before_the_error() {
         assert_eq!(peer.pool.available(), peer.pool.capacity());
     }
 }
+
+/// 3.10.7.4, eighth: "advance RCV.NXT over the FIN": a peer that has sent bytes behind its own FIN still closes with it, and
+/// those bytes are not delivered.
+#[test]
+fn bytes_behind_the_fin_do_not_hide_it() {
+    let (mut peer, conn) = Peer::established();
+    peer.inject(ack().seq(11).ack(1).len(20));
+    peer.inject(fin().seq(6).ack(1).len(5));
+    peer.ignore();
+    peer.inject(ack().seq(1).ack(1).len(5));
+    assert_eq!(peer.read(conn, 100), stream(1, 10));
+    assert_eq!(peer.state(conn), State::CloseWait);
+    peer.ignore();
+}
