@@ -560,3 +560,28 @@ fn bytes_behind_the_fin_do_not_hide_it() {
     assert_eq!(peer.state(conn), State::CloseWait);
     peer.ignore();
 }
+
+/// 3.6.1, MAY-2: a new SYN may reopen a connection from TIME-WAIT if it "assigns its initial sequence number for the new
+/// connection to be larger than the largest sequence number it used on the previous connection incarnation": a cookie cannot,
+/// so a listener without room leaves TIME-WAIT as it is, and the SYN comes again.
+#[test]
+fn full_listener_does_not_end_time_wait() {
+    let mut peer = Peer::new();
+    let listener = peer.stack().listen(PORT, 1).unwrap();
+    peer.inject(syn().seq(0).mss(MSS));
+    peer.expect(syn_ack().seq(0).ack(1));
+    peer.inject(ack().seq(1).ack(1));
+    let conn = peer.stack().accept(listener).unwrap();
+    close_first(&mut peer, conn);
+    peer.stack().close(conn).unwrap();
+    assert_eq!(peer.stack.time_waits(), 1);
+    // Another peer takes the only place.
+    peer.port += 1;
+    peer.inject(syn().seq(0).mss(MSS));
+    peer.ignore();
+    peer.port -= 1;
+    peer.isn = peer.isn.wrapping_add(100_000);
+    peer.inject(syn().seq(0).mss(MSS));
+    peer.ignore();
+    assert_eq!(peer.stack.time_waits(), 1);
+}

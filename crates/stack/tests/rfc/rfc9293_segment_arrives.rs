@@ -428,3 +428,19 @@ fn reserve_of_the_pool_is_left_to_acknowledgments() {
     }
     peer.expect_after(ms(40), ack().seq(1001).ack(2821));
 }
+
+/// 3.10.7.4: "Segments with higher beginning sequence numbers SHOULD be held", and what begins before the window and ends
+/// behind it is taken as far as it fits: such a segment lies in the window, although neither of its ends does.
+#[test]
+fn segment_around_the_whole_window_is_taken_where_it_fits() {
+    let (mut peer, conn) = Peer::established_with(|config| config.receive_buffer = 4096);
+    for (seq, len) in [(1, 1400), (1401, 1400), (2801, 700)] {
+        peer.inject(ack().seq(seq).ack(1).len(len));
+    }
+    peer.ignore();
+    assert!(peer.stack().info(conn).unwrap().receive_window < 1000);
+    peer.inject(ack().seq(3401).ack(1).len(1460));
+    peer.ignore();
+    assert_eq!(peer.read(conn, 5000), stream(1, 4096));
+    peer.ignore();
+}
