@@ -387,7 +387,7 @@ pub fn resources() -> Vec<Scenario> {
             .both(|config| config.no_delay = true)
             .behaviour(|b| b.write = 30)
             .with(|s| {
-                s.pool = 96;
+                s.pool = 64;
                 s.octets = 3_000;
             }),
         Scenario::new("tiny-pool")
