@@ -76,9 +76,12 @@ impl Reader {
         if !input.have(RECORD_LEN) {
             return cut(input, damage);
         }
-        let Some(record) = self.record(input.window(), 0).filter(|r| self.fits(r)) else {
+        let Some(record) = self.record(input.window(), 0) else {
             return self.skip(input, damage);
         };
+        if !self.fits(&record) && !self.is_chained(&record, input) {
+            return self.skip(input, damage);
+        }
         let len = record.captured as usize;
         if !input.have(RECORD_LEN + len) {
             return cut(input, damage);
@@ -103,6 +106,26 @@ impl Reader {
             fraction: word(header, 4, self.swapped),
             captured: word(header, 8, self.swapped),
             on_wire: word(header, 12, self.swapped),
+        })
+    }
+
+    /// Whether a record leads to another one, or to the end of the file, although its fraction is a second or more: some
+    /// writers count on, and some put nanoseconds under the mark of microseconds. The time is right when the fraction is
+    /// carried into the seconds.
+    #[cold]
+    fn is_chained<R: Read>(&self, record: &Record, input: &mut Input<R>) -> bool {
+        let is_sane = |record: &Record| {
+            (1..=self.longest).contains(&record.captured) && record.captured <= record.on_wire
+        };
+        let end = RECORD_LEN + record.captured as usize;
+        if !is_sane(record) || record.on_wire > self.longest {
+            return false;
+        }
+        if !input.have(end + RECORD_LEN) {
+            return input.window().len() == end;
+        }
+        self.record(input.window(), end).is_some_and(|next| {
+            is_sane(&next) && next.seconds.abs_diff(record.seconds) <= BELIEVED_S
         })
     }
 

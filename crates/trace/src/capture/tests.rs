@@ -52,6 +52,35 @@ fn both_byte_orders_and_both_units_of_pcap_are_read() {
 }
 
 #[test]
+fn fractions_beyond_a_second_are_carried_into_the_seconds() {
+    let frame = craft::tcp_frame(true, 1, Flags::ACK, 10);
+    // Nanoseconds under the magic of microseconds: in every record, in some, in the last.
+    for odd in [vec![0, 1, 2, 3], vec![1], vec![1, 2], vec![3]] {
+        let mut file = craft::pcap_header(1, false);
+        let mut times = Vec::new();
+        for n in 0..4u32 {
+            let micros = if odd.contains(&n) { 1_000_000 + n } else { n };
+            let at = file.len();
+            file.extend(craft::pcap_record(0, &frame, 0, false));
+            file[at + 4..at + 8].copy_from_slice(&micros.to_le_bytes());
+            times.push((EPOCH_NS + i64::from(micros) * 1_000, 64));
+        }
+        let (packets, damage) = read(&file);
+        assert_eq!(packets, times);
+        assert_eq!((damage.places, damage.skipped_octets), (0, 0));
+    }
+    // A record that leads nowhere is damage all the same.
+    let mut file = craft::pcap(&frames(3));
+    let whole = file.clone();
+    let odd = craft::pcap_header(1, false).len();
+    file[odd + 4..odd + 8].copy_from_slice(&u32::MAX.to_le_bytes());
+    file[odd + 8..odd + 12].copy_from_slice(&77_u32.to_le_bytes());
+    let (packets, damage) = read(&file);
+    assert_eq!(packets, read(&whole).0[1..]);
+    assert_eq!(damage.places, 1);
+}
+
+#[test]
 fn pcapng_has_a_unit_of_time_for_each_interface() {
     let frame = craft::tcp_frame(true, 1, Flags::ACK, 10);
     let offset = 100_i64.to_le_bytes();
