@@ -284,6 +284,7 @@ impl<R: Recorder> Active<'_, R> {
     /// until it is acknowledged it holds one.
     pub(crate) fn append_fin(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
+        tcb.rare &= !rare::FIN_PENDING;
         if tcb.unsent.is_some() {
             let tail = tcb.tx_tail;
             let meta = self.pool.meta_mut(tail);
@@ -304,7 +305,6 @@ impl<R: Recorder> Active<'_, R> {
             self.want_frames(index);
             return;
         };
-        self.stack.tcbs[index].rare &= !rare::FIN_PENDING;
         self.append_frame(index, id, 0, Partial::ZERO);
         let meta = self.pool.meta_mut(id);
         meta.tx_flags = Flags::FIN;

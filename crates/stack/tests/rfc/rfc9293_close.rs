@@ -585,3 +585,28 @@ fn full_listener_does_not_end_time_wait() {
     peer.ignore();
     assert_eq!(peer.stack.time_waits(), 1);
 }
+
+/// 3.10.4: "queue this until all preceding SENDs have been segmentized, then form a FIN segment and send it": a FIN for which
+/// there was no frame at first may join a segment that goes again after a timeout, and is acknowledged with it.
+#[test]
+fn fin_that_found_no_frame_joins_a_segment_that_is_sent_again() {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 3000);
+    peer.ignore();
+    let mut taken: Vec<_> = std::iter::from_fn(|| peer.pool.alloc()).collect();
+    // For the segment that is sent again.
+    peer.pool.release(taken.pop().unwrap());
+    peer.stack().shutdown(conn).unwrap();
+    peer.wait(s(10));
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    for id in taken {
+        peer.pool.release(id);
+    }
+    peer.advance(ms(500));
+    peer.ignore();
+    peer.inject(ack().seq(1).ack(1001));
+    peer.ignore();
+    peer.inject(ack().seq(1).ack(3002));
+    peer.ignore();
+    assert_eq!(peer.state(conn), State::FinWait2);
+}
