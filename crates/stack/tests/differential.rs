@@ -13,8 +13,6 @@ use tollgate_stack::State;
 
 /// Runs of a setting in `cargo test`.
 const RUNS: u64 = 60;
-/// Failures that are told in full.
-const TOLD: usize = 3;
 
 /// Seeds that failed once, with what they found.
 const REGRESSIONS: &[(&str, &str, u64)] = &[
@@ -39,25 +37,8 @@ fn hold(
     run: impl Fn(&Script) -> Result<(), String>,
     replay: impl Fn(u64) -> String,
 ) {
-    let mut runs = 0;
-    let mut failures = Vec::new();
-    for seed in seeds {
-        runs += 1;
-        if let Err(failure) = run(&differential::script(setting, seed)) {
-            failures.push(format!(
-                "seed {seed}: {failure}\n  replay: {}",
-                replay(seed)
-            ));
-        }
-    }
-    let count = failures.len();
-    failures.truncate(TOLD);
-    assert!(
-        count == 0,
-        "{count} of {runs} runs of {} failed:\n{}",
-        setting.name,
-        failures.join("\n")
-    );
+    let run = |seed| run(&differential::script(setting, seed));
+    random::hold(setting.name, seeds, run, replay);
 }
 
 /// The same records, whatever the script.

@@ -8,8 +8,6 @@ use random::liveness::{self, Setting, run};
 
 /// Runs of a setting in `cargo test`.
 const RUNS: u64 = 30;
-/// Failures that are told in full.
-const TOLD: usize = 3;
 
 /// Seeds that failed once, with what they found.
 const REGRESSIONS: &[(&str, u64)] = &[
@@ -29,25 +27,12 @@ fn replay(setting: &Setting, seed: u64) -> String {
 
 /// Says which of the seeds fail.
 fn hold(setting: &Setting, seeds: impl Iterator<Item = u64>) {
-    let mut runs = 0;
-    let mut failures = Vec::new();
-    for seed in seeds {
-        runs += 1;
-        if let Err(failure) = run(setting, seed, false) {
-            failures.push(format!(
-                "seed {seed}: {failure}\n  replay: {}",
-                replay(setting, seed)
-            ));
-        }
-    }
-    let count = failures.len();
-    failures.truncate(TOLD);
-    assert!(
-        count == 0,
-        "{count} of {runs} runs of {} failed:\n{}",
-        setting.name,
-        failures.join("\n")
-    );
+    let run = |seed| {
+        run(setting, seed, false)
+            .map(|_| ())
+            .map_err(|failure| failure.to_string())
+    };
+    random::hold(setting.name, seeds, run, |seed| replay(setting, seed));
 }
 
 #[test]

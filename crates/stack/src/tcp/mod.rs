@@ -10,6 +10,7 @@
 //! [`consistency`] is for tests: it recomputes what is kept twice.
 
 mod acknowledgment;
+pub(crate) mod answers;
 pub(crate) mod awaited;
 pub(crate) mod congestion;
 pub(crate) mod consistency;

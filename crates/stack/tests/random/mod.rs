@@ -26,6 +26,36 @@ pub fn runs(runs: u64) -> u64 {
     }
 }
 
+/// Failures that are told in full.
+const TOLD: usize = 3;
+
+/// Runs each seed of a setting and fails with those that do, each with the command that replays it.
+pub fn hold(
+    setting: &str,
+    seeds: impl Iterator<Item = u64>,
+    run: impl Fn(u64) -> Result<(), String>,
+    replay: impl Fn(u64) -> String,
+) {
+    let mut runs = 0;
+    let mut failures = Vec::new();
+    for seed in seeds {
+        runs += 1;
+        if let Err(failure) = run(seed) {
+            failures.push(format!(
+                "seed {seed}: {failure}\n  replay: {}",
+                replay(seed)
+            ));
+        }
+    }
+    let count = failures.len();
+    failures.truncate(TOLD);
+    assert!(
+        count == 0,
+        "{count} of {runs} runs of {setting} failed:\n{}",
+        failures.join("\n")
+    );
+}
+
 /// The command that runs one seed again, with its frames printed.
 pub fn replay_command(test: &str, setting: &str, versus: &str, seed: u64) -> String {
     format!(

@@ -1,0 +1,106 @@
+//! Answers to segments that are not taken: acknowledgments, challenges (RFC 5961), RSTs (RFC 9293, 3.10.7.1).
+//!
+//! Anybody can provoke them, so each kind has a limit: acknowledgments for each connection ([`Tcb::may_answer`]), RSTs of
+//! the host and answers in TIME-WAIT apart from each other. This module must never change a connection but for that limit.
+//!
+//! [`Tcb::may_answer`]: super::tcb::Tcb::may_answer
+
+use super::segment::Segment;
+use super::tcb::flag;
+use crate::demux::FlowKey;
+use crate::limit::RateLimit;
+use crate::stack::Active;
+use tollgate_gate::Recorder;
+use tollgate_wire::SeqNumber;
+use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
+
+/// RSTs in answer to segments that no connection takes, and answers by connections in TIME-WAIT, in a period of 0.27 s: each
+/// kind has a limit of its own, so that a flood of one kind leaves the other (RFC 5961, 7).
+const ANSWERS_PER_PERIOD: u32 = 200;
+const PERIOD: u32 = 256;
+
+/// A limit for one of these kinds.
+pub(crate) const fn answer_limit() -> RateLimit {
+    RateLimit::new(ANSWERS_PER_PERIOD, PERIOD)
+}
+
+impl<R: Recorder> Active<'_, R> {
+    /// Acknowledges in answer to a segment that is not acceptable: always a retransmission or a probe, a made-up number only so
+    /// often.
+    pub(super) fn answer_unacceptable(&mut self, index: usize, segment: &Segment) {
+        let tick = self.now.tick();
+        let tcb = &mut self.stack.tcbs[index];
+        let distance = segment.header.seq.signed_distance(tcb.rcv_nxt);
+        let near = distance.unsigned_abs() <= 1 << 20;
+        if (near && segment.seq_len() != 0) || tcb.may_answer(tick) {
+            self.acknowledge(index);
+        }
+    }
+
+    pub(super) fn challenge(&mut self, index: usize) {
+        if self.stack.tcbs[index].may_answer(self.now.tick()) {
+            self.stack.counters.challenge_acks += 1;
+            self.acknowledge(index);
+        } else {
+            self.stack.counters.challenge_acks_limited += 1;
+        }
+    }
+
+    /// Sends a RST that the peer of a connection accepts.
+    pub(crate) fn send_reset_of(&mut self, index: usize) {
+        let tcb = &self.stack.tcbs[index];
+        let header = Header {
+            source_port: tcb.local_port(),
+            destination_port: tcb.remote_port(),
+            // After a timeout snd_nxt went back; what was sent before it may have arrived.
+            seq: tcb.highest_sent(),
+            ack: tcb.rcv_nxt,
+            header_len: 0,
+            flags: Flags::RST | Flags::ACK,
+            window: 0,
+            urgent: 0,
+            options: Options {
+                // RFC 7323, 3.2: a RST should carry them, too.
+                timestamps: tcb.is(flag::TIMESTAMPS).then(|| Timestamps {
+                    value: self.now.tick().0.wrapping_add(tcb.ts_offset),
+                    echo: tcb.ts_recent,
+                }),
+                ..Options::default()
+            },
+        };
+        self.stack.counters.resets_sent += 1;
+        let way = self.way_of(index);
+        self.send_header(way, &header);
+    }
+
+    /// Answers a segment that no connection takes with a RST (3.10.7.1), never a RST with a RST.
+    pub(super) fn reset_in_answer(&mut self, key: FlowKey, segment: &Segment) {
+        let header = &segment.header;
+        let random = &mut self.stack.secrets.random;
+        if header.flags.has(Flags::RST) || !self.stack.refusals.allow(self.now, random) {
+            return;
+        }
+        let (seq, ack, flags) = if header.flags.has(Flags::ACK) {
+            (header.ack, SeqNumber(0), Flags::RST)
+        } else {
+            (
+                SeqNumber(0),
+                header.seq + segment.seq_len(),
+                Flags::RST | Flags::ACK,
+            )
+        };
+        let answer = Header {
+            source_port: header.destination_port,
+            destination_port: header.source_port,
+            seq,
+            ack,
+            header_len: 0,
+            flags,
+            window: 0,
+            urgent: 0,
+            options: Options::default(),
+        };
+        self.stack.counters.resets_sent += 1;
+        self.send_unconnected(key, &answer);
+    }
+}
