@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help report traces test lint budget bench agree same qemu fuzz clean
+.PHONY: help report traces test lint budget bench agree same captures qemu fuzz clean
 
 # cargo is found where rustup puts it, too.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -56,6 +56,11 @@ same: ## Make fresh runs of the same thing and count how often compare tells two
 	@scripts/setup.sh report
 	@cargo build --release --locked -p tollgate $$(scripts/features.sh command)
 	@scripts/same.sh $(RUNS)
+
+captures: ## Compare the trace reader with tshark, packet by packet, over the captures of other projects (fetches 180 MB once)
+	@scripts/setup.sh captures
+	@scripts/captures.sh $(TARGET)/captures
+	@cargo run --quiet --locked -p tollgate-trace --example captures -- $(TARGET)/captures
 
 qemu: ## Count the instructions of a stock Debian kernel's TCP in QEMU, twice, and show them by layer
 	@scripts/setup.sh qemu

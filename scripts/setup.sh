@@ -5,14 +5,14 @@
 # says what is left out. The exit code is 1 only when TARGET cannot go on at all; 2 for a wrong call.
 set -euo pipefail
 
-readonly targets='report test lint budget bench agree qemu fuzz'
+readonly targets='report test lint budget bench agree captures qemu fuzz'
 
 # One line for each package: package | proof that it is there | what it is for | needed by
 # The proof is a command or a file pattern (with a slash); of several, one is enough.
 # A target marked with `!` cannot go on without the package; the others leave something out.
 readonly packages='
-gcc               | cc                                                     | linking Rust programs                     | report! test! lint! budget! bench! agree! qemu! fuzz!
-libc6-dev         | /usr/lib/*/crt1.o /usr/lib64/crt1.o /usr/lib/crt1.o    | linking Rust programs                     | report! test! lint! budget! bench! agree! qemu! fuzz!
+gcc               | cc                                                     | linking Rust programs                     | report! test! lint! budget! bench! agree! captures! qemu! fuzz!
+libc6-dev         | /usr/lib/*/crt1.o /usr/lib64/crt1.o /usr/lib/crt1.o    | linking Rust programs                     | report! test! lint! budget! bench! agree! captures! qemu! fuzz!
 g++               | c++                                                    | the fuzzing engine, which is in C++       | fuzz!
 clang             | clang                                                  | the gates of the Linux kernel             | report test lint agree qemu
 libelf-dev        | /usr/include/libelf.h /usr/include/*/libelf.h          | the gates of the Linux kernel             | report test lint agree qemu
@@ -23,7 +23,10 @@ iproute2          | ip                                                     | the
 valgrind          | valgrind                                               | instruction counts by Callgrind           | report test budget! bench qemu
 chromium          | chromium                                               | the test that renders the HTML report     | test
 fonts-dejavu-core | /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf        | letters in the rendered HTML report       | test
-tshark            | tshark                                                 | the test that reads captures in Wireshark | test
+tshark            | tshark                                                 | the test that reads captures in Wireshark | test captures!
+python3-pip       | pip pip3                                               | the captures of Python packages           | captures
+bzip2             | bzip2                                                  | the captures of Wireshark                 | captures
+xz-utils          | xz                                                     | the captures of dnscap                    | captures
 curl              | curl                                                   | the test that counts what curl fetches    | test
 qemu-user         | qemu-aarch64 qemu-aarch64-static                       | the tests of the NEON kernels             | test
 qemu-system-x86   | qemu-system-x86_64                                     | counts in Linux, and tests on Linux 6.1    | test agree qemu!
