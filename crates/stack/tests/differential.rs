@@ -24,6 +24,8 @@ const REGRESSIONS: &[(&str, &str, u64)] = &[
     // Predicted segments do not put keepalive off.
     ("widest", "prediction-off", 171),
     ("widest", "prediction-off", 547),
+    // The peer sends again from where it was acknowledged, which is not the same place when windows differ.
+    ("widest", "posted-prediction-off", 77_425),
 ];
 
 fn versus(name: &str) -> Versus {

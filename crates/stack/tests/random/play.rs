@@ -59,6 +59,9 @@ pub struct Stream {
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     pub deeds: Vec<(Instant, Deed)>,
+    /// What the peer sent: sequence number, length, and which of SYN, FIN and RST. It answers what the stack sends, so it is not the
+    /// same in two runs whose windows differ.
+    pub heard: Vec<(u32, u16, Flags)>,
     /// What the applications got, connection by connection.
     pub streams: Vec<Stream>,
     /// The first contradiction in the stack's own records, when it was looked for.
@@ -201,6 +204,11 @@ impl Player {
     fn put(&mut self, raw: Vec<u8>) {
         if let Some(trace) = &mut self.trace {
             trace.frame(self.now, 0, Way::Gets, &raw);
+        }
+        if let Some((_, header, payload)) = craft::parse_tcp(&raw) {
+            let marks = header.flags.0 & (Flags::SYN | Flags::FIN | Flags::RST).0;
+            let len = payload.len() as u16;
+            self.record.heard.push((header.seq.0, len, Flags(marks)));
         }
         self.wire.to_stack.push(raw);
     }
