@@ -87,11 +87,16 @@ fn run_import(import: &Import, manners: &Manners) -> Result<ExitCode, Error> {
     let imported: Vec<show::Imported> = imported
         .map(|(name, outcome)| show::Imported::of(name, outcome))
         .collect();
+    let loss = show::loss(&imported);
     if !imported.is_empty() || failed.is_none() {
         let shown = show::import(&imported, &import.into);
         give(&imported, &import.json, manners, |_| shown)?;
+        if let (Some(loss), Some(_)) = (&loss, &import.json.to) {
+            output::say(loss);
+        }
     }
     match failed {
+        None if loss.is_some() && !import.lenient => Ok(ExitCode::FAILURE),
         None => Ok(ExitCode::SUCCESS),
         Some(_) if cancel.is_raised() => Ok(ExitCode::from(INTERRUPTED)),
         // It has been told among the others.

@@ -71,7 +71,11 @@ fn the_rebuilt_traces_are_as_published() {
     );
     let messages = udp["messages"].as_f64().unwrap() + tcp["messages"].as_f64().unwrap();
     assert_eq!(messages, fact("lan-messages"));
-    close(&udp["share"], fact("lan-udp-share") / 100.0, 1e-4);
+    close(
+        &udp["share_of_segments"],
+        fact("lan-udp-share") / 100.0,
+        1e-4,
+    );
     close(&udp["p50"], fact("lan-udp-median"), 0.0);
     close(&udp["below_200"], fact("lan-udp-small-share") / 100.0, 1e-4);
     // Some of what lies between 200 bytes and 8 KB lies near 8 KB, too.
@@ -82,14 +86,16 @@ fn the_rebuilt_traces_are_as_published() {
 
     let wan = json(&["sizes", "kay-wan", "--json"]);
     close(
-        &group(&wan, "wan", "tcp-write")["share"],
+        &group(&wan, "wan", "tcp-segment")["share_of_segments"],
         fact("wan-tcp-share") / 100.0,
         1e-4,
     );
-    let small: f64 = ["tcp-write", "udp-datagram"]
+    let small: f64 = ["tcp-segment", "udp-datagram"]
         .iter()
         .map(|kind| group(&wan, "wan", kind))
-        .map(|group| group["share"].as_f64().unwrap() * group["at_most_500"].as_f64().unwrap())
+        .map(|group| {
+            group["share_of_segments"].as_f64().unwrap() * group["at_most_500"].as_f64().unwrap()
+        })
         .sum();
     assert!(
         (small - fact("wan-small-share") / 100.0).abs() < 5e-4,
@@ -200,7 +206,14 @@ fn what_is_shown_of_a_trace() {
     for (name, arguments) in [
         (
             "import",
-            &["import", "office.pcap", "damaged.pcap", "--into", "office"][..],
+            &[
+                "import",
+                "--lenient",
+                "office.pcap",
+                "damaged.pcap",
+                "--into",
+                "office",
+            ][..],
         ),
         (
             "import_again",
@@ -218,6 +231,99 @@ fn what_is_shown_of_a_trace() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         insta::assert_snapshot!(name, text(&output.stdout));
     }
+}
+
+/// The exit code, the first line of standard output, and standard error of an import.
+fn import(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let all = [&["import", "--into", "trace"], arguments].concat();
+    let output = trace(folder, &all);
+    // The finding may be broken into several lines.
+    let finding = text(&output.stdout);
+    let finding = finding
+        .split("\n\n")
+        .next()
+        .unwrap_or("")
+        .replace('\n', " ");
+    let code = output.status.code().unwrap();
+    (code, finding, text(&output.stderr))
+}
+
+#[test]
+fn loss_is_no_success_unless_it_is_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let whole = craft::pcap(&office());
+    let mut much = whole.clone();
+    much.splice(24..24, [0xee; 2_000]);
+    let mut foreign = whole.clone();
+    foreign[20] = 147;
+    let header = craft::pcap_header(1, false);
+    let garbage = [&header[..], &[0xee; 500]].concat();
+    for (name, octets) in [
+        ("much", &much[..]),
+        ("cut", &whole[..whole.len() - 10]),
+        ("foreign", &foreign),
+        ("garbage", &garbage),
+        ("begun", &header[..20]),
+        ("none", b""),
+        ("letter", b"dear reader, this is no capture"),
+        ("empty", &header),
+    ] {
+        fs::write(folder.join(name), octets).unwrap();
+    }
+    for (name, told) in [
+        ("much", "19 % of much could not be read: 2,000 of its "),
+        (
+            "cut",
+            "The end of cut is missing: its last 48 bytes are no whole packet. 22 packets, ",
+        ),
+        (
+            "foreign",
+            "Nothing of foreign could be read: none of its 23 packets is known. 23 packets, 0 ",
+        ),
+        (
+            "garbage",
+            "Nothing of garbage could be read: 500 of its 524 bytes fit no packet. 0 packets, ",
+        ),
+    ] {
+        let (code, finding, error) = import(folder, &[name]);
+        assert_eq!(code, 1, "{name}: {finding}{error}");
+        assert!(finding.starts_with(told), "{name}: {finding}");
+        fs::remove_dir_all(folder.join("trace")).unwrap();
+        let (code, finding, _) = import(folder, &["--lenient", name]);
+        assert_eq!(code, 0);
+        assert!(finding.starts_with(told), "{name}: {finding}");
+        // JSON is for programs; people are told beside it.
+        fs::remove_dir_all(folder.join("trace")).unwrap();
+        let (code, _, error) = import(folder, &[name, "--json"]);
+        assert_eq!(code, 1);
+        assert!(told.starts_with(&error[..20]), "{error}");
+    }
+    for (name, told) in [
+        (
+            "begun",
+            "error: begun: is a pcap that ends within its header, after 20 bytes",
+        ),
+        ("none", "error: none: is empty"),
+        ("letter", "error: letter: is neither pcap nor pcapng"),
+    ] {
+        let (code, _, error) = import(folder, &[name]);
+        assert_eq!(code, 1);
+        assert!(error.starts_with(told), "{error}");
+    }
+    let (code, finding, _) = import(folder, &["empty"]);
+    assert_eq!(
+        (code, finding.as_str()),
+        (0, "empty holds no packet, and is in trace.")
+    );
+    let (code, finding, _) = import(folder, &["cut", "much", "empty"]);
+    assert_eq!(code, 1);
+    assert!(
+        finding.starts_with("2 of 3 captures could not be read whole. The end of cut "),
+        "{finding}"
+    );
+    let info = text(&trace(folder, &["info", "trace"]).stdout);
+    assert!(info.contains("2,000 of its"), "{info}");
 }
 
 #[test]

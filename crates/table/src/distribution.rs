@@ -94,9 +94,10 @@ impl Sizes {
         self.counts.last_key_value().map(|(size, _)| *size)
     }
 
-    /// Bins by powers of two: 0, 1, 2 to 3, 4 to 7 and so on up to the largest size.
+    /// Bins by powers of two: 0, 1, 2 to 3, 4 to 7 and so on; the last ends with the largest size.
     pub fn bins(&self) -> Vec<Bin> {
         let all = self.messages().max(1) as f64;
+        let largest = self.largest().unwrap_or(0);
         let last = self.largest().map_or(0, |size| bits(size) + 1);
         let mut bins: Vec<Bin> = (0..last)
             .map(|bits| Bin {
@@ -104,7 +105,7 @@ impl Sizes {
                 to: if bits == 0 {
                     0
                 } else {
-                    u32::MAX >> (32 - bits)
+                    largest.min(u32::MAX >> (32 - bits))
                 },
                 messages: 0,
                 share: 0.0,
@@ -187,6 +188,18 @@ mod tests {
         assert_eq!(bins.iter().map(|bin| bin.messages).sum::<u64>(), 21);
         assert_eq!((bins[2].from, bins[2].to, bins[2].messages), (2, 3, 7));
         assert_eq!(bins.last().map(|bin| bin.to), Some(u32::MAX));
+    }
+
+    #[test]
+    fn the_last_bin_ends_with_the_largest_size() {
+        let sizes = sizes(&[(40, 80), (100, 5), (9_000, 15)]);
+        let bins = sizes.bins();
+        assert_eq!(
+            bins.last().map(|bin| (bin.from, bin.to)),
+            Some((8_192, 9_000))
+        );
+        assert_eq!(bins[7].to, 127);
+        assert_eq!(sizes.modes().map(|modes| modes.large.to), Some(9_000));
     }
 
     #[test]

@@ -75,6 +75,14 @@ pub enum Error {
         /// What went wrong.
         source: parquet::errors::ParquetError,
     },
+    /// It could not be asked how long the tables are.
+    #[error("{place}: the length of a table cannot be read: {source}; nothing was kept")]
+    Measure {
+        /// The trace.
+        place: String,
+        /// What went wrong.
+        source: io::Error,
+    },
     /// A query.
     #[error("{}", told(.0))]
     Query(Box<datafusion::error::DataFusionError>),

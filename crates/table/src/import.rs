@@ -1,7 +1,7 @@
 //! A capture into a trace.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use tollgate_trace::anonymise::{Anonymiser, KEY_LEN};
@@ -12,7 +12,7 @@ use tollgate_trace::{Importer, Settings};
 
 use crate::Error;
 use crate::schema::VERSION;
-use crate::store::{Source, Writable};
+use crate::store::{Source, Stored, TableFiles, Writable};
 use crate::writer::{Files, Writer};
 
 /// The most packets between two looks at whether the user wants more.
@@ -59,8 +59,10 @@ pub fn file(
         name: name.clone(),
         source,
     })?;
-    // Reading it twice is worth it only where it may be one of those that are there.
-    let same_size = |source: &Source| source.octets == metadata.len();
+    // Reading it twice is worth it only where it may be one of those that are there. One that was packed otherwise is told by its hash
+    // when it has been read.
+    let same_size =
+        |source: &Source| [source.octets, source.packed_octets].contains(&metadata.len());
     if metadata.is_file() && trace.trace().sources().iter().any(same_size) {
         let content = Content::of(open()?, &mut || goes_on(0))
             .map_err(|source| Error::Source {
@@ -123,12 +125,18 @@ pub fn stream(
         return Ok(Outcome::Known(known.name.clone()));
     }
     let tables = writer.finish()?.finish()?;
+    let stored = stored(&tables).map_err(|source| Error::Measure {
+        place: trace.trace().place().to_string(),
+        source,
+    })?;
     let source = Source {
         schema: "tollgate-trace-source".to_owned(),
         version: VERSION,
         name: name.to_owned(),
         hash: content.hash,
         octets: content.octets,
+        packed_octets: content.packed_octets,
+        stored,
         format: format.to_owned(),
         compression: compression.name().to_owned(),
         anonymised: options.key.is_some(),
@@ -138,4 +146,13 @@ pub fn stream(
         damage,
     };
     trace.commit(pending, tables, source, &mut || goes_on(packets))
+}
+
+/// What these tables take.
+fn stored([packets, messages, flows]: &TableFiles) -> io::Result<Stored> {
+    Ok(Stored {
+        packets: packets.metadata()?.len(),
+        messages: messages.metadata()?.len(),
+        flows: flows.metadata()?.len(),
+    })
 }

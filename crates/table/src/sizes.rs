@@ -56,9 +56,10 @@ pub struct Group {
     pub kind: Kind,
     /// How many.
     pub messages: u64,
-    /// Of the messages of the same reach by the same definition (datagrams and segments, or datagrams and writes), from 0 to
-    /// 1; of datagrams, beside writes.
-    pub share: f64,
+    /// Of the datagrams and segments of the same reach, from 0 to 1; nothing for writes.
+    pub share_of_segments: Option<f64>,
+    /// Of the datagrams and writes of the same reach, from 0 to 1; nothing for segments.
+    pub share_of_writes: Option<f64>,
     /// Bytes of user data in all.
     pub bytes: u64,
     /// Half of them are at most this large, in bytes.
@@ -82,12 +83,15 @@ pub struct Group {
 }
 
 impl Group {
-    fn of(reach: Reach, kind: Kind, sizes: &Sizes, among: u64) -> Option<Self> {
+    /// `segments` and `writes` are the messages of the same reach by either definition.
+    fn of(reach: Reach, kind: Kind, sizes: &Sizes, segments: u64, writes: u64) -> Option<Self> {
+        let among = |all: u64| sizes.messages() as f64 / all.max(1) as f64;
         Some(Self {
             reach,
             kind,
             messages: sizes.messages(),
-            share: sizes.messages() as f64 / among.max(1) as f64,
+            share_of_segments: (kind != Kind::TcpWrite).then(|| among(segments)),
+            share_of_writes: (kind != Kind::TcpSegment).then(|| among(writes)),
             bytes: sizes.octets(),
             p50: sizes.quantile(0.5)?,
             p90: sizes.quantile(0.9)?,
@@ -107,7 +111,7 @@ impl Group {
 pub struct SizesOf {
     /// `tollgate-trace-sizes`.
     pub schema: &'static str,
-    /// 1.
+    /// 2.
     pub version: u32,
     /// What is within the site; nothing when that was not asked for, or cannot be said.
     pub local: Option<Vec<String>>,
@@ -169,18 +173,16 @@ pub fn of(session: &Session, local: Option<&[Prefix]>) -> Result<SizesOf, Error>
     }
     let messages = |reach: Reach, kind: Kind| found.get(&(reach, kind)).map_or(0, Sizes::messages);
     let groups = found.iter().filter_map(|((reach, kind), sizes)| {
-        let tcp = match kind {
-            Kind::TcpSegment => Kind::TcpSegment,
-            Kind::UdpDatagram | Kind::TcpWrite => Kind::TcpWrite,
-        };
-        let among = messages(*reach, Kind::UdpDatagram) + messages(*reach, tcp);
+        let datagrams = messages(*reach, Kind::UdpDatagram);
+        let segments = datagrams + messages(*reach, Kind::TcpSegment);
+        let writes = datagrams + messages(*reach, Kind::TcpWrite);
         (local.is_some() || *reach == Reach::All)
-            .then(|| Group::of(*reach, *kind, sizes, among))
+            .then(|| Group::of(*reach, *kind, sizes, segments, writes))
             .flatten()
     });
     Ok(SizesOf {
         schema: "tollgate-trace-sizes",
-        version: 1,
+        version: 2,
         local: local.map(|list| list.iter().map(ToString::to_string).collect()),
         groups: groups.collect(),
     })

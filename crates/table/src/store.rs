@@ -8,9 +8,9 @@
 //! TRACE/NAME/flows.parquet
 //! ```
 //!
-//! A capture is known by the hash of its octets and in a trace once, whatever it is called. It is in the trace when its `source.json`
-//! is there, which comes last or together with all else: whoever reads sees it whole or not at all. How it gets there is in
-//! [`writable`].
+//! A capture is known by the hash of its octets and in a trace once, whatever it is called and was packed with. It is in the trace when
+//! its `source.json` is there, which comes last or together with all else: whoever reads sees it whole or not at all. How it gets
+//! there is in [`writable`].
 
 mod writable;
 
@@ -47,10 +47,12 @@ pub struct Source {
     pub version: u32,
     /// What the capture was called, `-` for standard input.
     pub name: String,
-    /// BLAKE3 of its octets as they were read.
+    /// BLAKE3 of its octets, decompressed.
     pub hash: String,
     /// How many there were.
     pub octets: u64,
+    /// How many there were as they were read.
+    pub packed_octets: u64,
     /// pcap or pcapng.
     pub format: String,
     /// plain, gzip or zstd.
@@ -65,6 +67,54 @@ pub struct Source {
     pub counts: Counts,
     /// What of it could not be read.
     pub damage: Damage,
+    /// What its tables take.
+    pub stored: Stored,
+}
+
+/// Octets of the tables of one capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// Of `packets.parquet`.
+    pub packets: u64,
+    /// Of `messages.parquet`.
+    pub messages: u64,
+    /// Of `flows.parquet`.
+    pub flows: u64,
+}
+
+/// How much of a capture could not be read, where it is too much to pass for a capture that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// All of it.
+    All,
+    /// More than a tenth of its octets.
+    Much,
+    /// Its end.
+    End,
+}
+
+impl Source {
+    /// Octets that fit no packet.
+    pub const fn lost_octets(&self) -> u64 {
+        self.damage.skipped_octets + self.damage.cut_octets
+    }
+
+    /// Whether too much of it could not be read.
+    pub fn loss(&self) -> Option<Loss> {
+        let Self { counts, damage, .. } = self;
+        let lost = self.lost_octets();
+        let is_cut = damage.cut_octets > 0 || damage.unreadable.is_some();
+        let unread = counts.malformed + counts.headers_cut + counts.unread_links();
+        if counts.packets == 0 && (lost > 0 || is_cut || damage.without_interface > 0)
+            || counts.packets > 0 && unread == counts.packets
+        {
+            Some(Loss::All)
+        } else if lost > self.octets / 10 {
+            Some(Loss::Much)
+        } else {
+            is_cut.then_some(Loss::End)
+        }
+    }
 }
 
 /// A trace.

@@ -9,9 +9,10 @@
 mod craft;
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use flate2::write::GzEncoder;
 use tempfile::TempDir;
 use tollgate_table::answer::Answer;
 use tollgate_table::import::{self, Options, Outcome};
@@ -19,7 +20,7 @@ use tollgate_table::place::Place;
 use tollgate_table::prefix::{LOCAL, list};
 use tollgate_table::session::{Origin, Session};
 use tollgate_table::sizes::{Kind, Reach};
-use tollgate_table::store::{Trace, Writable};
+use tollgate_table::store::{Loss, Trace, Writable};
 use tollgate_table::{Error, flows, sizes, tcb, traffic};
 use tollgate_trace::rebuilt::Rebuilt;
 use tollgate_trace::rows::Protocol;
@@ -119,6 +120,11 @@ fn the_same_capture_is_in_a_trace_once_whatever_its_name() {
     ));
     let again = room.import(&room.file("two.pcap", &octets)).unwrap();
     assert!(matches!(again, Outcome::Known(name) if name.ends_with("one.pcap")));
+    // Whatever it was packed with.
+    let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&octets).unwrap();
+    let packed = room.file("two.pcap.gz", &gzip.finish().unwrap());
+    assert!(matches!(room.import(&packed), Ok(Outcome::Known(_))));
     // Standard input is only known at its end.
     let mut trace = Writable::open(&room.place()).unwrap();
     let again = import::stream(
@@ -193,12 +199,7 @@ fn who_wants_no_more_is_heeded_where_nothing_can_be_read() {
     let room = Room::new();
     let capture = craft::pcap(&connection());
     let pcapng = [craft::section(), craft::interface(1, &[])].concat();
-    // A block of gzip that is not compressed; behind it nothing more can be decompressed, and the rest is read for its hash.
-    let len = capture.len() as u16;
-    let head = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 0];
-    let lens = [len.to_le_bytes(), (!len).to_le_bytes()].concat();
-    let compressed = [&head[..], &lens, &capture].concat();
-    for (front, packets) in [(capture, 7), (pcapng, 0), (compressed, 7)] {
+    for (front, packets) in [(capture, 7), (pcapng, 0)] {
         let mut trace = Writable::open(&room.place()).unwrap();
         let mut asked = Vec::new();
         let stopped = import::stream(
@@ -216,6 +217,53 @@ fn who_wants_no_more_is_heeded_where_nothing_can_be_read() {
         assert!(asked.iter().all(|asked| *asked == packets), "{asked:?}");
         assert!(trace.trace().sources().is_empty());
     }
+}
+
+#[test]
+fn a_tenth_of_the_bytes_may_be_lost_and_no_more() {
+    let room = Room::new();
+    let loss = |name: &str, octets: &[u8]| {
+        let Ok(Outcome::Imported(source)) = room.import(&room.file(name, octets)) else {
+            panic!("{name} was not imported");
+        };
+        source.loss()
+    };
+    let whole = craft::pcap(&connection());
+    let damaged = |n: usize| {
+        let mut octets = whole.clone();
+        octets.splice(24..24, std::iter::repeat_n(0xee, n));
+        octets
+    };
+    let tenth = whole.len() / 9;
+    assert_eq!(loss("whole", &whole), None);
+    assert_eq!(loss("a tenth", &damaged(tenth - 1)), None);
+    assert_eq!(loss("more", &damaged(tenth + 2)), Some(Loss::Much));
+    assert_eq!(loss("nothing", &whole[..50]), Some(Loss::All));
+    assert_eq!(loss("no packet", &whole[..24]), None);
+    let mut foreign = whole.clone();
+    foreign[20] = 147;
+    assert_eq!(loss("unknown link type", &foreign), Some(Loss::All));
+}
+
+#[test]
+fn what_cannot_be_decompressed_ends_an_import_and_is_told() {
+    let room = Room::new();
+    let capture = craft::pcap(&connection());
+    // A block of gzip that is not compressed; behind it nothing more can be decompressed, however much there is.
+    let len = capture.len() as u16;
+    let head = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 0];
+    let lens = [len.to_le_bytes(), (!len).to_le_bytes()].concat();
+    let front = [&head[..], &lens, &capture].concat();
+    let mut trace = Writable::open(&room.place()).unwrap();
+    let source = Endless { front, given: 0 };
+    let options = Options::default();
+    let imported = import::stream(source, "-", &options, &mut trace, &mut |_| true).unwrap();
+    let Outcome::Imported(source) = imported else {
+        panic!("{imported:?}");
+    };
+    assert_eq!(source.counts.packets, 7);
+    assert!(source.damage.unreadable.is_some());
+    assert_eq!(source.loss(), Some(Loss::End));
 }
 
 #[test]
@@ -241,6 +289,7 @@ fn what_can_be_read_of_a_damaged_capture_is_in_the_trace_and_the_rest_is_told() 
     };
     assert_eq!(source.counts.packets, 6);
     assert!(source.damage.cut_octets > 0);
+    assert_eq!(source.loss(), Some(Loss::End));
     let trace = Trace::open(&room.place()).unwrap();
     assert_eq!(trace.sources(), [*source]);
     let refused = room.import(&room.file("no.pcap", b"no capture, surely"));

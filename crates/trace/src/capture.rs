@@ -112,8 +112,18 @@ pub enum Refused {
     #[error("cannot be read: {0}")]
     Read(#[from] io::Error),
     /// It is empty.
-    #[error("is empty")]
+    #[error("is empty: it holds no byte, and no packet")]
     Empty,
+    /// It ends within the header of a capture.
+    #[error(
+        "is a {format} that ends within its header, after {octets} bytes; no packet of it is there"
+    )]
+    HeaderCut {
+        /// pcap or pcapng.
+        format: &'static str,
+        /// All that there is of it.
+        octets: usize,
+    },
     /// It begins with none of the marks of a capture.
     #[error(
         "is neither pcap nor pcapng: it begins with {front:02x?}{}",
@@ -124,6 +134,16 @@ pub enum Refused {
         front: Vec<u8>,
         /// What they were in.
         compression: Compression,
+    },
+    /// It is of a version that nobody has described.
+    #[error("is a {format} of version {found}; version {known} is what is read")]
+    Version {
+        /// pcap or pcapng.
+        format: &'static str,
+        /// Its major version.
+        found: u16,
+        /// The one that is read.
+        known: u16,
     },
     /// It is a pcap of a variant with longer records.
     #[error("is a pcap of the variant {0:08x}, which is not read; editcap -F pcapng converts it")]
@@ -164,6 +184,18 @@ enum Format {
     Pcapng(pcapng::Reader),
 }
 
+/// The format of a capture whose header is not whole, as its first word tells.
+fn cut_header(window: &[u8]) -> Option<&'static str> {
+    let word = *window.first_chunk()?;
+    if window.len() >= pcap::HEADER_LEN {
+        None
+    } else if u32::from_le_bytes(word) == pcapng::SECTION {
+        Some("pcapng")
+    } else {
+        pcap::magic(word).map(|_| "pcap")
+    }
+}
+
 /// A capture that is being read.
 pub struct Capture<R: Read> {
     input: Input<R>,
@@ -189,11 +221,30 @@ impl<R: Read> Capture<R> {
                 None => Refused::Empty,
             });
         }
-        let format = if pcapng::begins(window) {
+        let of_version = |format, found, known| {
+            if found == known {
+                Ok(())
+            } else {
+                Err(Refused::Version {
+                    format,
+                    found,
+                    known,
+                })
+            }
+        };
+        let format = if let Some(format) = cut_header(window) {
+            return Err(Refused::HeaderCut {
+                format,
+                octets: window.len(),
+            });
+        } else if pcapng::begins(window) {
+            let found = pcapng::version(window).unwrap_or(pcapng::VERSION);
+            of_version("pcapng", found, pcapng::VERSION)?;
             Format::Pcapng(pcapng::Reader::default())
         } else if let Some(variant) = pcap::variant(window) {
             return Err(Refused::Variant(variant));
-        } else if let Some(reader) = pcap::Reader::new(window) {
+        } else if let Some((reader, found)) = pcap::Reader::new(window) {
+            of_version("pcap", found, pcap::VERSION)?;
             input.consume(pcap::HEADER_LEN);
             Format::Pcap(reader)
         } else {
@@ -268,7 +319,7 @@ impl<R: Read> Capture<R> {
     /// Reads on for the hash, a little of what follows the last packet; false at the source's end.
     ///
     /// # Errors
-    /// What the source reports.
+    /// What the source reports, but for octets that cannot be decompressed.
     pub fn drain(&mut self) -> io::Result<bool> {
         self.input.drain()
     }
@@ -276,7 +327,7 @@ impl<R: Read> Capture<R> {
     /// Reads the source to its end, for its hash, and says what it holds and what of it could not be read.
     ///
     /// # Errors
-    /// What the source reports.
+    /// As [`Self::drain`].
     pub fn finish(mut self) -> io::Result<(Content, Damage)> {
         while self.drain()? {}
         let mut damage = self.damage;

@@ -95,7 +95,9 @@ pub fn tcp_frame(from_a: bool, seq: u32, flags: Flags, size: usize) -> Vec<u8> {
 
 /// The header of a pcap file with microseconds, of this link type.
 pub fn pcap_header(link: u32, swapped: bool) -> Vec<u8> {
-    let words = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, link];
+    // The versions are halves of a word: 2 comes first in either order.
+    let version = if swapped { 0x0002_0004 } else { 0x0004_0002 };
+    let words = [0xa1b2_c3d4_u32, version, 0, 0, 65_535, link];
     let bytes = |word: u32| {
         if swapped {
             word.to_be_bytes()

@@ -62,8 +62,19 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
     /// Octets of the payload on the wire.
     pub len: u32,
+    /// What is odd about its length, which all lengths within it follow.
+    pub odd: Option<Odd>,
     /// Which part of a datagram it is, when it is not all of it.
     pub part: Option<Part>,
+}
+
+/// What is odd about a datagram's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Odd {
+    /// IP names more than the frame held on the wire: the payload ends with the frame.
+    BeyondFrame,
+    /// It is longer than IP's own field can say (RFC 2675).
+    Jumbogram,
 }
 
 /// What a host's loopback interface writes in front of IPv4 and of IPv6: the number of the address family, which is 2
@@ -128,9 +139,10 @@ fn family(packet: &Packet<'_>) -> Result<u16, Ignored> {
 fn version_4(network: &[u8], on_wire: u32) -> Result<Datagram<'_>, Ignored> {
     let header = ipv4::Header::parse_front(network)?;
     let header_len = u32::from(header.header_len);
-    let total_len = match u32::from(header.total_len) {
-        0 => on_wire,
-        len => len,
+    let (total_len, odd) = match u32::from(header.total_len) {
+        0 => (on_wire, None),
+        len if len > on_wire => (on_wire, Some(Odd::BeyondFrame)),
+        len => (len, None),
     };
     let len = total_len
         .checked_sub(header_len)
@@ -141,6 +153,7 @@ fn version_4(network: &[u8], on_wire: u32) -> Result<Datagram<'_>, Ignored> {
         destination: header.destination.into(),
         payload: captured(network, header_len as usize, len)?,
         len,
+        odd,
         part: header.is_fragment().then(|| Part {
             identification: header.identification.into(),
             offset: header.fragment_offset(),
@@ -152,21 +165,29 @@ fn version_4(network: &[u8], on_wire: u32) -> Result<Datagram<'_>, Ignored> {
 #[inline]
 fn version_6(network: &[u8], on_wire: u32) -> Result<Datagram<'_>, Ignored> {
     let header = ipv6::Header::parse_front(network)?;
-    let len = match u32::from(header.payload_len) {
-        0 => on_wire.saturating_sub(ipv6::HEADER_LEN as u32),
-        len => len,
-    };
-    let rest = captured(network, ipv6::HEADER_LEN, len)?;
+    let behind = on_wire.saturating_sub(ipv6::HEADER_LEN as u32);
+    let stated = u32::from(header.payload_len);
+    let most = if stated == 0 { behind } else { stated };
+    let rest = captured(network, ipv6::HEADER_LEN, most.min(behind))?;
     let upper = ipv6::upper(header.next_header, rest)?;
+    let (len, odd) = match (stated, upper.jumbo_len) {
+        (0, None) => (behind, None),
+        (0, Some(len)) if len > behind => (behind, Some(Odd::BeyondFrame)),
+        (0, Some(len)) => (len, Some(Odd::Jumbogram)),
+        (len, _) if len > behind => (behind, Some(Odd::BeyondFrame)),
+        (len, _) => (len, None),
+    };
     let len = len
         .checked_sub(upper.offset as u32)
         .ok_or(Ignored::Malformed)?;
+    let rest = &rest[..rest.len().min(upper.offset + len as usize)];
     Ok(Datagram {
         protocol: upper.protocol,
         source: header.source.into(),
         destination: header.destination.into(),
         payload: &rest[upper.offset..],
         len,
+        odd,
         part: upper
             .fragment
             // An atomic fragment is a whole packet (RFC 6946).
@@ -240,10 +261,11 @@ pub fn transport(datagram: &Datagram<'_>) -> Result<Transport, Ignored> {
         }
         ipv4::protocol::UDP => {
             let header = udp::Header::parse_front(datagram.payload)?;
-            let len = match u32::from(header.len) {
-                // A jumbogram (RFC 2675, 4).
-                0 => datagram.len,
-                len => len,
+            let len = match (u32::from(header.len), datagram.odd) {
+                // RFC 2675, 4.
+                (0, Some(Odd::Jumbogram)) => datagram.len,
+                (len, Some(Odd::BeyondFrame)) => len.min(datagram.len),
+                (len, _) => len,
             };
             let size = len
                 .checked_sub(udp::HEADER_LEN as u32)

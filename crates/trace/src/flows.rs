@@ -138,6 +138,12 @@ impl Flow {
     }
 }
 
+/// Whether the end with this port is the server, as far as ports tell: its is the lower, as one below 1,024 (RFC 6335, 6) always is
+/// beside another. No service listens on port 0, which says that nobody waits for an answer (RFC 768).
+const fn is_service(port: u16, other: u16) -> bool {
+    port != 0 && (other == 0 || port < other)
+}
+
 /// Whose direction is which of two.
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
@@ -207,7 +213,7 @@ impl Flows {
         let carried = &mut flow.carried[usize::from(!to_server)];
         carried.packets += u64::from(packets);
         carried.octets += u64::from(size);
-        carried.segments += u64::from(size > 0);
+        carried.segments += u64::from(size > 0 || transport.segment.is_none());
         rows.packet(&PacketRow {
             time_ns,
             flow: flow.id,
@@ -343,8 +349,12 @@ impl Flows {
         self.next_id += 1;
         self.tally.flows += 1;
         let flags = transport.segment.map_or(Flags(0), |segment| segment.flags);
-        // Who answers a SYN is the server.
-        let from_server = flags.has(Flags::SYN | Flags::ACK);
+        let from_server = if flags.has(Flags::SYN) {
+            // Who answers one is the server.
+            flags.has(Flags::ACK)
+        } else {
+            is_service(transport.source.port, transport.destination.port)
+        };
         let shown = |end: End| End {
             address: match &self.anonymiser {
                 Some(anonymiser) => anonymiser.address(end.address),

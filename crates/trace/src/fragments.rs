@@ -72,6 +72,7 @@ impl Whole {
             destination: self.destination,
             payload: &self.front[..self.captured],
             len: self.len,
+            odd: None,
             part: None,
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::anonymise::Anonymiser;
 use crate::capture::{Capture, Step};
-use crate::decode::{self, Datagram, Ignored, Transport};
+use crate::decode::{self, Datagram, Ignored, Odd, Transport};
 use crate::flows::{Flows, Limits};
 use crate::fragments::Fragments;
 use crate::rows::{Protocol, Rows};
@@ -34,8 +34,8 @@ pub struct Traffic {
     pub flows: u64,
 }
 
-/// What a capture held, and what became of it. What was put together from fragments counts as a packet of TCP or UDP, so
-/// `packets` and `reassembled` together are the sum of `tcp.packets`, `udp.packets`, `fragments`, `other_protocols`,
+/// What a capture held, and what became of it. What was put together from fragments counts as one packet more, of whatever it turns
+/// out to be, so `packets` and `reassembled` together are the sum of `tcp.packets`, `udp.packets`, `fragments`, `other_protocols`,
 /// `not_ip`, `unknown_links`, `malformed` and `headers_cut`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
@@ -55,7 +55,7 @@ pub struct Counts {
     pub udp: Traffic,
     /// IP fragments.
     pub fragments: u64,
-    /// TCP and UDP datagrams that were put together from fragments.
+    /// Datagrams that were put together from fragments.
     pub reassembled: u64,
     /// Datagrams of which fragments are missing.
     pub incomplete: u64,
@@ -63,15 +63,17 @@ pub struct Counts {
     pub contradictory: u64,
     /// Fragments that came twice.
     pub duplicate_fragments: u64,
+    /// Packets of which IP names more octets than the frame held on the wire; their payload ends with the frame.
+    pub beyond_frame: u64,
     /// Packets of IP that are neither TCP nor UDP.
     pub other_protocols: u64,
     /// Packets that are no IP.
     pub not_ip: u64,
     /// Packets of link types that are not known, by link type.
     pub unknown_links: BTreeMap<String, u64>,
-    /// Packets whose headers contradict themselves.
+    /// Packets, and datagrams put together, whose headers contradict themselves.
     pub malformed: u64,
-    /// Packets whose headers were not captured whole.
+    /// Packets, and datagrams put together, whose headers were not captured whole.
     pub headers_cut: u64,
     /// Rows of messages.
     pub messages: u64,
@@ -79,6 +81,13 @@ pub struct Counts {
     pub evicted_flows: u64,
     /// Places where octets of a TCP connection are missing or come late.
     pub gaps: u64,
+}
+
+impl Counts {
+    /// Packets of link types that are not known.
+    pub fn unread_links(&self) -> u64 {
+        self.unknown_links.values().sum()
+    }
 }
 
 /// Turns one capture into rows.
@@ -160,25 +169,34 @@ impl Importer {
         time_ns: i64,
         rows: &mut R,
     ) -> Result<(), R::Error> {
+        self.counts.beyond_frame += u64::from(datagram.odd == Some(Odd::BeyondFrame));
         let Some(part) = datagram.part else {
-            return match decode::transport(datagram) {
-                Ok(transport) => self.transport(&transport, time_ns, (1, time_ns), rows),
-                Err(ignored) => {
-                    self.ignore(ignored);
-                    Ok(())
-                }
-            };
+            return self.whole(datagram, time_ns, (1, time_ns), rows);
         };
         self.counts.fragments += 1;
         let Some(whole) = self.fragments.push(datagram, part, time_ns) else {
             return Ok(());
         };
-        // What is no TCP or UDP was counted with the fragments.
-        let Ok(transport) = decode::transport(&whole.datagram()) else {
-            return Ok(());
-        };
         self.counts.reassembled += 1;
-        self.transport(&transport, time_ns, (whole.fragments, whole.began_ns), rows)
+        let came = (whole.fragments, whole.began_ns);
+        self.whole(&whole.datagram(), time_ns, came, rows)
+    }
+
+    #[inline]
+    fn whole<R: Rows>(
+        &mut self,
+        datagram: &Datagram<'_>,
+        time_ns: i64,
+        came: (u32, i64),
+        rows: &mut R,
+    ) -> Result<(), R::Error> {
+        match decode::transport(datagram) {
+            Ok(transport) => self.transport(&transport, time_ns, came, rows),
+            Err(ignored) => {
+                self.ignore(ignored);
+                Ok(())
+            }
+        }
     }
 
     #[inline]
@@ -215,3 +233,6 @@ impl Importer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

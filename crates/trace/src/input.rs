@@ -1,8 +1,8 @@
-//! Octets from a file or from standard input: decompressed where they are compressed, and hashed as they are read.
+//! Octets from a file or from standard input: decompressed where they are compressed, and hashed as they come out of that.
 //!
 //! Owns the one buffer that packets are looked at in. Must never hold more of the input than twice the longest block.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::io::{self, Read};
 use std::rc::Rc;
 
@@ -45,13 +45,15 @@ impl Compression {
     }
 }
 
-/// What the octets of a source are known by, whatever it is called.
+/// What a capture is known by, whatever it is called and whatever it was packed with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// BLAKE3 of all octets as they were read, in hexadecimal.
+    /// BLAKE3 of all octets, decompressed, in hexadecimal.
     pub hash: String,
     /// How many there are.
     pub octets: u64,
+    /// How many there were as they were read.
+    pub packed_octets: u64,
 }
 
 impl Content {
@@ -60,39 +62,20 @@ impl Content {
     /// # Errors
     /// What `source` reports.
     pub fn of(source: impl Read, goes_on: &mut dyn FnMut() -> bool) -> io::Result<Option<Self>> {
-        let mut raw = Raw::new(source);
-        let mut room = vec![0; BUFFER];
-        while raw.read(&mut room)? > 0 {
+        let mut input = Input::new(source)?;
+        while input.drain()? {
             if !goes_on() {
                 return Ok(None);
             }
         }
-        Ok(Some(raw.content()))
+        Ok(Some(input.content()))
     }
 }
 
-/// The source itself, hashed as it is read.
+/// The source itself, whose octets are counted as they are read.
 struct Raw<R> {
     source: R,
-    hasher: blake3::Hasher,
-    octets: u64,
-}
-
-impl<R: Read> Raw<R> {
-    fn new(source: R) -> Self {
-        Self {
-            source,
-            hasher: blake3::Hasher::new(),
-            octets: 0,
-        }
-    }
-
-    fn content(&self) -> Content {
-        Content {
-            hash: self.hasher.finalize().to_hex().to_string(),
-            octets: self.octets,
-        }
-    }
+    octets: Rc<Cell<u64>>,
 }
 
 impl<R: Read> Read for Raw<R> {
@@ -100,23 +83,13 @@ impl<R: Read> Read for Raw<R> {
         loop {
             match self.source.read(into) {
                 Ok(n) => {
-                    self.hasher.update(&into[..n]);
-                    self.octets += n as u64;
+                    self.octets.update(|octets| octets + n as u64);
                     return Ok(n);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-    }
-}
-
-/// A [`Raw`] that the decoder and the input both have at hand.
-struct Shared<R>(Rc<RefCell<Raw<R>>>);
-
-impl<R: Read> Read for Shared<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.borrow_mut().read(into)
     }
 }
 
@@ -127,7 +100,7 @@ enum Decoder<R: Read> {
 }
 
 /// The octets by which the compression was told, then the rest.
-type Front<R> = io::Chain<io::Cursor<Vec<u8>>, Shared<R>>;
+type Front<R> = io::Chain<io::Cursor<Vec<u8>>, Raw<R>>;
 
 impl<R: Read> Read for Decoder<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
@@ -142,12 +115,13 @@ impl<R: Read> Read for Decoder<R> {
 /// A source of octets, with a window on what comes next.
 pub struct Input<R: Read> {
     decoder: Decoder<R>,
-    raw: Rc<RefCell<Raw<R>>>,
     compression: Compression,
+    hasher: blake3::Hasher,
+    packed_octets: Rc<Cell<u64>>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Decompressed octets in front of the window.
+    /// Octets in front of the window.
     offset: u64,
     ended: bool,
     error: Option<io::Error>,
@@ -159,18 +133,22 @@ impl<R: Read> Input<R> {
     /// # Errors
     /// What `source` reports at its first octets.
     pub fn new(source: R) -> io::Result<Self> {
-        let raw = Rc::new(RefCell::new(Raw::new(source)));
+        let packed_octets = Rc::new(Cell::new(0));
+        let mut raw = Raw {
+            source,
+            octets: Rc::clone(&packed_octets),
+        };
         let mut front = vec![0; 4];
         let mut had = 0;
         while had < front.len() {
-            match raw.borrow_mut().read(&mut front[had..])? {
+            match raw.read(&mut front[had..])? {
                 0 => break,
                 n => had += n,
             }
         }
         front.truncate(had);
         let compression = Compression::of(&front);
-        let source = io::Cursor::new(front).chain(Shared(Rc::clone(&raw)));
+        let source = io::Cursor::new(front).chain(raw);
         let decoder = match compression {
             Compression::Plain => Decoder::Plain(source),
             Compression::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(
@@ -182,8 +160,9 @@ impl<R: Read> Input<R> {
         };
         Ok(Self {
             decoder,
-            raw,
             compression,
+            hasher: blake3::Hasher::new(),
+            packed_octets,
             buffer: vec![0; BUFFER],
             start: 0,
             end: 0,
@@ -204,7 +183,7 @@ impl<R: Read> Input<R> {
         &self.buffer[self.start..self.end]
     }
 
-    /// Decompressed octets in front of the window.
+    /// Octets in front of the window.
     #[inline]
     pub const fn offset(&self) -> u64 {
         self.offset
@@ -243,7 +222,10 @@ impl<R: Read> Input<R> {
         while self.end - self.start < n && !self.ended {
             match self.decoder.read(&mut self.buffer[self.end..]) {
                 Ok(0) => self.ended = true,
-                Ok(more) => self.end += more,
+                Ok(more) => {
+                    self.hasher.update(&self.buffer[self.end..self.end + more]);
+                    self.end += more;
+                }
                 Err(error) => {
                     self.ended = true;
                     self.error = Some(error);
@@ -256,16 +238,27 @@ impl<R: Read> Input<R> {
     /// Reads on for the hash, and drops what it reads with the window; false at the source's end.
     ///
     /// # Errors
-    /// What the source reports.
+    /// What the source reports. Octets that cannot be decompressed are an end, and [`Self::error`] says so.
     pub fn drain(&mut self) -> io::Result<bool> {
         self.consume(usize::MAX);
-        self.ended = true;
-        Ok(self.raw.borrow_mut().read(&mut self.buffer)? > 0)
+        if self.have(1) {
+            return Ok(true);
+        }
+        match (&self.error, self.compression) {
+            (Some(error), Compression::Plain) => {
+                Err(io::Error::new(error.kind(), error.to_string()))
+            }
+            _ => Ok(false),
+        }
     }
 
     /// What the source has held so far.
     pub fn content(&self) -> Content {
-        self.raw.borrow().content()
+        Content {
+            hash: self.hasher.finalize().to_hex().to_string(),
+            octets: self.offset + (self.end - self.start) as u64,
+            packed_octets: self.packed_octets.get(),
+        }
     }
 }
 
@@ -318,16 +311,26 @@ mod tests {
     }
 
     #[test]
-    fn the_content_is_that_of_the_source_however_much_was_looked_at() {
-        let source = gzip(&octets(100_000));
+    fn the_content_is_that_of_the_octets_however_they_are_packed_and_looked_at() {
+        let plain = octets(3_000_000);
+        let source = gzip(&plain);
         let content = |source: &[u8]| Content::of(source, &mut || true).unwrap().unwrap();
         let whole = content(&source);
-        assert_eq!(whole.octets, source.len() as u64);
+        assert_eq!(
+            (whole.octets, whole.packed_octets),
+            (3_000_000, source.len() as u64)
+        );
+        assert_eq!(whole.hash, blake3::hash(&plain).to_hex().to_string());
+        let zstd = zstd::stream::encode_all(&plain[..], 1).unwrap();
+        for packed in [&plain, &zstd] {
+            assert_eq!(content(packed).hash, whole.hash);
+            assert_eq!(content(packed).packed_octets, packed.len() as u64);
+        }
         let mut input = Input::new(&source[..]).unwrap();
         assert!(input.have(10));
         while input.drain().unwrap() {}
         assert_eq!(input.content(), whole);
-        assert_ne!(content(&source[1..]).hash, whole.hash);
+        assert_ne!(content(&plain[1..]).hash, whole.hash);
         assert_eq!(Content::of(&source[..], &mut || false).unwrap(), None);
     }
 

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 /// The version of the rows.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The protocols whose messages are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,7 +47,8 @@ pub struct End {
 pub struct Ends {
     /// TCP or UDP.
     pub protocol: Protocol,
-    /// Who opened the connection, as its SYN says; without one, who sent the first packet.
+    /// Who opened the connection, as its SYN says; without one, the end with the higher port; with equal ports, who sent the first
+    /// packet.
     pub client: End,
     /// The other end.
     pub server: End,
@@ -117,7 +118,7 @@ pub struct Carried {
     pub packets: u64,
     /// Octets of user data in them, repetitions included.
     pub octets: u64,
-    /// Packets with user data.
+    /// Segments with user data, and datagrams.
     pub segments: u64,
     /// Messages as the application wrote them.
     pub writes: u64,

@@ -22,6 +22,10 @@ mod extension {
     pub(super) const SHIM6: u8 = 140;
 }
 
+/// Options of a hop-by-hop header: one octet of padding (RFC 8200, 4.2), and the length of a jumbogram (RFC 2675, 2).
+const PAD1: u8 = 0;
+const JUMBO_PAYLOAD: u8 = 0xc2;
+
 /// The fixed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -80,6 +84,8 @@ pub struct Upper {
     pub offset: usize,
     /// The fragment header, if there was one. The chain of a fragment that is not the first ends at it.
     pub fragment: Option<Fragment>,
+    /// Octets behind the fixed header, as a hop-by-hop header at the chain's beginning names them (RFC 2675, 2).
+    pub jumbo_len: Option<u32>,
 }
 
 /// Follows the extension headers in `payload`, which is what lies behind the fixed header, beginning with `next_header`.
@@ -87,6 +93,7 @@ pub struct Upper {
 pub fn upper(mut next_header: u8, payload: &[u8]) -> Result<Upper, Malformed> {
     let mut offset = 0;
     let mut fragment = None;
+    let mut jumbo_len = None;
     loop {
         let len = match next_header {
             extension::HOP_BY_HOP
@@ -103,12 +110,16 @@ pub fn upper(mut next_header: u8, payload: &[u8]) -> Result<Upper, Malformed> {
                     protocol,
                     offset,
                     fragment,
+                    jumbo_len,
                 });
             }
         };
         let Some(header) = payload.get(offset..offset + len) else {
             return Err(Malformed::Truncated);
         };
+        if next_header == extension::HOP_BY_HOP && offset == 0 {
+            jumbo_len = jumbo(&header[2..]);
+        }
         offset += len;
         let is_fragment = next_header == extension::FRAGMENT;
         next_header = header[0];
@@ -125,8 +136,21 @@ pub fn upper(mut next_header: u8, payload: &[u8]) -> Result<Upper, Malformed> {
                     protocol: next_header,
                     offset,
                     fragment,
+                    jumbo_len,
                 });
             }
+        }
+    }
+}
+
+/// The length that a jumbo payload option among these names.
+fn jumbo(mut options: &[u8]) -> Option<u32> {
+    loop {
+        match options {
+            [PAD1, rest @ ..] => options = rest,
+            [JUMBO_PAYLOAD, 4, rest @ ..] if rest.len() >= 4 => return Some(be32(rest, 0)),
+            [_, len, rest @ ..] => options = rest.get(usize::from(*len)..)?,
+            _ => return None,
         }
     }
 }
@@ -170,11 +194,27 @@ mod tests {
             Ok(Upper {
                 protocol: 17,
                 offset: 28,
-                fragment: None
+                fragment: None,
+                jumbo_len: None
             })
         );
         assert_eq!(upper(0, &payload[..20]), Err(Malformed::Truncated));
         assert_eq!(upper(0, &[]), Err(Malformed::Truncated));
+    }
+
+    #[test]
+    fn a_jumbogram_s_length_is_found_among_the_options() {
+        // Padding of one octet and of three, then the option of RFC 2675, 2.
+        let mut payload = [17, 1, 0, 1, 1, 0, 0xc2, 4, 0, 1, 2, 3, 0, 0, 0, 0];
+        assert_eq!(upper(0, &payload).unwrap().jumbo_len, Some(0x0001_0203));
+        payload[6] = 0x05;
+        assert_eq!(upper(0, &payload).unwrap().jumbo_len, None);
+        // Behind another header it is no hop-by-hop header's.
+        let later = [&[0, 0, 1, 4, 0, 0, 0, 0][..], &payload].concat();
+        assert_eq!(upper(60, &later).unwrap().jumbo_len, None);
+        // Options that end within one.
+        payload[5] = 200;
+        assert_eq!(upper(0, &payload).unwrap().jumbo_len, None);
     }
 
     #[test]

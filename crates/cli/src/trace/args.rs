@@ -56,6 +56,9 @@ pub(crate) struct Import {
     /// The trace: a folder, or s3://BUCKET/PREFIX; it is made where it is not there.
     #[arg(long, value_name = "TRACE", default_value = "tollgate-trace")]
     pub(crate) into: Place,
+    /// Exit with 0 even if nothing of a capture could be read, or not its end, or not a tenth of it.
+    #[arg(long)]
+    pub(crate) lenient: bool,
     #[command(flatten)]
     pub(crate) how: How,
     #[command(flatten)]

@@ -1,18 +1,20 @@
 //! What was found in a trace, as a finding, tables, and how far to trust them.
 
+mod sizes;
+
 use serde::Serialize;
 use tollgate_experiment::published;
 use tollgate_experiment::run::{Cell, Column, Row, RowKind, Source as Published, Table, Unit};
 use tollgate_experiment::words::{counted, whole};
-use tollgate_table::Bin;
 use tollgate_table::flows::FlowsOf;
 use tollgate_table::import::Outcome;
 use tollgate_table::place::Place;
 use tollgate_table::session::Origin;
-use tollgate_table::sizes::{Group, Kind, Reach, SizesOf};
-use tollgate_table::store::Source;
+use tollgate_table::store::{Loss, Source};
 use tollgate_table::tcb::{CachesOf, Host, Looked};
 use tollgate_trace::rebuilt::Rebuilt;
+
+pub(super) use sizes::sizes;
 
 /// What is shown.
 #[derive(Default)]
@@ -89,13 +91,12 @@ fn provenance(origin: &Origin) -> Vec<String> {
 /// Octets and packets that could not be read.
 fn lost(source: &Source) -> u64 {
     let Source { counts, damage, .. } = source;
-    damage.skipped_octets
-        + damage.cut_octets
+    source.lost_octets()
         + damage.without_interface
         + u64::from(damage.unreadable.is_some())
         + counts.malformed
         + counts.headers_cut
-        + counts.unknown_links.values().sum::<u64>()
+        + counts.unread_links()
 }
 
 /// What became of one file.
@@ -123,17 +124,72 @@ impl Imported {
     }
 }
 
-pub(super) fn import(imported: &[Imported], into: &Place) -> Shown {
-    let new: Vec<Source> = imported
-        .iter()
-        .filter_map(|one| match one {
-            Imported::New(source) => Some(source.as_ref().clone()),
-            Imported::Known { .. } => None,
-        })
+/// The captures that are in the trace now.
+fn new(imported: &[Imported]) -> impl Iterator<Item = &Source> {
+    imported.iter().filter_map(|one| match one {
+        Imported::New(source) => Some(source.as_ref()),
+        Imported::Known { .. } => None,
+    })
+}
+
+/// What of the captures could not be read, in a sentence, where that is too much to be passed over.
+pub(super) fn loss(imported: &[Imported]) -> Option<String> {
+    let lossy: Vec<(&Source, Loss)> = new(imported)
+        .filter_map(|source| Some((source, source.loss()?)))
         .collect();
+    let mut sentences = Vec::new();
+    if lossy.len() > 1 {
+        sentences.push(format!(
+            "{} of {} captures could not be read whole.",
+            lossy.len(),
+            imported.len()
+        ));
+    }
+    let each = lossy.iter();
+    sentences.extend(each.map(|(source, loss)| format!("{}.", lost_of(source, *loss))));
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+/// What of a capture could not be read.
+fn lost_of(source: &Source, loss: Loss) -> String {
+    let Source { name, damage, .. } = source;
+    let lost = || {
+        format!(
+            "{} of its {} fit no packet",
+            whole(source.lost_octets()),
+            counted(source.octets, "byte", "bytes")
+        )
+    };
+    match (loss, &damage.unreadable) {
+        (Loss::All, _) if source.counts.packets > 0 => {
+            let packets = counted(source.counts.packets, "packet", "packets");
+            format!("Nothing of {name} could be read: none of its {packets} is known")
+        }
+        (Loss::All, None) => format!("Nothing of {name} could be read: {}", lost()),
+        (Loss::All, Some(reason)) => format!("Nothing of {name} could be read: {reason}"),
+        (Loss::Much, _) => {
+            let part = share(source.lost_octets() as f64 / source.octets.max(1) as f64);
+            format!("{part} of {name} could not be read: {}", lost())
+        }
+        (Loss::End, None) => {
+            let cut = counted(damage.cut_octets, "byte", "bytes");
+            format!("The end of {name} is missing: its last {cut} are no whole packet")
+        }
+        (Loss::End, Some(reason)) => format!("The end of {name} could not be read: {reason}"),
+    }
+}
+
+pub(super) fn import(imported: &[Imported], into: &Place) -> Shown {
+    let new: Vec<Source> = new(imported).cloned().collect();
     let mut shown = captures(&new);
     let sum = |of: fn(&Source) -> u64| new.iter().map(of).sum();
-    shown.finding = if new.is_empty() {
+    let is_lossy = loss(imported).is_some();
+    shown.finding = if let [source] = new.as_slice()
+        && source.counts.packets == 0
+        && !is_lossy
+    {
+        format!("{} holds no packet, and is in {into}.", source.name)
+    } else if new.is_empty() {
         format!("Nothing new for {into}.")
     } else {
         format!(
@@ -147,6 +203,13 @@ pub(super) fn import(imported: &[Imported], into: &Place) -> Shown {
             ),
         )
     };
+    if let Some(loss) = loss(imported) {
+        shown.finding = format!("{loss} {}", shown.finding);
+        shown.trust.push(
+            "What could not be read is missing in all counts; --lenient takes that for success."
+                .to_owned(),
+        );
+    }
     for one in imported {
         if let Imported::Known { name, known } = one {
             shown.trust.push(format!(
@@ -178,6 +241,14 @@ fn held(sources: &[Source], place: &Place) -> String {
     )
 }
 
+/// Octets that each of so many takes.
+fn each(octets: u64, of: u64) -> Cell {
+    match of {
+        0 => Cell::text(""),
+        of => Cell::exact(octets as f64 / of as f64),
+    }
+}
+
 /// Captures, what they held, and what of them could not be read.
 fn captures(sources: &[Source]) -> Shown {
     let held = sources.iter().map(|source| {
@@ -194,6 +265,7 @@ fn captures(sources: &[Source]) -> Shown {
                 count(udp.octets),
                 count(udp.flows),
                 count(counts.messages),
+                each(source.stored.messages, counts.messages),
             ],
         )
     });
@@ -206,6 +278,7 @@ fn captures(sources: &[Source]) -> Shown {
         ("UDP user data", Unit::Bytes),
         ("UDP flows", Unit::Count),
         ("messages", Unit::Count),
+        ("stored, each", Unit::Bytes),
     ];
     let mut shown = Shown::default();
     if !sources.is_empty() {
@@ -227,6 +300,17 @@ fn captures(sources: &[Source]) -> Shown {
 fn remarks(source: &Source) -> Vec<String> {
     let Source { counts, damage, .. } = source;
     let mut lines = Vec::new();
+    let lost = source.lost_octets();
+    if lost > 0 {
+        lines.push(format!(
+            "{} of its {} fit no packet ({}).",
+            whole(lost),
+            counted(source.octets, "byte", "bytes"),
+            share(lost as f64 / source.octets.max(1) as f64)
+        ));
+    } else if counts.packets == 0 {
+        lines.push("it holds no packet.".to_owned());
+    }
     let mut say = |n: u64, one: &str, many: &str| {
         if n > 0 {
             lines.push(format!("{}.", counted(n, one, many)));
@@ -239,13 +323,13 @@ fn remarks(source: &Source) -> Vec<String> {
     );
     say(
         damage.skipped_octets,
-        "octet was skipped there",
-        "octets were skipped there",
+        "byte was skipped there",
+        "bytes were skipped there",
     );
     say(
         damage.cut_octets,
-        "octet at the end is no whole packet",
-        "octets at the end are no whole packet",
+        "byte at the end is no whole packet",
+        "bytes at the end are no whole packet",
     );
     say(
         damage.without_interface,
@@ -266,6 +350,11 @@ fn remarks(source: &Source) -> Vec<String> {
         counts.cut_packets,
         "packet was captured in part; its size is that of its headers",
         "packets were captured in part; their sizes are those of their headers",
+    );
+    say(
+        counts.beyond_frame,
+        "packet names more bytes than its frame held on the wire; its payload ends with the frame",
+        "packets name more bytes than their frames held on the wire; their payload ends with the frame",
     );
     say(
         counts.headers_cut,
@@ -298,8 +387,8 @@ fn remarks(source: &Source) -> Vec<String> {
     );
     say(
         counts.reassembled,
-        "datagram of TCP or UDP was put together from fragments",
-        "datagrams of TCP and UDP were put together from fragments",
+        "datagram was put together from fragments",
+        "datagrams were put together from fragments",
     );
     say(
         counts.incomplete,
@@ -318,8 +407,8 @@ fn remarks(source: &Source) -> Vec<String> {
     );
     say(
         counts.gaps,
-        "time octets of a connection are missing or come late",
-        "times octets of a connection are missing or come late",
+        "time bytes of a connection are missing or come late",
+        "times bytes of a connection are missing or come late",
     );
     say(
         counts.evicted_flows,
@@ -359,218 +448,6 @@ pub(super) fn rebuilt(info: &RebuiltInfo) -> Shown {
         ),
         tables: Vec::new(),
         trust: vec![format!("{}.", info.rebuilt)],
-    }
-}
-
-pub(super) fn sizes(sizes: &SizesOf, origin: &Origin, bins: bool) -> Shown {
-    let mut trust = provenance(origin);
-    match &sizes.local {
-        Some(list) => trust.push(format!("LAN is between two addresses within {}; WAN is all else.", list.join(", "))),
-        None => trust.push("LAN and WAN cannot be told apart by replaced addresses; --lan names prefixes as they were replaced.".to_owned()),
-    }
-    trust.push(
-        "A TCP write is what an application wrote as far as segments show it: up to PSH, FIN, a gap, a pause, or user data of the other end."
-            .to_owned(),
-    );
-    trust.push(
-        "A share is one of TCP and UDP together: in the row of TCP's segments these beside the datagrams, in the others TCP's writes."
-            .to_owned(),
-    );
-    let columns = [
-        ("messages", Unit::Count),
-        ("share", Unit::Percent),
-        ("p50", Unit::Bytes),
-        ("p90", Unit::Bytes),
-        ("p99", Unit::Bytes),
-        ("largest", Unit::Bytes),
-        ("< 200 B", Unit::Percent),
-        ("<= 500 B", Unit::Percent),
-        ("7 to 9 KiB", Unit::Percent),
-    ];
-    let mut rows = Vec::new();
-    for group in shown_groups(sizes) {
-        rows.push(row(
-            format!("{}{}", reach(group.reach), group.kind.name()),
-            vec![
-                count(group.messages),
-                percent(group.share),
-                count(group.p50.into()),
-                count(group.p90.into()),
-                count(group.p99.into()),
-                count(group.largest.into()),
-                percent(group.below_200),
-                percent(group.at_most_500),
-                percent(group.near_8k),
-            ],
-        ));
-    }
-    rows.extend(kay_rows());
-    let mut tables = vec![table("sizes", "User data of a message", &columns, rows)];
-    if bins {
-        tables.push(bin_table(sizes));
-    }
-    Shown {
-        finding: sizes_finding(sizes),
-        tables,
-        trust,
-    }
-}
-
-/// The groups of LAN and WAN where there are both, else those of all.
-fn shown_groups(sizes: &SizesOf) -> Vec<&Group> {
-    let has = |reach: Reach| sizes.groups.iter().any(|group| group.reach == reach);
-    let both = has(Reach::Lan) && has(Reach::Wan);
-    let only = sizes.local.is_some() && !both;
-    sizes
-        .groups
-        .iter()
-        .filter(|group| {
-            both || only && group.reach != Reach::All || !only && group.reach == Reach::All
-        })
-        .collect()
-}
-
-const fn reach(reach: Reach) -> &'static str {
-    match reach {
-        Reach::Lan => "LAN, ",
-        Reach::Wan => "WAN, ",
-        Reach::All => "all, ",
-    }
-}
-
-/// What Kay and Pasquale published of the same.
-fn kay_rows() -> Vec<Row> {
-    let fact = |id: &str| published::fact(&format!("kay-pasquale-1996/{id}"));
-    let cell = |value: Option<f64>, place: &str| match value {
-        Some(value) => Cell::Published {
-            value,
-            source: Published {
-                authors: "Kay and Pasquale".to_owned(),
-                year: 1996,
-                place: place.to_owned(),
-            },
-        },
-        None => Cell::text(""),
-    };
-    let value = |id: &str| fact(id).map(|fact| fact.value);
-    let none = || Cell::text("");
-    let of = |label: &str, share, p50, below_200, at_most_500, near_8k| {
-        row(
-            label,
-            vec![
-                none(),
-                cell(share, "II"),
-                cell(p50, "II"),
-                none(),
-                none(),
-                none(),
-                cell(below_200, "II"),
-                cell(at_most_500, "II"),
-                cell(near_8k, "II"),
-            ],
-        )
-    };
-    vec![
-        of(
-            "1992 LAN, UDP",
-            value("lan-udp-share"),
-            value("lan-udp-median"),
-            value("lan-udp-small-share"),
-            None,
-            value("lan-udp-large-share"),
-        ),
-        of(
-            "1992 LAN, TCP",
-            value("lan-udp-share").map(|udp| 100.0 - udp),
-            value("lan-tcp-median"),
-            value("lan-tcp-small-share"),
-            None,
-            None,
-        ),
-        of(
-            "1993 WAN, TCP's share; all",
-            value("wan-tcp-share"),
-            None,
-            None,
-            value("wan-small-share"),
-            None,
-        ),
-    ]
-}
-
-fn bin_table(sizes: &SizesOf) -> Table {
-    let groups = shown_groups(sizes);
-    let last = groups
-        .iter()
-        .map(|group| group.bins.len())
-        .max()
-        .unwrap_or(0);
-    let columns: Vec<Column> = groups
-        .iter()
-        .map(|group| Column {
-            name: format!("{}{}", reach(group.reach), group.kind.name()),
-            unit: Unit::Percent,
-        })
-        .collect();
-    let rows = (0..last).map(|at| {
-        let bin = groups.iter().find_map(|group| group.bins.get(at));
-        let cells = groups.iter().map(|group| {
-            let share = group.bins.get(at).map_or(0.0, |bin| bin.share);
-            percent(share)
-        });
-        row(bin.map_or_else(String::new, bounds), cells.collect())
-    });
-    Table {
-        id: "bins".to_owned(),
-        title: "Messages by size, share of each kind".to_owned(),
-        columns,
-        rows: rows.collect(),
-    }
-}
-
-fn bounds(bin: &Bin) -> String {
-    if bin.from == bin.to {
-        format!("{} B", whole(bin.from.into()))
-    } else {
-        format!("{} to {} B", whole(bin.from.into()), whole(bin.to.into()))
-    }
-}
-
-fn sizes_finding(sizes: &SizesOf) -> String {
-    let groups = shown_groups(sizes);
-    // Segments are how writes travel; the finding is about what was written.
-    let most = groups
-        .iter()
-        .filter(|group| group.kind != Kind::TcpSegment)
-        .max_by_key(|group| group.messages);
-    let Some(most) = most else {
-        return "There are no messages.".to_owned();
-    };
-    let where_ = match most.reach {
-        Reach::Lan => "On the LAN ",
-        Reach::Wan => "On the WAN ",
-        Reach::All => "",
-    };
-    let kind = match most.kind {
-        Kind::UdpDatagram => "UDP",
-        Kind::TcpSegment | Kind::TcpWrite => "TCP",
-    };
-    let of_all = format!("{where_}{} of the messages are {kind}", share(most.share));
-    match &most.modes {
-        Some(modes) => format!(
-            "{of_all}; their sizes are bimodal: {} are below {}, most of them {}, and {} are above {}, most of them {}.",
-            share(modes.below),
-            counted(modes.between.from.into(), "byte", "bytes"),
-            bounds(&modes.small),
-            share(modes.above),
-            whole(modes.between.to.into()),
-            bounds(&modes.large),
-        ),
-        None => format!(
-            "{of_all}; half of them have at most {}, and {} less than 200.",
-            counted(most.p50.into(), "byte", "bytes"),
-            share(most.below_200)
-        ),
     }
 }
 

@@ -43,29 +43,44 @@ pub(super) fn variant(front: &[u8]) -> Option<u32> {
         .find(|known| magic == *known || magic == known.swap_bytes())
 }
 
+/// Whether a file that begins with these octets is in the other byte order than little-endian, and the nanoseconds of its smaller unit
+/// of time.
+pub(super) fn magic(front: [u8; 4]) -> Option<(bool, u32)> {
+    match u32::from_le_bytes(front) {
+        0xa1b2_c3d4 => Some((false, 1_000)),
+        0xa1b2_3c4d => Some((false, 1)),
+        0xd4c3_b2a1 => Some((true, 1_000)),
+        0x4d3c_b2a1 => Some((true, 1)),
+        _ => None,
+    }
+}
+
+/// The major version of the format that is read.
+pub(super) const VERSION: u16 = 2;
+
 impl Reader {
-    /// Reads the header, if `front` begins with one.
-    pub(super) fn new(front: &[u8]) -> Option<Self> {
+    /// Reads the header, if `front` begins with one, and its major version.
+    pub(super) fn new(front: &[u8]) -> Option<(Self, u16)> {
         let header: &[u8; HEADER_LEN] = front.first_chunk()?;
-        let (swapped, unit) = match u32::from_le_bytes([header[0], header[1], header[2], header[3]])
-        {
-            0xa1b2_c3d4 => (false, 1_000),
-            0xa1b2_3c4d => (false, 1),
-            0xd4c3_b2a1 => (true, 1_000),
-            0x4d3c_b2a1 => (true, 1),
-            _ => return None,
-        };
+        let (swapped, unit) = magic(*header.first_chunk()?)?;
         let snaplen = word(header, 16, swapped);
         // The upper bits tell of a frame check sequence.
         let link = word(header, 20, swapped) as u16;
-        Some(Self {
+        let version = [header[4], header[5]];
+        let version = if swapped {
+            u16::from_be_bytes(version)
+        } else {
+            u16::from_le_bytes(version)
+        };
+        let reader = Self {
             swapped,
             unit,
             link: LinkType::from_number(link),
             longest: snaplen.clamp(LONGEST, crate::input::LONGEST as u32),
             last_s: None,
             looking: false,
-        })
+        };
+        Some((reader, version))
     }
 
     #[inline]

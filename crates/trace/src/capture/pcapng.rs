@@ -6,8 +6,10 @@ use std::io::Read;
 use super::{Damage, LinkType, Next};
 use crate::input::{Input, LONGEST};
 
-const SECTION: u32 = 0x0a0d_0d0a;
+pub(super) const SECTION: u32 = 0x0a0d_0d0a;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+/// The major version of the format that is read (draft-ietf-opsawg-pcapng, 4.1).
+pub(super) const VERSION: u16 = 1;
 const INTERFACE: u32 = 1;
 /// Obsolete, and still in old files.
 const PACKET: u32 = 2;
@@ -36,18 +38,19 @@ impl Unit {
     fn of(octet: u8) -> Self {
         let exponent = octet & 0x7f;
         match (octet & 0x80 != 0, exponent) {
-            (true, _) => Self::Binary(exponent.min(63)),
+            (true, _) => Self::Binary(exponent),
             (false, 0..=9) => Self::Times(10_i64.pow(9 - u32::from(exponent))),
             (false, _) => Self::Part(10_i64.pow(u32::from(exponent).min(27) - 9)),
         }
     }
 
+    /// Nothing for what is more than 64 bits hold.
     #[inline]
-    fn nanoseconds(self, time: u64) -> i64 {
+    fn nanoseconds(self, time: u64) -> Option<i64> {
         match self {
-            Self::Times(factor) => (time as i64).wrapping_mul(factor),
-            Self::Part(divisor) => (time / divisor as u64) as i64,
-            Self::Binary(bits) => ((u128::from(time) * 1_000_000_000) >> bits) as i64,
+            Self::Times(factor) => i64::try_from(time).ok()?.checked_mul(factor),
+            Self::Part(divisor) => i64::try_from(time / divisor as u64).ok(),
+            Self::Binary(bits) => i64::try_from((u128::from(time) * 1_000_000_000) >> bits).ok(),
         }
     }
 }
@@ -57,7 +60,8 @@ struct Interface {
     link: LinkType,
     snaplen: u32,
     unit: Unit,
-    offset_ns: i64,
+    /// Nothing for what is more than 64 bits hold.
+    offset_ns: Option<i64>,
 }
 
 /// What the section so far has said.
@@ -65,6 +69,8 @@ struct Interface {
 pub(super) struct Reader {
     swapped: bool,
     interfaces: Vec<Interface>,
+    /// The section is of a version that is not known.
+    foreign: bool,
     /// The next block is still looked for.
     looking: bool,
 }
@@ -72,6 +78,16 @@ pub(super) struct Reader {
 /// Whether `front` is that of a section.
 pub(super) fn begins(front: &[u8]) -> bool {
     byte_order(front).is_some()
+}
+
+/// The major version of the section at the front.
+pub(super) fn version(front: &[u8]) -> Option<u16> {
+    let word = *front.get(12..)?.first_chunk()?;
+    Some(if byte_order(front)? {
+        u16::from_be_bytes(word)
+    } else {
+        u16::from_le_bytes(word)
+    })
 }
 
 /// Whether the section at the front is in the other byte order than little-endian.
@@ -115,13 +131,22 @@ impl Reader {
         }
         let body = &block[8..len - 4];
         let next = match kind {
+            SECTION => {
+                self.interfaces.clear();
+                self.foreign = version(block) != Some(VERSION);
+                if self.foreign {
+                    damage.places += 1;
+                    damage.skipped_octets += len as u64;
+                }
+                None
+            }
+            _ if self.foreign => {
+                damage.skipped_octets += len as u64;
+                None
+            }
             ENHANCED_PACKET => self.enhanced(body, damage, len),
             SIMPLE_PACKET => self.simple(body, damage, len, last_ns),
             PACKET => self.obsolete(body, damage, len),
-            SECTION => {
-                self.interfaces.clear();
-                None
-            }
             INTERFACE => {
                 if let Some(interface) = self.interface(body)
                     && self.interfaces.len() < INTERFACES
@@ -151,7 +176,7 @@ impl Reader {
             link: LinkType::from_number(self.half(body.get(..2)?)),
             snaplen: self.word(body.get(4..8)?, 0),
             unit: Unit::of(6),
-            offset_ns: 0,
+            offset_ns: Some(0),
         };
         let mut options = &body[8..];
         while let Some(head) = options.first_chunk::<4>() {
@@ -165,7 +190,7 @@ impl Reader {
                     if let Some(octets) = octets.as_array::<8>() {
                         let low = i64::from(self.word(octets, if self.swapped { 4 } else { 0 }));
                         let high = i64::from(self.word(octets, if self.swapped { 0 } else { 4 }));
-                        interface.offset_ns = (high << 32 | low).wrapping_mul(1_000_000_000);
+                        interface.offset_ns = (high << 32 | low).checked_mul(1_000_000_000);
                     }
                 }
                 _ => {}
@@ -214,16 +239,15 @@ impl Reader {
             return None;
         };
         let len = captured as usize;
-        if len > body.len() - at {
+        let offset_ns = |time_ns: i64| time_ns.checked_add(interface.offset_ns?);
+        let time_ns = interface.unit.nanoseconds(time).and_then(offset_ns);
+        let Some(time_ns) = time_ns.filter(|_| len <= body.len() - at) else {
             damage.places += 1;
             damage.skipped_octets += whole as u64;
             return None;
-        }
+        };
         Some(Next::Packet {
-            time_ns: interface
-                .unit
-                .nanoseconds(time)
-                .wrapping_add(interface.offset_ns),
+            time_ns,
             link: interface.link,
             wire_len: on_wire.max(captured),
             at: 8 + at,

@@ -112,7 +112,8 @@ fn a_section_in_the_other_byte_order_is_read() {
             word.reverse();
         }
     }
-    // The link type is half a word.
+    // Version and link type are half a word.
+    section[12..16].copy_from_slice(&[0, 1, 0, 0]);
     interface[8..12].copy_from_slice(&[0, 1, 0, 0]);
     let capture = [section, interface].concat();
     let mut capture = Capture::new(&capture[..]).unwrap();
@@ -126,11 +127,78 @@ fn what_is_no_capture_is_refused_by_name() {
         Err(refused) => refused.to_string(),
         Ok(_) => panic!("taken"),
     };
-    assert_eq!(refused(b""), "is empty");
+    assert_eq!(refused(b""), "is empty: it holds no byte, and no packet");
     assert!(refused(b"GET / HTTP/1.1\r\n\r\n").starts_with("is neither pcap nor pcapng"));
     let mut variant = craft::pcap_header(1, false);
     variant[..4].copy_from_slice(&0xa1b2_cd34_u32.to_le_bytes());
     assert!(refused(&variant).contains("a1b2cd34"));
+    assert_eq!(
+        refused(&craft::pcap_header(1, true)[..20]),
+        "is a pcap that ends within its header, after 20 bytes; no packet of it is there"
+    );
+    assert!(refused(&craft::section()[..16]).starts_with("is a pcapng that ends"));
+}
+
+#[test]
+fn a_version_that_nobody_described_is_refused() {
+    let refused = |file: &[u8]| Capture::new(file).err().unwrap().to_string();
+    for swapped in [false, true] {
+        let mut pcap = craft::pcap_header(1, swapped);
+        pcap[if swapped { 5 } else { 4 }] = 3;
+        assert_eq!(
+            refused(&pcap),
+            "is a pcap of version 3; version 2 is what is read"
+        );
+    }
+    let mut pcapng = [craft::section(), craft::interface(1, &[])].concat();
+    pcapng[12] = 2;
+    assert_eq!(
+        refused(&pcapng),
+        "is a pcapng of version 2; version 1 is what is read"
+    );
+}
+
+#[test]
+fn a_later_section_of_an_unknown_version_is_damage() {
+    let frame = craft::tcp_frame(true, 1, Flags::ACK, 10);
+    let section = |version: u8| {
+        let mut section = craft::section();
+        section[12] = version;
+        let rest = [
+            craft::interface(1, &[]),
+            craft::enhanced(0, version.into(), &frame),
+        ];
+        [section, rest.concat()].concat()
+    };
+    let (packets, damage) = read(&[section(1), section(2), section(1)].concat());
+    assert_eq!(packets, [(1_000, 64), (1_000, 64)]);
+    assert_eq!(damage.places, 1);
+    assert_eq!(damage.skipped_octets, section(2).len() as u64);
+}
+
+#[test]
+fn a_time_that_overflows_is_damage() {
+    let frame = craft::tcp_frame(true, 1, Flags::ACK, 10);
+    let far = i64::MAX.to_le_bytes();
+    let file = [
+        craft::section(),
+        craft::interface(1, &[]),
+        craft::interface(1, &[(9, &[0])]),
+        craft::interface(1, &[(14, &far)]),
+        craft::interface(1, &[(9, &[0x80 | 10])]),
+        craft::enhanced(0, u64::MAX / 2_000, &frame),
+        craft::enhanced(0, u64::MAX, &frame),
+        craft::enhanced(1, 1 << 34, &frame),
+        craft::enhanced(2, 0, &frame),
+        craft::enhanced(3, u64::MAX, &frame),
+        craft::enhanced(0, 1, &frame),
+    ]
+    .concat();
+    let (packets, damage) = read(&file);
+    let times: Vec<i64> = packets.iter().map(|packet| packet.0).collect();
+    assert_eq!(times, [(u64::MAX / 2_000) as i64 * 1_000, 1_000]);
+    let block = craft::enhanced(0, 0, &frame).len() as u64;
+    assert_eq!((damage.places, damage.skipped_octets), (4, 4 * block));
 }
 
 #[test]

@@ -70,6 +70,39 @@ fn messages(rows: &InMemory) -> Vec<(u32, u32, Counted)> {
 use Counted::{AsBoth, AsSegment, AsWrite};
 
 #[test]
+fn the_server_is_told_by_port_where_no_syn_tells() {
+    let roles = |source: u16, destination: u16, flags: Option<Flags>| {
+        let transport = Transport {
+            source: end(1, source),
+            destination: end(2, destination),
+            size: 1,
+            segment: flags.map(|flags| Segment {
+                seq: SeqNumber(0),
+                flags,
+            }),
+        };
+        let (rows, _) = rows(Limits::default(), &[transport]);
+        let ends = rows.flows[0].ends;
+        let to_server = rows.packets[0].to_server;
+        assert_eq!(to_server, ends.server.address == end(2, 0).address);
+        ends.server.port
+    };
+    let ack = Some(Flags::ACK);
+    for flags in [None, ack] {
+        assert_eq!(roles(53, 40_000, flags), 53);
+        assert_eq!(roles(40_000, 53, flags), 53);
+        assert_eq!(roles(40_000, 8_080, flags), 8_080);
+        assert_eq!(roles(4_789, 1_023, flags), 1_023);
+        // RFC 768: who sends from port 0 waits for no answer.
+        assert_eq!(roles(0, 514, flags), 514);
+        assert_eq!(roles(514, 0, flags), 514);
+    }
+    // A SYN tells, whatever the ports.
+    assert_eq!(roles(80, 9_000, Some(Flags::SYN)), 9_000);
+    assert_eq!(roles(9_000, 80, Some(Flags::SYN | Flags::ACK)), 9_000);
+}
+
+#[test]
 fn a_connection_becomes_one_flow_with_its_messages() {
     let (rows, tally) = rows(
         Limits::default(),
@@ -207,11 +240,11 @@ fn the_flow_that_was_silent_longest_makes_room() {
     let (rows, tally) = rows(
         limits,
         &[
-            datagram(1, 1),
-            datagram(2, 1),
-            datagram(1, 1),
-            datagram(3, 1),
-            datagram(2, 1),
+            datagram(1_001, 1),
+            datagram(1_002, 1),
+            datagram(1_001, 1),
+            datagram(1_003, 1),
+            datagram(1_002, 1),
         ],
     );
     assert_eq!((tally.flows, tally.evicted), (4, 2));
@@ -223,10 +256,10 @@ fn the_flow_that_was_silent_longest_makes_room() {
     assert_eq!(
         gone,
         [
-            (2, Ending::Evicted),
-            (1, Ending::Evicted),
-            (3, Ending::Open),
-            (2, Ending::Open),
+            (1_002, Ending::Evicted),
+            (1_001, Ending::Evicted),
+            (1_003, Ending::Open),
+            (1_002, Ending::Open),
         ]
     );
 }
@@ -235,10 +268,12 @@ fn the_flow_that_was_silent_longest_makes_room() {
 fn addresses_are_replaced_and_ports_stay() {
     let mut flows = Flows::new(Limits::default(), Some(Anonymiser::new(&[7; 32])), 0);
     let mut rows = InMemory::default();
-    flows.push(&datagram(7, 1), 0, (1, 0), &mut rows).unwrap();
+    flows
+        .push(&datagram(1_007, 1), 0, (1, 0), &mut rows)
+        .unwrap();
     flows.finish(&mut rows).unwrap();
     let ends = rows.flows[0].ends;
     assert_ne!(ends.client.address, end(1, 7).address);
-    assert_eq!((ends.client.port, ends.server.port), (7, 53));
+    assert_eq!((ends.client.port, ends.server.port), (1_007, 53));
     assert_eq!(rows.messages[0].1, ends);
 }
