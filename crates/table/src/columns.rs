@@ -2,7 +2,7 @@
 //!
 //! Parquet's own writer for Arrow hashes each value of each row; here the encoding follows from what is known of the columns.
 //! Numbers that grow are differences. Numbers and texts of which there are few are looked up: small numbers in an array, texts once
-//! for each batch, whose dictionary says already which are alike. Nothing is compressed on top of that. The files are Parquet
+//! for each dictionary of the batches, which says already which are alike. Nothing is compressed on top of that. The files are Parquet
 //! like any other.
 //!
 //! Must never know which table it writes.
@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{
     DataType, Int32Type, SchemaRef, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type,
@@ -51,14 +51,14 @@ impl Columns {
         self.rows
     }
 
-    /// Adds rows.
-    pub(crate) fn add(&mut self, batch: &RecordBatch) {
+    /// Adds rows. Where they go on from those that were added last, their dictionaries begin with those of these.
+    pub(crate) fn add(&mut self, batch: &RecordBatch, goes_on: bool) {
         if batch.num_rows() == 0 {
             return;
         }
         self.rows += batch.num_rows();
         for (column, values) in self.columns.iter_mut().zip(batch.columns()) {
-            column.add(values);
+            column.add(values, goes_on);
         }
     }
 
@@ -114,7 +114,7 @@ impl Column {
     }
 
     /// Adds a page with these values, which are of the type of the column.
-    fn add(&mut self, array: &dyn Array) {
+    fn add(&mut self, array: &dyn Array, goes_on: bool) {
         let mut out = Vec::new();
         match &mut self.values {
             // Arrow and Parquet lay bits out alike.
@@ -143,10 +143,13 @@ impl Column {
             }
             Values::Texts(texts) => {
                 let array = array.as_dictionary::<Int32Type>();
-                let known = array.values().as_string::<i32>().iter();
-                let known: Vec<u32> = known.map(|text| texts.key(text.unwrap_or(""))).collect();
+                let values = array.values().as_string::<i32>();
+                if !goes_on {
+                    texts.told.clear();
+                }
+                texts.told.resize(values.len(), None);
                 let keys = array.keys().values().iter();
-                let keys: Vec<u32> = keys.map(|key| known[*key as usize]).collect();
+                let keys: Vec<u32> = keys.map(|key| texts.told(values, *key as usize)).collect();
                 pages::keys(&keys, last(texts.known.len()), &mut out);
             }
         }
@@ -248,7 +251,7 @@ impl Values {
                 (Encoding::RLE_DICTIONARY, Some(statistics), Some(dictionary))
             }
             Self::Texts(texts) => {
-                let Texts { known, octets } = std::mem::take(texts);
+                let Texts { known, octets, .. } = std::mem::take(texts);
                 let text = |text: &String| ByteArray::from(text.as_bytes().to_vec());
                 let (least, most) = (known.keys().min().map(text), known.keys().max().map(text));
                 let statistics = Statistics::byte_array(least, most, None, Some(0), false);
@@ -348,9 +351,22 @@ struct Texts {
     known: HashMap<String, u32, RandomState>,
     /// As they stand in the dictionary's page: each with its length in front.
     octets: Vec<u8>,
+    /// The keys of the texts of the batches' dictionary, as far as they were asked for.
+    told: Vec<Option<u32>>,
 }
 
 impl Texts {
+    /// The key of the text that has the number `at` in the batch's dictionary.
+    #[inline]
+    fn told(&mut self, values: &StringArray, at: usize) -> u32 {
+        if let Some(key) = self.told[at] {
+            return key;
+        }
+        let key = self.key(values.value(at));
+        self.told[at] = Some(key);
+        key
+    }
+
     fn key(&mut self, text: &str) -> u32 {
         if let Some(key) = self.known.get(text) {
             return *key;

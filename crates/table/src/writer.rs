@@ -33,7 +33,8 @@ const ROW_GROUP: usize = 1 << 20;
 
 /// Who keeps batches.
 pub(crate) trait Keep {
-    fn keep(&mut self, table: Table, batch: RecordBatch) -> Result<(), Error>;
+    /// Takes a batch. Where it goes on from the batch before of the same table, its dictionaries begin with those of that one.
+    fn keep(&mut self, table: Table, batch: RecordBatch, goes_on: bool) -> Result<(), Error>;
 }
 
 /// Parquet files.
@@ -70,9 +71,10 @@ impl Files {
 }
 
 impl Keep for Files {
-    fn keep(&mut self, table: Table, batch: RecordBatch) -> Result<(), Error> {
+    fn keep(&mut self, table: Table, batch: RecordBatch, goes_on: bool) -> Result<(), Error> {
         let file = &mut self.tables[table as usize];
-        file.write(&batch).map_err(|source| failed(table, source))
+        file.write(&batch, goes_on)
+            .map_err(|source| failed(table, source))
     }
 }
 
@@ -96,8 +98,8 @@ impl ParquetFile {
         })
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
-        self.next.add(batch);
+    fn write(&mut self, batch: &RecordBatch, goes_on: bool) -> Result<(), ParquetError> {
+        self.next.add(batch, goes_on);
         if self.next.rows() >= ROW_GROUP {
             self.next.flush(&mut self.file)?;
         }
@@ -124,7 +126,7 @@ pub(crate) struct Batches {
 }
 
 impl Keep for Batches {
-    fn keep(&mut self, table: Table, batch: RecordBatch) -> Result<(), Error> {
+    fn keep(&mut self, table: Table, batch: RecordBatch, _: bool) -> Result<(), Error> {
         self.tables[table as usize].push(batch);
         Ok(())
     }
@@ -150,10 +152,26 @@ impl<K: Keep> Writer<K> {
 
     /// Gives the batches that are not full, and whoever kept them.
     pub(crate) fn finish(mut self) -> Result<K, Error> {
-        self.keep.keep(Table::Packets, self.packets.take()?)?;
-        self.keep.keep(Table::Messages, self.messages.take()?)?;
-        self.keep.keep(Table::Flows, self.flows.take()?)?;
+        self.give_packets()?;
+        self.give_messages()?;
+        self.give_flows()?;
         Ok(self.keep)
+    }
+
+    fn give_packets(&mut self) -> Result<(), Error> {
+        let batch = self.packets.take()?;
+        self.keep.keep(Table::Packets, batch, false)
+    }
+
+    fn give_messages(&mut self) -> Result<(), Error> {
+        let goes_on = self.messages.ends.goes_on;
+        let batch = self.messages.take()?;
+        self.keep.keep(Table::Messages, batch, goes_on)
+    }
+
+    fn give_flows(&mut self) -> Result<(), Error> {
+        let batch = self.flows.take()?;
+        self.keep.keep(Table::Flows, batch, false)
     }
 }
 
@@ -164,7 +182,7 @@ impl<K: Keep> Rows for Writer<K> {
     fn packet(&mut self, row: &PacketRow) -> Result<(), Error> {
         self.packets.push(row);
         if self.packets.time.len() == BATCH {
-            self.keep.keep(Table::Packets, self.packets.take()?)?;
+            self.give_packets()?;
         }
         Ok(())
     }
@@ -173,7 +191,7 @@ impl<K: Keep> Rows for Writer<K> {
     fn message(&mut self, row: &MessageRow, ends: &Ends) -> Result<(), Error> {
         self.messages.push(row, ends);
         if self.messages.time.len() == BATCH {
-            self.keep.keep(Table::Messages, self.messages.take()?)?;
+            self.give_messages()?;
         }
         Ok(())
     }
@@ -181,7 +199,7 @@ impl<K: Keep> Rows for Writer<K> {
     fn flow(&mut self, row: &FlowRow) -> Result<(), Error> {
         self.flows.push(row);
         if self.flows.flow.len() == BATCH {
-            self.keep.keep(Table::Flows, self.flows.take()?)?;
+            self.give_flows()?;
         }
         Ok(())
     }
@@ -204,7 +222,7 @@ fn times(values: &mut Vec<i64>) -> ArrayRef {
     Arc::new(TimestampNanosecondArray::from(take(values)).with_timezone("UTC"))
 }
 
-/// Texts by their numbers in a dictionary that lasts for a batch.
+/// Texts by their numbers in a dictionary, whose first texts are those of the batch before where it lasts.
 #[derive(Default)]
 struct Texts {
     keys: Vec<i32>,
@@ -222,11 +240,12 @@ impl Texts {
         self.ends.len() as i32 - 1
     }
 
+    /// The column, and begins the next one.
     fn take(&mut self) -> Result<ArrayRef, Error> {
         let keys = Int32Array::from(take(&mut self.keys));
-        let begins = std::iter::once(0).chain(take(&mut self.ends));
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
         let offsets = OffsetBuffer::new(begins.collect());
-        let values = StringArray::try_new(offsets, take(&mut self.octets).into(), None)?;
+        let values = StringArray::try_new(offsets, self.octets.clone().into(), None)?;
         Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(
             keys,
             Arc::new(values),
@@ -234,7 +253,15 @@ impl Texts {
     }
 }
 
-/// Addresses as text, each once in a batch.
+impl Texts {
+    /// Begins another dictionary.
+    fn forget(&mut self) {
+        self.octets.clear();
+        self.ends.clear();
+    }
+}
+
+/// Addresses as text, each once in a dictionary.
 #[derive(Default)]
 struct Addresses {
     texts: Texts,
@@ -250,9 +277,9 @@ impl Addresses {
             .or_insert_with(|| texts.add(|octets| put_address(address, octets)))
     }
 
-    fn take(&mut self) -> Result<ArrayRef, Error> {
+    fn forget(&mut self) {
         self.known.clear();
-        self.texts.take()
+        self.texts.forget();
     }
 }
 
@@ -278,6 +305,28 @@ fn put_address(address: IpAddr, octets: &mut Vec<u8>) {
     }
 }
 
+/// Texts of a dictionary that are enough to begin another one: it stands with every batch.
+const MOST_TEXTS: usize = 1 << 16;
+/// Flows whose addresses are found without looking for them.
+const NEAR: usize = 1 << 15;
+
+/// The keys of a flow's addresses.
+#[derive(Clone, Copy)]
+struct Near {
+    flow: u64,
+    client: i32,
+    server: i32,
+}
+
+impl Near {
+    /// No flow's: no key is negative.
+    const NONE: Self = Self {
+        flow: 0,
+        client: -1,
+        server: -1,
+    };
+}
+
 /// The columns that say between whom.
 #[derive(Default)]
 struct EndColumns {
@@ -286,16 +335,18 @@ struct EndColumns {
     client_port: Vec<u16>,
     server: Addresses,
     server_port: Vec<u16>,
-    /// The keys of the addresses of flows of this batch, and the flow that was last asked for with its.
-    flows: HashMap<u64, (i32, i32), RandomState>,
-    last: Option<(u64, (i32, i32))>,
+    /// By the lower bits of the flow's number; empty until there is a flow.
+    near: Vec<Near>,
+    /// The dictionaries begin with those of the batch before.
+    goes_on: bool,
 }
 
 impl EndColumns {
     #[inline]
     fn push(&mut self, flow: u64, ends: &Ends) {
-        let (client, server) = match self.last {
-            Some((last, keys)) if last == flow => keys,
+        let near = self.near.get(flow as usize % NEAR);
+        let (client, server) = match near {
+            Some(near) if near.flow == flow && near.client >= 0 => (near.client, near.server),
             _ => self.keys(flow, ends),
         };
         self.protocol.push(ends.protocol.number());
@@ -305,27 +356,36 @@ impl EndColumns {
         self.server_port.push(ends.server.port);
     }
 
+    #[inline(never)]
     fn keys(&mut self, flow: u64, ends: &Ends) -> (i32, i32) {
-        let keys = *self.flows.entry(flow).or_insert_with(|| {
-            (
-                self.client.key(ends.client.address),
-                self.server.key(ends.server.address),
-            )
-        });
-        self.last = Some((flow, keys));
-        keys
+        let client = self.client.key(ends.client.address);
+        let server = self.server.key(ends.server.address);
+        self.near.resize(NEAR, Near::NONE);
+        self.near[flow as usize % NEAR] = Near {
+            flow,
+            client,
+            server,
+        };
+        (client, server)
     }
 
-    fn take(&mut self) -> Result<[ArrayRef; 5], Error> {
-        self.flows.clear();
-        self.last = None;
-        Ok([
+    /// The columns, and begins the next ones; their dictionaries may go on from these where they `last`.
+    fn take(&mut self, last: bool) -> Result<[ArrayRef; 5], Error> {
+        let columns = [
             column!(UInt8Array, self.protocol),
-            self.client.take()?,
+            self.client.texts.take()?,
             column!(UInt16Array, self.client_port),
-            self.server.take()?,
+            self.server.texts.take()?,
             column!(UInt16Array, self.server_port),
-        ])
+        ];
+        let most = self.client.known.len().max(self.server.known.len());
+        self.goes_on = last && most < MOST_TEXTS;
+        if !self.goes_on {
+            self.client.forget();
+            self.server.forget();
+            self.near.fill(Near::NONE);
+        }
+        Ok(columns)
     }
 }
 
@@ -414,7 +474,7 @@ impl Messages {
             column!(BooleanArray, self.is_write),
             column!(BooleanArray, self.again),
         ];
-        columns.extend(self.ends.take()?);
+        columns.extend(self.ends.take(true)?);
         Ok(RecordBatch::try_new(Table::Messages.schema(), columns)?)
     }
 }
@@ -473,13 +533,14 @@ impl Flows {
     fn take(&mut self) -> Result<RecordBatch, Error> {
         self.endings.clear();
         let mut columns = vec![column!(UInt64Array, self.flow)];
-        columns.extend(self.ends.take()?);
+        columns.extend(self.ends.take(false)?);
         columns.extend([
             times(&mut self.first),
             times(&mut self.last),
             column!(BooleanArray, self.opened),
             self.ending.take()?,
         ]);
+        self.ending.forget();
         for column in &mut self.carried {
             columns.push(column!(UInt64Array, *column));
         }
@@ -511,7 +572,8 @@ mod tests {
                 let key = addresses.key(address);
                 addresses.texts.keys.push(key);
             }
-            let array = addresses.take().unwrap();
+            let array = addresses.texts.take().unwrap();
+            addresses.forget();
             let array: &DictionaryArray<Int32Type> = array.as_any().downcast_ref().unwrap();
             let texts = array.downcast_dict::<StringArray>().unwrap();
             let texts: Vec<String> = texts.into_iter().flatten().map(str::to_owned).collect();

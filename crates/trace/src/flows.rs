@@ -60,6 +60,8 @@ pub struct Tally {
 
 /// Octets that come from memory together.
 const CACHE_LINE: usize = 64;
+/// A table of more flows than this is not in the nearer caches, so it is worth it to fetch a flow before it is needed.
+const NEAR: usize = 1 << 10;
 
 /// Both ends in an order that does not depend on who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -182,6 +184,32 @@ impl Flows {
         &self.tally
     }
 
+    /// Whether it takes long until what a packet needs has come from memory, so that [`Self::fetch`] is worth it.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        self.slots.len() > NEAR
+    }
+
+    /// Begins to fetch what [`Self::push`] will need for this segment or datagram.
+    #[inline]
+    pub fn fetch(&self, transport: &Transport) {
+        let (key, _) = Key::of(transport);
+        // Whose hash is alike is the flow but for one time in a hundred or so; to look at its key would be to wait for it.
+        if let Some(&slot) = self.by_key.find(self.hasher.hash_one(key), |_| true) {
+            self.fetch_slot(slot);
+            self.order.fetch(slot as usize);
+        }
+    }
+
+    /// All of a flow that was silent for a while is far away, and all of it is needed.
+    #[inline]
+    fn fetch_slot(&self, slot: u32) {
+        let flow = std::ptr::from_ref(&self.slots[slot as usize]).cast::<u8>();
+        for line in (0..size_of::<Flow>()).step_by(CACHE_LINE) {
+            prefetch(flow.wrapping_add(line));
+        }
+    }
+
     /// Takes a segment or datagram that came in `packets` packets, the first of them captured at `began_ns`.
     ///
     /// # Errors
@@ -266,12 +294,8 @@ impl Flows {
             return newest;
         }
         let is_it = |&slot: &u32| {
-            let flow = &self.slots[slot as usize];
-            // All of a flow that was silent for a while is far away, and all of it is needed.
-            for line in (0..size_of::<Flow>()).step_by(CACHE_LINE) {
-                prefetch(std::ptr::from_ref(flow).cast::<u8>().wrapping_add(line));
-            }
-            flow.key == *key
+            self.fetch_slot(slot);
+            self.slots[slot as usize].key == *key
         };
         let slot = self.by_key.find(self.hasher.hash_one(key), is_it)?;
         Some(*slot as usize)

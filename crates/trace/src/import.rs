@@ -1,6 +1,6 @@
 //! The loop from a capture to rows, and what it counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
 use serde::{Deserialize, Serialize};
@@ -90,11 +90,25 @@ impl Counts {
     }
 }
 
+/// Segments and datagrams whose flows are fetched while those before them are taken: what the memory system has under way at
+/// once is some ten lines, and a flow has six.
+const AHEAD: usize = 8;
+
+/// A segment or datagram that waits for its flow.
+struct Waiting {
+    transport: Transport,
+    time_ns: i64,
+    /// In how many packets it came, and when the first of them did.
+    came: (u32, i64),
+}
+
 /// Turns one capture into rows.
 pub struct Importer {
     flows: Flows,
     fragments: Fragments,
     counts: Counts,
+    /// In the order in which they came.
+    waiting: VecDeque<Waiting>,
 }
 
 impl Importer {
@@ -104,14 +118,27 @@ impl Importer {
             flows: Flows::new(settings.limits, settings.anonymiser, settings.first_flow),
             fragments: Fragments::default(),
             counts: Counts::default(),
+            waiting: VecDeque::with_capacity(AHEAD + 1),
         }
     }
 
     /// Reads up to `count` packets, or as far as the first place where there is none; false when the capture has no more.
+    /// Their rows have been given when it returns.
     ///
     /// # Errors
     /// What `rows` reports.
     pub fn read<S: Read, R: Rows>(
+        &mut self,
+        capture: &mut Capture<S>,
+        count: u64,
+        rows: &mut R,
+    ) -> Result<bool, R::Error> {
+        let more = self.steps(capture, count, rows)?;
+        self.take_waiting(rows)?;
+        Ok(more)
+    }
+
+    fn steps<S: Read, R: Rows>(
         &mut self,
         capture: &mut Capture<S>,
         count: u64,
@@ -201,6 +228,39 @@ impl Importer {
 
     #[inline]
     fn transport<R: Rows>(
+        &mut self,
+        transport: &Transport,
+        time_ns: i64,
+        came: (u32, i64),
+        rows: &mut R,
+    ) -> Result<(), R::Error> {
+        if !self.flows.is_far() {
+            return self.take(transport, time_ns, came, rows);
+        }
+        self.flows.fetch(transport);
+        self.waiting.push_back(Waiting {
+            transport: *transport,
+            time_ns,
+            came,
+        });
+        if self.waiting.len() > AHEAD
+            && let Some(next) = self.waiting.pop_front()
+        {
+            self.take(&next.transport, next.time_ns, next.came, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what waits for its flow.
+    fn take_waiting<R: Rows>(&mut self, rows: &mut R) -> Result<(), R::Error> {
+        while let Some(next) = self.waiting.pop_front() {
+            self.take(&next.transport, next.time_ns, next.came, rows)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take<R: Rows>(
         &mut self,
         transport: &Transport,
         time_ns: i64,

@@ -50,6 +50,11 @@ fn batch(rows: &[Row]) -> RecordBatch {
 
 /// The file of these row groups, each of several batches.
 fn write(groups: &[Vec<RecordBatch>]) -> Bytes {
+    write_as(groups, false)
+}
+
+/// The file of row groups whose batches may go on from each other.
+fn write_as(groups: &[Vec<RecordBatch>], goes_on: bool) -> Bytes {
     let mut properties = WriterProperties::builder().build();
     parquet::arrow::add_encoded_arrow_schema_to_metadata(&schema(), &mut properties);
     let descriptor = ArrowSchemaConverter::new().convert(&schema()).unwrap();
@@ -57,7 +62,7 @@ fn write(groups: &[Vec<RecordBatch>]) -> Bytes {
     let mut file = SerializedFileWriter::new(Vec::new(), root, properties.into()).unwrap();
     let mut columns = Columns::new(&schema()).unwrap();
     for group in groups {
-        group.iter().for_each(|batch| columns.add(batch));
+        group.iter().for_each(|batch| columns.add(batch, goes_on));
         columns.flush(&mut file).unwrap();
     }
     file.into_inner().unwrap().into()
@@ -100,8 +105,33 @@ fn row() -> impl Strategy<Value = Row> {
     )
 }
 
+/// The same rows, in batches each of whose dictionaries begins with that of the batch before.
+fn growing(groups: &[Vec<Vec<Row>>]) -> Vec<Vec<RecordBatch>> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut grown = |batch_rows: &Vec<Row>| {
+        let before = rows.len();
+        rows.extend_from_slice(batch_rows);
+        batch(&rows).slice(before, batch_rows.len())
+    };
+    let groups = groups.iter();
+    groups
+        .map(|group| group.iter().map(&mut grown).collect())
+        .collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn dictionaries_that_go_on_are_written_as_those_that_do_not(
+        groups in proptest::collection::vec(proptest::collection::vec(proptest::collection::vec(row(), 0..300), 1..4), 1..3),
+    ) {
+        let apart: Vec<Vec<RecordBatch>> = groups
+            .iter()
+            .map(|group| group.iter().map(|rows| batch(rows)).collect())
+            .collect();
+        prop_assert_eq!(write_as(&growing(&groups), true), write(&apart));
+    }
 
     #[test]
     fn what_is_written_is_read_again(

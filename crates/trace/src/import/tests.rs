@@ -7,18 +7,23 @@ use crate::rows::{Carried, InMemory};
 
 /// What becomes of a capture of raw IP with these packets, each with the octets that it had on the wire.
 fn imported(packets: &[(Vec<u8>, usize)]) -> (Counts, InMemory) {
-    let mut file = craft::pcap_header(101, false);
-    for (at, (packet, on_wire)) in packets.iter().enumerate() {
-        let record = file.len();
-        file.extend(craft::pcap_record(at as u32, packet, 0, false));
-        file[record + 12..record + 16].copy_from_slice(&(*on_wire as u32).to_le_bytes());
-    }
+    let file = pcap(packets);
     let mut capture = Capture::new(&file[..]).unwrap();
     let mut importer = Importer::new(Settings::default());
     let mut rows = InMemory::default();
     while importer.read(&mut capture, 10, &mut rows) == Ok(true) {}
     let Ok(counts) = importer.finish(&mut rows);
     (counts, rows)
+}
+
+fn pcap(packets: &[(Vec<u8>, usize)]) -> Vec<u8> {
+    let mut file = craft::pcap_header(101, false);
+    for (at, (packet, on_wire)) in packets.iter().enumerate() {
+        let record = file.len();
+        file.extend(craft::pcap_record(at as u32, packet, 0, false));
+        file[record + 12..record + 16].copy_from_slice(&(*on_wire as u32).to_le_bytes());
+    }
+    file
 }
 
 fn whole(packet: Vec<u8>) -> (Vec<u8>, usize) {
@@ -117,6 +122,44 @@ fn a_datagram_put_together_is_counted_whatever_it_holds() {
     assert_eq!(counts.malformed + counts.headers_cut, 3, "{counts:?}");
     assert_all_is_counted(&counts);
     assert_messages_agree(&rows);
+}
+
+#[test]
+fn rows_of_many_flows_come_in_the_order_of_the_packets() {
+    // More flows than are near, in turns, and at the end some that wait.
+    let ports = 20_000..22_000_u16;
+    let packets: Vec<(Vec<u8>, usize)> = (0..3)
+        .flat_map(|round| ports.clone().map(move |port| (round, port)))
+        .map(|(round, port)| {
+            let size = usize::from(port % 7) + round;
+            whole(craft::ipv4(true, UDP, &craft::udp((port, 53), size)))
+        })
+        .collect();
+    let (counts, rows) = imported(&packets);
+    assert_eq!((counts.udp.flows, counts.udp.packets), (2_000, 6_000));
+    assert!(rows.packets.is_sorted_by_key(|row| row.time_ns));
+    assert!(rows.messages.is_sorted_by_key(|(row, _)| row.time_ns));
+    for (at, (row, ends)) in rows.messages.iter().enumerate() {
+        assert_eq!(ends.client.port, 20_000 + (at % 2_000) as u16);
+        assert_eq!(row.flow, (at % 2_000) as u64);
+    }
+    assert_all_is_counted(&counts);
+    assert_messages_agree(&rows);
+}
+
+#[test]
+fn rows_of_a_packet_are_given_before_the_next_is_read() {
+    let packets: Vec<(Vec<u8>, usize)> = (20_000..22_000_u16)
+        .map(|port| whole(craft::ipv4(true, UDP, &craft::udp((port, 53), 8))))
+        .collect();
+    let file = pcap(&packets);
+    let mut capture = Capture::new(&file[..]).unwrap();
+    let mut importer = Importer::new(Settings::default());
+    let mut rows = InMemory::default();
+    for read in 1..=packets.len() {
+        assert_eq!(importer.read(&mut capture, 1, &mut rows), Ok(true));
+        assert_eq!(rows.packets.len(), read);
+    }
 }
 
 #[test]
