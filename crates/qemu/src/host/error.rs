@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 /// The failure of a count in QEMU.
@@ -17,12 +18,22 @@ pub enum Error {
         package: &'static str,
     },
     /// A program ended with a failure.
-    #[error("{program} failed: {said}")]
+    #[error("{program} failed ({status}): {said}")]
     Program {
         /// What was run.
         program: String,
+        /// How it ended: its exit code, or the signal that ended it.
+        status: ExitStatus,
         /// The last that it said.
         said: String,
+    },
+    /// A library that a program is linked with is not on this machine.
+    #[error("{program} cannot go into the machine: {line}; install the library")]
+    Library {
+        /// The program.
+        program: PathBuf,
+        /// What the dynamic linker says of the library.
+        line: String,
     },
     /// No package index knows a kernel of the wanted series.
     #[error(

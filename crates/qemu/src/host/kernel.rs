@@ -165,6 +165,7 @@ fn unpack(deb: &Path, directory: &Path) -> Result<PathBuf, Error> {
     let listed = files.wait_with_output().map_err(Error::file(deb))?;
     let failed = |program: &str, output: &Output| Error::Program {
         program: format!("{program}, unpacking {},", deb.display()),
+        status: output.status,
         said: last_line(&output.stderr),
     };
     if !listed.status.success() {
@@ -216,6 +217,7 @@ fn run(
     if !output.status.success() {
         return Err(Error::Program {
             program: format!("{program} {}", arguments.join(" ")),
+            status: output.status,
             said: last_line(&output.stderr),
         });
     }

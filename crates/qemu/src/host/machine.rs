@@ -212,6 +212,7 @@ pub(super) fn attend(
     } else {
         Err(Error::Program {
             program: QEMU.to_owned(),
+            status,
             said: last_words(errors),
         })
     }

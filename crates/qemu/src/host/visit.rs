@@ -73,9 +73,9 @@ pub fn with_libraries(program: &Path, to: &str) -> Result<Vec<Carried>, Error> {
             },
         })?;
     let told = String::from_utf8_lossy(&output.stdout);
-    let libraries = libraries(&told).map_err(|line| Error::Program {
-        program: format!("ldd {}", program.display()),
-        said: line.to_owned(),
+    let libraries = libraries(&told).map_err(|line| Error::Library {
+        program: program.to_owned(),
+        line: line.to_owned(),
     })?;
     let mut files = vec![Carried {
         to: to.to_owned(),
