@@ -215,7 +215,8 @@ fn children() -> Vec<Pid> {
         .collect()
 }
 
-/// Whether a process is a QEMU whose main loop waits for signals: any other one would be ended by this signal.
+/// Whether a process is a QEMU whose main loop waits for signals: any other one would be ended by this signal. One that starts a
+/// thread blocks all signals for a moment, and before its main loop is set up it lets them through again.
 fn is_listening(process: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let field = |name: &str| {
@@ -223,7 +224,7 @@ fn is_listening(process: Pid) -> bool {
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
     };
     let blocked = field("SigBlk").and_then(|mask| u64::from_str_radix(mask, 16).ok());
-    let signal = 1 << (Signal::IO.as_raw() - 1);
+    let blocks = |mask: u64, signal: Signal| mask & (1 << (signal.as_raw() - 1)) != 0;
     field("Name").is_some_and(|name| name.starts_with("qemu"))
-        && blocked.is_some_and(|mask| mask & signal != 0)
+        && blocked.is_some_and(|mask| blocks(mask, Signal::IO) && !blocks(mask, Signal::TERM))
 }
