@@ -7,6 +7,9 @@
     reason = "the tests of the other crate use more of it"
 )]
 mod craft;
+#[path = "../../trace/examples/mixed/capture.rs"]
+#[expect(unreachable_pub, reason = "the example has it as well")]
+mod mixed;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -442,4 +445,22 @@ fn an_empty_trace_has_no_messages() {
     drop(Writable::open(&room.place()).unwrap());
     let none = traffic::of(&room.session(), Messages::Segments).unwrap();
     assert_eq!(none, Traffic::default());
+}
+
+#[test]
+fn messages_of_the_capture_in_the_docs_take_at_most_13_bytes_each() {
+    let room = Room::new();
+    let mut capture = Vec::new();
+    mixed::write(50, 100_000, &mut capture).unwrap();
+    let path = room.file("mixed.pcap", &capture);
+    let Ok(Outcome::Imported(source)) = room.import(&path) else {
+        panic!("not imported");
+    };
+    assert_eq!(
+        (source.counts.packets, source.counts.tcp.flows),
+        (100_000, 50)
+    );
+    let each = source.stored.messages as f64 / source.counts.messages as f64;
+    println!("{each:.2} bytes each");
+    assert!(each <= 13.0, "{each}");
 }
