@@ -47,6 +47,33 @@ impl Shown {
         }
     }
 
+    /// Shows how far what runs is where nobody knows how long is left. Without a terminal `detail` alone makes no line.
+    #[cfg(feature = "sql")]
+    pub(crate) fn tell(&self, what: &str, detail: &str, done: f64) {
+        match self {
+            Self::Bar(bar) => {
+                bar.set_position((done.clamp(0.0, 1.0) * PARTS as f64) as u64);
+                bar.set_message(format!("{what}{detail}"));
+            }
+            Self::Lines(last) => {
+                if *last.borrow() != what {
+                    output::say(&format!("{what}{detail}"));
+                    what.clone_into(&mut last.borrow_mut());
+                }
+            }
+            Self::Nothing => {}
+        }
+    }
+
+    /// Says a line beside the progress.
+    #[cfg(feature = "sql")]
+    pub(crate) fn say(&self, line: &str) {
+        match self {
+            Self::Bar(bar) => bar.suspend(|| output::say(line)),
+            Self::Lines(_) | Self::Nothing => output::say(line),
+        }
+    }
+
     /// Takes the bar away.
     pub(crate) fn finish(&self) {
         if let Self::Bar(bar) = self {

@@ -14,6 +14,7 @@ use serde::Serialize;
 use tollgate_experiment::words::counted;
 use tollgate_report::terminal::render_tables;
 use tollgate_table::answer::Answer;
+use tollgate_table::cluster::{self, Told, Watch};
 use tollgate_table::import::{self, Options};
 use tollgate_table::prefix::Prefix;
 use tollgate_table::session::{Origin, Session};
@@ -24,6 +25,7 @@ use tollgate_trace::flows::Limits;
 
 use crate::args::{Json, Manners, Sink};
 use crate::error::{Error, INTERRUPTED};
+use crate::progress::Shown as Progress;
 use crate::{answered, interrupt, output};
 use args::{Cache, Flows, How, Import, Info, Sizes, Sql, TraceCommand, Where, Which};
 use show::Shown;
@@ -34,10 +36,21 @@ pub(crate) fn run(command: &TraceCommand, manners: &Manners) -> Result<ExitCode,
         TraceCommand::Import(import) => run_import(import, manners),
         TraceCommand::Capture(asked) => capture::run(asked, manners),
         TraceCommand::Info(info) => run_info(info, manners),
-        TraceCommand::Sizes(sizes) => run_sizes(sizes, manners),
-        TraceCommand::Flows(flows) => run_flows(flows, manners),
+        TraceCommand::Sizes(sizes) => heeded(run_sizes(sizes, manners)),
+        TraceCommand::Flows(flows) => heeded(run_flows(flows, manners)),
         TraceCommand::Cache(cache) => run_cache(cache, manners),
-        TraceCommand::Sql(sql) => run_sql(sql),
+        TraceCommand::Sql(sql) => heeded(run_sql(sql, manners)),
+    }
+}
+
+/// The exit code of a query that Ctrl-C ended; all else stays as it is.
+fn heeded(outcome: Result<ExitCode, Error>) -> Result<ExitCode, Error> {
+    match outcome {
+        Err(Error::Trace(error @ tollgate_table::Error::Interrupted(_))) => {
+            output::say(&error.to_string());
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        other => other,
     }
 }
 
@@ -151,7 +164,7 @@ fn run_info(info: &Info, manners: &Manners) -> Result<ExitCode, Error> {
 }
 
 fn run_sizes(asked: &Sizes, manners: &Manners) -> Result<ExitCode, Error> {
-    let session = open(&asked.which, &asked.place)?;
+    let session = open(&asked.which, &asked.place, manners)?;
     let local: Vec<Prefix> = asked.local();
     // The usual prefixes say nothing of replaced addresses.
     let known = asked.lan.is_some() || !session.origin().is_anonymised();
@@ -163,7 +176,7 @@ fn run_sizes(asked: &Sizes, manners: &Manners) -> Result<ExitCode, Error> {
 }
 
 fn run_flows(asked: &Flows, manners: &Manners) -> Result<ExitCode, Error> {
-    let session = open(&asked.which, &asked.place)?;
+    let session = open(&asked.which, &asked.place, manners)?;
     let flows = flows::of(&session)?;
     give(&flows, &asked.json, manners, |flows| {
         show::flows(flows, session.origin())
@@ -172,6 +185,11 @@ fn run_flows(asked: &Flows, manners: &Manners) -> Result<ExitCode, Error> {
 }
 
 fn run_cache(asked: &Cache, manners: &Manners) -> Result<ExitCode, Error> {
+    if asked.engine.is_some() {
+        return Err(Error::Usage(
+            "`trace cache` runs on no cluster: it reads packets one after the other, in their order; leave --engine out".to_owned(),
+        ));
+    }
     let session = Session::open(Origin::named(&asked.which.name)?)?;
     let caches = tcb::of(&session, asked.top)?;
     give(&caches, &asked.json, manners, |caches| {
@@ -180,17 +198,33 @@ fn run_cache(asked: &Cache, manners: &Manners) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_sql(asked: &Sql) -> Result<ExitCode, Error> {
-    let session = open(&asked.which, &asked.place)?;
+fn run_sql(asked: &Sql, manners: &Manners) -> Result<ExitCode, Error> {
+    let session = open(&asked.which, &asked.place, manners)?;
     let rows = session.query(&asked.query)?;
     let answer = Answer::of(&rows.0, &rows.1)?;
     answered::show(&answer, &asked.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(which: &Which, place: &Where) -> Result<Session, Error> {
-    let engine = place.engine.clone().unwrap_or_default();
-    Ok(Session::on(&engine, Origin::named(&which.name)?)?)
+/// Opens a trace where queries are to run. Ctrl-C ends those on a cluster there as well.
+fn open(which: &Which, place: &Where, manners: &Manners) -> Result<Session, Error> {
+    let origin = Origin::named(&which.name)?;
+    let Some(engine) = &place.engine else {
+        return Ok(Session::open(origin)?);
+    };
+    let progress = Progress::new(manners);
+    let quiet = manners.quiet;
+    let watch = Watch {
+        limit: place.cluster_timeout.unwrap_or(cluster::LIMIT),
+        cancel: interrupt::prepare()?,
+        tell: Box::new(move |told| match told {
+            Told::Progress(now) => progress.tell(&now.stages(), &now.tasks(), now.share()),
+            Told::Again(why) if !quiet => progress.say(why),
+            Told::Again(_) => {}
+            Told::Ended => progress.finish(),
+        }),
+    };
+    Ok(Session::watched(engine, origin, watch)?)
 }
 
 /// Writes what was found as JSON, or shows it.

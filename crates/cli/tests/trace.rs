@@ -365,3 +365,23 @@ fn a_cluster_that_is_not_there_is_told_in_one_line() {
         assert_eq!(error.lines().count(), 1, "{error}");
     }
 }
+
+#[test]
+fn trace_cache_says_why_it_runs_on_no_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, told) in [
+        (
+            &["cache", "kay-lan", "--engine", "ballista://big:50050"][..],
+            "error: `trace cache` runs on no cluster: it reads packets one after the other",
+        ),
+        (
+            &["flows", "kay-lan", "--cluster-timeout", "5s"],
+            "error: the following required arguments were not provided",
+        ),
+    ] {
+        let output = trace(folder.path(), arguments);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.starts_with(told), "{error}");
+    }
+}

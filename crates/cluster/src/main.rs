@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::{env, fmt, thread};
 
+use ballista_core::config::TaskSchedulingPolicy;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
@@ -23,9 +24,9 @@ use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use tokio::net::TcpListener;
 
-/// An executor that is gone is noticed within seconds, not minutes.
+/// Executors are waited for within seconds, not minutes; one that a query keeps busy is not taken for gone.
 const HEARTBEAT_S: u64 = 1;
-const EXPIRES_S: u64 = 3;
+const EXPIRES_S: u64 = 30;
 
 /// Says what the servers have to say of themselves where a test that fails shows it.
 struct Stderr;
@@ -68,10 +69,14 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
         .enable_all()
         .build()?;
     match words {
-        ["scheduler"] => threads.block_on(scheduler()),
-        ["executor", scheduler, folder] => threads.block_on(executor(scheduler.parse()?, folder)),
+        ["scheduler", policy, executors] => {
+            threads.block_on(scheduler(policy_of(policy)?, executors.parse()?))
+        }
+        ["executor", policy, scheduler, folder] => {
+            threads.block_on(executor(policy_of(policy)?, scheduler.parse()?, folder))
+        }
         ["s3", folder, key, secret] => threads.block_on(s3(folder, key, secret)),
-        _ => Err("give scheduler, executor PORT FOLDER, or s3 FOLDER KEY SECRET".into()),
+        _ => Err("give scheduler POLICY EXECUTORS, executor POLICY PORT FOLDER, or s3 FOLDER KEY SECRET; POLICY is push-staged or pull-staged".into()),
     }
 }
 
@@ -80,16 +85,26 @@ fn ready(port: u16) {
     println!("ready {port}");
 }
 
-async fn scheduler() -> Result<(), Failure> {
+/// A scheduling policy by the name that the published programs have for it.
+fn policy_of(name: &str) -> Result<TaskSchedulingPolicy, Failure> {
+    match name {
+        "push-staged" => Ok(TaskSchedulingPolicy::PushStaged),
+        "pull-staged" => Ok(TaskSchedulingPolicy::PullStaged),
+        _ => Err(format!("`{name}` is no scheduling policy").into()),
+    }
+}
+
+async fn scheduler(policy: TaskSchedulingPolicy, executors: usize) -> Result<(), Failure> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let port = listener.local_addr()?.port();
     let config = SchedulerConfig {
         bind_port: port,
         external_host: "127.0.0.1".to_owned(),
+        scheduling_policy: policy,
         executor_timeout_seconds: EXPIRES_S,
         expire_dead_executor_interval_seconds: HEARTBEAT_S,
-        // `/readyz` says when both are there.
-        min_ready_executors: 2,
+        // `/readyz` says when all are there.
+        min_ready_executors: executors,
         ..SchedulerConfig::default()
     };
     let cluster = BallistaCluster::new_from_config(&config).await?;
@@ -99,7 +114,11 @@ async fn scheduler() -> Result<(), Failure> {
     Ok(start_grpc_service_with_listener(listener, server).await?)
 }
 
-async fn executor(scheduler_port: u16, folder: &str) -> Result<(), Failure> {
+async fn executor(
+    policy: TaskSchedulingPolicy,
+    scheduler_port: u16,
+    folder: &str,
+) -> Result<(), Failure> {
     let config = ExecutorProcessConfig {
         port: free_port()?,
         grpc_port: free_port()?,
@@ -107,6 +126,7 @@ async fn executor(scheduler_port: u16, folder: &str) -> Result<(), Failure> {
         scheduler_port,
         external_host: Some("127.0.0.1".to_owned()),
         vcores: 2,
+        task_scheduling_policy: policy,
         work_dir: Some(folder.to_owned()),
         executor_heartbeat_interval_seconds: HEARTBEAT_S,
         ..ExecutorProcessConfig::default()

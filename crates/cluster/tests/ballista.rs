@@ -12,59 +12,83 @@ mod servers;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use servers::Server;
 use tempfile::TempDir;
+use tollgate_experiment::context::Cancel;
 use tollgate_table::answer::Answer;
+use tollgate_table::cluster::{Told, Watch};
 use tollgate_table::engine::Engine;
 use tollgate_table::import::{self, Options};
 use tollgate_table::place::Place;
 use tollgate_table::prefix::{LOCAL, list};
 use tollgate_table::session::{Origin, Session};
 use tollgate_table::store::{Trace, Writable};
-use tollgate_table::{flows, sizes};
+use tollgate_table::{Error, flows, sizes};
 use tollgate_wire::ipv4::{Header, protocol};
 
 /// How long is waited between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A scheduler and two executors.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// A scheduler and its executors.
 struct Cluster {
     scheduler: Server,
-    executors: [Server; 2],
-    _folders: [TempDir; 2],
+    executors: Vec<Server>,
+    _folders: Vec<TempDir>,
+    /// Two clusters at once would take each other's processors, and executors that wait for one look lost. The last to go.
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Cluster {
-    fn start() -> Self {
-        let scheduler = Server::start(&["scheduler"]);
+    fn start(policy: &str, executors: usize) -> Self {
+        // Whether a test before failed is no matter.
+        let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let scheduler = Server::start(&["scheduler", policy, &executors.to_string()]);
         let port = scheduler.port().to_string();
-        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        let executors = [0, 1].map(|at: usize| {
-            Server::start(&["executor", &port, folders[at].path().to_str().unwrap()])
+        let folders: Vec<TempDir> = (0..executors)
+            .map(|_| tempfile::tempdir().unwrap())
+            .collect();
+        let started = folders.iter().map(|folder| {
+            let folder = folder.path().to_str().unwrap();
+            Server::start(&["executor", policy, &port, folder])
         });
         let cluster = Self {
+            _alone: alone,
             scheduler,
-            executors,
+            executors: started.collect(),
             _folders: folders,
         };
-        while !cluster.is_ready() {
+        while !cluster.asked("/readyz").starts_with("HTTP/1.1 200") {
             thread::sleep(LOOK);
         }
         cluster
     }
 
-    /// Whether both executors have told the scheduler of themselves.
-    fn is_ready(&self) -> bool {
+    /// What the scheduler answers to a request of HTTP.
+    fn asked(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.scheduler.port())).unwrap();
-        stream
-            .write_all(b"GET /readyz HTTP/1.1\r\nHost: scheduler\r\nConnection: close\r\n\r\n")
-            .unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: scheduler\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        answer.starts_with("HTTP/1.1 200")
+        answer
+    }
+
+    /// Waits until no job runs; whether the one that there was has been cancelled.
+    fn job_was_cancelled(&self) -> bool {
+        loop {
+            let jobs = self.asked("/api/jobs");
+            if !jobs.contains("\"status\":\"Running\"") && !jobs.contains("\"status\":\"Queued\"") {
+                return jobs.contains("Cancelled");
+            }
+            thread::sleep(LOOK);
+        }
     }
 
     fn engine(&self) -> Engine {
@@ -121,7 +145,7 @@ fn asked(session: &Session, sql: &str) -> Answer {
 fn a_cluster_finds_what_this_machine_finds() {
     let folder = tempfile::tempdir().unwrap();
     let origin = trace(folder.path(), 3_000);
-    let cluster = Cluster::start();
+    let cluster = Cluster::start("push-staged", 2);
     let here = Session::open(origin()).unwrap();
     let there = Session::on(&cluster.engine(), origin()).unwrap();
 
@@ -170,7 +194,7 @@ fn ticks(id: u32) -> u64 {
 fn an_executor_that_is_killed_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let origin = trace(folder.path(), 3_000);
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::start("pull-staged", 2);
     let here = Session::open(origin()).unwrap();
     let there = Session::on(&cluster.engine(), origin()).unwrap();
     // Each message with each: seconds of work.
@@ -199,4 +223,174 @@ fn an_executor_that_is_killed_changes_nothing() {
     cluster.executors[busy].kill();
     assert!(!question.is_finished(), "it was killed in the middle");
     assert_eq!(question.join().unwrap(), expected);
+}
+
+/// A query of three shuffles: by flow, by connection, by server.
+const SHUFFLED: &str = "\
+    WITH each AS (\
+        SELECT m.server, m.client, m.client_port, count(*) AS n, sum(p.size) AS bytes \
+        FROM messages m JOIN packets p ON m.flow = p.flow GROUP BY 1, 2, 3) \
+    SELECT server, n, count(*) AS clients, sum(bytes) AS bytes FROM each GROUP BY server, n ORDER BY server, n";
+/// One that reads both tables.
+const COUNTED: &str = "SELECT (SELECT sum(size) FROM messages), (SELECT sum(size) FROM packets)";
+/// Packets of each capture: enough that the query takes a second.
+const PACKETS: u32 = 12_000;
+/// How long a query may make no progress: more than one does whose executors are there.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// How a query ended one of whose executors was killed.
+#[derive(Debug, PartialEq)]
+enum Ending {
+    Equal,
+    Told(String),
+}
+
+/// Asks, kills an executor after this share of the time that the query takes undisturbed, and waits for the end.
+fn killed(
+    policy: &str,
+    origin: Origin,
+    after: Duration,
+    which: usize,
+    expected: &Answer,
+) -> Ending {
+    let mut cluster = Cluster::start(policy, 2);
+    let watch = Watch {
+        limit: LIMIT,
+        ..Watch::default()
+    };
+    let there = Session::watched(&cluster.engine(), origin, watch).unwrap();
+    // As the undisturbed one, it finds executors that have read the files before.
+    assert_eq!(asked(&there, COUNTED).rows.len(), 1);
+    let question = thread::spawn(move || there.query(SHUFFLED));
+    thread::sleep(after);
+    cluster.executors[which].kill();
+    match question.join().unwrap() {
+        Ok((schema, batches)) => {
+            assert_eq!(Answer::of(&schema, &batches).unwrap(), *expected);
+            Ending::Equal
+        }
+        Err(error) => Ending::Told(error.to_string()),
+    }
+}
+
+/// Kills an executor at these tenths of a query.
+fn killed_at(policy: &str, tenths: impl Iterator<Item = u32>) -> Vec<Ending> {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = trace(folder.path(), PACKETS);
+    let expected = asked(&Session::open(origin()).unwrap(), SHUFFLED);
+    let whole = {
+        let cluster = Cluster::start(policy, 2);
+        let there = Session::on(&cluster.engine(), origin()).unwrap();
+        assert_eq!(asked(&there, COUNTED).rows.len(), 1);
+        let begun = Instant::now();
+        assert_eq!(asked(&there, SHUFFLED), expected);
+        begun.elapsed()
+    };
+    let endings = tenths.map(|at| {
+        let begun = Instant::now();
+        let after = whole * at / 10;
+        let ending = killed(policy, origin(), after, at as usize % 2, &expected);
+        println!(
+            "{policy}, killed after {at}/10 of {whole:?}: {ending:?} in {:?}",
+            begun.elapsed()
+        );
+        ending
+    });
+    endings.collect()
+}
+
+#[test]
+fn an_executor_killed_at_each_of_ten_moments_ends_the_query() {
+    // Executors that ask for their tasks are never booked for those that are no more.
+    for ending in killed_at("pull-staged", 0..10) {
+        assert_eq!(ending, Ending::Equal);
+    }
+}
+
+#[test]
+fn an_executor_killed_under_push_staged_scheduling_ends_the_query_too() {
+    for ending in killed_at("push-staged", (1..10).step_by(2)) {
+        let Ending::Told(line) = ending else { continue };
+        assert!(line.contains("lost"), "{line}");
+        assert!(line.contains("pull-staged scheduling"), "{line}");
+        assert_eq!(line.lines().count(), 1, "{line}");
+    }
+}
+
+#[test]
+fn a_cluster_without_executors_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = trace(folder.path(), 100);
+    let cluster = Cluster::start("pull-staged", 0);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&seen);
+    let watch = Watch {
+        limit: Duration::from_secs(2),
+        tell: Box::new(move |one| told.lock().unwrap().push(one.clone())),
+        ..Watch::default()
+    };
+    let there = Session::watched(&cluster.engine(), origin(), watch).unwrap();
+    let error = there.query("SELECT count(*) FROM packets").unwrap_err();
+    assert!(matches!(error, Error::NoExecutors { .. }), "{error}");
+    let line = error.to_string();
+    assert!(
+        line.contains("no executor was registered for 2 s; start ballista-executor"),
+        "{line}"
+    );
+    assert_eq!(line.lines().count(), 1, "{line}");
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.last(), Some(&Told::Ended));
+    assert!(seen.iter().all(|told| match told {
+        Told::Progress(now) => now.stages() == "no executor is registered; waiting for one",
+        _ => true,
+    }));
+    assert!(cluster.job_was_cancelled());
+}
+
+#[test]
+fn a_query_that_the_user_stops_is_cancelled_at_the_scheduler() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = trace(folder.path(), PACKETS);
+    let cluster = Cluster::start("pull-staged", 2);
+    let cancel = Cancel::default();
+    let raised = cancel.clone();
+    let watch = Watch {
+        cancel,
+        // As soon as something runs.
+        tell: Box::new(move |told| {
+            if matches!(told, Told::Progress(now) if now.tasks_running > 0) {
+                raised.raise();
+            }
+        }),
+        ..Watch::default()
+    };
+    let there = Session::watched(&cluster.engine(), origin(), watch).unwrap();
+    let sql = "SELECT a.server, count(*) FROM messages a JOIN messages b ON a.size < b.size GROUP BY a.server";
+    let error = there.query(sql).unwrap_err();
+    assert!(matches!(error, Error::Interrupted(_)), "{error}");
+    assert!(cluster.job_was_cancelled());
+}
+
+#[test]
+fn files_that_the_scheduler_does_not_find_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = trace(folder.path(), 100);
+    let cluster = Cluster::start("pull-staged", 2);
+    let there = Session::on(&cluster.engine(), origin()).unwrap();
+    std::fs::remove_dir_all(folder.path().join("trace")).unwrap();
+    let error = there.query("SELECT max(size) FROM packets").unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Unseen {
+                found: 0,
+                held: 200,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let line = error.to_string();
+    assert!(line.ends_with("under the same absolute path"), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
 }

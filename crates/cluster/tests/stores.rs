@@ -121,6 +121,56 @@ fn a_wrong_key_is_told() {
 }
 
 #[test]
+fn a_missing_bucket_is_told() {
+    if std::env::var_os(FOLDER).is_none() {
+        return with_server("a_missing_bucket_is_told", SECRET);
+    }
+    let endpoint = std::env::var("AWS_ENDPOINT_URL").unwrap();
+    let Ok(place) = "s3://elsewhere/lan".parse::<Place>();
+    let errors = [
+        Trace::open(&place).unwrap_err(),
+        Writable::open(&place).map(drop).unwrap_err(),
+        Store::open(&place).map(drop).unwrap_err(),
+        Store::prepare(&place).map(drop).unwrap_err(),
+    ];
+    for error in errors {
+        let line = error.to_string();
+        let told = format!("s3://elsewhere/lan: there is no bucket elsewhere at {endpoint}; ");
+        assert!(line.starts_with(&told), "{line}");
+        assert_eq!(line.lines().count(), 1, "{line}");
+    }
+}
+
+#[test]
+fn a_bucket_that_cannot_be_reached_is_told() {
+    const TEST: &str = "a_bucket_that_cannot_be_reached_is_told";
+    if std::env::var_os(FOLDER).is_none() {
+        // A port on which nobody listened just now.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .unwrap()
+            .port();
+        let output = alone(TEST)
+            .env(FOLDER, "none")
+            .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"))
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ACCESS_KEY_ID", KEY)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    let Ok(place) = "s3://bucket/lan".parse::<Place>();
+    let line = Trace::open(&place).unwrap_err().to_string();
+    assert!(
+        line.ends_with("see to AWS_ENDPOINT_URL and the network"),
+        "{line}"
+    );
+    assert_eq!(line.lines().count(), 1, "{line}");
+}
+
+#[test]
 fn a_fleet_saves_into_a_bucket() {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return with_server("a_fleet_saves_into_a_bucket", SECRET);

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use ballista::prelude::{SessionConfigExt, SessionContextExt};
+use ballista_core::config::BALLISTA_CLIENT_PULL;
 use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::prefix::{self, spelled::Spelled};
-use crate::{Error, queries};
+use crate::{Error, cluster, queries};
 
 const SCHEME: &str = "ballista://";
 /// Where Ballista's scheduler listens unless it is told otherwise.
@@ -82,9 +83,14 @@ impl Scheduler {
     /// A context without tables whose queries run on the cluster.
     pub(crate) async fn context(&self) -> Result<SessionContext, Error> {
         self.answers()?;
+        cluster::check(self).await?;
         // Ballista's adaptive planner (55.0.0) never ends a query one of whose executors was lost: "Can't find active stage to
         // update stage outputs". The other one gives its tasks to others.
-        let config = SessionConfig::new_with_ballista().with_ballista_adaptive_query_planner(false);
+        let mut config =
+            SessionConfig::new_with_ballista().with_ballista_adaptive_query_planner(false);
+        // A job that is asked for its state has its number at once. One that tells of it has it when a task ends, so never without
+        // executors.
+        config.options_mut().set(BALLISTA_CLIENT_PULL, "true")?;
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_default_features()
@@ -99,8 +105,13 @@ impl Scheduler {
         Ok(context)
     }
 
+    /// Its host and its port, as in an address of HTTP.
+    pub(crate) fn authority(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
     /// Whether anybody listens there.
-    fn answers(&self) -> Result<(), Error> {
+    pub(crate) fn answers(&self) -> Result<(), Error> {
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
         let connect = || {
             let mut last = std::io::ErrorKind::AddrNotAvailable.into();

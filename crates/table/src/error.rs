@@ -2,8 +2,12 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use datafusion::error::DataFusionError;
 use tollgate_trace::capture::Refused;
+
+use crate::bucket;
 
 /// What can go wrong with a trace, or with runs.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +89,7 @@ pub enum Error {
     },
     /// A query.
     #[error("{}", told(.0))]
-    Query(Box<datafusion::error::DataFusionError>),
+    Query(Box<DataFusionError>),
     /// Nobody listens where a cluster's scheduler should.
     #[error(
         "{scheduler}: no scheduler answers there: {source}; start ballista-scheduler, or leave --engine out to ask on this machine"
@@ -96,17 +100,88 @@ pub enum Error {
         /// What went wrong.
         source: io::Error,
     },
-    /// A query on a cluster.
+    /// A scheduler that does not say how its jobs are.
     #[error(
-        "{scheduler}: the query failed: {}; executors read the trace's files themselves, so they have to see them under the same path",
-        one_line(source.strip_backtrace())
+        "{scheduler}: the scheduler does not say how far its jobs are: {reason}; start ballista-scheduler 55 without --disable-rest-api"
     )]
+    Silent {
+        /// The scheduler.
+        scheduler: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// A query on a cluster.
+    #[error("{scheduler}: the query failed: {}", on_cluster(source))]
     Cluster {
         /// The scheduler.
         scheduler: String,
         /// What went wrong.
-        source: Box<datafusion::error::DataFusionError>,
+        source: Box<DataFusionError>,
     },
+    /// A trace that a scheduler does not find.
+    #[error(
+        "{scheduler}: the scheduler finds {found} of the {held} messages of {place}; it and each executor read the trace's files themselves: \
+         share its folder with them, under the same absolute path"
+    )]
+    Unseen {
+        /// The scheduler.
+        scheduler: String,
+        /// The trace.
+        place: String,
+        /// The messages that it finds.
+        found: u64,
+        /// Those that there are.
+        held: u64,
+    },
+    /// A cluster without executors.
+    #[error(
+        "{scheduler}: no executor was registered for {}; start ballista-executor for the scheduler {authority} (docs/trace.md), or leave \
+         --engine out to ask on this machine",
+        seconds(*.waited)
+    )]
+    NoExecutors {
+        /// The scheduler.
+        scheduler: String,
+        /// Its host and port.
+        authority: String,
+        /// How long one was waited for.
+        waited: Duration,
+    },
+    /// A query that makes no progress.
+    #[error(
+        "{scheduler}: the query made no progress for {}: {}{done}; {}",
+        seconds(*.waited),
+        lost.as_deref().map(|lost| format!("{lost}; ")).unwrap_or_default(),
+        stalled(lost.is_some(), *booked)
+    )]
+    Stalled {
+        /// The scheduler.
+        scheduler: String,
+        /// How long it made none.
+        waited: Duration,
+        /// What was lost.
+        lost: Option<String>,
+        /// How far it was.
+        done: String,
+        /// Whether executors stay booked for tasks that are no more.
+        booked: bool,
+    },
+    /// A query that lost executors each time.
+    #[error(
+        "{scheduler}: the query was submitted {times} times and lost executors each time: {lost}; see in their logs why they ended, often for \
+         want of memory"
+    )]
+    Losses {
+        /// The scheduler.
+        scheduler: String,
+        /// How often it was submitted.
+        times: usize,
+        /// What was lost.
+        lost: String,
+    },
+    /// The user wants no more of a query on a cluster.
+    #[error("stopped; {0} was asked to end the query")]
+    Interrupted(String),
     /// A trace that is in no file.
     #[error(
         "{0} is built in and in no file that executors could read; leave --engine out, or name the directory of a trace"
@@ -124,7 +199,7 @@ pub enum Error {
     #[error("the tables are not as this version writes them: {0}; import the captures again")]
     Tables(&'static str),
     /// A folder or a bucket.
-    #[error("{place}: cannot {what} it: {}{}", chain(source), advice(place))]
+    #[error("{place}: cannot {what} it: {}", of_place(place, source))]
     Place {
         /// What was tried.
         what: &'static str,
@@ -132,6 +207,18 @@ pub enum Error {
         place: String,
         /// What went wrong.
         source: object_store::Error,
+    },
+    /// There is no such bucket.
+    #[error(
+        "{place}: there is no bucket {bucket} at {endpoint}; make it there first, or see to its name, AWS_REGION and AWS_ENDPOINT_URL"
+    )]
+    NoBucket {
+        /// The place in it.
+        place: String,
+        /// Its name.
+        bucket: String,
+        /// The server.
+        endpoint: String,
     },
     /// There is no store of runs.
     #[error(
@@ -180,7 +267,7 @@ pub enum Error {
 }
 
 /// An error with its reasons, each once, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(reason) = next {
@@ -191,32 +278,82 @@ fn chain(error: &dyn std::error::Error) -> String {
         }
         next = reason.source();
     }
-    one_line(text)
+    one_line(&text)
 }
 
-fn one_line(text: String) -> String {
+fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What to do about a place that fails.
-fn advice(place: &str) -> &'static str {
+/// What went wrong with a place, and what to do.
+fn of_place(place: &str, error: &object_store::Error) -> String {
     if place.starts_with("s3://") {
-        "; see to AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and, for other servers than Amazon's, AWS_ENDPOINT_URL"
+        bucket::told(error)
     } else {
-        ""
+        chain(error)
     }
 }
 
 /// What DataFusion says, without the trace of where in its code that was.
-fn told(error: &datafusion::error::DataFusionError) -> String {
-    format!(
-        "the query failed: {}; `SELECT * FROM messages LIMIT 5` shows what there is, and docs/trace.md each column",
-        error.strip_backtrace()
-    )
+fn told(error: &DataFusionError) -> String {
+    format!("the query failed: {}; {COLUMNS}", error.strip_backtrace())
 }
 
-impl From<datafusion::error::DataFusionError> for Error {
-    fn from(error: datafusion::error::DataFusionError) -> Self {
+/// What to do about a query that asks for what is not there.
+const COLUMNS: &str =
+    "`SELECT * FROM messages LIMIT 5` shows what there is, and docs/trace.md each column";
+
+/// What a cluster says of a query that failed, and what to do.
+fn on_cluster(error: &DataFusionError) -> String {
+    let said = one_line(&error.strip_backtrace());
+    let any = |signs: &[&str]| signs.iter().any(|sign| said.contains(sign));
+    let advice = match error.find_root() {
+        DataFusionError::Plan(_) | DataFusionError::SQL(..) | DataFusionError::SchemaError(..) => {
+            COLUMNS
+        }
+        _ if any(&["same major version"]) => {
+            "install the version of ballista-scheduler and ballista-executor that docs/trace.md names"
+        }
+        _ if any(&["No such file", "NotFound", "not found", "does not exist"]) => {
+            "executors read the trace's files themselves: share its folder with each of them, under the same absolute path"
+        }
+        _ if any(&["Permission denied", "PermissionDenied"]) => {
+            "executors read the trace's files themselves: let the user that they run as read its folder"
+        }
+        _ if any(&[
+            "transport error",
+            "connect error",
+            "Connection refused",
+            "FetchFailed",
+            "fetch partition",
+        ]) =>
+        {
+            "this machine and the executors fetch rows from each executor: see that its address and ports can be reached, and --external-host"
+        }
+        _ => "the logs of the scheduler and of the executors say more",
+    };
+    format!("{said}; {advice}")
+}
+
+/// What to do about a query that makes no progress.
+fn stalled(lost: bool, booked: bool) -> &'static str {
+    match (lost, booked) {
+        (_, true) => {
+            "executors stay booked for it until they are started again; with pull-staged scheduling they do not (docs/trace.md)"
+        }
+        (true, false) => "see in the executors' logs why they ended, and ask again",
+        (false, false) => {
+            "others may use the executors, or a task takes longer: --cluster-timeout gives it more time"
+        }
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64())
+}
+
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Self {
         Self::Query(Box::new(error))
     }
 }

@@ -4,7 +4,7 @@
 //! whole or not at all. [`import`] fills it. [`session`] opens it, or a rebuilt trace in memory, for SQL on DataFusion; [`sizes`],
 //! [`flows`], [`tcb`] and [`traffic`] are the analyses, each a query and what is made of its result.
 //!
-//! [`engine`] says where queries run. [`runs`] is a store of runs in such a place, which is open for SQL as well.
+//! [`engine`] says where queries run, [`cluster`] watches those on a cluster. [`runs`] is a store of runs in such a place, which is open for SQL as well.
 //!
 //! This is the only crate that knows Parquet, DataFusion and object stores, so that nothing else has to wait for them to be
 //! built.
@@ -15,6 +15,8 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod bucket;
+pub mod cluster;
 mod columns;
 mod distribution;
 pub mod engine;

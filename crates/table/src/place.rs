@@ -23,7 +23,7 @@ use object_store::{
 };
 use tokio::runtime::Runtime;
 
-use crate::{Error, queries};
+use crate::{Error, bucket, queries};
 
 const SCHEME: &str = "s3://";
 /// How often, and how long, a request is tried again that might succeed then.
@@ -83,8 +83,13 @@ pub(crate) struct Opened {
     objects: Arc<dyn ObjectStore>,
     /// What keys begin with.
     root: Key,
+    /// The server of a bucket.
+    endpoint: String,
     runtime: Runtime,
 }
+
+/// The server where no other is named.
+const AMAZON: &str = "Amazon S3";
 
 impl Place {
     /// Opens the place. A folder has to be there; whether a bucket is shows when it is used.
@@ -94,6 +99,7 @@ impl Place {
             place: self.to_string(),
             source,
         };
+        let mut endpoint = AMAZON.to_owned();
         let (objects, root): (Arc<dyn ObjectStore>, &str) = match self {
             Self::Folder(folder) => {
                 let folder = LocalFileSystem::new_with_prefix(folder).map_err(failed)?;
@@ -108,8 +114,10 @@ impl Place {
                         ..RetryConfig::default()
                     });
                 // Whoever names an endpoint without TLS wants to use it.
-                let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
-                if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) {
+                if let Some(named) = builder.get_config_value(&AmazonS3ConfigKey::Endpoint) {
+                    endpoint = named;
+                }
+                if endpoint.starts_with("http://") {
                     builder = builder.with_allow_http(true);
                 }
                 (Arc::new(builder.build().map_err(failed)?), prefix.as_str())
@@ -120,6 +128,7 @@ impl Place {
             place: self.clone(),
             objects,
             root,
+            endpoint,
             runtime: queries::threads()?,
         })
     }
@@ -151,10 +160,29 @@ impl Opened {
 
     fn failed(&self, what: &'static str) -> impl FnOnce(object_store::Error) -> Error + use<> {
         let place = self.place.to_string();
-        move |source| Error::Place {
-            what,
-            place,
-            source,
+        let bucket = match &self.place {
+            Place::Folder(_) => None,
+            Place::Bucket { bucket, .. } => Some((bucket.clone(), self.endpoint.clone())),
+        };
+        move |source| match bucket {
+            Some((bucket, endpoint)) if bucket::is_missing(&source) => Error::NoBucket {
+                place,
+                bucket,
+                endpoint,
+            },
+            _ => Error::Place {
+                what,
+                place,
+                source,
+            },
+        }
+    }
+
+    /// The error for what is not there: where the bucket itself is missing, that. Not every server says so when an object is read.
+    pub(crate) fn without(&self, what: Error) -> Error {
+        match self.listed() {
+            Err(missing @ Error::NoBucket { .. }) => missing,
+            _ => what,
         }
     }
 
@@ -279,7 +307,10 @@ impl Opened {
     pub(crate) fn remove(&self, name: &str) -> Result<(), Error> {
         let key = self.key(name);
         match self.runtime.block_on(self.objects.delete(&key)) {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(error @ object_store::Error::NotFound { .. }) if !bucket::is_missing(&error) => {
+                Ok(())
+            }
             Err(error) => Err(self.failed("remove from")(error)),
         }
     }
@@ -310,7 +341,9 @@ impl Opened {
 async fn read(objects: Arc<dyn ObjectStore>, key: Key) -> Outcome<Option<Vec<u8>>> {
     match objects.get(&key).await {
         Ok(found) => Ok(Some(found.bytes().await?.into())),
-        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(error @ object_store::Error::NotFound { .. }) if !bucket::is_missing(&error) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }

@@ -11,7 +11,9 @@ use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
-use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{Error, prefix};
@@ -37,15 +39,27 @@ pub(crate) fn context(config: SessionConfig) -> SessionContext {
     context
 }
 
-/// Asks a context.
-pub(crate) async fn ask(context: &SessionContext, sql: &str) -> Result<Rows, Error> {
+/// What a context makes of a query that reads.
+pub(crate) async fn frame(context: &SessionContext, sql: &str) -> Result<DataFrame, Error> {
     let options = SQLOptions::new()
         .with_allow_ddl(false)
         .with_allow_dml(false)
         .with_allow_statements(false);
-    let frame = context.sql_with_options(sql, options).await?;
+    Ok(context.sql_with_options(sql, options).await?)
+}
+
+/// Asks a context.
+pub(crate) async fn ask(context: &SessionContext, sql: &str) -> Result<Rows, Error> {
+    let frame = frame(context, sql).await?;
     let schema = Arc::clone(frame.schema().inner());
     Ok((schema, frame.collect().await?))
+}
+
+/// The next batch of a stream.
+pub(crate) async fn next(
+    stream: &mut SendableRecordBatchStream,
+) -> Option<Result<RecordBatch, DataFusionError>> {
+    std::future::poll_fn(|context| stream.as_mut().poll_next(context)).await
 }
 
 /// Makes the Parquet files at these addresses one table of a context.

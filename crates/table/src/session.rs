@@ -2,14 +2,17 @@
 //!
 //! Owns the tables `packets`, `messages` and `flows` as queries see them.
 
-use arrow::array::RecordBatch;
-use datafusion::error::DataFusionError;
+use std::cell::Cell;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tokio::runtime::Runtime;
 use tollgate_trace::rebuilt::Rebuilt;
 
 use crate::Error;
-use crate::engine::Engine;
+use crate::cluster::{self, Watch};
+use crate::engine::{Engine, Scheduler};
 use crate::place::Place;
 use crate::queries::{self, Rows, context};
 use crate::schema::Table;
@@ -53,6 +56,9 @@ impl Origin {
 pub struct Session {
     origin: Origin,
     engine: Engine,
+    watch: Watch,
+    /// Whether the cluster is known to find the trace.
+    seen: Cell<bool>,
     runtime: Runtime,
     context: SessionContext,
 }
@@ -71,6 +77,14 @@ impl Session {
     /// # Errors
     /// When its files cannot be read, or the cluster does not answer, or could not read the trace.
     pub fn on(engine: &Engine, origin: Origin) -> Result<Self, Error> {
+        Self::watched(engine, origin, Watch::default())
+    }
+
+    /// Opens a trace whose queries run there, and are watched so when that is a cluster.
+    ///
+    /// # Errors
+    /// As [`Self::on`].
+    pub fn watched(engine: &Engine, origin: Origin, watch: Watch) -> Result<Self, Error> {
         match (engine, &origin) {
             (Engine::Ballista(_), Origin::Rebuilt(rebuilt)) => {
                 return Err(Error::NotStored(rebuilt.name()));
@@ -91,6 +105,8 @@ impl Session {
         Ok(Self {
             origin,
             engine: engine.clone(),
+            watch,
+            seen: Cell::new(false),
             runtime,
             context,
         })
@@ -104,13 +120,47 @@ impl Session {
     /// The rows of a query, and their columns.
     ///
     /// # Errors
-    /// [`Error::Query`] when the query is not understood or fails.
+    /// [`Error::Query`] when the query is not understood or fails; on a cluster, what went wrong there.
     pub fn query(&self, sql: &str) -> Result<Rows, Error> {
-        let asked = self.runtime.block_on(queries::ask(&self.context, sql));
-        asked.map_err(|error| match &self.engine {
-            Engine::Here => error,
-            Engine::Ballista(scheduler) => scheduler.failed(error),
-        })
+        let context = &self.context;
+        match &self.engine {
+            Engine::Here => self.runtime.block_on(queries::ask(context, sql)),
+            Engine::Ballista(scheduler) => {
+                self.see(scheduler)?;
+                let asked = cluster::ask(context, scheduler, &self.watch, sql);
+                self.runtime
+                    .block_on(asked)
+                    .map_err(|error| scheduler.failed(error))
+            }
+        }
+    }
+
+    /// Sees, before the first query, that the scheduler finds the trace. Files that it does not find are to it a table without rows.
+    fn see(&self, scheduler: &Scheduler) -> Result<(), Error> {
+        let Origin::Stored(trace) = &self.origin else {
+            return Ok(());
+        };
+        let sources = trace.sources().iter();
+        let held: u64 = sources.map(|source| source.counts.messages).sum();
+        if held == 0 || self.seen.get() {
+            return Ok(());
+        }
+        let count = "SELECT count(*) FROM messages";
+        let asked = cluster::ask(&self.context, scheduler, &self.watch, count);
+        let counted = (self.runtime.block_on(asked)).map_err(|error| scheduler.failed(error))?;
+        let batches = counted.1.iter().filter(|batch| batch.num_rows() > 0);
+        let numbers = batches.map(|batch| batch.column(0).as_primitive::<Int64Type>().value(0));
+        let found = numbers.sum::<i64>().unsigned_abs();
+        if found != held {
+            return Err(Error::Unseen {
+                scheduler: scheduler.to_string(),
+                place: trace.place().to_string(),
+                found,
+                held,
+            });
+        }
+        self.seen.set(true);
+        Ok(())
     }
 
     /// Gives the rows of a query on each capture alone, on this machine, one capture after the other in the order of their first packets, and
@@ -141,7 +191,7 @@ impl Session {
             self.runtime.block_on(async {
                 let frame = context.sql(sql).await?;
                 let mut stream = frame.execute_stream().await?;
-                while let Some(batch) = next(&mut stream).await {
+                while let Some(batch) = queries::next(&mut stream).await {
                     take(batch?)?;
                 }
                 Ok::<(), Error>(())
@@ -149,13 +199,6 @@ impl Session {
         }
         Ok(())
     }
-}
-
-type Stream = datafusion::execution::SendableRecordBatchStream;
-
-/// The next batch of a stream.
-async fn next(stream: &mut Stream) -> Option<Result<RecordBatch, DataFusionError>> {
-    std::future::poll_fn(|context| stream.as_mut().poll_next(context)).await
 }
 
 /// Makes the tables of these captures of a trace the tables of a context.

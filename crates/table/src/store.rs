@@ -140,7 +140,7 @@ impl Trace {
         }
         let opened = place.open()?;
         if !is_marked(&opened)? {
-            return Err(missing());
+            return Err(opened.without(missing()));
         }
         Self::of(opened)
     }

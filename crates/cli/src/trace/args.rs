@@ -45,6 +45,9 @@ pub(crate) struct Where {
     /// Ask on a Ballista cluster, ballista://HOST:PORT of its scheduler; its executors have to see the trace under the same path.
     #[arg(long, value_name = "ENGINE", value_parser = engine)]
     pub(crate) engine: Option<Engine>,
+    /// Give up a query on a cluster when for this time no task of it ends and no row arrives [default: 60s].
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "engine")]
+    pub(crate) cluster_timeout: Option<Duration>,
 }
 
 /// `trace import`
@@ -172,6 +175,9 @@ pub(crate) struct Cache {
     /// Hosts listed.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) top: usize,
+    /// Taken to say why it is refused.
+    #[arg(long, value_name = "ENGINE", hide = true)]
+    pub(crate) engine: Option<String>,
     #[command(flatten)]
     pub(crate) json: Json,
 }

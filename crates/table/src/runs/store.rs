@@ -74,7 +74,7 @@ impl Store {
         if store.is_marked()? {
             Ok(store)
         } else {
-            Err(missing())
+            Err(store.opened.without(missing()))
         }
     }
 
