@@ -348,6 +348,25 @@ fn a_cluster_without_executors_is_told() {
 }
 
 #[test]
+fn an_executor_that_ended_before_the_query_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = trace(folder.path(), 100);
+    let mut cluster = Cluster::start("pull-staged", 1);
+    cluster.executors[0].kill();
+    let watch = Watch {
+        limit: Duration::from_secs(3),
+        ..Watch::default()
+    };
+    // The scheduler has it registered for half a minute more.
+    let there = Session::watched(&cluster.engine(), origin(), watch).unwrap();
+    let error = there.query("SELECT count(*) FROM packets").unwrap_err();
+    let line = error.to_string();
+    assert!(matches!(error, Error::Stalled { .. }), "{line}");
+    assert!(line.contains(" cannot be reached; 0 of "), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+}
+
+#[test]
 fn a_query_that_the_user_stops_is_cancelled_at_the_scheduler() {
     let folder = tempfile::tempdir().unwrap();
     let origin = trace(folder.path(), PACKETS);

@@ -365,8 +365,8 @@ impl Job<'_> {
     async fn stalled(&mut self) -> Result<Ended, Error> {
         let scheduler = || self.scheduler.to_string();
         let registered = match self.api.executors().await {
-            Ok(registered) => registered.len(),
-            Err(NoAnswer::Off) => 0,
+            Ok(registered) => registered,
+            Err(NoAnswer::Off) => Vec::new(),
             Err(error @ NoAnswer::Http(_)) => {
                 self.scheduler.answers()?;
                 return Err(silent(self.scheduler)(error));
@@ -374,7 +374,7 @@ impl Job<'_> {
         };
         let lost = self.lost().await;
         self.cancel().await;
-        if registered == 0 && !lost.is_any() {
+        if registered.is_empty() && !lost.is_any() {
             return Err(Error::NoExecutors {
                 scheduler: scheduler(),
                 authority: self.scheduler.authority(),
@@ -384,10 +384,12 @@ impl Job<'_> {
         if lost.is_any() && !self.last {
             return Ok(Ended::Lost(lost.sentence()));
         }
+        let rolled_back = lost.is_any() || self.before.is_some();
         let now = lost.is_any().then(|| lost.sentence());
-        let lost = now.or_else(|| self.before.clone());
+        let unreached = unreached(registered).await;
+        let lost = now.or_else(|| self.before.clone()).or(unreached);
         // What was rolled back before it could be cancelled leaves executors booked, and this submission waits for them.
-        let booked = self.policy == Policy::Push && lost.is_some();
+        let booked = self.policy == Policy::Push && rolled_back;
         Err(Error::Stalled {
             scheduler: scheduler(),
             waited: self.watch.limit,
@@ -454,6 +456,22 @@ async fn reached(executors: Vec<Executor>) -> Vec<(Executor, bool)> {
         found.extend(one.await);
     }
     found
+}
+
+/// Those of these executors that accept no connection, in a sentence: they are registered for a while after their end.
+async fn unreached(executors: Vec<Executor>) -> Option<String> {
+    let away: Vec<String> = (reached(executors).await.into_iter())
+        .filter(|(_, reached)| !reached)
+        .map(|(executor, _)| format!("{}:{}", executor.host, executor.port))
+        .collect();
+    match away.as_slice() {
+        [] => None,
+        [one] => Some(format!("the executor at {one} cannot be reached")),
+        many => Some(format!(
+            "the executors at {} cannot be reached",
+            many.join(" and ")
+        )),
+    }
 }
 
 /// What a job lost.
