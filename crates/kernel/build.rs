@@ -8,7 +8,15 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SOURCES: [&str; 4] = ["gates", "observe", "offers", "trial"];
+/// Sources, objects and what is defined for them: the gates' source makes the programs of faults, too.
+const OBJECTS: [(&str, &str, Option<&str>); 6] = [
+    ("gates", "gates", None),
+    ("gates", "gates_extra_cost", Some("EXTRA_COST")),
+    ("gates", "fault", Some("FAULT")),
+    ("observe", "observe", None),
+    ("offers", "offers", None),
+    ("trial", "trial", None),
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=src/bpf");
@@ -37,10 +45,10 @@ fn compile() -> Result<(), String> {
             ));
         }
     };
-    for name in SOURCES {
-        let source = format!("src/bpf/{name}.bpf.c");
-        let object = out.join(format!("{name}.bpf.o"));
-        compile_one(&clang, architecture, &include, &source, &object)?;
+    for (source, object, define) in OBJECTS {
+        let source = format!("src/bpf/{source}.bpf.c");
+        let object = out.join(format!("{object}.bpf.o"));
+        compile_one(&clang, architecture, &include, (&source, define), &object)?;
     }
     Ok(())
 }
@@ -49,7 +57,7 @@ fn compile_one(
     clang: &OsStr,
     architecture: &str,
     include: &OsStr,
-    source: &str,
+    (source, define): (&str, Option<&str>),
     object: &Path,
 ) -> Result<(), String> {
     let done = Command::new(clang)
@@ -57,6 +65,7 @@ fn compile_one(
             "-g", "-O2", "-mcpu=v3", "-target", "bpf", "-Wall", "-Werror",
         ])
         .arg(format!("-D__TARGET_ARCH_{architecture}"))
+        .args(define.map(|name| format!("-D{name}")))
         .arg("-I")
         .arg(include)
         // Paths of the machine that builds stay out of the object.

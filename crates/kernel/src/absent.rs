@@ -7,6 +7,7 @@ use tollgate_gate::{Gate, GateSet};
 
 use crate::clock;
 use crate::error::Error;
+use crate::fault::{ExtraCost, Fault};
 use crate::offer::{Kind, Offer};
 use crate::plan::{Abilities, Ability, Plan};
 use crate::watch::{Namespace, Taken, Watch};
@@ -18,6 +19,10 @@ pub struct Gates(Infallible);
 /// Gates that are attached; this build has none.
 #[derive(Debug)]
 pub struct Attached(Infallible);
+
+/// A fault that is in force; this build has none.
+#[derive(Debug)]
+pub struct Injected(Infallible);
 
 /// Puts gates to sleep and wakes them; this build has none.
 #[derive(Debug)]
@@ -33,6 +38,23 @@ impl Doze {
     pub const fn wake(&self) {
         match self.0 {}
     }
+}
+
+impl Injected {
+    /// The fault.
+    pub const fn fault(&self) -> Fault {
+        match self.0 {}
+    }
+
+    /// Packets, calls or wakeups that it has delayed so far.
+    pub const fn runs(&self) -> u64 {
+        match self.0 {}
+    }
+}
+
+/// Like the links that are given back, as that of [`Attached`].
+impl Drop for Injected {
+    fn drop(&mut self) {}
 }
 
 /// Like the links that are given back, so that those who hold them say when they let them go.
@@ -54,6 +76,30 @@ impl Gates {
     /// [`Error::NotBuilt`].
     pub const fn load(_plan: &Plan, _room: u32) -> Result<Self, Error> {
         Err(Error::NotBuilt)
+    }
+
+    /// Loads the programs of a plan with an extra cost.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`].
+    pub const fn load_with_extra_cost(
+        _plan: &Plan,
+        _room: u32,
+        _cost: &ExtraCost,
+    ) -> Result<Self, Error> {
+        Err(Error::NotBuilt)
+    }
+
+    /// Puts a program on a gate's hook that delays what passes.
+    ///
+    /// # Errors
+    /// None that can come to be.
+    pub const fn inject(
+        &self,
+        _fault: Fault,
+        _namespaces: &[Namespace<'_>],
+    ) -> Result<Injected, Error> {
+        match self.0 {}
     }
 
     /// The plan whose programs these are.

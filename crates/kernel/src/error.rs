@@ -31,6 +31,18 @@ pub enum Error {
         /// What the kernel said.
         reason: String,
     },
+    /// A fault cannot be put on this side of a gate.
+    #[error("no fault can be put {side} the gate {} at {hook}: {reason}", gate.name())]
+    Order {
+        /// The gate.
+        gate: Gate,
+        /// The side, [`crate::fault::Side::name`].
+        side: &'static str,
+        /// The gate's hook.
+        hook: &'static str,
+        /// Why not.
+        reason: &'static str,
+    },
     /// The plan has no hook for this gate.
     #[error("this kernel has no hook for the gate {}", .0.name())]
     NoHook(Gate),

@@ -4,30 +4,39 @@
 //! pinned.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, ProgramMut};
 use tollgate_gate::{Gate, GateSet};
 
 use crate::error::Error;
 use crate::event::Event;
+use crate::fault::ExtraCost;
 use crate::hook::{Hook, Need, Netfilter};
 use crate::plan::Plan;
 use crate::watch::{Namespace, THREADS, Taken, Watch};
 
 mod doze;
+mod fault;
 pub(crate) mod system;
 mod words;
 
 pub use doze::Doze;
+pub use fault::Injected;
 
-use system::Mapped;
+use fault::{FaultSettings, Registry};
+use system::{Mapped, Ranks};
 
 /// The compiled programs. The loader reads them as ELF, which wants alignment.
 #[repr(C, align(8))]
 pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/gates.bpf.o")));
+/// The same programs with a cost that is set before they are loaded.
+static EXTRA_COST_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(
+    env!("OUT_DIR"),
+    "/gates_extra_cost.bpf.o"
+)));
 
 /// Processors that have a cursor, `CPUS` of the programs.
 const PROCESSORS: usize = 1024;
@@ -80,6 +89,7 @@ pub struct Gates {
     doze: Arc<Doze>,
     /// Runs that the kernel left out because the program was running already, as last seen.
     missed: std::cell::Cell<u64>,
+    registry: Mutex<Registry>,
 }
 
 /// Gates that are attached; they are detached when this is dropped.
@@ -87,6 +97,7 @@ pub struct Attached {
     gates: GateSet,
     // Only held.
     _links: Vec<OneLink>,
+    _alive: Arc<()>,
 }
 
 /// What keeps a program attached while it is open.
@@ -108,6 +119,16 @@ impl Gates {
     /// # Errors
     /// [`Error::Load`] with what the kernel said, [`Error::Processors`].
     pub fn load(plan: &Plan, room: u32) -> Result<Self, Error> {
+        Self::load_with_extra_cost(plan, room, &ExtraCost::default())
+    }
+
+    /// Loads the programs of a plan so that each of them costs more than it has to. Without any cost these are the programs of
+    /// [`Self::load`]; with one they are a copy of their own, so that gates without it have no instruction more.
+    ///
+    /// # Errors
+    /// As [`Self::load`], and [`Error::TooMany`] for a cost of more than [`crate::fault::LONGEST_DELAY`].
+    pub fn load_with_extra_cost(plan: &Plan, room: u32, cost: &ExtraCost) -> Result<Self, Error> {
+        let extra = FaultSettings::of_gates(cost)?;
         let processors = libbpf_rs::num_possible_cpus()
             .map_err(|error| Error::load("counting processors", error))?;
         if processors > PROCESSORS {
@@ -122,7 +143,11 @@ impl Gates {
             .iter()
             .flat_map(|boundary| boundary.programs.iter().copied())
             .collect();
-        let mut open = open()?;
+        let mut open = open_object(if *cost == ExtraCost::default() {
+            OBJECT
+        } else {
+            EXTRA_COST_OBJECT
+        })?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let name = name.strip_suffix("_twin").unwrap_or(&name);
@@ -132,6 +157,7 @@ impl Gates {
             let name = map.name().to_string_lossy().into_owned();
             let outcome = match name.as_str() {
                 "events" => map.set_max_entries(room * processors as u32),
+                ".rodata.fault" => map.set_initial_value(&extra.to_bytes()),
                 ".rodata.limits" => map.set_initial_value(&room.to_ne_bytes()),
                 _ => Ok(()),
             };
@@ -140,13 +166,7 @@ impl Gates {
         let object = open
             .load()
             .map_err(|error| Error::load("loading the BPF programs", in_words(&error)))?;
-        let map = |name: &str, length: usize| {
-            let map = object
-                .maps()
-                .find(|map| map.name().to_string_lossy() == name)
-                .ok_or_else(|| Error::load("looking for a map", name))?;
-            Mapped::new(map.as_fd(), length)
-        };
+        let map = |name: &str, length: usize| map_of(&object, name, length);
         let cursors = map(".bss.cursors", PROCESSORS * size_of::<Cursor>())?;
         let settings = map(".bss.settings", size_of::<Settings>())?;
         let events = map("events", room as usize * processors * size_of::<Event>())?;
@@ -161,6 +181,7 @@ impl Gates {
             events,
             doze,
             missed: std::cell::Cell::new(0),
+            registry: Mutex::default(),
         };
         gates.watch(&Watch::default())?;
         Ok(gates)
@@ -260,9 +281,11 @@ impl Gates {
                 }
             }
         }
+        let alive = self.note_attached(gates)?;
         Ok(Attached {
             gates,
             _links: links,
+            _alive: alive,
         })
     }
 
@@ -300,7 +323,9 @@ impl Gates {
         let fds = &fds[..1 + usize::from(twins)];
         for namespace in namespaces {
             for family in FAMILIES {
-                let made = within(*namespace, || system::link_at_free_ranks(fds, family, at));
+                let made = within(*namespace, || {
+                    system::link_at_free_ranks(fds, family, at, Ranks::Gates)
+                });
                 links.extend(made.map_err(&refused)?.into_iter().map(OneLink::Own));
             }
         }
@@ -343,11 +368,24 @@ impl Gates {
     }
 }
 
+/// A map of a loaded object, mapped into this process.
+fn map_of(object: &Object, name: &str, length: usize) -> Result<Mapped, Error> {
+    let map = object
+        .maps()
+        .find(|map| map.name().to_string_lossy() == name)
+        .ok_or_else(|| Error::load("looking for a map", name))?;
+    Mapped::new(map.as_fd(), length)
+}
+
 fn open() -> Result<OpenObject, Error> {
+    open_object(OBJECT)
+}
+
+fn open_object(object: &Aligned<[u8]>) -> Result<OpenObject, Error> {
     listen();
     ObjectBuilder::default()
         .name("tollgate")
-        .and_then(|builder| builder.open_memory(&OBJECT.0))
+        .and_then(|builder| builder.open_memory(&object.0))
         .map_err(|error| Error::load("opening the BPF programs", in_words(&error)))
 }
 
@@ -422,7 +460,7 @@ pub(crate) fn attempt(name: &str) -> Result<(), String> {
         .find(|hook| hook.program == Some(name));
     match hook.map(|hook| hook.need) {
         Some(Need::Netfilter(at)) => {
-            system::link_at_free_ranks(&[program.as_fd()], FAMILIES[0], at).map(drop)
+            system::link_at_free_ranks(&[program.as_fd()], FAMILIES[0], at, Ranks::Gates).map(drop)
         }
         _ => program
             .attach()

@@ -27,6 +27,7 @@ mod clock;
 mod cost;
 mod error;
 pub mod event;
+pub mod fault;
 #[cfg(feature = "bpf")]
 mod gates;
 pub mod hook;
@@ -41,13 +42,14 @@ pub mod sampling;
 pub mod watch;
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::{Attached, Doze, Gates, abilities, offers};
+pub use absent::{Attached, Doze, Gates, Injected, abilities, offers};
 pub use better::{Better, Change, better};
 pub use cost::passage_cost;
 pub use error::Error;
 pub use event::{Event, Flow};
+pub use fault::{ExtraCost, Fault, FaultKind, Side};
 #[cfg(feature = "bpf")]
-pub use gates::{Attached, Doze, Gates};
+pub use gates::{Attached, Doze, Gates, Injected};
 pub use hook::{Hook, Need};
 pub use join::{Joiner, Talk};
 pub use offer::{Kind, Offer, Place};

@@ -9,6 +9,7 @@
 /* TCP hands a segment to IP: the TCP header is what the data begins with, and there is no IP header yet. */
 static __always_inline void pass_segment(const struct sock *sk, const struct sk_buff *skb, __u8 gate, __u8 flags)
 {
+	COST_BEFORE_STAMP(is_watched_socket(sk));
 	const __u64 ktime = bpf_ktime_get_ns();
 	struct way way;
 	struct tcp_header tcp;

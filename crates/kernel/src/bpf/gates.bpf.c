@@ -19,6 +19,12 @@
 
 #include "headers.h"
 
+/*
+ * This source is compiled three times. Without a definition: the gates. With EXTRA_COST: gates that cost more than they have to,
+ * for tests of the ledger. With FAULT: programs that record nothing and delay or touch memory instead, for what the gates would
+ * record. So all three have the same filter, and the gates have no instruction more because of the others.
+ */
+
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /* Processors that have a cursor; the loader refuses machines with more. */
@@ -91,6 +97,37 @@ struct settings {
 
 struct cursor cursors[CPUS] SEC(".bss.cursors");
 struct settings settings SEC(".bss.settings");
+
+#if defined(EXTRA_COST) || defined(FAULT)
+#include "fault.h"
+#endif
+
+#ifdef EXTRA_COST
+#define COST_BEFORE_STAMP(watched)                                                                                    \
+	if (fault.before && (watched))                                                                                \
+	delay_until(bpf_ktime_get_ns() + fault.before)
+#else
+#define COST_BEFORE_STAMP(watched)
+#endif
+
+#ifdef FAULT
+
+#define AWAKE 1
+
+/* Instead of an event: the fault. The time is that of the program's beginning, so that the filter is part of the delay. */
+static __always_inline void record(__u64 ktime, struct way way, __u32 seq, __u32 len, __u32 thread, __u8 gate, __u8 flags)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	if (cpu < CPUS)
+		__sync_fetch_and_add(&cursors[cpu].head, 1);
+	apply_fault(ktime);
+}
+
+#else
+
+#define AWAKE (!*(volatile __u32 *)&asleep)
+
 /* Not 0: nothing is recorded, and programs return at once. Whoever drives the traffic writes it between round trips. */
 __u32 asleep SEC(".bss.asleep");
 
@@ -108,6 +145,9 @@ struct {
 /* Everything of an event but the processor, which is written down where it passed. */
 static __always_inline void record(__u64 ktime, struct way way, __u32 seq, __u32 len, __u32 thread, __u8 gate, __u8 flags)
 {
+#ifdef EXTRA_COST
+	apply_fault(bpf_ktime_get_ns());
+#endif
 	__u32 cpu = bpf_get_smp_processor_id();
 	if (cpu >= CPUS)
 		return;
@@ -133,6 +173,8 @@ static __always_inline void record(__u64 ktime, struct way way, __u32 seq, __u32
 	/* Last: a slot without a time is not finished. */
 	*(volatile __u64 *)&to->ktime = ktime;
 }
+
+#endif
 
 static __always_inline bool watched_port(__u16 port)
 {
@@ -164,6 +206,7 @@ static __always_inline void pass_packet(const struct sk_buff *skb, const unsigne
 		length = headers.length;
 		flags |= ACKNOWLEDGMENT;
 	}
+	COST_BEFORE_STAMP(watched_port(bpf_ntohs(headers.source)) || watched_port(bpf_ntohs(headers.destination)));
 	const __u64 ktime = bpf_ktime_get_ns();
 	__u16 source = bpf_ntohs(headers.source), destination = bpf_ntohs(headers.destination);
 	if (!watched_port(source) && !watched_port(destination))
@@ -201,8 +244,18 @@ static __always_inline bool watched_socket(const struct sock *sk, bool sends, st
 	return 1;
 }
 
+#ifdef EXTRA_COST
+static __always_inline bool is_watched_socket(const struct sock *sk)
+{
+	struct way way;
+
+	return sk && watched_socket(sk, 1, &way);
+}
+#endif
+
 static __always_inline void pass_thread(__u32 thread, __u8 gate, __u8 flags)
 {
+	COST_BEFORE_STAMP(watched_thread(thread));
 	const __u64 ktime = bpf_ktime_get_ns();
 	struct way nobody = {0, 0};
 
@@ -219,6 +272,7 @@ static __always_inline void pass_call(const __u32 *calls, __u64 call, __u8 gate,
 
 static __always_inline void pass_sender(struct sock *sk, __u8 flags)
 {
+	COST_BEFORE_STAMP(is_watched_socket(sk));
 	const __u64 ktime = bpf_ktime_get_ns();
 	struct way way;
 
@@ -230,6 +284,7 @@ static __always_inline void pass_sender(struct sock *sk, __u8 flags)
 /* The receiving socket passes with all that lies before `end`. */
 static __always_inline void pass_receiver(struct sock *sk, bool queued, __u8 gate, __u8 flags)
 {
+	COST_BEFORE_STAMP(is_watched_socket(sk));
 	const __u64 ktime = bpf_ktime_get_ns();
 	struct way way;
 
@@ -241,6 +296,7 @@ static __always_inline void pass_receiver(struct sock *sk, bool queued, __u8 gat
 
 static __always_inline void pass_copy(const struct sk_buff *skb, int len, __u8 flags)
 {
+	COST_BEFORE_STAMP(is_watched_socket(skb->sk));
 	const __u64 ktime = bpf_ktime_get_ns();
 	struct sock *sk = skb->sk;
 	struct way way;
@@ -249,8 +305,6 @@ static __always_inline void pass_copy(const struct sk_buff *skb, int len, __u8 f
 		return;
 	record(ktime, way, FIELD(sk, tcp_sock, copied_seq), len, (__u32)bpf_get_current_pid_tgid(), SOCKET_IN_BEGIN, flags);
 }
-
-#define AWAKE (!*(volatile __u32 *)&asleep)
 
 /* A hook's program and its twin. The body sees `flags`. */
 #define GATE(section, name, ...) GATE_(section, name, __VA_ARGS__)

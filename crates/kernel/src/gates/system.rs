@@ -92,18 +92,44 @@ impl Drop for Mapped {
 }
 
 /// Among netfilter's hooks ours come where nobody has changed the packet yet (out) or will any more (in).
-/// No two of a hook may have the same priority, so each rank up to [`RANKS`] is taken by whoever comes first: by programs that sample
+/// No two of a hook may have the same priority, so each of [`RANKS`] ranks is taken by whoever comes first: by programs that sample
 /// traffic, by a gate, and by its twin, which comes right behind it.
 const fn priority(hook: Netfilter, rank: u8) -> i32 {
     let first = match hook {
         Netfilter::LocalOut => i32::MIN + 1,
-        Netfilter::LocalIn => i32::MAX - RANKS as i32,
+        Netfilter::LocalIn => i32::MAX - ALL_RANKS as i32,
     };
     first + rank as i32
 }
 
-/// Ranks of our programs at one hook.
+/// Ranks of our programs at one hook that measure or observe.
 const RANKS: u8 = 34;
+/// Ranks of faults on either side of them.
+const FAULT_RANKS: u8 = 8;
+/// All ranks of our programs at one hook.
+const ALL_RANKS: u8 = FAULT_RANKS + RANKS + FAULT_RANKS;
+
+/// The ranks that a program may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ranks {
+    /// Those of faults before the gates.
+    BeforeGates,
+    /// Those of programs that measure or observe.
+    Gates,
+    /// Those of faults behind the gates.
+    BehindGates,
+}
+
+impl Ranks {
+    /// The first rank and the one behind the last.
+    const fn bounds(self) -> (u8, u8) {
+        match self {
+            Self::BeforeGates => (0, FAULT_RANKS),
+            Self::Gates => (FAULT_RANKS, FAULT_RANKS + RANKS),
+            Self::BehindGates => (FAULT_RANKS + RANKS, ALL_RANKS),
+        }
+    }
+}
 
 /// Attaches a netfilter program in the calling thread's namespace; it is detached when the result is closed. By hand, since
 /// libbpf's program cannot be lent to the thread that is in the other namespace.
@@ -145,9 +171,10 @@ pub(crate) fn link_at_free_ranks(
     programs: &[BorrowedFd<'_>],
     family: i32,
     hook: Netfilter,
+    ranks: Ranks,
 ) -> Result<Vec<OwnedFd>, String> {
-    let last = RANKS - programs.len() as u8;
-    for first in 0..=last {
+    let (begin, end) = ranks.bounds();
+    for first in begin..=end - programs.len() as u8 {
         let links = programs
             .iter()
             .zip(first..)
@@ -158,7 +185,8 @@ pub(crate) fn link_at_free_ranks(
         }
     }
     Err(format!(
-        "the {RANKS} places that programs of ours may have there are taken by others that measure or observe"
+        "the {} places that programs of ours may have there are taken by others that measure or observe",
+        end - begin
     ))
 }
 

@@ -19,7 +19,7 @@ use super::memory::{
 use super::pace::{FIRST, Pace, Passed, SETTLE, WINDOW, weight};
 use super::{Ask, Raw};
 use crate::error::Error;
-use crate::gates::system::{Mapped, link_at_free_ranks, missed_runs};
+use crate::gates::system::{Mapped, Ranks, link_at_free_ranks, missed_runs};
 use crate::gates::{Aligned, FAMILIES, in_words, listen, within};
 use crate::hook::Need;
 use crate::watch::Namespace;
@@ -348,7 +348,9 @@ impl Watcher {
             let others = self.namespaces.iter().map(|fd| Namespace::Of(fd.as_fd()));
             for namespace in std::iter::once(Namespace::Own).chain(others) {
                 for family in FAMILIES {
-                    let made = within(namespace, || link_at_free_ranks(&[fd], family, at));
+                    let made = within(namespace, || {
+                        link_at_free_ranks(&[fd], family, at, Ranks::Gates)
+                    });
                     links.extend(made.map_err(refused)?.into_iter().map(OneLink::Own));
                 }
             }

@@ -1,0 +1,365 @@
+//! Faults on the real kernel: a delay is on its side of the gate and in no other span, and goes when it is dropped.
+//!
+//! Where gates cannot be had these tests say why and leave themselves out. Times are compared between interleaved runs, and the
+//! band is wide, since other programs share the machine.
+#![cfg(feature = "bpf")]
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tollgate_gate::{Gate, GateSet};
+use tollgate_kernel::{
+    Error, Event, ExtraCost, Fault, FaultKind, Gates, Namespace, Plan, Side, Traffic, Watch,
+    abilities,
+};
+
+const ROUND_TRIPS: u32 = 64;
+/// Runs with a fault, and as many without.
+const RUNS: usize = 6;
+const DELAY: FaultKind = FaultKind::Delay(Duration::from_micros(3));
+/// Nanoseconds that a span with the delay is longer by.
+const GROWTH: std::ops::Range<i64> = 2_000..6_000;
+
+/// Attached gates are seen by everybody, so the tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Loaded gates, or the reason why there are none.
+fn gates(traffic: Traffic, cost: ExtraCost) -> Result<Gates, String> {
+    let abilities = abilities();
+    if let Some(reason) = abilities.tracepoints.reason() {
+        return Err(reason.to_owned());
+    }
+    let plan = Plan::choose(&abilities, traffic);
+    Gates::load_with_extra_cost(&plan, 1 << 12, &cost).map_err(|error| error.to_string())
+}
+
+macro_rules! gates_or_leave {
+    ($traffic:expr, $cost:expr) => {
+        match gates($traffic, $cost) {
+            Ok(gates) => gates,
+            Err(reason) => {
+                println!("left out: {reason}");
+                return;
+            }
+        }
+    };
+}
+
+fn thread_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
+/// Both ends share the processor on which the test runs first, so that a reader sleeps before each message.
+fn pin(processor: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(processor);
+    rustix::thread::sched_setaffinity(None, &set).unwrap();
+}
+
+/// A client and a server that answers.
+struct Pair {
+    stream: TcpStream,
+    watch: Watch,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let processor = rustix::thread::sched_getcpu();
+        pin(processor);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            pin(processor);
+            tell.send(thread_id()).unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_nodelay(true).unwrap();
+            let mut buffer = [0; 64];
+            while stream.read_exact(&mut buffer).is_ok() && stream.write_all(&buffer).is_ok() {}
+        });
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let watch = Watch {
+            ports: vec![address.port()],
+            threads: vec![thread_id(), told.recv().unwrap()],
+            acknowledgments: false,
+        };
+        Self { stream, watch }
+    }
+
+    fn run(&mut self) {
+        let mut buffer = [0; 64];
+        for _ in 0..ROUND_TRIPS {
+            self.stream.write_all(&buffer).unwrap();
+            self.stream.read_exact(&mut buffer).unwrap();
+        }
+    }
+}
+
+/// Nanoseconds from each passage of `from` to the next one of `to`.
+fn spans(events: &[Event], from: Gate, to: Gate) -> Vec<u64> {
+    let mut events = events.to_vec();
+    events.sort_by_key(|event| event.ktime);
+    let mut begun = None;
+    let mut spans = Vec::new();
+    for event in events {
+        if event.gate() == Some(from) {
+            begun = Some(event.ktime);
+        } else if event.gate() == Some(to)
+            && let Some(begun) = begun.take()
+        {
+            spans.push(event.ktime - begun);
+        }
+    }
+    spans
+}
+
+fn median(values: &mut [u64]) -> i64 {
+    // Both directions pass, but for a few at the ends of runs.
+    assert!(
+        values.len() > RUNS * ROUND_TRIPS as usize,
+        "{}",
+        values.len()
+    );
+    values.sort_unstable();
+    values[values.len() / 2] as i64
+}
+
+/// The gates that programs take, in the order in which a message passes them when both ends share a processor: the sender returns
+/// before the reader runs.
+fn in_order_of_time(gates: &Gates) -> Vec<Gate> {
+    let mut order: Vec<Gate> = gates
+        .plan()
+        .boundaries()
+        .iter()
+        .filter(|boundary| !boundary.programs.is_empty() && boundary.gate != Gate::SocketOutEnd)
+        .map(|boundary| boundary.gate)
+        .collect();
+    if gates.plan().hook(Gate::SocketOutEnd).is_some()
+        && let Some(at) = order.iter().position(|&gate| gate == Gate::ReaderRuns)
+    {
+        order.insert(at, Gate::SocketOutEnd);
+    }
+    order
+}
+
+/// The growth of the spans before and behind `order[at]` from runs of `without` to runs of `with`.
+fn growth(
+    order: &[Gate],
+    at: usize,
+    mut run: impl FnMut(bool, GateSet, usize) -> Vec<Event>,
+) -> (i64, i64) {
+    let (n, gate) = (order.len(), order[at]);
+    let (previous, next) = (order[(at + n - 1) % n], order[(at + 1) % n]);
+    let set = GateSet::of(&[previous, gate, next]);
+    let mut times: [[Vec<u64>; 2]; 2] = Default::default();
+    for turn in 0..RUNS {
+        for with in [false, true] {
+            let events = run(with, set, turn);
+            let of = &mut times[usize::from(with)];
+            of[0].extend(spans(&events, previous, gate));
+            of[1].extend(spans(&events, gate, next));
+        }
+    }
+    let [[mut before, mut behind], [mut before_with, mut behind_with]] = times;
+    (
+        median(&mut before_with) - median(&mut before),
+        median(&mut behind_with) - median(&mut behind),
+    )
+}
+
+/// Descriptors of links and programs that this process has open.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+        .filter(|target| {
+            let target = target.to_string_lossy();
+            target.contains("bpf_link")
+                || target.contains("bpf-link")
+                || target.contains("bpf-prog")
+        })
+        .count()
+}
+
+#[test]
+fn delay_is_in_the_span_on_its_side_of_every_hook() {
+    let _turn = TURN.lock();
+    let gates = gates_or_leave!(Traffic::Others, ExtraCost::default());
+    let mut pair = Pair::new();
+    gates.watch(&pair.watch).unwrap();
+    let order = in_order_of_time(&gates);
+    assert!(order.len() > 3, "{order:?}");
+    for (at, &gate) in order.iter().enumerate() {
+        for side in [Side::Before, Side::Behind] {
+            let fault = Fault {
+                gate,
+                side,
+                kind: DELAY,
+            };
+            let inject = || gates.inject(fault, &[Namespace::Own]);
+            let (before, behind) = growth(&order, at, |with, set, turn| {
+                let open = descriptors();
+                // Gates are attached again and again while a fault stays.
+                let mut injected = None;
+                if with && turn % 2 == 0 {
+                    injected = Some(inject().unwrap());
+                }
+                let mut attached = Some(gates.attach(set, &[Namespace::Own]).unwrap());
+                if with && injected.is_none() {
+                    injected = Some(inject().unwrap_or_else(|error| {
+                        assert!(matches!(error, Error::Order { .. }), "{error}");
+                        drop(attached.take());
+                        let injected = inject().unwrap();
+                        attached = Some(gates.attach(set, &[Namespace::Own]).unwrap());
+                        injected
+                    }));
+                }
+                assert!(attached.is_some());
+                pair.run();
+                if let Some(injected) = &injected {
+                    let runs = injected.runs();
+                    assert!(runs >= u64::from(ROUND_TRIPS), "{fault:?}: {runs}");
+                }
+                drop((injected, attached));
+                assert_eq!(descriptors(), open, "{fault:?}");
+                gates.take().events
+            });
+            println!(
+                "{:16} {side:?}: before {before}, behind {behind} ns",
+                gate.name()
+            );
+            let (longer, other) = match side {
+                Side::Before => (before, behind),
+                Side::Behind => (behind, before),
+            };
+            assert!(GROWTH.contains(&longer), "{fault:?}: {before} {behind}");
+            assert!(other.abs() < GROWTH.start, "{fault:?}: {before} {behind}");
+        }
+    }
+}
+
+#[test]
+fn fault_needs_no_gate_and_leaves_nothing() {
+    let _turn = TURN.lock();
+    let gates = gates_or_leave!(Traffic::Others, ExtraCost::default());
+    let mut pair = Pair::new();
+    let mut other = Pair::new();
+    gates.watch(&pair.watch).unwrap();
+    let open = descriptors();
+    for kind in [DELAY, FaultKind::Touch32KiB] {
+        for gate in [Gate::DeviceQueueIn, Gate::IpOutBegin] {
+            let fault = Fault {
+                gate,
+                side: Side::Behind,
+                kind,
+            };
+            let injected = gates.inject(fault, &[Namespace::Own]).unwrap();
+            assert!(descriptors() > open);
+            pair.run();
+            assert_eq!(injected.runs(), u64::from(2 * ROUND_TRIPS), "{fault:?}");
+            other.run();
+            assert_eq!(injected.runs(), u64::from(2 * ROUND_TRIPS), "{fault:?}");
+            drop(injected);
+            assert_eq!(descriptors(), open, "{fault:?}");
+        }
+    }
+    assert_eq!(gates.take(), tollgate_kernel::Taken::default());
+}
+
+#[test]
+fn order_that_cannot_be_had_is_an_error() {
+    let _turn = TURN.lock();
+    let gates = gates_or_leave!(Traffic::Ours, ExtraCost::default());
+    let fault = |gate, side, kind| gates.inject(Fault { gate, side, kind }, &[Namespace::Own]);
+    let open = descriptors();
+    let attached = gates
+        .attach(GateSet::of(&[Gate::DeviceQueueIn]), &[Namespace::Own])
+        .unwrap();
+    let outcome = fault(Gate::DeviceQueueIn, Side::Before, DELAY);
+    assert!(matches!(outcome, Err(Error::Order { .. })), "{outcome:?}");
+    drop(attached);
+    fault(Gate::DeviceQueueIn, Side::Before, DELAY).unwrap();
+    for (gate, possible, impossible) in [
+        (Gate::SocketOutBegin, Side::Behind, Side::Before),
+        (Gate::SocketOutEnd, Side::Before, Side::Behind),
+        (Gate::SocketInEnd, Side::Before, Side::Behind),
+    ] {
+        fault(gate, possible, DELAY).unwrap();
+        let outcome = fault(gate, impossible, DELAY);
+        assert!(matches!(outcome, Err(Error::Order { .. })), "{outcome:?}");
+    }
+    let long = FaultKind::Delay(Duration::from_millis(2));
+    let outcome = fault(Gate::DeviceQueueIn, Side::Behind, long);
+    assert!(matches!(outcome, Err(Error::TooMany { .. })), "{outcome:?}");
+    assert_eq!(descriptors(), open);
+}
+
+#[test]
+fn extra_cost_of_gates_is_before_or_behind_their_stamps() {
+    let _turn = TURN.lock();
+    let plain = gates_or_leave!(Traffic::Others, ExtraCost::default());
+    let order = in_order_of_time(&plain);
+    let mut pair = Pair::new();
+    plain.watch(&pair.watch).unwrap();
+    let plain_too = gates(Traffic::Others, ExtraCost::default()).unwrap();
+    plain_too.watch(&pair.watch).unwrap();
+    let long = Duration::from_micros(3);
+    for (cost, place) in [
+        (
+            ExtraCost {
+                before: long,
+                ..ExtraCost::default()
+            },
+            "before",
+        ),
+        (
+            ExtraCost {
+                behind: long,
+                ..ExtraCost::default()
+            },
+            "behind",
+        ),
+        (
+            ExtraCost {
+                touches_32_kib: true,
+                ..ExtraCost::default()
+            },
+            "touch",
+        ),
+    ] {
+        let dear = gates(Traffic::Others, cost).unwrap();
+        dear.watch(&pair.watch).unwrap();
+        let at = order
+            .iter()
+            .position(|&gate| gate == Gate::DeviceQueueIn)
+            .unwrap();
+        let gate = GateSet::of(&[Gate::DeviceQueueIn]);
+        let (before, behind) = growth(&order, at, |with, set, _| {
+            let middle = if with { &dear } else { &plain_too };
+            let around = set.iter().filter(|&other| !gate.contains(other)).collect();
+            let attached = [
+                plain.attach(around, &[Namespace::Own]).unwrap(),
+                middle.attach(gate, &[Namespace::Own]).unwrap(),
+            ];
+            pair.run();
+            drop(attached);
+            [plain.take().events, middle.take().events].concat()
+        });
+        println!("{place}: before {before}, behind {behind} ns");
+        let (longer, other) = if place == "before" {
+            (before, behind)
+        } else {
+            (behind, before)
+        };
+        let growth = if place == "touch" {
+            50..GROWTH.start
+        } else {
+            GROWTH
+        };
+        assert!(growth.contains(&longer), "{place}: {before} {behind}");
+        assert!(other.abs() < GROWTH.start, "{place}: {before} {behind}");
+    }
+}
