@@ -210,7 +210,13 @@ impl Gates {
         let settings = FaultSettings::of_fault(fault.kind)?;
         let (hook, programs) = self.place(fault)?;
         let mut registry = lock(&self.registry);
-        let late = matches!(hook.need, Need::Tracepoint(_) | Need::Function(_))
+        // A gate that the application takes has no program that could be there first.
+        let has_program = self
+            .plan()
+            .hook(fault.gate)
+            .is_some_and(|hook| hook.program.is_some());
+        let late = has_program
+            && matches!(hook.need, Need::Tracepoint(_) | Need::Function(_))
             && !comes_after_gate(hook, fault.side);
         if late && registry.is_attached(fault.gate) {
             return Err(order(
