@@ -1,7 +1,7 @@
 //! Faults on the real kernel: a delay is on its side of the gate and in no other span, and goes when it is dropped.
 //!
-//! Where gates cannot be had these tests say why and leave themselves out. Times are compared between interleaved runs, and the
-//! band is wide, since other programs share the machine.
+//! Where gates cannot be had these tests say why and leave themselves out. A delay is a lower bound that no other program can
+//! break, and it is some twenty times as long as the spans, so a busy machine does not decide.
 #![cfg(feature = "bpf")]
 
 #[cfg(target_arch = "x86_64")]
@@ -20,11 +20,12 @@ use tollgate_kernel::{
 };
 
 const ROUND_TRIPS: u32 = 64;
-/// Runs with a fault, and as many without.
-const RUNS: usize = 6;
-const DELAY: FaultKind = FaultKind::Delay(Duration::from_micros(3));
-/// Nanoseconds that a span with the delay is longer by.
-const GROWTH: std::ops::Range<i64> = 2_000..6_000;
+/// Runs with a fault.
+const RUNS: usize = 4;
+const TIME: Duration = Duration::from_micros(60);
+const DELAY: FaultKind = FaultKind::Delay(TIME);
+/// Nanoseconds that a program has taken before it looks at the clock for the first time, at most.
+const FILTER: u64 = 1_000;
 
 /// Attached gates are seen by everybody, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -120,15 +121,24 @@ fn spans(events: &[Event], from: Gate, to: Gate) -> Vec<u64> {
     spans
 }
 
-fn median(values: &mut [u64]) -> i64 {
+/// The share of spans that hold the whole delay.
+fn delayed(spans: &[u64]) -> f64 {
     // Both directions pass, but for a few at the ends of runs.
-    assert!(
-        values.len() > RUNS * ROUND_TRIPS as usize,
-        "{}",
-        values.len()
-    );
-    values.sort_unstable();
-    values[values.len() / 2] as i64
+    let least = RUNS * ROUND_TRIPS as usize;
+    assert!(spans.len() > least, "{} spans", spans.len());
+    let long = TIME.as_nanos() as u64 - FILTER;
+    let delayed = spans.iter().filter(|&&ns| ns >= long).count();
+    delayed as f64 / spans.len() as f64
+}
+
+/// Whether all spans hold the delay, but for those at the ends of runs.
+fn is_in(share: f64) -> bool {
+    share > 0.95
+}
+
+/// Whether spans do not hold it: a few may take as long for other reasons.
+fn is_not_in(share: f64) -> bool {
+    share < 0.5
 }
 
 /// The gates that programs take, in the order in which a message passes them when both ends share a processor: the sender returns
@@ -149,29 +159,22 @@ fn in_order_of_time(gates: &Gates) -> Vec<Gate> {
     order
 }
 
-/// The growth of the spans before and behind `order[at]` from runs of `without` to runs of `with`.
-fn growth(
+/// The shares of the spans before and behind `order[at]` that hold the delay, over several runs.
+fn shares(
     order: &[Gate],
     at: usize,
-    mut run: impl FnMut(bool, GateSet, usize) -> Vec<Event>,
-) -> (i64, i64) {
+    mut run: impl FnMut(GateSet, usize) -> Vec<Event>,
+) -> (f64, f64) {
     let (n, gate) = (order.len(), order[at]);
     let (previous, next) = (order[(at + n - 1) % n], order[(at + 1) % n]);
     let set = GateSet::of(&[previous, gate, next]);
-    let mut times: [[Vec<u64>; 2]; 2] = Default::default();
+    let (mut before, mut behind) = (Vec::new(), Vec::new());
     for turn in 0..RUNS {
-        for with in [false, true] {
-            let events = run(with, set, turn);
-            let of = &mut times[usize::from(with)];
-            of[0].extend(spans(&events, previous, gate));
-            of[1].extend(spans(&events, gate, next));
-        }
+        let events = run(set, turn);
+        before.extend(spans(&events, previous, gate));
+        behind.extend(spans(&events, gate, next));
     }
-    let [[mut before, mut behind], [mut before_with, mut behind_with]] = times;
-    (
-        median(&mut before_with) - median(&mut before),
-        median(&mut behind_with) - median(&mut behind),
-    )
+    (delayed(&before), delayed(&behind))
 }
 
 /// Descriptors of links and programs that this process has open.
@@ -204,15 +207,15 @@ fn delay_is_in_the_span_on_its_side_of_every_hook() {
                 kind: DELAY,
             };
             let inject = || gates.inject(fault, &[Namespace::Own]);
-            let (before, behind) = growth(&order, at, |with, set, turn| {
+            let (before, behind) = shares(&order, at, |set, turn| {
                 let open = descriptors();
                 // Gates are attached again and again while a fault stays.
                 let mut injected = None;
-                if with && turn % 2 == 0 {
+                if turn % 2 == 0 {
                     injected = Some(inject().unwrap());
                 }
                 let mut attached = Some(gates.attach(set, &[Namespace::Own]).unwrap());
-                if with && injected.is_none() {
+                if injected.is_none() {
                     injected = Some(inject().unwrap_or_else(|error| {
                         assert!(matches!(error, Error::Order { .. }), "{error}");
                         drop(attached.take());
@@ -232,15 +235,15 @@ fn delay_is_in_the_span_on_its_side_of_every_hook() {
                 gates.take().events
             });
             println!(
-                "{:16} {side:?}: before {before}, behind {behind} ns",
+                "{:16} {side:?}: in {before:.2} of the spans before, {behind:.2} behind",
                 gate.name()
             );
-            let (longer, other) = match side {
+            let (its, other) = match side {
                 Side::Before => (before, behind),
                 Side::Behind => (behind, before),
             };
-            assert!(GROWTH.contains(&longer), "{fault:?}: {before} {behind}");
-            assert!(other.abs() < GROWTH.start, "{fault:?}: {before} {behind}");
+            assert!(is_in(its), "{fault:?}: {before} {behind}");
+            assert!(is_not_in(other), "{fault:?}: {before} {behind}");
         }
     }
 }
@@ -310,63 +313,56 @@ fn extra_cost_of_gates_is_before_or_behind_their_stamps() {
     let order = in_order_of_time(&plain);
     let mut pair = Pair::new();
     plain.watch(&pair.watch).unwrap();
-    let plain_too = gates(Traffic::Others, ExtraCost::default()).unwrap();
-    plain_too.watch(&pair.watch).unwrap();
-    let long = Duration::from_micros(3);
-    for (cost, place) in [
+    let at = order
+        .iter()
+        .position(|&gate| gate == Gate::DeviceQueueIn)
+        .unwrap();
+    let gate = GateSet::of(&[Gate::DeviceQueueIn]);
+    let zero = ExtraCost::default();
+    for (side, cost) in [
+        (None, zero),
         (
-            ExtraCost {
-                before: long,
-                ..ExtraCost::default()
-            },
-            "before",
-        ),
-        (
-            ExtraCost {
-                behind: long,
-                ..ExtraCost::default()
-            },
-            "behind",
-        ),
-        (
+            None,
             ExtraCost {
                 touches_32_kib: true,
-                ..ExtraCost::default()
+                ..zero
             },
-            "touch",
+        ),
+        (
+            Some(Side::Before),
+            ExtraCost {
+                before: TIME,
+                ..zero
+            },
+        ),
+        (
+            Some(Side::Behind),
+            ExtraCost {
+                behind: TIME,
+                ..zero
+            },
         ),
     ] {
         let dear = gates(Traffic::Others, cost).unwrap();
         dear.watch(&pair.watch).unwrap();
-        let at = order
-            .iter()
-            .position(|&gate| gate == Gate::DeviceQueueIn)
-            .unwrap();
-        let gate = GateSet::of(&[Gate::DeviceQueueIn]);
-        let (before, behind) = growth(&order, at, |with, set, _| {
-            let middle = if with { &dear } else { &plain_too };
+        let (before, behind) = shares(&order, at, |set, _| {
             let around = set.iter().filter(|&other| !gate.contains(other)).collect();
             let attached = [
                 plain.attach(around, &[Namespace::Own]).unwrap(),
-                middle.attach(gate, &[Namespace::Own]).unwrap(),
+                dear.attach(gate, &[Namespace::Own]).unwrap(),
             ];
             pair.run();
             drop(attached);
-            [plain.take().events, middle.take().events].concat()
+            [plain.take().events, dear.take().events].concat()
         });
-        println!("{place}: before {before}, behind {behind} ns");
-        let (longer, other) = if place == "before" {
-            (before, behind)
-        } else {
-            (behind, before)
-        };
-        let growth = if place == "touch" {
-            50..GROWTH.start
-        } else {
-            GROWTH
-        };
-        assert!(growth.contains(&longer), "{place}: {before} {behind}");
-        assert!(other.abs() < GROWTH.start, "{place}: {before} {behind}");
+        println!("{cost:?}: in {before:.2} of the spans before, {behind:.2} behind");
+        let expected = (side == Some(Side::Before), side == Some(Side::Behind));
+        assert_eq!((is_in(before), is_in(behind)), expected, "{cost:?}");
+        assert_eq!(
+            (is_not_in(before), is_not_in(behind)),
+            (!expected.0, !expected.1),
+            "{cost:?}"
+        );
     }
 }
 
