@@ -1,0 +1,335 @@
+//! The fit: spans, gate costs and the closure from the slices of a path, each with its interval.
+//!
+//! `tau` is the mean over the blocks of their slices without gates, and a block's speed is its own mean over that. The other
+//! unknowns fall into two systems that share none. What round trips with gates take more than the block's without gives the
+//! whole effect of each gate. Times between neighbouring gates give the spans, times the block's speed, and what each gate adds
+//! beside itself.
+//!
+//! Intervals: blocks are drawn with replacement, the systems solved again, and the standard deviation of what comes out is
+//! widened by Student's t of the number of blocks. The closure of each draw is computed from that draw's spans, so the
+//! interval of a sum is never the sum of intervals.
+//!
+//! How a gate's cost falls on the span before it and on the span behind it cannot be told from sums: moving time from one
+//! to the other changes no observation. [`Split`] says what is assumed, and how far the spans may be wrong by it is in their
+//! intervals. Sums of neighbouring spans and the closure do not depend on it.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+use tollgate_gate::Gate;
+
+use crate::trips::Slice;
+use crate::way::Way;
+
+mod blocks;
+
+use blocks::Block;
+
+/// Draws of the bootstrap: the standard deviation of so many is known to 4 %.
+const DRAWS: usize = 400;
+/// The fewest blocks that an interval is told from.
+pub const LEAST_BLOCKS: usize = 6;
+
+/// The share of a gate's cost that falls on the span behind it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Split {
+    /// The least that is possible.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Split {
+    /// Nothing is known: all before the clock is read, or all behind.
+    pub const UNKNOWN: Self = Self {
+        least: 0.0,
+        most: 1.0,
+    };
+
+    const fn middle(self) -> f64 {
+        f64::midpoint(self.least, self.most)
+    }
+
+    fn half(self) -> f64 {
+        (self.most - self.least) / 2.0
+    }
+}
+
+/// A value with its 95 % interval, in nanoseconds for each round trip.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// The value, in the middle of its interval.
+    pub ns: f64,
+    /// Half the width of the interval.
+    pub half_width: f64,
+}
+
+impl Figure {
+    /// Whether the interval holds a value.
+    pub fn contains(&self, ns: f64) -> bool {
+        (self.ns - ns).abs() <= self.half_width
+    }
+}
+
+/// What one gate costs a round trip.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GateCost {
+    /// The gate.
+    pub gate: Gate,
+    /// Its whole effect on a round trip, wherever it falls: how much it disturbs.
+    pub whole: Figure,
+    /// What it adds to the two spans that it stands between.
+    pub beside: Figure,
+}
+
+/// How narrow the interval of a closure has to be before "closes" may be said, as a share of the round trip.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit(pub f64);
+
+impl Limit {
+    /// Both ends on one core.
+    pub const ONE_CORE: Self = Self(0.03);
+    /// Each end on its own core.
+    pub const TWO_CORES: Self = Self(0.05);
+}
+
+/// What a closure says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// The interval holds 0 and is narrow enough.
+    Closes,
+    /// The interval does not hold 0.
+    DoesNotClose,
+    /// The interval holds 0 and is too wide; so many times as many blocks would make it narrow enough.
+    CannotTell {
+        /// Blocks that are needed, over those that there are.
+        times: f64,
+    },
+}
+
+/// The round trip without gates, less the sum of the spans.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Closure {
+    /// What the sum leaves open; negative when the spans sum to more.
+    pub left: Figure,
+    /// The round trip without gates, in nanoseconds.
+    pub of_ns: f64,
+}
+
+impl Closure {
+    /// What it says, when "closes" may be said of an interval that is so narrow.
+    pub fn verdict(&self, limit: Limit) -> Verdict {
+        let share = self.left.half_width / self.of_ns;
+        if !self.left.contains(0.0) {
+            Verdict::DoesNotClose
+        } else if share <= limit.0 {
+            Verdict::Closes
+        } else {
+            Verdict::CannotTell {
+                times: (share / limit.0).powi(2),
+            }
+        }
+    }
+}
+
+/// The ledger of a path at one size.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    way: Way,
+    /// The round trip without gates.
+    pub total: Figure,
+    /// The spans, in the order of the way; the last one is the application's turn.
+    pub spans: Vec<Figure>,
+    /// The gates, in the order of the way.
+    pub gates: Vec<GateCost>,
+    /// The round trip less the sum of the spans.
+    pub closure: Closure,
+    /// What gates disturb at other places than beside themselves: the sum of their whole effects less what they add there.
+    pub elsewhere: Figure,
+    /// What all gates of the way together would add to a round trip.
+    pub perturbation: Figure,
+    /// Slices, with gates and without.
+    pub slices: usize,
+    /// Blocks.
+    pub blocks: usize,
+    draws: Draws,
+}
+
+/// Why there is no ledger.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum NoLedger {
+    /// Too few blocks.
+    #[error("{have} blocks of slices were measured, and intervals need {LEAST_BLOCKS}")]
+    TooFewBlocks {
+        /// Those that there are.
+        have: usize,
+    },
+    /// A block without a slice without gates.
+    #[error("block {0} has no slice without gates, so its speed is not known")]
+    NoControl(u32),
+    /// The slices do not tell all spans and gates apart.
+    #[error("the slices do not tell all spans and gates apart: more blocks are needed")]
+    Undetermined,
+    /// A slice whose times do not belong to its set.
+    #[error("a slice with {gates} gates has {times} times between them")]
+    Mismatch {
+        /// Gates of its set on the way.
+        gates: usize,
+        /// Times that it has.
+        times: usize,
+    },
+}
+
+/// The unknowns, solved once.
+#[derive(Clone, Debug)]
+struct Solution {
+    total: f64,
+    spans: Vec<f64>,
+    beside: Vec<f64>,
+    whole: Vec<f64>,
+}
+
+impl Solution {
+    /// What the sum of some spans leaves open.
+    fn left(&self, spans: impl IntoIterator<Item = usize>) -> f64 {
+        self.total - spans.into_iter().map(|span| self.spans[span]).sum::<f64>()
+    }
+
+    fn perturbation(&self) -> f64 {
+        self.whole.iter().sum()
+    }
+
+    fn elsewhere(&self) -> f64 {
+        self.perturbation() - self.beside.iter().sum::<f64>()
+    }
+}
+
+/// The solution of all blocks, and those of blocks that were drawn.
+#[derive(Clone, Debug)]
+struct Draws {
+    all: Solution,
+    drawn: Vec<Solution>,
+    /// Half of a 95 % interval, over the standard deviation of what was drawn.
+    widen: f64,
+}
+
+impl Draws {
+    /// A value with its interval, which is `more` wider to either side.
+    fn figure(&self, of: impl Fn(&Solution) -> f64, more: f64) -> Figure {
+        let values: Vec<f64> = self.drawn.iter().map(&of).collect();
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let deviation = (squares / (count - 1.0)).sqrt();
+        Figure {
+            ns: of(&self.all),
+            half_width: self.widen * deviation + more,
+        }
+    }
+}
+
+impl Ledger {
+    /// Fits the model to slices; `splits` are those of the gates, in the order of the way.
+    ///
+    /// # Errors
+    /// [`NoLedger`].
+    ///
+    /// # Panics
+    /// When there is not one split for each gate.
+    pub fn fit(way: &Way, splits: &[Split], slices: &[Slice], seed: u64) -> Result<Self, NoLedger> {
+        assert_eq!(splits.len(), way.len(), "one split for each gate");
+        let blocks = blocks::of(way, splits, slices)?;
+        let all = blocks::solve(way, &blocks.iter().collect::<Vec<_>>());
+        let all = all.ok_or(NoLedger::Undetermined)?;
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut drawn = Vec::with_capacity(DRAWS);
+        for _ in 0..DRAWS {
+            let some: Vec<&Block> = (0..blocks.len())
+                .map(|_| &blocks[random.random_range(0..blocks.len())])
+                .collect();
+            // Where blocks are few, a draw may lack the sets that tell two gates apart.
+            drawn.extend(blocks::solve(way, &some));
+        }
+        if drawn.len() < DRAWS / 2 {
+            return Err(NoLedger::Undetermined);
+        }
+        let count = blocks.len() as f64;
+        // Means of n blocks scatter by a factor of (n - 1) / n less among draws than among repetitions.
+        let widen = student_t(count - 1.0) * (count / (count - 1.0)).sqrt();
+        let draws = Draws { all, drawn, widen };
+        Ok(Self::told(way, splits, draws, slices.len(), blocks.len()))
+    }
+
+    fn told(way: &Way, splits: &[Split], draws: Draws, slices: usize, blocks: usize) -> Self {
+        let unknown = |place: usize| splits[place].half() * draws.all.beside[place].abs();
+        let spans = (0..way.len()).map(|span| {
+            let more = unknown(span) + unknown((span + 1) % way.len());
+            draws.figure(|one| one.spans[span], more)
+        });
+        let gates = (0..way.len()).map(|place| GateCost {
+            gate: way.gates()[place],
+            whole: draws.figure(|one| one.whole[place], 0.0),
+            beside: draws.figure(|one| one.beside[place], 0.0),
+        });
+        Self {
+            total: draws.figure(|one| one.total, 0.0),
+            spans: spans.collect(),
+            gates: gates.collect(),
+            closure: closure(&draws, 0..way.len()),
+            elsewhere: draws.figure(Solution::elsewhere, 0.0),
+            perturbation: draws.figure(Solution::perturbation, 0.0),
+            way: way.clone(),
+            slices,
+            blocks,
+            draws,
+        }
+    }
+
+    /// The way that it is of.
+    pub fn way(&self) -> &Way {
+        &self.way
+    }
+
+    /// The closure of a sum that holds these spans only, by their places.
+    ///
+    /// # Panics
+    /// When there is no such span.
+    pub fn closure_of(&self, spans: &[usize]) -> Closure {
+        closure(&self.draws, spans.iter().copied())
+    }
+
+    /// Several spans together, such as a layer, with an interval of its own. The gates inside cancel, so what is not known of
+    /// their splits does not count.
+    ///
+    /// # Panics
+    /// When there is no such span.
+    pub fn sum_of(&self, spans: &[usize]) -> Figure {
+        let sum = |one: &Solution| spans.iter().map(|&span| one.spans[span]).sum();
+        self.draws.figure(sum, 0.0)
+    }
+
+    /// The spans that are shorter than the whole interval of the closure: it would not show that one of them was left out.
+    pub fn unseen_by_closure(&self) -> impl Iterator<Item = usize> {
+        let width = 2.0 * self.closure.left.half_width;
+        let spans = self.spans.iter().enumerate();
+        spans
+            .filter(move |(_, figure)| figure.ns <= width)
+            .map(|(span, _)| span)
+    }
+}
+
+/// The 97.5 % point of Student's t distribution.
+fn student_t(degrees: f64) -> f64 {
+    // Parameters are valid for one degree or more, and there are at least LEAST_BLOCKS - 1.
+    StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
+}
+
+fn closure(draws: &Draws, spans: impl IntoIterator<Item = usize> + Clone) -> Closure {
+    Closure {
+        left: draws.figure(|one| one.left(spans.clone()), 0.0),
+        of_ns: draws.all.total,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! The ledger: what each span of a way takes, what each gate costs, and a closure that can fail.
+//!
+//! One observation is a slice of round trips with a set of gates that was drawn at random ([`schedule`]). It gives the mean
+//! round trip by the application's clock, and the mean time between each two neighbouring gates of the set ([`trips`]).
+//! A linear model is fitted to all slices ([`ledger`]):
+//!
+//! ```text
+//! T(A)   = tau (1 + m)                 + sum over g in A of K(g)    + e
+//! d(a,b) = sum of sigma from a to b, (1 + m) + after(a) + before(b) + e
+//! ```
+//!
+//! - `sigma` are the spans; `tau` is the round trip without gates, from slices with the empty set alone, as is the block's
+//!   speed `m`.
+//! - `K(g)` is the whole effect of gate `g` on a round trip, wherever it falls. Sets are random, so it is not confounded.
+//! - `after(g) + before(g)` is what gate `g` adds to the two spans that it stands between. It is found because the same way is
+//!   crossed with the gate and without it.
+//! - The closure is `tau - sum(sigma)`. Nothing is divided by anything that gates saw.
+//! - `sum(K) - sum(after + before)` is what gates disturb elsewhere: a row of its own. What of it falls on spans that a slice
+//!   measures makes these longer, so the closure shows it with a minus.
+//!
+//! Every interval comes from one bootstrap over blocks, so it holds drift, gate cost and all else that is estimated.
+//!
+//! This crate never attaches a gate and never runs a round trip: adaptors do that. It never draws and never prints.
+
+pub mod ledger;
+mod linear;
+pub mod schedule;
+#[cfg(test)]
+mod synthetic;
+pub mod trips;
+pub mod way;
+
+pub use ledger::{Closure, Figure, Ledger, Limit, Verdict};
+pub use trips::Slice;
+pub use way::Way;
