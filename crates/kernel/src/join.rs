@@ -150,7 +150,7 @@ impl Joiner {
         let mut slice = Slice {
             tied: Tied::default(),
             threads: HashMap::new(),
-            wakes: last_before_the_reader(&sorted),
+            ways: Ways::of(&sorted),
         };
         for event in sorted {
             slice.tied.counts.read += 1;
@@ -212,35 +212,22 @@ impl Joiner {
             });
             stream.border = end;
             slice.note(event.ktime, gate, id);
-            if gate == slice.wakes
+            if slice.ways.begins == Some(gate)
+                && let Some(at) = slice.thread(sender).sends.take()
+            {
+                slice.note(at, Gate::SocketOutBegin, id);
+            }
+            if slice.ways.arrives == Some(gate) {
+                slice.thread(reader).reads = Some(id);
+            }
+            if gate == slice.ways.wakes
                 && let Some((before, at)) = stream.queued.replace((id, event.ktime))
             {
                 slice.tied.counts.awake += 1;
                 slice.note(at, Gate::ReaderRuns, before);
             }
             match gate {
-                Gate::TcpOutBegin => {
-                    if let Some(at) = slice.thread(event.thread).sends.take() {
-                        slice.note(at, Gate::SocketOutBegin, id);
-                    }
-                }
-                Gate::SocketQueued => {
-                    stream.sent = Some(id);
-                    slice.thread(reader).reads = Some(id);
-                }
-                // Without the gate where a send begins, the first one that sees the message tells which was sent.
-                Gate::IpOutBegin | Gate::DeviceQueueIn | Gate::DriverOutBegin => {
-                    if let Some(at) = slice.thread(sender).sends.take() {
-                        slice.note(at, Gate::SocketOutBegin, id);
-                    }
-                }
-                // In the same way for what is read.
-                Gate::DriverOutEnd => {
-                    if let Some(at) = slice.thread(sender).sends.take() {
-                        slice.note(at, Gate::SocketOutBegin, id);
-                    }
-                    slice.thread(reader).reads = Some(id);
-                }
+                Gate::SocketQueued => stream.sent = Some(id),
                 Gate::SocketInBegin | Gate::SocketInEnd => {
                     let thread = slice.thread(reader);
                     thread.reads = Some(id);
@@ -269,6 +256,9 @@ impl Joiner {
                 if let Some(read) = thread.reads.take() {
                     slice.note(event.ktime, Gate::ApplicationEnd, read);
                 }
+                if slice.ways.begins.is_none() {
+                    self.begin_unseen(slice, event);
+                }
             }
             Gate::ReaderRuns => {
                 let queued = self
@@ -283,10 +273,15 @@ impl Joiner {
             }
             Gate::SocketInEnd => {
                 let next = &mut self.next;
-                let id = *slice.thread(event.thread).reads.get_or_insert_with(|| {
+                let thread = slice.thread(event.thread);
+                let id = *thread.reads.get_or_insert_with(|| {
                     *next += 1;
                     PacketId(*next)
                 });
+                let runs = thread.runs.take();
+                if let Some(at) = runs {
+                    slice.note(at, Gate::ReaderRuns, id);
+                }
                 slice.note(event.ktime, gate, id);
             }
             Gate::SocketOutEnd => {
@@ -303,28 +298,57 @@ impl Joiner {
             _ => slice.tied.counts.strange += 1,
         }
     }
+
+    /// Begins a message that no gate of packets sees: what the thread sends is what the other one is woken for and reads.
+    fn begin_unseen(&mut self, slice: &mut Slice, event: &Event) {
+        let talk = self.talk;
+        let mut flows = self.flows.iter_mut();
+        let Some((flow, stream)) = flows.find(|(flow, _)| talk.ends(**flow).0 == event.thread)
+        else {
+            return;
+        };
+        self.next += 1;
+        let id = PacketId(self.next);
+        stream.queued = Some((id, event.ktime));
+        slice.thread(talk.ends(*flow).1).reads = Some(id);
+        slice.thread(event.thread).sends = None;
+        slice.note(event.ktime, Gate::SocketOutBegin, id);
+    }
 }
 
 /// A slice while its events are tied.
 struct Slice {
     tied: Tied,
     threads: HashMap<u32, Thread>,
+    ways: Ways,
+}
+
+/// Gates of packets that stand for what threads do in a slice, from the events that it has.
+#[derive(Clone, Copy)]
+struct Ways {
+    /// The first gate that sees a message: it tells which one a thread has sent.
+    begins: Option<Gate>,
+    /// The last gate before the reader: it tells which one a thread will read.
+    arrives: Option<Gate>,
     /// The gate behind which a message waits for its reader to run.
     wakes: Gate,
 }
 
-/// The last gate of the slice before its reader runs: where a kernel has no hook at the socket's queue, an earlier one stands for it.
-fn last_before_the_reader(events: &[&Event]) -> Gate {
-    let gates = || events.iter().filter_map(|event| event.gate());
-    let earlier = Gate::DriverOutEnd..Gate::SocketQueued;
-    match gates().filter(|gate| earlier.contains(gate)).max() {
-        Some(gate)
-            if gates().any(|gate| gate == Gate::ReaderRuns)
-                && !gates().any(|gate| gate == Gate::SocketQueued) =>
-        {
-            gate
+impl Ways {
+    fn of(events: &[&Event]) -> Self {
+        let gates = || {
+            let packets = events.iter().filter(|event| !event.is_acknowledgment());
+            let packets = packets.filter(|event| event.flow().is_some());
+            packets.filter_map(|event| event.gate())
+        };
+        let arrives = gates().filter(|&gate| gate <= Gate::SocketQueued).max();
+        let runs = |event: &&&Event| event.gate() == Some(Gate::ReaderRuns);
+        let is_woken = events.iter().any(|event| runs(&event));
+        Self {
+            begins: gates().min(),
+            arrives,
+            wakes: arrives.filter(|_| is_woken).unwrap_or(Gate::SocketQueued),
         }
-        Some(_) | None => Gate::SocketQueued,
     }
 }
 

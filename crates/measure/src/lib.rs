@@ -22,6 +22,8 @@
 //!
 //! This crate never attaches a gate and never runs a round trip: adaptors do that. It never draws and never prints.
 
+pub mod gated;
+pub mod kernel;
 pub mod ledger;
 mod linear;
 pub mod schedule;

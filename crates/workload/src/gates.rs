@@ -5,7 +5,8 @@
 
 use tollgate_gate::{Gate, GateSet};
 use tollgate_kernel::{
-    Attached, Event, Flow, Gates, Namespace, Plan, ROOM, Taken, Talk, Traffic, Watch, abilities,
+    Attached, Event, Fault, Flow, Gates, Injected, Namespace, Plan, ROOM, Taken, Talk, Traffic,
+    Watch, abilities,
 };
 
 use crate::stamps::{SOCKET_STAMPED, Stamp, Stamps, Wanted};
@@ -88,6 +89,21 @@ impl Keeper {
         for stamps in ends {
             stamps.want(Wanted::default());
         }
+    }
+
+    /// Puts a fault beside a gate until the result is dropped; none where the plan needs no programs.
+    ///
+    /// # Errors
+    /// What the kernel refused, or an order that cannot be had.
+    pub fn inject(
+        &self,
+        fault: Fault,
+        namespaces: &[Namespace<'_>],
+    ) -> Result<Option<Injected>, tollgate_kernel::Error> {
+        let programs = self.programs.as_ref();
+        programs
+            .map(|programs| programs.inject(fault, namespaces))
+            .transpose()
     }
 
     /// What programs and the ends of this session have recorded since the last time.

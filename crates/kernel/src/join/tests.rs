@@ -426,3 +426,48 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn any_set_of_gates_ties_every_message() {
+    let events = round_trips(4);
+    let gates: Vec<Gate> = (KERNEL.gates().iter())
+        .filter(|gate| !matches!(gate, Gate::SocketOutEnd | Gate::ApplicationEnd))
+        .collect();
+    let mut untied = Vec::new();
+    for bits in 1_u32..1 << gates.len() {
+        let set: GateSet = (gates.iter().enumerate())
+            .filter(|(place, _)| bits & 1 << place != 0)
+            .map(|(_, &gate)| gate)
+            .collect();
+        if set.len() < 2 {
+            continue;
+        }
+        let mut joiner = Joiner::new(TALK);
+        teach(&mut joiner);
+        let some: Vec<Event> = (events.iter())
+            .filter(|event| event.gate().is_some_and(|gate| set.contains(gate)))
+            .copied()
+            .collect();
+        let tied = joiner.tie(&some);
+        let recorded = Recorded {
+            events: &tied.events,
+            lost: 0,
+        };
+        let joined = join([recorded], JoinPlan::new(set, TickScale::NANOSECONDS));
+        let whole = |passage: &&tollgate_gate::Passage| {
+            let times = set.iter().map(|gate| passage.at(gate).map(|at| at.0));
+            let mut order = times.collect::<Vec<_>>();
+            order.dedup();
+            passage.gates() == set && order.is_sorted()
+        };
+        if joined.passages.iter().filter(whole).count() != 8 {
+            untied.push(set);
+        }
+    }
+    assert!(
+        untied.is_empty(),
+        "{} sets, such as {:?}",
+        untied.len(),
+        untied.first()
+    );
+}

@@ -1,0 +1,135 @@
+//! Blocks of slices, run on whatever can be gated.
+//!
+//! [`Gated`] is the one trait between the engine and what it measures: enable a set of gates, run round trips, give the
+//! passages. It must never choose a set of gates by what was measured.
+
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use tollgate_gate::{GateSet, Passage, TickScale};
+
+use crate::schedule::{self, Sets};
+use crate::trips::{self, Slice};
+use crate::way::Way;
+
+/// Two ends whose round trips can be gated, at one size or several.
+pub trait Gated {
+    /// The way of a round trip.
+    fn way(&self) -> &Way;
+
+    /// Number of sizes.
+    fn sizes(&self) -> usize;
+
+    /// Attaches these gates, and detaches all others.
+    ///
+    /// # Errors
+    /// What was refused, for people.
+    fn enable(&mut self, set: GateSet) -> Result<(), String>;
+
+    /// Runs round trips at the size at this place, with the gates that are enabled.
+    ///
+    /// # Errors
+    /// What failed, for people.
+    fn run(&mut self, size: usize, round_trips: u64) -> Result<Ran, String>;
+
+    /// Unit of the passages' times.
+    fn scale(&self) -> TickScale;
+}
+
+/// What a slice of round trips leaves.
+#[derive(Clone, Debug, Default)]
+pub struct Ran {
+    /// Each round trip by the application's clock, in nanoseconds.
+    pub round_trips_ns: Vec<f64>,
+    /// Passages of the messages at the gates that were enabled.
+    pub passages: Vec<Passage>,
+    /// Messages that were sent both ways while gates watched.
+    pub messages: u64,
+}
+
+/// The slices of one size.
+#[derive(Clone, Debug, Default)]
+pub struct Sized {
+    /// Slices, in the order in which they were run.
+    pub slices: Vec<Slice>,
+    /// Messages that were sent while gates watched.
+    pub messages: u64,
+    /// Those of them that passed every gate that was enabled.
+    pub joined: u64,
+    /// Why the size was given up.
+    pub failure: Option<String>,
+}
+
+/// How much is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Amount {
+    /// Round trips of a slice.
+    pub round_trips: u64,
+    /// Blocks at least, however long they take.
+    pub least_blocks: u32,
+    /// No block begins after this long.
+    pub time: Duration,
+    /// Sizes of sets.
+    pub sets: Sets,
+    /// Seed of the sets.
+    pub seed: u64,
+}
+
+/// Runs blocks of slices until the time is over, or `goes_on` is false; the slices of each size.
+pub fn run(
+    gated: &mut impl Gated,
+    amount: &Amount,
+    mut goes_on: impl FnMut() -> bool,
+) -> Vec<Sized> {
+    let begun = Instant::now();
+    let mut random = ChaCha8Rng::seed_from_u64(amount.seed);
+    let mut sizes = vec![Sized::default(); gated.sizes()];
+    let mut block = 0;
+    while (block < amount.least_blocks || begun.elapsed() < amount.time) && goes_on() {
+        for set in schedule::block(gated.way(), amount.sets, &mut random) {
+            if let Err(reason) = gated.enable(set) {
+                for sized in &mut sizes {
+                    sized.failure.get_or_insert_with(|| reason.clone());
+                }
+                return sizes;
+            }
+            for (place, sized) in sizes.iter_mut().enumerate() {
+                if sized.failure.is_none() {
+                    match gated.run(place, amount.round_trips) {
+                        Ok(ran) => sized.add(gated.way(), block, set, ran, gated.scale()),
+                        Err(reason) => sized.failure = Some(reason),
+                    }
+                }
+            }
+        }
+        block += 1;
+    }
+    // Nothing stays attached; what cannot be detached goes with its owner.
+    let _ = gated.enable(GateSet::EMPTY);
+    sizes
+}
+
+impl Sized {
+    /// Adds a slice; one of too few whole round trips adds to the counts alone.
+    fn add(&mut self, way: &Way, block: u32, set: GateSet, ran: Ran, scale: TickScale) {
+        let whole = ran.passages.iter().filter(|one| one.gates() == set).count();
+        if !set.is_empty() {
+            self.messages += ran.messages;
+            self.joined += whole as u64;
+        }
+        let between = if set.is_empty() {
+            Some(Vec::new())
+        } else {
+            trips::between(way, set, &ran.passages, scale)
+        };
+        if let (Some(total), Some(between)) = (trips::mean(ran.round_trips_ns), between) {
+            self.slices.push(Slice {
+                block,
+                set,
+                total,
+                between,
+            });
+        }
+    }
+}
