@@ -103,7 +103,8 @@ struct Standing {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_workload::{Mode, Placement, Samples, Timing, Waiting, Workload};
+    use tollgate_stats::{Samples, Timing};
+    use tollgate_workload::{Mode, Placement, Waiting, Workload};
 
     use super::*;
     use crate::interleave::LineUp;

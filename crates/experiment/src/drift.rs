@@ -6,7 +6,7 @@
 //!
 //! It owns that speed; it must never look at what gates measured.
 
-use crate::stats::typical;
+use tollgate_stats::interquartile_mean;
 
 /// The slownesses of a run's slices. A slowness of 2 means that all takes twice as long as in the first slice.
 #[derive(Debug, Clone, Default)]
@@ -30,7 +30,7 @@ impl Drift {
             };
             ratios.push(now / *first.get_or_insert(now));
         }
-        let slowness = typical(&ratios).unwrap_or_else(|| self.last());
+        let slowness = interquartile_mean(&ratios).unwrap_or_else(|| self.last());
         self.slownesses.push(slowness);
         slowness
     }
@@ -48,7 +48,7 @@ impl Drift {
 
     /// The slowness that was usual in the run; 1 when there was no slice.
     pub(crate) fn usual(&self) -> f64 {
-        typical(&self.slownesses).unwrap_or(1.0)
+        interquartile_mean(&self.slownesses).unwrap_or(1.0)
     }
 
     /// The least and the greatest slowness, against the usual one; none without a slice.

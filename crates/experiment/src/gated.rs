@@ -5,13 +5,13 @@
 
 use std::time::Instant;
 
+use tollgate_stats::{self as stats, Interval};
 use tollgate_workload::stack_memory::gated::{Chain, Gating, chained};
 use tollgate_workload::{Placement, Spec, Waiting, Workload};
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::rotation::{Amount, Rotation};
-use crate::stats::{self, Interval};
 use crate::words;
 
 /// Slices of a gate, and turns of all sizes without a time budget.

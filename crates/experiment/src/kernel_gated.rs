@@ -16,13 +16,13 @@ use tollgate_gate::{
 };
 use tollgate_kernel::join::Counts;
 use tollgate_kernel::{Attached, Gates, Plan, Traffic, abilities, passage_cost};
+use tollgate_stats::{Interval, interquartile, interquartile_mean};
 use tollgate_workload::trains::SEGMENT;
 use tollgate_workload::{Mode, Naps, PathId, Usage, Waiting, Wanted};
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::rotation::{self, Amount, Rotation};
-use crate::stats::{Interval, middle_half, typical};
 use crate::words;
 
 mod ends;
@@ -563,7 +563,7 @@ impl Run {
             for &ns in &times {
                 gated.all.add_ungated_ns(ns);
             }
-            for ns in middle_half(times, |ns| *ns) {
+            for ns in interquartile(times, |ns| *ns) {
                 gated.usual.add_ungated_ns(ns);
             }
         }
@@ -601,7 +601,7 @@ impl Run {
             let times = (
                 usual::mean_ns(&usual, ends, SCALE),
                 usual::whole_ns(&usual),
-                typical(&times(&passed.samples)),
+                interquartile_mean(&times(&passed.samples)),
             );
             if let ((Some(raw), Some(followed), Some(whole)), Some(round)) =
                 (times, gated.rounds.last_mut())
@@ -683,7 +683,7 @@ impl Run {
             .collect();
         let by_twins = self.probes.iter();
         let by_twins = by_twins
-            .filter_map(|(&gate, costs)| Some((gate, typical(costs)?)))
+            .filter_map(|(&gate, costs)| Some((gate, interquartile_mean(costs)?)))
             .collect();
         let in_place = InPlace::of(&rounds, &self.ledgers.plan, by_twins);
         for gated in sizes.iter_mut() {

@@ -1,4 +1,4 @@
-//! Experiments, the run they fill, statistics and the published numbers.
+//! Experiments, the run they fill and the published numbers.
 //!
 //! An [`experiments::Experiment`] measures by way of `tollgate-workload` and fills a part of a [`run::Run`] with tables,
 //! figures, a finding computed from the numbers, and how far they can be trusted. [`conduct`] runs several of them within a
@@ -29,7 +29,6 @@ mod rotation;
 pub mod run;
 mod sampled;
 mod shapes;
-pub mod stats;
 mod streams;
 mod trains;
 pub mod words;

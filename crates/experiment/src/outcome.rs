@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_workload::{PathId, Samples, Timing};
+use tollgate_stats::{self as stats, Estimate, Samples, Timing};
+use tollgate_workload::PathId;
 
 use crate::interleave::{Contender, LineUp};
 use crate::run::{Cell, Interval, Measured};
-use crate::stats::{self, Estimate};
 
 /// The figure of a slice that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,8 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-
-use crate::stats;
+use tollgate_stats as stats;
 
 pub use host::{Host, Mitigation, Setting};
 pub use time::{Timestamp, TimestampError};

@@ -15,6 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tollgate_kernel::sampling::{
     Book, Breakdown, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, Sampler, Symbols,
 };
+use tollgate_stats as stats;
 use tollgate_workload::cores::Cores;
 use tollgate_workload::{PathId, Session, Spec, find};
 
@@ -22,7 +23,6 @@ use crate::context::Context;
 use crate::drift::Drift;
 use crate::error::Error;
 use crate::run::{Cell, Interval, Measured};
-use crate::stats;
 
 mod trust;
 

@@ -1,7 +1,8 @@
 //! The shapes that experiments share: columns by size, rows of contenders, lines over size, published rows, and what is said
 //! of an interleaved run's trust.
 
-use tollgate_workload::{PathId, Timing};
+use tollgate_stats::Timing;
+use tollgate_workload::PathId;
 
 use crate::interleave::slices;
 use crate::outcome::{Figure, Outcome};

@@ -4,7 +4,8 @@
 
 use std::process::ExitCode;
 
-use tollgate_workload::{Error, Samples, Session, Spec, Workload, child, paths};
+use tollgate_stats::Samples;
+use tollgate_workload::{Error, Session, Spec, Workload, child, paths};
 
 const SIZES: [usize; 4] = [4, 200, 1400, 8000];
 const SLICES: u64 = 8;

@@ -2,8 +2,9 @@
 
 use std::io;
 
+use tollgate_stats::MixedTimings;
+
 use crate::path::PathId;
-use crate::samples::Timing;
 
 /// The failure of a workload.
 #[derive(Debug, thiserror::Error)]
@@ -167,13 +168,8 @@ pub enum Error {
         advice: &'static str,
     },
     /// Samples that were taken in different ways cannot be put together.
-    #[error("samples timed per {ours} and per {theirs} cannot be put together")]
-    Timing {
-        /// How the samples at hand were timed.
-        ours: Timing,
-        /// How the others were timed.
-        theirs: Timing,
-    },
+    #[error(transparent)]
+    Timing(#[from] MixedTimings),
 }
 
 impl Error {
@@ -199,7 +195,7 @@ impl Error {
             | Self::Cores { .. }
             | Self::ChildOrders { .. }
             | Self::Remote { .. }
-            | Self::Timing { .. } => {}
+            | Self::Timing(_) => {}
         }
         self
     }

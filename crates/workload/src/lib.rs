@@ -1,10 +1,10 @@
 //! Request-response, connect-request-response and stream over any path.
 //!
 //! A [`Path`] is a way on which two ends talk; opening it with a [`Spec`] gives a [`Session`] that stays open, so that
-//! slices of several paths can be interleaved (A B A B). A slice adds what it measured to [`Samples`].
+//! slices of several paths can be interleaved (A B A B). A slice adds what it measured to [`Samples`](tollgate_stats::Samples).
 //!
 //! This crate drives the ends and takes the times. It never decides what is compared with what, never computes
-//! statistics beyond what its samples carry, and never prints.
+//! statistics, and never prints.
 //!
 //! | path | workloads | ways to run | ends |
 //! |---|---|---|---|
@@ -23,12 +23,12 @@ mod error;
 pub mod gates;
 pub mod huge_pages;
 pub mod kernel;
+mod laps;
 mod naps;
 mod now;
 pub mod path;
 pub mod payload;
 pub mod peer_smoltcp;
-mod samples;
 pub mod shared_memory;
 pub mod slice;
 mod sockets;
@@ -42,10 +42,10 @@ mod usage;
 
 pub use error::Error;
 pub use kernel::remote;
+pub use laps::Laps;
 pub use naps::{Naps, Sleeper, Turn};
 pub use now::{gate_clock, now_ns};
 pub use path::{Capabilities, KernelEnds, Mode, Path, PathId, Session, find, find_with_mtu, paths};
-pub use samples::{Laps, Samples, Timing};
 pub use sockets::{MAX_DATAGRAM, Offload, Reading, Sending, Sockets, Transport};
 pub use spec::{MAX_SIZE, Placement, Spec, Waiting, Workload};
 pub use stamps::{SOCKET_STAMPED, STAMPED, Stamp, Stamps, Wanted};

@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use tollgate_kernel::Namespace;
+use tollgate_stats::{Samples, Timing};
 
 use crate::error::Error;
-use crate::samples::{Samples, Timing};
 use crate::spec::{Placement, Spec, Waiting, Workload, names};
 use crate::stamps::Stamps;
 use crate::{bare_shm, kernel, peer_smoltcp, stack_memory, stack_shm};

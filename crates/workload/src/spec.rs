@@ -4,9 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use tollgate_stats::Timing;
 
 use crate::error::Error;
-use crate::samples::Timing;
 use crate::sockets::Sockets;
 
 /// The largest message or write, in bytes (1 MiB).

@@ -10,11 +10,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tollgate_stats as stats;
 
 use super::cells::{Pair, Place};
 use super::machine::Explained;
 use crate::run::{Interval, Measured, RowKind, Unit};
-use crate::stats;
 use crate::words;
 
 /// Degrees of freedom of the statistic. So few, because some rows differ more from run to run than most do. Chosen by 25 runs each of rr,

@@ -17,9 +17,9 @@ mod machine;
 mod tests;
 
 use serde::Serialize;
+use tollgate_stats as stats;
 
 use crate::run::{Run, Timestamp, Unit};
-use crate::stats;
 use crate::words;
 
 pub use cells::{Number, Place, numbers};

@@ -5,6 +5,7 @@
 //! a packet, how steep it is that of a byte.
 
 use tollgate_kernel::sampling::{Categories, Classifier};
+use tollgate_stats::{self as stats, Estimate, Line};
 
 use super::foong_hz::{column, unavailable};
 use super::{Experiment, Reported};
@@ -18,7 +19,6 @@ use crate::run::{
 };
 use crate::sampled::{Mean, Sampled, Split};
 use crate::shapes;
-use crate::stats::{self, Estimate, Line};
 use crate::words;
 
 const TABLE: &str = "clark-1989/table-1";

@@ -1,5 +1,7 @@
 //! `foong-direction`: which end of a one-way stream costs more, by size of a write; after Foong et al. 2003, section 5.2.
 
+use tollgate_stats as stats;
+
 use super::foong_hz::{cell_of, column, common_trust, id, lines, source, titled, unavailable};
 use super::{Experiment, Reported};
 use crate::context::{Context, Options};
@@ -7,7 +9,6 @@ use crate::error::Error;
 use crate::run::{self, Cell, Figure, Source, Table, Unit};
 use crate::sampled::{Sampled, Split};
 use crate::shapes;
-use crate::stats;
 use crate::streams::{self, Panel, RECEIVE, Streams, TRANSMIT, per_byte};
 use crate::words;
 

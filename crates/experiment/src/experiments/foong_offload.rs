@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tollgate_kernel::sampling::{Categories, Classifier, nominal_hz};
+use tollgate_stats as stats;
 use tollgate_workload::{Mode, Offload, PathId, Sockets};
 
 use super::foong_hz::{column, source, unavailable};
@@ -18,7 +19,6 @@ use crate::published;
 use crate::run::{self, Cell, Figure, Interval, Measured, Row, Source, Table, TrustLine, Unit};
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
 use crate::shapes;
-use crate::stats;
 use crate::streams::{self, Load, all_ns, per_byte};
 use crate::words;
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tollgate_kernel::sampling::{Categories, Classifier};
+use tollgate_stats as stats;
 use tollgate_workload::{Mode, PathId, Placement, Reading, Sending, Sockets, Waiting};
 
 use super::foong_hz::{column, source, unavailable};
@@ -14,7 +15,6 @@ use crate::error::Error;
 use crate::run::{self, Axis, Cell, Figure, Point, Scale, Series, Source, Table, TrustLine, Unit};
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
 use crate::shapes;
-use crate::stats;
 use crate::streams::{self, Load, RECEIVE, TRANSMIT, all_ns, per_byte};
 use crate::words;
 

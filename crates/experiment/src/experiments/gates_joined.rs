@@ -2,6 +2,7 @@
 //! which it is carried, the share of its messages and of its segments that was followed from gate to gate, and what was not.
 
 use tollgate_gate::span::Place;
+use tollgate_stats::interquartile_mean;
 use tollgate_workload::{Offload, Workload};
 
 use super::wolman::layer;
@@ -13,7 +14,6 @@ use crate::run::{
     self, Cell, Column, Measured, RowKind, Source, Table, TrustKind, TrustLine, Unit,
 };
 use crate::shapes;
-use crate::stats::typical;
 use crate::words;
 
 /// The share of messages that should be joined.
@@ -312,7 +312,7 @@ fn spans(row: &Row, sizes: &[usize]) -> Table {
             let cells = (0..sizes.len()).map(|at| {
                 cell(row, at, |seen| {
                     let times = seen.spans.get(index)?;
-                    Some(number(typical(times)?, times.len() as u64))
+                    Some(number(interquartile_mean(times)?, times.len() as u64))
                 })
             });
             run::Row {

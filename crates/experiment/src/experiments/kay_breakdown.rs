@@ -4,6 +4,7 @@
 //! The figures of the paper are plots; the numbers of its text stand in a table.
 
 use tollgate_kernel::sampling::{Categories, Classifier};
+use tollgate_stats as stats;
 
 use super::{Experiment, Reported};
 use crate::context::{Context, Options};
@@ -16,7 +17,6 @@ use crate::run::{
 };
 use crate::sampled::{Mean, Sampled, Split};
 use crate::shapes;
-use crate::stats;
 use crate::words;
 
 const PAPER: &str = "kay-pasquale-1996";

@@ -4,6 +4,7 @@
 use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Ledger, Span, WolmanRow};
+use tollgate_stats as stats;
 use tollgate_workload::PathId;
 
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
@@ -14,7 +15,6 @@ use crate::run::{
     TrustKind, TrustLine, Unit,
 };
 use crate::shapes;
-use crate::stats;
 use crate::words;
 
 /// A ledger closes when its sum lies within this share of the total.

@@ -4,13 +4,13 @@
 use tollgate_gate::ledger::{WolmanLabel, WolmanLine};
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, Ledger, Span, WolmanRow};
+use tollgate_stats::Interval;
 
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
 use crate::kernel_gated::{FOLLOWED, Gated, Ledgers, Perturbation, SLEPT, STATISTIC, twinned};
 use crate::run::{self, Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
 use crate::shapes;
-use crate::stats::Interval;
 use crate::words;
 
 /// A ledger closes when its sum lies within this share of the total.

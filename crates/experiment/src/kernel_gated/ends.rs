@@ -9,8 +9,9 @@ use std::ops::Range;
 use tollgate_gate::{Gate, GateSet, JoinPlan, Joined, PacketId, Passage, Recorded, Ticks, join};
 use tollgate_kernel::join::Counts;
 use tollgate_kernel::{Gates, Joiner, Taken, Talk, Watch};
+use tollgate_stats::Samples;
 use tollgate_workload::gates::event_of;
-use tollgate_workload::{Mode, PathId, Samples, Session, Spec, Turn, Usage, Workload, find};
+use tollgate_workload::{Mode, PathId, Session, Spec, Turn, Usage, Workload, find};
 
 use super::usual::{self, Trip};
 use super::{SCALE, WARM_UP};

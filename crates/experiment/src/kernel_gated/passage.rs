@@ -25,9 +25,9 @@ use std::mem::{Discriminant, discriminant};
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, GateSet, SpanTable, TickScale};
 use tollgate_kernel::{Need, Plan};
+use tollgate_stats::interquartile;
 
 use super::usual::{self, Trip};
-use crate::stats::middle_half;
 use crate::words;
 
 /// Where the way begins that gates are crossed on.
@@ -259,7 +259,7 @@ impl OfKind {
 
 /// Of the crossings that are usual for the run; a disturbed one would count for dozens of the others.
 fn factor(crossed: impl Iterator<Item = Crossed>) -> Option<f64> {
-    let usual = middle_half(crossed.collect(), |crossed| {
+    let usual = interquartile(crossed.collect(), |crossed| {
         crossed.by_ns / crossed.by_twins_ns
     });
     let by: f64 = usual.iter().map(|crossed| crossed.by_ns).sum();

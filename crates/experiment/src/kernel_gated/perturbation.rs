@@ -2,7 +2,7 @@
 //!
 //! It owns what is made of the rounds' ratios; it must never judge how much is too much.
 
-use crate::stats::{Interval, median, typical};
+use tollgate_stats::{Interval, interquartile_mean, median};
 
 /// By how much gates make a round trip longer.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,7 +29,7 @@ impl Perturbation {
                 rounds: longer.len(),
             },
             Err(_) => Self {
-                share: typical(longer)? - 1.0,
+                share: interquartile_mean(longer)? - 1.0,
                 interval: None,
                 rounds: longer.len(),
             },
@@ -84,7 +84,7 @@ impl Longer {
 /// its gates do, and in runs of 22 rounds the places differed from this sum by no more than noise. None where one of the two was not measured.
 fn summed(places: &Places, (size, span): (usize, usize)) -> Option<f64> {
     let of = |values: &mut dyn Iterator<Item = &Option<f64>>| {
-        typical(&values.flatten().copied().collect::<Vec<_>>())
+        interquartile_mean(&values.flatten().copied().collect::<Vec<_>>())
     };
     let of_size = of(&mut places[size].iter())?;
     let of_span = of(&mut places.iter().map(|spans| &spans[span]))?;

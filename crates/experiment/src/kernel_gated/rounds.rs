@@ -12,10 +12,10 @@
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{Gate, Span, SpanTable};
+use tollgate_stats::{Interval, interquartile_mean, mean};
 
 use super::passage::{Crossed, Prices};
 use super::{InPlace, twinned};
-use crate::stats::{Interval, mean, typical};
 
 /// A slice with the gates of a span, in nanoseconds for each round trip.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,9 +49,9 @@ impl Ungated {
     /// From their times; none where one side has none.
     pub(super) fn of(before: &[f64], after: &[f64]) -> Option<Self> {
         Some(Self {
-            before: typical(before)?,
-            after: typical(after)?,
-            both: typical(&[before, after].concat())?,
+            before: interquartile_mean(before)?,
+            after: interquartile_mean(after)?,
+            both: interquartile_mean(&[before, after].concat())?,
         })
     }
 
@@ -157,7 +157,7 @@ pub(super) fn slowed<'a>(
 ) -> Option<f64> {
     let spanned = rounds.flat_map(|round| round.spans.iter().flatten());
     let slowed = spanned.filter_map(|spanned| spanned.slowed(in_place.prices()));
-    typical(&slowed.collect::<Vec<_>>())
+    interquartile_mean(&slowed.collect::<Vec<_>>())
 }
 
 /// How far the mean of a span over the rounds reaches to either side with 95 % confidence, in nanoseconds for each round trip; none of

@@ -11,8 +11,7 @@
 use std::ops::Range;
 
 use tollgate_gate::{Gate, Passage, TickScale, Ticks};
-
-use crate::stats::middle_half;
+use tollgate_stats::interquartile;
 
 /// A request and its response at a span's gates.
 #[derive(Debug, Clone)]
@@ -50,7 +49,7 @@ pub(super) fn trips(
 
 /// The usual ones.
 pub(super) fn usual(trips: Vec<Trip>) -> Vec<Trip> {
-    middle_half(trips, |trip| trip.ns)
+    interquartile(trips, |trip| trip.ns)
 }
 
 /// What both messages of a round trip take from one gate to the other, in nanoseconds; none of no round trip.

@@ -13,12 +13,13 @@ mod tests;
 mod validate;
 mod validated;
 
+use tollgate_stats as stats;
+
 use crate::published;
 use crate::run::{
     Cell, Column, Experiment, Measured, Run, Source, Table, TrustKind, TrustLine, Unit,
 };
 use crate::shapes::plain_row;
-use crate::stats;
 use crate::words;
 
 use fit::{Cost, Costs, Shape};

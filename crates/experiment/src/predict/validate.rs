@@ -10,6 +10,7 @@
 //!
 //! This module decides what is measured and holds it; [`super::validated`] shows it.
 
+use tollgate_stats as stats;
 use tollgate_workload::{Mode, Offload, PathId, Placement, Waiting, Workload};
 
 use crate::context::{Context, Options};
@@ -17,7 +18,6 @@ use crate::error::Error;
 use crate::interleave::{self, Contender, LineUp};
 use crate::outcome::{Figure, Outcome};
 use crate::run::{Cell, Run};
-use crate::stats;
 
 use super::fit::{MTUS, USUAL_MTU};
 

@@ -5,12 +5,12 @@
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, STACK};
 use tollgate_kernel::sampling::Categories;
+use tollgate_stats::student_t;
 use tollgate_trace::rows::Protocol;
 use tollgate_workload::PathId;
 
 use super::NoProfile;
 use crate::run::{Cell, Experiment, Row, Run, Table};
-use crate::stats::student_t;
 
 /// A category of spans that is below zero by more than this share of the message was not measured: as far as a ledger may be off and
 /// still closes.

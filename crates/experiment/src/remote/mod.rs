@@ -21,8 +21,9 @@ use tollgate_gate::distribution::Distribution;
 use tollgate_gate::{Direction, Gate, GateSet, Ledger, Scope, Slice, Span, Statistic};
 use tollgate_kernel::Talk;
 use tollgate_kernel::join::Counts;
+use tollgate_stats::Samples;
 use tollgate_workload::remote::{KernelRemote, RemoteSession};
-use tollgate_workload::{Mode, Samples, Session, Spec, Waiting, Workload};
+use tollgate_workload::{Mode, Session, Spec, Waiting, Workload};
 
 use crate::context::Context;
 use crate::error::Error;

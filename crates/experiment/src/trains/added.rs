@@ -20,13 +20,13 @@
 //! It owns what is added; it must never look at the round trips on which the spans are to close.
 
 use tollgate_gate::{Clock, Gate, GateSet, STACK, Span, Ticks};
+use tollgate_stats::{self as stats, interquartile_mean};
 use tollgate_workload::Error;
 use tollgate_workload::stack_memory::trains::{Carried, Passed, Recording, StackTrains};
 use tollgate_workload::trains::Trains;
 
 use super::stack::{FIRST, LAST, seen_at, with_helpers};
-use super::{packets, plain_mean, typical};
-use crate::stats;
+use super::{packets, plain_mean};
 
 /// Times that all slices are gone through in one calibration.
 const REPEATS: u32 = 16;
@@ -105,7 +105,8 @@ impl Added {
         let clock = *trains.clock();
         if packets(response) > 1 {
             let added: Vec<f64> = slices.all.iter().filter_map(Slice::passage_ns).collect();
-            self.passage.extend(typical(&added).map(|ns| ns / slowness));
+            self.passage
+                .extend(interquartile_mean(&added).map(|ns| ns / slowness));
         }
         let passage_ns = self.passage_ns() * slowness;
         for (span, added) in STACK.spans().iter().zip(&mut self.spans) {
@@ -127,7 +128,7 @@ impl Added {
 
     /// What a passage of a gate adds, in nanoseconds; nothing as long as nothing is known.
     pub(crate) fn passage_ns(&self) -> f64 {
-        typical(&self.passage).unwrap_or(0.0)
+        interquartile_mean(&self.passage).unwrap_or(0.0)
     }
 
     /// What the two gates of the span at this place add to its time in a response of so many packets, in nanoseconds; nothing where
@@ -135,27 +136,32 @@ impl Added {
     pub(super) fn span_ns(&self, index: usize, packets: usize) -> f64 {
         let of_span = self.spans.get(index);
         of_span
-            .and_then(|by| typical(&by[of(packets)]))
+            .and_then(|by| interquartile_mean(&by[of(packets)]))
             .unwrap_or(0.0)
     }
 
     /// The least and the most that the two gates of a span add; none before anything is known.
     pub(crate) fn spans_ns(&self) -> Option<(f64, f64)> {
-        let all = || self.spans.iter().flatten().filter_map(|one| typical(one));
+        let all = || {
+            self.spans
+                .iter()
+                .flatten()
+                .filter_map(|one| interquartile_mean(one))
+        };
         Some((all().reduce(f64::min)?, all().reduce(f64::max)?))
     }
 
     /// What the applications do in a round trip with a response of so many packets, in nanoseconds, through code without gates; none before
     /// it is known.
     pub(crate) fn turns_ns(&self, packets: usize) -> Option<f64> {
-        typical(&self.turns[of(packets)])
+        interquartile_mean(&self.turns[of(packets)])
     }
 
     /// Half of the 95 % interval of what gates add, in nanoseconds, where it is known least.
     pub(super) fn within_ns(&self) -> f64 {
         let of_spans = self.spans.iter().flatten();
         let within = of_spans.chain([&self.passage]).filter_map(|one| {
-            let known = stats::by_batches(one, typical)?;
+            let known = stats::by_batches(one, interquartile_mean)?;
             Some((known.high - known.low) / 2.0)
         });
         within.fold(0.0, f64::max)
@@ -217,7 +223,7 @@ impl Slices {
         }
         let asleep: Vec<f64> = all.iter().map(|slice| slice.asleep_ns).collect();
         Ok(Self {
-            asleep_ns: typical(&asleep).unwrap_or(0.0),
+            asleep_ns: interquartile_mean(&asleep).unwrap_or(0.0),
             all,
         })
     }

@@ -4,9 +4,10 @@
 //! depend on each other, and so it is from how much slices differ that an interval comes. What gates cost is known only so well in a
 //! whole run, and each passage within a time brings that with it. It never judges a slice.
 
+use tollgate_stats::{self as stats, interquartile_mean};
+
 use super::plain_mean;
 use crate::run::Interval;
-use crate::stats::{self, typical};
 
 /// Times of one kind in nanoseconds, by the slice that saw them.
 #[derive(Debug, Clone, Default)]
@@ -79,7 +80,7 @@ impl BySlice {
 
 fn of(slices: &[(usize, Vec<f64>)]) -> Option<f64> {
     let times = slices.iter().flat_map(|(_, times)| times);
-    typical(&times.copied().collect::<Vec<f64>>())
+    interquartile_mean(&times.copied().collect::<Vec<f64>>())
 }
 
 #[cfg(test)]

@@ -11,17 +11,17 @@ use tollgate_kernel::join::train::{Exchange, Leg, Part, Tied, Trains as Joiner};
 use tollgate_kernel::{
     Attached, Event, Gates, Plan as Hooks, Traffic, Watch, abilities, passage_cost,
 };
+use tollgate_stats::{interquartile, interquartile_mean};
 use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
 use tollgate_workload::trains::{REQUEST, SEGMENT, Trains};
 use tollgate_workload::{Error, Mode, PathId};
 
 use super::laden::{Laden, Price};
 use super::seen::{Seen, Way};
-use super::{Measured, Plan, Subject, active, packets, plain_mean, typical};
+use super::{Measured, Plan, Subject, active, packets, plain_mean};
 use crate::context::Context;
 use crate::kernel_gated::{self, InPlace, twinned};
 use crate::rotation::Rotation;
-use crate::stats::middle_half;
 
 /// Events that each processor has room for: a slice of the longest responses.
 const ROOM: u32 = 1 << 14;
@@ -128,7 +128,7 @@ pub(super) fn run(
             }
         }
     }
-    run.measured.call_ns = typical(&run.calls);
+    run.measured.call_ns = interquartile_mean(&run.calls);
     for size in &mut run.measured.sizes {
         size.turns_ns = run.measured.call_ns;
     }
@@ -316,7 +316,7 @@ impl Run<'_> {
             self.trains
                 .run(response, self.round_trips, &mut |ns| times.push(ns))?;
             let expected = self.measured.drift.expected_ns(at);
-            let disturbed = typical(&times)
+            let disturbed = interquartile_mean(&times)
                 .zip(expected)
                 .is_some_and(|(ns, expected)| ns > DISTURBED * expected);
             if !disturbed || again == AGAIN {
@@ -386,14 +386,17 @@ impl Run<'_> {
                 Vec::new()
             }));
         }
-        let usual: Vec<_> = slice.iter().map(|times| typical(times)).collect();
+        let usual: Vec<_> = slice
+            .iter()
+            .map(|times| interquartile_mean(times))
+            .collect();
         let slowness = self.measured.drift.note(&usual);
         self.calls.extend(call_ns().map(|ns| ns / slowness));
         for (size, mut times) in self.measured.sizes.iter_mut().zip(slice) {
             for ns in &mut times {
                 *ns /= slowness;
             }
-            size.add_ungated(beside, &times, typical(&times));
+            size.add_ungated(beside, &times, interquartile_mean(&times));
         }
         slowness
     }
@@ -409,13 +412,13 @@ fn call_ns() -> Option<f64> {
             begun.elapsed().as_nanos() as f64
         })
         .collect();
-    typical(&times)
+    interquartile_mean(&times)
 }
 
 /// The places of the round trips of the middle half: means of their spans sum to the mean of their times.
 fn usual(times: &[f64]) -> Vec<usize> {
     let numbered = times.iter().copied().enumerate().collect();
-    middle_half(numbered, |(_, ns): &(usize, f64)| *ns)
+    interquartile(numbered, |(_, ns): &(usize, f64)| *ns)
         .into_iter()
         .map(|(at, _)| at)
         .collect()

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_gate::{Gate, GateSet, Span, SpanTable};
+use tollgate_stats::interquartile_mean;
 use tollgate_workload::kernel::trains::Carrier;
 use tollgate_workload::trains::SEGMENT;
 use tollgate_workload::{Mode, PathId, find};
@@ -43,7 +44,6 @@ use tollgate_workload::{Mode, PathId, find};
 use crate::context::{Context, Options};
 use crate::drift::Drift;
 use crate::error::Error;
-pub(crate) use crate::stats::typical;
 pub(crate) use added::Added;
 pub(crate) use by_slice::Known;
 use laden::Price;
@@ -216,7 +216,7 @@ impl Measured {
             .iter_mut()
             .flat_map(|size| size.as_without_gates(|gate| self.price(gate)))
             .collect();
-        self.slowed = typical(&slowed);
+        self.slowed = interquartile_mean(&slowed);
         self.sizes = sizes;
         let slowness = self.drift.usual();
         if let Some(added) = &mut self.added {

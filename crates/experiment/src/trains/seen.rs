@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, Kind, Span, SpanTable};
+use tollgate_stats::interquartile_mean;
 
 use super::by_slice::{BySlice, Known};
 use super::laden::{Laden, Price};
-use crate::stats::typical;
 
 /// Passages of gates between two packets at a gate, which nobody subtracts: the one before passes both gates of the span.
 const BETWEEN: f64 = 2.0;
@@ -297,7 +297,7 @@ impl AtSpan {
 
     /// What the gates cost: the round trip with them over the one without, less 1.
     pub(super) fn perturbation(&self) -> Option<f64> {
-        Some(typical(&self.beside.0)? / typical(&self.beside.1)? - 1.0)
+        Some(interquartile_mean(&self.beside.0)? / interquartile_mean(&self.beside.1)? - 1.0)
     }
 }
 
@@ -343,7 +343,7 @@ impl AtSize {
 
     /// How many times as long a round trip takes with all gates asleep as through code without any; none where that is not told apart.
     pub(super) fn asleep(&self) -> Option<f64> {
-        Some(typical(&self.asleep)? / typical(&self.usual_ungated)?)
+        Some(interquartile_mean(&self.asleep)? / interquartile_mean(&self.usual_ungated)?)
     }
 
     /// Takes off what gates made slower beside themselves and what disturbed a slice, where slices tell it; gives how many times as long
@@ -383,7 +383,7 @@ impl AtSize {
 
     /// The round trip without gates, in nanoseconds.
     pub(crate) fn round_trip_ns(&self) -> Option<f64> {
-        typical(&self.usual_ungated)
+        interquartile_mean(&self.usual_ungated)
     }
 
     /// What the way of a request's last byte, and that of a response's, take in a span, in nanoseconds; none where it was not
@@ -407,7 +407,10 @@ impl AtSize {
             return Some((0.0, 0.0));
         }
         let (requests, responses) = self.reached.get(&gate)?;
-        Some((typical(requests)?, typical(responses)?))
+        Some((
+            interquartile_mean(requests)?,
+            interquartile_mean(responses)?,
+        ))
     }
 
     /// The way of the last byte of request and response, in nanoseconds; none where a span was not measured.

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{Clock, Gate, GateSet, STACK, Span};
+use tollgate_stats as stats;
 use tollgate_workload::stack_memory::trains::{Passed, Recording, StackTrains, WARM_UP};
 use tollgate_workload::trains::Trains;
 use tollgate_workload::{Error, Mode};
@@ -12,7 +13,6 @@ use super::seen::{AtSize, Counts, Seen, Way};
 use super::{Added, Measured, Plan, Subject, packets, plain_mean};
 use crate::context::Context;
 use crate::rotation::Rotation;
-use crate::stats;
 
 /// Where the time of a message begins.
 pub(super) const FIRST: Gate = Gate::SocketOutBegin;

@@ -17,15 +17,16 @@ use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use tollgate_stats::{Samples, Timing};
 
 use super::socket::{self, End, Options};
 use super::zero_copy::Completions;
 use super::{KernelLoopback, PATH, Place, STREAM_SEED, thread_name};
 use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
+use crate::laps::Laps;
 use crate::path::{Path, Session};
 use crate::payload::{check, fill};
-use crate::samples::{Laps, Samples, Timing};
 use crate::slice::{Control, LOOK_AGAIN, PATIENCE, Server, sleep_on, wake};
 use crate::sockets::{Reading, Sending, Sockets};
 use crate::spec::Spec;

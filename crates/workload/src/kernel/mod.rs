@@ -45,11 +45,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::net::Shutdown;
+use tollgate_stats::{Samples, Timing};
 
 use crate::cores::Cores;
 use crate::error::Error;
 use crate::path::{Capabilities, KernelEnds, Mode, Path, PathId, Session};
-use crate::samples::{Samples, Timing};
 use crate::sockets::{Sockets, Transport};
 use crate::spec::{Placement, Spec, Waiting, Workload};
 

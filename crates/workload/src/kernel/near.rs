@@ -5,14 +5,15 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use rustix::net::Shutdown;
+use tollgate_stats::{Samples, Timing};
 
 use super::socket::{End, Options};
 use super::{PATH, STREAM_SEED, destination};
 use crate::cores::{self, KEEPING, Pinned};
 use crate::error::Error;
+use crate::laps::Laps;
 use crate::naps::Napping;
 use crate::payload::{check, fill, request_seed, response_seed};
-use crate::samples::{Laps, Samples, Timing};
 use crate::slice::Control;
 use crate::spec::{Spec, Workload};
 use crate::stamps::{Stamper, Stamps};

@@ -133,7 +133,7 @@ fn samples_of_another_timing_are_refused_and_the_session_lives_on() {
     let error = session
         .run(3, &mut Samples::new(Timing::Batch(7)))
         .unwrap_err();
-    assert!(matches!(error, Error::Timing { .. }));
+    assert!(matches!(error, Error::Timing(_)));
     let mut samples = session.new_samples();
     session.run(3, &mut samples).unwrap();
     assert_eq!(samples.operations(), 3);

@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use tollgate_stats::{Samples, Timing};
 
 use super::{KernelLoopback, KernelSession, Place, bulk, offload};
 use crate::error::Error;
 use crate::path::{Capabilities, KernelEnds, Path, PathId, Session};
-use crate::samples::{Samples, Timing};
 use crate::sockets::{Offload, Sockets};
 use crate::spec::{Spec, Workload};
 use crate::trains::MTU;

@@ -33,13 +33,14 @@ use smoltcp::iface::{
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
+use tollgate_stats::{Samples, Timing};
 
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
+use crate::laps::Laps;
 use crate::now::now_ns;
 use crate::path::{Capabilities, Mode, Path, PathId, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
-use crate::samples::{Laps, Samples, Timing};
 use crate::slice::PATIENCE;
 use crate::spec::{Placement, Spec, Waiting, Workload};
 

@@ -21,14 +21,15 @@ mod tests;
 
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
+use crate::laps::Laps;
 use crate::path::{Capabilities, Mode, Path, PathId, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
-use crate::samples::{Laps, Samples, Timing};
 use crate::spec::{Placement, Spec, Waiting, Workload};
 use crate::stack_host::{self, BUFFER, DEFAULT_MTU};
 
 use hosts::{Gates, Hosts, Ungated};
 use tollgate_link::Side;
+use tollgate_stats::{Samples, Timing};
 
 const PATH: PathId = PathId::StackMemory;
 

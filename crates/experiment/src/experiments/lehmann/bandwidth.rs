@@ -3,15 +3,15 @@
 
 use tollgate_gate::Kind;
 use tollgate_gate::span::Place;
+use tollgate_stats::{self as stats, interquartile_mean};
 
 use super::{
     Number, Parts, View, absent, axis, columns, figure, missing, not_available, over_sizes,
-    span_row, typical,
+    span_row,
 };
 use crate::context::Options;
 use crate::run::{Cell, Figure, Interval, Row, RowKind, Table, Unit};
 use crate::shapes;
-use crate::stats;
 use crate::trains::{Measured, Subject, Trains};
 use crate::words;
 
@@ -47,8 +47,8 @@ fn rate(measured: &Measured, trains: &Trains, at: usize) -> Option<f64> {
 /// successive round trips differ.
 fn round_trip_interval(measured: &Measured, at: usize) -> Option<Interval> {
     let size = &measured.sizes[at];
-    let (ns, middle) = (size.round_trip_ns()?, typical(&size.ungated)?);
-    let known = stats::by_batches(&size.ungated, typical)?;
+    let (ns, middle) = (size.round_trip_ns()?, interquartile_mean(&size.ungated)?);
+    let known = stats::by_batches(&size.ungated, interquartile_mean)?;
     Some(Interval {
         low: ns * known.low / middle,
         high: ns * known.high / middle,

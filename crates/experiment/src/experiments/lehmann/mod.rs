@@ -10,6 +10,7 @@ mod processing;
 mod queues;
 
 use tollgate_gate::{Direction, Span};
+use tollgate_stats::interquartile_mean;
 use tollgate_workload::trains::REQUEST;
 
 use super::{Experiment, Reported};
@@ -21,7 +22,7 @@ use crate::run::{
     Source, Table, TrustKind, TrustLine, Unit,
 };
 use crate::shapes;
-use crate::trains::{self, Known, Measured, Trains, typical};
+use crate::trains::{self, Known, Measured, Trains};
 use crate::words;
 
 pub(super) use bandwidth::BANDWIDTH;
@@ -504,7 +505,7 @@ fn table(id: String, title: String, trains: &Trains, places: &[usize], rows: Vec
 
 /// The mean over the sizes that have a number.
 fn over_all(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    typical(&values.flatten().collect::<Vec<f64>>())
+    interquartile_mean(&values.flatten().collect::<Vec<f64>>())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use rustix::net::Shutdown;
+use tollgate_stats::{Samples, Timing};
 
 use super::super::far::thread_id;
 use super::super::near::{FarEnd, Near, NearEnd};
@@ -13,7 +14,6 @@ use super::message::{Request, Response};
 use crate::cores::Cores;
 use crate::error::Error;
 use crate::path::{Capabilities, KernelEnds, Mode, PathId, Session};
-use crate::samples::{Samples, Timing};
 use crate::slice::Control;
 use crate::spec::{Placement, Spec, Waiting, Workload};
 use crate::stamps::Stamps;

@@ -31,12 +31,12 @@ impl Line {
     }
 
     fn estimate(&self, value: f64, error: f64) -> Option<Estimate> {
-        let reach = student_t(self.n - 2) * error;
-        reach.is_finite().then_some(Estimate {
+        let half_width = student_t(self.n - 2) * error;
+        half_width.is_finite().then_some(Estimate {
             value,
             interval: Interval {
-                low: value - reach,
-                high: value + reach,
+                low: value - half_width,
+                high: value + half_width,
             },
             n: self.n,
         })

@@ -5,9 +5,6 @@ use std::fmt;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::error::Error;
-use crate::now::now_ns;
-
 /// How often the clock is read.
 ///
 /// Reading it costs some 20 ns, which a round trip through the kernel does not notice and one of 200 ns does.
@@ -38,6 +35,16 @@ impl fmt::Display for Timing {
             Self::Batch(n) => write!(f, "batch of {n}"),
         }
     }
+}
+
+/// Samples that were taken in different ways cannot be put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("samples timed per {ours} and per {theirs} cannot be put together")]
+pub struct MixedTimings {
+    /// Timing of the samples at hand.
+    pub ours: Timing,
+    /// Timing of the others.
+    pub theirs: Timing,
 }
 
 /// What a session measured. All times are nanoseconds.
@@ -114,8 +121,8 @@ impl Samples {
     /// Adds what `other` holds.
     ///
     /// # Errors
-    /// [`Error::Timing`] when the two were timed in different ways; nothing is added then.
-    pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
+    /// [`MixedTimings`] when the two were timed in different ways; nothing is added then.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MixedTimings> {
         self.check_timing(other.timing)?;
         self.histogram
             .add(&other.histogram)
@@ -134,12 +141,12 @@ impl Samples {
     /// Refuses times that were taken in another way than these.
     ///
     /// # Errors
-    /// [`Error::Timing`].
-    pub fn check_timing(&self, theirs: Timing) -> Result<(), Error> {
+    /// [`MixedTimings`].
+    pub fn check_timing(&self, theirs: Timing) -> Result<(), MixedTimings> {
         if self.timing == theirs {
             Ok(())
         } else {
-            Err(Error::Timing {
+            Err(MixedTimings {
                 ours: self.timing,
                 theirs,
             })
@@ -218,64 +225,6 @@ impl fmt::Debug for Samples {
     }
 }
 
-/// Takes the times of one slice: one reading of the clock ends one lap and starts the next.
-#[derive(Debug)]
-pub struct Laps {
-    per_reading: u32,
-    pending: u32,
-    start: u64,
-    last: u64,
-}
-
-impl Laps {
-    /// Starts the slice now.
-    ///
-    /// # Errors
-    /// [`Error::Timing`] when `samples` is timed otherwise than `timing`.
-    pub fn start(timing: Timing, samples: &Samples) -> Result<Self, Error> {
-        samples.check_timing(timing)?;
-        let now = now_ns();
-        Ok(Self {
-            per_reading: timing.operations(),
-            pending: 0,
-            start: now,
-            last: now,
-        })
-    }
-
-    /// One operation has ended. The clock is read when the batch is full.
-    #[inline]
-    pub fn lap(&mut self, samples: &mut Samples) {
-        self.pending += 1;
-        if self.pending >= self.per_reading {
-            self.read(samples);
-        }
-    }
-
-    /// Records operations that no full batch holds. Call it right after the last operation.
-    pub fn flush(&mut self, samples: &mut Samples) {
-        if self.pending > 0 {
-            self.read(samples);
-        }
-    }
-
-    /// Ends the slice, in which `bytes` user bytes were carried. The slice lasted until the last reading, or until now
-    /// when `tail` says that something came after the last operation.
-    pub fn finish(mut self, samples: &mut Samples, bytes: u64, tail: bool) {
-        self.flush(samples);
-        let end = if tail { now_ns() } else { self.last };
-        samples.add_slice(bytes, end - self.start);
-    }
-
-    #[inline]
-    fn read(&mut self, samples: &mut Samples) {
-        let now = now_ns();
-        samples.record(now - self.last, self.pending);
-        self.last = now;
-        self.pending = 0;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -326,22 +275,6 @@ mod tests {
         assert_eq!(samples.max_ns(), Some(3 * HIGHEST_NS));
         assert_eq!(samples.operations(), 1);
         assert_eq!(samples.buckets().map(|(_, n)| n).sum::<u64>(), 1);
-    }
-
-    #[test]
-    fn laps_record_every_operation_even_when_the_last_batch_is_short() {
-        let timing = Timing::Batch(4);
-        let mut samples = Samples::new(timing);
-        let mut laps = Laps::start(timing, &samples).unwrap();
-        for _ in 0..10 {
-            laps.lap(&mut samples);
-        }
-        laps.finish(&mut samples, 1234, false);
-        assert_eq!(samples.operations(), 10);
-        assert_eq!(samples.readings(), 3);
-        assert_eq!(samples.bytes(), 1234);
-        assert_eq!(u128::from(samples.elapsed_ns()), samples.sum_ns());
-        assert!(Laps::start(Timing::Each, &samples).is_err());
     }
 
     proptest! {
