@@ -40,7 +40,7 @@ fn run() -> Result<(), String> {
     let fault = std::env::var("DELAY").ok().and_then(|text| {
         let (name, ns) = text.split_once('=')?;
         let gate = tollgate_gate::Gate::ALL
-            .into_iter()
+            .iter()
             .find(|gate| gate.name() == name)?;
         Some(tollgate_kernel::Fault {
             gate: *gate,

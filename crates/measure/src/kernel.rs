@@ -5,8 +5,9 @@
 use tollgate_gate::span::Place;
 use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, TickScale, Ticks, join};
 use tollgate_kernel::{Fault, Injected, Joiner, Plan, Talk, Watch};
+use tollgate_stats::Samples;
 use tollgate_workload::gates::Keeper;
-use tollgate_workload::{Mode, PathId, Samples, Session, Spec, Stamps, Waiting, Workload, find};
+use tollgate_workload::{Mode, PathId, Session, Spec, Stamps, Waiting, Workload, find};
 
 use crate::gated::{Gated, Ran};
 use crate::way::Way;
