@@ -14,6 +14,8 @@
 #[cfg(feature = "std")]
 pub mod clock;
 #[cfg(feature = "std")]
+pub mod delay;
+#[cfg(feature = "std")]
 pub mod distribution;
 pub mod id;
 #[cfg(feature = "std")]

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use tollgate_gate::{GateSet, Passage, TickScale};
+use tollgate_gate::{Passage, TickScale};
 
-use crate::schedule::{self, Sets};
+use crate::schedule::{self, Probes, Sets};
 use crate::trips::{self, Slice};
 use crate::way::Way;
 
@@ -21,11 +21,17 @@ pub trait Gated {
     /// Number of sizes.
     fn sizes(&self) -> usize;
 
-    /// Attaches these gates, and detaches all others.
+    /// Whether gates cost something where none of them is wanted, so that this is to be measured.
+    fn has_asleep(&self) -> bool;
+
+    /// Round trips that one reading of the application's clock spans.
+    fn batch(&self) -> usize;
+
+    /// Sees to it that the next slices run with these.
     ///
     /// # Errors
     /// What was refused, for people.
-    fn enable(&mut self, set: GateSet) -> Result<(), String>;
+    fn enable(&mut self, probes: Probes) -> Result<(), String>;
 
     /// Runs round trips at the size at this place, with the gates that are enabled.
     ///
@@ -40,7 +46,7 @@ pub trait Gated {
 /// What a slice of round trips leaves.
 #[derive(Clone, Debug, Default)]
 pub struct Ran {
-    /// Each round trip by the application's clock, in nanoseconds.
+    /// Round trips by the application's clock, in nanoseconds: the mean of each batch.
     pub round_trips_ns: Vec<f64>,
     /// Passages of the messages at the gates that were enabled.
     pub passages: Vec<Passage>,
@@ -87,8 +93,8 @@ pub fn run(
     let mut sizes = vec![Sized::default(); gated.sizes()];
     let mut block = 0;
     while (block < amount.least_blocks || begun.elapsed() < amount.time) && goes_on() {
-        for set in schedule::block(gated.way(), amount.sets, &mut random) {
-            if let Err(reason) = gated.enable(set) {
+        for probes in schedule::block(gated.way(), amount.sets, gated.has_asleep(), &mut random) {
+            if let Err(reason) = gated.enable(probes) {
                 for sized in &mut sizes {
                     sized.failure.get_or_insert_with(|| reason.clone());
                 }
@@ -97,7 +103,7 @@ pub fn run(
             for (place, sized) in sizes.iter_mut().enumerate() {
                 if sized.failure.is_none() {
                     match gated.run(place, amount.round_trips) {
-                        Ok(ran) => sized.add(gated.way(), block, set, ran, gated.scale()),
+                        Ok(ran) => sized.add(gated, block, probes, ran),
                         Err(reason) => sized.failure = Some(reason),
                     }
                 }
@@ -106,13 +112,14 @@ pub fn run(
         block += 1;
     }
     // Nothing stays attached; what cannot be detached goes with its owner.
-    let _ = gated.enable(GateSet::EMPTY);
+    let _ = gated.enable(Probes::Absent);
     sizes
 }
 
 impl Sized {
     /// Adds a slice; one of too few whole round trips adds to the counts alone.
-    fn add(&mut self, way: &Way, block: u32, set: GateSet, ran: Ran, scale: TickScale) {
+    fn add(&mut self, gated: &impl Gated, block: u32, probes: Probes, ran: Ran) {
+        let set = probes.active();
         let whole = ran.passages.iter().filter(|one| one.gates() == set).count();
         if !set.is_empty() {
             self.messages += ran.messages;
@@ -121,12 +128,18 @@ impl Sized {
         let between = if set.is_empty() {
             Some(Vec::new())
         } else {
-            trips::between(way, set, &ran.passages, scale)
+            trips::between(
+                gated.way(),
+                set,
+                &ran.passages,
+                gated.batch(),
+                gated.scale(),
+            )
         };
         if let (Some(total), Some(between)) = (trips::mean(ran.round_trips_ns), between) {
             self.slices.push(Slice {
                 block,
-                set,
+                probes,
                 total,
                 between,
             });

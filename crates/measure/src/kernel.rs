@@ -10,6 +10,7 @@ use tollgate_workload::gates::Keeper;
 use tollgate_workload::{Mode, PathId, Session, Spec, Stamps, Waiting, Workload, find};
 
 use crate::gated::{Gated, Ran};
+use crate::schedule::Probes;
 use crate::way::Way;
 
 /// Round trips before each slice that are not timed.
@@ -79,11 +80,11 @@ impl Kernel {
             .into_iter()
             .find(|gate| self.way.gates().contains(gate));
         let Some(gate) = gate else { return Ok(()) };
-        self.enable(GateSet::of(&[gate]))?;
+        self.enable(Probes::Active(GateSet::of(&[gate])))?;
         for size in 0..self.ends.len() {
             self.run(size, LEARNED)?;
         }
-        self.enable(GateSet::EMPTY)
+        self.enable(Probes::Absent)
     }
 }
 
@@ -115,7 +116,17 @@ impl Gated for Kernel {
         SCALE
     }
 
-    fn enable(&mut self, set: GateSet) -> Result<(), String> {
+    fn has_asleep(&self) -> bool {
+        // What is not wanted is detached.
+        false
+    }
+
+    fn batch(&self) -> usize {
+        1
+    }
+
+    fn enable(&mut self, probes: Probes) -> Result<(), String> {
+        let set = probes.active();
         let sessions = || {
             self.ends
                 .iter()

@@ -9,6 +9,10 @@
 //! widened by Student's t of the number of blocks. The closure of each draw is computed from that draw's spans, so the
 //! interval of a sum is never the sum of intervals.
 //!
+//! Where gates are compiled into the code, they cost something even when none is wanted. That lies in the spans as well, so it is
+//! measured on its own, in slices with asleep gates beside slices without: the sum of the spans is held against the round trip
+//! through code with asleep gates, and what these cost is a row of its own.
+//!
 //! How a gate's cost falls on the span before it and on the span behind it cannot be told from sums: moving time from one
 //! to the other changes no observation. [`Split`] says what is assumed, and how far the spans may be wrong by it is in their
 //! intervals. Sums of neighbouring spans and the closure do not depend on it.
@@ -30,28 +34,41 @@ const DRAWS: usize = 400;
 /// The fewest blocks that an interval is told from.
 pub const LEAST_BLOCKS: usize = 6;
 
-/// The share of a gate's cost that falls on the span behind it.
+/// What is known of how a gate's cost falls on the span before it and on the span behind it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Split {
-    /// The least that is possible.
-    pub least: f64,
-    /// The most.
-    pub most: f64,
+pub enum Split {
+    /// The share that falls on the span behind it lies between these.
+    Share {
+        /// The least that is possible.
+        least: f64,
+        /// The most.
+        most: f64,
+    },
+    /// The gates of this kind run the same code around the reading of the clock, so the cost of the cheapest of them falls alike at
+    /// all, and shifts no span. What one costs beyond may fall on either side.
+    Alike,
 }
 
 impl Split {
     /// Nothing is known: all before the clock is read, or all behind.
-    pub const UNKNOWN: Self = Self {
+    pub const UNKNOWN: Self = Self::Share {
         least: 0.0,
         most: 1.0,
     };
 
     const fn middle(self) -> f64 {
-        f64::midpoint(self.least, self.most)
+        match self {
+            Self::Share { least, most } => f64::midpoint(least, most),
+            Self::Alike => 0.5,
+        }
     }
 
-    fn half(self) -> f64 {
-        (self.most - self.least) / 2.0
+    /// How far the cost beside a gate may be moved to one side or the other; `alike` is the least cost of gates that are alike.
+    fn unknown(self, beside: f64, alike: f64) -> f64 {
+        match self {
+            Self::Share { least, most } => (most - least) / 2.0 * beside.abs(),
+            Self::Alike => (beside - alike) / 2.0,
+        }
     }
 }
 
@@ -107,7 +124,7 @@ pub enum Verdict {
     },
 }
 
-/// The round trip without gates, less the sum of the spans.
+/// The round trip without gates, and what asleep gates add to it, less the sum of the spans.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Closure {
     /// What the sum leaves open; negative when the spans sum to more.
@@ -142,7 +159,9 @@ pub struct Ledger {
     pub spans: Vec<Figure>,
     /// The gates, in the order of the way.
     pub gates: Vec<GateCost>,
-    /// The round trip less the sum of the spans.
+    /// What gates cost when all of them are asleep; none where they are taken away instead.
+    pub asleep: Option<Figure>,
+    /// The round trip, and what asleep gates add to it, less the sum of the spans.
     pub closure: Closure,
     /// What gates disturb at other places than beside themselves: the sum of their whole effects less what they add there.
     pub elsewhere: Figure,
@@ -187,20 +206,26 @@ struct Solution {
     spans: Vec<f64>,
     beside: Vec<f64>,
     whole: Vec<f64>,
+    asleep: Option<f64>,
 }
 
 impl Solution {
     /// What the sum of some spans leaves open.
     fn left(&self, spans: impl IntoIterator<Item = usize>) -> f64 {
-        self.total - spans.into_iter().map(|span| self.spans[span]).sum::<f64>()
+        let sum: f64 = spans.into_iter().map(|span| self.spans[span]).sum();
+        self.total + self.asleep() - sum
+    }
+
+    fn asleep(&self) -> f64 {
+        self.asleep.unwrap_or(0.0)
     }
 
     fn perturbation(&self) -> f64 {
-        self.whole.iter().sum()
+        self.asleep() + self.whole.iter().sum::<f64>()
     }
 
     fn elsewhere(&self) -> f64 {
-        self.perturbation() - self.beside.iter().sum::<f64>()
+        self.whole.iter().sum::<f64>() - self.beside.iter().sum::<f64>()
     }
 }
 
@@ -261,7 +286,11 @@ impl Ledger {
     }
 
     fn told(way: &Way, splits: &[Split], draws: Draws, slices: usize, blocks: usize) -> Self {
-        let unknown = |place: usize| splits[place].half() * draws.all.beside[place].abs();
+        let beside = &draws.all.beside;
+        let alike = splits.iter().zip(beside);
+        let alike = alike.filter(|(split, _)| **split == Split::Alike);
+        let alike = alike.map(|(_, &cost)| cost).fold(f64::INFINITY, f64::min);
+        let unknown = |place: usize| splits[place].unknown(beside[place], alike);
         let spans = (0..way.len()).map(|span| {
             let more = unknown(span) + unknown((span + 1) % way.len());
             draws.figure(|one| one.spans[span], more)
@@ -275,6 +304,10 @@ impl Ledger {
             total: draws.figure(|one| one.total, 0.0),
             spans: spans.collect(),
             gates: gates.collect(),
+            asleep: draws
+                .all
+                .asleep
+                .map(|_| draws.figure(Solution::asleep, 0.0)),
             closure: closure(&draws, 0..way.len()),
             elsewhere: draws.figure(Solution::elsewhere, 0.0),
             perturbation: draws.figure(Solution::perturbation, 0.0),

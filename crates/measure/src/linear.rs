@@ -19,6 +19,11 @@ impl Normal {
         }
     }
 
+    /// Number of unknowns.
+    pub(crate) fn len(&self) -> usize {
+        self.unknowns
+    }
+
     /// Adds an observation: the unknowns in it with their coefficients, its value, its weight.
     pub(crate) fn observe(&mut self, terms: &[(usize, f64)], value: f64, weight: f64) {
         for &(row, a) in terms {

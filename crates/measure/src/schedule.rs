@@ -2,13 +2,35 @@
 //!
 //! In a block the gates of the way are dealt at random into sets, as cards are, several times over. So every gate is in as many
 //! sets as every other one, and which gates share a set is chance alone: what a gate costs is not confounded with what others
-//! cost. A third of the slices carry no gate. All slices of a block come in random order, so drift within it falls on all alike.
+//! cost. A third of the slices are without gates. Where asleep gates cost something, a quarter are, and another quarter have all gates
+//! asleep. All slices of a block come in random order, so drift within it falls on all alike.
 
 use rand::Rng;
 use rand::seq::SliceRandom;
 use tollgate_gate::GateSet;
 
 use crate::way::Way;
+
+/// What a slice runs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probes {
+    /// Code without gates.
+    Absent,
+    /// Code with gates, none of which is wanted.
+    Asleep,
+    /// Code with gates, of which these record.
+    Active(GateSet),
+}
+
+impl Probes {
+    /// The gates that record.
+    pub const fn active(self) -> GateSet {
+        match self {
+            Self::Absent | Self::Asleep => GateSet::EMPTY,
+            Self::Active(set) => set,
+        }
+    }
+}
 
 /// The fewest and the most gates of a set. With fewer, the cost of a gate is found from few comparisons; with more, a round
 /// trip is disturbed more.
@@ -30,11 +52,11 @@ impl Sets {
 /// How often the gates of the way are dealt in a block.
 const DEALS: usize = 2;
 
-/// The sets of a block's slices, in the order in which they are to be run.
+/// What a block's slices run with, in the order in which they are to be run; `asleep` when asleep gates cost something.
 ///
 /// # Panics
 /// When `sets` begins below 2 or is empty: such sets have no neighbours.
-pub fn block(way: &Way, sets: Sets, random: &mut impl Rng) -> Vec<GateSet> {
+pub fn block(way: &Way, sets: Sets, asleep: bool, random: &mut impl Rng) -> Vec<Probes> {
     assert!(
         2 <= sets.least && sets.least <= sets.most,
         "sets of {} to {} gates",
@@ -46,12 +68,15 @@ pub fn block(way: &Way, sets: Sets, random: &mut impl Rng) -> Vec<GateSet> {
         let mut gates = way.gates().to_vec();
         gates.shuffle(random);
         for size in sizes(gates.len(), sets, random) {
-            slices.push(gates.drain(..size).collect());
+            slices.push(Probes::Active(gates.drain(..size).collect()));
         }
     }
     // Half as many again, so a third of all.
     let without = slices.len().div_ceil(2);
-    slices.extend(std::iter::repeat_n(GateSet::EMPTY, without));
+    slices.extend(std::iter::repeat_n(Probes::Absent, without));
+    if asleep {
+        slices.extend(std::iter::repeat_n(Probes::Asleep, without));
+    }
     slices.shuffle(random);
     slices
 }
@@ -89,17 +114,24 @@ mod tests {
     proptest! {
         #[test]
         fn each_gate_is_in_as_many_sets_and_a_third_have_none(
-            count in 3usize..14, seed in any::<u64>(), gentle in any::<bool>()
+            count in 3usize..14, seed in any::<u64>(), gentle in any::<bool>(), asleep in any::<bool>()
         ) {
             let way = Way::new(Gate::ALL[..count].to_vec()).unwrap();
             let sets = if gentle { Sets::GENTLE } else { Sets::USUAL };
-            let slices = block(&way, sets, &mut ChaCha8Rng::seed_from_u64(seed));
+            let slices = block(&way, sets, asleep, &mut ChaCha8Rng::seed_from_u64(seed));
+            let of = |probes| slices.iter().filter(|&&one| one == probes).count();
+            let active: Vec<GateSet> = slices
+                .iter()
+                .map(|one| one.active())
+                .filter(|set| !set.is_empty())
+                .collect();
             for &gate in way.gates() {
-                prop_assert_eq!(slices.iter().filter(|set| set.contains(gate)).count(), DEALS);
+                prop_assert_eq!(active.iter().filter(|set| set.contains(gate)).count(), DEALS);
             }
-            let empty = slices.iter().filter(|set| set.is_empty()).count();
-            prop_assert_eq!(empty, (slices.len() - empty).div_ceil(2));
-            for set in slices.iter().filter(|set| !set.is_empty()) {
+            let without = active.len().div_ceil(2);
+            prop_assert_eq!(of(Probes::Absent), without);
+            prop_assert_eq!(of(Probes::Asleep), if asleep { without } else { 0 });
+            for set in active {
                 prop_assert!((sets.least..=sets.most).contains(&set.len()), "{}", set.len());
             }
         }
@@ -110,7 +142,8 @@ mod tests {
         let way = Way::new(Gate::ALL[..13].to_vec()).unwrap();
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let slices: Vec<GateSet> = (0..60)
-            .flat_map(|_| block(&way, Sets::USUAL, &mut random))
+            .flat_map(|_| block(&way, Sets::USUAL, false, &mut random))
+            .map(Probes::active)
             .collect();
         for &a in way.gates() {
             for &b in way.gates() {

@@ -5,9 +5,9 @@
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tollgate_gate::{Event, Gate, GateSet, JoinPlan, PacketId, Recorded, TickScale, Ticks, join};
+use tollgate_gate::{Event, Gate, JoinPlan, PacketId, Recorded, TickScale, Ticks, join};
 
-use crate::schedule::{self, Sets};
+use crate::schedule::{self, Probes, Sets};
 use crate::trips::{self, Slice};
 use crate::way::Way;
 
@@ -23,6 +23,8 @@ pub(crate) struct Machine {
     pub(crate) after: Vec<f64>,
     /// What each gate slows elsewhere: half a way further.
     pub(crate) elsewhere: Vec<f64>,
+    /// What each span takes longer in code with gates, whether they are asleep or not.
+    pub(crate) asleep: Option<Vec<f64>>,
     /// Standard deviation of a block's speed.
     pub(crate) drift: f64,
     /// Standard deviation of a slice's speed.
@@ -84,6 +86,7 @@ impl Machine {
             elsewhere: vec![
                 0.0, 15.0, 10.0, 20.0, 0.0, 5.0, 10.0, 12.0, 30.0, 25.0, 40.0, 10.0, 0.0,
             ],
+            asleep: None,
             drift: 0.02,
             restless: 0.015,
             disturbed: 0.05,
@@ -112,8 +115,10 @@ impl Machine {
         let (mut joined, mut all) = (0.0, 0.0);
         for block in 0..blocks {
             let speed = 1.0 + self.drift * normal(&mut random);
-            for set in schedule::block(&self.way, Sets::USUAL, &mut random) {
-                let (times, mut events) = self.slice(set, speed, &mut random);
+            let asleep = self.asleep.is_some();
+            for probes in schedule::block(&self.way, Sets::USUAL, asleep, &mut random) {
+                let set = probes.active();
+                let (times, mut events) = self.slice(probes, speed, &mut random);
                 spoil(&mut events, faulty, &mut random);
                 let recorded = Recorded {
                     events: &events,
@@ -126,9 +131,10 @@ impl Machine {
                 }
                 slices.push(Slice {
                     block,
-                    set,
+                    probes,
                     total: trips::mean(times).unwrap(),
-                    between: trips::between(&self.way, set, &passages, SCALE).unwrap_or_default(),
+                    between: trips::between(&self.way, set, &passages, 1, SCALE)
+                        .unwrap_or_default(),
                 });
             }
         }
@@ -139,8 +145,10 @@ impl Machine {
     }
 
     /// The round trips of a slice by the application's clock, and what its gates record.
-    fn slice(&self, set: GateSet, speed: f64, random: &mut impl Rng) -> (Vec<f64>, Vec<Event>) {
+    fn slice(&self, probes: Probes, speed: f64, random: &mut impl Rng) -> (Vec<f64>, Vec<Event>) {
         let len = self.way.len();
+        let set = probes.active();
+        let asleep = self.asleep.as_ref().filter(|_| probes != Probes::Absent);
         let speed = speed * (1.0 + self.restless * normal(random));
         let mut events = Vec::new();
         let mut times = Vec::new();
@@ -166,7 +174,9 @@ impl Machine {
                         });
                         now += self.after[place];
                     }
-                    let span = self.spans[place] * speed * (1.0 + 0.04 * normal(random));
+                    let carried = asleep.map_or(0.0, |asleep| asleep[place]);
+                    let span =
+                        (self.spans[place] + carried) * speed * (1.0 + 0.04 * normal(random));
                     // Half a way behind the gate that slows it.
                     let slow = (place + len / 2) % len;
                     let slowed = if set.contains(self.way.gates()[slow]) {

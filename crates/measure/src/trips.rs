@@ -8,6 +8,7 @@
 
 use tollgate_gate::{GateSet, Passage, TickScale, Ticks};
 
+use crate::schedule::Probes;
 use crate::way::Way;
 
 /// Mean of the interquartile half of some round trips, in nanoseconds.
@@ -15,7 +16,7 @@ use crate::way::Way;
 pub struct Mean {
     /// The mean.
     pub ns: f64,
-    /// Round trips in it.
+    /// Round trips in it, or batches of them.
     pub count: u32,
 }
 
@@ -24,44 +25,52 @@ pub struct Mean {
 pub struct Slice {
     /// The block that it belongs to.
     pub block: u32,
-    /// The gates that were attached.
-    pub set: GateSet,
+    /// The gates that were there.
+    pub probes: Probes,
     /// Interquartile mean of the round trips by the application's clock.
     pub total: Mean,
     /// For each gate of the set, in the order of the way, the mean time to the next gate of the set, both messages of a round
-    /// trip together, in nanoseconds. The last one leads round the end of the way. Empty for the empty set.
+    /// trip together, in nanoseconds. The last one leads round the end of the way. Empty where no gate records.
     pub between: Vec<f64>,
 }
 
-/// The means between the gates of a set; none when fewer than four round trips are whole.
+/// The means between the gates of a set, for each round trip of a batch; none when fewer than four batches are whole.
+///
+/// A batch is as many round trips as one reading of the application's clock spans: what is chosen by whole batches there is
+/// chosen by whole batches here.
 pub fn between(
     way: &Way,
     set: GateSet,
     passages: &[Passage],
+    batch: usize,
     scale: TickScale,
 ) -> Option<Vec<f64>> {
-    let gates: Vec<_> = way
-        .places(set)
-        .into_iter()
-        .map(|place| way.gates()[place])
-        .collect();
+    let places = way.places(set).into_iter();
+    let gates: Vec<_> = places.map(|place| way.gates()[place]).collect();
     let mut messages: Vec<Vec<Ticks>> = passages
         .iter()
         .filter_map(|passage| gates.iter().map(|&gate| passage.at(gate)).collect())
         .collect();
     messages.sort_by_key(|times| times.first().copied());
-    let trips = messages.windows(3).step_by(2).map(|three| {
-        let [request, response, next] = three else {
-            unreachable!("windows of three")
-        };
-        between_gates(request, response, scale)
-            .zip(between_gates(response, next, scale))
-            .map(|(there, back)| there + back)
-            .collect::<Vec<f64>>()
-    });
-    let mut trips: Vec<(f64, Vec<f64>)> = trips.map(|parts| (parts.iter().sum(), parts)).collect();
-    trips.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let half = interquartile(&trips)?;
+    // A message's last time leads to the first gate of the next one.
+    let messages: Vec<Vec<f64>> = messages
+        .windows(2)
+        .map(|pair| between_gates(&pair[0], &pair[1], scale).collect())
+        .collect();
+    let mut batches: Vec<(f64, Vec<f64>)> = messages
+        .chunks_exact(2 * batch)
+        .map(|messages| {
+            let mut sums = vec![0.0; gates.len()];
+            for parts in messages {
+                for (sum, part) in sums.iter_mut().zip(parts) {
+                    *sum += part / batch as f64;
+                }
+            }
+            (sums.iter().sum(), sums)
+        })
+        .collect();
+    batches.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = interquartile(&batches)?;
     let mut means = vec![0.0; gates.len()];
     for (_, parts) in half {
         for (mean, part) in means.iter_mut().zip(parts) {
@@ -147,11 +156,35 @@ mod tests {
             }
         }
         let set = GateSet::of(&GATES);
-        let means = between(&way(), set, &passages(&messages), SCALE).unwrap();
+        let means = between(&way(), set, &passages(&messages), 1, SCALE).unwrap();
         assert_near(&means, &[200.0, 60.0, 40.0]);
         let without = set.without(Gate::SocketQueued);
-        let means = between(&way(), without, &passages(&messages), SCALE).unwrap();
+        let means = between(&way(), without, &passages(&messages), 1, SCALE).unwrap();
         assert_near(&means, &[260.0, 40.0]);
+    }
+
+    #[test]
+    fn batches_are_chosen_as_a_whole() {
+        // In batches of four, each fourth round trip takes 60 more at its second gate; one batch is held up at its first.
+        let mut messages = Vec::new();
+        let mut at = 0;
+        for trip in 0..37 {
+            let more = [0, 0, 0, 60][trip % 4];
+            let late = if trip == 11 { 1_000_000 } else { 0 };
+            for parts in [[100 + late, 30], [100, 30 + more]] {
+                messages.push((at, parts));
+                at += parts[0] + parts[1] + 20;
+            }
+        }
+        let set = GateSet::of(&GATES);
+        let means = between(&way(), set, &passages(&messages), 4, SCALE).unwrap();
+        assert_near(&means, &[200.0, 75.0, 40.0]);
+        let single = between(&way(), set, &passages(&messages), 1, SCALE).unwrap();
+        assert_near(&single, &[200.0, 60.0, 40.0]);
+        assert_eq!(
+            between(&way(), set, &passages(&messages[..24]), 4, SCALE),
+            None
+        );
     }
 
     fn assert_near(found: &[f64], expected: &[f64]) {
@@ -168,6 +201,6 @@ mod tests {
         assert_eq!(mean(vec![1.0, 2.0, 3.0]), None);
         let mean = mean(vec![1_000.0, 3.0, 2.0, 1.0]).unwrap();
         assert_eq!((mean.ns, mean.count), (2.5, 2));
-        assert_eq!(between(&way(), GateSet::of(&GATES), &[], SCALE), None);
+        assert_eq!(between(&way(), GateSet::of(&GATES), &[], 1, SCALE), None);
     }
 }

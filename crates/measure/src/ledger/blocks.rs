@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::{LEAST_BLOCKS, NoLedger, Solution, Split};
 use crate::linear::Normal;
+use crate::schedule::Probes;
 use crate::trips::Slice;
 use crate::way::Way;
 
@@ -24,7 +25,7 @@ pub(super) struct Block {
     speed: f64,
     /// Unknowns: the spans, then what each gate adds beside itself.
     between: Normal,
-    /// Unknowns: the whole effect of each gate.
+    /// Unknowns: the whole effect of each gate, then that of all of them asleep.
     whole: Normal,
 }
 
@@ -52,17 +53,19 @@ pub(super) fn of(way: &Way, splits: &[Split], slices: &[Slice]) -> Result<Vec<Bl
         .collect::<Result<_, _>>()?;
     let of_all = controls.iter().sum::<f64>() / controls.len() as f64;
     let mut blocks = Vec::with_capacity(controls.len());
+    let asleep = has_asleep(slices);
     let mut times = Vec::new();
     for (slices, control) in by_block.values().zip(controls) {
         let speed = control / of_all;
-        let mut whole = Normal::new(way.len());
+        let mut whole = Normal::new(way.len() + usize::from(asleep));
         for slice in slices {
-            let places = way.places(slice.set);
-            if places.is_empty() {
+            if slice.probes == Probes::Absent {
                 continue;
             }
+            let places = way.places(slice.probes.active());
             times.extend(between(way, splits, slice, &places, (blocks.len(), speed))?);
-            let terms: Vec<_> = places.iter().map(|&place| (place, 1.0)).collect();
+            let terms = places.iter().map(|&place| (place, 1.0));
+            let terms: Vec<_> = terms.chain(asleep.then_some((way.len(), 1.0))).collect();
             whole.observe(&terms, slice.total.ns - control, 1.0);
         }
         blocks.push(Block {
@@ -89,7 +92,8 @@ pub(super) fn of(way: &Way, splits: &[Split], slices: &[Slice]) -> Result<Vec<Bl
 /// The unknowns that some blocks tell; none when they do not tell all.
 pub(super) fn solve(way: &Way, blocks: &[&Block]) -> Option<Solution> {
     let mut between = Normal::new(2 * way.len());
-    let mut whole = Normal::new(way.len());
+    let unknowns = blocks.first().map_or(0, |block| block.whole.len());
+    let mut whole = Normal::new(unknowns);
     let (mut control, mut speed) = (0.0, 0.0);
     for block in blocks {
         between.add(&block.between);
@@ -102,19 +106,27 @@ pub(super) fn solve(way: &Way, blocks: &[&Block]) -> Option<Solution> {
     for span in &mut spans {
         *span *= speed;
     }
+    let mut whole = whole.solve()?;
+    let asleep = whole.split_off(way.len()).pop();
     Some(Solution {
         total: control,
         spans,
         beside,
-        whole: whole.solve()?,
+        whole,
+        asleep,
     })
+}
+
+/// Whether gates that are asleep were measured.
+fn has_asleep(slices: &[Slice]) -> bool {
+    slices.iter().any(|slice| slice.probes == Probes::Asleep)
 }
 
 /// The mean of the slices without gates.
 fn control(slices: &[&Slice]) -> Option<f64> {
     let without: Vec<f64> = slices
         .iter()
-        .filter(|slice| slice.set.is_empty())
+        .filter(|slice| slice.probes == Probes::Absent)
         .map(|slice| slice.total.ns)
         .collect();
     (!without.is_empty()).then(|| without.iter().sum::<f64>() / without.len() as f64)

@@ -1,4 +1,5 @@
 use super::*;
+use crate::schedule::Probes;
 use crate::synthetic::{Faulty, Machine};
 
 /// How often intervals held the truth, by the kind of row.
@@ -24,7 +25,7 @@ fn splits(machine: &Machine) -> Vec<Split> {
     let both = machine.before.iter().zip(&machine.after);
     both.map(|(before, after)| {
         let share = after / (before + after);
-        Split {
+        Split::Share {
             least: share,
             most: share,
         }
@@ -47,15 +48,39 @@ fn exact() -> Machine {
     }
 }
 
+/// The same with gates that are compiled in, and cost something asleep.
+fn compiled_in() -> Machine {
+    Machine {
+        asleep: Some((0..13).map(|span| 10.0 * f64::from(span % 4)).collect()),
+        ..exact()
+    }
+}
+
+/// What spans of the code with gates take.
+fn truth_of_span(machine: &Machine, place: usize) -> f64 {
+    let asleep = machine.asleep.as_ref().map_or(0.0, |asleep| asleep[place]);
+    2.0 * (machine.spans[place] + asleep)
+}
+
 /// D9: how often intervals hold the truth, for every kind of row.
-fn intervals_of(seeds: std::ops::RangeInclusive<u64>) -> [(&'static str, Held); 6] {
-    let machine = exact();
-    let mut rows = ["span", "beside", "whole", "total", "closure", "elsewhere"]
-        .map(|row| (row, Held::default()));
+fn intervals_of(
+    machine: &Machine,
+    seeds: std::ops::RangeInclusive<u64>,
+) -> [(&'static str, Held); 7] {
+    let rows = [
+        "span",
+        "beside",
+        "whole",
+        "total",
+        "closure",
+        "elsewhere",
+        "asleep",
+    ];
+    let mut rows = rows.map(|row| (row, Held::default()));
     for seed in seeds {
-        let ledger = ledger(&machine, BLOCKS, seed);
+        let ledger = ledger(machine, BLOCKS, seed);
         for place in 0..machine.way.len() {
-            let span = 2.0 * machine.spans[place];
+            let span = truth_of_span(machine, place);
             rows[0].1.count(&ledger.spans[place], span);
             let cost = &ledger.gates[place];
             rows[1].1.count(&cost.beside, machine.beside(place));
@@ -64,6 +89,9 @@ fn intervals_of(seeds: std::ops::RangeInclusive<u64>) -> [(&'static str, Held); 
         rows[3].1.count(&ledger.total, machine.round_trip());
         rows[4].1.count(&ledger.closure.left, 0.0);
         rows[5].1.count(&ledger.elsewhere, 0.0);
+        if let (Some(found), Some(truth)) = (&ledger.asleep, &machine.asleep) {
+            rows[6].1.count(found, 2.0 * truth.iter().sum::<f64>());
+        }
     }
     rows
 }
@@ -78,13 +106,20 @@ fn intervals_hold_the_truth() {
     } else {
         0.93..=0.97
     };
-    let rows = intervals_of(1..=seeds);
-    for (row, held) in &rows {
-        println!("{row}: {:.3} of {}", held.share(), held.rows);
-    }
-    for (row, held) in rows {
-        let share = held.share();
-        assert!(bounds.contains(&share), "{row}: {share}");
+    // Half of the seeds each: gates that are taken away, and gates that sleep.
+    for (machine, seeds) in [
+        (exact(), 1..=seeds / 2),
+        (compiled_in(), seeds / 2 + 1..=seeds),
+    ] {
+        let rows = intervals_of(&machine, seeds);
+        let rows = rows.iter().filter(|(_, held)| held.rows > 0);
+        for (row, held) in rows.clone() {
+            println!("{row}: {:.3} of {}", held.share(), held.rows);
+        }
+        for (row, held) in rows {
+            let share = held.share();
+            assert!(bounds.contains(&share), "{row}: {share}");
+        }
     }
 }
 
@@ -149,7 +184,11 @@ fn spans_counted_twice_do_not_close() {
 fn a_round_trip_of_another_size_does_not_close() {
     let machine = exact();
     let mut run = machine.run(40, 6, Faulty::default());
-    for slice in run.slices.iter_mut().filter(|slice| slice.set.is_empty()) {
+    for slice in run
+        .slices
+        .iter_mut()
+        .filter(|slice| slice.probes == Probes::Absent)
+    {
         slice.total.ns *= 1.1;
     }
     let ledger = Ledger::fit(&machine.way, &splits(&machine), &run.slices, 6).unwrap();
@@ -211,6 +250,29 @@ fn intervals_are_wider_where_the_split_is_not_known() {
     assert!(both < unknown.spans[4].half_width, "{both}");
 }
 
+/// Gates that run the same code shift no span, whatever the share of their cost that falls behind them; what one costs beyond does.
+#[test]
+fn gates_alike_shift_spans_by_what_one_costs_beyond() {
+    let mut machine = Machine {
+        before: vec![20.0; 13],
+        after: vec![80.0; 13],
+        ..exact()
+    };
+    let fit = |machine: &Machine| {
+        let run = machine.run(40, 11, Faulty::default());
+        Ledger::fit(&machine.way, &[Split::Alike; 13], &run.slices, 11).unwrap()
+    };
+    let alike = fit(&machine);
+    machine.before[4] += 150.0;
+    let beyond = fit(&machine);
+    for (place, (alike, beyond)) in alike.spans.iter().zip(&beyond.spans).enumerate() {
+        let truth = 2.0 * machine.spans[place];
+        assert!(beyond.contains(truth), "{place}: {beyond:?}, {truth}");
+        let wider = beyond.half_width - alike.half_width;
+        assert_eq!(wider > 100.0, [3, 4].contains(&place), "{place}: {wider}");
+    }
+}
+
 #[test]
 fn verdicts_say_how_much_longer_a_run_has_to_be() {
     let closure = |ns, half_width| Closure {
@@ -246,13 +308,16 @@ fn slices_that_tell_nothing_are_refused() {
     let fewer = some(&|slice| slice.block != 2);
     let have = LEAST_BLOCKS - 1;
     assert_eq!(fit(&fewer), Some(NoLedger::TooFewBlocks { have }));
-    let without = some(&|slice| slice.block != 2 || !slice.set.is_empty());
+    let without = some(&|slice| slice.block != 2 || slice.probes != Probes::Absent);
     assert_eq!(fit(&without), Some(NoLedger::NoControl(2)));
     let gate = machine.way.gates()[4];
-    let never = some(&|slice| !slice.set.contains(gate));
+    let never = some(&|slice| !slice.probes.active().contains(gate));
     assert_eq!(fit(&never), Some(NoLedger::Undetermined));
     let mut cut = run.slices.clone();
-    let slice = cut.iter_mut().find(|slice| slice.set.len() == 4).unwrap();
+    let slice = cut
+        .iter_mut()
+        .find(|slice| slice.probes.active().len() == 4)
+        .unwrap();
     slice.between.pop();
     let (gates, times) = (4, 3);
     assert_eq!(fit(&cut), Some(NoLedger::Mismatch { gates, times }));

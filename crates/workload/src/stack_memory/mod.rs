@@ -13,6 +13,7 @@
 
 pub mod gated;
 mod hosts;
+pub mod traced;
 mod tracing;
 pub mod trains;
 

@@ -1,0 +1,108 @@
+//! The gates of Tollgate's own stack, under two ends in one thread.
+//!
+//! Owns the ends, one pair for each size. It must never judge a time.
+
+use tollgate_gate::{JoinPlan, TickScale, join};
+use tollgate_workload::stack_memory::traced::{BATCH, Fault, PASSED, Traced, one_segment};
+use tollgate_workload::{Placement, Spec, Waiting, Workload};
+
+use crate::gated::{Gated, Ran};
+use crate::schedule::Probes;
+use crate::way::Way;
+
+/// Round trips before each slice that are not timed: the other copy of the code ran last.
+const WARM_UP: u32 = 64;
+/// Bytes of the largest IP packet where one segment of it holds the message.
+pub const MTU: usize = 1_500;
+/// Bytes of the largest IP packet where that does not. Gate by gate a message is one segment.
+pub const JUMBO_MTU: usize = 9_000;
+
+/// Two stacks in one thread, for each size.
+pub struct StackMemory {
+    way: Way,
+    ends: Vec<Traced>,
+    probes: Probes,
+}
+
+/// Bytes of the largest IP packet under messages of this size.
+pub const fn mtu(size: usize) -> usize {
+    if size <= one_segment(MTU) {
+        MTU
+    } else {
+        JUMBO_MTU
+    }
+}
+
+impl StackMemory {
+    /// Opens both ends for messages of each size.
+    ///
+    /// # Errors
+    /// What the path refuses, for people: messages that no segment holds.
+    pub fn open(sizes: &[usize]) -> Result<Self, String> {
+        let way = Way::new(PASSED.iter().collect()).map_err(|error| error.to_string())?;
+        let open = |&size: &usize| {
+            let spec = Spec {
+                warmup: WARM_UP,
+                ..Spec::new(Workload::Rr, size).with_mode(Placement::OneCore, Waiting::BusyPoll)
+            };
+            Traced::open(&spec, mtu(size)).map_err(|error| error.to_string())
+        };
+        Ok(Self {
+            way,
+            ends: sizes.iter().map(open).collect::<Result<_, _>>()?,
+            probes: Probes::Absent,
+        })
+    }
+
+    /// Puts a fault beside a gate, in slices with gates and without, or takes it away.
+    pub fn set_fault(&mut self, fault: Option<Fault>) {
+        for ends in &mut self.ends {
+            ends.set_fault(fault);
+        }
+    }
+}
+
+impl Gated for StackMemory {
+    fn way(&self) -> &Way {
+        &self.way
+    }
+
+    fn sizes(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn has_asleep(&self) -> bool {
+        true
+    }
+
+    fn batch(&self) -> usize {
+        BATCH as usize
+    }
+
+    fn scale(&self) -> TickScale {
+        self.ends
+            .first()
+            .map_or(TickScale::NANOSECONDS, |ends| ends.clock().scale())
+    }
+
+    fn enable(&mut self, probes: Probes) -> Result<(), String> {
+        self.probes = probes;
+        Ok(())
+    }
+
+    fn run(&mut self, size: usize, round_trips: u64) -> Result<Ran, String> {
+        let ends = &mut self.ends[size];
+        let scale = ends.clock().scale();
+        let set = self.probes.active();
+        let gates = (self.probes != Probes::Absent).then_some(set);
+        let mut round_trips_ns = Vec::new();
+        let recorded = ends.slice(gates, round_trips, |ns| round_trips_ns.push(ns));
+        let recorded = recorded.map_err(|error| error.to_string())?;
+        let passages = join([recorded], JoinPlan::new(set, scale)).passages;
+        Ok(Ran {
+            messages: 2 * BATCH * round_trips_ns.len() as u64,
+            round_trips_ns,
+            passages,
+        })
+    }
+}
