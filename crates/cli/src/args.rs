@@ -322,6 +322,9 @@ pub(crate) struct Observe {
 /// `doctor`
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
+    /// Put known delays and known costs into this machine's gates, and show what the ledger makes of them: two minutes, as root.
+    #[arg(long)]
+    pub(crate) self_test: bool,
     #[command(flatten)]
     pub(crate) json: Json,
 }

@@ -3,6 +3,7 @@
 mod checks;
 mod gates;
 mod privileges;
+mod self_test;
 
 use std::process::ExitCode;
 
@@ -82,6 +83,9 @@ struct Findings {
 
 /// Looks, and says what was found.
 pub(crate) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error> {
+    if doctor.self_test {
+        return self_test::run(doctor, manners);
+    }
     let findings = Findings {
         schema: "tollgate.doctor",
         version: 1,

@@ -6,16 +6,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tollgate_gate::Gate;
-use tollgate_gate::delay::Wait;
-use tollgate_kernel::{FaultKind, Side};
+use tollgate_measure::faults::Delayed;
 use tollgate_measure::gated::{self, Amount, Gated, Sized};
 use tollgate_measure::kernel::Kernel;
-use tollgate_measure::ledger::Split;
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::StackMemory;
-use tollgate_measure::{Figure, Ledger, Limit, Way};
-use tollgate_workload::stack_memory::traced;
-use tollgate_workload::{Mode, PathId, Placement, Waiting, gate_clock};
+use tollgate_measure::{Figure, Limit};
+use tollgate_workload::{Mode, PathId, Placement, Waiting};
 
 fn main() -> ExitCode {
     match run() {
@@ -56,24 +53,23 @@ fn run() -> Result<(), String> {
     };
     if path == PathId::StackMemory {
         let mut stack = StackMemory::open(&sizes)?;
-        if let Some((gate, ns)) = delay {
-            let wait = Wait::calibrate(gate_clock(), ns);
-            println!("delay of {:.1} ns behind {}", wait.ns(), gate.name());
-            stack.set_fault(Some(traced::Fault { gate, wait }));
-        }
+        hold_up(&mut stack, delay)?;
         let measured = gated::run(&mut stack, &amount(256), || true);
-        print(stack.way(), &sizes, measured, limit)
+        print(&stack, &sizes, &measured, limit)
     } else {
         let mut kernel = Kernel::open(path, mode, &sizes)?;
-        let fault = delay.map(|(gate, ns)| tollgate_kernel::Fault {
-            gate,
-            side: Side::Behind,
-            kind: FaultKind::Delay(Duration::from_nanos(ns as u64)),
-        });
-        let _injected = fault.map(|fault| kernel.inject(fault)).transpose()?;
+        hold_up(&mut kernel, delay)?;
         let measured = gated::run(&mut kernel, &amount(64), || true);
-        print(kernel.way(), &sizes, measured, limit)
+        print(&kernel, &sizes, &measured, limit)
     }
+}
+
+fn hold_up(gated: &mut impl Delayed, delay: Option<(Gate, f64)>) -> Result<(), String> {
+    if let Some((gate, ns)) = delay {
+        let alone_ns = gated.delay(Some((gate, ns)))?;
+        println!("delay of {alone_ns:.1} ns behind {}", gate.name());
+    }
+    Ok(())
 }
 
 /// What the user asked for: a gate, and nanoseconds behind it.
@@ -98,21 +94,21 @@ fn named<T: Copy + ToString>(all: &[T], name: &str) -> Result<T, String> {
         .ok_or_else(|| format!("{name} is none of {}", names.join(", ")))
 }
 
-fn print(way: &Way, sizes: &[usize], measured: Vec<Sized>, limit: Limit) -> Result<(), String> {
-    let splits = vec![Split::Alike; way.len()];
+fn print(
+    gated: &impl Gated,
+    sizes: &[usize],
+    measured: &[Sized],
+    limit: Limit,
+) -> Result<(), String> {
+    let way = gated.way();
     for (size, sized) in sizes.iter().zip(measured) {
-        if let Some(reason) = sized.failure {
-            println!("{size} B: {reason}");
-            continue;
-        }
-        let ledger =
-            Ledger::fit(way, &splits, &sized.slices, 1).map_err(|error| error.to_string())?;
+        let ledger = sized.ledger(gated, 1).map_err(|error| error.to_string())?;
         println!(
             "{size} B: round trip {}, {} blocks, {} slices, joined {:.4}",
             text(ledger.total),
             ledger.blocks,
             ledger.slices,
-            sized.joined as f64 / sized.messages as f64
+            sized.join_rate().unwrap_or(0.0)
         );
         for ((gate, span), cost) in way.gates().iter().zip(&ledger.spans).zip(&ledger.gates) {
             println!(

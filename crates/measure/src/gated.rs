@@ -5,10 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use rand::SeedableRng;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tollgate_gate::{Passage, TickScale};
 
+use crate::ledger::{Ledger, NoLedger, Split};
 use crate::schedule::{self, Probes, Sets};
 use crate::trips::{self, Slice};
 use crate::way::Way;
@@ -17,6 +18,9 @@ use crate::way::Way;
 pub trait Gated {
     /// The way of a round trip.
     fn way(&self) -> &Way;
+
+    /// What is known of how the costs of its gates fall, in the order of the way.
+    fn splits(&self) -> Vec<Split>;
 
     /// Number of sizes.
     fn sizes(&self) -> usize;
@@ -91,32 +95,62 @@ pub fn run(
     let begun = Instant::now();
     let mut random = ChaCha8Rng::seed_from_u64(amount.seed);
     let mut sizes = vec![Sized::default(); gated.sizes()];
-    let mut block = 0;
-    while (block < amount.least_blocks || begun.elapsed() < amount.time) && goes_on() {
-        for probes in schedule::block(gated.way(), amount.sets, gated.has_asleep(), &mut random) {
-            if let Err(reason) = gated.enable(probes) {
-                for sized in &mut sizes {
-                    sized.failure.get_or_insert_with(|| reason.clone());
-                }
-                return sizes;
-            }
-            for (place, sized) in sizes.iter_mut().enumerate() {
-                if sized.failure.is_none() {
-                    match gated.run(place, amount.round_trips) {
-                        Ok(ran) => sized.add(gated, block, probes, ran),
-                        Err(reason) => sized.failure = Some(reason),
-                    }
-                }
-            }
+    let mut number = 0;
+    while (number < amount.least_blocks || begun.elapsed() < amount.time) && goes_on() {
+        block(gated, amount, number, &mut random, &mut sizes);
+        if sizes.iter().all(|sized| sized.failure.is_some()) {
+            break;
         }
-        block += 1;
+        number += 1;
     }
     // Nothing stays attached; what cannot be detached goes with its owner.
     let _ = gated.enable(Probes::Absent);
     sizes
 }
 
+/// Runs one block of slices, and adds them to those of each size.
+pub(crate) fn block(
+    gated: &mut impl Gated,
+    amount: &Amount,
+    number: u32,
+    random: &mut impl Rng,
+    sizes: &mut [Sized],
+) {
+    for probes in schedule::block(gated.way(), amount.sets, gated.has_asleep(), random) {
+        if let Err(reason) = gated.enable(probes) {
+            for sized in sizes {
+                sized.failure.get_or_insert_with(|| reason.clone());
+            }
+            return;
+        }
+        for (place, sized) in sizes.iter_mut().enumerate() {
+            if sized.failure.is_none() {
+                match gated.run(place, amount.round_trips) {
+                    Ok(ran) => sized.add(gated, number, probes, ran),
+                    Err(reason) => sized.failure = Some(reason),
+                }
+            }
+        }
+    }
+}
+
 impl Sized {
+    /// The ledger of its slices.
+    ///
+    /// # Errors
+    /// [`NoLedger`], or [`NoLedger::Failed`] when the size was given up.
+    pub fn ledger(&self, gated: &impl Gated, seed: u64) -> Result<Ledger, NoLedger> {
+        if let Some(reason) = &self.failure {
+            return Err(NoLedger::Failed(reason.clone()));
+        }
+        Ledger::fit(gated.way(), &gated.splits(), &self.slices, seed)
+    }
+
+    /// The share of the messages sent that passed every gate that was enabled; none when none was sent.
+    pub fn join_rate(&self) -> Option<f64> {
+        (self.messages > 0).then(|| self.joined as f64 / self.messages as f64)
+    }
+
     /// Adds a slice; one of too few whole round trips adds to the counts alone.
     fn add(&mut self, gated: &impl Gated, block: u32, probes: Probes, ran: Ran) {
         let set = probes.active();

@@ -2,14 +2,18 @@
 //!
 //! Owns the sessions, one for each size, and the gates. It must never judge a time.
 
+use std::time::Duration;
+
 use tollgate_gate::span::Place;
 use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, TickScale, Ticks, join};
-use tollgate_kernel::{Fault, Injected, Joiner, Plan, Talk, Watch};
+use tollgate_kernel::{ExtraCost, Fault, FaultKind, Injected, Joiner, Plan, Side, Talk, Watch};
 use tollgate_stats::Samples;
 use tollgate_workload::gates::Keeper;
 use tollgate_workload::{Mode, PathId, Session, Spec, Stamps, Waiting, Workload, find};
 
+use crate::faults::Delayed;
 use crate::gated::{Gated, Ran};
+use crate::ledger::Split;
 use crate::schedule::Probes;
 use crate::way::Way;
 
@@ -22,6 +26,8 @@ const SCALE: TickScale = TickScale::NANOSECONDS;
 /// Sessions over kernel sockets, and the kernel's gates.
 pub struct Kernel {
     way: Way,
+    /// Gone before the gates that it stands beside.
+    injected: Option<Injected>,
     keeper: Keeper,
     ends: Vec<Ends>,
     set: GateSet,
@@ -40,11 +46,25 @@ impl Kernel {
     /// # Errors
     /// What the kernel refuses, or the path, for people.
     pub fn open(path: PathId, mode: Mode, sizes: &[usize]) -> Result<Self, String> {
-        let keeper = Keeper::load().map_err(|error| error.to_string())?;
+        Self::open_with_extra_cost(path, mode, sizes, &ExtraCost::default())
+    }
+
+    /// The same with gates that cost more than they have to, to try the ledger.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with_extra_cost(
+        path: PathId,
+        mode: Mode,
+        sizes: &[usize],
+        cost: &ExtraCost,
+    ) -> Result<Self, String> {
+        let keeper = Keeper::load_with_extra_cost(cost).map_err(|error| error.to_string())?;
         let way = way(keeper.plan(), mode)?;
         let ends = sizes.iter().map(|&size| Ends::open(path, mode, size));
         let mut kernel = Self {
             way,
+            injected: None,
             keeper,
             ends: ends.collect::<Result<_, _>>()?,
             set: GateSet::EMPTY,
@@ -88,6 +108,20 @@ impl Kernel {
     }
 }
 
+impl Delayed for Kernel {
+    fn delay(&mut self, delay: Option<(Gate, f64)>) -> Result<f64, String> {
+        self.injected = None;
+        if let Some((gate, ns)) = delay {
+            self.injected = self.inject(Fault {
+                gate,
+                side: Side::Behind,
+                kind: FaultKind::Delay(Duration::from_nanos(ns as u64)),
+            })?;
+        }
+        Ok(delay.map_or(0.0, |(_, ns)| ns))
+    }
+}
+
 /// The way that the plan's gates make.
 fn way(plan: &Plan, mode: Mode) -> Result<Way, String> {
     let except = match mode.waiting {
@@ -106,6 +140,14 @@ fn way(plan: &Plan, mode: Mode) -> Result<Way, String> {
 impl Gated for Kernel {
     fn way(&self) -> &Way {
         &self.way
+    }
+
+    fn splits(&self) -> Vec<Split> {
+        let own = self.keeper.plan().own_calls();
+        let gates = self.way.gates().iter();
+        gates
+            .map(|&gate| Split::Alike(u8::from(own.contains(gate))))
+            .collect()
     }
 
     fn sizes(&self) -> usize {

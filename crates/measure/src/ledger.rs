@@ -44,9 +44,10 @@ pub enum Split {
         /// The most.
         most: f64,
     },
-    /// The gates of this kind run the same code around the reading of the clock, so the cost of the cheapest of them falls alike at
-    /// all, and shifts no span. What one costs beyond may fall on either side.
-    Alike,
+    /// The gates of a kind, which a number tells from other kinds, run the same code around the reading of the clock. So the cost of
+    /// the cheapest of them falls alike at all, and shifts no span between two of them. What one costs beyond may fall on either
+    /// side.
+    Alike(u8),
 }
 
 impl Split {
@@ -59,15 +60,29 @@ impl Split {
     const fn middle(self) -> f64 {
         match self {
             Self::Share { least, most } => f64::midpoint(least, most),
-            Self::Alike => 0.5,
+            Self::Alike(_) => 0.5,
         }
     }
 
-    /// How far the cost beside a gate may be moved to one side or the other; `alike` is the least cost of gates that are alike.
-    fn unknown(self, beside: f64, alike: f64) -> f64 {
+    /// How far the span between the gates at two places may be wrong, since it is not known on which side of them their costs
+    /// fall.
+    fn unknown(splits: &[Self], beside: &[f64], from: usize, to: usize) -> f64 {
+        match (splits[from], splits[to]) {
+            (Self::Alike(kind), Self::Alike(other)) if kind == other => {
+                let alike = splits.iter().zip(beside);
+                let alike = alike.filter(|(split, _)| **split == Self::Alike(kind));
+                let least = alike.map(|(_, &cost)| cost).fold(f64::INFINITY, f64::min);
+                (beside[from] - least + beside[to] - least) / 2.0
+            }
+            (one, other) => one.half() * beside[from].abs() + other.half() * beside[to].abs(),
+        }
+    }
+
+    /// Half of the range of its share.
+    fn half(self) -> f64 {
         match self {
-            Self::Share { least, most } => (most - least) / 2.0 * beside.abs(),
-            Self::Alike => (beside - alike) / 2.0,
+            Self::Share { least, most } => (most - least) / 2.0,
+            Self::Alike(_) => 0.5,
         }
     }
 }
@@ -175,8 +190,11 @@ pub struct Ledger {
 }
 
 /// Why there is no ledger.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NoLedger {
+    /// Round trips could not be run.
+    #[error("{0}")]
+    Failed(String),
     /// Too few blocks.
     #[error("{have} blocks of slices were measured, and intervals need {LEAST_BLOCKS}")]
     TooFewBlocks {
@@ -287,12 +305,8 @@ impl Ledger {
 
     fn told(way: &Way, splits: &[Split], draws: Draws, slices: usize, blocks: usize) -> Self {
         let beside = &draws.all.beside;
-        let alike = splits.iter().zip(beside);
-        let alike = alike.filter(|(split, _)| **split == Split::Alike);
-        let alike = alike.map(|(_, &cost)| cost).fold(f64::INFINITY, f64::min);
-        let unknown = |place: usize| splits[place].unknown(beside[place], alike);
         let spans = (0..way.len()).map(|span| {
-            let more = unknown(span) + unknown((span + 1) % way.len());
+            let more = Split::unknown(splits, beside, span, (span + 1) % way.len());
             draws.figure(|one| one.spans[span], more)
         });
         let gates = (0..way.len()).map(|place| GateCost {
@@ -339,6 +353,11 @@ impl Ledger {
     pub fn sum_of(&self, spans: &[usize]) -> Figure {
         let sum = |one: &Solution| spans.iter().map(|&span| one.spans[span]).sum();
         self.draws.figure(sum, 0.0)
+    }
+
+    /// What all gates add beside themselves, together.
+    pub fn beside(&self) -> Figure {
+        self.draws.figure(|one| one.beside.iter().sum(), 0.0)
     }
 
     /// The spans that are shorter than the whole interval of the closure: it would not show that one of them was left out.

@@ -22,8 +22,9 @@
 //!
 //! Every interval comes from one bootstrap over blocks, so it holds drift, gate cost and all else that is estimated.
 //!
-//! This crate never attaches a gate and never runs a round trip: adaptors do that. It never draws and never prints.
+//! Only the adaptors attach gates and run round trips ([`kernel`], [`stack_memory`]). This crate never draws and never prints.
 
+pub mod faults;
 pub mod gated;
 pub mod kernel;
 pub mod ledger;
@@ -35,6 +36,6 @@ mod synthetic;
 pub mod trips;
 pub mod way;
 
-pub use ledger::{Closure, Figure, Ledger, Limit, Verdict};
+pub use ledger::{Closure, Figure, Ledger, Limit, NoLedger, Verdict};
 pub use trips::Slice;
 pub use way::Way;

@@ -2,11 +2,14 @@
 //!
 //! Owns the ends, one pair for each size. It must never judge a time.
 
-use tollgate_gate::{JoinPlan, TickScale, join};
+use tollgate_gate::delay::Wait;
+use tollgate_gate::{Gate, JoinPlan, TickScale, join};
 use tollgate_workload::stack_memory::traced::{BATCH, Fault, PASSED, Traced, one_segment};
-use tollgate_workload::{Placement, Spec, Waiting, Workload};
+use tollgate_workload::{Placement, Spec, Waiting, Workload, gate_clock};
 
+use crate::faults::Delayed;
 use crate::gated::{Gated, Ran};
+use crate::ledger::Split;
 use crate::schedule::Probes;
 use crate::way::Way;
 
@@ -22,7 +25,12 @@ pub struct StackMemory {
     way: Way,
     ends: Vec<Traced>,
     probes: Probes,
+    /// What was asked of the last wait, and the wait.
+    wait: Option<(f64, Wait)>,
 }
+
+/// A gate that nothing on this way passes.
+const NEVER: Gate = Gate::ApplicationEnd;
 
 /// Bytes of the largest IP packet under messages of this size.
 pub const fn mtu(size: usize) -> usize {
@@ -51,20 +59,34 @@ impl StackMemory {
             way,
             ends: sizes.iter().map(open).collect::<Result<_, _>>()?,
             probes: Probes::Absent,
+            wait: None,
         })
     }
+}
 
-    /// Puts a fault beside a gate, in slices with gates and without, or takes it away.
-    pub fn set_fault(&mut self, fault: Option<Fault>) {
+impl Delayed for StackMemory {
+    /// The code has the delay compiled in for either case, so that code with and without one is laid out alike.
+    fn delay(&mut self, delay: Option<(Gate, f64)>) -> Result<f64, String> {
+        let (gate, ns) = delay.unwrap_or((NEVER, 0.0));
+        let wait = match self.wait {
+            Some((of, wait)) if of == ns => wait,
+            _ => Wait::calibrate(gate_clock(), ns),
+        };
+        self.wait = Some((ns, wait));
         for ends in &mut self.ends {
-            ends.set_fault(fault);
+            ends.set_fault(Some(Fault { gate, wait }));
         }
+        Ok(delay.map_or(0.0, |_| wait.ns()))
     }
 }
 
 impl Gated for StackMemory {
     fn way(&self) -> &Way {
         &self.way
+    }
+
+    fn splits(&self) -> Vec<Split> {
+        vec![Split::Alike(0); self.way.len()]
     }
 
     fn sizes(&self) -> usize {

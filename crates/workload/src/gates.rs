@@ -5,8 +5,8 @@
 
 use tollgate_gate::{Gate, GateSet};
 use tollgate_kernel::{
-    Attached, Event, Fault, Flow, Gates, Injected, Namespace, Plan, ROOM, Taken, Talk, Traffic,
-    Watch, abilities,
+    Attached, Event, ExtraCost, Fault, Flow, Gates, Injected, Namespace, Plan, ROOM, Taken, Talk,
+    Traffic, Watch, abilities,
 };
 
 use crate::stamps::{SOCKET_STAMPED, Stamp, Stamps, Wanted};
@@ -25,10 +25,18 @@ impl Keeper {
     /// # Errors
     /// What the kernel refused.
     pub fn load() -> Result<Self, tollgate_kernel::Error> {
+        Self::load_with_extra_cost(&ExtraCost::default())
+    }
+
+    /// The same with programs that cost more than they have to, to try what is computed from them.
+    ///
+    /// # Errors
+    /// What the kernel refused, or a cost that is too high.
+    pub fn load_with_extra_cost(cost: &ExtraCost) -> Result<Self, tollgate_kernel::Error> {
         let plan = Plan::choose(&abilities(), Traffic::Ours);
         let programs = plan
             .has_programs()
-            .then(|| Gates::load(&plan, ROOM))
+            .then(|| Gates::load_with_extra_cost(&plan, ROOM, cost))
             .transpose()?;
         Ok(Self {
             plan,

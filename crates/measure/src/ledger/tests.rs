@@ -258,13 +258,21 @@ fn gates_alike_shift_spans_by_what_one_costs_beyond() {
         after: vec![80.0; 13],
         ..exact()
     };
-    let fit = |machine: &Machine| {
+    let mut splits = [Split::Alike(0); 13];
+    let fit = |machine: &Machine, splits: &[Split]| {
         let run = machine.run(40, 11, Faulty::default());
-        Ledger::fit(&machine.way, &[Split::Alike; 13], &run.slices, 11).unwrap()
+        Ledger::fit(&machine.way, splits, &run.slices, 11).unwrap()
     };
-    let alike = fit(&machine);
+    let alike = fit(&machine, &splits);
+    splits[8] = Split::Alike(1);
+    let unlike = fit(&machine, &splits);
+    for (place, (alike, unlike)) in alike.spans.iter().zip(&unlike.spans).enumerate() {
+        let wider = unlike.half_width - alike.half_width;
+        assert_eq!(wider > 100.0, [7, 8].contains(&place), "{place}: {wider}");
+    }
+    splits[8] = Split::Alike(0);
     machine.before[4] += 150.0;
-    let beyond = fit(&machine);
+    let beyond = fit(&machine, &splits);
     for (place, (alike, beyond)) in alike.spans.iter().zip(&beyond.spans).enumerate() {
         let truth = 2.0 * machine.spans[place];
         assert!(beyond.contains(truth), "{place}: {beyond:?}, {truth}");

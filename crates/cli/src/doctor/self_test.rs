@@ -1,0 +1,500 @@
+//! `tollgate doctor --self-test`: faults that are known, and what the ledger shows of them on this machine.
+//!
+//! Owns what is tried, when it counts as shown, and the page. What is measured is `tollgate_measure::faults`'s.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Serialize;
+use tollgate_kernel::ExtraCost;
+use tollgate_measure::faults::{self, Dearer, Delayed, Shown, Tried};
+use tollgate_measure::gated::Amount;
+use tollgate_measure::kernel::Kernel;
+use tollgate_measure::schedule::Sets;
+use tollgate_measure::stack_memory::StackMemory;
+use tollgate_measure::{Figure, Limit, NoLedger, Verdict};
+use tollgate_workload::{Mode, PathId, Placement, Waiting};
+
+use crate::args::{Doctor, Manners, Sink};
+use crate::error::Error;
+use crate::{interrupt, output};
+
+/// Bytes of a message.
+const SIZE: usize = 64;
+/// Blocks of slices of each fault.
+const BLOCKS: u32 = 12;
+/// The share of delays that have to come back in their place, and the share of other spans that may move: intervals hold the
+/// truth in 95 of 100 cases, and two of them are looked at.
+const IN_PLACE: f64 = 0.9;
+const MOVED: f64 = 0.1;
+/// Delays behind the kernel's gates, in nanoseconds.
+const KERNEL_DELAYS: [f64; 2] = [3_000.0, 300.0];
+/// Delays behind those of the own stack.
+const STACK_DELAYS: [f64; 2] = [300.0, 30.0];
+
+/// Gates that cost more than they have to.
+const COSTS: [(&str, ExtraCost); 3] = [
+    (
+        "200 ns behind each stamp",
+        ExtraCost {
+            before: Duration::ZERO,
+            behind: Duration::from_nanos(200),
+            touches_32_kib: false,
+        },
+    ),
+    (
+        "10 us before each stamp",
+        ExtraCost {
+            before: Duration::from_micros(10),
+            behind: Duration::ZERO,
+            touches_32_kib: false,
+        },
+    ),
+    (
+        "32 KiB read behind each stamp",
+        ExtraCost {
+            before: Duration::ZERO,
+            behind: Duration::ZERO,
+            touches_32_kib: true,
+        },
+    ),
+];
+
+/// All that was tried.
+#[derive(Debug, Serialize)]
+struct SelfTest {
+    schema: &'static str,
+    version: u32,
+    /// Whether the ledger showed what was put in, as often as it has to.
+    passed: bool,
+    delays: Vec<Delays>,
+    costs: Option<Costs>,
+    /// What could not be tried, and why.
+    left_out: Vec<String>,
+}
+
+/// One length of delay behind each gate of a path.
+#[derive(Debug, Serialize)]
+struct Delays {
+    path: PathId,
+    asked_ns: f64,
+    rows: Vec<Delay>,
+    /// Gates that no delay can be put behind, with the reason.
+    refused: Vec<String>,
+}
+
+/// What the ledger shows of one delay; figures are of a round trip, which passes the gate twice.
+#[derive(Debug, Serialize)]
+struct Delay {
+    gate: &'static str,
+    alone_ns: f64,
+    round_trip_grew: Value,
+    span_grew: Value,
+    /// Half the width of the span's interval in the ledger.
+    span_half_width_ns: f64,
+    others_moved: Vec<&'static str>,
+    others: usize,
+    closure: &'static str,
+    judgement: Judgement,
+}
+
+/// A value with half the width of its 95 % interval.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Value {
+    value: f64,
+    half_width: f64,
+}
+
+impl From<Figure> for Value {
+    fn from(figure: Figure) -> Self {
+        Self {
+            value: figure.ns,
+            half_width: figure.half_width,
+        }
+    }
+}
+
+/// What a row comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Judgement {
+    /// The span is longer by the delay.
+    InPlace,
+    /// It is not.
+    Wrong,
+    /// The span's interval is wider than half of the delay, or than all of it below a microsecond.
+    TooWide,
+    /// The round trip did not grow by the delay, so the fault was not what it was to be.
+    NotPutIn,
+}
+
+impl Judgement {
+    fn of(shown: &Shown) -> Self {
+        if !shown.was_put_in() {
+            Self::NotPutIn
+        } else if !shown.is_known() {
+            Self::TooWide
+        } else if shown.is_in_place() {
+            Self::InPlace
+        } else {
+            Self::Wrong
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::InPlace => "in its place",
+            Self::Wrong => "not as it is",
+            Self::TooWide => "interval too wide",
+            Self::NotPutIn => "not put in as asked",
+        }
+    }
+}
+
+/// Gates that cost more, on one path.
+#[derive(Debug, Serialize)]
+struct Costs {
+    path: PathId,
+    rows: Vec<Cost>,
+}
+
+/// What the ledger shows of gates that cost more; figures are of a round trip.
+#[derive(Debug, Serialize)]
+struct Cost {
+    added: &'static str,
+    /// What all gates add to a round trip, over the round trip without them.
+    perturbation: Value,
+    whole_grew: Value,
+    beside_grew: Value,
+    elsewhere_grew: Value,
+    spans_moved: Vec<&'static str>,
+    spans: usize,
+    closure: &'static str,
+    shown: bool,
+}
+
+/// Tries all faults, and says what was shown.
+pub(super) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error> {
+    let cancel = interrupt::prepare()?;
+    let goes_on = || !cancel.is_raised();
+    let mut delays = Vec::new();
+    let mut left_out = Vec::new();
+    for path in [PathId::KernelLoopback, PathId::KernelVeth] {
+        let opened = Kernel::open(path, MODE, &[SIZE]);
+        match opened {
+            Ok(mut kernel) => {
+                try_delays(
+                    &mut kernel,
+                    path,
+                    &KERNEL_DELAYS,
+                    64,
+                    &goes_on,
+                    &mut delays,
+                    &mut left_out,
+                );
+            }
+            Err(reason) => left_out.push(format!("{path}: {reason}")),
+        }
+    }
+    match StackMemory::open(&[SIZE]) {
+        Ok(mut stack) => {
+            let path = PathId::StackMemory;
+            try_delays(
+                &mut stack,
+                path,
+                &STACK_DELAYS,
+                256,
+                &goes_on,
+                &mut delays,
+                &mut left_out,
+            );
+        }
+        Err(reason) => left_out.push(format!("{}: {reason}", PathId::StackMemory)),
+    }
+    let costs = try_costs(PathId::KernelLoopback, &goes_on)
+        .map_err(|reason| left_out.push(format!("dearer gates: {reason}")))
+        .ok();
+    let found = SelfTest::new(delays, costs, left_out);
+    match &doctor.json.to {
+        Some(Sink::Stdout) => output::print(&json(&found)?)?,
+        Some(Sink::File(path)) => tollgate_report::write_file(path, json(&found)?)?,
+        None => output::print(&found.text(output::colour(manners.color)))?,
+    }
+    Ok(if found.passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+const MODE: Mode = Mode {
+    placement: Placement::OneCore,
+    waiting: Waiting::Blocking,
+};
+
+fn json(found: &SelfTest) -> Result<String, Error> {
+    Ok(serde_json::to_string_pretty(found)? + "\n")
+}
+
+fn amount(round_trips: u64) -> Amount {
+    Amount {
+        round_trips,
+        least_blocks: BLOCKS,
+        time: Duration::ZERO,
+        sets: Sets::USUAL,
+        seed: 1,
+    }
+}
+
+fn try_delays(
+    gated: &mut impl Delayed,
+    path: PathId,
+    lengths: &[f64],
+    round_trips: u64,
+    goes_on: &impl Fn() -> bool,
+    delays: &mut Vec<Delays>,
+    left_out: &mut Vec<String>,
+) {
+    let gates = gated.way().gates().to_vec();
+    for &asked_ns in lengths {
+        match faults::delays(gated, &gates, asked_ns, &amount(round_trips), goes_on) {
+            Ok(tried) => delays.push(Delays::new(path, asked_ns, tried)),
+            Err(reason) => left_out.push(format!("{path}, {}: {reason}", time(asked_ns))),
+        }
+    }
+}
+
+fn try_costs(path: PathId, goes_on: &impl Fn() -> bool) -> Result<Costs, String> {
+    let costs = std::iter::once(ExtraCost::default()).chain(COSTS.map(|(_, cost)| cost));
+    let mut kernels = costs
+        .map(|cost| Kernel::open_with_extra_cost(path, MODE, &[SIZE], &cost))
+        .collect::<Result<Vec<_>, _>>()?;
+    let ledgers = faults::in_turn(&mut kernels, &amount(64), goes_on);
+    let ledgers: Result<Vec<_>, NoLedger> = ledgers.into_iter().collect();
+    let ledgers = ledgers.map_err(|reason| reason.to_string())?;
+    let Some((control, dear)) = ledgers.split_first() else {
+        return Err("nothing was measured".to_owned());
+    };
+    let rows = dear.iter().zip(COSTS);
+    Ok(Costs {
+        path,
+        rows: rows
+            .map(|(dear, (added, cost))| Cost::new(added, &cost, &Dearer::of(control, dear)))
+            .collect(),
+    })
+}
+
+const fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Closes => "closes",
+        Verdict::DoesNotClose => "does not close",
+        Verdict::CannotTell { .. } => "cannot tell",
+    }
+}
+
+impl Delays {
+    fn new(path: PathId, asked_ns: f64, tried: Vec<Tried>) -> Self {
+        let mut delays = Self {
+            path,
+            asked_ns,
+            rows: Vec::new(),
+            refused: Vec::new(),
+        };
+        for one in tried {
+            match one.shown {
+                Ok(shown) => delays.rows.push(Delay::new(&shown)),
+                Err(reason) => delays.refused.push(reason.to_string()),
+            }
+        }
+        delays
+    }
+}
+
+impl Delay {
+    fn new(shown: &Shown) -> Self {
+        Self {
+            gate: shown.gate.name(),
+            alone_ns: shown.alone_ns,
+            round_trip_grew: shown.put_in.into(),
+            span_grew: shown.span.into(),
+            span_half_width_ns: shown.half_width,
+            others_moved: shown.strayed.iter().map(|(gate, _)| gate.name()).collect(),
+            others: shown.others,
+            closure: verdict(shown.closure.verdict(Limit::ONE_CORE)),
+            judgement: Judgement::of(shown),
+        }
+    }
+}
+
+impl Cost {
+    fn new(added: &'static str, cost: &ExtraCost, dearer: &Dearer) -> Self {
+        let grew = |figure: &Figure| figure.ns > figure.half_width;
+        let kept = dearer.strayed.len() as f64 <= (MOVED * dearer.spans as f64).ceil();
+        let shown = if cost.touches_32_kib {
+            grew(&dearer.elsewhere)
+        } else if cost.before > Duration::ZERO {
+            // The first line of any ledger has to say that it is of little use.
+            dearer.perturbation.ns - dearer.perturbation.half_width > 1.0
+        } else {
+            grew(&dearer.beside) && grew(&dearer.whole) && kept
+        };
+        Self {
+            added,
+            perturbation: dearer.perturbation.into(),
+            whole_grew: dearer.whole.into(),
+            beside_grew: dearer.beside.into(),
+            elsewhere_grew: dearer.elsewhere.into(),
+            spans_moved: dearer.strayed.iter().map(|(gate, _)| gate.name()).collect(),
+            spans: dearer.spans,
+            closure: verdict(dearer.closure.verdict(Limit::ONE_CORE)),
+            shown,
+        }
+    }
+}
+
+/// How many of how many.
+#[derive(Clone, Copy)]
+struct Share(usize, usize);
+
+impl Share {
+    fn is_at_least(self, share: f64) -> bool {
+        self.0 as f64 >= share * self.1 as f64
+    }
+}
+
+impl SelfTest {
+    fn new(delays: Vec<Delays>, costs: Option<Costs>, left_out: Vec<String>) -> Self {
+        let mut found = Self {
+            schema: "tollgate.self-test",
+            version: 1,
+            passed: false,
+            delays,
+            costs,
+            left_out,
+        };
+        let mut costs = found.costs.iter().flat_map(|costs| &costs.rows);
+        found.passed = found.left_out.is_empty()
+            && found.in_place().is_at_least(IN_PLACE)
+            && !Share(found.moved().0 + 1, found.moved().1).is_at_least(MOVED)
+            && costs.all(|cost| cost.shown);
+        found
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Delay> {
+        self.delays.iter().flat_map(|delays| &delays.rows)
+    }
+
+    fn in_place(&self) -> Share {
+        let shown = self
+            .rows()
+            .filter(|row| row.judgement == Judgement::InPlace);
+        Share(shown.count(), self.rows().count())
+    }
+
+    /// The other spans that moved.
+    fn moved(&self) -> Share {
+        let moved = self.rows().map(|row| row.others_moved.len()).sum();
+        Share(moved, self.rows().map(|row| row.others).sum())
+    }
+
+    fn text(&self, colour: bool) -> String {
+        let mark = |good: bool| match (good, colour) {
+            (true, false) => "ok".to_owned(),
+            (false, false) => "no".to_owned(),
+            (true, true) => "\x1b[32mok\x1b[0m".to_owned(),
+            (false, true) => "\x1b[1;31mno\x1b[0m".to_owned(),
+        };
+        let mut out = String::new();
+        let (shown, moved) = (self.in_place(), self.moved());
+        let _ = writeln!(
+            out,
+            "The ledger shows {} of {} known delays in their place; {} of {} other spans moved.",
+            shown.0, shown.1, moved.0, moved.1
+        );
+        for delays in &self.delays {
+            let _ = writeln!(
+                out,
+                "\n{}, round trips of {SIZE} bytes, {MODE}: {} behind each gate, twice in a round trip",
+                delays.path,
+                time(delays.asked_ns)
+            );
+            let _ = writeln!(
+                out,
+                "      {:24}{:>10}  {:>22}{:>22}{:>14}{:>9}",
+                "gate", "delay", "round trip grew", "its span grew", "others moved", ""
+            );
+            for row in &delays.rows {
+                let _ = writeln!(
+                    out,
+                    "  {}  {:24}{:>10}  {:>22}{:>22}{:>14}  {}",
+                    mark(row.judgement == Judgement::InPlace),
+                    row.gate,
+                    time(row.alone_ns),
+                    row.round_trip_grew.text(),
+                    row.span_grew.text(),
+                    format!("{} of {}", row.others_moved.len(), row.others),
+                    row.judgement.text()
+                );
+            }
+            for reason in &delays.refused {
+                let _ = writeln!(out, "  --  {reason}");
+            }
+        }
+        if let Some(costs) = &self.costs {
+            let _ = writeln!(out, "\n{}: gates that cost more", costs.path);
+            let _ = writeln!(
+                out,
+                "      {:32}{:>18}{:>24}{:>24}{:>24}{:>13}",
+                "added",
+                "all gates add",
+                "beside them grew",
+                "elsewhere grew",
+                "altogether grew",
+                "spans moved"
+            );
+            for row in &costs.rows {
+                let share = format!(
+                    "{:.0} +-{:.0} %",
+                    100.0 * row.perturbation.value,
+                    100.0 * row.perturbation.half_width
+                );
+                let _ = writeln!(
+                    out,
+                    "  {}  {:32}{share:>18}{:>24}{:>24}{:>24}{:>13}",
+                    mark(row.shown),
+                    row.added,
+                    row.beside_grew.text(),
+                    row.elsewhere_grew.text(),
+                    row.whole_grew.text(),
+                    format!("{} of {}", row.spans_moved.len(), row.spans)
+                );
+            }
+        }
+        for reason in &self.left_out {
+            let _ = writeln!(out, "\nLeft out: {reason}");
+        }
+        out
+    }
+}
+
+impl Value {
+    /// Both in one unit.
+    fn text(self) -> String {
+        let largest = self.value.abs().max(self.half_width);
+        if largest < 1_000.0 {
+            format!("{:.1} +-{:.1} ns", self.value, self.half_width)
+        } else {
+            format!("{:.2} +-{:.2} us", self.value / 1e3, self.half_width / 1e3)
+        }
+    }
+}
+
+/// A time that is exact.
+fn time(ns: f64) -> String {
+    if ns < 1_000.0 {
+        format!("{ns:.0} ns")
+    } else {
+        format!("{:.2} us", ns / 1e3)
+    }
+}
