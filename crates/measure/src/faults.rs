@@ -234,7 +234,10 @@ fn shown(control: &Ledger, with: &Ledger, gate: Gate, alone_ns: f64) -> Shown {
     for (place, (&one, (before, behind))) in gates.zip(spans).enumerate() {
         if one == gate {
             half_width = behind.half_width;
-            span = growth(&control.sum_of(&[place]), &with.sum_of(&[place]));
+            span = growth(
+                &control.sum_by_chance(&[place]),
+                &with.sum_by_chance(&[place]),
+            );
         } else {
             let growth = growth(before, behind);
             strayed.extend((!growth.contains(0.0)).then_some((one, growth)));

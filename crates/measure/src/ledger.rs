@@ -64,26 +64,31 @@ impl Split {
         }
     }
 
-    /// How far the span between the gates at two places may be wrong, since it is not known on which side of them their costs
+    /// How far the sum of some spans may be wrong, since it is not known on which side of the gates at their ends the costs of these
     /// fall.
-    fn unknown(splits: &[Self], beside: &[f64], from: usize, to: usize) -> f64 {
-        match (splits[from], splits[to]) {
-            (Self::Alike(kind), Self::Alike(other)) if kind == other => {
-                let alike = splits.iter().zip(beside);
-                let alike = alike.filter(|(split, _)| **split == Self::Alike(kind));
-                let least = alike.map(|(_, &cost)| cost).fold(f64::INFINITY, f64::min);
-                (beside[from] - least + beside[to] - least) / 2.0
+    fn unknown(splits: &[Self], beside: &[f64], spans: &[usize]) -> f64 {
+        let gates = splits.len();
+        let ends = (0..gates).filter_map(|gate| {
+            let before = spans.contains(&((gate + gates - 1) % gates));
+            let behind = spans.contains(&gate);
+            (before != behind).then_some((gate, behind))
+        });
+        let ends: Vec<(usize, bool)> = ends.collect();
+        let unknown = |&(gate, _): &(usize, bool)| match splits[gate] {
+            Self::Alike(kind) => {
+                let alike = ends.iter().filter(|(end, _)| splits[*end] == splits[gate]);
+                let begins = alike.clone().filter(|(_, begins)| *begins).count();
+                if 2 * begins != alike.count() {
+                    return beside[gate].abs() / 2.0;
+                }
+                let all = splits.iter().zip(beside);
+                let all = all.filter(|(split, _)| **split == Self::Alike(kind));
+                let least = all.map(|(_, &cost)| cost).fold(f64::INFINITY, f64::min);
+                (beside[gate] - least) / 2.0
             }
-            (one, other) => one.half() * beside[from].abs() + other.half() * beside[to].abs(),
-        }
-    }
-
-    /// Half of the range of its share.
-    fn half(self) -> f64 {
-        match self {
-            Self::Share { least, most } => (most - least) / 2.0,
-            Self::Alike(_) => 0.5,
-        }
+            Self::Share { least, most } => (most - least) / 2.0 * beside[gate].abs(),
+        };
+        ends.iter().map(unknown).sum()
     }
 }
 
@@ -186,6 +191,7 @@ pub struct Ledger {
     pub slices: usize,
     /// Blocks.
     pub blocks: usize,
+    splits: Vec<Split>,
     draws: Draws,
 }
 
@@ -228,6 +234,10 @@ struct Solution {
 }
 
 impl Solution {
+    fn sum(&self, spans: &[usize]) -> f64 {
+        spans.iter().map(|&span| self.spans[span]).sum()
+    }
+
     /// What the sum of some spans leaves open.
     fn left(&self, spans: impl IntoIterator<Item = usize>) -> f64 {
         let sum: f64 = spans.into_iter().map(|span| self.spans[span]).sum();
@@ -304,11 +314,7 @@ impl Ledger {
     }
 
     fn told(way: &Way, splits: &[Split], draws: Draws, slices: usize, blocks: usize) -> Self {
-        let beside = &draws.all.beside;
-        let spans = (0..way.len()).map(|span| {
-            let more = Split::unknown(splits, beside, span, (span + 1) % way.len());
-            draws.figure(|one| one.spans[span], more)
-        });
+        let spans = (0..way.len()).map(|span| sum(&draws, splits, &[span]));
         let gates = (0..way.len()).map(|place| GateCost {
             gate: way.gates()[place],
             whole: draws.figure(|one| one.whole[place], 0.0),
@@ -328,6 +334,7 @@ impl Ledger {
             way: way.clone(),
             slices,
             blocks,
+            splits: splits.to_vec(),
             draws,
         }
     }
@@ -345,14 +352,21 @@ impl Ledger {
         closure(&self.draws, spans.iter().copied())
     }
 
-    /// Several spans together, such as a layer, with an interval of its own. The gates inside cancel, so what is not known of
-    /// their splits does not count.
+    /// Several spans together, such as a layer, with an interval of its own. The gates between two of them cancel, so what is not
+    /// known of their splits does not count.
     ///
     /// # Panics
     /// When there is no such span.
     pub fn sum_of(&self, spans: &[usize]) -> Figure {
-        let sum = |one: &Solution| spans.iter().map(|&span| one.spans[span]).sum();
-        self.draws.figure(sum, 0.0)
+        sum(&self.draws, &self.splits, spans)
+    }
+
+    /// The same with an interval that holds chance alone: for a comparison of two ledgers in which splits are the same.
+    ///
+    /// # Panics
+    /// When there is no such span.
+    pub fn sum_by_chance(&self, spans: &[usize]) -> Figure {
+        self.draws.figure(|one| one.sum(spans), 0.0)
     }
 
     /// What all gates add beside themselves, together.
@@ -374,6 +388,11 @@ impl Ledger {
 fn student_t(degrees: f64) -> f64 {
     // Parameters are valid for one degree or more, and there are at least LEAST_BLOCKS - 1.
     StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
+}
+
+fn sum(draws: &Draws, splits: &[Split], spans: &[usize]) -> Figure {
+    let unknown = Split::unknown(splits, &draws.all.beside, spans);
+    draws.figure(|one| one.sum(spans), unknown)
 }
 
 fn closure(draws: &Draws, spans: impl IntoIterator<Item = usize> + Clone) -> Closure {
