@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::Instant;
 use tollgate_checksum::{Kernel, sum_header};
-use tollgate_workload::stack_memory::gated::{Gating, sampling_cost};
+use tollgate_workload::stack_memory::sampling::{Sampling, sampling_cost};
 use tollgate_workload::{PathId, Placement, Session, Spec, Waiting, Workload, find};
 
 /// Anything that stops a row from being measured; its text stands in the row's place.
@@ -418,12 +418,12 @@ fn of_huge_pages(rollup: &str) -> Option<f64> {
 
 fn gates_over_off(effort: Effort) -> Result<Measured, Failure> {
     let spec = Spec::new(Workload::Rr, 64).with_mode(Placement::OneCore, Waiting::BusyPoll);
-    let gating = Gating {
+    let sampling = Sampling {
         one_in: NonZeroU32::new(64).unwrap_or(NonZeroU32::MIN),
         rounds: (effort.pairs / 6).max(1) as u32,
-        ..Gating::default()
+        ..Sampling::default()
     };
-    let cost = sampling_cost(&spec, &gating)?;
+    let cost = sampling_cost(&spec, &sampling)?;
     let ratios = cost
         .with_ns
         .iter()

@@ -13,8 +13,7 @@ use tollgate_workload::{Capabilities, Mode, Path, PathId, Placement, Waiting, fi
 
 use crate::echoes::{self, Echoes};
 use crate::error::Error;
-use crate::gated::{self, Ledgers};
-use crate::kernel_gated;
+use crate::ledgers::{self, Ledgers};
 use crate::remote::{self, TwoHosts};
 use crate::sampled::Sampled;
 use crate::streams::{self, Streams};
@@ -192,13 +191,11 @@ pub struct Context<'a> {
     /// What the experiment runs at the moment.
     title: &'static str,
     /// Measured by one experiment, and shown by others too.
-    ledgers: Option<Ledgers>,
+    ledgers: Vec<Rc<Ledgers>>,
     /// The same, of sampled echoes.
     echoes: Option<Rc<Sampled<Echoes>>>,
     /// The same, of sampled streams.
     streams: Option<Rc<Sampled<Streams>>>,
-    /// The same of the kernel's paths.
-    kernel: Vec<kernel_gated::Ledgers>,
     /// The same of both hosts of `kernel-remote`.
     two_hosts: Option<Arc<TwoHosts>>,
     /// The same of trains of packets.
@@ -227,10 +224,9 @@ impl<'a> Context<'a> {
             ends: None,
             later: Duration::ZERO,
             title: "",
-            ledgers: None,
+            ledgers: Vec::new(),
             echoes: None,
             streams: None,
-            kernel: Vec::new(),
             two_hosts: None,
             trains: None,
             yardsticks: Yardsticks::default(),
@@ -267,18 +263,27 @@ impl<'a> Context<'a> {
     /// The ledgers of `stack-memory` at these sizes, measured at the first call.
     ///
     /// # Errors
-    /// As [`gated::run`].
-    pub(crate) fn ledgers(
+    /// As [`ledgers::of_stack`].
+    pub(crate) fn stack_ledgers(
         &mut self,
         experiment: &'static str,
         sizes: &[usize],
-    ) -> Result<Ledgers, Error> {
-        if let Some(ledgers) = &self.ledgers {
-            return Ok(ledgers.clone());
+    ) -> Result<Rc<Ledgers>, Error> {
+        let known = self
+            .ledgers
+            .iter()
+            .find(|one| one.path == PathId::StackMemory);
+        if let Some(known) = known {
+            return Ok(Rc::clone(known));
         }
-        let ledgers = gated::run(experiment, sizes, self)?;
-        self.ledgers = Some(ledgers.clone());
-        Ok(ledgers)
+        let measured = Rc::new(ledgers::of_stack(
+            experiment,
+            sizes,
+            self.remaining(),
+            self,
+        )?);
+        self.ledgers.push(Rc::clone(&measured));
+        Ok(measured)
     }
 
     /// The processor time of echoes over kernel sockets by size, measured at the first call.
@@ -316,7 +321,7 @@ impl<'a> Context<'a> {
     /// The ledgers of a path of the kernel at these sizes, measured at the first call in this share of the time that is left.
     ///
     /// # Errors
-    /// As [`kernel_gated::run`].
+    /// As [`ledgers::of_kernel`].
     pub(crate) fn kernel_ledgers(
         &mut self,
         experiment: &'static str,
@@ -324,18 +329,16 @@ impl<'a> Context<'a> {
         mode: Mode,
         sizes: &[usize],
         share: f64,
-    ) -> Result<kernel_gated::Ledgers, Error> {
-        let known = self
-            .kernel
-            .iter()
-            .find(|ledgers| ledgers.path == path && ledgers.mode == mode);
-        if let Some(ledgers) = known {
-            return Ok(ledgers.clone());
+    ) -> Result<Rc<Ledgers>, Error> {
+        let mut known = self.ledgers.iter();
+        if let Some(known) = known.find(|one| (one.path, one.mode) == (path, mode)) {
+            return Ok(Rc::clone(known));
         }
-        let until = self.remaining().map(|left| left.mul_f64(share));
-        let ledgers = kernel_gated::run(experiment, path, mode, sizes, until, self)?;
-        self.kernel.push(ledgers.clone());
-        Ok(ledgers)
+        let within = self.remaining().map(|left| left.mul_f64(share));
+        let measured = ledgers::of_kernel(experiment, (path, mode), sizes, within, self)?;
+        let measured = Rc::new(measured);
+        self.ledgers.push(Rc::clone(&measured));
+        Ok(measured)
     }
 
     /// The ledgers of both hosts of `kernel-remote` at these sizes, measured at the first call in half of the time that is left.

@@ -1,42 +1,29 @@
-//! The way of a message through the Linux kernel, span by span, by message size: run once, shown by several experiments.
+//! What a passage of a kernel's gate costs where it stands, for gates whose own round trips cannot tell: those of trains
+//! ([`crate::trains`]).
 //!
-//! Gates rotate. A slice carries the two gates of one span and runs every size once; a slice without gates comes before it and another
-//! follows, so that the round trip that the spans must sum to is measured on both sides of each of them. Gates sleep through a part of a
-//! slice's round trips, so that the slice is disturbed less ([`ends`]). What a passage costs is measured in place by twins of the span's gates, scaled to what
-//! gates add where they stand ([`passage`]), and half of each gate's is subtracted ([`rounds`]).
-//!
-//! What is told as the time of a span, and what the spans are summed to, is of the usual round trips ([`usual`]); percentiles and
-//! the join rate are of all that gates followed.
+//! Gates are crossed in rounds ([`passage`]), and their twins measured beside. Gates sleep through a part of a slice's round trips, so
+//! that the slice is disturbed less ([`ends`]). Times are of the usual round trips ([`usual`]).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use tollgate_gate::{
-    Gate, GateSet, Joined, Ledger, Scope, Slice, Span, SpanTable, Statistic, TickScale,
-};
-use tollgate_kernel::join::Counts;
+use tollgate_gate::{Gate, GateSet, Span, SpanTable, TickScale};
 use tollgate_kernel::{Attached, Gates, Plan, Traffic, abilities, passage_cost};
-use tollgate_stats::{Interval, interquartile, interquartile_mean};
+use tollgate_stats::interquartile_mean;
 use tollgate_workload::trains::SEGMENT;
-use tollgate_workload::{Mode, Naps, PathId, Usage, Waiting, Wanted};
+use tollgate_workload::{Mode, Naps, PathId, Waiting, Wanted};
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::rotation::{self, Amount, Rotation};
-use crate::words;
 
 mod ends;
 mod passage;
-mod perturbation;
-mod rounds;
 mod usual;
 
-use ends::{Ends, times};
+use ends::Ends;
 pub(crate) use passage::InPlace;
 use passage::{Crossed, Crossing};
-pub(crate) use perturbation::Perturbation;
-use perturbation::{Longer, Places};
-use rounds::{Round, Spanned, Ungated};
 
 /// Events that each processor has room for: those of a slice a few times over. It is gone through again and again, so it has to
 /// stay in the second cache, or writing an event would wait for memory.
@@ -48,10 +35,6 @@ const AMOUNT: Amount = Amount {
     least_round_trips: 24,
     rounds: 32,
 };
-/// Times that it is to be gone through at least when time is short; slices are made shorter for it.
-const LEAST_ROUNDS: u32 = 4;
-/// Gates whose cost is measured where they stand in each round.
-const CROSSED: usize = 4;
 /// Bytes of the messages that gates are crossed by where nothing else is measured.
 const CROSSED_SIZE: usize = 200;
 /// Round trips before each slice that are not timed; gates see them all the same.
@@ -62,121 +45,15 @@ pub(crate) const FOLLOWED: u64 = 14;
 const SEES_ONE_OF: u64 = 6;
 /// Round trips that its gates sleep through between those that they see, with one on each side that does not count.
 pub(crate) const SLEPT: u64 = (SEES_ONE_OF - 1) * (FOLLOWED + 2);
-/// Which number of the usual round trips stands for them: the one whose parts sum to the whole.
-pub(crate) const STATISTIC: Statistic = Statistic::Mean;
 const SCALE: TickScale = TickScale::NANOSECONDS;
 
-/// The messages of one size.
-#[derive(Debug, Clone)]
-pub(crate) struct Gated {
-    /// Every message.
-    all: Ledger,
-    /// Those of the usual round trips: the spans and the round trip that they must sum to.
-    usual: Ledger,
-    rounds: Vec<Round>,
-    /// What passages cost against what their twins show.
-    in_place: InPlace,
-    /// The processor time of both ends in slices without gates, and the round trips of these.
-    used: (Usage, u64),
-    /// What became of the events before they were joined.
-    pub(crate) counts: Counts,
+/// What the messages of one size show.
+#[derive(Default)]
+struct Gated {
+    /// The gates that were crossed, round by round.
+    rounds: Vec<Vec<Crossed>>,
     /// Why it failed.
-    pub(crate) failure: Option<String>,
-}
-
-/// The messages of all sizes on one path.
-#[derive(Debug, Clone)]
-pub(crate) struct Ledgers {
-    pub(crate) path: PathId,
-    pub(crate) mode: Mode,
-    /// Which boundary was taken by which hook.
-    pub(crate) plan: Plan,
-    pub(crate) table: SpanTable,
-    /// In the order of the sizes.
-    pub(crate) sizes: Vec<Gated>,
-    /// What passages cost.
-    pub(crate) in_place: InPlace,
-    /// How many times as long gates made everything but themselves; none where nothing tells.
-    pub(crate) slowed: Option<f64>,
-    /// How long it took from the first look at the kernel until gates were live.
-    pub(crate) start_up: Duration,
-    /// The user stopped it.
-    pub(crate) stopped: bool,
-}
-
-/// Where gates disturb most.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Worst {
-    /// The sizes and the spans that one half of the rounds and the other have chosen.
-    pub(crate) at: [(usize, &'static str); 2],
-    /// By how much a slice's round trips are longer.
-    pub(crate) slice: Perturbation,
-    /// By how much those are that gates follow.
-    pub(crate) followed: Perturbation,
-}
-
-impl Gated {
-    fn new(table: SpanTable) -> Self {
-        Self {
-            all: Ledger::new(table, Scope::RoundTrip),
-            usual: Ledger::new(table, Scope::RoundTrip),
-            rounds: Vec::new(),
-            in_place: InPlace::default(),
-            used: (Usage::default(), 0),
-            counts: Counts::default(),
-            failure: None,
-        }
-    }
-
-    /// Every message, for percentiles and counts.
-    pub(crate) const fn all(&self) -> &Ledger {
-        &self.all
-    }
-
-    /// The usual round trips; none when nothing was measured.
-    pub(crate) fn usual(&self) -> Option<&Ledger> {
-        self.usual.ungated().map(|_| &self.usual)
-    }
-
-    /// Processor time of both ends for a round trip without gates; none where it was not measured.
-    pub(crate) fn used(&self) -> Option<Usage> {
-        let (used, round_trips) = self.used;
-        let each = |time: Duration| time.div_f64(round_trips as f64);
-        (round_trips > 0).then(|| Usage {
-            user: each(used.user),
-            system: each(used.system),
-        })
-    }
-
-    /// The share of the round trip that the sum of the spans leaves open, signed.
-    pub(crate) fn closure(&self) -> Option<f64> {
-        self.usual()?.closure_by(STATISTIC)
-    }
-
-    /// Its 95 % interval, from how much the rounds differ; none of fewer than two.
-    pub(crate) fn closure_interval(&self) -> Option<Interval> {
-        let total = self.usual()?.ungated()?.mean_ns;
-        let (value, interval) = rounds::residual(&self.rounds, self.usual.table(), &self.in_place)?;
-        let at = self.closure()?;
-        Some(Interval {
-            low: at + (interval.low - value) / total,
-            high: at + (interval.high - value) / total,
-        })
-    }
-
-    /// How far the time of the span at this place reaches to either side with 95 % confidence, in nanoseconds for each round trip,
-    /// from how much the rounds differ; none of fewer than two.
-    pub(crate) fn reach(&self, index: usize) -> Option<f64> {
-        rounds::reach(&self.rounds, self.usual.table(), index, &self.in_place)
-    }
-
-    /// What the gates of the span at this place cost: the round trip with them over those without on both sides, less 1, and its
-    /// 95 % interval where there were rounds enough for one.
-    pub(crate) fn perturbation(&self, index: usize) -> Option<Perturbation> {
-        let rounds = self.rounds.iter();
-        let longer = rounds.filter_map(|round| round.longer(index, |spanned| spanned.gated));
-        Perturbation::of(&longer.collect::<Vec<_>>())
-    }
+    failure: Option<String>,
 }
 
 /// Why a path has no gates here, as an experiment's failure.
@@ -187,68 +64,11 @@ fn refused(experiment: &'static str, reason: impl ToString) -> Error {
     }
 }
 
-/// Runs gated round trips over the sizes, for as long as `until` when that is given.
-///
-/// # Errors
-/// [`Error::NothingMeasured`] when the kernel allows no gates or every size failed, [`Error::Stopped`] when nothing was
-/// measured before the user stopped it.
-pub(crate) fn run(
-    experiment: &'static str,
-    path: PathId,
-    mode: Mode,
-    sizes: &[usize],
-    until: Option<Duration>,
-    context: &Context<'_>,
-) -> Result<Ledgers, Error> {
-    let begun = Instant::now();
-    let mut run = Run::open(experiment, path, mode, sizes, context)?;
-    let table = run.ledgers.table;
-    if let Some(until) = until {
-        // A gate is crossed in two slices, which take about as long as a span's turn.
-        let turns = LEAST_ROUNDS * (table.spans().len() + CROSSED) as u32;
-        run.round_trips = run
-            .round_trips
-            .min(run.affordable(until.saturating_sub(begun.elapsed()) / turns));
-    }
-    let rounds = AMOUNT.rounds(context.options.iterations, run.round_trips);
-    let crossings = passage::crossings(table, &run.ledgers.plan);
-    // What a span's last gate costs is to be known before its turn comes to be the first of another.
-    let at_ends: GateSet = table.spans().iter().flat_map(twinned).collect();
-    for gate in at_ends.iter() {
-        run.twins(0, gate);
-    }
-    let mut rotation = Rotation::new(context, rounds, begun, until);
-    while let Some(round) = rotation.round() {
-        run.begin_round();
-        for (index, span) in table.spans().iter().enumerate() {
-            if !rotation.step(&format!("{path}, {}", span.name)) {
-                break;
-            }
-            run.twins(round.place(index, sizes.len()), twinned(span)[0]);
-            run.slice(index, span);
-        }
-        for step in 0..CROSSED.min(crossings.len()) {
-            let crossing = &crossings[(CROSSED * round.0 as usize + step) % crossings.len()];
-            if !rotation.step(&format!("{path}, what a gate costs")) {
-                break;
-            }
-            run.across(round, crossing);
-        }
-    }
-    run.ledgers.stopped = rotation.is_stopped();
-    let ledgers = run.finish();
-    if ledgers.sizes.iter().all(|sized| sized.usual().is_none()) {
-        let reason = ledgers.sizes.iter().find_map(|sized| sized.failure.clone());
-        return Err(reason.map_or(Error::Stopped, |reason| refused(experiment, reason)));
-    }
-    Ok(ledgers)
-}
-
 /// Finds what passages of the path's gates cost where they stand, for those whose own round trips cannot tell: times of other gates are
 /// to be brought to it.
 ///
 /// # Errors
-/// As [`run`].
+/// [`Error::NothingMeasured`] when the kernel allows no gates, or round trips failed.
 pub(crate) fn in_place(
     experiment: &'static str,
     path: PathId,
@@ -258,7 +78,7 @@ pub(crate) fn in_place(
 ) -> Result<InPlace, Error> {
     let begun = Instant::now();
     let mut run = Run::open(experiment, path, mode, &[CROSSED_SIZE], context)?;
-    let crossings = passage::crossings(run.ledgers.table, &run.ledgers.plan);
+    let crossings = passage::crossings(run.table, &run.plan);
     let mut rotation = Rotation::new(context, AMOUNT.rounds, begun, Some(within));
     while let Some(round) = rotation.round() {
         run.begin_round();
@@ -270,11 +90,10 @@ pub(crate) fn in_place(
             run.across(round, crossing);
         }
     }
-    let ledgers = run.finish();
-    let mut failures = ledgers.sizes.into_iter().filter_map(|gated| gated.failure);
+    let mut failures = run.sizes.iter().filter_map(|gated| gated.failure.clone());
     match failures.next() {
         Some(reason) => Err(refused(experiment, reason)),
-        None => Ok(ledgers.in_place),
+        None => Ok(run.finish()),
     }
 }
 
@@ -302,7 +121,9 @@ struct Run {
     /// None where the plan needs no programs.
     gates: Option<Gates>,
     ends: Vec<Result<Ends, String>>,
-    ledgers: Ledgers,
+    sizes: Vec<Gated>,
+    plan: Plan,
+    table: SpanTable,
     round_trips: u64,
     /// By gate, what its passages cost in each round.
     probes: BTreeMap<Gate, Vec<f64>>,
@@ -317,7 +138,6 @@ impl Run {
         sizes: &[usize],
         context: &Context<'_>,
     ) -> Result<Self, Error> {
-        let begun = Instant::now();
         let abilities = abilities();
         let plan = Plan::choose(&abilities, Traffic::Ours);
         let except = match mode.waiting {
@@ -343,33 +163,24 @@ impl Run {
                 .iter()
                 .map(|&size| Ends::open(path, mode, size))
                 .collect(),
-            ledgers: Ledgers {
-                path,
-                mode,
-                plan,
-                table,
-                sizes: vec![Gated::new(table); sizes.len()],
-                in_place: InPlace::default(),
-                slowed: None,
-                start_up: Duration::ZERO,
-                stopped: false,
-            },
+            sizes: sizes.iter().map(|_| Gated::default()).collect(),
+            plan,
+            table,
             round_trips: AMOUNT.round_trips(context.options.iterations),
             probes: BTreeMap::new(),
         };
         for (at, ends) in run.ends.iter().enumerate() {
             if let Err(reason) = ends {
-                run.ledgers.sizes[at].failure = Some(reason.clone());
+                run.sizes[at].failure = Some(reason.clone());
             }
         }
         run.learn();
-        run.ledgers.start_up = begun.elapsed();
         Ok(run)
     }
 
     fn begin_round(&mut self) {
-        for gated in &mut self.ledgers.sizes {
-            gated.rounds.push(Round::new(self.ledgers.table));
+        for gated in &mut self.sizes {
+            gated.rounds.push(Vec::new());
         }
     }
 
@@ -379,7 +190,7 @@ impl Run {
         at: usize,
         work: impl FnOnce(Option<&Gates>, &mut Ends, &mut Gated) -> Result<(), String>,
     ) {
-        let gated = &mut self.ledgers.sizes[at];
+        let gated = &mut self.sizes[at];
         if gated.failure.is_some() {
             return;
         }
@@ -400,7 +211,7 @@ impl Run {
     ///
     /// What the plan leaves to those who call, the ends stamp from their next slice on.
     fn attach(&self, gates: GateSet, twins: bool) -> Result<Option<Attached>, String> {
-        let own = self.ledgers.plan.own_calls();
+        let own = self.plan.own_calls();
         let wanted = Wanted {
             gates: gates.iter().filter(|&gate| own.contains(gate)).collect(),
             twins,
@@ -445,14 +256,14 @@ impl Run {
     }
 
     fn fail_all(&mut self, reason: &str) {
-        for gated in &mut self.ledgers.sizes {
+        for gated in &mut self.sizes {
             gated.failure.get_or_insert_with(|| reason.to_owned());
         }
     }
 
     /// Learns where messages begin in the sequence numbers of each connection.
     fn learn(&mut self) {
-        let border = self.ledgers.table.gates();
+        let border = self.table.gates();
         let gate = [Gate::TcpOutBegin, Gate::IpOutBegin, Gate::DeviceQueueIn]
             .into_iter()
             .find(|&gate| border.contains(gate));
@@ -478,33 +289,6 @@ impl Run {
     /// The round trips of a slice with gates.
     const fn gated_round_trips(&self) -> u64 {
         SEES_ONE_OF * self.round_trips
-    }
-
-    /// How many round trips each size has time for without gates, when a span's turn may take so long: two slices that share them, a
-    /// longer one with gates, and one of twins at one size; never fewer than a slice needs.
-    fn affordable(&mut self, turn: Duration) -> u64 {
-        let begun = Instant::now();
-        if let Some(span) = self.ledgers.table.spans().first() {
-            match self.attach(span.gates(), false) {
-                Ok(attached) => self.detach(attached),
-                Err(reason) => self.fail_all(&reason),
-            }
-        }
-        let attaching = begun.elapsed();
-        let begun = Instant::now();
-        for at in 0..self.ends.len() {
-            self.at(at, |_, ends, _| {
-                ends.run(AMOUNT.least_round_trips).map(drop)
-            });
-        }
-        let pilot = begun.elapsed().as_secs_f64().max(1e-9);
-        let slices = 1.0 + SEES_ONE_OF as f64 + 1.0 / self.ends.len().max(1) as f64;
-        let warm_up = u64::from(WARM_UP);
-        let slice = turn.saturating_sub(2 * attaching).as_secs_f64() / slices;
-        let fits = slice / pilot * (AMOUNT.least_round_trips + warm_up) as f64;
-        (fits as u64)
-            .saturating_sub(warm_up)
-            .max(AMOUNT.least_round_trips)
     }
 
     /// Measures what a passage of the gate costs.
@@ -537,97 +321,6 @@ impl Run {
         costs.and_then(|costs| costs.last()).copied().unwrap_or(0.0)
     }
 
-    /// Every size with the gates of a span, and without any before and after, since the machine is quicker or slower within a tenth of a
-    /// second.
-    fn slice(&mut self, index: usize, span: &'static Span) {
-        let half = self.round_trips / 2;
-        let before: Vec<_> = (0..self.ends.len())
-            .map(|at| self.without(at, half))
-            .collect();
-        let attached = match self.attach(hooks_of(span.gates()), false) {
-            Ok(attached) => attached,
-            Err(reason) => return self.fail_all(&reason),
-        };
-        for at in 0..self.ends.len() {
-            self.with(at, index, span);
-        }
-        self.detach(attached);
-        for (at, before) in before.into_iter().enumerate() {
-            let after = self.without(at, self.round_trips - half);
-            let gated = &mut self.ledgers.sizes[at];
-            let round = gated.rounds.last_mut();
-            if let Some(spanned) = round.and_then(|round| round.spans[index].as_mut()) {
-                spanned.ungated = Ungated::of(&before, &after);
-            }
-            let times = [before, after].concat();
-            for &ns in &times {
-                gated.all.add_ungated_ns(ns);
-            }
-            for ns in interquartile(times, |ns| *ns) {
-                gated.usual.add_ungated_ns(ns);
-            }
-        }
-    }
-
-    /// The times of round trips without gates; none of a size that failed.
-    fn without(&mut self, at: usize, round_trips: u64) -> Vec<f64> {
-        let mut without = Vec::new();
-        self.at(at, |_, ends, gated| {
-            ends.take_usage();
-            without = times(&ends.run(round_trips)?);
-            gated.used.0 += ends.take_usage();
-            gated.used.1 += round_trips + u64::from(WARM_UP);
-            Ok(())
-        });
-        without
-    }
-
-    /// One size with the gates of a span, which are attached.
-    fn with(&mut self, at: usize, index: usize, span: &'static Span) {
-        let probes_ns = twinned(span).map(|gate| self.known_probe(gate));
-        let round_trips = self.gated_round_trips();
-        self.at(at, |gates, ends, gated| {
-            let passed = ends.pass(gates, span.gates(), round_trips)?;
-            gated.counts.merge(&passed.counts);
-            let mut slice = Slice {
-                active: span.gates(),
-                units: passed.round_trips,
-                probe_ns: probes_ns[0],
-                scale: SCALE,
-            };
-            gated.all.add_slice(&slice, &passed.joined);
-            let ends = (span.from, span.to);
-            let usual = passed.usual(ends);
-            let times = (
-                usual::mean_ns(&usual, ends, SCALE),
-                usual::whole_ns(&usual),
-                interquartile_mean(&times(&passed.samples)),
-            );
-            if let ((Some(raw), Some(followed), Some(whole)), Some(round)) =
-                (times, gated.rounds.last_mut())
-            {
-                round.spans[index] = Some(Spanned {
-                    raw,
-                    probes: probes_ns.map(|ns| 2.0 * ns),
-                    passages: passed.passages,
-                    followed,
-                    gated: whole,
-                    ungated: None,
-                });
-            }
-            slice.units = usual.len() as u64;
-            let passages = usual.into_iter().flat_map(|trip| trip.messages).collect();
-            gated.usual.add_slice(
-                &slice,
-                &Joined {
-                    passages,
-                    ..Joined::default()
-                },
-            );
-            Ok(())
-        });
-    }
-
     /// The way across a gate at every size of one segment, with it and without: what it costs where it stands. Larger messages are
     /// acknowledged on the way, and the gate would cost that, too; they have to do where there are no others.
     fn across(&mut self, turn: rotation::Round, crossing: &Crossing) {
@@ -656,11 +349,11 @@ impl Run {
             self.detach(attached);
         }
         let by_twins_ns = 2.0 * self.known_probe(crossing.gate);
-        for (gated, took) in self.ledgers.sizes.iter_mut().zip(took) {
+        for (gated, took) in self.sizes.iter_mut().zip(took) {
             if let (Some(crossed), Some(round)) =
                 (crossing.crossed(took, by_twins_ns), gated.rounds.last_mut())
             {
-                round.crossed.push(crossed);
+                round.push(crossed);
             }
         }
     }
@@ -671,79 +364,18 @@ impl Run {
         size.is_ok_and(|size| size as usize <= SEGMENT)
     }
 
-    fn finish(mut self) -> Ledgers {
-        let table = self.ledgers.table;
-        let sizes = &mut self.ledgers.sizes;
-        let most = sizes.iter().map(|gated| gated.rounds.len()).max();
+    fn finish(self) -> InPlace {
+        let most = self.sizes.iter().map(|gated| gated.rounds.len()).max();
         let rounds: Vec<Vec<Crossed>> = (0..most.unwrap_or(0))
             .map(|at| {
-                let sizes = sizes.iter().filter_map(|gated| gated.rounds.get(at));
-                sizes.flat_map(|round| round.crossed.clone()).collect()
+                let sizes = self.sizes.iter().filter_map(|gated| gated.rounds.get(at));
+                sizes.flatten().cloned().collect()
             })
             .collect();
         let by_twins = self.probes.iter();
         let by_twins = by_twins
             .filter_map(|(&gate, costs)| Some((gate, interquartile_mean(costs)?)))
             .collect();
-        let in_place = InPlace::of(&rounds, &self.ledgers.plan, by_twins);
-        for gated in sizes.iter_mut() {
-            for ledger in [&mut gated.all, &mut gated.usual] {
-                ledger.scale_probes(|index| {
-                    let rounds = &gated.rounds;
-                    rounds::subtracted(rounds, table, index, &in_place).unwrap_or(1.0)
-                });
-            }
-            gated.in_place = in_place.clone();
-        }
-        let all = sizes.iter().flat_map(|gated| &gated.rounds);
-        self.ledgers.slowed = rounds::slowed(all, &in_place);
-        self.ledgers.in_place = in_place;
-        self.ledgers
-    }
-}
-
-impl Ledgers {
-    /// The size at this place, if anything was measured.
-    pub(crate) fn at(&self, at: usize) -> Option<&Gated> {
-        self.sizes.get(at).filter(|gated| gated.usual().is_some())
-    }
-
-    /// Where gates disturb most, and by how much; none of fewer than two rounds.
-    pub(crate) fn worst_perturbation(&self) -> Option<Worst> {
-        let of_slices = self.longer(|spanned| spanned.gated);
-        let most = of_slices.most()?;
-        Some(Worst {
-            at: most.map(|(at, index)| (at, self.table.spans()[index].name)),
-            slice: of_slices.told_at(most)?,
-            followed: self.longer(|spanned| spanned.followed).told_at(most)?,
-        })
-    }
-
-    /// Of each round, at each size and with the gates of each span.
-    fn longer(&self, which: impl Fn(&Spanned) -> f64 + Copy) -> Longer {
-        let rounds = self.sizes.iter().map(|gated| gated.rounds.len()).max();
-        let spans = 0..self.table.spans().len();
-        let at = |gated: &Gated, round: usize, index| gated.rounds.get(round)?.longer(index, which);
-        let places = |round| -> Places {
-            let of = |gated| spans.clone().map(|index| at(gated, round, index)).collect();
-            self.sizes.iter().map(of).collect()
-        };
-        Longer((0..rounds.unwrap_or(0)).map(places).collect())
-    }
-
-    /// The path and the way in which it was run.
-    pub(crate) fn label(&self) -> String {
-        format!("{}, {}", self.path, self.mode)
-    }
-
-    /// The sizes that failed, and why.
-    pub(crate) fn failures<'a>(
-        &'a self,
-        sizes: &'a [usize],
-    ) -> impl Iterator<Item = (String, &'a str)> {
-        sizes
-            .iter()
-            .zip(&self.sizes)
-            .filter_map(|(&size, gated)| Some((words::size(size), gated.failure.as_deref()?)))
+        InPlace::of(&rounds, &self.plan, by_twins)
     }
 }

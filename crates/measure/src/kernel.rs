@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use tollgate_gate::span::Place;
-use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, TickScale, Ticks, join};
+use tollgate_gate::{
+    Gate, GateSet, JoinPlan, Passage, Recorded, SpanTable, TickScale, Ticks, join,
+};
 use tollgate_kernel::{ExtraCost, Fault, FaultKind, Injected, Joiner, Plan, Side, Talk, Watch};
 use tollgate_stats::Samples;
 use tollgate_workload::gates::Keeper;
@@ -26,6 +28,7 @@ const SCALE: TickScale = TickScale::NANOSECONDS;
 /// Sessions over kernel sockets, and the kernel's gates.
 pub struct Kernel {
     way: Way,
+    table: SpanTable,
     /// Gone before the gates that it stands beside.
     injected: Option<Injected>,
     keeper: Keeper,
@@ -60,10 +63,12 @@ impl Kernel {
         cost: &ExtraCost,
     ) -> Result<Self, String> {
         let keeper = Keeper::load_with_extra_cost(cost).map_err(|error| error.to_string())?;
-        let way = way(keeper.plan(), mode)?;
+        let table = table(keeper.plan(), mode)?;
+        let way = way(table)?;
         let ends = sizes.iter().map(|&size| Ends::open(path, mode, size));
         let mut kernel = Self {
             way,
+            table,
             injected: None,
             keeper,
             ends: ends.collect::<Result<_, _>>()?,
@@ -71,6 +76,11 @@ impl Kernel {
         };
         kernel.learn()?;
         Ok(kernel)
+    }
+
+    /// The spans between its gates.
+    pub fn table(&self) -> SpanTable {
+        self.table
     }
 
     /// The plan of its gates.
@@ -122,16 +132,19 @@ impl Delayed for Kernel {
     }
 }
 
-/// The way that the plan's gates make.
-fn way(plan: &Plan, mode: Mode) -> Result<Way, String> {
+/// The spans between the plan's gates.
+fn table(plan: &Plan, mode: Mode) -> Result<SpanTable, String> {
     let except = match mode.waiting {
         Waiting::Blocking => GateSet::EMPTY,
         // Nobody sleeps, so nobody is woken.
         Waiting::BusyPoll => GateSet::of(&[Gate::ReaderRuns]),
     };
-    let table = plan
-        .table(except)
-        .ok_or("this kernel has fewer than two of the hooks")?;
+    let table = plan.table(except);
+    table.ok_or_else(|| "this kernel has fewer than two of the hooks".to_owned())
+}
+
+/// The way that they make.
+fn way(table: SpanTable) -> Result<Way, String> {
     let spans = table.spans().iter();
     let on_the_way = spans.filter(|span| span.place == Place::OnTheWay);
     Way::new(on_the_way.map(|span| span.from).collect()).map_err(|error| error.to_string())

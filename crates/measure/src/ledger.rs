@@ -46,7 +46,7 @@ pub enum Split {
     },
     /// The gates of a kind, which a number tells from other kinds, run the same code around the reading of the clock. So the cost of
     /// the cheapest of them falls alike at all, and shifts no span between two of them. What one costs beyond may fall on either
-    /// side.
+    /// side; the cheapest is taken at the upper end of its interval, since chance is in the spans' intervals already.
     Alike(u8),
 }
 
@@ -66,7 +66,7 @@ impl Split {
 
     /// How far the sum of some spans may be wrong, since it is not known on which side of the gates at their ends the costs of these
     /// fall.
-    fn unknown(splits: &[Self], beside: &[f64], spans: &[usize]) -> f64 {
+    fn unknown(splits: &[Self], beside: &[Figure], spans: &[usize]) -> f64 {
         let gates = splits.len();
         let ends = (0..gates).filter_map(|gate| {
             let before = spans.contains(&((gate + gates - 1) % gates));
@@ -79,14 +79,15 @@ impl Split {
                 let alike = ends.iter().filter(|(end, _)| splits[*end] == splits[gate]);
                 let begins = alike.clone().filter(|(_, begins)| *begins).count();
                 if 2 * begins != alike.count() {
-                    return beside[gate].abs() / 2.0;
+                    return beside[gate].ns.abs() / 2.0;
                 }
                 let all = splits.iter().zip(beside);
                 let all = all.filter(|(split, _)| **split == Self::Alike(kind));
-                let least = all.map(|(_, &cost)| cost).fold(f64::INFINITY, f64::min);
-                (beside[gate] - least) / 2.0
+                let upper = all.map(|(_, cost)| cost.ns + cost.half_width);
+                let least = upper.fold(f64::INFINITY, f64::min);
+                (beside[gate].ns - least).max(0.0) / 2.0
             }
-            Self::Share { least, most } => (most - least) / 2.0 * beside[gate].abs(),
+            Self::Share { least, most } => (most - least) / 2.0 * beside[gate].ns.abs(),
         };
         ends.iter().map(unknown).sum()
     }
@@ -314,11 +315,13 @@ impl Ledger {
     }
 
     fn told(way: &Way, splits: &[Split], draws: Draws, slices: usize, blocks: usize) -> Self {
-        let spans = (0..way.len()).map(|span| sum(&draws, splits, &[span]));
+        let beside = (0..way.len()).map(|place| draws.figure(|one| one.beside[place], 0.0));
+        let beside: Vec<Figure> = beside.collect();
+        let spans = (0..way.len()).map(|span| sum(&draws, splits, &beside, &[span]));
         let gates = (0..way.len()).map(|place| GateCost {
             gate: way.gates()[place],
             whole: draws.figure(|one| one.whole[place], 0.0),
-            beside: draws.figure(|one| one.beside[place], 0.0),
+            beside: beside[place],
         });
         Self {
             total: draws.figure(|one| one.total, 0.0),
@@ -358,7 +361,8 @@ impl Ledger {
     /// # Panics
     /// When there is no such span.
     pub fn sum_of(&self, spans: &[usize]) -> Figure {
-        sum(&self.draws, &self.splits, spans)
+        let beside: Vec<Figure> = self.gates.iter().map(|cost| cost.beside).collect();
+        sum(&self.draws, &self.splits, &beside, spans)
     }
 
     /// The same with an interval that holds chance alone: for a comparison of two ledgers in which splits are the same.
@@ -390,8 +394,8 @@ fn student_t(degrees: f64) -> f64 {
     StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
 }
 
-fn sum(draws: &Draws, splits: &[Split], spans: &[usize]) -> Figure {
-    let unknown = Split::unknown(splits, &draws.all.beside, spans);
+fn sum(draws: &Draws, splits: &[Split], beside: &[Figure], spans: &[usize]) -> Figure {
+    let unknown = Split::unknown(splits, beside, spans);
     draws.figure(|one| one.sum(spans), unknown)
 }
 

@@ -20,6 +20,9 @@ pub const MTU: usize = 1_500;
 /// Bytes of the largest IP packet where that does not. Gate by gate a message is one segment.
 pub const JUMBO_MTU: usize = 9_000;
 
+/// Bytes of the largest message that has a ledger.
+pub const LARGEST: usize = one_segment(JUMBO_MTU);
+
 /// Two stacks in one thread, for each size.
 pub struct StackMemory {
     way: Way,

@@ -605,7 +605,7 @@ fn absent(label: WolmanLabel) -> &'static str {
         WolmanLabel::Row(WolmanRow::Checksum) => {
             "no hook tells it from the rest of TCP, and most devices take it off the kernel"
         }
-        label => super::wolman_kernel::absent(label).unwrap_or(
+        label => super::wolman_ledger::absent_in_kernel(label).unwrap_or(
             "a boundary of it is not resolved here, so it lies within a row whose spans are joined, or between the hosts",
         ),
     }

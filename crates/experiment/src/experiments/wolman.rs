@@ -1,5 +1,5 @@
-//! `wolman-transmit` and `wolman-receive`: where a message's time goes in Tollgate's own stack (`wolman_stack`) and in the
-//! Linux kernel (`wolman_kernel`), in the rows of Wolman, Voelker and Thekkath 1994, Tables 2 and 3, beside the paper's numbers.
+//! `wolman-transmit` and `wolman-receive`: where a message's time goes in Tollgate's own stack and in the Linux kernel, with both
+//! ends on one core and on two (`wolman_ledger`), in the rows of Wolman, Voelker and Thekkath 1994, Tables 2 and 3, beside the paper's numbers.
 //!
 //! What the rows hold differs from the paper in places, which the notes under the tables say.
 
@@ -8,8 +8,8 @@ use tollgate_gate::{Direction, WolmanRow};
 use tollgate_workload::{Mode, PathId, Workload};
 
 use super::wolman_joined::{Joined, Part};
-use super::wolman_stack::Shown;
-use super::{Experiment, Reported, remote_shown, wolman_kernel};
+use super::wolman_ledger::Shown;
+use super::{Experiment, Reported, remote_shown};
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::published;
@@ -121,6 +121,12 @@ impl Experiment for Wolman {
         let command = shapes::command(self.name(), &context.options);
         let mut shown = Gathered::default();
         let kernel = kernel_modes(&context.options);
+        let main = |path| {
+            kernel
+                .iter()
+                .find(|(one, _)| *one == path)
+                .map(|(_, mode)| *mode)
+        };
         let stack = if context.options.want_stack_memory() {
             STACK_SHARE
         } else {
@@ -146,9 +152,14 @@ impl Experiment for Wolman {
             }
             match context.kernel_ledgers(self.name(), path, mode, &sizes, share) {
                 Ok(ledgers) => {
-                    let kernel = wolman_kernel::Shown {
+                    let name = if main(path) == Some(mode) {
+                        path.to_string()
+                    } else {
+                        ledgers.label()
+                    };
+                    let kernel = Shown {
                         direction: self.direction,
-                        sizes: &sizes,
+                        name,
                         ledgers: &ledgers,
                     };
                     shown.add(kernel.part(), kernel.trust());
@@ -158,10 +169,10 @@ impl Experiment for Wolman {
             }
         }
         if context.options.want_stack_memory() {
-            let ledgers = context.ledgers(self.name(), &sizes)?;
+            let ledgers = context.stack_ledgers(self.name(), &sizes)?;
             let stack = Shown {
-                wolman: self,
-                sizes: &sizes,
+                direction: self.direction,
+                name: PathId::StackMemory.to_string(),
                 ledgers: &ledgers,
             };
             shown.add(stack.part(), stack.trust());
@@ -170,18 +181,23 @@ impl Experiment for Wolman {
     }
 }
 
-/// The kernel's paths that are wanted, with both ends on one core unless something else is asked for: so is `stack-memory`, and
-/// what stands between two cores is above all the wakeup of an idle processor, which differs by more from one second to the next
-/// than all of TCP takes.
+/// The kernel's paths that are wanted, in all modes that are. With both ends on one core comes first: so is `stack-memory`, and
+/// nobody waits for another processor there. Two hosts have the one mode that fits.
 fn kernel_modes(options: &Options) -> Vec<(PathId, Mode)> {
-    KERNEL_PATHS
-        .iter()
-        .filter(|&&path| options.wants(path))
-        .filter_map(|&path| {
-            let capabilities = options.capabilities(path)?;
-            Some((path, options.gated_mode(&capabilities)?))
-        })
-        .collect()
+    let mut modes = Vec::new();
+    for path in KERNEL_PATHS.into_iter().filter(|&path| options.wants(path)) {
+        let Some(capabilities) = options.capabilities(path) else {
+            continue;
+        };
+        let first = options.gated_mode(&capabilities);
+        let mut others = Vec::new();
+        if path != PathId::KernelRemote {
+            others = options.modes(&capabilities);
+            others.retain(|mode| Some(*mode) != first);
+        }
+        modes.extend(first.into_iter().chain(others).map(|mode| (path, mode)));
+    }
+    modes
 }
 
 /// What several paths have to show.

@@ -9,9 +9,8 @@ use std::ops::Range;
 use tollgate_gate::{Gate, GateSet, JoinPlan, Joined, PacketId, Passage, Recorded, Ticks, join};
 use tollgate_kernel::join::Counts;
 use tollgate_kernel::{Gates, Joiner, Taken, Talk, Watch};
-use tollgate_stats::Samples;
 use tollgate_workload::gates::event_of;
-use tollgate_workload::{Mode, PathId, Session, Spec, Turn, Usage, Workload, find};
+use tollgate_workload::{Mode, PathId, Session, Spec, Turn, Workload, find};
 
 use super::usual::{self, Trip};
 use super::{SCALE, WARM_UP};
@@ -64,12 +63,6 @@ impl Ends {
         taken
     }
 
-    /// The processor time of both ends since the last time.
-    pub(super) fn take_usage(&self) -> Usage {
-        let ends = self.session.kernel_ends();
-        ends.map_or_else(Usage::default, |ends| ends.stamps.take_usage())
-    }
-
     /// The times of the last slice in which gates were awake.
     fn turns(&self) -> Vec<Turn> {
         let ends = self.session.kernel_ends();
@@ -82,12 +75,10 @@ impl Ends {
         Ticks(ends.map_or(0, |ends| ends.stamps.timed_from()))
     }
 
-    pub(super) fn run(&mut self, round_trips: u64) -> Result<Samples, String> {
+    pub(super) fn run(&mut self, round_trips: u64) -> Result<(), String> {
         let mut samples = self.session.new_samples();
-        self.session
-            .run(round_trips, &mut samples)
-            .map_err(|error| error.to_string())?;
-        Ok(samples)
+        let ran = self.session.run(round_trips, &mut samples);
+        ran.map_err(|error| error.to_string())
     }
 
     /// A slice whose passages are joined at these gates.
@@ -97,11 +88,10 @@ impl Ends {
         joined_at: GateSet,
         round_trips: u64,
     ) -> Result<Passed, String> {
-        let samples = self.run(round_trips)?;
+        self.run(round_trips)?;
         let taken = self.take(gates);
         let plan = JoinPlan::new(joined_at, SCALE);
         let mut passed = Passed {
-            samples,
             round_trips: 0,
             passages: Vec::new(),
             joined: Joined::default(),
@@ -157,8 +147,6 @@ fn begun_within(
 
 /// What a slice with gates has left.
 pub(super) struct Passed {
-    /// All of its round trips.
-    pub(super) samples: Samples,
     /// Those that were followed and count.
     pub(super) round_trips: u64,
     /// How often each gate was passed in one of these.
@@ -178,14 +166,6 @@ impl Passed {
             turns.flat_map(|(passages, counted)| usual::trips(passages, ends, counted, SCALE));
         usual::usual(trips.collect())
     }
-}
-
-/// A slice's round trips, in nanoseconds.
-pub(super) fn times(samples: &Samples) -> Vec<f64> {
-    samples
-        .buckets()
-        .flat_map(|(ns, count)| std::iter::repeat_n(ns as f64, count as usize))
-        .collect()
 }
 
 #[cfg(test)]

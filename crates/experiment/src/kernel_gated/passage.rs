@@ -135,8 +135,6 @@ struct OfKind {
     need: Need,
     gates: Vec<Gate>,
     factor: f64,
-    /// The same without one of the rounds.
-    without: Vec<f64>,
 }
 
 impl InPlace {
@@ -161,22 +159,6 @@ impl InPlace {
         }
     }
 
-    /// As all rounds have it.
-    pub(super) const fn prices(&self) -> Prices<'_> {
-        Prices {
-            in_place: self,
-            without: None,
-        }
-    }
-
-    /// The same without one of the rounds.
-    pub(super) const fn prices_without(&self, round: usize) -> Prices<'_> {
-        Prices {
-            in_place: self,
-            without: Some(round),
-        }
-    }
-
     /// What a passage of each gate costs by its twin, in nanoseconds.
     pub(crate) const fn by_twins(&self) -> &BTreeMap<Gate, f64> {
         &self.by_twins
@@ -184,7 +166,9 @@ impl InPlace {
 
     /// How many times what its twin shows a passage of the gate costs; once where nothing else is known.
     pub(crate) fn factor(&self, gate: Gate) -> f64 {
-        self.prices().factor(gate)
+        let mut kinds = self.kinds.iter();
+        let kind = kinds.find(|kind| kind.gates.contains(&gate));
+        kind.map_or(1.0, |kind| kind.factor)
     }
 
     /// How many times what twins show it is, by kind of hook, in words; none where nothing is known.
@@ -208,49 +192,24 @@ const fn place_of(need: Need) -> &'static str {
     }
 }
 
-/// What a passage costs, as all rounds have it or all but one.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Prices<'a> {
-    in_place: &'a InPlace,
-    without: Option<usize>,
-}
-
-impl Prices<'_> {
-    /// How many times what its twin shows.
-    pub(super) fn factor(&self, gate: Gate) -> f64 {
-        let mut kinds = self.in_place.kinds.iter();
-        kinds
-            .find(|kind| kind.gates.contains(&gate))
-            .map_or(1.0, |kind| {
-                let without = self.without.and_then(|round| kind.without.get(round));
-                without.copied().unwrap_or(kind.factor)
-            })
-    }
-
-    /// In nanoseconds; none where no twin was measured.
-    pub(super) fn cost_ns(&self, gate: Gate) -> Option<f64> {
-        let by_twin = self.in_place.by_twins.get(&gate);
-        by_twin.map(|ns| ns * self.factor(gate))
-    }
-}
-
 impl OfKind {
     fn of(rounds: &[Vec<Crossed>], need: Need, gates: Vec<Gate>) -> Option<Self> {
-        let leaving_out = |left_out: Option<usize>| {
-            let rounds = rounds.iter().enumerate();
-            let kept = rounds.filter(|(at, _)| Some(*at) != left_out);
-            let crossed = kept.flat_map(|(_, crossed)| crossed);
+        let of_kind = |rounds: &[Vec<Crossed>]| {
+            let crossed = rounds.iter().flatten();
             factor(
                 crossed
                     .filter(|crossed| gates.contains(&crossed.gate))
                     .copied(),
             )
         };
+        // Where a round less leaves nothing to tell it from, it stays with its twins.
+        let without_any = (0..rounds.len()).map(|out| {
+            let kept = rounds.iter().enumerate().filter(|(at, _)| *at != out);
+            of_kind(&kept.map(|(_, round)| round.clone()).collect::<Vec<_>>())
+        });
+        without_any.collect::<Option<Vec<f64>>>()?;
         Some(Self {
-            factor: leaving_out(None)?,
-            without: (0..rounds.len())
-                .map(|at| leaving_out(Some(at)))
-                .collect::<Option<_>>()?,
+            factor: of_kind(rounds)?,
             need,
             gates,
         })
@@ -346,18 +305,12 @@ mod tests {
     fn a_disturbed_crossing_does_not_count() {
         let usual = [240.0, 250.0, 260.0, 250.0].map(|ns| crossed(Gate::IpOutBegin, ns));
         let mut rounds = vec![usual.to_vec(); 4];
-        let factor = |rounds: &[Vec<Crossed>], without| {
-            let cost = InPlace::of(rounds, &plan(), BTreeMap::new());
-            Prices {
-                in_place: &cost,
-                without,
-            }
-            .factor(Gate::DemuxBegin)
+        let factor = |rounds: &[Vec<Crossed>]| {
+            InPlace::of(rounds, &plan(), BTreeMap::new()).factor(Gate::DemuxBegin)
         };
-        assert_eq!(factor(&rounds, None), 1.25);
+        assert_eq!(factor(&rounds), 1.25);
         rounds[2][1].by_ns = 1e6;
-        assert!((factor(&rounds, None) - 1.25).abs() < 0.01);
-        assert!((factor(&rounds, Some(2)) - 1.25).abs() < 1e-9);
+        assert!((factor(&rounds) - 1.25).abs() < 0.01);
     }
 
     #[test]
@@ -368,9 +321,8 @@ mod tests {
         ];
         let by_twins = BTreeMap::from([(Gate::DemuxBegin, 100.0)]);
         let cost = InPlace::of(&vec![round; 3], &plan(), by_twins);
-        assert_eq!(cost.prices().cost_ns(Gate::DemuxBegin), Some(130.0));
-        assert_eq!(cost.prices().factor(Gate::SocketOutBegin), 0.9);
-        assert_eq!(cost.prices().cost_ns(Gate::SocketOutBegin), None);
+        assert!((cost.factor(Gate::DemuxBegin) - 1.3).abs() < 1e-9);
+        assert_eq!(cost.factor(Gate::SocketOutBegin), 0.9);
         let told = cost.told().unwrap();
         assert!(
             told.contains("1.30 times that at a netfilter hook"),
@@ -388,7 +340,7 @@ mod tests {
         for rounds in [vec![crossed.clone()], Vec::new(), vec![crossed, Vec::new()]] {
             let cost = InPlace::of(&rounds, &plan(), BTreeMap::new());
             assert_eq!(cost.told(), None);
-            assert_eq!(cost.prices().factor(Gate::IpOutBegin), 1.0);
+            assert_eq!(cost.factor(Gate::IpOutBegin), 1.0);
         }
     }
 }

@@ -9,12 +9,11 @@
 //! - `stream`: segments gather in the device queue and are carried over in bursts; at the end Nagle is switched off for a
 //!   moment so that the last short segment leaves.
 //!
-//! [`gated`](mod@gated) runs the same round trips with gates.
+//! [`traced`] runs the same round trips with gates, [`sampling`] with a few of them recorded.
 
-pub mod gated;
 mod hosts;
+pub mod sampling;
 pub mod traced;
-mod tracing;
 pub mod trains;
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub struct Fault {
 /// Two ends whose round trips run with gates or without.
 pub struct Traced {
     ends: Ends,
-    passages: Passages,
+    passages: Passages<Ordered>,
     clock: Clock,
     warmup: u32,
     fault: Option<Fault>,
@@ -194,9 +194,9 @@ impl Forget for Ungated {
     fn forget(&mut self) {}
 }
 
-/// The passages of messages of one segment.
-struct Passages {
-    trace: Trace<Ordered>,
+/// The passages of messages of one segment, whose times are read as `S` says.
+pub(super) struct Passages<S> {
+    trace: Trace<S>,
     clock: Clock,
     near: Pending,
     far: Pending,
@@ -213,8 +213,8 @@ struct Pending {
     read: Option<PacketId>,
 }
 
-impl Passages {
-    fn new(clock: Clock) -> Self {
+impl<S: Stamp> Passages<S> {
+    pub(super) fn new(clock: Clock) -> Self {
         Self {
             trace: Trace::new(clock, GateSet::EMPTY, CAPACITY),
             clock,
@@ -223,13 +223,14 @@ impl Passages {
         }
     }
 
-    fn start(&mut self, active: GateSet) {
+    /// Forgets everything, and records these gates from now on.
+    pub(super) fn start(&mut self, active: GateSet) {
         self.trace.set_active(active);
         self.forget();
     }
 
     #[inline(always)]
-    fn end(&mut self, side: Side) -> At<'_> {
+    fn end(&mut self, side: Side) -> At<'_, S> {
         At {
             trace: &mut self.trace,
             clock: self.clock,
@@ -241,7 +242,7 @@ impl Passages {
     }
 }
 
-impl Forget for Passages {
+impl<S: Stamp> Forget for Passages<S> {
     fn forget(&mut self) {
         self.trace.clear();
         self.near = Pending::default();
@@ -249,13 +250,16 @@ impl Forget for Passages {
     }
 }
 
-impl Gates for Passages {
-    type Recorder<'a> = At<'a>;
+impl<S: Stamp> Gates for Passages<S> {
+    type Recorder<'a>
+        = At<'a, S>
+    where
+        S: 'a;
 
     const FREQUENT: bool = true;
 
     #[inline(always)]
-    fn at(&mut self, side: Side) -> At<'_> {
+    fn at(&mut self, side: Side) -> At<'_, S> {
         self.end(side)
     }
 
@@ -269,13 +273,13 @@ impl Gates for Passages {
 }
 
 /// The recorder of one end.
-struct At<'a> {
-    trace: &'a mut Trace<Ordered>,
+pub(super) struct At<'a, S> {
+    trace: &'a mut Trace<S>,
     clock: Clock,
     pending: &'a mut Pending,
 }
 
-impl Recorder for At<'_> {
+impl<S: Stamp> Recorder for At<'_, S> {
     const ON: bool = true;
     type Lent<'b>
         = &'b mut Self
@@ -297,7 +301,7 @@ impl Recorder for At<'_> {
             Gate::DriverOutBegin | Gate::DriverOutEnd => self.trace.pass(gate, self.pending.queued),
             Gate::DriverInBegin => {
                 if self.trace.active().contains(gate) {
-                    self.pending.asked = Ordered::stamp(&self.clock);
+                    self.pending.asked = S::stamp(&self.clock);
                 }
             }
             Gate::IpInBegin => {

@@ -1,0 +1,584 @@
+//! `wolman-transmit` and `wolman-receive`: the ledger of one path in one mode ([`crate::ledgers`]) in the rows of Wolman, Voelker and
+//! Thekkath 1994, and in the path's own spans, with its closure and what bears on trust.
+//!
+//! It must never compute a time that the ledger does not give.
+
+use tollgate_gate::ledger::WolmanLabel;
+use tollgate_gate::span::Place;
+use tollgate_gate::{Direction, Gate, Span, WolmanRow};
+use tollgate_kernel::Plan;
+use tollgate_measure::stack_memory::{MTU, mtu};
+use tollgate_measure::{Figure, Ledger, Verdict};
+use tollgate_workload::{Placement, Waiting};
+
+use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
+use super::wolman_joined::Part;
+use crate::ledgers::{Ledgers, MESSAGES};
+use crate::run::{
+    Cell, Interval, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit,
+};
+use crate::shapes;
+use crate::words;
+
+/// The share of messages that should be joined.
+const JOINS: f64 = 0.99;
+
+/// The ledger of one path in one direction.
+pub(super) struct Shown<'a> {
+    pub(super) direction: Direction,
+    /// The path, and the mode where the path is shown in several.
+    pub(super) name: String,
+    pub(super) ledgers: &'a Ledgers,
+}
+
+impl Shown<'_> {
+    /// What is shown beside the other paths.
+    pub(super) fn part(&self) -> Part {
+        let mut tables = vec![self.spans()];
+        if self.direction == Direction::Tx {
+            tables.push(self.gates());
+        }
+        Part {
+            name: self.name.clone(),
+            label: self.ledgers.label(),
+            lines: labels(self.direction)
+                .into_iter()
+                .map(|label| (label, self.line(label)))
+                .collect(),
+            tables,
+            closure: self.closure(),
+            open: self.by_size(|ledger| {
+                let closure = ledger.closure;
+                let open = closure.verdict(self.ledgers.limit()) == Verdict::DoesNotClose;
+                open.then_some(closure.left.ns / closure.of_ns)
+            }),
+            messages: (0..self.ledgers.sizes.len())
+                .map(|at| self.segments(at, 1.0, |span| span.direction == self.direction))
+                .collect(),
+            round_trips: (0..self.ledgers.sizes.len())
+                .map(|at| {
+                    let total = self.ledgers.at(at)?.total.ns;
+                    Some((total, self.segments(at, MESSAGES, |_| true)?))
+                })
+                .collect(),
+        }
+    }
+
+    fn by_size<T>(&self, of: impl Fn(&Ledger) -> Option<T>) -> Vec<Option<T>> {
+        let sizes = 0..self.ledgers.sizes.len();
+        sizes.map(|at| of(self.ledgers.at(at)?)).collect()
+    }
+
+    /// A row of cells; `reason` says why there is none at a size that has a ledger.
+    fn cells(&self, reason: &str, cell: impl Fn(usize) -> Option<Cell>) -> Vec<Cell> {
+        let sizes = self.ledgers.sizes.iter().enumerate();
+        let cells = sizes.map(|(at, sized)| match &sized.ledger {
+            Ok(_) => cell(at).unwrap_or_else(|| Cell::NotAvailable {
+                reason: reason.to_owned(),
+            }),
+            Err(reason) => Cell::NotAvailable {
+                reason: reason.clone(),
+            },
+        });
+        cells.collect()
+    }
+
+    /// A figure of round trips, told for each message.
+    fn per_message(&self, at: usize, figure: Figure) -> Cell {
+        measured(
+            Figure {
+                ns: figure.ns / MESSAGES,
+                half_width: figure.half_width / MESSAGES,
+            },
+            Some(self.ledgers.sizes[at].joined),
+        )
+    }
+
+    /// One of the paper's rows.
+    fn line(&self, label: WolmanLabel) -> Vec<Cell> {
+        let belongs = |span: &Span| {
+            span.direction == self.direction
+                && match label {
+                    WolmanLabel::Row(row) => span.wolman == Some(row),
+                    WolmanLabel::TcpTotal => span.wolman.is_some_and(WolmanRow::is_tcp),
+                    WolmanLabel::NotInPaper => span.wolman.is_none(),
+                    WolmanLabel::Total => true,
+                }
+        };
+        self.cells(self.absent(label), |at| {
+            Some(self.per_message(at, self.ledgers.sum(at, belongs)?))
+        })
+    }
+
+    /// Why there is no such row.
+    fn absent(&self, label: WolmanLabel) -> &'static str {
+        match (&self.ledgers.plan, label) {
+            (_, WolmanLabel::Row(WolmanRow::Mcopy)) => {
+                "retransmission keeps a reference to the buffer, so there is no such copy"
+            }
+            (_, WolmanLabel::Row(WolmanRow::Wakeup)) => "the reader polls, so nobody is woken",
+            (None, WolmanLabel::NotInPaper) => {
+                "the reader's buffer is posted, so no message waits in the socket"
+            }
+            (Some(plan), label) => absent_in_kernel(label).unwrap_or_else(|| {
+                let joined = plan.boundaries().iter().any(|one| one.hook.is_none());
+                if joined {
+                    "a boundary of it is not resolved here, so it lies within a row whose spans are joined"
+                } else {
+                    "no span of this way belongs to it"
+                }
+            }),
+            (None, _) => "no span of this way belongs to it",
+        }
+    }
+
+    /// The spans that are shown in this direction, each once, in the order of the way; what lies between the directions is shown
+    /// on the way in.
+    fn shown(&self) -> Vec<Span> {
+        let shows = |span: &&Span| {
+            span.direction == self.direction
+                || (self.direction == Direction::Rx && span.direction == Direction::Between)
+        };
+        let mut spans: Vec<Span> = Vec::new();
+        for span in self.ledgers.spans.iter().filter(shows) {
+            if !spans.contains(span) {
+                spans.push(*span);
+            }
+        }
+        spans
+    }
+
+    /// The path's spans, one by one, each less the spans inside it.
+    fn spans(&self) -> Table {
+        let rows = self.shown().into_iter().map(|span| Row {
+            label: span.name.to_owned(),
+            depth: u8::from(span.place == Place::Inside),
+            kind: match span.kind {
+                tollgate_gate::Kind::Processing => RowKind::Processing,
+                tollgate_gate::Kind::Queueing => RowKind::Queueing,
+            },
+            layer: Some(layer(span.layer)),
+            note: Some(self.between(&span)),
+            cells: self.cells("", |at| {
+                let figure = self.ledgers.sum(at, |one| *one == span)?;
+                Some(self.per_message(at, figure))
+            }),
+        });
+        Table {
+            id: format!("spans-{}", self.id()),
+            title: format!("The spans of {}, per message", self.ledgers.label()),
+            columns: self.columns(Unit::Nanoseconds),
+            rows: rows.collect(),
+        }
+    }
+
+    fn between(&self, span: &Span) -> String {
+        let name = |gate: Gate| match &self.ledgers.plan {
+            None => gate.name(),
+            Some(plan) => hook(plan, gate),
+        };
+        format!("{} -> {}", name(span.from), name(span.to))
+    }
+
+    fn columns(&self, unit: Unit) -> Vec<crate::run::Column> {
+        let sizes: Vec<usize> = self.ledgers.sizes.iter().map(|sized| sized.size).collect();
+        shapes::size_columns(&sizes, unit)
+    }
+
+    fn id(&self) -> String {
+        self.name.replace(' ', "-")
+    }
+
+    /// What each gate adds to a round trip, wherever that falls.
+    fn gates(&self) -> Table {
+        let mut rows = Vec::new();
+        let gates = self.ledgers.sizes.iter().find_map(|sized| {
+            let ledger = sized.ledger.as_ref().ok()?;
+            Some(ledger.way().gates().to_vec())
+        });
+        for (place, gate) in gates.into_iter().flatten().enumerate() {
+            rows.push(Row {
+                note: self
+                    .ledgers
+                    .plan
+                    .as_ref()
+                    .map(|plan| hook(plan, gate).to_owned()),
+                ..shapes::plain_row(
+                    gate.name(),
+                    self.cells("", |at| {
+                        let cost = self.ledgers.at(at)?.gates.get(place)?;
+                        Some(measured(cost.whole, None))
+                    }),
+                )
+            });
+        }
+        Table {
+            id: format!("gates-{}", self.id()),
+            title: format!(
+                "How much longer each gate makes a round trip of {}",
+                self.ledgers.label()
+            ),
+            columns: self.columns(Unit::Nanoseconds),
+            rows,
+        }
+    }
+
+    /// The sum of all spans against the round trip without gates.
+    fn closure(&self) -> Vec<Row> {
+        let row = |label: &str, kind, of: &dyn Fn(&Ledger) -> Option<Cell>| Row {
+            kind,
+            ..shapes::plain_row(label, self.cells("", |at| of(self.ledgers.at(at)?)))
+        };
+        let figure = |figure| Some(measured(figure, None));
+        let mut rows = vec![row("sum of the spans", RowKind::Plain, &|ledger| {
+            let all: Vec<usize> = (0..ledger.way().len()).collect();
+            figure(ledger.sum_of(&all))
+        })];
+        let mut ledgers = (0..self.ledgers.sizes.len()).filter_map(|at| self.ledgers.at(at));
+        if ledgers.any(|ledger| ledger.asleep.is_some()) {
+            rows.push(row(
+                "of it asleep gates in the code",
+                RowKind::Plain,
+                &|ledger| figure(ledger.asleep?),
+            ));
+        }
+        rows.extend([
+            row("left open", RowKind::Unattributed, &|ledger| {
+                figure(ledger.closure.left)
+            }),
+            row("round trip without gates", RowKind::Total, &|ledger| {
+                figure(ledger.total)
+            }),
+            row("verdict", RowKind::Plain, &|ledger| {
+                Some(Cell::Text {
+                    text: self.verdict(ledger),
+                })
+            }),
+            row("all gates together add", RowKind::Plain, &|ledger| {
+                figure(ledger.perturbation)
+            }),
+            row(
+                "of it elsewhere than beside them",
+                RowKind::Plain,
+                &|ledger| figure(ledger.elsewhere),
+            ),
+        ]);
+        rows
+    }
+
+    /// What the closure says, in words, with its half-width.
+    fn verdict(&self, ledger: &Ledger) -> String {
+        let closure = ledger.closure;
+        let share = closure.left.ns / closure.of_ns;
+        let half_width = percent(closure.left.half_width / closure.of_ns);
+        match closure.verdict(self.ledgers.limit()) {
+            Verdict::Closes => format!("closes within {half_width}"),
+            Verdict::DoesNotClose => format!("does not close: {:.1} +-{half_width}", 100.0 * share),
+            Verdict::CannotTell { times } => {
+                format!("cannot tell: +-{half_width}; takes {times:.0} times as long")
+            }
+        }
+    }
+
+    /// The spans of one message, or of more, as lengths.
+    fn segments(
+        &self,
+        at: usize,
+        messages: f64,
+        wanted: impl Fn(&Span) -> bool,
+    ) -> Option<Vec<Segment>> {
+        let ledger = self.ledgers.at(at)?;
+        let stretches = self.ledgers.stretches(wanted);
+        let times = stretches
+            .iter()
+            .map(|&one| ledger.spans[one].ns / MESSAGES * messages);
+        let lengths = lengths(times.collect());
+        let mut segments: Vec<Segment> = Vec::new();
+        let mut of: Vec<Span> = Vec::new();
+        for (stretch, value) in stretches.into_iter().zip(lengths) {
+            let span = self.ledgers.spans[stretch];
+            if let Some(known) = of.iter().position(|one| *one == span) {
+                segments[known].value += value;
+                continue;
+            }
+            of.push(span);
+            segments.push(Segment {
+                label: span.name.to_owned(),
+                layer: Some(layer(span.layer)),
+                kind: segment_kind(span.kind),
+                value,
+            });
+        }
+        Some(segments)
+    }
+
+    /// How far it can be trusted.
+    pub(super) fn trust(&self) -> Vec<TrustLine> {
+        let mut lines = Vec::new();
+        lines.extend(self.closes());
+        lines.extend(self.disturbs());
+        lines.extend(self.joins());
+        lines.extend(self.notes().into_iter().map(shapes::note));
+        for sized in &self.ledgers.sizes {
+            if let Err(reason) = &sized.ledger {
+                lines.push(shapes::warning(format!(
+                    "{}: no ledger at {}: {reason}",
+                    self.name,
+                    words::size(sized.size)
+                )));
+            }
+        }
+        if self.ledgers.stopped {
+            lines.push(shapes::warning(format!(
+                "{}: the run was stopped; what is shown was measured until then",
+                self.name
+            )));
+        }
+        lines
+    }
+
+    /// Whether the sums close on the round trips without gates.
+    fn closes(&self) -> Option<TrustLine> {
+        let limit = self.ledgers.limit();
+        let sizes = self.ledgers.sizes.iter();
+        let closures: Vec<_> = sizes
+            .filter_map(|sized| Some((sized.size, sized.ledger.as_ref().ok()?)))
+            .map(|(size, ledger)| (size, ledger, ledger.closure.verdict(limit)))
+            .collect();
+        let worst = closures.iter().map(|(_, ledger, _)| {
+            let closure = ledger.closure;
+            (
+                closure.left.ns / closure.of_ns,
+                closure.left.half_width / closure.of_ns,
+            )
+        });
+        let worst = worst.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))?;
+        let of = |wanted: fn(Verdict) -> bool| {
+            let sizes = closures.iter().filter(|(_, _, verdict)| wanted(*verdict));
+            sizes
+                .map(|(size, _, _)| words::size(*size))
+                .collect::<Vec<_>>()
+        };
+        let open = of(|verdict| verdict == Verdict::DoesNotClose);
+        let unknown = of(|verdict| matches!(verdict, Verdict::CannotTell { .. }));
+        let closed = closures.len() - open.len() - unknown.len();
+        let mut text = format!(
+            "{}: closes at {closed} of {}",
+            self.name,
+            words::counted(closures.len() as u64, "size", "sizes")
+        );
+        if !open.is_empty() {
+            text.push_str(&format!(", does not close at {}", words::list(&open)));
+        }
+        if !unknown.is_empty() {
+            text.push_str(&format!(", cannot tell at {}", words::list(&unknown)));
+        }
+        text.push_str(&format!(
+            "; at the worst {:.1} +-{} of the round trip without gates is left open",
+            100.0 * worst.0,
+            percent(worst.1)
+        ));
+        let names = |ledger: &Ledger| {
+            let spans = ledger
+                .unseen_by_closure()
+                .map(|one| self.ledgers.spans[one].name);
+            let mut names: Vec<String> = spans.map(str::to_owned).collect();
+            names.dedup();
+            names
+        };
+        // The size whose closure sees least.
+        let blind = closures.iter().map(|(_, ledger, _)| names(ledger));
+        if let Some(names) = blind.max_by_key(Vec::len).filter(|names| !names.is_empty()) {
+            text.push_str(&format!(
+                "; a closure cannot see spans shorter than its interval: {}",
+                words::list(&names)
+            ));
+        }
+        Some(TrustLine {
+            kind: TrustKind::Closure,
+            value: Some(100.0 * worst.0.abs()),
+            unit: Unit::Percent,
+            holds: open.is_empty() && unknown.is_empty(),
+            text,
+        })
+    }
+
+    /// What gates make of a round trip.
+    fn disturbs(&self) -> Option<TrustLine> {
+        let shares = self.by_size(|ledger| {
+            let (all, of_ns) = (ledger.perturbation, ledger.total.ns);
+            Some((all.ns / of_ns, all.half_width / of_ns))
+        });
+        let shares: Vec<(f64, f64)> = shares.into_iter().flatten().collect();
+        let (low, high) = ends(&shares.iter().map(|(share, _)| *share).collect::<Vec<_>>())?;
+        let half_width = shares.iter().map(|(_, half)| *half).fold(0.0, f64::max);
+        Some(TrustLine {
+            kind: TrustKind::Perturbation,
+            value: Some(100.0 * high),
+            unit: Unit::Percent,
+            holds: true,
+            text: format!(
+                "{}: all gates together make a round trip {} longer (+-{} at most); a slice carries 3 to 5 of {}, and what they \
+                 add is found by comparing slices with and without each",
+                self.name,
+                between_percents(low, high),
+                percent(half_width),
+                self.ledgers.spans.len()
+            ),
+        })
+    }
+
+    fn joins(&self) -> Option<TrustLine> {
+        let sizes = self.ledgers.sizes.iter();
+        let rates = sizes.clone().filter(|sized| sized.messages > 0);
+        let rate = rates
+            .map(|sized| sized.joined as f64 / sized.messages as f64)
+            .reduce(f64::min)?;
+        let messages: u64 = sizes.clone().map(|sized| sized.messages).sum();
+        let joined: u64 = sizes.map(|sized| sized.joined).sum();
+        Some(TrustLine {
+            kind: TrustKind::JoinRate,
+            value: Some(100.0 * rate),
+            unit: Unit::Percent,
+            holds: rate >= JOINS,
+            text: format!(
+                "{}: at each size at least {:.2} % of the messages were seen at every gate that was there; {} of {} were not",
+                self.name,
+                100.0 * rate,
+                words::whole(messages - joined),
+                words::whole(messages)
+            ),
+        })
+    }
+
+    /// What the numbers are, and where they differ from the paper's.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let blocks = self.by_size(|ledger| Some((ledger.blocks, ledger.slices)));
+        if let Some((blocks, slices)) = blocks.into_iter().flatten().next() {
+            notes.push(format!(
+                "{}: {slices} slices in {blocks} blocks at each size, with random sets of gates and without any; spans and gate costs are fitted \
+                 together; intervals (95 %) are from a bootstrap over the blocks and hold what is not known of where a gate's \
+                 cost falls",
+                self.name
+            ));
+        }
+        match &self.ledgers.plan {
+            None => self.stack_notes(&mut notes),
+            Some(plan) => self.kernel_notes(plan, &mut notes),
+        }
+        notes
+    }
+
+    fn stack_notes(&self, notes: &mut Vec<String>) {
+        let sizes = self
+            .ledgers
+            .sizes
+            .iter()
+            .filter(|sized| sized.ledger.is_ok());
+        let jumbo: Vec<String> = sizes
+            .filter(|sized| mtu(sized.size) > MTU)
+            .map(|sized| words::size(sized.size))
+            .collect();
+        if !jumbo.is_empty() {
+            notes.push(format!(
+                "messages of {} are timed with larger packets than {MTU} bytes, since gate by gate a message must be one segment (in 1994, \
+                 8,000 bytes went in two)",
+                words::list(&jumbo)
+            ));
+        }
+        notes.push(
+            match self.direction {
+                Direction::Tx => {
+                    "the payload is summed while send() copies it, so that pass is in User; TCP checksum is the writing of the \
+                     headers from their template with that sum folded in"
+                }
+                Direction::Rx | Direction::Between => {
+                    "the payload is summed while it is copied into the reader's buffer, so TCP checksum holds that copy, too"
+                }
+            }
+            .to_owned(),
+        );
+        notes.push(
+            "gates read the clock in order, which drains the processor, so that the costs of several gates add up; spans of a few \
+             nanoseconds are what the code between two such readings takes"
+                .to_owned(),
+        );
+    }
+
+    fn kernel_notes(&self, plan: &Plan, notes: &mut Vec<String>) {
+        let name = &self.name;
+        notes.push(match self.direction {
+            Direction::Tx => format!(
+                "{name}: TCP segment holds the copy from the user, which Wolman counted under User, since no hook lies between \
+                 them; a message keeps its buffer for retransmission, so there is no mcopy; what send() does after its \
+                 segment has reached the reader's socket is in no sum"
+            ),
+            Direction::Rx | Direction::Between => format!(
+                "{name}: the way in begins where the driver has queued the segment for IP; demultiplexing is in TCP segment; \
+                 User begins when the reader runs; the application's own time is shown and is in no row of the paper"
+            ),
+        });
+        let mode = self.ledgers.mode;
+        if self.direction == Direction::Rx
+            && (mode.placement, mode.waiting) == (Placement::TwoCores, Waiting::Blocking)
+        {
+            notes.push(format!(
+                "{name}: the reader's processor is idle while it waits, so Wakeup holds the interrupt that wakes it, its way out of \
+                 idleness, and the switch to the reader; nobody works on the message meanwhile"
+            ));
+        }
+        if !plan.has_programs() {
+            notes.push(format!(
+                "{name}: no program could be loaded, so what the kernel stamps for sockets (SO_TIMESTAMPING) stands for its gates"
+            ));
+        }
+        for boundary in plan.boundaries().iter().filter(|one| one.hook.is_none()) {
+            let missed = boundary.missed.iter();
+            let reasons: Vec<&str> = missed.map(|(_, reason)| reason.as_str()).collect();
+            notes.push(format!(
+                "{name}: the boundary {} is not resolved, and its rows are joined: {}",
+                boundary.gate.name(),
+                reasons.join("; ")
+            ));
+        }
+    }
+}
+
+/// A figure as a cell.
+fn measured(figure: Figure, n: Option<u64>) -> Cell {
+    Cell::Value(Measured {
+        value: figure.ns,
+        ci: Some(Interval {
+            low: figure.ns - figure.half_width,
+            high: figure.ns + figure.half_width,
+        }),
+        n,
+        ..Measured::default()
+    })
+}
+
+fn hook(plan: &Plan, gate: Gate) -> &'static str {
+    // The application ends where the answer begins.
+    let gate = match gate {
+        Gate::ApplicationEnd => Gate::SocketOutBegin,
+        gate => gate,
+    };
+    plan.hook(gate).map_or("none", |hook| hook.name)
+}
+
+/// Why the kernel never has such a row.
+pub(super) fn absent_in_kernel(label: WolmanLabel) -> Option<&'static str> {
+    Some(match label {
+        WolmanLabel::Row(WolmanRow::Checksum) => {
+            "this path leaves the checksum to a device that does not exist, so nobody computes it"
+        }
+        WolmanLabel::NotInPaper => {
+            "a reader that waits is woken at once, so what a message waits in the socket is under Wakeup"
+        }
+        WolmanLabel::Row(WolmanRow::Atm) => {
+            "the driver of the sender carries the segment into the queue of IP; it is on the way out"
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,309 @@
+//! The ledgers of a path by message size: measured once by `tollgate_measure`, shown by several experiments.
+//!
+//! Owns how much is measured, and which span of the tables each stretch between two gates belongs to. It must never compute a
+//! time: the ledger does.
+
+use std::time::{Duration, Instant};
+
+use tollgate_gate::span::Place;
+use tollgate_gate::{Direction, Gate, Layer, STACK, Span, SpanTable};
+use tollgate_kernel::Plan;
+use tollgate_measure::gated::{self, Amount, Gated};
+use tollgate_measure::kernel::Kernel;
+use tollgate_measure::schedule::Sets;
+use tollgate_measure::stack_memory::{self, StackMemory};
+use tollgate_measure::{Figure, Ledger, Limit, Way};
+use tollgate_workload::{Mode, PathId, Placement, Waiting};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::words;
+
+/// Round trips of a slice: attaching gates takes the kernel as long as many of them.
+const KERNEL_ROUND_TRIPS: u64 = 64;
+/// The same of `stack-memory`, in which a batch is 16.
+const STACK_ROUND_TRIPS: u64 = 256;
+/// Blocks without a time budget.
+const BLOCKS: u32 = 60;
+/// The fewest blocks: a bootstrap over less of them often draws none that tells two of sixteen gates apart.
+const LEAST_BLOCKS: u32 = 10;
+/// Seed of the sets of gates and of the bootstrap.
+const SEED: u64 = 1;
+/// Messages of a round trip.
+pub(crate) const MESSAGES: f64 = 2.0;
+
+/// The ledgers of one path in one mode.
+#[derive(Debug, Clone)]
+pub(crate) struct Ledgers {
+    pub(crate) path: PathId,
+    pub(crate) mode: Mode,
+    /// The span that each stretch of the way belongs to, in the order of the way. A span may have several stretches.
+    pub(crate) spans: Vec<Span>,
+    /// Where the kernel's gates are taken; none of our own stack.
+    pub(crate) plan: Option<Plan>,
+    /// In the order of the sizes.
+    pub(crate) sizes: Vec<Sized>,
+    /// The user stopped it.
+    pub(crate) stopped: bool,
+}
+
+/// The ledger of one size.
+#[derive(Debug, Clone)]
+pub(crate) struct Sized {
+    pub(crate) size: usize,
+    /// The ledger, or why there is none.
+    pub(crate) ledger: Result<Ledger, String>,
+    /// Messages that were sent while gates watched.
+    pub(crate) messages: u64,
+    /// Those of them that passed every gate that was there.
+    pub(crate) joined: u64,
+}
+
+/// The application's turn behind the last gate of our stack's way.
+const APPLICATION: Span = Span {
+    name: "application",
+    direction: Direction::Between,
+    layer: Layer::Socket,
+    kind: tollgate_gate::Kind::Processing,
+    wolman: None,
+    kay_pasquale: &[],
+    place: Place::OnTheWay,
+    from: Gate::SocketInEnd,
+    to: Gate::ApplicationEnd,
+};
+
+impl Ledgers {
+    /// How narrow the closure's interval has to be before it may say that it closes.
+    pub(crate) const fn limit(&self) -> Limit {
+        match self.mode.placement {
+            Placement::OneCore => Limit::ONE_CORE,
+            Placement::TwoCores => Limit::TWO_CORES,
+        }
+    }
+
+    /// The path, and how it is run.
+    pub(crate) fn label(&self) -> String {
+        format!("{} {}", self.path, self.mode)
+    }
+
+    /// The ledger of the size at this place.
+    pub(crate) fn at(&self, at: usize) -> Option<&Ledger> {
+        self.sizes.get(at)?.ledger.as_ref().ok()
+    }
+
+    /// The stretches of the way whose span is wanted.
+    pub(crate) fn stretches(&self, wanted: impl Fn(&Span) -> bool) -> Vec<usize> {
+        let spans = self.spans.iter().enumerate();
+        spans
+            .filter(|(_, span)| wanted(span))
+            .map(|(stretch, _)| stretch)
+            .collect()
+    }
+
+    /// The time of some spans of a round trip, at the size at this place; none where nothing of the way belongs to them.
+    pub(crate) fn sum(&self, at: usize, wanted: impl Fn(&Span) -> bool) -> Option<Figure> {
+        let stretches = self.stretches(wanted);
+        (!stretches.is_empty()).then(|| Some(self.at(at)?.sum_of(&stretches)))?
+    }
+}
+
+/// Measures the ledgers of a path of the kernel, within so long where that is given.
+///
+/// # Errors
+/// [`Error::NothingMeasured`] with the reason, [`Error::Stopped`].
+pub(crate) fn of_kernel(
+    experiment: &'static str,
+    (path, mode): (PathId, Mode),
+    sizes: &[usize],
+    within: Option<Duration>,
+    context: &Context<'_>,
+) -> Result<Ledgers, Error> {
+    let until = within.map(|within| Instant::now() + within);
+    let mut kernel = Kernel::open(path, mode, sizes)
+        .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
+    let plan = kernel.plan().clone();
+    let spans = spans_of(kernel.way(), kernel.table());
+    let (sizes, stopped) = run(&mut kernel, sizes, KERNEL_ROUND_TRIPS, until, context);
+    Ledgers {
+        path,
+        mode,
+        spans,
+        plan: Some(plan),
+        sizes,
+        stopped,
+    }
+    .or_nothing(experiment)
+}
+
+/// Measures the ledgers of `stack-memory`, within so long where that is given.
+///
+/// # Errors
+/// As [`of_kernel`].
+pub(crate) fn of_stack(
+    experiment: &'static str,
+    sizes: &[usize],
+    within: Option<Duration>,
+    context: &Context<'_>,
+) -> Result<Ledgers, Error> {
+    let until = within.map(|within| Instant::now() + within);
+    // What no segment holds has no ledger, and takes those that have one nothing.
+    let fits = |size: &usize| *size <= stack_memory::LARGEST;
+    let fitting: Vec<usize> = sizes.iter().copied().filter(fits).collect();
+    let mut stack = StackMemory::open(&fitting)
+        .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
+    let spans = spans_of(stack.way(), STACK);
+    let (measured, stopped) = run(&mut stack, &fitting, STACK_ROUND_TRIPS, until, context);
+    let mut measured = measured.into_iter();
+    let all = sizes.iter().map(|size| {
+        let one = fits(size).then(|| measured.next()).flatten();
+        one.unwrap_or_else(|| Sized {
+            size: *size,
+            ledger: Err(format!(
+                "gate by gate a message is one segment, which holds {} at most",
+                words::size(stack_memory::LARGEST)
+            )),
+            messages: 0,
+            joined: 0,
+        })
+    });
+    Ledgers {
+        path: PathId::StackMemory,
+        mode: Mode {
+            placement: Placement::OneCore,
+            waiting: Waiting::BusyPoll,
+        },
+        spans,
+        plan: None,
+        sizes: all.collect(),
+        stopped,
+    }
+    .or_nothing(experiment)
+}
+
+fn run(
+    gated: &mut impl Gated,
+    sizes: &[usize],
+    round_trips: u64,
+    until: Option<Instant>,
+    context: &Context<'_>,
+) -> (Vec<Sized>, bool) {
+    let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
+    let iterations = context.options.iterations;
+    // A quarter of the batches is left out at either end, and the last one has no next round trip.
+    let fewest = 8 * gated.batch() as u64;
+    let round_trips = iterations.map_or(round_trips, |most| most.clamp(fewest, round_trips));
+    let wanted = iterations.map_or(BLOCKS, |iterations| {
+        u32::try_from(iterations / round_trips.max(1)).unwrap_or(BLOCKS)
+    });
+    let amount = Amount {
+        round_trips,
+        least_blocks: match (left(), iterations) {
+            (Some(_), None) => LEAST_BLOCKS,
+            _ => wanted.clamp(LEAST_BLOCKS, BLOCKS),
+        },
+        time: left().filter(|_| iterations.is_none()).unwrap_or_default(),
+        sets: Sets::USUAL,
+        seed: SEED,
+    };
+    let mut stopped = false;
+    let measured = gated::run(gated, &amount, || {
+        context.tell("", left().unwrap_or_default());
+        stopped = context.cancel.is_raised();
+        !stopped
+    });
+    let sizes = sizes.iter().zip(measured).map(|(&size, sized)| Sized {
+        size,
+        ledger: sized
+            .ledger(gated, SEED)
+            .map_err(|reason| reason.to_string()),
+        messages: sized.messages,
+        joined: sized.joined,
+    });
+    (sizes.collect(), stopped)
+}
+
+impl Ledgers {
+    /// These, or why there is none at any size.
+    fn or_nothing(self, experiment: &'static str) -> Result<Self, Error> {
+        if self.sizes.iter().any(|sized| sized.ledger.is_ok()) {
+            return Ok(self);
+        }
+        if self.stopped {
+            return Err(Error::Stopped);
+        }
+        let mut reasons = self
+            .sizes
+            .into_iter()
+            .filter_map(|sized| sized.ledger.err());
+        Err(Error::NothingMeasured {
+            experiment,
+            reason: reasons
+                .next()
+                .unwrap_or_else(|| "no size is wanted".to_owned()),
+        })
+    }
+}
+
+/// The innermost span of the table around each stretch of a way. A stretch over several spans is of the last of them; the one
+/// behind the last gate is the application's.
+fn spans_of(way: &Way, table: SpanTable) -> Vec<Span> {
+    let gates = way.gates();
+    let ends = gates.iter().skip(1).map(|&to| to as u8);
+    let inner = gates.iter().zip(ends).map(|(&from, to)| {
+        let spans = table.spans().iter().rev();
+        let mut spans = spans.filter(|span| span.place != Place::Beside);
+        let around = |span: &&Span| span.from as u8 <= from as u8 && to <= span.to as u8;
+        let ends_with = |span: &&Span| span.to as u8 == to;
+        let found = spans.clone().find(around).or_else(|| spans.find(ends_with));
+        found.copied().unwrap_or(APPLICATION)
+    });
+    inner.chain([APPLICATION]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_gate::KERNEL;
+
+    use super::*;
+
+    fn names(way: &Way, table: SpanTable) -> Vec<&'static str> {
+        let spans = spans_of(way, table);
+        spans.iter().map(|span| span.name).collect()
+    }
+
+    #[test]
+    fn stretches_of_our_stack_belong_to_the_innermost_span() {
+        let stack = StackMemory::open(&[64]).unwrap();
+        assert_eq!(
+            names(stack.way(), STACK),
+            [
+                "socket",
+                "tcp",
+                "tcp.checksum",
+                "tcp",
+                "ip",
+                "device.queue",
+                "driver",
+                "ip.queue",
+                "driver",
+                "ip",
+                "demux",
+                "tcp",
+                "tcp.checksum",
+                "tcp",
+                "socket",
+                "application"
+            ]
+        );
+    }
+
+    #[test]
+    fn stretches_of_the_kernel_are_its_spans() {
+        let spans = KERNEL.spans().iter();
+        let on_the_way = spans.filter(|span| span.place == Place::OnTheWay);
+        let spans: Vec<&Span> = on_the_way.collect();
+        let way = Way::new(spans.iter().map(|span| span.from).collect()).unwrap();
+        let expected: Vec<&str> = spans.iter().map(|span| span.name).collect();
+        assert_eq!(names(&way, KERNEL), expected);
+    }
+}
