@@ -92,7 +92,7 @@ pub(crate) fn run(
             if !rotation.step(&words::size(gated.size)) {
                 break;
             }
-            gated.turn(u64::from(turn.0), round_trips);
+            gated.turn(u64::from(turn.0), round_trips, context.options.nagle);
         }
     }
     ledgers.stopped = rotation.is_stopped();
@@ -123,12 +123,13 @@ impl Gated {
     }
 
     /// One more turn through the gates.
-    fn turn(&mut self, turn: u64, round_trips: u64) {
+    fn turn(&mut self, turn: u64, round_trips: u64, nagle: bool) {
         if self.failure.is_some() {
             return;
         }
         let spec = Spec {
             warmup: WARM_UP,
+            nagle,
             ..Spec::new(Workload::Rr, self.size).with_mode(Placement::OneCore, Waiting::BusyPoll)
         };
         let gating = Gating {
@@ -174,11 +175,11 @@ mod tests {
     #[test]
     fn large_messages_are_timed_too_and_turns_add_up() {
         let mut gated = Gated::new(8_000);
-        gated.turn(0, 16);
+        gated.turn(0, 16, false);
         let once = gated.chain.as_ref().map(Chain::least_messages);
         assert_eq!(once, Some(2 * 16 * u64::from(ROUNDS)));
         assert_eq!(gated.interval(Chain::ungated_ns), None);
-        gated.turn(1, 16);
+        gated.turn(1, 16, false);
         assert_eq!(gated.failure, None);
         let twice = gated.chain.as_ref().map(Chain::least_messages);
         assert_eq!(twice, once.map(|messages| 2 * messages));
@@ -190,7 +191,7 @@ mod tests {
     #[test]
     fn what_fits_no_packet_is_said() {
         let mut gated = Gated::new(20_000);
-        gated.turn(0, 16);
+        gated.turn(0, 16, false);
         assert!(gated.chain.is_none());
         assert!(gated.failure.unwrap().contains("one segment"));
     }

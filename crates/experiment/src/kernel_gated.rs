@@ -341,7 +341,7 @@ impl Run {
             gates,
             ends: sizes
                 .iter()
-                .map(|&size| Ends::open(path, mode, size))
+                .map(|&size| Ends::open(path, mode, size, context.options.nagle))
                 .collect(),
             ledgers: Ledgers {
                 path,

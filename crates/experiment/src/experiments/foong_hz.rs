@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate_kernel::sampling::{Frequencies, TrafficMeter, nominal_hz};
 use tollgate_workload::cores::Cores;
-use tollgate_workload::{Mode, PathId, Sockets, find};
+use tollgate_workload::{Mode, PathId, Sockets, Spec, find};
 
 use super::{Experiment, Reported};
 use crate::context::{Context, Options};
@@ -94,7 +94,12 @@ impl Experiment for FoongHz {
                 &[cores.near, cores.far],
                 &mut measure,
             ));
-            let mut count = |meter: &TrafficMeter, load: &Load| traffic(path, mode, meter, load);
+            let mut count = |meter: &TrafficMeter, load: &Load| {
+                let spec = load
+                    .spec(mode, Sockets::PLAIN)
+                    .with_nagle(context.options.nagle);
+                traffic(path, &spec, meter, load)
+            };
             tables.push(traffic_table(root, &mut count));
         }
         if let Some(reason) = untold(&tables) {
@@ -483,10 +488,10 @@ fn frequency_table(
 }
 
 /// Bytes to and from memory for each byte of a stream.
-fn traffic(path: PathId, mode: Mode, meter: &TrafficMeter, load: &Load) -> Result<f64, String> {
+fn traffic(path: PathId, spec: &Spec, meter: &TrafficMeter, load: &Load) -> Result<f64, String> {
     let told = |error: tollgate_workload::Error| error.to_string();
     let found = find(path).ok_or_else(|| format!("this build does not have {path}"))?;
-    let mut session = found.open(&load.spec(mode, Sockets::PLAIN)).map_err(told)?;
+    let mut session = found.open(spec).map_err(told)?;
     let writes = (COUNTED.max(2 * load.memory as u64) / load.size as u64).max(1);
     let mut samples = session.new_samples();
     let before = meter.bytes().map_err(|error| error.to_string())?;
