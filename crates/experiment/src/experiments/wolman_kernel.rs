@@ -8,6 +8,7 @@ use tollgate_stats::Interval;
 
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
+use crate::claim;
 use crate::kernel_gated::{FOLLOWED, Gated, Ledgers, Perturbation, SLEPT, STATISTIC, twinned};
 use crate::run::{self, Cell, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit};
 use crate::shapes;
@@ -377,11 +378,15 @@ impl Shown<'_> {
             value: Some(100.0 * worst),
             unit: Unit::Percent,
             holds,
-            text: format!(
-                "{path}: {} on the round trip without gates: {} of it is unattributed, over the sizes, {within}",
-                if holds { "closes" } else { "does not close" },
-                between_percents(low, high)
-            ),
+            text: if worst > 1.0 {
+                format!("{path}: {}", claim::does_not_close(worst))
+            } else {
+                format!(
+                    "{path}: {} on the round trip without gates: {} of it is unattributed, over the sizes, {within}",
+                    if holds { "closes" } else { "does not close" },
+                    between_percents(low, high)
+                )
+            },
         })
     }
 

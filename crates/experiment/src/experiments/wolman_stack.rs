@@ -11,6 +11,7 @@ use super::wolman::{
     Wolman, between_percents, ends, labels, layer, lengths, percent, segment_kind,
 };
 use super::wolman_joined::Part;
+use crate::claim;
 use crate::gated::{JUMBO_MTU, Ledgers};
 use crate::run::{
     Cell, Interval, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit,
@@ -221,11 +222,15 @@ impl Shown<'_> {
                 value: Some(100.0 * worst),
                 unit: Unit::Percent,
                 holds,
-                text: format!(
-                    "{} on the round trip without gates: {} of it is unattributed, over the sizes",
-                    if holds { "closes" } else { "does not close" },
-                    between_percents(low, high)
-                ),
+                text: if worst > 1.0 {
+                    claim::does_not_close(worst)
+                } else {
+                    format!(
+                        "{} on the round trip without gates: {} of it is unattributed, over the sizes",
+                        if holds { "closes" } else { "does not close" },
+                        between_percents(low, high)
+                    )
+                },
             });
         }
         if let Some((low, high)) = self.over_sizes(Chain::unattributed_ns) {
