@@ -7,7 +7,9 @@ use tollgate_gate::{Direction, WolmanRow};
 use super::Experiment;
 use super::wolman::{Wolman, labels, manner, name, published_id};
 use crate::claim::{Claim, Evidence, Finding, Refusal};
-use crate::run::{Bar, Cell, Column, Figure, Row, RowKind, Segment, SegmentKind, Table, Unit};
+use crate::run::{
+    Bar, Cell, Column, Figure, Measured, Row, RowKind, Segment, SegmentKind, Table, Unit,
+};
 use crate::shapes;
 use crate::words;
 
@@ -144,6 +146,12 @@ impl Joined<'_> {
             for part in self.parts {
                 let time = part.cell(label, at);
                 let share = match (&time, part.share(label, at)) {
+                    (Cell::Value(measured), Some(share)) if measured.value != 0.0 => {
+                        Cell::Value(Measured {
+                            n: measured.n,
+                            ..measured.times(share / measured.value)
+                        })
+                    }
                     (_, Some(share)) => Cell::exact(share),
                     (Cell::NotAvailable { .. }, None) => time.clone(),
                     (_, None) => Cell::NotAvailable {
@@ -454,7 +462,7 @@ mod tests {
 
     use super::*;
     use crate::experiments::wolman::TRANSMIT;
-    use crate::run::{Interval, Measured};
+    use crate::run::Interval;
 
     /// A path whose rows take 1, 2, 3 ... times `ns` at every size.
     fn part(path: PathId, ns: f64) -> Part {
