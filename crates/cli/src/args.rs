@@ -370,6 +370,9 @@ pub(crate) struct Measuring {
     /// Bits per second of the line that packets are to keep up with: 1G, 10G, 2.5G [default: 1G].
     #[arg(long, value_name = "RATE", value_parser = line_rate)]
     line_rate: Option<u64>,
+    /// Nagle's algorithm on, on every path; it is off on every path otherwise. Trains of packets, one write each, go without it.
+    #[arg(long)]
+    nagle: bool,
     /// End within half a minute, with fewer iterations where time is short.
     #[arg(long)]
     pub(crate) quick: bool,
@@ -394,6 +397,7 @@ impl Measuring {
             iterations: None,
             repetitions: None,
             line_rate: None,
+            nagle: false,
             quick: false,
             within: Some(time),
             save: None,
@@ -428,6 +432,7 @@ impl Measuring {
             categories: None,
             to: None,
             line_rate: self.line_rate,
+            nagle: self.nagle,
         }
     }
 }

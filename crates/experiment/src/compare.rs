@@ -1,9 +1,10 @@
 //! Sentences that compare paths, computed from an interleaved run.
 //!
-//! A path is represented by the quickest of its modes at that size. A ratio whose interval holds 1 is told as no difference.
+//! A path is represented by the quickest of its modes at that size. A ratio whose interval holds 1 is no difference.
 
 use tollgate_workload::PathId;
 
+use crate::claim::{Claim, Evidence, Finding, Refusal};
 use crate::interleave::Contender;
 use crate::outcome::{Figure, Outcome};
 use crate::words;
@@ -13,92 +14,153 @@ pub(crate) fn at_first_size(
     outcome: &Outcome,
     paths: &[PathId],
     figure: Figure,
+    finding: &mut Finding,
 ) -> Option<(usize, String)> {
-    (0..outcome.sizes.len())
-        .find_map(|at| Some((outcome.sizes[at], at_size(outcome, paths, at, figure)?)))
+    let at = (0..outcome.sizes.len()).find(|&at| is_measured(outcome, at, figure))?;
+    Some((
+        outcome.sizes[at],
+        at_size(outcome, paths, at, figure, finding)?,
+    ))
 }
 
-/// What each of the paths takes at one size, those that were measured; when none of them was, what others take.
-pub(crate) fn at_size(
+/// The same at the last size.
+pub(crate) fn at_last_size(
+    outcome: &Outcome,
+    paths: &[PathId],
+    figure: Figure,
+    finding: &mut Finding,
+) -> Option<(usize, String)> {
+    let at = (0..outcome.sizes.len()).rfind(|&at| is_measured(outcome, at, figure))?;
+    Some((
+        outcome.sizes[at],
+        at_size(outcome, paths, at, figure, finding)?,
+    ))
+}
+
+fn is_measured(outcome: &Outcome, at: usize, figure: Figure) -> bool {
+    PathId::ALL
+        .iter()
+        .any(|&path| outcome.quickest(path, at, figure).is_some())
+}
+
+/// What each of the paths takes at one size, those that were measured; when none of them was, what others take. What cannot be
+/// told goes to the finding.
+fn at_size(
     outcome: &Outcome,
     paths: &[PathId],
     at: usize,
     figure: Figure,
+    finding: &mut Finding,
 ) -> Option<String> {
-    let tell = |&path: &PathId| {
-        let contender = outcome.quickest(path, at, figure)?;
-        let value = outcome.value(contender, at, figure)?;
+    let is_there = |path: &&PathId| outcome.quickest(**path, at, figure).is_some();
+    let shown: Vec<PathId> = [paths, PathId::ALL]
+        .into_iter()
+        .map(|paths| paths.iter().filter(is_there).copied().collect())
+        .find(|shown: &Vec<PathId>| !shown.is_empty())?;
+    let mut phrases = Vec::new();
+    for path in shown {
+        let Some(contender) = outcome.quickest(path, at, figure) else {
+            continue;
+        };
         let phrase = outcome.line_up.contenders[contender].phrase();
-        Some(format!("{} over {phrase}", shown(value, figure)))
-    };
-    [paths, PathId::ALL].into_iter().find_map(|paths| {
-        let told: Vec<String> = paths.iter().filter_map(tell).collect();
-        (!told.is_empty()).then(|| words::list(&told))
-    })
+        let claim = Evidence::of(&outcome.cell(contender, at, figure)).and_then(Evidence::amount);
+        let what = format!("{phrase} at {}", words::bytes(outcome.sizes[at]));
+        if let Some(claim) = finding.claim(what, claim) {
+            phrases.push(format!("{} over {phrase}", shown_as(&claim, figure)));
+        }
+    }
+    (!phrases.is_empty()).then(|| words::list(&phrases))
 }
 
-fn shown(value: f64, figure: Figure) -> String {
+fn shown_as(claim: &Claim, figure: Figure) -> String {
     match figure {
-        Figure::Median => words::duration(value),
-        Figure::PerByte => format!("{} ns per byte", words::significant(value)),
-        Figure::Rate => format!("{} GB/s", words::significant(value / 1e9)),
+        Figure::Median => claim.duration(),
+        Figure::PerByte => format!("{} ns per byte", claim.significant()),
+        Figure::Rate => format!("{} GB/s", words::significant(claim.value() / 1e9)),
     }
 }
 
-/// How path `a` stands to path `b` at the first and at the last size that both have.
+/// Claims how many times one contender takes what another takes, over the slices that both have.
+pub(crate) fn ratio(
+    outcome: &Outcome,
+    ours: usize,
+    theirs: usize,
+    at: usize,
+    figure: Figure,
+) -> Option<Result<Claim, Refusal>> {
+    let ratio = outcome.ratio(ours, theirs, at, figure)?;
+    let operations = |contender: usize| outcome.measurements[contender][at].operations();
+    let fewest = operations(ours).min(operations(theirs));
+    Some(Evidence::new(ratio.value, Some(ratio.interval.into()), fewest).amount())
+}
+
+/// Says how path `a` stands to path `b` at the first and at the last size that both have.
 pub(crate) fn over_sizes(
     outcome: &Outcome,
     a: PathId,
     b: PathId,
     figure: Figure,
-) -> Option<String> {
-    let at = |at: usize| {
-        let (ours, theirs) = (
-            outcome.quickest(a, at, figure)?,
-            outcome.quickest(b, at, figure)?,
-        );
-        let ratio = outcome.ratio(ours, theirs, at, figure)?;
-        let contenders = &outcome.line_up.contenders;
-        Some(Standing {
-            size: outcome.sizes[at],
-            ours: contenders[ours],
-            theirs: contenders[theirs],
-            ratio: (!ratio.interval.contains(1.0)).then_some(ratio.value),
-        })
-    };
-    let standings: Vec<Standing> = (0..outcome.sizes.len()).filter_map(at).collect();
-    let (first, last) = (standings.first()?, standings.last()?);
-    let size = words::bytes(first.size);
-    let mut text = match first.ratio {
-        Some(ratio) => format!(
-            "{a} takes {} times as long as {b} at {size}",
-            words::factor(ratio)
-        ),
-        None => format!("{a} and {b} take equally long at {size}, as far as this run tells"),
-    };
-    if last.size != first.size {
-        let size = words::whole(last.size as u64);
-        let same = last.ours == first.ours && last.theirs == first.theirs;
-        let whom = if same {
-            String::new()
-        } else {
-            format!(" ({} and {})", last.ours.label(), last.theirs.label())
+    finding: &mut Finding,
+) {
+    let mut standings = Vec::new();
+    for at in 0..outcome.sizes.len() {
+        let pair = outcome
+            .quickest(a, at, figure)
+            .zip(outcome.quickest(b, at, figure));
+        let Some((ours, theirs)) = pair else { continue };
+        let Some(claim) = ratio(outcome, ours, theirs, at, figure) else {
+            continue;
         };
-        text.push_str(&match last.ratio {
-            Some(ratio) => format!(", {} times at {size}{whom}", words::factor(ratio)),
-            None => format!(", equally long at {size}{whom}"),
+        let contenders = &outcome.line_up.contenders;
+        standings.push((
+            outcome.sizes[at],
+            contenders[ours],
+            contenders[theirs],
+            claim,
+        ));
+    }
+    let last = standings.len().saturating_sub(1);
+    let ends: Vec<&(usize, Contender, Contender, Result<Claim, Refusal>)> = standings
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| *at == 0 || *at == last)
+        .map(|(_, standing)| standing)
+        .collect();
+    let mut clause: Option<(String, Contender, Contender)> = None;
+    for (size, ours, theirs, claim) in ends {
+        let what = format!("{a} against {b} at {}", words::bytes(*size));
+        let Some(claim) = finding.claim(what, claim.clone()) else {
+            continue;
+        };
+        let speed = claim.speed();
+        clause = Some(match clause {
+            None => {
+                let size = words::bytes(*size);
+                let text = match speed {
+                    Some(speed) => format!("{a} is {speed} than {b} at {size}"),
+                    None => format!("{a} and {b} show no difference at {size}"),
+                };
+                (text, *ours, *theirs)
+            }
+            Some((text, first_ours, first_theirs)) => {
+                let size = words::whole(*size as u64);
+                let whom = if *ours == first_ours && *theirs == first_theirs {
+                    String::new()
+                } else {
+                    format!(" ({} and {})", ours.label(), theirs.label())
+                };
+                let speed = speed.unwrap_or_else(|| "no difference".to_owned());
+                (
+                    format!("{text}, {speed} at {size}{whom}"),
+                    first_ours,
+                    first_theirs,
+                )
+            }
         });
     }
-    Some(text)
-}
-
-/// How two paths stand to each other at one size.
-struct Standing {
-    size: usize,
-    ours: Contender,
-    theirs: Contender,
-    /// None when no difference was shown.
-    ratio: Option<f64>,
+    if let Some((text, ..)) = clause {
+        finding.say(text);
+    }
 }
 
 #[cfg(test)]
@@ -109,7 +171,8 @@ mod tests {
     use super::*;
     use crate::interleave::LineUp;
 
-    fn outcome(ours: [u64; 2], theirs: [u64; 2]) -> Outcome {
+    /// Eight slices of so many operations for each path and size.
+    fn outcome(ours: [u64; 2], theirs: [u64; 2], operations: u64) -> Outcome {
         let mode = Mode {
             placement: Placement::OneCore,
             waiting: Waiting::BusyPoll,
@@ -128,7 +191,9 @@ mod tests {
             for (at, ns) in sizes.into_iter().enumerate() {
                 for place in 0..8 {
                     let mut samples = Samples::new(Timing::Each);
-                    samples.record(ns + place % 3, 1);
+                    for _ in 0..operations {
+                        samples.record(ns + place % 3, 1);
+                    }
                     outcome.measurements[contender][at].add_slice((0, place), &samples);
                 }
             }
@@ -136,53 +201,62 @@ mod tests {
         outcome
     }
 
-    fn sentence(ours: [u64; 2], theirs: [u64; 2]) -> String {
+    fn sentence(ours: [u64; 2], theirs: [u64; 2], operations: u64) -> String {
+        let mut finding = Finding::default();
         over_sizes(
-            &outcome(ours, theirs),
+            &outcome(ours, theirs, operations),
             PathId::StackMemory,
             PathId::PeerSmoltcp,
             Figure::Median,
-        )
-        .unwrap()
+            &mut finding,
+        );
+        finding.finish()
     }
 
     #[test]
     fn ratios_become_words() {
         assert_eq!(
-            sentence([400, 3_000], [1_000, 1_000]),
-            "stack-memory takes 0.40 times as long as peer-smoltcp at 4 bytes, 3.0 times at 8,000"
+            sentence([400, 3_000], [1_000, 1_000], 200),
+            "Stack-memory is 2.5 times faster than peer-smoltcp at 4 bytes, 3.0 times slower at 8,000."
         );
         assert_eq!(
-            sentence([1_000, 400], [1_000, 1_000]),
-            "stack-memory and peer-smoltcp take equally long at 4 bytes, as far as this run tells, 0.40 times at 8,000"
+            sentence([1_000, 400], [1_000, 1_000], 200),
+            "Stack-memory and peer-smoltcp show no difference at 4 bytes, 2.5 times faster at 8,000."
+        );
+    }
+
+    #[test]
+    fn ratios_of_few_operations_are_refused() {
+        assert_eq!(
+            sentence([400, 3_000], [1_000, 1_000], 64),
+            "This run cannot tell stack-memory against peer-smoltcp at 4 bytes and stack-memory against peer-smoltcp at 8,000 \
+             bytes (512 operations, fewer than 1,000)."
         );
     }
 
     #[test]
     fn the_first_size_tells_what_each_takes() {
-        let (size, told) = at_first_size(
-            &outcome([400, 0], [12_000, 0]),
-            &[
-                PathId::KernelLoopback,
-                PathId::PeerSmoltcp,
-                PathId::StackMemory,
-            ],
-            Figure::Median,
-        )
-        .unwrap();
+        let outcome = outcome([400, 0], [12_000, 0], 200);
+        let paths = [
+            PathId::KernelLoopback,
+            PathId::PeerSmoltcp,
+            PathId::StackMemory,
+        ];
+        let mut finding = Finding::default();
+        let (size, takes) = at_first_size(&outcome, &paths, Figure::Median, &mut finding).unwrap();
         assert_eq!(size, 4);
         assert_eq!(
-            told,
+            takes,
             "12.0 us over peer-smoltcp (1 core, polling) and 401 ns over stack-memory (1 core, polling)"
         );
     }
 
     #[test]
     fn a_path_that_was_not_run_is_not_compared() {
-        let outcome = outcome([1, 1], [1, 1]);
-        assert_eq!(
-            over_sizes(&outcome, PathId::StackShm, PathId::BareShm, Figure::Median),
-            None
-        );
+        let outcome = outcome([1, 1], [1, 1], 200);
+        let mut finding = Finding::default();
+        let (a, b) = (PathId::StackShm, PathId::BareShm);
+        over_sizes(&outcome, a, b, Figure::Median, &mut finding);
+        assert!(finding.is_empty());
     }
 }

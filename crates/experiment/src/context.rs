@@ -53,6 +53,8 @@ pub struct Options {
     pub to: Option<Target>,
     /// Bits per second of the line for which packets have a budget of time, [`LINE_RATE`] unless given.
     pub line_rate: Option<u64>,
+    /// Nagle's algorithm on every path that has one, see [`Spec::nagle`](tollgate_workload::Spec::nagle).
+    pub nagle: bool,
 }
 
 impl Options {

@@ -272,6 +272,7 @@ impl Race<'_> {
         let Contender { mode, offload, .. } = self.outcome.line_up.contenders[contender];
         Spec::new(self.outcome.line_up.workload, size)
             .with_mode(mode.placement, mode.waiting)
+            .with_nagle(self.context.options.nagle)
             .over(Sockets {
                 offload,
                 ..Sockets::PLAIN

@@ -247,6 +247,7 @@ pub(crate) fn run(
                 table,
                 wanted: context.options.iterations.unwrap_or(MESSAGES),
                 until,
+                nagle: context.options.nagle,
             };
             row.sizes.push(cell.run(workload, size));
         }
@@ -277,6 +278,7 @@ struct Cell<'a> {
     wanted: u64,
     /// The time after which no further slice begins.
     until: Option<Duration>,
+    nagle: bool,
 }
 
 impl Cell<'_> {
@@ -287,6 +289,7 @@ impl Cell<'_> {
             warmup: WARM_UP,
             ..Spec::new(workload, size).with_mode(mode.placement, mode.waiting)
         }
+        .with_nagle(self.nagle)
         .over(Sockets {
             offload: self.carried.offload,
             ..Sockets::PLAIN

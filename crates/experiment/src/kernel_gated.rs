@@ -161,7 +161,7 @@ impl Run {
             gates,
             ends: sizes
                 .iter()
-                .map(|&size| Ends::open(path, mode, size))
+                .map(|&size| Ends::open(path, mode, size, context.options.nagle))
                 .collect(),
             sizes: sizes.iter().map(|_| Gated::default()).collect(),
             plan,

@@ -13,7 +13,7 @@ use tollgate_measure::kernel::Kernel;
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::{self, StackMemory};
 use tollgate_measure::{Figure, Ledger, Limit, Way};
-use tollgate_workload::{Mode, PathId, Placement, Waiting};
+use tollgate_workload::{Mode, PathId, Placement, Spec, Waiting, Workload};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -119,7 +119,10 @@ pub(crate) fn of_kernel(
     context: &Context<'_>,
 ) -> Result<Ledgers, Error> {
     let until = within.map(|within| Instant::now() + within);
-    let mut kernel = Kernel::open(path, mode, sizes)
+    let spec = Spec::new(Workload::Rr, 0)
+        .with_mode(mode.placement, mode.waiting)
+        .with_nagle(context.options.nagle);
+    let mut kernel = Kernel::open(path, &spec, sizes)
         .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
     let plan = kernel.plan().clone();
     let spans = spans_of(kernel.way(), kernel.table());
@@ -149,7 +152,7 @@ pub(crate) fn of_stack(
     // What no segment holds has no ledger, and takes those that have one nothing.
     let fits = |size: &usize| *size <= stack_memory::LARGEST;
     let fitting: Vec<usize> = sizes.iter().copied().filter(fits).collect();
-    let mut stack = StackMemory::open(&fitting)
+    let mut stack = StackMemory::open(&fitting, context.options.nagle)
         .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
     let spans = spans_of(stack.way(), STACK);
     let (measured, stopped) = run(&mut stack, &fitting, STACK_ROUND_TRIPS, until, context);
@@ -273,7 +276,7 @@ mod tests {
 
     #[test]
     fn stretches_of_our_stack_belong_to_the_innermost_span() {
-        let stack = StackMemory::open(&[64]).unwrap();
+        let stack = StackMemory::open(&[64], false).unwrap();
         assert_eq!(
             names(stack.way(), STACK),
             [

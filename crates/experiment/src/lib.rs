@@ -6,6 +6,7 @@
 //!
 //! This crate decides what is compared with what. It never draws, never prints and never reads arguments.
 
+mod claim;
 mod compare;
 pub mod comparison;
 pub mod conduct;

@@ -138,11 +138,14 @@ pub(crate) fn survey_until(
 
 fn measure(
     experiment: &'static str,
-    subjects: Vec<Subject>,
+    mut subjects: Vec<Subject>,
     each: Duration,
     enough: Option<Judge<'_>>,
     context: &Context<'_>,
 ) -> Result<Sampled<Survey>, Error> {
+    for subject in &mut subjects {
+        subject.spec.nagle = context.options.nagle;
+    }
     let cpus = processors(&subjects)?;
     let opened = Symbols::read()
         .map_err(|error| error.to_string())

@@ -350,6 +350,9 @@ pub(crate) fn flags(options: &crate::context::Options) -> String {
     if let Some(rate) = options.line_rate {
         add("line-rate", vec![rate.to_string()]);
     }
+    if options.nagle {
+        flags.push_str(" --nagle");
+    }
     flags
 }
 
@@ -378,11 +381,12 @@ mod tests {
             paths: Some(vec![PathId::StackMemory, PathId::PeerSmoltcp]),
             sizes: Some(vec![4, 20]),
             placement: Some(Placement::OneCore),
+            nagle: true,
             ..Options::default()
         };
         assert_eq!(
             command("crr", &options),
-            "tollgate experiment run crr --path stack-memory,peer-smoltcp --size 4,20 --cores 1"
+            "tollgate experiment run crr --path stack-memory,peer-smoltcp --size 4,20 --cores 1 --nagle"
         );
     }
 

@@ -85,6 +85,34 @@ pub(crate) fn factor(ratio: f64) -> String {
     }
 }
 
+/// A quotient of two costs as how much quicker the first is: `2.5 times faster`, `4 % slower`.
+pub(crate) fn speed(ratio: f64) -> String {
+    if ratio < 1.0 {
+        format!("{} faster", by_how_much(1.0 / ratio))
+    } else {
+        format!("{} slower", by_how_much(ratio))
+    }
+}
+
+/// A quotient of two amounts as how much more or less the first is: `2.5 times more`, `4 % less`.
+pub(crate) fn amount_against(ratio: f64) -> String {
+    if ratio < 1.0 {
+        format!("{} less", by_how_much(1.0 / ratio))
+    } else {
+        format!("{} more", by_how_much(ratio))
+    }
+}
+
+/// A factor of 1 or more; a small one as what it adds.
+fn by_how_much(factor: f64) -> String {
+    let percent = 100.0 * (factor - 1.0);
+    match percent {
+        p if p < 1.0 => "less than 1 %".to_owned(),
+        p if p < 20.0 => format!("{p:.0} %"),
+        _ => format!("{} times", self::factor(factor)),
+    }
+}
+
 /// A size as the heading of a column.
 pub(crate) fn size(bytes: usize) -> String {
     format!("{} B", whole(bytes as u64))
@@ -177,6 +205,22 @@ mod tests {
         assert_eq!(factor(0.997), "1.0");
         assert_eq!(factor(2.53), "2.5");
         assert_eq!(factor(111.2), "111");
+    }
+
+    #[test]
+    fn quotients_say_how_much_faster_or_slower() {
+        for (ratio, text) in [
+            (0.04, "25 times faster"),
+            (0.4, "2.5 times faster"),
+            (0.96, "4 % faster"),
+            (1.001, "less than 1 % slower"),
+            (1.1, "10 % slower"),
+            (3.0, "3.0 times slower"),
+        ] {
+            assert_eq!(speed(ratio), text);
+        }
+        assert_eq!(amount_against(0.5), "2.0 times less");
+        assert_eq!(amount_against(1.04), "4 % more");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tollgate_measure::kernel::Kernel;
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::StackMemory;
 use tollgate_measure::{Figure, Limit};
-use tollgate_workload::{Mode, PathId, Placement, Waiting};
+use tollgate_workload::{PathId, Placement, Spec, Waiting, Workload};
 
 fn main() -> ExitCode {
     match run() {
@@ -30,16 +30,16 @@ fn run() -> Result<(), String> {
         return Err("give PATH PLACEMENT WAITING SECONDS SIZE...".to_owned());
     };
     let path: PathId = path.parse().map_err(|_| format!("{path} is no path"))?;
-    let mode = Mode {
-        placement: named(Placement::ALL, placement)?,
-        waiting: named(Waiting::ALL, waiting)?,
-    };
+    let spec = Spec::new(Workload::Rr, 0).with_mode(
+        named(Placement::ALL, placement)?,
+        named(Waiting::ALL, waiting)?,
+    );
     let seconds: u64 = seconds.parse().map_err(|_| "SECONDS is no number")?;
     let sizes: Vec<usize> = sizes
         .iter()
         .map(|size| size.parse().map_err(|_| format!("{size} is no size")))
         .collect::<Result<_, _>>()?;
-    let limit = match mode.placement {
+    let limit = match spec.placement {
         Placement::OneCore => Limit::ONE_CORE,
         _ => Limit::TWO_CORES,
     };
@@ -52,12 +52,12 @@ fn run() -> Result<(), String> {
         seed: 1,
     };
     if path == PathId::StackMemory {
-        let mut stack = StackMemory::open(&sizes)?;
+        let mut stack = StackMemory::open(&sizes, false)?;
         hold_up(&mut stack, delay)?;
         let measured = gated::run(&mut stack, &amount(256), || true);
         print(&stack, &sizes, &measured, limit)
     } else {
-        let mut kernel = Kernel::open(path, mode, &sizes)?;
+        let mut kernel = Kernel::open(path, &spec, &sizes)?;
         hold_up(&mut kernel, delay)?;
         let measured = gated::run(&mut kernel, &amount(64), || true);
         print(&kernel, &sizes, &measured, limit)

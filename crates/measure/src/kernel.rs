@@ -11,7 +11,7 @@ use tollgate_gate::{
 use tollgate_kernel::{ExtraCost, Fault, FaultKind, Injected, Joiner, Plan, Side, Talk, Watch};
 use tollgate_stats::Samples;
 use tollgate_workload::gates::Keeper;
-use tollgate_workload::{Mode, PathId, Session, Spec, Stamps, Waiting, Workload, find};
+use tollgate_workload::{PathId, Session, Spec, Stamps, Waiting, Workload, find};
 
 use crate::faults::Delayed;
 use crate::gated::{Gated, Ran};
@@ -44,12 +44,13 @@ struct Ends {
 }
 
 impl Kernel {
-    /// Opens a session of each size on a path of the kernel, and loads the gates.
+    /// Opens a session for messages of each size on a path of the kernel, with the mode and the settings of `spec`, and loads the
+    /// gates.
     ///
     /// # Errors
     /// What the kernel refuses, or the path, for people.
-    pub fn open(path: PathId, mode: Mode, sizes: &[usize]) -> Result<Self, String> {
-        Self::open_with_extra_cost(path, mode, sizes, &ExtraCost::default())
+    pub fn open(path: PathId, spec: &Spec, sizes: &[usize]) -> Result<Self, String> {
+        Self::open_with_extra_cost(path, spec, sizes, &ExtraCost::default())
     }
 
     /// The same with gates that cost more than they have to, to try the ledger.
@@ -58,14 +59,14 @@ impl Kernel {
     /// As [`Self::open`].
     pub fn open_with_extra_cost(
         path: PathId,
-        mode: Mode,
+        spec: &Spec,
         sizes: &[usize],
         cost: &ExtraCost,
     ) -> Result<Self, String> {
         let keeper = Keeper::load_with_extra_cost(cost).map_err(|error| error.to_string())?;
-        let table = table(keeper.plan(), mode)?;
+        let table = table(keeper.plan(), spec.waiting)?;
         let way = way(table)?;
-        let ends = sizes.iter().map(|&size| Ends::open(path, mode, size));
+        let ends = sizes.iter().map(|&size| Ends::open(path, spec, size));
         let mut kernel = Self {
             way,
             table,
@@ -133,8 +134,8 @@ impl Delayed for Kernel {
 }
 
 /// The spans between the plan's gates.
-fn table(plan: &Plan, mode: Mode) -> Result<SpanTable, String> {
-    let except = match mode.waiting {
+fn table(plan: &Plan, waiting: Waiting) -> Result<SpanTable, String> {
+    let except = match waiting {
         Waiting::Blocking => GateSet::EMPTY,
         // Nobody sleeps, so nobody is woken.
         Waiting::BusyPoll => GateSet::of(&[Gate::ReaderRuns]),
@@ -224,10 +225,12 @@ impl Gated for Kernel {
 }
 
 impl Ends {
-    fn open(path: PathId, mode: Mode, size: usize) -> Result<Self, String> {
+    fn open(path: PathId, spec: &Spec, size: usize) -> Result<Self, String> {
         let spec = Spec {
+            workload: Workload::Rr,
+            size,
             warmup: WARM_UP,
-            ..Spec::new(Workload::Rr, size).with_mode(mode.placement, mode.waiting)
+            ..spec.clone()
         };
         let path = find(path).ok_or_else(|| format!("{path} cannot be opened here"))?;
         let session = path.open(&spec).map_err(|error| error.to_string())?;

@@ -45,15 +45,16 @@ pub const fn mtu(size: usize) -> usize {
 }
 
 impl StackMemory {
-    /// Opens both ends for messages of each size.
+    /// Opens both ends for messages of each size, with Nagle's algorithm or without.
     ///
     /// # Errors
     /// What the path refuses, for people: messages that no segment holds.
-    pub fn open(sizes: &[usize]) -> Result<Self, String> {
+    pub fn open(sizes: &[usize], nagle: bool) -> Result<Self, String> {
         let way = Way::new(PASSED.iter().collect()).map_err(|error| error.to_string())?;
         let open = |&size: &usize| {
             let spec = Spec {
                 warmup: WARM_UP,
+                nagle,
                 ..Spec::new(Workload::Rr, size).with_mode(Placement::OneCore, Waiting::BusyPoll)
             };
             Traced::open(&spec, mtu(size)).map_err(|error| error.to_string())

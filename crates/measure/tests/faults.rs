@@ -58,7 +58,7 @@ fn delays_come_back(gated: &mut impl Delayed, ns: f64, amount: &Amount) {
 #[test]
 fn delays_in_the_stack_come_back_in_their_spans() {
     let _turn = turn();
-    let mut stack = StackMemory::open(&[64]).unwrap();
+    let mut stack = StackMemory::open(&[64], false).unwrap();
     delays_come_back(&mut stack, 300.0, &amount(256));
 }
 
@@ -67,14 +67,11 @@ mod kernel {
     use tollgate_kernel::{ExtraCost, abilities};
     use tollgate_measure::faults::Dearer;
     use tollgate_measure::kernel::Kernel;
-    use tollgate_workload::{Mode, PathId, Placement, Waiting};
+    use tollgate_workload::{PathId, Placement, Spec, Waiting, Workload};
 
     use super::*;
 
-    const MODE: Mode = Mode {
-        placement: Placement::OneCore,
-        waiting: Waiting::Blocking,
-    };
+    const SPEC: Spec = Spec::new(Workload::Rr, 64).with_mode(Placement::OneCore, Waiting::Blocking);
 
     /// Whether programs load; says why when they do not.
     fn programs_load() -> bool {
@@ -93,7 +90,7 @@ mod kernel {
             return;
         }
         for path in [PathId::KernelLoopback, PathId::KernelVeth] {
-            let mut kernel = Kernel::open(path, MODE, &[64]).unwrap();
+            let mut kernel = Kernel::open(path, &SPEC, &[64]).unwrap();
             delays_come_back(&mut kernel, 3_000.0, &amount(64));
         }
     }
@@ -119,7 +116,7 @@ mod kernel {
             ..none
         };
         let open = |cost| {
-            Kernel::open_with_extra_cost(PathId::KernelLoopback, MODE, &[64], &cost).unwrap()
+            Kernel::open_with_extra_cost(PathId::KernelLoopback, &SPEC, &[64], &cost).unwrap()
         };
         let mut kernels = [none, behind, before, touches].map(open);
         let ledgers = faults::in_turn(&mut kernels, &amount(64), || true);

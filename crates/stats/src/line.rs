@@ -11,6 +11,8 @@ pub struct Line {
     pub slope: f64,
     /// Standard errors of the two; none for two points, through which a line always goes.
     errors: Option<(f64, f64)>,
+    /// The mean of `x`.
+    center: f64,
     /// The part of the variance of `y` that the line explains, 0 to 1.
     pub explained: f64,
     /// Points.
@@ -28,6 +30,18 @@ impl Line {
     #[must_use]
     pub fn slope(&self) -> Option<Estimate> {
         self.estimate(self.slope, self.errors?.1)
+    }
+
+    /// The height of the line at `x` with its 95 % interval (Jain 1991, section 14.5, the mean of many future observations).
+    #[must_use]
+    pub fn at(&self, x: f64) -> Option<Estimate> {
+        let (intercept, slope) = self.errors?;
+        // The variance of the intercept is that of the height at the mean of `x` and that of the way from there to 0.
+        let at_center = intercept
+            .mul_add(intercept, -(slope * self.center).powi(2))
+            .max(0.0);
+        let error = (at_center + (slope * (x - self.center)).powi(2)).sqrt();
+        self.estimate(self.slope.mul_add(x, self.intercept), error)
     }
 
     fn estimate(&self, value: f64, error: f64) -> Option<Estimate> {
@@ -78,6 +92,7 @@ pub fn line(points: &[(f64, f64)]) -> Option<Line> {
         intercept,
         slope,
         errors,
+        center: mean_x,
         explained: if yy > 0.0 { 1.0 - left / yy } else { 1.0 },
         n: points.len() as u64,
     })
@@ -131,5 +146,20 @@ mod tests {
             prop_assert!((line.intercept - a).abs() < 1e-6 * (1.0 + a.abs() + 1e3 * b.abs()));
             prop_assert!(line.slope().unwrap().interval.contains(line.slope));
         }
+    }
+
+    #[test]
+    fn the_height_of_a_line_is_known_best_at_the_center() {
+        let points = [(1.0, 2.1), (2.0, 2.9), (3.0, 4.1), (4.0, 4.9)];
+        let line = line(&points).unwrap();
+        let half = |x: f64| {
+            let at = line.at(x).unwrap();
+            assert!((at.value - (line.intercept + line.slope * x)).abs() < 1e-12);
+            at.interval.high - at.value
+        };
+        let intercept = line.intercept().unwrap();
+        assert!((half(0.0) - (intercept.interval.high - intercept.value)).abs() < 1e-9);
+        assert!(half(2.5) < half(1.0) && half(1.0) < half(0.0));
+        assert!((half(1.0) - half(4.0)).abs() < 1e-9);
     }
 }

@@ -294,6 +294,26 @@ mod tests {
     }
 
     #[test]
+    fn nagle_is_one_setting_on_every_path() {
+        for id in [
+            PathId::KernelLoopback,
+            PathId::StackMemory,
+            PathId::PeerSmoltcp,
+        ] {
+            let path = find(id).expect("listed");
+            let mode = path.capabilities().modes[0];
+            for &workload in Workload::ALL {
+                let usual = Spec::new(workload, 64).with_mode(mode.placement, mode.waiting);
+                for (spec, word) in [(usual.clone(), "off"), (usual.with_nagle(true), "on")] {
+                    let settings = path.open(&spec).unwrap().settings();
+                    let said = settings.iter().find(|(name, _)| *name == "nagle");
+                    assert_eq!(said.expect("said").1, word, "{id} {workload}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn what_is_not_allowed_is_refused_by_every_path() {
         for path in paths() {
             for &workload in Workload::ALL {

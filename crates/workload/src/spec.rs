@@ -97,8 +97,9 @@ pub struct Spec {
     /// Round trips at the start of each slice that are made and not timed, so that a slice does not pay for the caches
     /// that another path's slice has emptied. Streams have none.
     pub warmup: u32,
-    /// Nagle's algorithm (RFC 9293, section 3.7.4): on, off, or as the path has it for this workload (`None`).
-    pub nagle: Option<bool>,
+    /// Nagle's algorithm (RFC 9293, section 3.7.4) at both ends, on every path alike. Off by default, so that a table compares
+    /// paths that do the same.
+    pub nagle: bool,
     /// How often the clock is read: given, or as the path has it (`None`).
     pub timing: Option<Timing>,
     /// Whether each message carries other bytes and the receiver compares every one. It costs time, so it is for tests
@@ -109,8 +110,8 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A spec with the defaults: two cores, blocking, 8 round trips of warm-up, the path's own Nagle and timing, bytes not
-    /// compared.
+    /// A spec with the defaults: two cores, blocking, 8 round trips of warm-up, Nagle's algorithm off, the path's own
+    /// timing, bytes not compared.
     pub const fn new(workload: Workload, size: usize) -> Self {
         Self {
             workload,
@@ -118,7 +119,7 @@ impl Spec {
             placement: Placement::TwoCores,
             waiting: Waiting::Blocking,
             warmup: 8,
-            nagle: None,
+            nagle: false,
             timing: None,
             verify: false,
             sockets: Sockets::PLAIN,
@@ -131,6 +132,18 @@ impl Spec {
         self.placement = placement;
         self.waiting = waiting;
         self
+    }
+
+    /// The same spec with Nagle's algorithm on or off at both ends.
+    #[must_use]
+    pub const fn with_nagle(mut self, nagle: bool) -> Self {
+        self.nagle = nagle;
+        self
+    }
+
+    /// Nagle's algorithm as a setting of a session: `on` or `off`.
+    pub(crate) fn nagle_setting(&self) -> (&'static str, String) {
+        ("nagle", if self.nagle { "on" } else { "off" }.to_owned())
     }
 
     /// The same spec with every byte compared.
@@ -210,7 +223,7 @@ mod tests {
     fn a_spec_survives_serialization() {
         let spec = Spec {
             timing: Some(Timing::Batch(16)),
-            nagle: Some(true),
+            nagle: true,
             ..Spec::new(Workload::Crr, 80)
         }
         .verified();

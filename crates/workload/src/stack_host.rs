@@ -12,7 +12,7 @@ use tollgate_wire::ethernet::MacAddr;
 
 use crate::error::Error;
 use crate::path::PathId;
-use crate::spec::{Spec, Workload};
+use crate::spec::Spec;
 
 /// Bytes of each socket buffer, and of the buffer that a reader of a stream posts.
 pub(crate) const BUFFER: usize = 64 * 1024;
@@ -31,11 +31,6 @@ const TIME_WAITS: usize = 1024;
 pub(crate) const CLIENT: u8 = 1;
 /// See [`CLIENT`].
 pub(crate) const SERVER: u8 = 2;
-
-/// Whether Nagle's algorithm runs: as the spec says, else only for streams.
-pub(crate) fn nagle(spec: &Spec) -> bool {
-    spec.nagle.unwrap_or(spec.workload == Workload::Stream)
-}
 
 /// Where the server listens.
 pub(crate) fn server_address() -> SocketAddrV4 {
@@ -65,7 +60,7 @@ pub(crate) fn stack(
     config.send_buffer = BUFFER as u32;
     config.receive_buffer = BUFFER as u32;
     config.kernel = Kernel::best();
-    config.no_delay = !nagle(spec);
+    config.no_delay = !spec.nagle;
     Stack::new(config, mtu, now).map_err(|error| Error::stack(path, "making a stack", error))
 }
 
@@ -91,7 +86,7 @@ pub(crate) fn set_nagle(
 pub(crate) fn settings(spec: &Spec, mtu: usize) -> Vec<(&'static str, String)> {
     vec![
         ("congestion", "NewReno".to_owned()),
-        ("nagle", if nagle(spec) { "on" } else { "off" }.to_owned()),
+        spec.nagle_setting(),
         ("mtu", mtu.to_string()),
         ("socket buffers", format!("{BUFFER} bytes")),
         (

@@ -14,7 +14,7 @@ use tollgate_measure::kernel::Kernel;
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::StackMemory;
 use tollgate_measure::{Figure, Limit, NoLedger, Verdict};
-use tollgate_workload::{Mode, PathId, Placement, Waiting};
+use tollgate_workload::{Mode, PathId, Placement, Spec, Waiting, Workload};
 
 use crate::args::{Doctor, Manners, Sink};
 use crate::error::Error;
@@ -181,7 +181,7 @@ pub(super) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error>
     let mut delays = Vec::new();
     let mut left_out = Vec::new();
     for path in [PathId::KernelLoopback, PathId::KernelVeth] {
-        let opened = Kernel::open(path, MODE, &[SIZE]);
+        let opened = Kernel::open(path, &SPEC, &[SIZE]);
         match opened {
             Ok(mut kernel) => {
                 try_delays(
@@ -197,7 +197,7 @@ pub(super) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error>
             Err(reason) => left_out.push(format!("{path}: {reason}")),
         }
     }
-    match StackMemory::open(&[SIZE]) {
+    match StackMemory::open(&[SIZE], false) {
         Ok(mut stack) => {
             let path = PathId::StackMemory;
             try_delays(
@@ -232,6 +232,7 @@ const MODE: Mode = Mode {
     placement: Placement::OneCore,
     waiting: Waiting::Blocking,
 };
+const SPEC: Spec = Spec::new(Workload::Rr, SIZE).with_mode(MODE.placement, MODE.waiting);
 
 fn json(found: &SelfTest) -> Result<String, Error> {
     Ok(serde_json::to_string_pretty(found)? + "\n")
@@ -268,7 +269,7 @@ fn try_delays(
 fn try_costs(path: PathId, goes_on: &impl Fn() -> bool) -> Result<Costs, String> {
     let costs = std::iter::once(ExtraCost::default()).chain(COSTS.map(|(_, cost)| cost));
     let mut kernels = costs
-        .map(|cost| Kernel::open_with_extra_cost(path, MODE, &[SIZE], &cost))
+        .map(|cost| Kernel::open_with_extra_cost(path, &SPEC, &[SIZE], &cost))
         .collect::<Result<Vec<_>, _>>()?;
     let ledgers = faults::in_turn(&mut kernels, &amount(64), goes_on);
     let ledgers: Result<Vec<_>, NoLedger> = ledgers.into_iter().collect();

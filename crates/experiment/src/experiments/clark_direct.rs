@@ -9,6 +9,7 @@ use tollgate_stats::{self as stats, Estimate, Line};
 
 use super::foong_hz::{column, unavailable};
 use super::{Experiment, Reported};
+use crate::claim::{self, Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes};
 use crate::error::Error;
@@ -24,6 +25,10 @@ use crate::words;
 const TABLE: &str = "clark-1989/table-1";
 /// Data bytes of the paper's packets.
 const PACKET: f64 = 1_460.0;
+/// What a packet of that size takes, which is what the paper has.
+const PACKET_COLUMN: &str = "Packet of 1,460 bytes";
+/// The paper's.
+const PUBLISHED_COLUMN: &str = "1989, 1,460 bytes";
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
 
 /// Costs of a packet and of a byte.
@@ -95,6 +100,8 @@ struct Fitted {
     id: Option<&'static str>,
     points: Vec<(f64, Mean)>,
     line: Option<Line>,
+    /// The echoes that it rests on.
+    operations: u64,
 }
 
 /// ns for each packet by operation, and of all, over the sizes of TCP's messages on the first path.
@@ -127,6 +134,7 @@ fn fits(echoes: &Echoes) -> Vec<Fitted> {
             id,
             points,
             line: stats::line(&plain),
+            operations: splits.iter().map(|rounds| claim::operations(rounds)).sum(),
         }
     };
     let mut all: Vec<Fitted> = ROWS
@@ -187,6 +195,7 @@ fn table(fits: &[Fitted]) -> Table {
                         estimate_cell(intercept, 1.0),
                         estimate_cell(slope(), 1.0),
                         estimate_cell(slope(), PACKET),
+                        estimate_cell(fitted.line.as_ref().and_then(|line| line.at(PACKET)), 1.0),
                         then.unwrap_or_else(|| Cell::text("-")),
                     ],
                 )
@@ -201,7 +210,8 @@ fn table(fits: &[Fitted]) -> Table {
             column("Per packet", Unit::Nanoseconds),
             column("Per byte", Unit::NanosecondsPerByte),
             column("Bytes of 1,460", Unit::Nanoseconds),
-            column("1989, 1,460 bytes", Unit::Nanoseconds),
+            column(PACKET_COLUMN, Unit::Nanoseconds),
+            column(PUBLISHED_COLUMN, Unit::Nanoseconds),
         ],
         rows,
     }
@@ -244,32 +254,48 @@ fn figure(fits: &[Fitted], command: &str) -> Option<Figure> {
 }
 
 fn finding(fits: &[Fitted]) -> String {
-    let line = |label: &str| fits.iter().find(|one| one.label == label)?.line;
-    let Some(total) = line("Total") else {
-        return "It takes two sizes to tell a packet's cost from a byte's.".to_owned();
+    let fit = |label: &str| fits.iter().find(|one| one.label == label);
+    let evidence = |fitted: &Fitted, of: fn(&Line) -> Option<Estimate>| {
+        let estimate = fitted.line.as_ref().and_then(of);
+        let estimate = estimate.ok_or_else(|| {
+            Refusal::NotMeasured(
+                "it takes three sizes to tell a packet's cost from a byte's".to_owned(),
+            )
+        })?;
+        let interval = estimate.interval.into();
+        Ok(Evidence::new(
+            estimate.value,
+            Some(interval),
+            fitted.operations,
+        ))
     };
-    // A line that is disturbed may come from below.
-    let least = total.intercept().map(|cost| cost.interval.low);
-    if least.unwrap_or(total.intercept) <= 0.0 {
-        return "What a packet costs whatever it carries is not told from nothing by these samples; measure for longer, on a quieter machine."
-            .to_owned();
-    }
-    let slope = total.slope().filter(|slope| !slope.interval.contains(0.0));
+    let mut finding = Finding::default();
+    let what = "what a packet costs whatever it carries";
+    let Some(total) = fit("Total") else {
+        return finding.finish();
+    };
+    let packet = evidence(total, Line::intercept).and_then(Evidence::amount);
+    let Some(packet) = finding.claim(what, packet) else {
+        return finding.finish();
+    };
     let mut text = format!(
-        "A packet costs {} of the kernel's time, whatever it carries, and each byte {}",
-        words::duration(total.intercept),
-        match slope {
-            Some(slope) => format!("{} ns more", words::significant(slope.value)),
-            None => "too little to be told from these samples".to_owned(),
-        }
+        "a packet costs {} of the kernel's time, whatever it carries",
+        packet.duration()
     );
-    let shares: Vec<String> = ROWS
-        .iter()
-        .filter_map(|(_, label)| {
-            let share = 100.0 * line(label)?.intercept / total.intercept;
-            (share >= 1.0).then(|| format!("{label} {share:.0} %"))
-        })
-        .collect();
+    let byte = evidence(total, Line::slope).and_then(Evidence::amount);
+    if let Some(byte) = finding.claim("what each byte adds", byte) {
+        text.push_str(&format!(", and each byte {} ns more", byte.significant()));
+    }
+    let mut shares = Vec::new();
+    for (_, label) in ROWS {
+        let Some(fitted) = fit(label) else { continue };
+        let share = evidence(fitted, Line::intercept)
+            .and_then(|cost| cost.times(100.0 / packet.value()).share());
+        let share = finding.claim(format!("the part of {label}"), share);
+        if let Some(share) = share.filter(|share| share.value() >= 1.0) {
+            shares.push(format!("{label} {}", share.percent()));
+        }
+    }
     if !shares.is_empty() {
         text.push_str(&format!("; of a packet's cost, {}", words::list(&shares)));
     }
@@ -286,8 +312,8 @@ fn finding(fits: &[Fitted]) -> String {
             100.0 * system / (driver + protocols + system)
         ));
     }
-    text.push('.');
-    text
+    finding.say(text);
+    finding.finish()
 }
 
 fn shown(echoes: &Echoes, command: &str) -> (String, Vec<Table>, Vec<Figure>, Vec<TrustLine>) {
@@ -333,6 +359,7 @@ mod tests {
             id,
             points,
             line: stats::line(&plain),
+            operations: 4_000,
         }
     }
 
@@ -347,7 +374,8 @@ mod tests {
         let copy = &table.rows[0].cells;
         assert!((copy[1].number().unwrap() - 0.1).abs() < 0.01);
         assert!((copy[2].number().unwrap() - 146.0).abs() < 5.0);
-        assert_eq!(copy[3].number(), Some(200_000.0));
+        assert!((copy[3].number().unwrap() - 186.0).abs() < 5.0);
+        assert_eq!(copy[4].number(), Some(200_000.0));
         assert!(copy[0].measured().unwrap().ci.is_some());
         let told = finding(&fits);
         assert!(
@@ -361,13 +389,12 @@ mod tests {
     #[test]
     fn a_cost_that_may_be_none_is_not_told() {
         let told = finding(&[fitted("Total", None, 0.5, 0.1)]);
-        assert!(told.contains("not told from nothing"), "{told}");
+        assert!(told.contains("not told from zero"), "{told}");
         let of_two = |a: f64| Fitted {
             line: stats::line(&[(1.0, a), (2.0, a + 1.0)]),
             ..fitted("Total", None, 0.0, 0.0)
         };
-        assert!(finding(&[of_two(-5.0)]).contains("not told from nothing"));
-        assert!(finding(&[of_two(50.0)]).starts_with("A packet costs 49.0 ns"));
+        assert!(finding(&[of_two(50.0)]).contains("it takes three sizes"));
     }
 
     #[test]

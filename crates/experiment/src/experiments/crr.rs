@@ -3,6 +3,7 @@
 use tollgate_workload::{PathId, Workload};
 
 use super::{Experiment, Reported};
+use crate::claim::Finding;
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
@@ -89,20 +90,20 @@ fn finding(outcome: &Outcome) -> String {
         PathId::StackShm,
         PathId::StackMemory,
     ];
-    let mut parts: Vec<String> = compare::at_first_size(outcome, &paths, Figure::Median)
-        .map(|(size, told)| {
-            let size = words::bytes(size);
-            format!("To connect, exchange {size} each way and close takes {told}")
-        })
-        .into_iter()
-        .collect();
-    parts.extend(
-        [
-            (PathId::StackShm, PathId::KernelLoopback),
-            (PathId::StackMemory, PathId::PeerSmoltcp),
-        ]
-        .into_iter()
-        .filter_map(|(a, b)| compare::over_sizes(outcome, a, b, Figure::Median)),
-    );
-    format!("{}.", parts.join("; "))
+    let mut finding = Finding::default();
+    if let Some((size, takes)) =
+        compare::at_first_size(outcome, &paths, Figure::Median, &mut finding)
+    {
+        let size = words::bytes(size);
+        finding.say(format!(
+            "to connect, exchange {size} each way and close takes {takes}"
+        ));
+    }
+    for (a, b) in [
+        (PathId::StackShm, PathId::KernelLoopback),
+        (PathId::StackMemory, PathId::PeerSmoltcp),
+    ] {
+        compare::over_sizes(outcome, a, b, Figure::Median, &mut finding);
+    }
+    finding.finish()
 }

@@ -4,6 +4,7 @@ use tollgate_stats as stats;
 
 use super::foong_hz::{cell_of, column, common_trust, id, lines, source, titled, unavailable};
 use super::{Experiment, Reported};
+use crate::claim::{Evidence, Finding, Refusal, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::run::{self, Cell, Figure, Source, Table, Unit};
@@ -143,26 +144,35 @@ fn figure(streams: &Streams, panel: &Panel, command: &str) -> Option<Figure> {
 
 /// The smallest and the largest write; a ratio whose interval holds 1 is no difference.
 fn finding(streams: &Streams) -> String {
-    let told = streams.panels.iter().filter_map(|panel| {
-        let in_cache: Vec<usize> = (0..streams.loads.len())
-            .filter(|&at| streams.loads[at].is_in_cache())
+    let mut finding = Finding::default();
+    for panel in &streams.panels {
+        let in_cache = || (0..streams.loads.len()).filter(|&at| streams.loads[at].is_in_cache());
+        let mut places: Vec<usize> = in_cache()
+            .next()
+            .into_iter()
+            .chain(in_cache().next_back())
             .collect();
-        let (&small, &large) = (in_cache.first()?, in_cache.last()?);
-        let mut places = vec![small, large];
         places.dedup();
         let (mut parts, mut alike) = (Vec::new(), Vec::new());
         for at in places {
-            let Some(ratio) = ratio(&panel.splits[at]) else {
+            let label = streams.loads[at].label();
+            let rounds = &panel.splits[at];
+            let claim = ratio(rounds).ok_or(Refusal::NoInterval).and_then(|ratio| {
+                let interval = ratio.interval.into();
+                Evidence::new(ratio.value, Some(interval), operations(rounds)).amount()
+            });
+            let what = format!(
+                "receiving against transmitting for {label} over {}",
+                panel.path
+            );
+            let Some(claim) = finding.claim(what, claim) else {
                 continue;
             };
-            let label = streams.loads[at].label();
-            if ratio.interval.contains(1.0) {
-                alike.push(label);
-            } else {
-                parts.push(format!(
-                    "receiving takes {} times what transmitting takes for {label}",
-                    words::factor(ratio.value)
-                ));
+            match claim.amount_against() {
+                Some(more) => parts.push(format!(
+                    "receiving takes {more} than transmitting for {label}"
+                )),
+                None => alike.push(label),
             }
         }
         if !alike.is_empty() {
@@ -171,12 +181,12 @@ fn finding(streams: &Streams) -> String {
                 words::list(&alike)
             ));
         }
-        (!parts.is_empty()).then(|| format!("over {}, {}", panel.path, words::list(&parts)))
-    });
-    let mut told: Vec<String> = told.collect();
-    if told.is_empty() {
-        return "Nothing was measured.".to_owned();
+        if !parts.is_empty() {
+            finding.say(format!("over {}, {}", panel.path, words::list(&parts)));
+        }
     }
-    told.push("in 2003 receiving took more at 800 MHz and transmitting at 2.4 GHz".to_owned());
-    words::sentence(&told)
+    if !finding.is_silent() {
+        finding.say("in 2003 receiving took more at 800 MHz and transmitting at 2.4 GHz");
+    }
+    finding.finish()
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tollgate_kernel::sampling::{Frequencies, TrafficMeter, nominal_hz};
 use tollgate_workload::cores::Cores;
-use tollgate_workload::{Mode, PathId, Sockets, find};
+use tollgate_workload::{Mode, PathId, Sockets, Spec, find};
 
 use super::{Experiment, Reported};
+use crate::claim::{Evidence, Finding, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::published;
@@ -94,7 +95,12 @@ impl Experiment for FoongHz {
                 &[cores.near, cores.far],
                 &mut measure,
             ));
-            let mut count = |meter: &TrafficMeter, load: &Load| traffic(path, mode, meter, load);
+            let mut count = |meter: &TrafficMeter, load: &Load| {
+                let spec = load
+                    .spec(mode, Sockets::PLAIN)
+                    .with_nagle(context.options.nagle);
+                traffic(path, &spec, meter, load)
+            };
             tables.push(traffic_table(root, &mut count));
         }
         if let Some(reason) = untold(&tables) {
@@ -326,44 +332,60 @@ fn rule_of_thumb() -> Table {
 }
 
 fn finding(streams: &Streams, hz: f64) -> String {
+    let mut finding = Finding::default();
     // The first path; the tables have the others.
-    let told = streams.panels.iter().take(1).filter_map(|panel| {
-        let value = |at: usize| Some(hz_per_bps(&panel.splits[at], hz, all_ns)?.value);
-        let in_cache: Vec<usize> = (0..streams.loads.len())
-            .filter(|&at| streams.loads[at].is_in_cache())
-            .collect();
-        let (&small, &large) = (in_cache.first()?, in_cache.last()?);
-        let (little, much) = (value(large)?, value(small)?);
-        let mut text = format!(
-            "each bit of a stream over {} takes both ends {} cycles in writes of {} (rule of thumb of 2003: 2)",
-            panel.path,
-            words::significant(little),
-            streams.loads[large].label()
-        );
-        if small != large {
-            text.push_str(&format!(
-                ", {} in writes of {}, {} times as many (2003: 6 to 7 times)",
-                words::significant(much),
-                streams.loads[small].label(),
-                words::factor(much / little)
+    let Some(panel) = streams.panels.first() else {
+        return finding.finish();
+    };
+    let in_cache: Vec<usize> = (0..streams.loads.len())
+        .filter(|&at| streams.loads[at].is_in_cache())
+        .collect();
+    let (Some(&small), Some(&large)) = (in_cache.first(), in_cache.last()) else {
+        return finding.finish();
+    };
+    let label = |at: usize| streams.loads[at].label();
+    let mut places = vec![large, small];
+    places.dedup();
+    let mut parts = Vec::new();
+    for at in places {
+        let rounds = &panel.splits[at];
+        let cycles = Evidence::mean(hz_per_bps(rounds, hz, all_ns), rounds);
+        let what = format!("the cycles of a bit in writes of {}", label(at));
+        if let Some(cycles) = finding.claim(what, cycles.and_then(Evidence::amount)) {
+            parts.push(format!(
+                "{} cycles in writes of {}",
+                cycles.significant(),
+                label(at)
             ));
         }
-        let beyond = (0..streams.loads.len()).find(|&at| !streams.loads[at].is_in_cache());
-        if let Some(at) = beyond
-            && let Some(beyond) = value(at)
-        {
-            text.push_str(&format!(
-                ", and beyond the last cache {} times as many as within",
-                words::factor(beyond / little)
-            ));
-        }
-        Some(text)
-    });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() {
-        return "Nothing was measured.".to_owned();
     }
-    words::sentence(&told)
+    if !parts.is_empty() {
+        finding.say(format!(
+            "each bit of a stream over {} takes both ends {} (rule of thumb of 2003: 2)",
+            panel.path,
+            words::list(&parts)
+        ));
+    }
+    if let Some(beyond) = (0..streams.loads.len()).find(|&at| !streams.loads[at].is_in_cache()) {
+        let each = |at: usize| -> Vec<f64> {
+            let rounds = panel.splits[at].iter().filter(|split| split.bytes > 0);
+            rounds
+                .map(|split| all_ns(split) / split.bytes as f64)
+                .collect()
+        };
+        let fewest = operations(&panel.splits[beyond]).min(operations(&panel.splits[large]));
+        let quotient = Evidence::quotient(&each(beyond), &each(large), fewest);
+        let what = "a stream beyond the last cache against one within";
+        if let Some(quotient) = finding.claim(what, quotient.and_then(Evidence::amount)) {
+            finding.say(match quotient.amount_against() {
+                Some(more) => {
+                    format!("a stream beyond the last cache takes {more} than one within")
+                }
+                None => "beyond the last cache and within show no difference".to_owned(),
+            });
+        }
+    }
+    finding.finish()
 }
 
 fn trust(streams: &Streams, hz: f64) -> Vec<TrustLine> {
@@ -483,10 +505,10 @@ fn frequency_table(
 }
 
 /// Bytes to and from memory for each byte of a stream.
-fn traffic(path: PathId, mode: Mode, meter: &TrafficMeter, load: &Load) -> Result<f64, String> {
+fn traffic(path: PathId, spec: &Spec, meter: &TrafficMeter, load: &Load) -> Result<f64, String> {
     let told = |error: tollgate_workload::Error| error.to_string();
     let found = find(path).ok_or_else(|| format!("this build does not have {path}"))?;
-    let mut session = found.open(&load.spec(mode, Sockets::PLAIN)).map_err(told)?;
+    let mut session = found.open(spec).map_err(told)?;
     let writes = (COUNTED.max(2 * load.memory as u64) / load.size as u64).max(1);
     let mut samples = session.new_samples();
     let before = meter.bytes().map_err(|error| error.to_string())?;

@@ -13,6 +13,7 @@ use tollgate_workload::{Mode, Offload, PathId, Sockets};
 
 use super::foong_hz::{column, source, unavailable};
 use super::{Experiment, Reported};
+use crate::claim::{Evidence, Finding, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::published;
@@ -20,7 +21,6 @@ use crate::run::{self, Cell, Figure, Interval, Measured, Row, Source, Table, Tru
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
 use crate::shapes;
 use crate::streams::{self, Load, all_ns, per_byte};
-use crate::words;
 
 const PATH: PathId = PathId::KernelVeth;
 /// Sizes of a write.
@@ -324,29 +324,31 @@ impl View<'_> {
         let Some(load) = self.loads.len().checked_sub(1) else {
             return "Nothing was measured.".to_owned();
         };
-        let told = |at: usize| {
-            let (name, with, without) = SAVINGS[at];
-            Some(match self.saved(load, at, &all_ns)? {
-                Saving::NoDifference => format!("{name} offload shows no difference"),
-                Saving::Percent(..) => {
-                    let mean = |state| Mean::of(&self.each(state, load, &all_ns));
-                    let factor = mean(with)?.value / mean(without)?.value;
-                    format!(
-                        "{name} offload takes {} times the processor time of doing without",
-                        words::factor(factor)
-                    )
+        let mut finding = Finding::default();
+        let of = format!(
+            "for writes of {}, both ends together",
+            self.loads[load].label()
+        );
+        for (name, with, without) in SAVINGS {
+            let fewest =
+                operations(self.rounds(with, load)).min(operations(self.rounds(without, load)));
+            let (with, without) = (
+                self.each(with, load, &all_ns),
+                self.each(without, load, &all_ns),
+            );
+            let quotient = Evidence::quotient(&with, &without, fewest);
+            let what = format!("what {name} offload saves");
+            let Some(quotient) = finding.claim(what, quotient.and_then(Evidence::amount)) else {
+                continue;
+            };
+            finding.say(match (saving(&with, &without), quotient.amount_against()) {
+                (Some(Saving::Percent(..)), Some(less)) => {
+                    format!("{of}, {name} offload takes {less} processor time than doing without")
                 }
-            })
-        };
-        let told: Vec<String> = (0..SAVINGS.len()).filter_map(told).collect();
-        if told.is_empty() {
-            return "Nothing was measured.".to_owned();
+                _ => format!("{of}, {name} offload shows no difference"),
+            });
         }
-        format!(
-            "For writes of {}, {}, both ends together.",
-            self.loads[load].label(),
-            words::list(&told)
-        )
+        finding.finish()
     }
 }
 

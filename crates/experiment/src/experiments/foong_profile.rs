@@ -5,6 +5,7 @@ use tollgate_kernel::sampling::{Categories, Classifier};
 
 use super::foong_hz::{MeanAt, column, common_trust, id, lines, source, titled, unavailable};
 use super::{Experiment, Reported};
+use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::published;
@@ -80,7 +81,8 @@ fn shown(streams: &Streams, groups: &Categories, command: &str) -> Shown {
     let mut directions = Classifier::new(streams.directions.clone());
     let mut classifier = Classifier::new(groups.clone());
     let mut whole = Classifier::new(Categories::host_stack());
-    let (mut tables, mut figures, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut tables, mut figures) = (Vec::new(), Vec::new());
+    let mut finding = Finding::default();
     for panel in &streams.panels {
         for (direction, name) in [(TRANSMIT, "transmit"), (RECEIVE, "receive")] {
             let splits: Groups = (0..streams.loads.len())
@@ -97,7 +99,7 @@ fn shown(streams: &Streams, groups: &Categories, command: &str) -> Shown {
                 1 => name.to_owned(),
                 _ => format!("{name} over {}", panel.path),
             };
-            told.extend(largest(streams, groups, &splits, &who));
+            largest(streams, groups, &splits, &who, &mut finding);
         }
         let splits: Groups = (0..streams.loads.len())
             .map(|at| streams.survey.splits(panel.first + at, &mut whole))
@@ -115,12 +117,7 @@ fn shown(streams: &Streams, groups: &Categories, command: &str) -> Shown {
     tables.push(in_2003());
     let mut trust = common_trust(streams);
     trust.push(streams.survey.covered(groups));
-    let finding = if told.is_empty() {
-        "Nothing was measured.".to_owned()
-    } else {
-        words::sentence(&told)
-    };
-    (finding, tables, figures, trust)
+    (finding.finish(), tables, figures, trust)
 }
 
 fn names(categories: &Categories) -> impl Iterator<Item = &str> {
@@ -201,25 +198,31 @@ fn largest(
     categories: &Categories,
     splits: &Groups,
     direction: &str,
-) -> Option<String> {
-    let in_cache: Vec<usize> = (0..streams.loads.len())
-        .filter(|&at| streams.loads[at].is_in_cache())
-        .collect();
-    let mut places = vec![*in_cache.first()?, *in_cache.last()?];
-    places.dedup();
-    let parts: Vec<(&str, String)> = places
+    finding: &mut Finding,
+) {
+    let in_cache = || (0..streams.loads.len()).filter(|&at| streams.loads[at].is_in_cache());
+    let mut places: Vec<usize> = in_cache()
+        .next()
         .into_iter()
-        .filter_map(|at| {
-            let (value, name) = names(categories)
-                .enumerate()
-                .filter_map(|(category, name)| Some((share(&splits[at], category)?.value, name)))
-                .max_by(|a, b| a.0.total_cmp(&b.0))?;
-            let label = streams.loads[at].label();
-            Some((name, format!("{value:.0} % for {label}")))
-        })
+        .chain(in_cache().next_back())
         .collect();
-    let told = match parts.as_slice() {
-        [] => return None,
+    places.dedup();
+    let mut parts = Vec::new();
+    for at in places {
+        let largest = names(categories)
+            .enumerate()
+            .filter_map(|(category, name)| Some((share(&splits[at], category)?, name)))
+            .max_by(|a, b| a.0.value.total_cmp(&b.0.value));
+        let label = streams.loads[at].label();
+        let what = format!("what takes most of {direction} for {label}");
+        let claim = Evidence::mean(largest.map(|(mean, _)| mean), &splits[at]);
+        let claim = finding.claim(what, claim.and_then(Evidence::share));
+        if let (Some((_, name)), Some(claim)) = (largest, claim) {
+            parts.push((name, format!("{} for {label}", claim.percent())));
+        }
+    }
+    let most = match parts.as_slice() {
+        [] => return,
         [(first, little), (second, much)] if first == second => {
             format!("{first} ({little}, {much})")
         }
@@ -230,7 +233,7 @@ fn largest(
             words::list(&parts)
         }
     };
-    Some(format!("{direction} spends most on {told}"))
+    finding.say(format!("{direction} spends most on {most}"));
 }
 
 /// The shares that the paper's text states.

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use tollgate_kernel::sampling::{Categories, Classifier};
-use tollgate_stats as stats;
 use tollgate_workload::{Mode, PathId, Placement, Reading, Sending, Sockets, Waiting};
 
 use super::foong_hz::{column, source, unavailable};
 use super::{Experiment, Reported};
+use crate::claim::{Evidence, Finding, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::run::{self, Axis, Cell, Figure, Point, Scale, Series, Source, Table, TrustLine, Unit};
@@ -341,60 +341,60 @@ impl View<'_> {
 
     /// Each way against the copy at the largest load, and late against posted at the smallest.
     fn finding(&self) -> String {
-        let mut parts = Vec::new();
+        let mut finding = Finding::default();
         if let Some(last) = self.plan.loads.len().checked_sub(1) {
+            let rounds = |way: usize| &self.splits[self.plan.sending(way) + last];
             let bytes = |way: usize| -> Vec<f64> {
-                let rounds = self.splits[self.plan.sending(way) + last].iter();
-                rounds
+                rounds(way)
+                    .iter()
                     .map(|split| all_ns(split) / split.bytes.max(1) as f64)
                     .collect()
             };
             let copy = bytes(0);
-            let told: Vec<String> = Sending::ALL
-                .iter()
-                .enumerate()
-                .skip(1)
-                .filter_map(|(way, sending)| {
-                    Some(format!("{sending} {}", against(&bytes(way), &copy)?))
-                })
-                .collect();
-            if !told.is_empty() {
-                parts.push(format!(
-                    "Against a copy, for {}, {}",
-                    self.plan.loads[last].label(),
-                    words::list(&told)
-                ));
+            let label = self.plan.loads[last].label();
+            for (way, sending) in Sending::ALL.iter().enumerate().skip(1) {
+                let fewest = operations(rounds(way)).min(operations(rounds(0)));
+                let pair = (sending.to_string(), "a copy".to_owned());
+                against(&mut finding, pair, &label, (&bytes(way), &copy), fewest);
             }
         }
         if let Some(&size) = self.plan.read.first() {
-            let (posted, late) = (
-                self.per_write(self.plan.reading(0)),
-                self.per_write(self.plan.reading(1)),
+            let places = [self.plan.reading(0), self.plan.reading(1)];
+            let [posted, late] = places.map(|place| self.per_write(place));
+            let fewest = places.map(|place| operations(&self.splits[place]));
+            let pair = (
+                "a stream that waits for its reader".to_owned(),
+                "a reader that waits".to_owned(),
             );
-            if let Some(told) = against(&late, &posted) {
-                parts.push(format!(
-                    "{} that waits for its reader {told}, against a reader that waits",
-                    words::size(size)
-                ));
-            }
+            let fewest = fewest[0].min(fewest[1]);
+            against(
+                &mut finding,
+                pair,
+                &words::size(size),
+                (&late, &posted),
+                fewest,
+            );
         }
-        if parts.is_empty() {
-            "Nothing was measured.".to_owned()
-        } else {
-            format!("{}.", parts.join("; "))
-        }
+        finding.finish()
     }
 }
 
-/// What one takes of what the other takes; no difference when the interval holds 1.
-fn against(a: &[f64], b: &[f64]) -> Option<String> {
-    let common = a.len().min(b.len());
-    let ratio = stats::ratio(&a[..common], &b[..common]).ok()?;
-    Some(if ratio.interval.contains(1.0) {
-        "shows no difference".to_owned()
-    } else {
-        format!("takes {} times as much", words::factor(ratio.value))
-    })
+/// Says what one takes of what the other takes; no difference when the interval holds 1.
+fn against(
+    finding: &mut Finding,
+    (ours, theirs): (String, String),
+    load: &str,
+    (a, b): (&[f64], &[f64]),
+    operations: u64,
+) {
+    let quotient = Evidence::quotient(a, b, operations).and_then(Evidence::amount);
+    let what = format!("{ours} against {theirs} for {load}");
+    if let Some(quotient) = finding.claim(what, quotient) {
+        finding.say(match quotient.amount_against() {
+            Some(more) => format!("{ours} takes {more} processor time than {theirs} for {load}"),
+            None => format!("{ours} and {theirs} show no difference for {load}"),
+        });
+    }
 }
 
 #[cfg(test)]
@@ -403,11 +403,24 @@ mod tests {
 
     #[test]
     fn a_ratio_that_may_be_one_is_no_difference() {
-        let none = against(&[1.0, 1.1, 0.9], &[1.0, 1.0, 1.0]);
-        assert_eq!(none.as_deref(), Some("shows no difference"));
-        let half = against(&[1.0, 1.01, 0.99], &[2.0, 2.0, 2.0]);
-        assert_eq!(half.as_deref(), Some("takes 0.50 times as much"));
-        assert_eq!(against(&[], &[1.0]), None);
+        let of = |a: &[f64], b: &[f64]| {
+            let mut finding = Finding::default();
+            let pair = ("splice".to_owned(), "a copy".to_owned());
+            against(&mut finding, pair, "64 B", (a, b), 1_000);
+            finding.finish()
+        };
+        assert_eq!(
+            of(&[1.0, 1.1, 0.9], &[1.0, 1.0, 1.0]),
+            "Splice and a copy show no difference for 64 B."
+        );
+        assert_eq!(
+            of(&[1.0, 1.01, 0.99], &[2.0, 2.0, 2.0]),
+            "Splice takes 2.0 times less processor time than a copy for 64 B."
+        );
+        assert_eq!(
+            of(&[], &[1.0]),
+            "This run cannot tell splice against a copy for 64 B (it has no interval)."
+        );
     }
 
     #[test]

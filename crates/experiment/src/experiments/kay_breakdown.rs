@@ -7,6 +7,7 @@ use tollgate_kernel::sampling::{Categories, Classifier};
 use tollgate_stats as stats;
 
 use super::{Experiment, Reported};
+use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel, STANDARD_ERROR, touching_ns};
 use crate::error::Error;
@@ -561,12 +562,36 @@ fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
     let first_path = echoes.panels.first().map(|panel| panel.path);
     let panels = echoes.panels.iter().zip(crossovers);
     let panels = panels.filter(|(panel, _)| Some(panel.path) == first_path);
-    let told = panels.filter_map(|(panel, crossover)| {
-        let total = |at| Some(words::duration(panel.mean(at, Split::total_ns)?.value));
-        let touching = |at| {
-            let share = panel.percent(at, |split| touching_ns(&echoes.categories, split))?;
-            Some(format!("{:.0} %", share.value))
-        };
+    let mut finding = Finding::default();
+    for (panel, crossover) in panels {
+        let name = panel.name(echoes);
+        let mut parts = Vec::new();
+        let mut places = vec![0, last];
+        places.dedup();
+        for at in places {
+            let (size, rounds) = (words::size(echoes.sizes[at]), &panel.splits[at]);
+            let total = Evidence::mean(panel.mean(at, Split::total_ns), rounds);
+            let touching = panel.percent(at, |split| touching_ns(&echoes.categories, split));
+            let touching = Evidence::mean(touching, rounds);
+            let total = finding.claim(
+                format!("the time of {size} over {name}"),
+                total.and_then(Evidence::amount),
+            );
+            let touching = finding.claim(
+                format!("how much of {size} over {name} touches data"),
+                touching.and_then(Evidence::share),
+            );
+            if let (Some(total), Some(touching)) = (total, touching) {
+                parts.push(format!(
+                    "{} for {size}, {} of it to touch data",
+                    total.duration(),
+                    touching.percent()
+                ));
+            }
+        }
+        if parts.is_empty() {
+            continue;
+        }
         let overtakes = match crossover {
             Crossover::At(at) if at.value > echoes.sizes[last] as f64 => format!(
                 ", so that it would outweigh the rest only from about {} bytes",
@@ -580,22 +605,12 @@ fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
             Crossover::Never => ", and so never outweighs the rest".to_owned(),
             Crossover::Unclear | Crossover::Unknown => String::new(),
         };
-        Some(format!(
-            "to receive and send back a message over {} takes the kernel {} for {}, {} of it to touch data, and {} for {}, {} of it{overtakes}",
-            panel.name(echoes),
-            total(0)?,
-            words::size(echoes.sizes[0]),
-            touching(0)?,
-            total(last)?,
-            words::size(echoes.sizes[last]),
-            touching(last)?,
-        ))
-    });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() {
-        return "Nothing was measured.".to_owned();
+        finding.say(format!(
+            "to receive and send back a message over {name} takes the kernel {}{overtakes}",
+            words::list(&parts)
+        ));
     }
-    words::sentence(&told)
+    finding.finish()
 }
 
 /// What holds for both experiments on echoes.

@@ -1,9 +1,10 @@
 //! `kay-detail`: the parts of each category of `kay-breakdown`, as Kay and Pasquale 1996 show them in figures 7 to 12.
 
-use tollgate_kernel::sampling::{Categories, Category};
+use tollgate_kernel::sampling::Categories;
 
 use super::kay_breakdown::{cell_of, lines, series, source, trust, unavailable};
 use super::{Experiment, Reported};
+use crate::claim::{Claim, Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel};
 use crate::error::Error;
@@ -174,33 +175,47 @@ fn finding(echoes: &Echoes) -> String {
     let first_path = echoes.panels.first().map(|panel| panel.path);
     let panels = echoes.panels.iter();
     let panels = panels.filter(|panel| Some(panel.path) == first_path);
-    let told = panels.filter_map(|panel| {
-        let mut parts: Vec<(f64, &Category, &str)> = Vec::new();
+    let mut finding = Finding::default();
+    for panel in panels {
+        let mut parts: Vec<(f64, Claim, String)> = Vec::new();
+        let mut refused = Ok(());
         for (at, category) in echoes.categories.categories.iter().enumerate() {
             for (part, name) in category.parts.iter().enumerate() {
-                let share = panel.percent(0, |split| part_ns(split, at, part))?;
-                parts.push((share.value, category, name));
+                let share = panel.percent(0, |split| part_ns(split, at, part));
+                match Evidence::mean(share, &panel.splits[0]).and_then(Evidence::share) {
+                    Ok(claim) => {
+                        parts.push((claim.value(), claim, format!("{name} ({})", category.name)));
+                    }
+                    // A part that nearly no sample hit is not among the largest.
+                    Err(Refusal::BelowZero) => {}
+                    Err(why) => refused = Err(why),
+                }
             }
+        }
+        let of = format!(
+            "of a {} message over {}",
+            words::size(echoes.sizes[0]),
+            panel.name(echoes)
+        );
+        if let Err(why) = refused {
+            finding.refuse(format!("the largest parts {of}"), &why);
+            continue;
         }
         parts.sort_by(|a, b| b.0.total_cmp(&a.0));
         let largest: Vec<String> = parts
             .iter()
             .take(TOLD)
-            .map(|(share, category, name)| format!("{name} ({}) {share:.0} %", category.name))
+            .map(|(_, share, name)| format!("{name} {}", share.percent()))
             .collect();
-        (!largest.is_empty()).then(|| {
-            format!(
-                "of a {} message over {}, the largest parts are {}",
-                words::size(echoes.sizes[0]),
-                panel.name(echoes),
+        if !largest.is_empty() {
+            finding.say(format!(
+                "{of}, the largest parts are {}",
                 words::list(&largest)
-            )
-        })
-    });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() {
+            ));
+        }
+    }
+    if finding.is_empty() {
         return "The category file names no parts.".to_owned();
     }
-    let sentence = told.join("; ");
-    format!("O{}.", &sentence[1..])
+    finding.finish()
 }

@@ -9,6 +9,7 @@ use tollgate_workload::PathId;
 
 use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
+use crate::claim::{Evidence, Finding, Refusal};
 use crate::remote::{Bounds, Host, STATISTIC, Sized, TwoHosts, directions, failures};
 use crate::run::{
     Bar, Cell, Figure, Interval, Layer, Measured, Row, RowKind, Segment, SegmentKind, Table,
@@ -551,22 +552,32 @@ impl Shown<'_> {
         notes
     }
 
-    /// How a round trip divides at the first size that was measured, as a clause.
+    /// How a round trip divides at the first size that was measured; none where no size was.
     pub(super) fn finding(&self) -> Option<String> {
         let (size, sized) = (self.sizes.iter().zip(&self.hosts.sizes))
             .find(|(_, sized)| sized.sum_ns().is_some() && sized.total_ns().is_some())?;
         let total = sized.total_ns().filter(|total| *total > 0.0)?;
-        let share = |ns: f64| format!("{:.0} %", 100.0 * ns / total);
-        let [client, server] = Host::BOTH.map(|host| sized.ledger(host).sum_ns(STATISTIC));
-        Some(format!(
-            "of a {}-byte round trip to {} of {} the client has {}, the server {} and what lies between them {}",
-            words::whole(*size as u64),
-            self.hosts.server,
-            words::duration(total),
-            share(client?),
-            share(server?),
-            share(sized.network.trimmed_mean_ns()?)
-        ))
+        let mut finding = Finding::default();
+        let what = format!("of a {}-byte round trip", words::whole(*size as u64));
+        let open = closure(sized).filter(|share| share.abs() > CLOSES);
+        let between = stats::mean(&sized.network_slices)
+            .map_err(|_| Refusal::NoInterval)
+            .and_then(|mean| {
+                let trips = sized.network.n();
+                Evidence::new(mean.value, Some(mean.interval.into()), trips)
+                    .leaving(open)
+                    .times(100.0 / total)
+                    .share()
+            });
+        if let Some(share) = finding.claim(format!("the network's part {what}"), between) {
+            finding.say(format!(
+                "{what} to {} of {} what lies between the hosts has {}",
+                self.hosts.server,
+                words::duration(total),
+                share.percent()
+            ));
+        }
+        Some(finding.finish())
     }
 }
 

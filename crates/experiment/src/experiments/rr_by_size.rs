@@ -4,6 +4,7 @@
 use tollgate_workload::{PathId, Workload};
 
 use super::{Experiment, Reported};
+use crate::claim::Finding;
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS, SIZES};
 use crate::error::Error;
@@ -152,20 +153,18 @@ fn finding(outcome: &Outcome) -> String {
         PathId::StackShm,
         PathId::StackMemory,
     ];
-    let mut parts: Vec<String> = compare::at_first_size(outcome, &paths, Figure::Median)
-        .map(|(size, told)| {
-            let size = words::whole(size as u64);
-            format!("A {size}-byte round trip takes {told}")
-        })
-        .into_iter()
-        .collect();
-    parts.extend(
-        [
-            (PathId::StackShm, PathId::KernelLoopback),
-            (PathId::StackMemory, PathId::PeerSmoltcp),
-        ]
-        .into_iter()
-        .filter_map(|(a, b)| compare::over_sizes(outcome, a, b, Figure::Median)),
-    );
-    format!("{}.", parts.join("; "))
+    let mut finding = Finding::default();
+    if let Some((size, takes)) =
+        compare::at_first_size(outcome, &paths, Figure::Median, &mut finding)
+    {
+        let size = words::whole(size as u64);
+        finding.say(format!("a {size}-byte round trip takes {takes}"));
+    }
+    for (a, b) in [
+        (PathId::StackShm, PathId::KernelLoopback),
+        (PathId::StackMemory, PathId::PeerSmoltcp),
+    ] {
+        compare::over_sizes(outcome, a, b, Figure::Median, &mut finding);
+    }
+    finding.finish()
 }

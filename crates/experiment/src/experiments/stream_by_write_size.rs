@@ -3,6 +3,7 @@
 use tollgate_workload::{PathId, Workload};
 
 use super::{Experiment, Reported};
+use crate::claim::Finding;
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
@@ -100,26 +101,18 @@ fn finding(outcome: &Outcome) -> String {
         PathId::StackShm,
         PathId::StackMemory,
     ];
-    let last = (0..outcome.sizes.len()).rev().find_map(|at| {
-        let told = compare::at_size(outcome, &paths, at, Figure::PerByte)?;
-        Some((outcome.sizes[at], told))
-    });
-    let mut parts: Vec<String> = last
-        .map(|(size, told)| {
-            format!(
-                "Written {} at a time, a stream takes {told}",
-                words::bytes(size)
-            )
-        })
-        .into_iter()
-        .collect();
-    parts.extend(
-        [
-            (PathId::StackShm, PathId::KernelLoopback),
-            (PathId::StackMemory, PathId::PeerSmoltcp),
-        ]
-        .into_iter()
-        .filter_map(|(a, b)| compare::over_sizes(outcome, a, b, Figure::PerByte)),
-    );
-    format!("{}.", parts.join("; "))
+    let mut finding = Finding::default();
+    if let Some((size, takes)) =
+        compare::at_last_size(outcome, &paths, Figure::PerByte, &mut finding)
+    {
+        let size = words::bytes(size);
+        finding.say(format!("written {size} at a time, a stream takes {takes}"));
+    }
+    for (a, b) in [
+        (PathId::StackShm, PathId::KernelLoopback),
+        (PathId::StackMemory, PathId::PeerSmoltcp),
+    ] {
+        compare::over_sizes(outcome, a, b, Figure::PerByte, &mut finding);
+    }
+    finding.finish()
 }

@@ -5,6 +5,8 @@ use tollgate_workload::{Mode, PathId, Workload};
 
 use super::rr_by_size::{published_lines, published_ns, published_table};
 use super::{Experiment, Reported, remote_shown};
+use crate::claim::{Evidence, Finding, Refusal};
+use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
 use crate::error::Error;
 use crate::interleave::{self, LineUp};
@@ -114,8 +116,8 @@ impl Experiment for WolmanNetworks {
                 tables.extend([shown.table(), shown.ways()]);
                 figures.extend(shown.figure(&command));
                 trust.extend(shown.trust());
-                if let Some(told) = shown.finding() {
-                    finding = words::sentence(&[told]);
+                if let Some(divided) = shown.finding() {
+                    finding = divided;
                 }
             }
             Some(Err(error)) => trust.push(shapes::warning(format!(
@@ -204,32 +206,36 @@ fn ratios(outcome: &Outcome, (first, second): (usize, usize)) -> Table {
 }
 
 fn finding(outcome: &Outcome, pair: Option<(usize, usize)>) -> String {
-    let told = pair.and_then(|(first, second)| {
-        let ratio = outcome.ratio(second, first, 0, Figure::Median)?;
-        let ns = outcome.value(first, 0, Figure::Median)?;
-        let size = words::whole(*outcome.sizes.first()? as u64);
-        let compared = if ratio.interval.contains(1.0) {
-            "as long as over kernel-veth, as far as this run tells".to_owned()
-        } else {
-            format!(
-                "over kernel-veth {} times that",
-                words::significant(ratio.value)
-            )
-        };
-        let then = published_ns(outcome.sizes[0], "atm")
-            .zip(published_ns(outcome.sizes[0], "ethernet"))
+    let mut finding = Finding::default();
+    let Some(((first, second), &size)) = pair.zip(outcome.sizes.first()) else {
+        return "The two networks could not be compared.".to_owned();
+    };
+    let what = format!("a {}-byte round trip", words::whole(size as u64));
+    let cell = outcome.cell(first, 0, Figure::Median);
+    let takes = Evidence::of(&cell).and_then(Evidence::amount);
+    if let Some(takes) = finding.claim(format!("{what} over kernel-loopback"), takes) {
+        finding.say(format!(
+            "{what} over kernel-loopback takes {}",
+            takes.duration()
+        ));
+    }
+    let between = format!("{what} over kernel-veth against kernel-loopback");
+    let ratio = compare::ratio(outcome, second, first, 0, Figure::Median)
+        .unwrap_or(Err(Refusal::NoInterval));
+    if let Some(ratio) = finding.claim(between, ratio) {
+        let then = published_ns(size, "atm")
+            .zip(published_ns(size, "ethernet"))
             .map(|(atm, ethernet)| {
                 format!(
-                    " (1994: {} over Ethernet, over ATM {} times that)",
-                    words::duration(ethernet),
-                    words::significant(atm / ethernet)
+                    " (1994: ATM {} than Ethernet)",
+                    words::speed(atm / ethernet)
                 )
             });
-        Some(format!(
-            "A {size}-byte round trip over kernel-loopback takes {}, {compared}{}.",
-            words::duration(ns),
-            then.unwrap_or_default()
-        ))
-    });
-    told.unwrap_or_else(|| "The two networks could not be compared.".to_owned())
+        let compared = match ratio.speed() {
+            Some(speed) => format!("kernel-veth is {speed} than kernel-loopback"),
+            None => "kernel-veth and kernel-loopback show no difference".to_owned(),
+        };
+        finding.say(format!("{compared}{}", then.unwrap_or_default()));
+    }
+    finding.finish()
 }

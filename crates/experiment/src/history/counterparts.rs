@@ -7,6 +7,8 @@ pub(super) enum Counterpart {
     Shown {
         /// The experiment's name.
         by: &'static str,
+        /// Which column of it is held against which.
+        pairing: Pairing,
         /// What changed since, in a sentence.
         changed: &'static str,
     },
@@ -14,6 +16,38 @@ pub(super) enum Counterpart {
     None {
         /// Why.
         why: &'static str,
+    },
+}
+
+/// The columns of an experiment that have the same definition, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pairing {
+    /// Columns of one table, in the same row.
+    Columns {
+        /// The table's id.
+        table: &'static str,
+        /// The published column.
+        then: &'static str,
+        /// The columns of today.
+        now: &'static [&'static str],
+    },
+    /// The same of shares, each of which stands to the right of the column that it is of.
+    Shares {
+        /// The table's id.
+        table: &'static str,
+        /// The published column.
+        then: &'static str,
+        /// The columns of today.
+        now: &'static [&'static str],
+    },
+    /// All rows of one table against a row of another, in columns of the same name: means against means.
+    Means {
+        /// The published table's id.
+        then: &'static str,
+        /// The id of the table of today.
+        now: &'static str,
+        /// The label of its row.
+        row: &'static str,
     },
 }
 
@@ -28,9 +62,20 @@ pub(super) fn counterpart(id: &str) -> Counterpart {
     )
 }
 
-const fn shown(by: &'static str, changed: &'static str) -> Counterpart {
-    Counterpart::Shown { by, changed }
+const fn shown(by: &'static str, pairing: Pairing, changed: &'static str) -> Counterpart {
+    Counterpart::Shown {
+        by,
+        pairing,
+        changed,
+    }
 }
+
+/// The paths of `wolman-transmit` and `wolman-receive`.
+const WOLMAN: Pairing = Pairing::Shares {
+    table: "compared",
+    then: "1994",
+    now: &["kernel-loopback", "kernel-veth", "stack-memory"],
+};
 
 const fn none(why: &'static str) -> Counterpart {
     Counterpart::None { why }
@@ -42,6 +87,11 @@ pub(super) const TABLES: [(&str, Counterpart); 22] = [
         "clark-1989/operations",
         shown(
             "clark-instructions",
+            Pairing::Columns {
+                table: "operations",
+                then: "1989",
+                now: &["Tollgate", "Linux"],
+            },
             "Then an Intel 80386 and Berkeley UNIX, now the userspace stack on x86-64; both are counts of instructions on the common path",
         ),
     ),
@@ -65,13 +115,23 @@ pub(super) const TABLES: [(&str, Counterpart); 22] = [
         "clark-1989/table-1",
         shown(
             "clark-direct",
-            "Then a logic analyser on a Sun-3/60 with Ethernet, now samples of a Linux kernel",
+            Pairing::Columns {
+                table: "costs",
+                then: "1989, 1,460 bytes",
+                now: &["Packet of 1,460 bytes"],
+            },
+            "Then a logic analyser on a Sun-3/60 with Ethernet, now samples of a Linux kernel, which sends and receives each packet",
         ),
     ),
     (
         "wolman-1994/table-1",
         shown(
             "rr-by-size",
+            Pairing::Means {
+                then: "published",
+                now: "round-trips",
+                row: "kernel-loopback, 2 cores, blocking",
+            },
             "Then two machines and a network between them, now both ends on one machine without one: the quotient tells more of networks and clocks than of protocols",
         ),
     ),
@@ -79,6 +139,7 @@ pub(super) const TABLES: [(&str, Counterpart); 22] = [
         "wolman-1994/table-2",
         shown(
             "wolman-transmit",
+            WOLMAN,
             "Then BSD 4.4 on a DECstation 5000/200 at 25 MHz with ATM, now Linux without a network: checksums are left out on the way, and TCP and sockets share what is left",
         ),
     ),
@@ -86,6 +147,7 @@ pub(super) const TABLES: [(&str, Counterpart); 22] = [
         "wolman-1994/table-3",
         shown(
             "wolman-receive",
+            WOLMAN,
             "Then BSD 4.4 on a DECstation 5000/200 at 25 MHz with ATM, now Linux without a network: work became two orders of magnitude quicker, waking a reader on another processor did not",
         ),
     ),

@@ -1,8 +1,8 @@
 //! Then and now: the rows of the five papers beside those of a run.
 //!
 //! A published number has a counterpart where an experiment shows both in one row ([`counterparts`]), or where its counterpart
-//! stands elsewhere in the run ([`told`]); it is taken in the unit that compares two machines decades apart: a share, instructions,
-//! cycles, else a time. What has none says why. Nothing is measured here.
+//! stands elsewhere in the run ([`told`]). Columns are paired by name and have the same definition; what has no counterpart says why.
+//! A share that is none is left out. Nothing is measured here.
 
 mod counterparts;
 mod told;
@@ -12,7 +12,7 @@ use crate::run::{Cell, Column, Experiment, Measured, Row, RowKind, Run, Table, U
 use crate::shapes::{self, plain_row};
 use crate::words;
 
-use counterparts::{Counterpart, counterpart};
+use counterparts::{Counterpart, Pairing, counterpart};
 
 /// The experiments whose parts of a run have counterparts, for those who measure only these.
 #[must_use]
@@ -174,8 +174,12 @@ pub fn history(run: &Run, extent: Extent) -> Experiment {
             let (mut pairs, missing) = told_of(run, &table.id);
             let told_here = pairs.len();
             let (reason, context) = match counterpart(&table.id) {
-                Counterpart::Shown { by, changed } => {
-                    pairs.extend(pairs_of(run, by, extent));
+                Counterpart::Shown {
+                    by,
+                    pairing,
+                    changed,
+                } => {
+                    pairs.extend(pairs_of(run, by, &pairing, extent));
                     (
                         format!(
                             "the run holds no {by} with it; `tollgate experiment run {by}` measures it"
@@ -279,6 +283,10 @@ fn told_of(run: &Run, of: &str) -> (Vec<Pair>, Absent) {
             continue;
         };
         match told.now(run) {
+            Ok(now) if !is_possible(told.unit, now.value) => rows.push((
+                told.label.to_owned(),
+                "its counterpart came out below zero or beyond its whole".to_owned(),
+            )),
             Ok(now) => pairs.push(Pair {
                 label: told.label.to_owned(),
                 unit: told.unit,
@@ -299,7 +307,10 @@ fn told_of(run: &Run, of: &str) -> (Vec<Pair>, Absent) {
 /// The share that changed most, in hundredths, and a sentence on it.
 fn largest_share(paper: &Paper, pairs: &[Pair]) -> Option<(f64, String)> {
     let by = |pair: &&Pair| pair.now.value - pair.published;
-    let shares = pairs.iter().filter(|pair| pair.unit == Unit::Percent);
+    // A share without an interval is not stated.
+    let shares = pairs
+        .iter()
+        .filter(|pair| pair.unit == Unit::Percent && pair.now.ci.is_some());
     let pair = shares.max_by(|one, other| by(one).abs().total_cmp(&by(other).abs()))?;
     let text = format!(
         "{}: {} % in {} ({}), {} % now",
@@ -360,104 +371,100 @@ fn changed(pairs: &[Pair]) -> Option<String> {
     })
 }
 
-/// The published numbers that an experiment of the run shows, each with the measured ones of its row.
-fn pairs_of(run: &Run, experiment: &str, extent: Extent) -> Vec<Pair> {
+/// The published numbers that an experiment of the run shows, each with those of today that the pairing names.
+fn pairs_of(run: &Run, experiment: &str, pairing: &Pairing, extent: Extent) -> Vec<Pair> {
     let Some(experiment) = run.experiments.iter().find(|one| one.name == experiment) else {
         return Vec::new();
     };
+    let table = |id: &str| experiment.tables.iter().find(|one| one.id == id);
+    let most = match extent {
+        Extent::Page => 1,
+        Extent::Whole => usize::MAX,
+    };
+    match *pairing {
+        Pairing::Columns {
+            table: id,
+            then,
+            now,
+        } => table(id).map_or_else(Vec::new, |table| in_rows(table, then, now, 0, most)),
+        Pairing::Shares {
+            table: id,
+            then,
+            now,
+        } => table(id).map_or_else(Vec::new, |table| in_rows(table, then, now, 1, most)),
+        Pairing::Means { then, now, row } => table(then)
+            .zip(table(now))
+            .map_or_else(Vec::new, |(then, now)| of_means(then, now, row)),
+    }
+}
+
+/// The pairs of one table, from so many columns to the right of those that are named; at most so many for each row.
+fn in_rows(table: &Table, then: &str, now: &[&str], right: usize, most: usize) -> Vec<Pair> {
+    let place = |name: &str| {
+        let found = table.columns.iter().position(|column| column.name == name);
+        found.map(|at| at + right)
+    };
+    let Some(then) = place(then) else {
+        return Vec::new();
+    };
+    let unit = table.columns[then].unit;
     let mut pairs = Vec::new();
-    for table in &experiment.tables {
-        // A ledger by size repeats the one that is compared.
-        if table.id == "by-size" {
+    for row in &table.rows {
+        let Some((published, Some(value))) = row.cells.get(then).map(|cell| (cell, cell.number()))
+        else {
             continue;
-        }
-        for row in &table.rows {
-            of_row(experiment, table, row, extent, &mut pairs);
+        };
+        let counterparts = now.iter().filter_map(|name| {
+            let measured = row.cells.get(place(name)?)?.measured()?;
+            is_possible(unit, measured.value).then(|| Pair {
+                label: format!("{}, {name}", row.label),
+                unit,
+                then: published.clone(),
+                published: value,
+                now: measured.clone(),
+            })
+        });
+        pairs.extend(counterparts.take(most));
+    }
+    pairs
+}
+
+/// All published numbers of a table against the means of a row of another.
+fn of_means(then: &Table, now: &Table, row: &str) -> Vec<Pair> {
+    let Some(today) = now.rows.iter().find(|one| one.label == row) else {
+        return Vec::new();
+    };
+    let mut pairs = Vec::new();
+    for published in &then.rows {
+        for (column, cell) in then.columns.iter().zip(&published.cells) {
+            let Some(value) = cell.number() else { continue };
+            let mean = now
+                .columns
+                .iter()
+                .position(|one| one == column)
+                .and_then(|at| {
+                    let measured = today.cells.get(at)?.measured()?;
+                    Some(Measured {
+                        value: measured.mean?,
+                        n: measured.n,
+                        ..Measured::default()
+                    })
+                });
+            pairs.extend(mean.map(|now| Pair {
+                label: format!("{}, {}: {row}", published.label, column.name),
+                unit: column.unit,
+                then: cell.clone(),
+                published: value,
+                now,
+            }));
         }
     }
     pairs
 }
 
-/// How well a unit compares; the best one of a row is taken.
-fn rank(unit: Unit) -> u8 {
-    match unit {
-        Unit::Percent => 0,
-        Unit::Instructions | Unit::Cycles | Unit::Ratio | Unit::None | Unit::Count => 1,
-        Unit::Nanoseconds
-        | Unit::NanosecondsPerByte
-        | Unit::BytesPerSecond
-        | Unit::PerSecond
-        | Unit::Bytes => 2,
-    }
-}
-
-fn of_row(
-    experiment: &Experiment,
-    table: &Table,
-    row: &Row,
-    extent: Extent,
-    pairs: &mut Vec<Pair>,
-) {
-    let published = || {
-        table
-            .columns
-            .iter()
-            .zip(&row.cells)
-            .filter(|(_, cell)| matches!(cell, Cell::Published { .. }))
-    };
-    let Some(best) = published().map(|(column, _)| rank(column.unit)).min() else {
-        return;
-    };
-    for (column, then) in published().filter(|(column, _)| rank(column.unit) == best) {
-        let Some(value) = then.number() else { continue };
-        let measured = || {
-            let cells = row.cells.iter().enumerate();
-            cells.filter(|(at, _)| table.columns[*at].unit == column.unit)
-        };
-        let beside: Vec<(String, Measured)> = measured()
-            .filter_map(|(at, cell)| {
-                // A share stands to the right of the path that it is of.
-                let name = match table.columns[at].name.as_str() {
-                    "share" if at > 0 => &table.columns[at - 1].name,
-                    name => name,
-                };
-                Some((format!("{}, {name}", row.label), cell.measured()?.clone()))
-            })
-            .collect();
-        let beside = if beside.is_empty() {
-            elsewhere(experiment, row, column)
-        } else {
-            beside
-        };
-        let most = match extent {
-            Extent::Page => 1,
-            Extent::Whole => usize::MAX,
-        };
-        pairs.extend(beside.into_iter().take(most).map(|(label, now)| Pair {
-            label,
-            unit: column.unit,
-            then: then.clone(),
-            published: value,
-            now,
-        }));
-    }
-}
-
-/// The row that a row of published numbers only is held against: that of blocking kernel sockets, in the same column.
-fn elsewhere(experiment: &Experiment, row: &Row, column: &Column) -> Vec<(String, Measured)> {
-    let only_published = row.cells.iter().all(|cell| !matches!(cell, Cell::Value(_)));
-    let found = experiment.tables.iter().find_map(|table| {
-        let at = table.columns.iter().position(|one| one == column)?;
-        let row = table
-            .rows
-            .iter()
-            .find(|row| row.label == "kernel-loopback, 2 cores, blocking")?;
-        Some((row.label.clone(), row.cells.get(at)?.measured()?.clone()))
-    });
-    found
-        .filter(|_| only_published)
-        .map(|(label, now)| vec![(format!("{}, {}: {label}", row.label, column.name), now)])
-        .unwrap_or_default()
+/// Whether a number can be: no share is beyond its whole, and nothing here is below zero.
+fn is_possible(unit: Unit, value: f64) -> bool {
+    value >= 0.0 && (unit != Unit::Percent || value <= 100.0)
 }
 
 /// One table for each unit.

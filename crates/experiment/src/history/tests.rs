@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::experiments;
-use crate::run::Source;
 use crate::run::fixture::run_of;
+use crate::run::{Interval, Source};
 
 fn published(value: f64) -> Cell {
     Cell::Published {
@@ -14,6 +14,18 @@ fn published(value: f64) -> Cell {
             place: "Table 2".to_owned(),
         },
     }
+}
+
+/// A number with an interval.
+fn known(value: f64) -> Cell {
+    Cell::Value(Measured {
+        value,
+        ci: Some(Interval {
+            low: 0.9 * value,
+            high: 1.1 * value,
+        }),
+        ..Measured::default()
+    })
 }
 
 fn column(name: &str, unit: Unit) -> Column {
@@ -46,7 +58,7 @@ fn transmit() -> Experiment {
                         published(67_000.0),
                         published(22.6),
                         Cell::exact(537.0),
-                        Cell::exact(45.2),
+                        known(45.2),
                     ],
                 ),
                 plain_row(
@@ -107,10 +119,7 @@ fn every_published_row_is_told_or_says_why_not() {
 #[test]
 fn what_stands_elsewhere_in_the_run_is_found() {
     let row = |label: &str, values: &[f64]| {
-        plain_row(
-            label,
-            values.iter().map(|&value| Cell::exact(value)).collect(),
-        )
+        plain_row(label, values.iter().map(|&value| known(value)).collect())
     };
     let table = |id: &str, columns: &[(&str, Unit)], rows| Table {
         id: id.to_owned(),
@@ -164,10 +173,6 @@ fn what_stands_elsewhere_in_the_run_is_found() {
         [70.0, 7.0]
     );
     assert_eq!(numbers(text, "checksum alone")[1], 1.0);
-    assert_eq!(
-        numbers("kay-pasquale-1996-protspec-share", "ProtSpec")[..2],
-        [32.0, 25.0]
-    );
     // 20 us at 800 MHz, and 500 ns at the 1 GHz of this run's clock.
     let cycles = numbers(
         "lehmann-benz-2002-processing",
@@ -216,4 +221,71 @@ fn shares_are_compared_where_a_paper_gives_them() {
         told.finding
     );
     assert!(run_of(vec![told]).check().is_ok());
+}
+
+/// The tables of a whole history of one experiment with one table.
+fn tables_of(name: &str, table: Table) -> Vec<Table> {
+    let experiment = Experiment {
+        name: name.to_owned(),
+        tables: vec![table],
+        ..transmit()
+    };
+    history(&run_of(vec![experiment]), Extent::Whole).tables
+}
+
+#[test]
+fn columns_are_paired_by_name_and_not_by_unit() {
+    let ns = |name| column(name, Unit::Nanoseconds);
+    let cells = [known(900.0), known(40.0), known(940.0), published(2e5)];
+    let tables = tables_of(
+        "clark-direct",
+        Table {
+            id: "costs".to_owned(),
+            title: String::new(),
+            columns: vec![
+                ns("Per packet"),
+                ns("Bytes of 1,460"),
+                ns("Packet of 1,460 bytes"),
+                ns("1989, 1,460 bytes"),
+            ],
+            rows: vec![plain_row("User-system copy", cells.to_vec())],
+        },
+    );
+    let pairs = tables.iter().find(|one| one.id == "clark-1989-table-1");
+    let rows = &pairs.unwrap().rows;
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(rows[0].cells[1].number(), Some(940.0));
+}
+
+#[test]
+fn shares_that_cannot_be_are_left_out() {
+    let mut shown = transmit();
+    shown.tables[0].rows[0].cells[3] = known(115.0);
+    let tables = history(&run_of(vec![shown]), Extent::Whole).tables;
+    assert!(tables.iter().all(|one| one.id != "wolman-1994-table-2"));
+}
+
+#[test]
+fn means_are_held_against_means() {
+    let mut today = known(14_000.0);
+    if let Cell::Value(measured) = &mut today {
+        measured.mean = Some(15_000.0);
+    }
+    let table = |id: &str, label: &str, cell| Table {
+        id: id.to_owned(),
+        title: String::new(),
+        columns: vec![column("4 B", Unit::Nanoseconds)],
+        rows: vec![plain_row(label, vec![cell])],
+    };
+    let experiment = Experiment {
+        name: "rr-by-size".to_owned(),
+        tables: vec![
+            table("round-trips", "kernel-loopback, 2 cores, blocking", today),
+            table("published", "Ethernet", published(1e6)),
+        ],
+        ..transmit()
+    };
+    let tables = history(&run_of(vec![experiment]), Extent::Whole).tables;
+    let pairs = tables.iter().find(|one| one.id == "wolman-1994-table-1");
+    assert_eq!(pairs.unwrap().rows[0].cells[1].number(), Some(15_000.0));
 }

@@ -23,9 +23,10 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    pub(super) fn open(path: PathId, mode: Mode, size: usize) -> Result<Self, String> {
+    pub(super) fn open(path: PathId, mode: Mode, size: usize, nagle: bool) -> Result<Self, String> {
         let spec = Spec {
             warmup: WARM_UP,
+            nagle,
             ..Spec::new(Workload::Rr, size).with_mode(mode.placement, mode.waiting)
         };
         let path = find(path).ok_or_else(|| format!("{path} cannot be opened here"))?;

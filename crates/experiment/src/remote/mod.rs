@@ -209,7 +209,7 @@ pub(crate) fn run(
         sides,
         ends: sizes
             .iter()
-            .map(|&size| Ends::open(remote, mode, size))
+            .map(|&size| Ends::open(remote, mode, size, context.options.nagle))
             .collect(),
         sizes: Vec::new(),
         probes: Default::default(),
@@ -327,9 +327,10 @@ struct Ends {
 }
 
 impl Ends {
-    fn open(remote: &KernelRemote, mode: Mode, size: usize) -> Result<Self, String> {
+    fn open(remote: &KernelRemote, mode: Mode, size: usize, nagle: bool) -> Result<Self, String> {
         let spec = Spec {
             warmup: 0,
+            nagle,
             ..Spec::new(Workload::Rr, size).with_mode(mode.placement, mode.waiting)
         };
         let session = remote

@@ -277,10 +277,15 @@ pub(crate) fn fixed_with_work(ns: f64) -> Trains {
     let sizes = trains.measured.iter_mut().flat_map(|one| &mut one.sizes);
     for span in sizes.flat_map(|size| &mut size.spans) {
         span.work = BySlice::default();
-        span.work.add(0, ns, 1.0);
+        for slice in 0..SLICES {
+            span.work.add(slice, ns, 1.0);
+        }
     }
     trains
 }
+
+/// Slices of each span in [`fixed`], so that its times have intervals.
+const SLICES: usize = 16;
 
 /// A path of packets with two spans and known times, one that could not be run, and one without gates.
 pub(crate) fn fixed() -> Trains {
@@ -334,16 +339,18 @@ pub(crate) fn fixed() -> Trains {
                 usual: vec![0],
                 ..Seen::default()
             };
-            measured.sizes[at].add(index, span, &seen);
+            for _ in 0..SLICES {
+                measured.sizes[at].add(index, span, &seen);
+            }
             measured.sizes[at].spans[index].beside = (vec![15_300.0], vec![15_000.0]);
         }
-        measured.sizes[at].add_ungated(None, &[15_000.0], Some(15_000.0));
+        measured.sizes[at].add_ungated(None, &[15_000.0; 1_000], Some(15_000.0));
         measured.sizes[at].turns_ns = measured.call_ns;
     }
     let gso = Subject::Kernel(PathId::KernelLoopback, Carrier::Gso);
     let mut without = Measured::new(gso, mode, None, sizes.len());
     without.without_gates = Some("the kernel's types cannot be read".to_owned());
-    without.sizes[1].add_ungated(None, &[30_000.0], Some(30_000.0));
+    without.sizes[1].add_ungated(None, &[30_000.0; 1_000], Some(30_000.0));
     Trains {
         sizes,
         fewer: false,

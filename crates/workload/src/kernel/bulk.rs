@@ -216,11 +216,7 @@ fn serve(mut reader: Reader, reading: Reading, core: usize, control: &Control, s
 impl BulkSession {
     pub(super) fn open(spec: &Spec, place: &Place) -> Result<Self, Error> {
         let cores = Cores::choose(spec.placement)?;
-        let options = Options {
-            nodelay: !spec.nagle.unwrap_or(false),
-            waiting: spec.waiting,
-            max_segment: None,
-        };
+        let options = Options::of(spec);
         let (near, far, _) = socket::pair(&options, place)?;
         let congestion = near.congestion()?;
         let sockets = spec.sockets;
@@ -284,6 +280,9 @@ impl BulkSession {
         }
         laps.flush(samples);
         if self.thread.is_some() {
+            if self.spec.nagle {
+                self.near.push()?;
+            }
             self.near.recv_exact(&mut [0], &self.control)?;
         }
         self.await_completions()?;
@@ -467,6 +466,7 @@ impl Session for BulkSession {
         let sockets = &self.spec.sockets;
         let mut settings = vec![
             ("congestion", self.congestion.clone()),
+            self.spec.nagle_setting(),
             ("cores", self.cores.describe()),
             ("sending", sockets.sending.to_string()),
             ("reading", sockets.reading.to_string()),

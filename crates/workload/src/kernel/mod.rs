@@ -357,7 +357,7 @@ impl Session for KernelSession {
     fn settings(&self) -> Vec<(&'static str, String)> {
         let mut settings = vec![
             ("congestion", self.congestion.clone()),
-            ("nagle", self.near.options().nagle().to_owned()),
+            self.near.spec.nagle_setting(),
             ("cores", self.cores.describe()),
             ("ends", "two threads".to_owned()),
         ];

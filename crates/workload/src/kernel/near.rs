@@ -85,10 +85,6 @@ impl NearEnd {
         self.timing
     }
 
-    pub(super) const fn options(&self) -> &Options {
-        &self.options
-    }
-
     pub(super) const fn near(&self) -> &Near {
         &self.near
     }

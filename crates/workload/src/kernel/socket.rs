@@ -40,15 +40,10 @@ impl Options {
     /// Those of a session for this spec.
     pub(super) fn of(spec: &Spec) -> Self {
         Self {
-            nodelay: !spec.nagle.unwrap_or(false),
+            nodelay: !spec.nagle,
             waiting: spec.waiting,
             max_segment: None,
         }
-    }
-
-    /// Nagle's algorithm, in words.
-    pub(super) const fn nagle(&self) -> &'static str {
-        if self.nodelay { "off" } else { "on" }
     }
 }
 

@@ -89,7 +89,7 @@ fn a_stream_larger_than_all_buffers_arrives_whole() {
 #[test]
 fn a_stream_under_nagle_ends_by_itself() {
     let spec = Spec {
-        nagle: Some(true),
+        nagle: true,
         ..spec(Workload::Stream, 7, (Placement::OneCore, Waiting::Blocking))
     };
     let mut session = open(&spec).unwrap();

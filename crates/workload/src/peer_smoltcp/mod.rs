@@ -4,8 +4,8 @@
 //! - Ethernet medium, IP MTU 1500, IPv4; checksums computed and verified in software at both ends (smoltcp's default).
 //! - The link hands frames over without copying them, see [`wire`].
 //! - Socket buffers of 64 KiB each way; delayed ACKs as smoltcp has them (10 ms); no congestion control and no timestamps,
-//!   which are smoltcp's defaults here and spare it work. Nagle off for rr and crr, on (its default) for stream, unless the
-//!   spec says otherwise.
+//!   which are smoltcp's defaults here and spare it work. Nagle's algorithm as the spec
+//!   has it, off by default.
 //! - Polled only when there is something to do: `poll_ingress_single` while frames have arrived, `poll_egress` after the
 //!   application has written, as often as the message has segments. Never the whole `poll`, which would ask both for
 //!   work that is known not to be there. Time is real, read once per round trip and once per turn where
@@ -17,8 +17,8 @@
 //!   request. Local ports go round 49152..=65535.
 //! - `stream`: writes gather in the send buffer and are sent when it is half full: of 8, 16, 32 and
 //!   60 KiB the fastest for writes of 64 and 1,400 bytes, and close to 60 KiB, the fastest, for 8,000 (one machine, under
-//!   load); at the end Nagle is switched off for a moment so
-//!   that the last short segment leaves, as a user would who knows the end.
+//!   load); at the end Nagle's algorithm is switched off for a
+//!   moment so that the last short segment leaves, as a user would who knows the end.
 
 mod wire;
 
@@ -259,7 +259,6 @@ struct SmoltcpSession {
     spec: Spec,
     timing: Timing,
     cores: Cores,
-    nagle: bool,
     near: Side,
     far: Side,
     out: Vec<u8>,
@@ -278,14 +277,12 @@ impl SmoltcpSession {
     fn open(spec: &Spec) -> Result<Self, Error> {
         let capabilities = PeerSmoltcp.capabilities();
         capabilities.check(PATH, spec)?;
-        let nagle = spec.nagle.unwrap_or(spec.workload == Workload::Stream);
         let (near, far) = link();
         let mut session = Self {
             timing: capabilities.timing(spec),
             cores: Cores::choose(spec.placement)?,
-            nagle,
-            near: Side::new(near, 1, nagle)?,
-            far: Side::new(far, 2, nagle)?,
+            near: Side::new(near, 1, spec.nagle)?,
+            far: Side::new(far, 2, spec.nagle)?,
             out: vec![0; spec.size],
             inn: vec![0; spec.size.max(BUFFER)],
             message: 0,
@@ -464,7 +461,7 @@ impl SmoltcpSession {
             let now = deadline.turn()?;
             self.move_stream(now)?;
         }
-        self.near.socket().set_nagle_enabled(self.nagle);
+        self.near.socket().set_nagle_enabled(self.spec.nagle);
         carry(now(), &mut self.far, &mut self.near, &[1], &mut [0])
     }
 
@@ -523,7 +520,7 @@ impl Session for SmoltcpSession {
     fn settings(&self) -> Vec<(&'static str, String)> {
         vec![
             ("congestion", "none".to_owned()),
-            ("nagle", if self.nagle { "on" } else { "off" }.to_owned()),
+            self.spec.nagle_setting(),
             ("cores", self.cores.describe()),
             ("ends", "one thread".to_owned()),
             ("mtu", MTU.to_string()),

@@ -190,7 +190,7 @@ impl Ends {
         }
         Ok(Self {
             hosts,
-            nagle: stack_host::nagle(spec),
+            nagle: spec.nagle,
             verify: spec.verify,
             size: spec.size,
             out: vec![0; spec.size],

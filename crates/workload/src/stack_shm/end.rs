@@ -88,7 +88,7 @@ impl End {
             link,
             conn: None,
             waiting: spec.waiting,
-            nagle: stack_host::nagle(spec),
+            nagle: spec.nagle,
             segment: mtu.saturating_sub(HEADERS).max(1),
             now,
             calls_left: CALLS_PER_READING,

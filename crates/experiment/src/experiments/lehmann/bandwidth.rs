@@ -9,6 +9,7 @@ use super::{
     Number, Parts, View, absent, axis, columns, figure, missing, not_available, over_sizes,
     span_row,
 };
+use crate::claim::{Claim, Evidence, Finding};
 use crate::context::Options;
 use crate::run::{Cell, Figure, Interval, Row, RowKind, Table, Unit};
 use crate::shapes;
@@ -193,32 +194,39 @@ fn lines(trains: &Trains, command: &str) -> Figure {
 }
 
 fn finding(trains: &Trains) -> String {
-    let Some(&size) = trains.sizes.last() else {
-        return "Nothing was measured.".to_owned();
+    let mut finding = Finding::default();
+    let Some((last, &size)) = trains.sizes.iter().enumerate().next_back() else {
+        return finding.finish();
     };
-    let last = trains.sizes.len() - 1;
-    let rates: Vec<_> = trains
-        .measured
-        .iter()
-        .filter_map(|measured| Some((measured, rate(measured, trains, last)?)))
-        .collect();
-    let told = |(measured, most): &(&Measured, f64), which: &str| {
+    let mut rates: Vec<(&Measured, Claim)> = Vec::new();
+    for measured in &trains.measured {
+        let Some(most) = rate(measured, trains, last) else {
+            continue;
+        };
+        let trips = measured.sizes[last].ungated.len() as u64;
+        let claim = Evidence::new(most, rate_interval(measured, trains, last), trips).amount();
+        let what = format!("the rate of {}", measured.subject.label());
+        rates.extend(finding.claim(what, claim).map(|claim| (measured, claim)));
+    }
+    let clause = |(measured, most): &(&Measured, Claim), which: &str| {
         let half = (0..=last)
-            .find(|&at| rate(measured, trains, at).is_some_and(|rate| rate >= most / 2.0))
+            .find(|&at| rate(measured, trains, at).is_some_and(|rate| rate >= most.value() / 2.0))
             .unwrap_or(last);
         format!(
-            "{} carries {which}{} Gb/s (half of that from {} on)",
+            "{} carries {which}{} Gb/s in responses of {}, half of that in responses of {}",
             measured.subject.label(),
-            words::significant(most * 8.0 / 1e9),
+            words::significant(most.value() * 8.0 / 1e9),
+            words::bytes(size),
             words::bytes(trains.sizes[half])
         )
     };
-    let parts = match super::ends(&rates, |(_, rate)| *rate) {
-        None => return "Nothing was measured.".to_owned(),
-        Some((only, None)) => told(only, ""),
+    match super::ends(&rates, |(_, rate)| rate.value()) {
+        None => {}
+        Some((only, None)) => finding.say(clause(only, "")),
         Some((most, Some(least))) => {
-            format!("{}; {}", told(most, "most, "), told(least, "least, "))
+            finding.say(clause(most, "most, "));
+            finding.say(clause(least, "least, "));
         }
-    };
-    format!("In responses of {} {parts}.", words::bytes(size))
+    }
+    finding.finish()
 }

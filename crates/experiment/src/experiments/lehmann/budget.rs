@@ -3,8 +3,9 @@
 
 use tollgate_gate::Direction;
 
-use super::processing::{LEAST_TOLD, no_work, path_ns, told, worked};
+use super::processing::{LEAST_TOLD, no_work, path_evidence, path_ns, told, worked};
 use super::{Parts, View, absent, axis, fact, figure, number, over_sizes, span_row, way};
+use crate::claim::{Evidence, Finding};
 use crate::context::{LINE_RATE, Options};
 use crate::run::{
     Bar, Cell, Column, Figure, Point, Row, RowKind, Segment, SegmentKind, Series, Table, Unit,
@@ -274,17 +275,23 @@ fn lines(trains: &Trains, rate: u64, command: &str) -> Figure {
 fn finding(trains: &Trains, rate: u64) -> String {
     let budget = budget_ns(rate);
     let (mut broken, mut kept) = (Vec::new(), Vec::new());
+    let mut finding = Finding::default();
     for measured in &trains.measured {
         for direction in WAYS {
-            let ns = place(measured, direction).and_then(|at| path_ns(measured, direction, at));
-            let Some(ns) = ns else { continue };
+            let Some(at) = place(measured, direction) else {
+                continue;
+            };
             let label = format!("{}, {}", measured.subject.label(), way(direction));
+            let work = path_evidence(measured, direction, at).and_then(Evidence::amount);
+            let Some(work) = finding.claim(label.as_str(), work) else {
+                continue;
+            };
             match breaks(measured, direction, budget) {
                 Some(layer) => broken.push(format!(
                     "{label}, breaks it at {layer} ({} in all)",
-                    words::duration(ns)
+                    work.duration()
                 )),
-                None => kept.push((label, ns)),
+                None => kept.push((label, work.value())),
             }
         }
     }
@@ -306,19 +313,22 @@ fn finding(trains: &Trains, rate: u64) -> String {
             }
         });
     let parts: Vec<String> = broken.into_iter().chain(keeps).collect();
-    if parts.is_empty() {
+    if parts.is_empty() && finding.is_empty() {
         return format!(
             "At {} a full packet has {}; no path has gates here.",
             line(rate),
             words::duration(budget)
         );
     }
-    format!(
-        "At {} a full packet has {}: {}.",
-        line(rate),
-        words::duration(budget),
-        parts.join("; ")
-    )
+    if !parts.is_empty() {
+        finding.say(format!(
+            "at {} a full packet has {}: {}",
+            line(rate),
+            words::duration(budget),
+            parts.join("; ")
+        ));
+    }
+    finding.finish()
 }
 
 #[cfg(test)]
@@ -329,7 +339,7 @@ mod tests {
     fn work_below_what_the_clock_tells_keeps_up_with_no_line() {
         let trains = crate::trains::tests::fixed_with_work(-0.35);
         let said = finding(&trains, LINE_RATE);
-        assert!(said.contains("takes less than 1.00 ns"), "{said}");
+        assert!(said.contains("not told from zero"), "{said}");
         assert!(!said.contains("would keep up"), "{said}");
         let table = summary(&trains, LINE_RATE);
         assert!(

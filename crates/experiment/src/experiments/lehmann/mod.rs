@@ -10,10 +10,10 @@ mod processing;
 mod queues;
 
 use tollgate_gate::{Direction, Span};
-use tollgate_stats::interquartile_mean;
 use tollgate_workload::trains::REQUEST;
 
 use super::{Experiment, Reported};
+use crate::claim::{Evidence, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::published;
@@ -493,6 +493,20 @@ fn of_gates(measured: &Measured) -> Vec<String> {
     said
 }
 
+/// The share of the round trip that is left open at a size, where it is too much.
+fn left_open(measured: &Measured, at: usize) -> Option<f64> {
+    measured.sizes[at]
+        .closure(measured.table?)
+        .filter(|share| share.abs() > CLOSES)
+}
+
+/// A time that gates tell at a size, with the round trips of that size.
+fn evidence(measured: &Measured, at: usize, known: Option<Known>) -> Result<Evidence, Refusal> {
+    let known = known.ok_or_else(|| Refusal::NotMeasured("no packet of it was seen".to_owned()))?;
+    let trips = measured.sizes[at].ungated.len() as u64;
+    Ok(Evidence::new(known.ns, known.ci, trips).leaving(left_open(measured, at)))
+}
+
 /// A table of the columns' sizes.
 fn table(id: String, title: String, trains: &Trains, places: &[usize], rows: Vec<Row>) -> Table {
     Table {
@@ -501,11 +515,6 @@ fn table(id: String, title: String, trains: &Trains, places: &[usize], rows: Vec
         columns: shapes::size_columns(&sizes_at(trains, places), Unit::Nanoseconds),
         rows,
     }
-}
-
-/// The mean over the sizes that have a number.
-fn over_all(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    interquartile_mean(&values.flatten().collect::<Vec<f64>>())
 }
 
 #[cfg(test)]

@@ -5,14 +5,15 @@ use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Kind, Span};
 
 use super::{
-    NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, first_train, missing,
-    not_available, number, over_all, over_sizes, span_row, way,
+    NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, missing, not_available,
+    number, over_sizes, span_row, way,
 };
+use crate::claim::{Claim, Evidence, Finding, Refusal};
 use crate::context::Options;
 use crate::published;
-use crate::run::{self, Cell, Figure, Row, RowKind, Table, Unit};
+use crate::run::{self, Cell, Figure, Interval, Row, RowKind, Table, Unit};
 use crate::shapes;
-use crate::trains::{Measured, Trains, of_packets, packets};
+use crate::trains::{Known, Measured, Trains, of_packets, packets};
 use crate::words;
 
 /// Figs. 4, 5, 10 and 11.
@@ -90,6 +91,48 @@ pub(super) fn path_ns(measured: &Measured, direction: Direction, at: usize) -> O
         sum = Some(sum.unwrap_or(0.0) + work);
     }
     sum
+}
+
+/// The work of all layers as evidence. Its interval is that of its parts, however they depend on each other.
+pub(super) fn path_evidence(
+    measured: &Measured,
+    direction: Direction,
+    at: usize,
+) -> Result<Evidence, Refusal> {
+    let mut sum: Option<Known> = None;
+    for (index, _) in worked(measured).filter(|(_, span)| span.direction == direction) {
+        let work = measured.sizes[at].spans[index].work(measured.within_ns);
+        let Some(work) = work else {
+            sum = None;
+            break;
+        };
+        sum = Some(sum.map_or(work, |sum| Known {
+            ns: sum.ns + work.ns,
+            ci: sum.ci.zip(work.ci).map(|(a, b)| Interval {
+                low: a.low + b.low,
+                high: a.high + b.high,
+            }),
+            n: sum.n.min(work.n),
+        }));
+    }
+    super::evidence(measured, at, sum)
+}
+
+/// The mean of that over the sizes, with the mean of the intervals.
+fn mean_evidence(
+    measured: &Measured,
+    trains: &Trains,
+    direction: Direction,
+) -> Result<Evidence, Refusal> {
+    let mut told = Vec::new();
+    let mut refused = Refusal::NotMeasured("it has no size".to_owned());
+    for at in 0..trains.sizes.len() {
+        match path_evidence(measured, direction, at) {
+            Ok(evidence) => told.push(evidence),
+            Err(why) => refused = why,
+        }
+    }
+    Evidence::mean_of(&told).ok_or(refused)
 }
 
 fn today(measured: &Measured, trains: &Trains) -> Table {
@@ -201,56 +244,44 @@ fn both_ways(trains: &Trains, command: &str) -> Figure {
 }
 
 fn finding(trains: &Trains) -> String {
-    let of = |direction, takes: &str| {
-        let means: Vec<(String, f64)> = trains
-            .measured
-            .iter()
-            .filter_map(|measured| {
-                let sizes = 0..trains.sizes.len();
-                let ns = over_all(sizes.map(|at| path_ns(measured, direction, at)))?;
-                Some((measured.subject.label(), ns))
-            })
-            .collect();
-        let (most, least) = super::ends(&means, |(_, ns)| *ns)?;
-        let less = least.map_or_else(String::new, |(label, ns)| {
-            format!(", and {} on {label}", told(*ns))
-        });
-        Some(format!("{takes} {} on {}{less}", told(most.1), most.0))
-    };
-    let parts: Vec<String> = [
-        of(Direction::Tx, "To send a packet takes"),
-        of(Direction::Rx, "to receive it"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    if parts.is_empty() {
+    let mut finding = Finding::default();
+    let mut any = false;
+    for (direction, takes) in [
+        (Direction::Tx, "to send a packet takes"),
+        (Direction::Rx, "to receive a packet takes"),
+    ] {
+        let mut means: Vec<(String, Claim)> = Vec::new();
+        for measured in trains.measured.iter().filter(|one| one.table.is_some()) {
+            let label = measured.subject.label();
+            let mean = mean_evidence(measured, trains, direction).and_then(Evidence::amount);
+            any = true;
+            means.extend(
+                finding
+                    .claim(format!("what it {takes} on {label}"), mean)
+                    .map(|claim| (label, claim)),
+            );
+        }
+        if let Some((most, least)) = super::ends(&means, |(_, claim)| claim.value()) {
+            let less = least.map_or_else(String::new, |(label, claim)| {
+                format!(", and {} on {label}", told(claim.value()))
+            });
+            finding.say(format!(
+                "{takes} {} on {}{less}",
+                told(most.1.value()),
+                most.0
+            ));
+        }
+    }
+    if !any {
         return "No path has gates here.".to_owned();
     }
     let then = super::fact("send-processing-least").zip(super::fact("receive-processing-least"));
-    let then = then.map_or(String::new(), |(sent, received)| {
-        format!("; in 2002 it was about {sent} us and {received} us at the least")
-    });
-    let heaviest = first_train(trains).and_then(|measured| {
-        let (_, span, ns) = worked(measured)
-            .filter_map(|(index, span)| {
-                let sizes = measured.sizes.iter();
-                let ns = over_all(sizes.map(|size| size.spans[index].work_ns()))?;
-                Some((index, span, ns))
-            })
-            .max_by(|a, b| a.2.total_cmp(&b.2))?;
-        Some(format!(
-            "; the largest part on {} is {} with {}",
-            measured.subject.label(),
-            super::name(span),
-            words::duration(ns)
-        ))
-    });
-    format!(
-        "{}{then}{}.",
-        parts.join("; "),
-        heaviest.unwrap_or_default()
-    )
+    if let Some((sent, received)) = then.filter(|_| !finding.is_silent()) {
+        finding.say(format!(
+            "in 2002 it was about {sent} us and {received} us at the least"
+        ));
+    }
+    finding.finish()
 }
 
 /// Why a kind of packet has no number, for tables of other views.

@@ -8,6 +8,7 @@ use super::{
     NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, first_train, missing,
     number, over_packets, over_sizes, span_row,
 };
+use crate::claim::{Claim, Evidence, Finding};
 use crate::context::Options;
 use crate::published;
 use crate::run::{self, Column, Figure, Row, RowKind, Table, Unit};
@@ -275,21 +276,23 @@ struct Longest<'a> {
     measured: &'a Measured,
     span: &'static Span,
     /// On average, and by the packets' places in the response.
-    ns: f64,
+    wait: Claim,
     by_place: Vec<f64>,
 }
 
 impl<'a> Longest<'a> {
-    fn of(measured: &'a Measured, at: usize) -> Option<Self> {
+    fn of(measured: &'a Measured, at: usize, finding: &mut Finding) -> Option<Self> {
         let waits = queues(measured).filter_map(|(index, span)| {
             let seen = &measured.sizes[at].spans[index];
-            Some((span, seen, seen.wait_ns()?))
+            Some((span, seen, seen.wait(measured.within_ns)?))
         });
-        let (span, seen, ns) = waits.max_by(|a, b| a.2.total_cmp(&b.2))?;
+        let (span, seen, known) = waits.max_by(|a, b| a.2.ns.total_cmp(&b.2.ns))?;
+        let wait = super::evidence(measured, at, Some(known)).and_then(Evidence::amount);
+        let what = format!("the longest wait on {}", measured.subject.label());
         Some(Self {
             measured,
             span,
-            ns,
+            wait: finding.claim(what, wait)?,
             by_place: seen.wait_by_place_ns().into_iter().flatten().collect(),
         })
     }
@@ -303,43 +306,47 @@ fn finding(trains: &Trains) -> String {
     if first_train(trains).is_none() {
         return "No path that carries packets has gates here.".to_owned();
     }
+    let mut finding = Finding::default();
     let Some(at) = shown(trains).last().copied() else {
-        return "Nothing was measured.".to_owned();
+        return finding.finish();
     };
     let waits: Vec<Longest<'_>> = trains
         .measured
         .iter()
         .filter(|one| one.subject.is_a_train() && one.table.is_some())
-        .filter_map(|measured| Longest::of(measured, at))
+        .filter_map(|measured| Longest::of(measured, at, &mut finding))
         .collect();
-    let Some((most, least)) = super::ends(&waits, |one| one.ns) else {
-        return "Nothing was measured.".to_owned();
+    let Some((most, least)) = super::ends(&waits, |one| one.wait.value()) else {
+        return finding.finish();
     };
     let by_place = match most.by_place.as_slice() {
-        [first, .., last] => format!(
+        [first, .., last] if *first >= 0.0 && *last >= 0.0 => format!(
             ", {} as the first and {} as the last of {}",
             words::duration(*first),
             words::duration(*last),
             most.by_place.len()
         ),
-        [] | [_] => String::new(),
+        _ => String::new(),
     };
-    let least = least.map_or_else(String::new, |one| {
-        format!(
-            "; on {} at most {}, in {}",
-            one.measured.subject.label(),
-            words::duration(one.ns),
-            one.queue()
-        )
-    });
-    let then = super::fact("ip-queue-delay").map_or(String::new(), |us| {
-        format!("; in 2002 the IP queue alone held it for about {us} us")
-    });
-    format!(
-        "In a response of {} a packet waits longest on {}, in {}: {} on average{by_place}{least}{then}.",
+    finding.say(format!(
+        "in a response of {} a packet waits longest on {}, in {}: {} on average{by_place}",
         words::bytes(trains.sizes[at]),
         most.measured.subject.label(),
         most.queue(),
-        words::duration(most.ns),
-    )
+        most.wait.duration(),
+    ));
+    if let Some(one) = least {
+        finding.say(format!(
+            "on {} at most {}, in {}",
+            one.measured.subject.label(),
+            one.wait.duration(),
+            one.queue()
+        ));
+    }
+    if let Some(us) = super::fact("ip-queue-delay") {
+        finding.say(format!(
+            "in 2002 the IP queue alone held it for about {us} us"
+        ));
+    }
+    finding.finish()
 }

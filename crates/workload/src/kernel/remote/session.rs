@@ -147,7 +147,7 @@ impl Session for RemoteSession {
         let (here, there) = self.cores;
         let mut settings = vec![
             ("congestion", self.congestion.clone()),
-            ("nagle", self.near.options().nagle().to_owned()),
+            self.near.spec.nagle_setting(),
             ("cores", format!("{here} here and {there} there")),
             ("ends", "two hosts".to_owned()),
         ];

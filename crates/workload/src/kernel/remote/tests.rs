@@ -170,7 +170,7 @@ fn another_version_is_told_on_both_sides() {
         stream.read_to_end(&mut heard).unwrap();
         heard
     });
-    assert_eq!(heard, b"TOLLGATE\x00\x01");
+    assert_eq!(heard, b"TOLLGATE\x00\x02");
     assert!(
         notices[0].to_string().contains("it speaks version 9"),
         "{notices:?}"
@@ -180,12 +180,12 @@ fn another_version_is_told_on_both_sides() {
     let address = listener.local_addr().unwrap();
     let old = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(b"TOLLGATE\x00\x02").unwrap();
+        stream.write_all(b"TOLLGATE\x00\x03").unwrap();
         stream.read_to_end(&mut Vec::new())
     });
     let error = connect(address).unwrap_err().to_string();
     assert!(
-        error.contains("it speaks version 2 of the control protocol, and this is version 1; install the same version"),
+        error.contains("it speaks version 3 of the control protocol, and this is version 2; install the same version"),
         "{error}"
     );
     // Whether it reads to the end or is reset does not matter.
