@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::epoll;
 use tollgate_kernel::observe::filter::Side;
 use tollgate_kernel::observe::{Ask, Choice, Filter, Observation, Watcher};
 
@@ -210,6 +211,93 @@ fn other_processes_are_counted_and_left_out() {
     let seen = Observation::between(None, &raw, &choice, 10);
     assert!(seen.samples.not_asked_for >= 50, "{:?}", seen.samples);
     assert!(seen.spans.is_empty() && seen.sockets.is_empty());
+}
+
+/// What the reader of [`epoll_reader`] computes between epoll's return and its call of recv().
+const COMPUTES: Duration = Duration::from_micros(50);
+
+/// Answers on a connection: sleeps in epoll, computes for [`COMPUTES`], reads and writes.
+fn epoll_reader(listener: &TcpListener) -> std::io::Result<()> {
+    let (mut stream, _) = listener.accept()?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(
+        &epoll,
+        &stream,
+        epoll::EventData::new_u64(0),
+        epoll::EventFlags::IN,
+    )?;
+    let mut events = Vec::with_capacity(1);
+    let mut message = [0; 100];
+    loop {
+        epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None)?;
+        events.clear();
+        let returned = Instant::now();
+        while returned.elapsed() < COMPUTES {
+            std::hint::spin_loop();
+        }
+        stream.read_exact(&mut message)?;
+        stream.write_all(&message)?;
+    }
+}
+
+#[test]
+fn epoll_readers_own_code_is_in_no_row_of_the_kernel() {
+    let Some(choice) = choice() else { return };
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    // It ends with an error when the client is gone.
+    let server = std::thread::spawn(move || drop(epoll_reader(&listener)));
+    let mut client = TcpStream::connect(at).unwrap();
+    let ask = Ask {
+        filter: Filter::parse(&format!("dst port {}", at.port()))
+            .unwrap()
+            .operations(),
+        every: Some(1),
+        slower_than: Some(Duration::from_nanos(1)),
+        ..Ask::default()
+    };
+    let mut watcher = Watcher::start(choice.clone(), &ask, Vec::new()).unwrap();
+    let mut slow = Vec::new();
+    let mut message = [0; 100];
+    let mut last = watcher.read().unwrap();
+    for _ in 0..10_000 {
+        client.write_all(&message).unwrap();
+        client.read_exact(&mut message).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        last = watcher.read().unwrap();
+        slow.append(&mut last.slow);
+        if last.totals.finished >= 200 {
+            break;
+        }
+    }
+    drop(client);
+    server.join().unwrap();
+    last.slow = slow;
+    let seen = Observation::between(None, &last, &choice, 10);
+    let row = |name: &str| {
+        let mut rows = seen.spans.iter();
+        rows.find(|row| row.name == name && row.direction == Some("receive"))
+            .unwrap()
+    };
+    let (application, resume) = (row("application"), row("resume"));
+    assert_eq!(application.kind, Some("application"));
+    assert!(application.n >= 100, "{:?}", seen.samples);
+    // Percentiles are within 1 %.
+    let computed = COMPUTES.as_nanos() as f64;
+    assert!(application.p50_ns >= 0.99 * computed, "{application:?}");
+    assert!(resume.p50_ns < computed, "{resume:?}");
+    let whole = seen.sum("send to receive").unwrap();
+    let kernel = seen.sum("processing").unwrap().mean_ns + seen.sum("queueing").unwrap().mean_ns;
+    assert!(
+        whole.mean_ns - kernel >= 0.9 * computed,
+        "{whole:?} {kernel}"
+    );
+    // Whole passages tell the same, in the order of the way.
+    let names: Vec<&str> = seen.slow[0].spans.iter().map(|span| span.0).collect();
+    assert!(
+        names.ends_with(&["wakeup", "resume", "application", "syscall", "socket"]),
+        "{names:?}"
+    );
 }
 
 /// Looks until the first sample has come to its end; none after half a minute.

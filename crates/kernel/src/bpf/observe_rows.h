@@ -9,7 +9,7 @@
 /* A way that is divided into spans, and how much of it was which. */
 struct division {
 	__u64 from;
-	__u64 sum[2];
+	__u64 sum[4];
 	/* Of the gates, which is in no sum. */
 	__u64 taken;
 	__u32 weight;
@@ -68,7 +68,7 @@ __noinline int enter(__u32 span, __u64 ns, __u32 weight)
 }
 
 /*
- * The next span of the way; `kind` 0 is processing, 1 is queueing. `cost` is what the gate that it begins with took of it. A gate that
+ * The next span of the way; `kind` 0 is processing, 1 is queueing, 2 is the application's. `cost` is what the gate that it begins with took of it. A gate that
  * was not passed leaves a hole.
  */
 __noinline int divide(struct division *division, __u32 span, __u32 kind, __u64 to, __u32 cost)
@@ -87,7 +87,7 @@ __noinline int divide(struct division *division, __u32 span, __u32 kind, __u64 t
 		}
 		ns -= taken;
 		enter(span, ns, division->weight);
-		division->sum[kind & 1] += ns;
+		division->sum[kind & 3] += ns;
 		division->taken += taken;
 	}
 	division->from = to;
@@ -155,12 +155,20 @@ __noinline int fold_in(__u32 index)
 			divide(&in, has(BACKLOG) ? BACKLOG_SPAN : IP_DEMUX_IN, !!has(BACKLOG), at[TCP_IN], cost[IP_IN]);
 		}
 		divide(&in, has(DISORDER) ? REORDER : TCP_IN_SPAN, !!has(DISORDER), at[READY], cost[TCP_IN]);
+		__u64 call = at[CALLED] ? at[CALLED] : at[COPY];
 		if (has(AWAKE)) {
-			divide(&in, SOCKET_QUEUE, 1, at[COPY], cost[READY]);
+			divide(&in, SOCKET_QUEUE, 1, call, cost[READY]);
 		} else {
 			divide(&in, WAKEUP, 1, at[RUNS], cost[READY]);
-			divide(&in, RESUME, 0, at[COPY], cost[RUNS]);
+			if (at[RETURNED])
+				divide(&in, RESUME, 0, at[RETURNED], cost[RUNS]);
+			if (at[CALLED])
+				divide(&in, APPLICATION, 2, call, cost[at[RETURNED] ? RETURNED : RUNS]);
+			else
+				divide(&in, RESUME, 0, call, cost[RUNS]);
 		}
+		if (at[CALLED])
+			divide(&in, SYSCALL_IN, 0, at[COPY], cost[CALLED]);
 		divide(&in, SOCKET_IN, 0, at[END], cost[COPY]);
 		if (!in.whole)
 			add(totals.holes, 1);

@@ -13,14 +13,14 @@ use super::memory::{
 use super::{Choice, Raw};
 
 /// Name and version of the JSON; a field that goes or changes its meaning raises the version.
-pub const SCHEMA: (&str, u32) = ("tollgate-observe", 2);
+pub const SCHEMA: (&str, u32) = ("tollgate-observe", 3);
 
 /// What was observed between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Observation {
     /// "tollgate-observe".
     pub schema: &'static str,
-    /// 2.
+    /// 3.
     pub version: u32,
     /// Seconds since the gates were live, at the first and at the second reading.
     pub from_s: f64,
@@ -60,7 +60,7 @@ pub struct Row {
     /// "transmit" or "receive"; missing for sums of both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<&'static str>,
-    /// "processing" or "queueing"; missing for sums of both.
+    /// "processing", "queueing", or "application" for the reader's own code; missing for sums of several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<&'static str>,
     /// Samples.
@@ -101,21 +101,22 @@ pub struct Gates {
 }
 
 impl Gates {
-    fn between(before: Option<&Raw>, after: &Raw) -> Self {
+    fn between(before: Option<&Raw>, after: &Raw, choice: &Choice) -> Self {
         let of = |count: fn(&Totals) -> u64| {
             count(&after.totals) - before.map_or(0, |raw| count(&raw.totals))
         };
         let cost = after.cost.as_ref().ok();
         let in_rows = of(|totals| totals.finished + totals.left);
         let over = in_rows + of(|totals| totals.unwanted);
-        // The call of the last gate comes behind all that the programs tell of.
-        let last = cost.map_or(0.0, |cost| cost.call_ns);
+        // These calls are in nothing that the programs tell of.
+        let beside = choice.calls_beside_the_way() as f64;
+        let beside = cost.map_or(0.0, |cost| beside * cost.call_ns);
         Self {
             taken_off_ns: of(|totals| totals.taken) as f64 / in_rows.max(1) as f64,
             shorter: of(|totals| totals.shorter),
             followed_ns: match over {
                 0 => 0.0,
-                over => of(|totals| totals.spent) as f64 / over as f64 + last,
+                over => of(|totals| totals.spent) as f64 / over as f64 + beside,
             },
             let_go_ns: cost.map(|cost| cost.let_go_ns),
             call_ns: cost.map(|cost| cost.call_ns),
@@ -244,6 +245,7 @@ pub struct Slow {
 
 const P: Option<&str> = Some("processing");
 const Q: Option<&str> = Some("queueing");
+const A: Option<&str> = Some("application");
 const TX: Option<&str> = Some("transmit");
 const RX: Option<&str> = Some("receive");
 
@@ -265,6 +267,8 @@ const SPANS: [(&str, Option<&str>, Option<&str>); super::memory::SPANS] = [
     ("out.of.order", RX, Q),
     ("wakeup", RX, Q),
     ("resume", RX, P),
+    ("application", RX, A),
+    ("syscall", RX, P),
     ("socket.queue", RX, Q),
     ("socket", RX, P),
     ("transmit", TX, None),
@@ -275,7 +279,7 @@ const SPANS: [(&str, Option<&str>, Option<&str>); super::memory::SPANS] = [
     ("receive to send", None, None),
 ];
 /// Spans before the sums.
-const ON_THE_WAY: usize = 18;
+const ON_THE_WAY: usize = 20;
 
 /// The middle of the times that a bucket holds, in nanoseconds.
 fn middle(place: usize) -> f64 {
@@ -363,7 +367,7 @@ impl Observation {
             arrivals: after.arrived - before.map_or(0, |raw| raw.arrived),
             spans,
             sums,
-            gates: Gates::between(before, after),
+            gates: Gates::between(before, after, choice),
             samples: samples(before, after),
             sockets,
             more_sockets,
@@ -582,6 +586,9 @@ impl Slow {
     }
 }
 
+/// The gate at which a reader calls the kernel for what it copies.
+const CALLED: usize = 11;
+
 /// The spans of a passage between the gates that it was seen at, each named after the gate that it ends with.
 fn spans(passage: &Passage) -> Vec<(&'static str, &'static str, u64)> {
     let has = |flag| passage.flags & flag != 0;
@@ -615,7 +622,15 @@ fn spans(passage: &Passage) -> Vec<(&'static str, &'static str, u64)> {
             ("tcp", "processing")
         },
         ("wakeup", "queueing"),
+        ("resume", "processing"),
         if has(flag::AWAKE) {
+            ("socket.queue", "queueing")
+        } else {
+            ("application", "application")
+        },
+        if passage.at[CALLED] > 0 {
+            ("syscall", "processing")
+        } else if has(flag::AWAKE) {
             ("socket.queue", "queueing")
         } else {
             ("resume", "processing")
@@ -708,8 +723,8 @@ mod tests {
             (5, 300),
             (7, 900),
             (8, 950),
-            (10, 5_000),
-            (11, 5_100),
+            (12, 5_000),
+            (13, 5_100),
         ] {
             passage.at[gate] = at;
         }

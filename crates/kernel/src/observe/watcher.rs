@@ -290,6 +290,7 @@ impl Watcher {
             has_ip_out: u32::from(self.choice.takes(IP_OUT_BOUNDARY)),
             has_demux: u32::from(self.choice.takes(DEMUX_BOUNDARY)),
             has_driver_end: u32::from(self.choice.takes(DRIVER_END_BOUNDARY)),
+            has_calls: u32::from(self.choice.takes_calls()),
             slower_than: ask
                 .slower_than
                 .map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
