@@ -295,7 +295,9 @@ static __always_inline void turn_ends(const struct sock *sk, __u64 now)
 	turn->since = 0;
 	/* Between the end of one gate and the beginning of another lies one call, and a return from a system call and the next one. */
 	__u64 calls = (settings.has_calls ? 3 : 1) * settings.call;
-	enter(TURN, now > since + calls ? now - since - calls : 0, turn->weight);
+	__u64 took = now - since;
+	__u64 taken = took < calls ? took : calls;
+	enter(TURN, took - taken, taken, turn->weight);
 }
 
 /* ---- gates ---- */

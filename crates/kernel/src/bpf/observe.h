@@ -280,6 +280,8 @@ struct histogram {
 	__u64 samples;
 	__u64 weight;
 	__u64 sum;
+	/* Of the gates, which is not in the sum. */
+	__u64 taken;
 	__u64 place[PLACES];
 };
 

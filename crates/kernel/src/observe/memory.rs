@@ -234,8 +234,10 @@ pub struct Passage {
     pub flags: u32,
     /// Bytes that the sending call had left.
     pub message: u32,
-    told_at: u32,
-    told_calls: u32,
+    /// The processor where the reader was told.
+    pub told_at: u32,
+    /// Programs that had run there at the entry and the exit of system calls.
+    pub told_calls: u32,
     /// Payload of the segment that it went out with.
     pub sent: u32,
     /// Payload of the segment that it came in with.
@@ -293,6 +295,8 @@ pub struct RawHistogram {
     pub weight: u64,
     /// Nanoseconds, each as often as its sample counts.
     pub sum: u64,
+    /// Nanoseconds of the gates that were taken off, each as often as its sample counts.
+    pub taken: u64,
     /// Weights by bucket.
     pub place: [u64; PLACES],
 }
@@ -361,7 +365,7 @@ const _: () = assert!(size_of::<Settings>() == 56 + 4 * (GROUPS + WIRES) + OPERA
 const _: () = assert!(size_of::<Totals>() == 22 * 8);
 const _: () = assert!(size_of::<Passage>() == 344);
 const _: () = assert!(size_of::<Processor>() == 128);
-const _: () = assert!(size_of::<RawHistogram>() == 24 + 8 * PLACES);
+const _: () = assert!(size_of::<RawHistogram>() == 32 + 8 * PLACES);
 const _: () = assert!(size_of::<Usage>() == 184);
 const _: () = assert!(size_of::<Turn>() == 24);
 const _: () = assert!(size_of::<Followed>() == 64);
