@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::epoll;
 use tollgate_kernel::observe::filter::Side;
+use tollgate_kernel::observe::summary::Slow;
 use tollgate_kernel::observe::{Ask, Choice, Filter, Observation, Watcher};
 
 /// A pair that asks and answers on an address until this is dropped.
@@ -131,6 +133,17 @@ fn check(address: &str) {
     // What the gates cost was measured, with messages that are told of nowhere.
     assert_eq!(seen.gates.not_measured, None);
     assert!(seen.gates.let_go_ns.is_some() && seen.gates.call_ns.is_some());
+    assert!(seen.gates.rounds >= 6, "{:?}", seen.gates);
+    for row in seen
+        .spans
+        .iter()
+        .chain(&seen.sums)
+        .filter(|row| row.n > 100)
+    {
+        let [low, high] = row.interval_ns.unwrap();
+        assert!(low <= row.mean_ns && row.mean_ns <= high, "{row:?}");
+        assert!(row.taken_off_ns > 0.0, "{row:?}");
+    }
     assert!(seen.gates.followed_ns > seen.gates.taken_off_ns);
     assert!(seen.gates.taken_off_ns > 0.0);
     assert_eq!((samples.not_asked_for, samples.skipped), (0, 0));
@@ -210,6 +223,204 @@ fn other_processes_are_counted_and_left_out() {
     let seen = Observation::between(None, &raw, &choice, 10);
     assert!(seen.samples.not_asked_for >= 50, "{:?}", seen.samples);
     assert!(seen.spans.is_empty() && seen.sockets.is_empty());
+}
+
+/// What the reader of [`epoll_reader`] computes between epoll's return and its call of recv().
+const COMPUTES: Duration = Duration::from_micros(50);
+
+/// Answers on a connection: sleeps in epoll, computes for [`COMPUTES`], reads and writes.
+fn epoll_reader(listener: &TcpListener) -> std::io::Result<()> {
+    let (mut stream, _) = listener.accept()?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(
+        &epoll,
+        &stream,
+        epoll::EventData::new_u64(0),
+        epoll::EventFlags::IN,
+    )?;
+    let mut events = Vec::with_capacity(1);
+    let mut message = [0; 100];
+    loop {
+        epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None)?;
+        events.clear();
+        let returned = Instant::now();
+        while returned.elapsed() < COMPUTES {
+            std::hint::spin_loop();
+        }
+        stream.read_exact(&mut message)?;
+        stream.write_all(&message)?;
+    }
+}
+
+#[test]
+fn epoll_readers_own_code_is_in_no_row_of_the_kernel() {
+    let Some(choice) = choice() else { return };
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    // It ends with an error when the client is gone.
+    let server = std::thread::spawn(move || drop(epoll_reader(&listener)));
+    let mut client = TcpStream::connect(at).unwrap();
+    let ask = Ask {
+        filter: Filter::parse(&format!("dst port {}", at.port()))
+            .unwrap()
+            .operations(),
+        every: Some(1),
+        slower_than: Some(Duration::from_nanos(1)),
+        ..Ask::default()
+    };
+    let mut watcher = Watcher::start(choice.clone(), &ask, Vec::new()).unwrap();
+    let mut slow = Vec::new();
+    let mut message = [0; 100];
+    let mut last = watcher.read().unwrap();
+    for _ in 0..10_000 {
+        client.write_all(&message).unwrap();
+        client.read_exact(&mut message).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        last = watcher.read().unwrap();
+        slow.append(&mut last.slow);
+        if last.totals.finished >= 200 {
+            break;
+        }
+    }
+    drop(client);
+    server.join().unwrap();
+    last.slow = slow;
+    let seen = Observation::between(None, &last, &choice, 10);
+    let row = |name: &str| {
+        let mut rows = seen.spans.iter();
+        rows.find(|row| row.name == name && row.direction == Some("receive"))
+            .unwrap()
+    };
+    let (application, resume) = (row("application"), row("resume"));
+    assert_eq!(application.kind, Some("application"));
+    assert!(application.n >= 100, "{:?}", seen.samples);
+    // Percentiles are within 1 %.
+    let computed = COMPUTES.as_nanos() as f64;
+    assert!(application.p50_ns >= 0.99 * computed, "{application:?}");
+    assert!(resume.p50_ns < computed, "{resume:?}");
+    // It is in neither sum of the kernel's, and those and it make the way.
+    let total = |row: &tollgate_kernel::observe::rows::Row| row.mean_ns * row.n as f64;
+    let [whole, processing, queueing] =
+        ["send to receive", "processing", "queueing"].map(|name| total(seen.sum(name).unwrap()));
+    let parts = processing + queueing + total(application);
+    assert!(
+        (parts / whole - 1.0).abs() < 1e-3,
+        "{whole} {parts} {:?}",
+        seen.sums
+    );
+    // Whole passages tell the same, in the order of the way.
+    let in_order = ["wakeup", "resume", "application", "syscall", "socket"];
+    let ends = |slow: &Slow| {
+        let names: Vec<&str> = slow.spans.iter().map(|span| span.0).collect();
+        names.ends_with(&in_order)
+    };
+    assert!(seen.slow.iter().any(ends), "{:?}", seen.slow);
+}
+
+/// Connections of [`saturate`].
+const CONNECTIONS: u64 = 50;
+
+/// Asks on each connection and, as soon as an answer has come, again, until told to stop: the server always has a queue.
+fn saturate(to: std::net::SocketAddr, stop: &AtomicBool) -> std::io::Result<()> {
+    let mut streams = Vec::new();
+    for _ in 0..CONNECTIONS {
+        streams.push(TcpStream::connect(to)?);
+    }
+    let mut message = [0; 100];
+    for stream in &mut streams {
+        stream.write_all(&message)?;
+    }
+    while !stop.load(Ordering::Relaxed) {
+        for stream in &mut streams {
+            stream.read_exact(&mut message)?;
+            stream.write_all(&message)?;
+        }
+    }
+    Ok(())
+}
+
+/// Answers on all connections by one thread, which sleeps in epoll, until all are gone.
+fn serve(listener: &TcpListener, stop: &AtomicBool) -> std::io::Result<()> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let mut streams = Vec::new();
+    for at in 0..CONNECTIONS {
+        let (stream, _) = listener.accept()?;
+        let data = epoll::EventData::new_u64(at);
+        epoll::add(&epoll, &stream, data, epoll::EventFlags::IN)?;
+        streams.push(stream);
+    }
+    let mut events = Vec::with_capacity(CONNECTIONS as usize);
+    let mut message = [0; 100];
+    while !stop.load(Ordering::Relaxed) {
+        events.clear();
+        epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None)?;
+        for event in &events {
+            let stream = &mut streams[event.data.u64() as usize];
+            stream.read_exact(&mut message)?;
+            stream.write_all(&message)?;
+        }
+    }
+    Ok(())
+}
+
+/// Little's law: as many requests are under way as there are connections, so the mean times of a request, of its answer and of both
+/// turns make the connections over the rate. The rate is that of the time in which the gates were on: without them it is higher.
+#[test]
+fn saturated_server_has_the_sum_that_its_rate_under_gates_asks_for() {
+    let Some(choice) = choice() else { return };
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (served, asked) = (stop.clone(), stop.clone());
+    // Both end with an error when the other is gone.
+    let server = std::thread::spawn(move || drop(serve(&listener, &served)));
+    let client = std::thread::spawn(move || drop(saturate(at, &asked)));
+    let ask = Ask {
+        filter: port(at.port()).operations(),
+        every: Some(31),
+        ..Ask::default()
+    };
+    let mut watcher = Watcher::start(choice.clone(), &ask, Vec::new()).unwrap();
+    let mut look = || {
+        std::thread::sleep(Duration::from_millis(10));
+        watcher.tend().unwrap();
+        watcher.read().unwrap()
+    };
+    let mut first = look();
+    for _ in 0..300 {
+        if first.totals.finished > 0 {
+            break;
+        }
+        first = look();
+    }
+    // Long enough for a calibration on the way, for which the gates are taken off.
+    let rounds = |raw: &tollgate_kernel::observe::Raw| raw.cost.as_ref().unwrap().call.n;
+    let mut last = first.clone();
+    for _ in 0..3_000 {
+        last = look();
+        if rounds(&last) > rounds(&first) {
+            break;
+        }
+    }
+    assert!(rounds(&last) > rounds(&first));
+    for _ in 0..100 {
+        last = look();
+    }
+    drop(watcher);
+    stop.store(true, Ordering::Relaxed);
+    client.join().unwrap();
+    server.join().unwrap();
+    let seen = Observation::between(Some(&first), &last, &choice, 10);
+    let mean = |name: &str| seen.sum(name).unwrap().mean_ns;
+    let sum = 2.0 * (mean("send to receive") + mean("receive to send"));
+    // Two pieces make a request and its answer.
+    let rate = seen.sends as f64 / 2.0 / (seen.on_s * 1e9);
+    let asked = CONNECTIONS as f64 / rate;
+    assert!(
+        (sum / asked - 1.0).abs() < 0.1,
+        "{sum} ns, and {asked} ns by the rate: {:?}",
+        seen.sums
+    );
 }
 
 /// Looks until the first sample has come to its end; none after half a minute.

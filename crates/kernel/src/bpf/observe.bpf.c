@@ -293,8 +293,11 @@ static __always_inline void turn_ends(const struct sock *sk, __u64 now)
 	    turn->thread != (__u32)bpf_get_current_pid_tgid())
 		return;
 	turn->since = 0;
-	/* Between the end of one gate and the beginning of another lies one call. */
-	enter(TURN, now > since + settings.call ? now - since - settings.call : 0, turn->weight);
+	/* Between the end of one gate and the beginning of another lies one call, and a return from a system call and the next one. */
+	__u64 calls = (settings.has_calls ? 3 : 1) * settings.call;
+	__u64 took = now - since;
+	__u64 taken = took < calls ? took : calls;
+	enter(TURN, took - taken, taken, turn->weight);
 }
 
 /* ---- gates ---- */
@@ -537,6 +540,8 @@ static long ready(__u32 way, struct crossing *crossing)
 	if (!passage || !passage->at[IP_IN] || (__s32)(crossing->seq - passage->seq) <= 0)
 		return 0;
 	/* Before the state, which lets the reader's gates at it. */
+	passage->told_at = bpf_get_smp_processor_id();
+	passage->told_calls = here()->calls;
 	passage->at[READY] = crossing->now;
 	if (__sync_val_compare_and_swap(&passage->state, ON_THE_WAY, WAITING) != ON_THE_WAY)
 		return 0;
@@ -561,16 +566,36 @@ static __always_inline void pass_ready(const struct sock *sk)
 static long copy(__u32 way, struct crossing *crossing)
 {
 	struct passage *passage = crossed(crossing, way);
-	__u64 since = here()->since;
+	const struct processor *processor = here();
+	__u64 since = processor->since, called = processor->called, ready;
+	/* How many programs at system calls lie in the wait for the reader, where that is told. */
+	__u32 calls = 0;
 
 	if (!passage || !holds(crossing, passage) || passage->at[COPY])
 		return 0;
 	passage->at[COPY] = crossing->now;
-	if (since > passage->at[READY]) {
+	ready = passage->at[READY];
+	called = settings.has_calls && called > ready && called > since ? called : 0;
+	if (since > ready) {
 		passage->at[RUNS] = since;
 		passage->cost[RUNS] = settings.call;
+		calls = processor->calls_since - passage->told_calls;
+		/* A reader that was put aside while its own code ran comes back without a return. */
+		if (called && processor->returned > since) {
+			passage->at[RETURNED] = processor->returned;
+			passage->cost[RETURNED] =
+				(processor->calls_called - processor->calls_returned) * settings.call;
+		}
 	} else {
 		passage->flags |= AWAKE;
+		if (called)
+			calls = processor->calls_called - passage->told_calls;
+	}
+	if (passage->told_at == bpf_get_smp_processor_id())
+		passage->cost[READY] += calls * settings.call;
+	if (called) {
+		passage->at[CALLED] = called;
+		passage->cost[CALLED] = settings.call;
 	}
 	return 0;
 }
@@ -629,6 +654,37 @@ static __always_inline void pass_received(const struct sock *sk, int result, int
 		turn_begins(&crossing.turn);
 }
 
+/* ---- system calls, of whichever thread runs here ---- */
+
+static __always_inline void pass_switch(void)
+{
+	struct processor *processor = here();
+
+	processor->since = bpf_ktime_get_ns();
+	processor->returned = 0;
+	processor->calls_since = processor->calls;
+}
+
+static __always_inline void pass_return(void)
+{
+	struct processor *processor = here();
+
+	if (!processor->returned) {
+		processor->returned = bpf_ktime_get_ns();
+		processor->calls_returned = processor->calls;
+	}
+	processor->calls += 1;
+}
+
+static __always_inline void pass_call(void)
+{
+	struct processor *processor = here();
+
+	processor->called = bpf_ktime_get_ns();
+	processor->calls_called = processor->calls;
+	processor->calls += 1;
+}
+
 /* ---- hooks ---- */
 
 #define ON_THE_WAY_ONLY                                                                                               \
@@ -668,7 +724,9 @@ GATE("tp_btf/netif_receive_skb", netif_receive_wire,
 GATE("tp_btf/tcp_probe", tcp_probe, ON_THE_WAY_ONLY, pass_tcp(sk, skb), struct sock *sk, struct sk_buff *skb)
 GATE("tp_btf/sk_data_ready", sk_data_ready, ON_THE_WAY_ONLY, pass_ready(sk), struct sock *sk)
 GATE("fentry/sock_def_readable", fentry_sock_def_readable, ON_THE_WAY_ONLY, pass_ready(sk), struct sock *sk)
-GATE("tp_btf/sched_switch", sched_switch, WAITING_ONLY, here()->since = bpf_ktime_get_ns(), bool preempted)
+GATE("tp_btf/sched_switch", sched_switch, WAITING_ONLY, pass_switch(), bool preempted)
+GATE("tp_btf/sys_exit", sys_exit, WAITING_ONLY, pass_return(), const void *registers, long result)
+GATE("tp_btf/sys_enter", sys_enter, WAITING_ONLY, pass_call(), const void *registers, long number)
 GATE("tp_btf/skb_copy_datagram_iovec", skb_copy_datagram_iovec, WAITING_ONLY, pass_copy(skb, len), struct sk_buff *skb,
      int len)
 GATE("tp_btf/sock_recv_length", sock_recv_length, WAITING_ONLY, pass_received(sk, result, flags), struct sock *sk,

@@ -42,6 +42,9 @@ enum stamp {
 	TCP_IN,
 	READY,
 	RUNS,
+	/* The first call that the reader returned from since it runs, and the last that it made before the copy. */
+	RETURNED,
+	CALLED,
 	COPY,
 	END,
 	STAMPS,
@@ -64,6 +67,8 @@ enum span {
 	REORDER,
 	WAKEUP,
 	RESUME,
+	APPLICATION,
+	SYSCALL_IN,
 	SOCKET_QUEUE,
 	SOCKET_IN,
 	TRANSMIT,
@@ -154,6 +159,8 @@ struct settings {
 	__u32 call;
 	/* Whether a program runs when a driver returns. */
 	__u32 has_driver_end;
+	/* Whether programs run at the entry and the exit of system calls. */
+	__u32 has_calls;
 	__u64 slower_than;
 	__u32 groups[GROUPS];
 	__u32 wires[WIRES];
@@ -216,6 +223,9 @@ struct passage {
 	__u32 flags;
 	/* Bytes that the sending call had left. */
 	__u32 message;
+	/* Where the reader was told, and how many programs had run there at the entry and the exit of system calls. */
+	__u32 told_at;
+	__u32 told_calls;
 	/* Payload of the segment that it went out with, and came in with. */
 	__u32 sent;
 	__u32 received;
@@ -251,17 +261,27 @@ struct processor {
 	struct countdown arrived;
 	/* When the thread that runs began to. */
 	__u64 since;
+	/* When it first returned from a system call since then, 0 where it has not; and when it last made one. */
+	__u64 returned;
+	__u64 called;
+	/* Programs that ran at the entry and the exit of system calls: until now, and until each of these three. */
+	__u32 calls;
+	__u32 calls_since;
+	__u32 calls_returned;
+	__u32 calls_called;
 	/* The passage whose skb is with the driver, and that skb. */
 	__u64 driving;
 	__u64 driven;
 	/* What passed, whether asked for or not. */
 	__u64 messages;
-};
+} __attribute__((aligned(64)));
 
 struct histogram {
 	__u64 samples;
 	__u64 weight;
 	__u64 sum;
+	/* Of the gates, which is not in the sum. */
+	__u64 taken;
 	__u64 place[PLACES];
 };
 

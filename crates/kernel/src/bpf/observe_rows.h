@@ -9,9 +9,9 @@
 /* A way that is divided into spans, and how much of it was which. */
 struct division {
 	__u64 from;
-	__u64 sum[2];
+	__u64 sum[4];
 	/* Of the gates, which is in no sum. */
-	__u64 taken;
+	__u64 taken[4];
 	__u32 weight;
 	__u32 whole;
 };
@@ -20,7 +20,7 @@ struct division {
  * Some functions are global, not for others to call but because the verifier looks at a global function once, for all its callers
  * together.
  */
-int enter(__u32 span, __u64 ns, __u32 weight);
+int enter(__u32 span, __u64 ns, __u64 taken, __u32 weight);
 int divide(struct division *division, __u32 span, __u32 kind, __u64 to, __u32 cost);
 int fold_in(__u32 index);
 
@@ -50,7 +50,8 @@ static __always_inline __u32 place(__u64 ns)
 	return (octave - FINEST_BITS + 1) * FINEST + (ns >> (octave - FINEST_BITS) & (FINEST - 1));
 }
 
-__noinline int enter(__u32 span, __u64 ns, __u32 weight)
+/* Adds a time to a span's histogram, and what was taken off it for the gates. */
+__noinline int enter(__u32 span, __u64 ns, __u64 taken, __u32 weight)
 {
 	struct histogram *histogram;
 	__u32 at = place(ns);
@@ -63,12 +64,13 @@ __noinline int enter(__u32 span, __u64 ns, __u32 weight)
 	add(histogram->samples, 1);
 	add(histogram->weight, weight);
 	add(histogram->sum, ns * weight);
+	add(histogram->taken, taken * weight);
 	add(histogram->place[at], weight);
 	return 0;
 }
 
 /*
- * The next span of the way; `kind` 0 is processing, 1 is queueing. `cost` is what the gate that it begins with took of it. A gate that
+ * The next span of the way; `kind` 0 is processing, 1 is queueing, 2 is the application's. `cost` is what the gate that it begins with took of it. A gate that
  * was not passed leaves a hole.
  */
 __noinline int divide(struct division *division, __u32 span, __u32 kind, __u64 to, __u32 cost)
@@ -86,9 +88,9 @@ __noinline int divide(struct division *division, __u32 span, __u32 kind, __u64 t
 			add(totals.shorter, 1);
 		}
 		ns -= taken;
-		enter(span, ns, division->weight);
-		division->sum[kind & 1] += ns;
-		division->taken += taken;
+		enter(span, ns, taken, division->weight);
+		division->sum[kind & 3] += ns;
+		division->taken[kind & 3] += taken;
 	}
 	division->from = to;
 	return 0;
@@ -103,10 +105,15 @@ static __always_inline void remember(struct counts *first, struct counts *last, 
 	*last = *now;
 }
 
+static __always_inline __u64 taken_of(const struct division *division)
+{
+	return division->taken[0] + division->taken[1] + division->taken[2];
+}
+
 static __always_inline void enter_sum(__u32 span, __u64 from, __u64 to, __u64 taken, __u32 weight)
 {
 	if (from && to >= from + taken)
-		enter(span, to - from - taken, weight);
+		enter(span, to - from - taken, taken, weight);
 }
 
 /* The passage is over: adds its spans, its connection's costs, and writes it out when it was slow. */
@@ -141,7 +148,7 @@ __noinline int fold_in(__u32 index)
 		divide(&out, DRIVER_OUT, 0, at[DRIVER_END], cost[DRIVER]);
 		if (!out.whole)
 			add(totals.holes, 1);
-		enter_sum(TRANSMIT, at[SENT], at[DRIVER_END], out.taken, weight);
+		enter_sum(TRANSMIT, at[SENT], at[DRIVER_END], taken_of(&out), weight);
 	}
 	if (at[END]) {
 		if (has(BY_WIRE))
@@ -155,24 +162,32 @@ __noinline int fold_in(__u32 index)
 			divide(&in, has(BACKLOG) ? BACKLOG_SPAN : IP_DEMUX_IN, !!has(BACKLOG), at[TCP_IN], cost[IP_IN]);
 		}
 		divide(&in, has(DISORDER) ? REORDER : TCP_IN_SPAN, !!has(DISORDER), at[READY], cost[TCP_IN]);
+		__u64 call = at[CALLED] ? at[CALLED] : at[COPY];
 		if (has(AWAKE)) {
-			divide(&in, SOCKET_QUEUE, 1, at[COPY], cost[READY]);
+			divide(&in, SOCKET_QUEUE, 1, call, cost[READY]);
 		} else {
 			divide(&in, WAKEUP, 1, at[RUNS], cost[READY]);
-			divide(&in, RESUME, 0, at[COPY], cost[RUNS]);
+			if (at[RETURNED])
+				divide(&in, RESUME, 0, at[RETURNED], cost[RUNS]);
+			if (at[CALLED])
+				divide(&in, APPLICATION, 2, call, cost[at[RETURNED] ? RETURNED : RUNS]);
+			else
+				divide(&in, RESUME, 0, call, cost[RUNS]);
 		}
+		if (at[CALLED])
+			divide(&in, SYSCALL_IN, 0, at[COPY], cost[CALLED]);
 		divide(&in, SOCKET_IN, 0, at[END], cost[COPY]);
 		if (!in.whole)
 			add(totals.holes, 1);
-		enter_sum(RECEIVE, has(BY_WIRE) ? at[IP_IN] : at[DRIVER_END], at[END], in.taken, weight);
-		enter_sum(WHOLE, at[SENT], at[END], out.taken + in.taken, weight);
+		enter_sum(RECEIVE, has(BY_WIRE) ? at[IP_IN] : at[DRIVER_END], at[END], taken_of(&in), weight);
+		enter_sum(WHOLE, at[SENT], at[END], taken_of(&out) + taken_of(&in), weight);
 		add(totals.finished, 1);
 	} else {
 		add(totals.left, 1);
 	}
-	enter(PROCESSING, out.sum[0] + in.sum[0], weight);
-	enter(QUEUEING, out.sum[1] + in.sum[1], weight);
-	add(totals.taken, out.taken + in.taken);
+	enter(PROCESSING, out.sum[0] + in.sum[0], out.taken[0] + in.taken[0], weight);
+	enter(QUEUEING, out.sum[1] + in.sum[1], out.taken[1] + in.taken[1], weight);
+	add(totals.taken, taken_of(&out) + taken_of(&in));
 
 	add(totals.ipv6, passage->flow.family == 6);
 	add(totals.backlog, !!has(BACKLOG));
@@ -184,7 +199,7 @@ __noinline int fold_in(__u32 index)
 	add(totals.gso, passage->gso_out > 1);
 	add(totals.gro, passage->gso_in > 1);
 
-	bool is_slow = settings.slower_than && last >= first + out.taken + in.taken + settings.slower_than;
+	bool is_slow = settings.slower_than && last >= first + taken_of(&out) + taken_of(&in) + settings.slower_than;
 	if (is_slow) {
 		add(totals.slow, 1);
 		if (bpf_ringbuf_output(&slow, passage, sizeof(*passage), 0))

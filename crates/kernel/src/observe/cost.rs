@@ -8,20 +8,27 @@
 //!
 //! This module owns the connection it measures on. It must never look at the traffic of others, nor guess where it could not measure.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use tollgate_stats::{Estimate, StatsError};
+
 use super::filter::{Filter, Side};
 use super::memory::{Operation, Settings};
 
-/// Times that each is measured, in turns, at most.
-pub(super) const ROUNDS: usize = 3;
-/// No further round begins after that: whoever observes does not wait long.
-pub(super) const LONG: Duration = Duration::from_millis(150);
+/// Rounds before the first sample: the fewest whose median has an interval ([`tollgate_stats::median`]).
+pub(super) const ROUNDS: usize = 6;
+/// Rounds that are kept; older ones tell of a machine that has gone.
+const KEPT: usize = 32;
+/// How long after a round the next one is due when the gates are put on anyway.
+const DUE: Duration = Duration::from_secs(2);
+/// How long after a round the gates are taken off for the next one where they would stay on. That takes some tens of milliseconds.
+const OVERDUE: Duration = Duration::from_secs(5);
 /// Round trips of a turn, after a few that warm up.
-const ROUND_TRIPS: usize = 150;
-const WARM_UP: usize = 20;
+const ROUND_TRIPS: usize = 60;
+const WARM_UP: usize = 15;
 /// Bytes of a message.
 const SIZE: usize = 64;
 /// Loopback answers within microseconds, if it answers.
@@ -31,9 +38,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// One that is looked at and let go.
-    pub let_go_ns: f64,
+    pub let_go: Estimate,
     /// For each gate that follows one, what lies outside of its program.
-    pub call_ns: f64,
+    pub call: Estimate,
 }
 
 /// The middle of a turn's round trips, in nanoseconds for each message of them.
@@ -55,20 +62,76 @@ pub(super) struct Round {
 }
 
 impl Cost {
-    /// From rounds, where a message passes so many programs; none from no round.
-    pub(super) fn of(rounds: &[Round], programs: usize) -> Option<Self> {
-        let middle = |of: &dyn Fn(&Round) -> f64| median(rounds.iter().map(of).collect());
-        let rest = middle(&|round| round.followed.rest_ns - round.bare.rest_ns)?.max(0.0);
-        Some(Self {
-            let_go_ns: middle(&|round| round.let_go.rest_ns - round.bare.rest_ns)?.max(0.0),
-            call_ns: rest / programs.max(1) as f64,
+    /// The medians over rounds, where a message passes so many programs.
+    ///
+    /// # Errors
+    /// Of fewer than [`ROUNDS`] rounds.
+    pub(super) fn of(
+        rounds: impl Iterator<Item = Round> + Clone,
+        programs: usize,
+    ) -> Result<Self, StatsError> {
+        let programs = programs.max(1) as f64;
+        let estimate = |of: &dyn Fn(&Round) -> f64| -> Result<Estimate, StatsError> {
+            let values: Vec<f64> = rounds.clone().map(|round| of(&round)).collect();
+            let mut estimate = tollgate_stats::median(&values)?;
+            // Gates that cost nothing give nothing back.
+            for ns in [
+                &mut estimate.value,
+                &mut estimate.interval.low,
+                &mut estimate.interval.high,
+            ] {
+                *ns = ns.max(0.0);
+            }
+            Ok(estimate)
+        };
+        Ok(Self {
+            let_go: estimate(&|round| round.let_go.rest_ns - round.bare.rest_ns)?,
+            call: estimate(&|round| (round.followed.rest_ns - round.bare.rest_ns) / programs)?,
         })
     }
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+/// The rounds so far, and when the next one is due.
+#[derive(Debug)]
+pub(super) struct Calibration {
+    rounds: VecDeque<Round>,
+    last: Instant,
+}
+
+impl Calibration {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            rounds: VecDeque::with_capacity(KEPT),
+            last: now,
+        }
+    }
+
+    pub(super) fn add(&mut self, round: Round) {
+        if self.rounds.len() == KEPT {
+            self.rounds.pop_front();
+        }
+        self.rounds.push_back(round);
+    }
+
+    /// Notes that a round was tried.
+    pub(super) fn tried(&mut self, now: Instant) {
+        self.last = now;
+    }
+
+    /// Whether a round is due when the gates are put on.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last) >= DUE
+    }
+
+    /// Whether the gates have to be taken off for a round.
+    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last) >= OVERDUE
+    }
+
+    /// What the gates cost by the rounds that are kept.
+    pub(super) fn cost(&self, programs: usize) -> Result<Cost, String> {
+        Cost::of(self.rounds.iter().copied(), programs).map_err(|error| error.to_string())
+    }
 }
 
 /// Both ends of a connection over loopback.
@@ -134,7 +197,8 @@ impl Pair {
                 rests.push((took.as_nanos() as f64 - spent as f64) / 2.0);
             }
         }
-        let rest_ns = median(rests).ok_or(io::ErrorKind::InvalidData)?;
+        rests.sort_by(f64::total_cmp);
+        let rest_ns = tollgate_stats::middle(&rests).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Turn { rest_ns })
     }
 }
@@ -165,20 +229,52 @@ mod tests {
     #[test]
     fn what_programs_do_not_tell_of_is_shared_by_the_gates() {
         // All were made at other speeds, and one was disturbed.
-        let rounds = [
-            round(4_000.0, 4_960.0, 5_200.0),
-            round(4_500.0, 5_460.0, 5_700.0),
-            round(9_000.0, 5_960.0, 6_200.0),
-        ];
-        let cost = Cost::of(&rounds, 12).unwrap();
-        assert_eq!((cost.let_go_ns, cost.call_ns), (960.0, 100.0));
-        assert_eq!(Cost::of(&[], 12), None);
+        let mut rounds = vec![round(9_000.0, 5_960.0, 6_200.0)];
+        for speed in [0.0, 500.0, 700.0, 900.0, 1_000.0, 1_100.0] {
+            rounds.push(round(4_000.0 + speed, 4_960.0 + speed, 5_200.0 + speed));
+        }
+        let cost = Cost::of(rounds.iter().copied(), 12).unwrap();
+        assert_eq!((cost.let_go.value, cost.call.value), (960.0, 100.0));
+        // The disturbed one is in the interval, which seven rounds cannot shorten further.
+        assert_eq!(
+            (cost.call.interval.low, cost.call.interval.high),
+            (0.0, 100.0)
+        );
+        assert!(Cost::of(rounds[..5].iter().copied(), 12).is_err());
+    }
+
+    #[test]
+    fn calibration_forgets_the_machine_that_was() {
+        let begun = Instant::now();
+        let mut calibration = Calibration::new(begun);
+        assert!(calibration.cost(12).is_err());
+        for _ in 0..KEPT {
+            calibration.add(round(4_000.0, 4_960.0, 5_200.0));
+        }
+        assert_eq!(calibration.cost(12).unwrap().call.value, 100.0);
+        for _ in 0..KEPT {
+            calibration.add(round(4_000.0, 4_960.0, 6_400.0));
+        }
+        let cost = calibration.cost(12).unwrap();
+        assert_eq!((cost.call.value, cost.call.n), (200.0, KEPT as u64));
+    }
+
+    #[test]
+    fn calibration_goes_on() {
+        let begun = Instant::now();
+        let mut calibration = Calibration::new(begun);
+        assert!(!calibration.is_due(begun) && calibration.is_due(begun + DUE));
+        assert!(!calibration.is_overdue(begun + DUE) && calibration.is_overdue(begun + OVERDUE));
+        calibration.tried(begun + OVERDUE);
+        assert!(!calibration.is_due(begun + OVERDUE));
     }
 
     #[test]
     fn gates_that_cost_nothing_are_not_paid_back() {
-        let cost = Cost::of(&[round(4_000.0, 3_900.0, 3_950.0)], 12).unwrap();
-        assert_eq!((cost.let_go_ns, cost.call_ns), (0.0, 0.0));
+        let rounds = [round(4_000.0, 3_900.0, 3_950.0); ROUNDS];
+        let cost = Cost::of(rounds.into_iter(), 12).unwrap();
+        assert_eq!((cost.let_go.value, cost.call.value), (0.0, 0.0));
+        assert_eq!(cost.call.interval.high, 0.0);
     }
 
     #[test]

@@ -75,6 +75,9 @@ const DEMUX: Hook = Hook {
 };
 pub(super) const IP_OUT_BOUNDARY: &str = "from TCP to IP";
 pub(super) const DEMUX_BOUNDARY: &str = "from IP to TCP";
+/// Where it is told what a reader's own code takes between two system calls.
+pub(super) const RETURNED_BOUNDARY: &str = "a reader returns to its code";
+pub(super) const CALLED_BOUNDARY: &str = "a reader calls the kernel";
 pub(super) const DRIVER_END_BOUNDARY: &str = "the driver returns";
 const RUNS_BOUNDARY: &str = "a thread runs";
 /// The program that takes segments from wires, too, in the place of the one at the same tracepoint.
@@ -135,6 +138,8 @@ pub static HOOKS: &[Hook] = &[
         None,
     ),
     tracepoint(RUNS_BOUNDARY, "sched_switch", Without::Hole),
+    tracepoint(RETURNED_BOUNDARY, "sys_exit", Without::Joined),
+    tracepoint(CALLED_BOUNDARY, "sys_enter", Without::Joined),
     tracepoint("the copy begins", "skb_copy_datagram_iovec", Without::Hole),
     RECEIVED,
     function(
@@ -206,8 +211,24 @@ impl Choice {
 
     /// Programs that a message runs which is read without waiting for it.
     pub(super) fn gates_of_a_message(&self) -> usize {
-        let passed = |hook: &&&Hook| hook.boundary != RUNS_BOUNDARY;
-        self.taken.iter().filter(passed).count()
+        let runs = |hook: &&Hook| match hook.boundary {
+            RUNS_BOUNDARY => 0,
+            // One by who sends, one by who reads.
+            RETURNED_BOUNDARY | CALLED_BOUNDARY => 2,
+            _ => 1,
+        };
+        self.taken.iter().map(runs).sum()
+    }
+
+    /// Whether both ends of a system call are taken, so that a reader's own code is told from the kernel.
+    pub(super) fn takes_calls(&self) -> bool {
+        self.takes(RETURNED_BOUNDARY) && self.takes(CALLED_BOUNDARY)
+    }
+
+    /// Programs that a message runs outside of its way and its gates' programs: its last gate's call, and where both ends of system
+    /// calls are taken the entry and the exit of its sender's and the exit of its reader's.
+    pub(super) fn calls_beside_the_way(&self) -> usize {
+        if self.takes_calls() { 4 } else { 1 }
     }
 
     /// The first boundary without which nothing can be observed, and why it cannot be taken.
@@ -245,9 +266,10 @@ mod tests {
     fn a_kernel_that_allows_everything_gives_one_hook_for_each_boundary() {
         let choice = Choice::of(&all());
         assert!(choice.missing.is_empty() && choice.stopped_by().is_none());
-        assert_eq!(choice.taken.len(), 13);
+        assert_eq!(choice.taken.len(), 15);
         let names: Vec<&str> = choice.programs.iter().map(|(_, name)| *name).collect();
-        assert_eq!(names.len(), 15);
+        assert_eq!(names.len(), 17);
+        assert_eq!(choice.gates_of_a_message(), 12 + 4);
         for name in [
             "fentry_ip_queue_xmit",
             "fentry_inet6_csk_xmit",

@@ -7,9 +7,9 @@ pub const PROCESSORS: usize = 1024;
 /// Bytes that can be followed at once.
 pub const PASSAGES: usize = 1024;
 /// Gates of a passage.
-pub const STAMPS: usize = 12;
+pub const STAMPS: usize = 14;
 /// Spans and sums that have a histogram.
-pub const SPANS: usize = 24;
+pub const SPANS: usize = 26;
 /// Histogram buckets to an octave, as a power of two.
 pub const FINEST_BITS: u32 = 6;
 /// Buckets of a histogram.
@@ -113,6 +113,8 @@ pub struct Settings {
     pub call: u32,
     /// Whether a program runs when a driver returns.
     pub has_driver_end: u32,
+    /// Whether programs run at the entry and the exit of system calls.
+    pub has_calls: u32,
     /// Passages that take at least so many nanoseconds are written out; 0 is none.
     pub slower_than: u64,
     /// Processes.
@@ -138,6 +140,7 @@ impl Default for Settings {
             has_demux: 0,
             call: 0,
             has_driver_end: 0,
+            has_calls: 0,
             slower_than: 0,
             groups: [0; GROUPS],
             wires: [0; WIRES],
@@ -231,6 +234,10 @@ pub struct Passage {
     pub flags: u32,
     /// Bytes that the sending call had left.
     pub message: u32,
+    /// The processor where the reader was told.
+    pub told_at: u32,
+    /// Programs that had run there at the entry and the exit of system calls.
+    pub told_calls: u32,
     /// Payload of the segment that it went out with.
     pub sent: u32,
     /// Payload of the segment that it came in with.
@@ -268,10 +275,14 @@ pub struct Processor {
     pub arrived: Countdown,
     /// When the thread that runs began to.
     pub since: u64,
+    returned: u64,
+    called: u64,
+    calls: [u32; 4],
     driving: u64,
     driven: u64,
     /// What passed, whether asked for or not.
     pub messages: u64,
+    pad: [u64; 4],
 }
 
 /// A histogram: 64 buckets to an octave.
@@ -284,6 +295,8 @@ pub struct RawHistogram {
     pub weight: u64,
     /// Nanoseconds, each as often as its sample counts.
     pub sum: u64,
+    /// Nanoseconds of the gates that were taken off, each as often as its sample counts.
+    pub taken: u64,
     /// Weights by bucket.
     pub place: [u64; PLACES],
 }
@@ -350,9 +363,9 @@ const _: () = assert!(size_of::<Flow>() == 40);
 const _: () = assert!(size_of::<Operation>() == 48);
 const _: () = assert!(size_of::<Settings>() == 56 + 4 * (GROUPS + WIRES) + OPERATIONS * 48);
 const _: () = assert!(size_of::<Totals>() == 22 * 8);
-const _: () = assert!(size_of::<Passage>() == 312);
-const _: () = assert!(size_of::<Processor>() == 64);
-const _: () = assert!(size_of::<RawHistogram>() == 24 + 8 * PLACES);
+const _: () = assert!(size_of::<Passage>() == 344);
+const _: () = assert!(size_of::<Processor>() == 128);
+const _: () = assert!(size_of::<RawHistogram>() == 32 + 8 * PLACES);
 const _: () = assert!(size_of::<Usage>() == 184);
 const _: () = assert!(size_of::<Turn>() == 24);
 const _: () = assert!(size_of::<Followed>() == 64);

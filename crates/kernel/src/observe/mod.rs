@@ -24,7 +24,9 @@ pub mod memory;
     allow(dead_code, reason = "the loader of the programs uses the rest")
 )]
 pub mod pace;
+pub mod rows;
 pub mod scope;
+pub mod series;
 pub mod summary;
 #[cfg(feature = "bpf")]
 mod watcher;
@@ -37,6 +39,7 @@ use memory::{Flow, Operation, Passage, RawHistogram, STAMPS, Totals, Usage};
 pub use cost::Cost;
 pub use filter::{Filter, FilterError};
 pub use hooks::Choice;
+pub use series::Series;
 pub use summary::Observation;
 #[cfg(feature = "bpf")]
 pub use watcher::Watcher;
@@ -97,6 +100,10 @@ pub struct Raw {
     pub unread: u64,
     /// Runs of programs that the kernel left out.
     pub missed: u64,
+    /// Times of spans by parts of the observation, since its beginning.
+    pub whole: Series,
+    /// The same since the reading before this one.
+    pub recent: Series,
     /// What the gates cost, or why that is not known.
     pub cost: Result<Cost, String>,
 }

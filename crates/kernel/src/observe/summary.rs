@@ -7,20 +7,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 
-use super::memory::{
-    FINEST_BITS, Flow, PLACES, Passage, RawHistogram, STAMPS, TcpCounts, Totals, Usage, flag,
-};
+use super::memory::{Flow, Passage, STAMPS, TcpCounts, Totals, Usage, flag};
+use super::rows::{ON_THE_WAY, Row, rows};
 use super::{Choice, Raw};
 
 /// Name and version of the JSON; a field that goes or changes its meaning raises the version.
-pub const SCHEMA: (&str, u32) = ("tollgate-observe", 2);
+pub const SCHEMA: (&str, u32) = ("tollgate-observe", 3);
 
 /// What was observed between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Observation {
     /// "tollgate-observe".
     pub schema: &'static str,
-    /// 2.
+    /// 3.
     pub version: u32,
     /// Seconds since the gates were live, at the first and at the second reading.
     pub from_s: f64,
@@ -52,34 +51,6 @@ pub struct Observation {
     pub unresolved: Vec<String>,
 }
 
-/// A span's times.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// Its name.
-    pub name: &'static str,
-    /// "transmit" or "receive"; missing for sums of both.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub direction: Option<&'static str>,
-    /// "processing" or "queueing"; missing for sums of both.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<&'static str>,
-    /// Samples.
-    pub n: u64,
-    /// For how many they stand.
-    pub stands_for: u64,
-    /// Nanoseconds.
-    pub mean_ns: f64,
-    /// Nanoseconds.
-    pub p50_ns: f64,
-    /// Nanoseconds.
-    pub p99_ns: f64,
-    /// Nanoseconds.
-    pub p999_ns: f64,
-    /// Of the time of all spans on the way; missing for sums.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub share: Option<f64>,
-}
-
 /// What the gates cost the messages. What of it lies within a span is not in the span's time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gates {
@@ -95,30 +66,38 @@ pub struct Gates {
     /// Of what they cost a sample, the nanoseconds for each gate that lie outside of its program; measured on messages of our own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_ns: Option<f64>,
-    /// Why these two could not be measured; then they are missing, and what lies outside of the programs is not taken off.
+    /// The 95 % interval of `call_ns`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_interval_ns: Option<[f64; 2]>,
+    /// Rounds of messages of our own that these are the medians of; further ones are made while it is observed.
+    pub rounds: u64,
+    /// Why these could not be measured; then they are missing, and what lies outside of the programs is not taken off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_measured: Option<String>,
 }
 
 impl Gates {
-    fn between(before: Option<&Raw>, after: &Raw) -> Self {
+    fn between(before: Option<&Raw>, after: &Raw, choice: &Choice) -> Self {
         let of = |count: fn(&Totals) -> u64| {
             count(&after.totals) - before.map_or(0, |raw| count(&raw.totals))
         };
         let cost = after.cost.as_ref().ok();
         let in_rows = of(|totals| totals.finished + totals.left);
         let over = in_rows + of(|totals| totals.unwanted);
-        // The call of the last gate comes behind all that the programs tell of.
-        let last = cost.map_or(0.0, |cost| cost.call_ns);
+        // These calls are in nothing that the programs tell of.
+        let beside = choice.calls_beside_the_way() as f64;
+        let beside = cost.map_or(0.0, |cost| beside * cost.call.value);
         Self {
             taken_off_ns: of(|totals| totals.taken) as f64 / in_rows.max(1) as f64,
             shorter: of(|totals| totals.shorter),
             followed_ns: match over {
                 0 => 0.0,
-                over => of(|totals| totals.spent) as f64 / over as f64 + last,
+                over => of(|totals| totals.spent) as f64 / over as f64 + beside,
             },
-            let_go_ns: cost.map(|cost| cost.let_go_ns),
-            call_ns: cost.map(|cost| cost.call_ns),
+            let_go_ns: cost.map(|cost| cost.let_go.value),
+            call_ns: cost.map(|cost| cost.call.value),
+            call_interval_ns: cost.map(|cost| [cost.call.interval.low, cost.call.interval.high]),
+            rounds: cost.map_or(0, |cost| cost.call.n),
             not_measured: after.cost.as_ref().err().cloned(),
         }
     }
@@ -242,86 +221,6 @@ pub struct Slow {
     pub segment_bytes: u32,
 }
 
-const P: Option<&str> = Some("processing");
-const Q: Option<&str> = Some("queueing");
-const TX: Option<&str> = Some("transmit");
-const RX: Option<&str> = Some("receive");
-
-/// The spans and sums by their numbers in the programs: name, direction, kind.
-const SPANS: [(&str, Option<&str>, Option<&str>); super::memory::SPANS] = [
-    ("tcp", TX, P),
-    ("tcp, ip", TX, P),
-    ("send.queue", TX, Q),
-    ("retransmission", TX, Q),
-    ("ip", TX, P),
-    ("device.queue", TX, Q),
-    ("driver", TX, P),
-    ("ip.queue", RX, Q),
-    ("ip", RX, P),
-    ("demux", RX, P),
-    ("ip, demux", RX, P),
-    ("backlog", RX, Q),
-    ("tcp", RX, P),
-    ("out.of.order", RX, Q),
-    ("wakeup", RX, Q),
-    ("resume", RX, P),
-    ("socket.queue", RX, Q),
-    ("socket", RX, P),
-    ("transmit", TX, None),
-    ("receive", RX, None),
-    ("send to receive", None, None),
-    ("processing", None, P),
-    ("queueing", None, Q),
-    ("receive to send", None, None),
-];
-/// Spans before the sums.
-const ON_THE_WAY: usize = 18;
-
-/// The middle of the times that a bucket holds, in nanoseconds.
-fn middle(place: usize) -> f64 {
-    let finest = 1 << FINEST_BITS;
-    if place < finest {
-        return place as f64;
-    }
-    let (octave, step) = (place / finest - 1, place % finest);
-    let width = (1_u64 << octave) as f64;
-    (finest + step) as f64 * width + (width - 1.0) / 2.0
-}
-
-fn row(index: usize, before: Option<&RawHistogram>, after: &RawHistogram) -> Option<Row> {
-    let less = |after: u64, before: Option<u64>| after.saturating_sub(before.unwrap_or(0));
-    let n = less(after.samples, before.map(|one| one.samples));
-    let weights: Vec<u64> = (0..PLACES)
-        .map(|at| less(after.place[at], before.map(|one| one.place[at])))
-        .collect();
-    let stands_for: u64 = weights.iter().sum();
-    if n == 0 || stands_for == 0 {
-        return None;
-    }
-    let quantile = |q: f64| {
-        let wanted = (q * stands_for as f64).ceil().max(1.0) as u64;
-        let mut sum = 0;
-        let at = weights.iter().position(|weight| {
-            sum += weight;
-            sum >= wanted
-        });
-        middle(at.unwrap_or(PLACES - 1))
-    };
-    let (name, direction, kind) = SPANS[index];
-    Some(Row {
-        name,
-        direction,
-        kind,
-        n,
-        stands_for,
-        mean_ns: less(after.sum, before.map(|one| one.sum)) as f64 / stands_for as f64,
-        p50_ns: quantile(0.5),
-        p99_ns: quantile(0.99),
-        p999_ns: quantile(0.999),
-        share: None,
-    })
-}
-
 /// Connections listed, unless told otherwise.
 pub const SOCKETS: usize = 10;
 /// Slow passages listed whole, at most.
@@ -330,11 +229,8 @@ pub const SLOW: usize = 20;
 impl Observation {
     /// What lies between two readings; without the first, all since the beginning. At most `most` sockets are listed.
     pub fn between(before: Option<&Raw>, after: &Raw, choice: &Choice, most: usize) -> Self {
-        let histogram = |index: usize| {
-            let before = before.map(|raw| &*raw.histograms[index]);
-            row(index, before, &after.histograms[index])
-        };
-        let mut spans: Vec<Row> = (0..ON_THE_WAY).filter_map(histogram).collect();
+        let mut rows = rows(before, after, choice).into_iter();
+        let mut spans: Vec<Row> = rows.by_ref().take(ON_THE_WAY).flatten().collect();
         let all: f64 = spans
             .iter()
             .map(|row| row.mean_ns * row.stands_for as f64)
@@ -342,7 +238,7 @@ impl Observation {
         for row in &mut spans {
             row.share = Some(row.mean_ns * row.stands_for as f64 / all.max(1.0));
         }
-        let sums = (ON_THE_WAY..SPANS.len()).filter_map(histogram).collect();
+        let sums = rows.flatten().collect();
         let nothing = HashMap::new();
         let flows = before.map_or(&nothing, |raw| &raw.flows);
         let mut sockets = sockets(flows, &after.flows);
@@ -363,7 +259,7 @@ impl Observation {
             arrivals: after.arrived - before.map_or(0, |raw| raw.arrived),
             spans,
             sums,
-            gates: Gates::between(before, after),
+            gates: Gates::between(before, after, choice),
             samples: samples(before, after),
             sockets,
             more_sockets,
@@ -582,6 +478,9 @@ impl Slow {
     }
 }
 
+/// The gate at which a reader calls the kernel for what it copies.
+const CALLED: usize = 11;
+
 /// The spans of a passage between the gates that it was seen at, each named after the gate that it ends with.
 fn spans(passage: &Passage) -> Vec<(&'static str, &'static str, u64)> {
     let has = |flag| passage.flags & flag != 0;
@@ -615,7 +514,15 @@ fn spans(passage: &Passage) -> Vec<(&'static str, &'static str, u64)> {
             ("tcp", "processing")
         },
         ("wakeup", "queueing"),
+        ("resume", "processing"),
         if has(flag::AWAKE) {
+            ("socket.queue", "queueing")
+        } else {
+            ("application", "application")
+        },
+        if passage.at[CALLED] > 0 {
+            ("syscall", "processing")
+        } else if has(flag::AWAKE) {
             ("socket.queue", "queueing")
         } else {
             ("resume", "processing")
@@ -638,63 +545,6 @@ fn spans(passage: &Passage) -> Vec<(&'static str, &'static str, u64)> {
 mod tests {
     use super::*;
 
-    /// Where the programs put a time; `place()` of bpf/observe.bpf.c.
-    fn place(ns: u64) -> usize {
-        let finest = 1 << FINEST_BITS;
-        if ns < finest {
-            return ns as usize;
-        }
-        let octave = ns.ilog2();
-        ((u64::from(octave - FINEST_BITS + 1) * finest)
-            + (ns >> (octave - FINEST_BITS) & (finest - 1))) as usize
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn a_time_comes_back_within_a_hundredth(ns in 1_u64..1 << 40) {
-            let back = middle(place(ns));
-            proptest::prop_assert!((back - ns as f64).abs() <= ns as f64 * 0.01, "{back} for {ns}");
-        }
-    }
-
-    fn histogram(times: &[(u64, u64)]) -> RawHistogram {
-        let mut histogram = RawHistogram {
-            samples: 0,
-            weight: 0,
-            sum: 0,
-            place: [0; PLACES],
-        };
-        for &(ns, weight) in times {
-            histogram.samples += 1;
-            histogram.weight += weight;
-            histogram.sum += ns * weight;
-            histogram.place[place(ns)] += weight;
-        }
-        histogram
-    }
-
-    #[test]
-    fn a_sample_counts_as_often_as_it_stands_for() {
-        let row = row(0, None, &histogram(&[(10, 98), (50, 1), (1_000_000, 1)])).unwrap();
-        assert_eq!(
-            (row.n, row.stands_for, row.p50_ns, row.p99_ns),
-            (3, 100, 10.0, 50.0)
-        );
-        assert_eq!(row.mean_ns, (980.0 + 50.0 + 1e6) / 100.0);
-        assert!((row.p999_ns / 1e6 - 1.0).abs() < 0.01);
-    }
-
-    #[test]
-    fn a_row_is_what_came_since_the_reading_before() {
-        let (before, after) = (histogram(&[(10, 1)]), histogram(&[(10, 1), (30, 2)]));
-        let row = row(7, Some(&before), &after).unwrap();
-        assert_eq!(
-            (row.name, row.n, row.stands_for, row.mean_ns),
-            ("ip.queue", 1, 2, 30.0)
-        );
-        assert_eq!(super::row(7, Some(&after), &after), None);
-    }
-
     #[test]
     fn a_slow_passage_names_what_made_it_slow() {
         let mut passage = Passage {
@@ -708,8 +558,8 @@ mod tests {
             (5, 300),
             (7, 900),
             (8, 950),
-            (10, 5_000),
-            (11, 5_100),
+            (12, 5_000),
+            (13, 5_100),
         ] {
             passage.at[gate] = at;
         }

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
 
-use super::cost::{Cost, LONG, Pair, ROUNDS, Round};
+use super::cost::{Calibration, Cost, Pair, ROUNDS, Round, Turn as Trips};
 use super::hooks::{Choice, DEMUX_BOUNDARY, DRIVER_END_BOUNDARY, IP_OUT_BOUNDARY, WIRE};
 use super::memory::{
     Flow, Followed, GROUPS, OPERATIONS, PASSAGES, PROCESSORS, Passage, Processor, RawHistogram,
     SPANS, Settings, TURNS, Totals, Turn, Usage, WIRES, state,
 };
 use super::pace::{FIRST, Pace, Passed, SETTLE, WINDOW, weight};
+use super::series::{Amount, Amounts, Series};
 use super::{Ask, Raw};
 use crate::error::Error;
 use crate::gates::system::{Mapped, Ranks, link_at_free_ranks, missed_runs};
@@ -32,6 +33,8 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 
 /// How often what is slow is fetched and what vanished is given up.
 const TIDY: Duration = Duration::from_millis(200);
+/// How long a part of an observation is that its intervals are computed from.
+const PART: Duration = Duration::from_millis(50);
 /// How long bytes that are under way may take to their end when a window ends.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -56,6 +59,15 @@ pub struct Watcher {
     before: Seen,
     /// What the gates cost, or why that is not known.
     cost: Result<Cost, String>,
+    calibration: Calibration,
+    /// The connection that it is measured on, and what its round trips took without gates where the gates were just off.
+    pair: Option<(Pair, Option<Trips>)>,
+    /// What the programs are told while nobody measures what they cost.
+    usual: Settings,
+    whole: Series,
+    recent: Series,
+    /// When the last part ended.
+    parted: Instant,
     on: Duration,
     patience: Duration,
     tidied: Instant,
@@ -138,6 +150,19 @@ struct Own {
     totals: Totals,
 }
 
+impl Own {
+    /// Adds what came between two counts.
+    fn add(&mut self, before: &Self, after: &Self) {
+        let (own, from, to) = (&mut self.totals, &before.totals, &after.totals);
+        self.sent += after.sent - before.sent;
+        self.arrived += after.arrived - before.arrived;
+        own.begun += to.begun - from.begun;
+        own.unwanted += to.unwanted - from.unwanted;
+        own.skipped += to.skipped - from.skipped;
+        own.spent += to.spent - from.spent;
+    }
+}
+
 impl Watcher {
     /// Loads the programs of a choice and attaches them; samples begin at once.
     ///
@@ -207,6 +232,12 @@ impl Watcher {
             phase: Phase::Looking(Instant::now()),
             before: Seen::default(),
             cost: Err(String::new()),
+            calibration: Calibration::new(Instant::now()),
+            pair: None,
+            usual: Settings::default(),
+            whole: Series::default(),
+            recent: Series::default(),
+            parted: Instant::now(),
             on: Duration::ZERO,
             // What is called slow must have the time to become it.
             patience: ask
@@ -215,63 +246,140 @@ impl Watcher {
             aside: Aside::default(),
             begun: Instant::now(),
         };
-        let mut settings = watcher.settings(ask)?;
-        watcher.cost = watcher.measure(&settings)?;
-        settings.call = watcher
-            .cost
-            .as_ref()
-            .map_or(0, |cost| cost.call_ns.round() as u32);
-        watcher.settings.write(settings);
+        watcher.usual = watcher.settings(ask)?;
+        watcher.measure()?;
         if watcher.links.is_empty() {
             watcher.attach()?;
         }
         watcher.before = watcher.seen();
-        watcher.aside.own = Own {
-            sent: watcher.before.sent,
-            arrived: watcher.before.arrived,
-            totals: watcher.totals(),
-        };
+        watcher.aside.own.add(&Own::default(), &watcher.own());
         watcher.begun = Instant::now();
         watcher.phase = Phase::Looking(watcher.begun);
         Ok(watcher)
     }
 
-    /// Measures what the gates cost, with messages of our own: in turns without gates, with gates that let them go, and with gates
-    /// that follow them. Inside, the reason when it cannot be measured here.
-    fn measure(&mut self, usual: &Settings) -> Result<Result<Cost, String>, Error> {
-        let mut pair = match Pair::new() {
-            Ok(pair) => pair,
-            Err(error) => return Ok(Err(format!("no connection over loopback: {error}"))),
-        };
-        let following = pair.settings(usual);
-        let mut rounds = Vec::new();
-        let begun = Instant::now();
-        while rounds.is_empty() || (rounds.len() < ROUNDS && begun.elapsed() < LONG) {
+    /// Measures what the gates cost before the first sample; an error only where they cannot be put on.
+    fn measure(&mut self) -> Result<(), Error> {
+        for _ in 0..ROUNDS {
             self.links.clear();
-            self.settings.write(*usual);
-            let bare = pair.turn(|| self.totals().spent);
+            self.settings.write(self.usual);
+            if !self.measure_bare() {
+                return Ok(());
+            }
             self.attach()?;
-            let let_go = pair.turn(|| self.totals().spent);
-            self.settings.write(following);
-            self.draw(1, 1);
-            let followed = pair.turn(|| self.totals().spent);
-            self.draw(0, 0);
-            self.settings.write(*usual);
-            match (bare, let_go, followed) {
-                (Ok(bare), Ok(let_go), Ok(followed)) => rounds.push(Round {
-                    bare,
-                    let_go,
-                    followed,
-                }),
-                (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
-                    self.links.clear();
-                    self.cut();
-                    return Ok(Err(format!("messages of our own over loopback: {error}")));
+            self.measure_gates();
+        }
+        Ok(())
+    }
+
+    /// Measures the round trips without gates, which must be off. Whether it could; the reason is told where nothing is known yet.
+    fn measure_bare(&mut self) -> bool {
+        self.calibration.tried(Instant::now());
+        if self.pair.is_none() {
+            match Pair::new() {
+                Ok(pair) => self.pair = Some((pair, None)),
+                Err(error) => {
+                    self.not_measured(format!("no connection over loopback: {error}"));
+                    return false;
                 }
             }
         }
-        Ok(Cost::of(&rounds, self.choice.gates_of_a_message())
-            .ok_or_else(|| "nothing was measured".to_owned()))
+        let Some((mut pair, _)) = self.pair.take() else {
+            return false;
+        };
+        match pair.turn(|| self.totals().spent) {
+            Ok(bare) => self.pair = Some((pair, Some(bare))),
+            Err(error) => self.not_measured(format!("messages of our own over loopback: {error}")),
+        }
+        self.pair.is_some()
+    }
+
+    /// Measures the round trips with gates that let them go and with gates that follow them, after those without; the gates must be on
+    /// and nothing else sampled. The programs know the new cost from then on.
+    fn measure_gates(&mut self) {
+        let Some((mut pair, Some(bare))) = self.pair.take() else {
+            return;
+        };
+        let let_go = pair.turn(|| self.totals().spent);
+        self.settings.write(pair.settings(&self.usual));
+        self.draw(1, 1);
+        let followed = pair.turn(|| self.totals().spent);
+        self.draw(0, 0);
+        match (let_go, followed) {
+            (Ok(let_go), Ok(followed)) => {
+                self.calibration.add(Round {
+                    bare,
+                    let_go,
+                    followed,
+                });
+                self.pair = Some((pair, None));
+                self.cost = self.calibration.cost(self.choice.gates_of_a_message());
+                if let Ok(cost) = &self.cost {
+                    self.usual.call = cost.call.value.round() as u32;
+                }
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                self.not_measured(format!("messages of our own over loopback: {error}"));
+            }
+        }
+        self.settings.write(self.usual);
+        // A message of ours that did not come back is followed no longer.
+        for index in 0..PASSAGES {
+            let _ =
+                self.take_back(index, state::ON_THE_WAY) || self.take_back(index, state::WAITING);
+        }
+    }
+
+    /// Keeps the reason where no cost is known; what is known stays so.
+    fn not_measured(&mut self, reason: String) {
+        if self.cost.is_err() {
+            self.cost = Err(reason);
+        }
+    }
+
+    /// Measures once more between the putting on of the gates and the first sample; what passes meanwhile is told of nowhere.
+    /// Whether it did.
+    fn measure_again(&mut self) -> bool {
+        if !matches!(self.pair, Some((_, Some(_)))) {
+            return false;
+        }
+        let before = self.own();
+        self.measure_gates();
+        self.aside.own.add(&before, &self.own());
+        self.before = self.seen();
+        true
+    }
+
+    /// Counts that what passes at the moment is added to.
+    fn own(&self) -> Own {
+        let seen = self.seen();
+        Own {
+            sent: seen.sent,
+            arrived: seen.arrived,
+            totals: self.totals(),
+        }
+    }
+
+    /// What was counted of each span so far.
+    fn amounts(&self) -> Amounts {
+        std::array::from_fn(|index| {
+            // The head of a histogram, without its places.
+            let at = self
+                .histograms
+                .slot::<RawHistogram>(index)
+                .cast::<[u64; 3]>();
+            // SAFETY: within the mapping, aligned, integers that are each changed as a whole.
+            let [_, weight, sum] = unsafe { at.read_volatile() };
+            Amount { weight, sum }
+        })
+    }
+
+    /// Ends a part of the observation.
+    fn part(&mut self, now: Instant) {
+        self.parted = now;
+        let amounts = self.amounts();
+        self.whole.add(&amounts);
+        self.recent.add(&amounts);
     }
 
     fn totals(&self) -> Totals {
@@ -290,6 +398,7 @@ impl Watcher {
             has_ip_out: u32::from(self.choice.takes(IP_OUT_BOUNDARY)),
             has_demux: u32::from(self.choice.takes(DEMUX_BOUNDARY)),
             has_driver_end: u32::from(self.choice.takes(DRIVER_END_BOUNDARY)),
+            has_calls: u32::from(self.choice.takes_calls()),
             slower_than: ask
                 .slower_than
                 .map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
@@ -376,11 +485,13 @@ impl Watcher {
                 self.phase = self.choose_again(since, now - since, now);
             }
             Phase::Settling(unseen, since) if now - since >= SETTLE => {
-                self.sample(now - unseen);
+                let measured = self.measure_again();
+                let begin = Instant::now();
+                self.sample(begin - unseen);
                 self.phase = Phase::Open {
                     since,
-                    chosen: since,
-                    begin: now,
+                    chosen: if measured { begin } else { since },
+                    begin,
                 };
             }
             Phase::Open {
@@ -391,7 +502,9 @@ impl Watcher {
                 let over = now - chosen;
                 let passed = self.seen().since(&self.before);
                 let is_long = now - begin >= WINDOW;
-                if is_long && self.pace.gap(over, passed, 0.5).is_some() {
+                let closes =
+                    self.pace.gap(over, passed, 0.5).is_some() || self.calibration.is_overdue(now);
+                if is_long && closes {
                     self.draw(0, 0);
                     self.phase = Phase::Draining {
                         since,
@@ -417,11 +530,17 @@ impl Watcher {
                 self.phase = Phase::Closed(drained, now + gap.unwrap_or_default());
             }
             Phase::Closed(unseen, until) if now >= until => {
+                if self.calibration.is_due(now) {
+                    self.measure_bare();
+                }
                 self.before = self.seen();
                 self.attach()?;
                 self.phase = Phase::Settling(unseen, Instant::now());
             }
             _ => {}
+        }
+        if now - self.parted >= PART {
+            self.part(now);
         }
         if now - self.tidied >= TIDY {
             self.tidied = now;
@@ -567,6 +686,9 @@ impl Watcher {
     pub fn read(&mut self) -> Result<Raw, Error> {
         self.tend()?;
         self.take_slow()?;
+        self.part(Instant::now());
+        let next = Series::since(self.amounts());
+        let recent = std::mem::replace(&mut self.recent, next);
         let mut histograms = Vec::with_capacity(SPANS);
         for index in 0..SPANS {
             let at = self.histograms.slot::<RawHistogram>(index);
@@ -625,6 +747,8 @@ impl Watcher {
             cut: self.aside.cut,
             unread: self.aside.unread,
             missed,
+            whole: self.whole.clone(),
+            recent,
             cost: self.cost.clone(),
         })
     }

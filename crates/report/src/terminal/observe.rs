@@ -3,7 +3,7 @@
 use tollgate_experiment::run::Unit;
 use tollgate_experiment::words::counted;
 use tollgate_kernel::observe::Observation;
-use tollgate_kernel::observe::summary::Row;
+use tollgate_kernel::observe::rows::Row;
 
 use super::{Ink, Page, WIDTHS, clean, pad_left, pad_right, width};
 use crate::format::{alone, group_thousands, percent};
@@ -92,18 +92,24 @@ fn finding(observation: &Observation) -> String {
     )
 }
 
-const HEADINGS: [&str; 9] = [
-    "", "", "", "n", "mean us", "p50 us", "p99 us", "p99.9 us", "share",
+const HEADINGS: [&str; 10] = [
+    "", "", "", "n", "mean us", "+- us", "p50 us", "p99 us", "p99.9 us", "share",
 ];
 
-fn cells(row: &Row, direction: &str) -> [String; 9] {
+/// Behind the mean of a row of which more than a third was taken off.
+const MARK: &str = "*";
+
+fn cells(row: &Row, direction: &str) -> [String; 10] {
     let us = |ns: f64| format!("{:.2}", ns / 1e3);
     [
         direction.to_owned(),
         row.name.to_owned(),
         row.kind.unwrap_or_default().to_owned(),
         group_thousands(&row.n.to_string()),
-        group_thousands(&us(row.mean_ns)),
+        group_thousands(&us(row.mean_ns)) + if row.marked { MARK } else { "" },
+        row.interval_ns.map_or("-".to_owned(), |[_, high]| {
+            group_thousands(&us(high - row.mean_ns))
+        }),
         group_thousands(&us(row.p50_ns)),
         group_thousands(&us(row.p99_ns)),
         group_thousands(&us(row.p999_ns)),
@@ -242,6 +248,10 @@ impl Page {
     }
 }
 
+/// What no gate can tell by itself.
+const QUEUES: &str = "what a message waits behind the gates of other messages cannot be taken off: where a queue never empties, rows of \
+                      queueing are those of traffic that the gates slow down";
+
 /// What the gates cost, and what of it is in no row.
 fn gates(observation: &Observation) -> Vec<String> {
     let gates = &observation.gates;
@@ -269,14 +279,37 @@ fn gates(observation: &Observation) -> Vec<String> {
     let not_measured = gates.not_measured.as_ref().map(|reason| {
         format!("what the kernel takes to call a gate could not be measured ({reason}) and is in the rows")
     });
-    let parts: Vec<String> = [sample, shorter, let_go, not_measured]
+    let calibrated = gates.call_interval_ns.map(|[low, high]| {
+        format!(
+            "calling a gate costs {} (95 %: {} to {}), the median of {}",
+            ns(gates.call_ns.unwrap_or_default()),
+            ns(low),
+            ns(high),
+            counted(gates.rounds, "round", "rounds"),
+        )
+    });
+    let parts: Vec<String> = [sample, shorter, let_go, calibrated, not_measured]
         .into_iter()
         .flatten()
         .collect();
     if parts.is_empty() {
         return Vec::new();
     }
-    vec![parts.join("; ")]
+    let mut lines = vec![parts.join("; ")];
+    let rows = observation.spans.iter().chain(&observation.sums);
+    if rows.clone().any(|row| row.marked) {
+        lines.push(format!(
+            "{MARK} more than a third of the time between its gates was the gates' own and is taken off: trust it less than its interval says"
+        ));
+    }
+    if !observation.spans.is_empty() {
+        lines.push(
+            "+- is the 95 % interval of the mean: of the sampling, and of the cost of a call"
+                .to_owned(),
+        );
+        lines.push(QUEUES.to_owned());
+    }
+    lines
 }
 
 /// What stands under the tables: how much was seen, what was lost, and how what is special was treated.
@@ -370,6 +403,9 @@ mod tests {
             p50_ns: mean_ns * 0.9,
             p99_ns: mean_ns * 3.0,
             p999_ns: mean_ns * 10.0,
+            interval_ns: Some([mean_ns * 0.95, mean_ns * 1.05]),
+            taken_off_ns: 300.0,
+            marked: mean_ns < 600.0,
             share: Some(share),
         }
     }
@@ -401,6 +437,8 @@ mod tests {
                 shorter: 0,
                 let_go_ns: Some(1_040.0),
                 call_ns: Some(130.0),
+                call_interval_ns: Some([120.0, 145.0]),
+                rounds: 9,
                 not_measured: None,
             },
             samples: Samples {
@@ -459,11 +497,13 @@ mod tests {
             shorter: 3,
             let_go_ns: None,
             call_ns: None,
+            call_interval_ns: None,
+            rounds: 0,
             not_measured: Some("no connection over loopback: refused".to_owned()),
             ..observation.gates
         };
         insta::assert_snapshot!(
-            gates(&observation).join("\n"),
+            gates(&observation)[0],
             @"the gates cost a sample 2.70 us; 2.30 us of it lay on its way and is taken off the rows; 3 spans were shorter than what their gates cost and count as 0; what the kernel takes to call a gate could not be measured (no connection over loopback: refused) and is in the rows"
         );
     }
