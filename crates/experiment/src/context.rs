@@ -55,6 +55,8 @@ pub struct Options {
     pub line_rate: Option<u64>,
     /// Nagle's algorithm on every path that has one, see [`Spec::nagle`](tollgate_workload::Spec::nagle).
     pub nagle: bool,
+    /// Ledgers are made with two gates at a time ([`Sets::GENTLE`](tollgate_measure::schedule::Sets::GENTLE)).
+    pub gentle: bool,
 }
 
 impl Options {

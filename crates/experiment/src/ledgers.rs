@@ -205,7 +205,11 @@ fn run(
             _ => wanted.clamp(LEAST_BLOCKS, BLOCKS),
         },
         time: left().filter(|_| iterations.is_none()).unwrap_or_default(),
-        sets: Sets::USUAL,
+        sets: if context.options.gentle {
+            Sets::GENTLE
+        } else {
+            Sets::USUAL
+        },
         seed: SEED,
     };
     let mut stopped = false;

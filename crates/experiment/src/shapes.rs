@@ -353,6 +353,9 @@ pub(crate) fn flags(options: &crate::context::Options) -> String {
     if options.nagle {
         flags.push_str(" --nagle");
     }
+    if options.gentle {
+        flags.push_str(" --gentle");
+    }
     flags
 }
 

@@ -4,9 +4,10 @@
 
 use std::fmt::Write;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tollgate_experiment::context::Progress;
 use tollgate_kernel::ExtraCost;
 use tollgate_measure::faults::{self, Dearer, Delayed, Shown, Tried};
 use tollgate_measure::gated::Amount;
@@ -18,10 +19,13 @@ use tollgate_workload::{Mode, PathId, Placement, Spec, Waiting, Workload};
 
 use crate::args::{Doctor, Manners, Sink};
 use crate::error::Error;
+use crate::progress::Shown as Progressed;
 use crate::{interrupt, output};
 
 /// Bytes of a message.
 const SIZE: usize = 64;
+/// How long all of it takes.
+const USUALLY: Duration = Duration::from_secs(105);
 /// Blocks of slices of each fault.
 const BLOCKS: u32 = 12;
 /// The share of delays that have to come back in their place, and the share of other spans that may move: intervals hold the
@@ -177,7 +181,18 @@ struct Cost {
 /// Tries all faults, and says what was shown.
 pub(super) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error> {
     let cancel = interrupt::prepare()?;
-    let goes_on = || !cancel.is_raised();
+    let progress = Progressed::new(manners);
+    let begun = Instant::now();
+    let goes_on = |what: &str| {
+        let spent = begun.elapsed();
+        let left = USUALLY.saturating_sub(spent);
+        progress.update(
+            what,
+            spent.as_secs_f64() / (spent + left).as_secs_f64(),
+            left,
+        );
+        !cancel.is_raised()
+    };
     let mut delays = Vec::new();
     let mut left_out = Vec::new();
     for path in [PathId::KernelLoopback, PathId::KernelVeth] {
@@ -215,6 +230,7 @@ pub(super) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error>
     let costs = try_costs(PathId::KernelLoopback, &goes_on)
         .map_err(|reason| left_out.push(format!("dearer gates: {reason}")))
         .ok();
+    progress.finish();
     let found = SelfTest::new(delays, costs, left_out);
     match &doctor.json.to {
         Some(Sink::Stdout) => output::print(&json(&found)?)?,
@@ -253,25 +269,30 @@ fn try_delays(
     path: PathId,
     lengths: &[f64],
     round_trips: u64,
-    goes_on: &impl Fn() -> bool,
+    goes_on: &impl Fn(&str) -> bool,
     delays: &mut Vec<Delays>,
     left_out: &mut Vec<String>,
 ) {
     let gates = gated.way().gates().to_vec();
     for &asked_ns in lengths {
-        match faults::delays(gated, &gates, asked_ns, &amount(round_trips), goes_on) {
+        let what = format!("{path}, delays of {}", time(asked_ns));
+        match faults::delays(gated, &gates, asked_ns, &amount(round_trips), || {
+            goes_on(&what)
+        }) {
             Ok(tried) => delays.push(Delays::new(path, asked_ns, tried)),
             Err(reason) => left_out.push(format!("{path}, {}: {reason}", time(asked_ns))),
         }
     }
 }
 
-fn try_costs(path: PathId, goes_on: &impl Fn() -> bool) -> Result<Costs, String> {
+fn try_costs(path: PathId, goes_on: &impl Fn(&str) -> bool) -> Result<Costs, String> {
     let costs = std::iter::once(ExtraCost::default()).chain(COSTS.map(|(_, cost)| cost));
     let mut kernels = costs
         .map(|cost| Kernel::open_with_extra_cost(path, &SPEC, &[SIZE], &cost))
         .collect::<Result<Vec<_>, _>>()?;
-    let ledgers = faults::in_turn(&mut kernels, &amount(64), goes_on);
+    let ledgers = faults::in_turn(&mut kernels, &amount(64), || {
+        goes_on("gates that cost more")
+    });
     let ledgers: Result<Vec<_>, NoLedger> = ledgers.into_iter().collect();
     let ledgers = ledgers.map_err(|reason| reason.to_string())?;
     let Some((control, dear)) = ledgers.split_first() else {

@@ -418,7 +418,7 @@ impl Shown<'_> {
             unit: Unit::Percent,
             holds: true,
             text: format!(
-                "{}: all gates together make a round trip {} longer (+-{} at most); a slice carries 3 to 5 of {}, and what they \
+                "{}: all gates together make a round trip {} longer (+-{} at most); a slice carries a few of {}, and what they \
                  add is found by comparing slices with and without each",
                 self.name,
                 between_percents(low, high),
