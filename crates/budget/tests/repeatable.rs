@@ -84,3 +84,13 @@ fn every_scenario_goes_as_it_must() {
         assert!(done.operations >= 40, "{}: {done:?}", scenario.name);
     }
 }
+
+#[test]
+fn a_count_is_stopped_at_its_deadline() {
+    if !valgrind_is_here() {
+        return;
+    }
+    let late = program().until(Some(std::time::Instant::now()));
+    let error = late.count("rr-64", 50).unwrap_err();
+    assert!(matches!(error, Error::Late { .. }), "{error}");
+}
