@@ -18,7 +18,7 @@ fn valgrind_is_here() -> bool {
         .output()
         .is_ok();
     if !here {
-        eprintln!("skipped: valgrind is not on the PATH");
+        tollgate_skip::skipped!("valgrind is not on the PATH");
     }
     here
 }
