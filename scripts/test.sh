@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # Runs every test of the workspace: unit and integration tests, documentation tests, and the NEON kernels under qemu.
-# The last line gives the totals. The exit code is 0 only when nothing failed.
+# The last line gives the totals; tests that skipped themselves are counted apart from those that passed, with their reasons.
+# The exit code is 0 only when nothing failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# Tests that this machine cannot run add a line each: "skipped: PACKAGE TEST: REASON" (crates/skip).
+TOLLGATE_SKIPPED=$(mktemp)
+export TOLLGATE_SKIPPED
+trap 'rm -f "$log" "$TOLLGATE_SKIPPED"' EXIT
 if [[ -t 1 ]]; then export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-always}; fi
 
 failed=()
@@ -42,7 +46,14 @@ else
 fi
 
 # cargo's lines: "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s"
-totals=$(sed 's/\x1b\[[0-9;]*m//g' "$log" | awk '
+# A test is skipped once, whatever it says on the way. Reasons come with how many tests each has left out.
+skipped=$(sort "$TOLLGATE_SKIPPED" | awk '{ key = $2 " " $3 } !(key in seen) { seen[key]; n++ } END { print n + 0 }')
+reasons=$(sort "$TOLLGATE_SKIPPED" | awk '
+    { key = $2 " " $3 }
+    key in seen { next }
+    { seen[key]; sub(/^skipped: [^ ]+ [^ ]+ /, ""); count[$0]++ }
+    END { for (reason in count) printf "%s%d %s", separator++ ? "; " : "", count[reason], reason }')
+totals=$(sed 's/\x1b\[[0-9;]*m//g' "$log" | REASONS=$reasons awk -v skipped="$skipped" '
     /^test result: / {
         programs++
         for (i = 2; i <= NF; i++) {
@@ -51,7 +62,11 @@ totals=$(sed 's/\x1b\[[0-9;]*m//g' "$log" | awk '
             if ($i == "ignored;") ignored += $(i - 1)
         }
     }
-    END { printf "%d passed; %d failed; %d ignored; in %d programs", passed, failures, ignored, programs }')
+    END {
+        printf "%d passed; %d failed; %d ignored; %d skipped", passed - skipped, failures, ignored, skipped
+        if (skipped) printf " (%s)", ENVIRON["REASONS"]
+        printf "; in %d programs", programs
+    }')
 if [[ ${#failed[@]} -gt 0 ]]; then
     printf -v names '%s, ' "${failed[@]}"
     echo "test: FAILED (${names%, }). $totals; NEON $neon"

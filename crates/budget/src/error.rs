@@ -42,6 +42,12 @@ pub enum Error {
         /// What it said.
         stderr: String,
     },
+    /// The program under Valgrind was stopped at its deadline.
+    #[error("{scenario} under valgrind did not end in time")]
+    Late {
+        /// What ran.
+        scenario: String,
+    },
     /// Valgrind's output is not what was expected.
     #[error("what valgrind wrote for {scenario} cannot be read: {what}")]
     Unreadable {

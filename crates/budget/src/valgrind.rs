@@ -8,7 +8,11 @@ use crate::profile::Profile;
 use crate::scenario::{self, Done};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The time between two looks at whether a child with a deadline has ended: little beside a start of Valgrind.
+const POLL: Duration = Duration::from_millis(5);
 
 /// A program that runs a scenario when it is called with some arguments, the scenario's name and a count, and that
 /// prints [`scenario_output`] alone on its standard output.
@@ -16,6 +20,7 @@ use std::process::{Command, Stdio};
 pub struct Program {
     exe: PathBuf,
     leading: Vec<OsString>,
+    deadline: Option<Instant>,
 }
 
 /// What was counted.
@@ -60,7 +65,14 @@ impl Program {
         Self {
             exe: exe.to_owned(),
             leading: leading.into_iter().map(Into::into).collect(),
+            deadline: None,
         }
+    }
+
+    /// The same program, whose runs are stopped at this time when one is given.
+    #[must_use]
+    pub fn until(self, deadline: Option<Instant>) -> Self {
+        Self { deadline, ..self }
     }
 
     /// The program that is running, called with `leading`.
@@ -83,7 +95,7 @@ impl Program {
     /// Counts `scenario` with `count` operations.
     ///
     /// # Errors
-    /// [`Error::NoValgrind`]; [`Error::Failed`] with what the program said; [`Error::Unreadable`].
+    /// [`Error::NoValgrind`]; [`Error::Failed`] with what the program said; [`Error::Late`]; [`Error::Unreadable`].
     pub fn count(&self, scenario: &str, count: u64) -> Result<Counts, Error> {
         let (done, text) = self.run(scenario, count, &[])?;
         let unreadable = |what: &str| Error::Unreadable {
@@ -133,12 +145,35 @@ impl Program {
         Ok(empty.collected / empty.done.pairs)
     }
 
+    /// What the child said, once it has ended. It is killed at the deadline.
+    fn output(&self, mut child: Child, scenario: &str) -> Result<Output, Error> {
+        let lost = |error: std::io::Error| Error::Failed {
+            scenario: scenario.to_owned(),
+            status: "its end cannot be waited for".to_owned(),
+            stderr: error.to_string(),
+        };
+        if let Some(deadline) = self.deadline {
+            // What it prints is a line, which a pipe holds, so nobody has to read meanwhile.
+            while child.try_wait().map_err(lost)?.is_none() {
+                if Instant::now() >= deadline {
+                    child.kill().map_err(lost)?;
+                    child.wait().map_err(lost)?;
+                    return Err(Error::Late {
+                        scenario: scenario.to_owned(),
+                    });
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        child.wait_with_output().map_err(lost)
+    }
+
     /// Runs the program under Callgrind; returns what it did and Callgrind's file.
     fn run(&self, scenario: &str, count: u64, options: &[&str]) -> Result<(Done, String), Error> {
         let out = tempfile::NamedTempFile::new().map_err(Error::Temporary)?;
         let mut file = OsString::from("--callgrind-out-file=");
         file.push(out.path());
-        let output = Command::new("valgrind")
+        let child = Command::new("valgrind")
             .args([
                 "--tool=callgrind",
                 "--quiet",
@@ -151,8 +186,11 @@ impl Program {
             .args(&self.leading)
             .args([scenario, &count.to_string()])
             .stdin(Stdio::null())
-            .output()
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .map_err(Error::NoValgrind)?;
+        let output = self.output(child, scenario)?;
         if !output.status.success() {
             return Err(Error::Failed {
                 scenario: scenario.to_owned(),

@@ -18,7 +18,7 @@ fn valgrind_is_here() -> bool {
         .output()
         .is_ok();
     if !here {
-        eprintln!("skipped: valgrind is not on the PATH");
+        tollgate_skip::skipped!("valgrind is not on the PATH");
     }
     here
 }
@@ -83,4 +83,14 @@ fn every_scenario_goes_as_it_must() {
         let done = tollgate_budget::run_scenario(scenario.name, 40).unwrap();
         assert!(done.operations >= 40, "{}: {done:?}", scenario.name);
     }
+}
+
+#[test]
+fn a_count_is_stopped_at_its_deadline() {
+    if !valgrind_is_here() {
+        return;
+    }
+    let late = program().until(Some(std::time::Instant::now()));
+    let error = late.count("rr-64", 50).unwrap_err();
+    assert!(matches!(error, Error::Late { .. }), "{error}");
 }

@@ -88,7 +88,7 @@ fn the_categories_cover_a_stock_kernel() {
     let kernel = match stock::kernel() {
         Ok(kernel) => kernel,
         Err(reason) => {
-            println!("left out: {reason}");
+            tollgate_skip::skipped!("{reason}");
             return;
         }
     };
@@ -136,7 +136,7 @@ fn bad_days_end_with_words() {
     let kernel = match stock::kernel() {
         Ok(kernel) => kernel,
         Err(reason) => {
-            println!("left out: {reason}");
+            tollgate_skip::skipped!("{reason}");
             return;
         }
     };
@@ -216,7 +216,7 @@ fn the_plan_has_its_three_levels_on_a_stock_kernel() {
     let kernel = match stock::kernel() {
         Ok(kernel) => kernel,
         Err(reason) => {
-            println!("left out: {reason}");
+            tollgate_skip::skipped!("{reason}");
             return;
         }
     };

@@ -32,7 +32,9 @@ fn text(octets: &[u8]) -> String {
 /// Does so on a thread that has a network namespace with a loopback interface and nothing else; what it starts lies in there,
 /// too. The namespace goes with the thread.
 fn in_a_namespace(test: impl FnOnce() + Send + 'static) {
-    let alone = thread::spawn(move || {
+    // Under the test's name, by which a skipped one is counted.
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    let alone = thread::Builder::new().name(name).spawn(move || {
         // SAFETY: the thread shares no descriptors' table and no file system's place with others on account of this flag.
         let own = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
         let up = own.is_ok() && {
@@ -44,10 +46,12 @@ fn in_a_namespace(test: impl FnOnce() + Send + 'static) {
         if up {
             test();
         } else {
-            println!("left out: no network namespace of its own can be had (root, and iproute2)");
+            tollgate_skip::skipped!(
+                "no network namespace of its own can be had (root, and iproute2)"
+            );
         }
     });
-    if let Err(panic) = alone.join() {
+    if let Err(panic) = alone.unwrap().join() {
         std::panic::resume_unwind(panic);
     }
 }

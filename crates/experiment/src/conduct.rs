@@ -18,13 +18,17 @@ pub struct Conducted {
     pub yardsticks: Vec<run::Yardstick>,
 }
 
-/// Runs the experiments, those whose time is fixed first, and shows them in their order. One that fails does not keep the
+/// Runs the experiments, those whose time is fixed last, and shows them in their order. One that fails does not keep the
 /// others from running; a raised cancel flag does.
 pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_>) -> Conducted {
     let mut conducted = Conducted::default();
     let mut order: Vec<(usize, &'static dyn Experiment)> =
         experiments.iter().copied().enumerate().collect();
-    order.sort_by_key(|(_, experiment)| experiment.weight() > 0);
+    order.sort_by_key(|(_, experiment)| experiment.weight() == 0);
+    let is_fixed = |experiment: &dyn Experiment| experiment.weight() == 0;
+    if order.iter().any(|(_, one)| is_fixed(*one)) {
+        context.keep_back();
+    }
     let mut shown: Vec<(usize, run::Experiment)> = Vec::new();
     for (turn, &(place, experiment)) in order.iter().enumerate() {
         let name = experiment.name();
@@ -33,7 +37,11 @@ pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_
             continue;
         }
         let weights = order[turn..].iter().map(|(_, one)| one.weight()).sum();
-        context.begin(experiment.title(), experiment.weight(), weights);
+        if is_fixed(experiment) {
+            context.begin_kept(experiment.title());
+        } else {
+            context.begin(experiment.title(), experiment.weight(), weights);
+        }
         context.yardsticks.look();
         let outcome = experiment.run(context);
         context.yardsticks.look();

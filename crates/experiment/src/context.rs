@@ -30,6 +30,9 @@ pub const REPETITIONS: u32 = 3;
 /// Bits per second of the line in Lehmann and Benz 2002, section 4.
 pub const LINE_RATE: u64 = 1_000_000_000;
 
+/// What takes a fixed time has one part of so many of the budget.
+const KEPT: u32 = 3;
+
 /// What the user wants of an experiment; what is `None` is left to the experiment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
@@ -192,6 +195,8 @@ pub struct Context<'a> {
     ends: Option<Instant>,
     /// Expected for the experiments after the one under way.
     later: Duration,
+    /// The part of the budget that is kept back for what takes a fixed time.
+    kept: Duration,
     /// What the experiment runs at the moment.
     title: &'static str,
     /// Measured by one experiment, and shown by others too.
@@ -227,6 +232,7 @@ impl<'a> Context<'a> {
             budget,
             ends: None,
             later: Duration::ZERO,
+            kept: Duration::ZERO,
             title: "",
             ledgers: Vec::new(),
             echoes: None,
@@ -251,10 +257,26 @@ impl<'a> Context<'a> {
         let Some(budget) = self.budget else {
             return;
         };
-        let left = budget.saturating_sub(self.begun.elapsed());
+        let left = budget.saturating_sub(self.begun.elapsed() + self.kept);
         let own = left.mul_f64(f64::from(weight) / f64::from(weights.max(1)));
         self.ends = Some(Instant::now() + own);
-        self.later = left.saturating_sub(own);
+        self.later = left.saturating_sub(own) + self.kept;
+    }
+
+    /// Keeps a third of the budget back for the experiments that take a fixed time, which come last.
+    pub(crate) fn keep_back(&mut self) {
+        self.kept = self.budget.unwrap_or_default() / KEPT;
+    }
+
+    /// Gives the experiment called `title` what was kept back, and what the others have left over.
+    pub(crate) fn begin_kept(&mut self, title: &'static str) {
+        self.title = title;
+        let Some(budget) = self.budget else {
+            return;
+        };
+        let left = budget.saturating_sub(self.begun.elapsed());
+        self.ends = Some(Instant::now() + left.max(self.kept));
+        self.later = Duration::ZERO;
     }
 
     /// How long the experiment under way may still take; `None` for as long as it needs.
@@ -435,6 +457,19 @@ mod tests {
         context.begin("last", 3, 3);
         let last = context.remaining().unwrap().as_secs_f64();
         assert!((3_500.0..=3_600.0).contains(&last), "{last}");
+    }
+
+    #[test]
+    fn a_third_of_the_budget_is_kept_for_what_takes_a_fixed_time() {
+        let hour = Some(Duration::from_secs(3_600));
+        let mut context = Context::new(Options::default(), hour, Cancel::default(), &Silent);
+        context.keep_back();
+        context.begin("all that is measured", 1, 1);
+        let measured = context.remaining().unwrap().as_secs_f64();
+        assert!((2_300.0..=2_400.0).contains(&measured), "{measured}");
+        context.begin_kept("what is counted");
+        let counted = context.remaining().unwrap();
+        assert!(counted > Duration::from_secs(1_200), "{counted:?}");
     }
 
     #[test]

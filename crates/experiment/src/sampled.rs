@@ -600,7 +600,7 @@ mod tests {
         match survey("test", subjects, Duration::from_secs(1), &context).unwrap() {
             Sampled::Measured(survey) => Some(survey),
             Sampled::Unavailable(reason) => {
-                eprintln!("skipped: {reason}");
+                tollgate_skip::skipped!("{reason}");
                 None
             }
         }

@@ -45,7 +45,7 @@ macro_rules! gates_or_leave {
         match gates($traffic, $cost) {
             Ok(gates) => gates,
             Err(reason) => {
-                println!("left out: {reason}");
+                tollgate_skip::skipped!("{reason}");
                 return;
             }
         }

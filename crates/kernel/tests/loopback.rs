@@ -40,7 +40,7 @@ macro_rules! gates_or_leave {
         match gates() {
             Ok(gates) => gates,
             Err(reason) => {
-                println!("left out: {reason}");
+                tollgate_skip::skipped!("{reason}");
                 return;
             }
         }
@@ -169,7 +169,7 @@ fn every_span_of_a_round_trip_is_seen() {
 #[test]
 fn the_same_holds_for_ipv6() {
     if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
-        println!("left out: this machine has no IPv6 loopback");
+        tollgate_skip::skipped!("this machine has no IPv6 loopback");
         return;
     }
     let address = Ipv6Addr::LOCALHOST;
@@ -180,7 +180,7 @@ fn the_same_holds_for_ipv6() {
 #[test]
 fn the_same_holds_for_a_socket_of_both_protocols() {
     if TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_err() {
-        println!("left out: this machine has no IPv6");
+        tollgate_skip::skipped!("this machine has no IPv6");
         return;
     }
     every_span_is_seen(

@@ -74,12 +74,12 @@ impl Drop for Traffic {
 /// What the kernel allows; none, with the reason printed, where nothing can be observed.
 fn choice() -> Option<Choice> {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: observing needs root");
+        tollgate_skip::skipped!("observing needs root");
         return None;
     }
     let choice = Choice::of(&tollgate_kernel::abilities());
     if let Some((hook, reason)) = choice.stopped_by() {
-        println!("skipped: this kernel has no hook {}: {reason}", hook.name);
+        tollgate_skip::skipped!("this kernel has no hook {}: {reason}", hook.name);
         return None;
     }
     Some(choice)
@@ -112,7 +112,7 @@ fn check(address: &str) {
     let traffic = match Traffic::on(address) {
         Ok(traffic) => traffic,
         Err(error) => {
-            println!("skipped: no listener on {address}: {error}");
+            tollgate_skip::skipped!("no listener on {address}: {error}");
             return;
         }
     };

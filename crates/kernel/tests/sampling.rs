@@ -15,14 +15,14 @@ fn open(clock: Clock, ring: usize) -> Option<(Sampler, Book)> {
     let symbols = match Symbols::read() {
         Ok(symbols) => symbols,
         Err(reason) => {
-            eprintln!("skipped: {reason}");
+            tollgate_skip::skipped!("{reason}");
             return None;
         }
     };
     match Sampler::open_with(clock, &cpus, RATE, ring) {
         Ok(sampler) => Some((sampler, Book::new(symbols))),
         Err(reason @ (SampleError::Denied { .. } | SampleError::System { .. })) => {
-            eprintln!("skipped: {reason}");
+            tollgate_skip::skipped!("{reason}");
             None
         }
         Err(other) => panic!("{other}"),

@@ -12,7 +12,7 @@ use tollgate_stack::time::Instant;
 #[test]
 fn tshark_sees_the_same_frames() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        println!("skipped: tshark is not installed");
+        tollgate_skip::skipped!("tshark is not installed");
         return;
     }
     let path = tempfile::Builder::new()

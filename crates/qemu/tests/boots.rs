@@ -32,7 +32,7 @@ fn with_setup(tasks: &[Task], then: impl FnOnce(&Setup<'_>)) {
     let kernel = match stock::kernel() {
         Ok(kernel) => kernel,
         Err(reason) => {
-            println!("left out: {reason}");
+            tollgate_skip::skipped!("{reason}");
             return;
         }
     };

@@ -392,7 +392,9 @@ fn dump_dom(folder: &Path, file: &Path) -> (String, String) {
 #[test]
 fn headless_chromium_renders_the_report() {
     if !is_on_path("chromium") {
-        println!("skipped: chromium is not on PATH; install it with: apt-get install chromium");
+        tollgate_skip::skipped!(
+            "chromium is not on PATH; install it with: apt-get install chromium"
+        );
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -431,7 +433,9 @@ fn headless_chromium_renders_the_report() {
 #[test]
 fn the_browser_test_would_notice_an_error() {
     if !is_on_path("chromium") {
-        println!("skipped: chromium is not on PATH; install it with: apt-get install chromium");
+        tollgate_skip::skipped!(
+            "chromium is not on PATH; install it with: apt-get install chromium"
+        );
         return;
     }
     let folder = tempfile::tempdir().unwrap();

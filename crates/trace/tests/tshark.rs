@@ -55,7 +55,7 @@ fn theirs(path: &Path) -> Option<[Traffic; 2]> {
     let output = match command.stdin(Stdio::null()).output() {
         Ok(output) => output,
         Err(error) => {
-            println!("left out: tshark cannot be run: {error}");
+            tollgate_skip::skipped!("tshark cannot be run: {error}");
             return None;
         }
     };
@@ -206,7 +206,7 @@ fn captured(ports: &[u16], talk: impl FnOnce()) -> Option<(TempDir, PathBuf)> {
     let mut capture = match capture {
         Ok(capture) => capture,
         Err(error) => {
-            println!("left out: tshark cannot be run: {error}");
+            tollgate_skip::skipped!("tshark cannot be run: {error}");
             return None;
         }
     };
@@ -217,7 +217,7 @@ fn captured(ports: &[u16], talk: impl FnOnce()) -> Option<(TempDir, PathBuf)> {
         .find(|line| line.contains("Capture started"));
     if begun.is_none() {
         capture.wait().unwrap();
-        println!("left out: tshark may not capture on lo");
+        tollgate_skip::skipped!("tshark may not capture on lo");
         return None;
     }
     talk();
@@ -308,7 +308,7 @@ fn serve(listener: &TcpListener, connections: usize) {
 #[test]
 fn what_curl_fetches_is_counted_as_tshark_counts_it() {
     if let Err(error) = Command::new("curl").arg("--version").output() {
-        return println!("left out: curl cannot be run: {error}");
+        return tollgate_skip::skipped!("curl cannot be run: {error}");
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = listener.local_addr().unwrap();

@@ -2,6 +2,8 @@
 //! Callgrind, and of a stock Linux kernel, counted exactly in QEMU when somebody did that, beside the counts of Clark,
 //! Jacobson, Romkey and Salwen 1989.
 
+use std::time::{Duration, Instant};
+
 use tollgate_budget::clark::{self, ClarkRow};
 use tollgate_qemu::counts::Counts;
 
@@ -17,7 +19,7 @@ mod linux;
 
 const TABLE: &str = "clark-1989/operations";
 /// What counting takes, roughly, for the progress.
-const TAKES: std::time::Duration = std::time::Duration::from_secs(5);
+const TAKES: Duration = Duration::from_secs(5);
 
 /// Instructions per operation.
 pub(super) struct ClarkInstructions;
@@ -53,8 +55,16 @@ impl Experiment for ClarkInstructions {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         context.tell("counting under valgrind", TAKES);
+        let limit = context.remaining();
+        let deadline = limit.map(|limit| Instant::now() + limit);
         let counted = match &context.counter {
-            Some(program) => clark::clark(program).map_err(|error| match error {
+            Some(program) => clark::clark(&program.clone().until(deadline)).map_err(|error| match error {
+                tollgate_budget::Error::Late { .. } => format!(
+                    "counting did not end within the {} that a run with a limit has for it; `tollgate experiment run {}` takes its \
+                     time",
+                    words::duration(limit.unwrap_or_default().as_nanos() as f64),
+                    self.name()
+                ),
                 tollgate_budget::Error::NoValgrind(_) => {
                     "valgrind is not installed; apt-get install valgrind".to_owned()
                 }

@@ -54,8 +54,8 @@ pub trait Experiment: Sync {
     /// Which reports it is in. Time is short in a quick one, and each experiment takes it from the others.
     fn reported(&self) -> Reported;
 
-    /// Its part of a run's time, relative to the others; 0 when it takes what it takes. Those come first, so that the
-    /// others share what is left.
+    /// Its part of a run's time, relative to the others; 0 when it takes what it takes. Those come last, within a third of
+    /// the time, so that none of the others stands still meanwhile.
     fn weight(&self) -> u32;
 
     /// Whether there is something to measure with these options; a report leaves out what is not concerned.
@@ -296,7 +296,7 @@ mod tests {
         context.begin("test", 1, 1);
         let shown = find(name).unwrap().run(&mut context).unwrap();
         if shown.finding.starts_with("Not available") {
-            eprintln!("skipped: {}", shown.finding);
+            tollgate_skip::skipped!("{}", shown.finding);
             return None;
         }
         assert!(shown.command.contains(name));

@@ -364,7 +364,7 @@ pub(crate) fn fixed() -> Trains {
 fn packets_are_joined_on_the_running_kernel() {
     let mut shared = kernel::Shared::load();
     if let Some(reason) = shared.without_gates() {
-        println!("skipped, no gates here: {reason}");
+        tollgate_skip::skipped!("{reason}");
         return;
     }
     let mode = Mode {

@@ -318,7 +318,7 @@ mod tests {
             deb("kernel", "vmlinuz-6.1.0-1-amd64"),
             deb("other", "config-6.1"),
         ) else {
-            println!("left out: dpkg-deb is not installed");
+            tollgate_skip::skipped!("dpkg-deb is not installed");
             return;
         };
         let into = directory.path().join("into");

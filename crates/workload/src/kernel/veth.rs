@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn every_workload_carries_its_bytes_and_leaves_nothing_behind() {
         if let Some(reason) = reason() {
-            println!("left out: {reason}");
+            tollgate_skip::skipped!("{reason}");
             return;
         }
         let before = devices();
@@ -439,7 +439,7 @@ mod tests {
     #[test]
     fn devices_that_vanish_are_named_and_made_anew() {
         if let Some(reason) = reason() {
-            println!("left out: {reason}");
+            tollgate_skip::skipped!("{reason}");
             return;
         }
         let _turn = CHECKSUM.lock();
@@ -484,7 +484,7 @@ mod tests {
     #[test]
     fn datagrams_pass_too() {
         if let Some(reason) = reason() {
-            println!("left out: {reason}");
+            tollgate_skip::skipped!("{reason}");
             return;
         }
         let _turn = CHECKSUM.lock();
@@ -503,7 +503,7 @@ mod tests {
     #[test]
     fn each_way_of_offloading_has_a_pair_of_its_own_and_its_bytes_arrive() {
         if let Some(reason) = reason() {
-            println!("left out: {reason}");
+            tollgate_skip::skipped!("{reason}");
             return;
         }
         let mut sessions = Vec::new();
@@ -527,7 +527,7 @@ mod tests {
     #[test]
     fn devices_have_the_mtu_that_is_asked_for() {
         if let Some(reason) = reason() {
-            println!("left out: {reason}");
+            tollgate_skip::skipped!("{reason}");
             return;
         }
         let mut spec = Spec::new(Workload::Rr, 8_000)
@@ -598,7 +598,7 @@ mod tests {
     fn a_killed_run_leaves_no_namespace_and_no_device() {
         use std::io::{BufRead, BufReader};
         if let Some(reason) = reason() {
-            println!("left out: {reason}");
+            tollgate_skip::skipped!("{reason}");
             return;
         }
         let before = devices();

@@ -13,7 +13,7 @@ fn run(experiment: &GatesJoined, options: Options) -> Option<Joins> {
     match joins::run(experiment.name, experiment.workload, &sizes, &context) {
         Ok(joins) => Some(joins),
         Err(error) => {
-            println!("left out: {error}");
+            tollgate_skip::skipped!("{error}");
             None
         }
     }
@@ -186,7 +186,7 @@ fn with_little_time_each_way_has_its_turn() {
     let mut context = Context::new(options, budget, Cancel::default(), &Silent);
     context.begin("test", 1, 1);
     let Ok(joins) = joins::run("test", Workload::Rr, &[4, 200], &context) else {
-        println!("left out: no gates here");
+        tollgate_skip::skipped!("no gates here");
         return;
     };
     assert!(joins.rows[0].sizes.iter().all(|seen| {

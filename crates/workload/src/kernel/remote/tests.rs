@@ -285,7 +285,7 @@ fn the_servers_clock_stamps_every_message_that_is_wanted() {
                 .and_then(|boundary| boundary.hook.clone())
         };
         let Some(name) = hook(Gate::SocketInEnd) else {
-            println!("left out: no clock of ours goes with the kernel's here");
+            tollgate_skip::skipped!("no clock of ours goes with the kernel's here");
             return;
         };
         assert_eq!(name, "clock after recv()");
