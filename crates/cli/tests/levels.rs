@@ -52,7 +52,7 @@ fn plan(doctor: &Value) -> Vec<(&str, Option<&str>)> {
         .collect()
 }
 
-/// Asserts that every span was seen, at both its gates, by at least 99 of 100 messages; returns the names of the spans.
+/// Asserts that at least 99 of 100 messages were seen at every gate; returns the names of the spans.
 fn spans(run: &Value) -> Vec<String> {
     let experiment = &run["experiments"][0];
     let of_kind = |kind: &str| {
@@ -202,12 +202,7 @@ fn bad_days_end_with_words() {
     assert!(blind.err.contains("BTF"), "{}", blind.err);
     assert_eq!(
         spans(&json(stamped)),
-        [
-            "socket + tcp + ip",
-            "device.queue",
-            "driver",
-            "(send.return, beside the way)"
-        ]
+        ["socket + tcp + ip", "device.queue", "driver"]
     );
 }
 
@@ -306,8 +301,7 @@ fn the_plan_has_its_three_levels_on_a_stock_kernel() {
             ("socket.out.end", Some("clock after send()")),
         ]
     );
-    let beside = "(send.return, beside the way)";
-    let whole = ["socket", "tcp", "ip", "device.queue", "driver", beside];
+    let whole = ["socket", "tcp", "ip", "device.queue", "driver"];
     assert_eq!(spans(&json(measured)), whole);
 
     // Without: the rows beside what this kernel cannot tell are joined.
@@ -347,11 +341,6 @@ fn the_plan_has_its_three_levels_on_a_stock_kernel() {
     );
     assert_eq!(
         spans(&json(nobodys)),
-        [
-            "socket + tcp + ip",
-            "device.queue",
-            "driver",
-            "(send.return, beside the way)"
-        ]
+        ["socket + tcp + ip", "device.queue", "driver"]
     );
 }

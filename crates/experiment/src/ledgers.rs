@@ -57,6 +57,8 @@ pub(crate) struct Sized {
     pub(crate) messages: u64,
     /// Those of them that passed every gate that was there.
     pub(crate) joined: u64,
+    /// Events that found no room.
+    pub(crate) lost: u64,
 }
 
 /// The application's turn behind the last gate of our stack's way.
@@ -167,6 +169,7 @@ pub(crate) fn of_stack(
             )),
             messages: 0,
             joined: 0,
+            lost: 0,
         })
     });
     Ledgers {
@@ -225,6 +228,7 @@ fn run(
             .map_err(|reason| reason.to_string()),
         messages: sized.messages,
         joined: sized.joined,
+        lost: sized.lost,
     });
     (sizes.collect(), stopped)
 }

@@ -56,6 +56,8 @@ pub struct Ran {
     pub passages: Vec<Passage>,
     /// Messages that were sent both ways while gates watched.
     pub messages: u64,
+    /// Events that found no room.
+    pub lost: u64,
 }
 
 /// The slices of one size.
@@ -67,6 +69,8 @@ pub struct Sized {
     pub messages: u64,
     /// Those of them that passed every gate that was enabled.
     pub joined: u64,
+    /// Events that found no room.
+    pub lost: u64,
     /// Why the size was given up.
     pub failure: Option<String>,
 }
@@ -158,6 +162,7 @@ impl Sized {
         if !set.is_empty() {
             self.messages += ran.messages;
             self.joined += whole as u64;
+            self.lost += ran.lost;
         }
         let between = if set.is_empty() {
             Some(Vec::new())

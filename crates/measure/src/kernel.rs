@@ -211,8 +211,8 @@ impl Gated for Kernel {
         let mut samples = ends.session.new_samples();
         let ran = ends.session.run(round_trips, &mut samples);
         ran.map_err(|error| error.to_string())?;
-        let passages = if self.set.is_empty() {
-            Vec::new()
+        let (passages, lost) = if self.set.is_empty() {
+            (Vec::new(), 0)
         } else {
             ends.passages(&self.keeper, self.set)
         };
@@ -220,6 +220,7 @@ impl Gated for Kernel {
             round_trips_ns: times(&samples),
             passages,
             messages: 2 * round_trips,
+            lost,
         })
     }
 }
@@ -255,10 +256,10 @@ impl Ends {
         })
     }
 
-    /// Passages of the messages of the last slice's timed part.
-    fn passages(&mut self, keeper: &Keeper, set: GateSet) -> Vec<Passage> {
+    /// Passages of the messages of the last slice's timed part, and the events that were lost in it.
+    fn passages(&mut self, keeper: &Keeper, set: GateSet) -> (Vec<Passage>, u64) {
         let Some(ends) = self.session.kernel_ends() else {
-            return Vec::new();
+            return (Vec::new(), 0);
         };
         let taken = keeper.take(ends.stamps, self.joiner.talk());
         let since = Ticks(ends.stamps.timed_from());
@@ -272,7 +273,7 @@ impl Ends {
             let gates = set.iter().filter_map(|gate| passage.at(gate));
             gates.min().is_some_and(|first| first >= since)
         });
-        passages
+        (passages, taken.lost)
     }
 }
 

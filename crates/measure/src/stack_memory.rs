@@ -124,11 +124,13 @@ impl Gated for StackMemory {
         let mut round_trips_ns = Vec::new();
         let recorded = ends.slice(gates, round_trips, |ns| round_trips_ns.push(ns));
         let recorded = recorded.map_err(|error| error.to_string())?;
+        let lost = recorded.lost;
         let passages = join([recorded], JoinPlan::new(set, scale)).passages;
         Ok(Ran {
             messages: 2 * BATCH * round_trips_ns.len() as u64,
             round_trips_ns,
             passages,
+            lost,
         })
     }
 }

@@ -231,7 +231,7 @@ mod tests {
                 }
             }
             let kinds: HashSet<_> = shown.trust.iter().map(|line| line.kind as u8).collect();
-            assert!(kinds.len() >= 4);
+            assert!(kinds.len() >= 5);
         }
         let mcopy = transmit.tables[0]
             .rows

@@ -317,6 +317,7 @@ impl Shown<'_> {
         let mut lines = Vec::new();
         lines.extend(self.closes());
         lines.extend(self.disturbs());
+        lines.push(self.lost());
         lines.extend(self.joins());
         lines.extend(self.notes().into_iter().map(shapes::note));
         for sized in &self.ledgers.sizes {
@@ -426,6 +427,21 @@ impl Shown<'_> {
                 self.ledgers.spans.len()
             ),
         })
+    }
+
+    fn lost(&self) -> TrustLine {
+        let lost: u64 = self.ledgers.sizes.iter().map(|sized| sized.lost).sum();
+        TrustLine {
+            kind: TrustKind::EventsLost,
+            value: Some(lost as f64),
+            unit: Unit::Count,
+            holds: lost == 0,
+            text: format!(
+                "{}: {} lost",
+                self.name,
+                words::counted(lost, "event", "events")
+            ),
+        }
     }
 
     fn joins(&self) -> Option<TrustLine> {
