@@ -6,6 +6,9 @@
 //! same all through that run. The third is how much runs differ as a whole ([`BetweenRuns`]): a process that is started again lies
 //! elsewhere in memory, and a virtual machine has other neighbours, of which the interval of a single run knows nothing. The statistic
 //! is held against Student's distribution with [`DEGREES`] degrees of freedom.
+//!
+//! Where a number is not above zero, or its interval is not, there is no quotient: then the statistic is what the machine does not
+//! explain of `b - a`, over the larger of the two, and the same three things make up its error ([`by_difference`]).
 
 use std::collections::BTreeMap;
 
@@ -42,6 +45,7 @@ const SHORTEST_HALF: f64 = 1.349;
 
 /// Why a row of such a unit, or such a kind, is not judged.
 const NO_DIRECTION: &str = "it has no better and no worse";
+const NO_INTERVAL: &str = "the runs hold no interval for it";
 const STANDS_AS_TIME: &str = "the same number is judged as a time";
 
 /// Which way is better.
@@ -253,7 +257,10 @@ pub(super) fn judge(pair: &Pair<'_>, known: &Known) -> Result<Judged, &'static s
         return Err(STANDS_AS_TIME);
     }
     let exact = |measured: &Measured| pair.unit == Unit::Instructions && measured.ci.is_none();
-    let log = better.towards_worse(logarithm(pair).ok_or("a number is not above zero")?);
+    let Some(log) = logarithm(pair).filter(|_| has_quotient(pair)) else {
+        return by_difference(pair, better, known);
+    };
+    let log = better.towards_worse(log);
     if exact(pair.a) && exact(pair.b) {
         return Ok(Judged {
             p: if log == 0.0 { 1.0 } else { 0.0 },
@@ -271,6 +278,38 @@ pub(super) fn judge(pair: &Pair<'_>, known: &Known) -> Result<Judged, &'static s
     })
 }
 
+/// Whether no interval of a pair reaches zero.
+fn has_quotient(pair: &Pair<'_>) -> bool {
+    let above = |measured: &Measured| measured.ci.is_none_or(|ci| ci.low > 0.0);
+    above(pair.a) && above(pair.b)
+}
+
+/// How a row stands by the difference of its numbers, as a share of the larger one.
+fn by_difference(pair: &Pair<'_>, better: Better, known: &Known) -> Result<Judged, &'static str> {
+    let larger = pair.a.value.abs().max(pair.b.value.abs());
+    if larger == 0.0 {
+        return Err("both numbers are zero");
+    }
+    let deviation = |measured: &Measured, step_ns: f64| -> Result<f64, &'static str> {
+        let Interval { low, high } = measured.ci.ok_or(NO_INTERVAL)?;
+        let half = (high - measured.value).max(measured.value - low);
+        let step = match pair.unit {
+            Unit::Nanoseconds => UNIFORM.sqrt() * step_ns,
+            _ => 0.0,
+        };
+        Ok((half / NORMAL).hypot(step) / larger)
+    };
+    let [a, b] = known.steps_ns;
+    let within = deviation(pair.a, a)?.hypot(deviation(pair.b, b)?);
+    let error = within.hypot(known.between_runs);
+    let moved = better.towards_worse((pair.b.value - pair.a.value) / larger);
+    let beyond = known.machine.beyond(moved);
+    Ok(Judged {
+        p: stats::beyond_student(beyond.abs() / error, DEGREES),
+        beyond,
+    })
+}
+
 fn logarithm(pair: &Pair<'_>) -> Option<f64> {
     let (a, b) = (pair.a.value, pair.b.value);
     (a > 0.0 && b > 0.0).then(|| (b / a).ln())
@@ -279,10 +318,7 @@ fn logarithm(pair: &Pair<'_>) -> Option<f64> {
 /// The variance of a number's logarithm, from its interval. The wider side counts: a distribution that is skewed is taken for
 /// one that is wide.
 fn variance(measured: &Measured) -> Result<f64, &'static str> {
-    let Interval { low, high } = measured.ci.ok_or("the runs hold no interval for it")?;
-    if low <= 0.0 || measured.value <= 0.0 {
-        return Err("its interval reaches zero, so that no quotient is known");
-    }
+    let Interval { low, high } = measured.ci.ok_or(NO_INTERVAL)?;
     let half = (high / measured.value).max(measured.value / low).ln();
     Ok((half / NORMAL).powi(2))
 }

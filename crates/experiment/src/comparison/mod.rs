@@ -301,15 +301,22 @@ fn finding(comparison: &Comparison) -> String {
         n => words::counted(n as u64, "row", "rows"),
     };
     let worst = |verdict: &Verdict| {
-        let size = |change: &&Change| change.change.unwrap_or(0.0).abs();
+        // What was not above zero has no quotient, and moved by more than any that has.
+        let size = |change: &&Change| change.change.map_or(f64::INFINITY, f64::abs);
         let worst = comparison
             .with(verdict)
             .max_by(|one, other| size(one).total_cmp(&size(other)))?;
-        Some(format!(
-            "{} by {:+.1} %",
-            worst.place,
-            100.0 * worst.change.unwrap_or(0.0)
-        ))
+        Some(match worst.change {
+            Some(change) => format!("{} by {:+.1} %", worst.place, 100.0 * change),
+            None => {
+                let told = match worst.unit {
+                    Unit::Nanoseconds => words::duration,
+                    _ => words::significant,
+                };
+                let [a, b] = [worst.a, worst.b].map(told);
+                format!("{} from {a} to {b}", worst.place)
+            }
+        })
     };
     let tell = |verdict: Verdict, word: &str| {
         let most = worst(&verdict)?;

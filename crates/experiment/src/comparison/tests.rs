@@ -341,6 +341,35 @@ fn counts_of_instructions_are_exact_and_others_without_an_interval_are_not_judge
     assert!(matches!(compared(Unit::Percent), Verdict::NotJudged { .. }));
 }
 
+/// A number that is not above zero has no quotient, and is compared by the difference.
+#[test]
+fn numbers_without_a_quotient_are_compared_by_their_difference() {
+    let number = |value, half| {
+        Cell::Value(Measured {
+            value,
+            ci: Some(Interval {
+                low: value - half,
+                high: value + half,
+            }),
+            ..Measured::default()
+        })
+    };
+    let verdict = |a, b| {
+        let of = |cell| run(Unit::Nanoseconds, &[("ip", vec![cell])]);
+        let comparison = compare(&of(a), &of(b), None, &Options::default()).unwrap();
+        let change = &comparison.rows[0];
+        assert_eq!(change.change.is_none(), change.a <= 0.0);
+        (change.verdict.clone(), comparison.finding)
+    };
+    let (worse, finding) = verdict(number(-143.0, 698.0), number(12_735.0, 700.0));
+    assert_eq!(worse, Verdict::Regression);
+    assert!(finding.contains("from -143 ns to 12.7 us"), "{finding}");
+    let (better, _) = verdict(number(12_735.0, 700.0), number(-143.0, 698.0));
+    assert_eq!(better, Verdict::Improvement);
+    let (same, _) = verdict(number(-143.0, 698.0), number(300.0, 700.0));
+    assert_eq!(same, Verdict::NoDifference);
+}
+
 #[test]
 fn what_only_one_run_holds_is_listed() {
     let a = run(

@@ -26,6 +26,10 @@ pub mod memory;
 pub mod pace;
 pub mod rows;
 pub mod scope;
+#[cfg_attr(
+    not(any(feature = "bpf", test)),
+    allow(dead_code, reason = "only a build that loads programs fills a series")
+)]
 pub mod series;
 pub mod summary;
 #[cfg(feature = "bpf")]
