@@ -3,7 +3,7 @@
 //! Sizes take turns in short runs that are merged, so that all sizes see the same machine and a run that is stopped early
 //! has something at every size.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tollgate_stats::{self as stats, Interval};
 use tollgate_workload::stack_memory::gated::{Chain, Gating, chained};
@@ -26,6 +26,8 @@ const AMOUNT: Amount = Amount {
 const WARM_UP: u32 = 64;
 /// Times that a turn goes through the gates, forth and back.
 const ROUNDS: u32 = 2;
+/// The least time, whatever is left: several turns of all sizes, without which no span has an interval.
+const LEAST_TIME: Duration = Duration::from_millis(500);
 /// Bytes of the largest packet where the usual one does not hold the message: every message is timed as one segment.
 pub(crate) const JUMBO_MTU: usize = 9_000;
 
@@ -86,7 +88,8 @@ pub(crate) fn run(
     let round_trips = AMOUNT.round_trips(iterations);
     // The iterations of a turn are those of one gate, which it comes to several times.
     let turns = AMOUNT.rounds(iterations, AMOUNT.round_trips * u64::from(ROUNDS));
-    let mut rotation = Rotation::new(context, turns, Instant::now(), context.remaining());
+    let within = context.remaining().map(|left| left.max(LEAST_TIME));
+    let mut rotation = Rotation::new(context, turns, Instant::now(), within);
     while let Some(turn) = rotation.round() {
         for gated in &mut ledgers.sizes {
             if !rotation.step(&words::size(gated.size)) {
