@@ -268,14 +268,14 @@ impl<'a> Context<'a> {
         self.kept = self.budget.unwrap_or_default() / KEPT;
     }
 
-    /// Gives the experiment called `title` what was kept back, and what the others have left over.
+    /// Gives the experiment called `title` all that is left of the budget: what was kept back, unless a slow machine took it.
     pub(crate) fn begin_kept(&mut self, title: &'static str) {
         self.title = title;
         let Some(budget) = self.budget else {
             return;
         };
         let left = budget.saturating_sub(self.begun.elapsed());
-        self.ends = Some(Instant::now() + left.max(self.kept));
+        self.ends = Some(Instant::now() + left);
         self.later = Duration::ZERO;
     }
 

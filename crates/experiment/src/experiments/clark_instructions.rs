@@ -60,7 +60,7 @@ impl Experiment for ClarkInstructions {
         let counted = match &context.counter {
             Some(program) => clark::clark(&program.clone().until(deadline)).map_err(|error| match error {
                 tollgate_budget::Error::Late { .. } => format!(
-                    "counting did not end within the {} that a run with a limit has for it; `tollgate experiment run {}` takes its \
+                    "counting did not end within the {} that the run's limit left for it; `tollgate experiment run {}` takes its \
                      time",
                     words::duration(limit.unwrap_or_default().as_nanos() as f64),
                     self.name()

@@ -138,7 +138,7 @@ struct Pair {
     unit: Unit,
     then: Cell,
     published: f64,
-    /// Without its spread, which the experiment shows.
+    /// Shown without its percentiles, which the experiment has.
     now: Measured,
 }
 
@@ -501,7 +501,12 @@ fn side_by_side(id: &str, title: &str, year: u16, pairs: &[Pair]) -> Vec<Table> 
             .iter()
             .filter(|pair| pair.unit == *unit)
             .map(|pair| {
-                let now = Cell::exact(pair.now.value);
+                let now = Cell::Value(Measured {
+                    value: pair.now.value,
+                    ci: pair.now.ci,
+                    n: pair.now.n,
+                    ..Measured::default()
+                });
                 plain_row(&pair.label, vec![pair.then.clone(), now, pair.quotient()])
             })
             .collect(),
