@@ -479,12 +479,12 @@ fn clark() -> Experiment {
         finding: "TCP input takes 142 instructions for a data receiver, 44 fewer than Clark et al. counted on an 80386.".into(),
         command: "tollgate experiment run clark-instructions".into(),
         tables: vec![Table {
-            id: "counts".into(),
+            id: "operations".into(),
             title: "Instructions by Callgrind, 64-byte request, checksums on".into(),
             columns: vec![
-                Column { name: "this build".into(), unit: Unit::Instructions },
-                Column { name: "Clark et al.".into(), unit: Unit::Instructions },
-                Column { name: "this / Clark".into(), unit: Unit::Ratio },
+                Column { name: "Tollgate".into(), unit: Unit::Instructions },
+                Column { name: "1989".into(), unit: Unit::Instructions },
+                Column { name: "Tollgate / 1989".into(), unit: Unit::Ratio },
             ],
             rows: vec![
                 Row { note: Some("x86-64-v3".into()), ..row("TCP", vec![]) },
