@@ -52,8 +52,6 @@ const AMOUNT: Amount = Amount {
 const LEAST_ROUNDS: u32 = 4;
 /// Gates whose cost is measured where they stand in each round.
 const CROSSED: usize = 4;
-/// Bytes of the messages that gates are crossed by where nothing else is measured.
-const CROSSED_SIZE: usize = 200;
 /// Round trips before each slice that are not timed; gates see them all the same.
 const WARM_UP: u32 = 16;
 /// Round trips of a slice that count, between two naps of its gates.
@@ -242,40 +240,6 @@ pub(crate) fn run(
         return Err(reason.map_or(Error::Stopped, |reason| refused(experiment, reason)));
     }
     Ok(ledgers)
-}
-
-/// Finds what passages of the path's gates cost where they stand, for those whose own round trips cannot tell: times of other gates are
-/// to be brought to it.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn in_place(
-    experiment: &'static str,
-    path: PathId,
-    mode: Mode,
-    within: Duration,
-    context: &Context<'_>,
-) -> Result<InPlace, Error> {
-    let begun = Instant::now();
-    let mut run = Run::open(experiment, path, mode, &[CROSSED_SIZE], context)?;
-    let crossings = passage::crossings(run.ledgers.table, &run.ledgers.plan);
-    let mut rotation = Rotation::new(context, AMOUNT.rounds, begun, Some(within));
-    while let Some(round) = rotation.round() {
-        run.begin_round();
-        for crossing in &crossings {
-            if !rotation.step(&format!("{path}, what a gate costs")) {
-                break;
-            }
-            run.twins(0, crossing.gate);
-            run.across(round, crossing);
-        }
-    }
-    let ledgers = run.finish();
-    let mut failures = ledgers.sizes.into_iter().filter_map(|gated| gated.failure);
-    match failures.next() {
-        Some(reason) => Err(refused(experiment, reason)),
-        None => Ok(ledgers.in_place),
-    }
 }
 
 /// The gates whose passages lie within a span, the one from behind the clock and the other until it, by the gates whose twins tell what

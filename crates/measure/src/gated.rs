@@ -9,6 +9,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tollgate_gate::{Passage, TickScale};
 
+use crate::packets::{Crossings, Packets};
 use crate::schedule::{self, Probes, Sets};
 use crate::trips::{self, Slice};
 use crate::way::Way;
@@ -52,6 +53,8 @@ pub struct Ran {
     pub passages: Vec<Passage>,
     /// Messages that were sent both ways while gates watched.
     pub messages: u64,
+    /// The packets of responses; none where a message is one packet.
+    pub packets: Option<Packets>,
 }
 
 /// The slices of one size.
@@ -125,23 +128,31 @@ impl Sized {
             self.messages += ran.messages;
             self.joined += whole as u64;
         }
-        let between = if set.is_empty() {
-            Some(Vec::new())
+        let scale = gated.scale();
+        let (between, crossings) = if set.is_empty() {
+            (Vec::new(), Crossings::default())
         } else {
-            trips::between(
-                gated.way(),
-                set,
-                &ran.passages,
-                gated.batch(),
-                gated.scale(),
-            )
+            let batch = gated.batch();
+            match trips::chosen(gated.way(), set, &ran.passages, batch, scale) {
+                None => return,
+                Some(chosen) => {
+                    let packets = ran.packets.as_ref();
+                    let crossings =
+                        packets.map(|packets| packets.crossings(gated.way(), set, &chosen, scale));
+                    (
+                        trips::between(&chosen, scale),
+                        crossings.unwrap_or_default(),
+                    )
+                }
+            }
         };
-        if let (Some(total), Some(between)) = (trips::mean(ran.round_trips_ns), between) {
+        if let Some(total) = trips::mean(ran.round_trips_ns) {
             self.slices.push(Slice {
                 block,
                 probes,
                 total,
                 between,
+                crossings,
             });
         }
     }

@@ -164,6 +164,7 @@ impl Gated for Kernel {
             round_trips_ns: times(&samples),
             passages,
             messages: 2 * round_trips,
+            packets: None,
         })
     }
 }

@@ -103,6 +103,7 @@ impl Gated for StackMemory {
             messages: 2 * BATCH * round_trips_ns.len() as u64,
             round_trips_ns,
             passages,
+            packets: None,
         })
     }
 }

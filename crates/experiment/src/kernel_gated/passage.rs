@@ -182,11 +182,6 @@ impl InPlace {
         &self.by_twins
     }
 
-    /// How many times what its twin shows a passage of the gate costs; once where nothing else is known.
-    pub(crate) fn factor(&self, gate: Gate) -> f64 {
-        self.prices().factor(gate)
-    }
-
     /// How many times what twins show it is, by kind of hook, in words; none where nothing is known.
     pub(crate) fn told(&self) -> Option<String> {
         let kinds = self.kinds.iter();

@@ -1,18 +1,17 @@
 //! `lehmann-processing`: the work of each layer for each packet, by the size of the response (Lehmann and Benz 2002, Figs. 4, 5, 10
 //! and 11).
 
-use tollgate_gate::span::Place;
-use tollgate_gate::{Direction, Kind, Span};
+use tollgate_gate::Direction;
 
 use super::{
     NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, first_train, missing,
-    not_available, number, over_all, over_sizes, span_row, way,
+    not_available, over_all, over_sizes, packet_number, span_row, way,
 };
 use crate::context::Options;
 use crate::published;
 use crate::run::{self, Cell, Figure, Row, RowKind, Table, Unit};
 use crate::shapes;
-use crate::trains::{Measured, Trains, of_packets, packets};
+use crate::trains::{Measured, Trains, packets};
 use crate::words;
 
 /// Figs. 4, 5, 10 and 11.
@@ -59,13 +58,6 @@ fn parts(trains: &Trains, _options: &Options, command: &str) -> Parts {
     }
 }
 
-/// The spans of packets in which work is done: on the way, both directions.
-pub(super) fn worked(measured: &Measured) -> impl Iterator<Item = (usize, &'static Span)> {
-    measured.spans().filter(|(_, span)| {
-        of_packets(span) && span.kind == Kind::Processing && span.place == Place::OnTheWay
-    })
-}
-
 /// The least work for a packet that is told, in nanoseconds: a reading of the clock takes some ten times as long, and what comes out
 /// below is as much the clock's as the layer's.
 pub(super) const LEAST_TOLD: f64 = 1.0;
@@ -82,34 +74,23 @@ pub(super) fn told(ns: f64) -> String {
     }
 }
 
-/// The work of a direction for each packet, in nanoseconds: the sum of its spans; none when one was not measured.
-pub(super) fn path_ns(measured: &Measured, direction: Direction, at: usize) -> Option<f64> {
-    let mut sum = None;
-    for (index, _) in worked(measured).filter(|(_, span)| span.direction == direction) {
-        let work = measured.sizes[at].spans[index].work_ns()?;
-        sum = Some(sum.unwrap_or(0.0) + work);
-    }
-    sum
-}
-
 fn today(measured: &Measured, trains: &Trains) -> Table {
     let places = columns(&trains.sizes);
     let mut rows = Vec::new();
     for direction in [Direction::Tx, Direction::Rx] {
-        for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
-            let cells = places.iter().map(|&at| {
-                let seen = &measured.sizes[at].spans[index];
-                match seen.work(measured.within_ns) {
-                    Some(work) => number(measured, work),
+        for (index, span) in measured.worked(direction) {
+            let cells = places
+                .iter()
+                .map(|&at| match measured.sizes[at].work(index) {
+                    Some(work) => packet_number(measured, work),
                     None => missing(measured, at, "every packet waited here"),
-                }
-            });
+                });
             rows.push(span_row(span, RowKind::Processing, cells.collect()));
         }
         let cells = places
             .iter()
-            .map(|&at| match path_ns(measured, direction, at) {
-                Some(ns) => Cell::exact(ns),
+            .map(|&at| match measured.sizes[at].path(direction) {
+                Some(work) => packet_number(measured, work),
                 None => missing(measured, at, "one of its parts was not measured"),
             });
         rows.push(Row {
@@ -172,10 +153,12 @@ fn by_layer(measured: &Measured, trains: &Trains, command: &str) -> Figure {
         ),
         x: axis("Size of the response", Unit::Bytes),
         y: axis("Work for each packet", Unit::Nanoseconds),
-        series: worked(measured)
+        series: [Direction::Tx, Direction::Rx]
+            .into_iter()
+            .flat_map(|direction| measured.worked(direction))
             .map(|(index, span)| {
                 over_sizes(super::name(span), &trains.sizes, |at| {
-                    measured.sizes[at].spans[index].work_ns()
+                    Some(measured.sizes[at].work(index)?.ns)
                 })
             })
             .filter(|line| !line.points.is_empty())
@@ -188,7 +171,9 @@ fn both_ways(trains: &Trains, command: &str) -> Figure {
     let lines = trains.measured.iter().flat_map(|measured| {
         [Direction::Tx, Direction::Rx].map(|direction| {
             let label = format!("{}: {}", way(direction), measured.subject.label());
-            over_sizes(label, &trains.sizes, |at| path_ns(measured, direction, at))
+            over_sizes(label, &trains.sizes, |at| {
+                Some(measured.sizes[at].path(direction)?.ns)
+            })
         })
     });
     Figure::Lines {
@@ -206,8 +191,8 @@ fn finding(trains: &Trains) -> String {
             .measured
             .iter()
             .filter_map(|measured| {
-                let sizes = 0..trains.sizes.len();
-                let ns = over_all(sizes.map(|at| path_ns(measured, direction, at)))?;
+                let sizes = measured.sizes.iter();
+                let ns = over_all(sizes.map(|size| Some(size.path(direction)?.ns)))?;
                 Some((measured.subject.label(), ns))
             })
             .collect();
@@ -232,10 +217,12 @@ fn finding(trains: &Trains) -> String {
         format!("; in 2002 it was about {sent} us and {received} us at the least")
     });
     let heaviest = first_train(trains).and_then(|measured| {
-        let (_, span, ns) = worked(measured)
+        let (_, span, ns) = [Direction::Tx, Direction::Rx]
+            .into_iter()
+            .flat_map(|direction| measured.worked(direction))
             .filter_map(|(index, span)| {
                 let sizes = measured.sizes.iter();
-                let ns = over_all(sizes.map(|size| size.spans[index].work_ns()))?;
+                let ns = over_all(sizes.map(|size| Some(size.work(index)?.ns)))?;
                 Some((index, span, ns))
             })
             .max_by(|a, b| a.2.total_cmp(&b.2))?;

@@ -1,18 +1,19 @@
 //! `lehmann-queues`: how long packets wait, by the size of the response and by their place in it, and the gaps between them (Lehmann
 //! and Benz 2002, Figs. 4 and 6 to 9).
 
-use tollgate_gate::span::Place;
 use tollgate_gate::{Gate, Span};
+use tollgate_measure::Figure as Known;
+use tollgate_measure::packets::of_packets;
 
 use super::{
     NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, first_train, missing,
-    number, over_packets, over_sizes, span_row,
+    over_packets, over_sizes, packet_number, span_row,
 };
 use crate::context::Options;
 use crate::published;
 use crate::run::{self, Column, Figure, Row, RowKind, Table, Unit};
 use crate::shapes;
-use crate::trains::{Known, Measured, OVER_TIME, Trains, of_packets};
+use crate::trains::{Measured, OVER_TIME, Trains, packets};
 use crate::words;
 
 /// The places in a response that become columns of a table over time, counted from 1; the last is added.
@@ -77,9 +78,7 @@ fn shown(trains: &Trains) -> Vec<usize> {
 
 /// The spans in which packets can wait, with what they are called as a queue.
 fn queues(measured: &Measured) -> impl Iterator<Item = (usize, &'static Span)> {
-    measured
-        .spans()
-        .filter(|(_, span)| of_packets(span) && span.place == Place::OnTheWay)
+    measured.spans().filter(|(_, span)| of_packets(span))
 }
 
 /// Where packets wait at a span: what Lehmann and Benz would call it.
@@ -107,13 +106,12 @@ fn by_size(measured: &Measured, trains: &Trains) -> Table {
     let places = columns(&trains.sizes);
     let mut rows: Vec<Row> = queues(measured)
         .map(|(index, span)| {
-            let cells = places.iter().map(|&at| {
-                let seen = &measured.sizes[at].spans[index];
-                match seen.wait(measured.within_ns) {
-                    Some(wait) => number(measured, wait),
+            let cells = places
+                .iter()
+                .map(|&at| match measured.sizes[at].wait(index) {
+                    Some(wait) => packet_number(measured, wait),
                     None => missing(measured, at, "no packet was seen here"),
-                }
-            });
+                });
             queue_row(span, cells.collect())
         })
         .collect();
@@ -136,28 +134,25 @@ fn by_size(measured: &Measured, trains: &Trains) -> Table {
 
 fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
     let size = trains.sizes[at];
-    let count = crate::trains::packets(size);
+    let count = packets(size);
     let mut places: Vec<usize> = PLACES.into_iter().filter(|&place| place < count).collect();
     places.push(count);
     let cells = |values: &[Option<Known>]| {
         places
             .iter()
             .map(|&place| match values.get(place - 1).copied().flatten() {
-                Some(known) => number(measured, known),
+                Some(known) => packet_number(measured, known),
                 None => missing(measured, at, "no packet comes before it"),
             })
             .collect()
     };
     let mut rows = Vec::new();
     for (index, span) in queues(measured) {
-        let seen = &measured.sizes[at].spans[index];
-        rows.push(queue_row(
-            span,
-            cells(&seen.wait_by_place(measured.within_ns)),
-        ));
+        let waits = measured.sizes[at].wait_by_place(index, count);
+        rows.push(queue_row(span, cells(&waits)));
     }
     for (index, span) in queues(measured) {
-        let gaps = measured.sizes[at].spans[index].gaps(measured.within_ns);
+        let gaps = measured.sizes[at].gaps(index, count);
         rows.push(Row {
             note: Some(format!("since the packet before, at {}", span.from.name())),
             ..shapes::plain_row(format!("gap at {}", span.from.name()), cells(&gaps))
@@ -215,7 +210,7 @@ fn over_size(measured: &Measured, trains: &Trains, command: &str) -> Figure {
         series: queues(measured)
             .map(|(index, span)| {
                 over_sizes(super::name(span), &trains.sizes, |at| {
-                    measured.sizes[at].spans[index].wait_ns()
+                    Some(measured.sizes[at].wait(index)?.ns)
                 })
             })
             .filter(|line| line.points.iter().any(|point| point.y > 0.0))
@@ -237,7 +232,7 @@ fn waits_over_time(measured: &Measured, trains: &Trains, at: usize, command: &st
             .map(|(index, span)| {
                 over_packets(
                     super::name(span),
-                    &measured.sizes[at].spans[index].wait_by_place_ns(),
+                    &measured.sizes[at].wait_by_place(index, packets(trains.sizes[at])),
                 )
             })
             .filter(|line| line.points.iter().any(|point| point.y > 0.0))
@@ -261,7 +256,7 @@ fn gaps_over_time(measured: &Measured, trains: &Trains, at: usize, command: &str
             .map(|(index, span)| {
                 over_packets(
                     format!("at {}", span.from.name()),
-                    &measured.sizes[at].spans[index].gaps_ns(),
+                    &measured.sizes[at].gaps(index, packets(trains.sizes[at])),
                 )
             })
             .filter(|line| !line.points.is_empty())
@@ -280,17 +275,18 @@ struct Longest<'a> {
 }
 
 impl<'a> Longest<'a> {
-    fn of(measured: &'a Measured, at: usize) -> Option<Self> {
+    fn of(measured: &'a Measured, trains: &Trains, at: usize) -> Option<Self> {
         let waits = queues(measured).filter_map(|(index, span)| {
-            let seen = &measured.sizes[at].spans[index];
-            Some((span, seen, seen.wait_ns()?))
+            let ns = measured.sizes[at].wait(index)?.ns;
+            Some((span, index, ns))
         });
-        let (span, seen, ns) = waits.max_by(|a, b| a.2.total_cmp(&b.2))?;
+        let (span, index, ns) = waits.max_by(|a, b| a.2.total_cmp(&b.2))?;
+        let by_place = measured.sizes[at].wait_by_place(index, packets(trains.sizes[at]));
         Some(Self {
             measured,
             span,
             ns,
-            by_place: seen.wait_by_place_ns().into_iter().flatten().collect(),
+            by_place: by_place.into_iter().flatten().map(|one| one.ns).collect(),
         })
     }
 
@@ -310,7 +306,7 @@ fn finding(trains: &Trains) -> String {
         .measured
         .iter()
         .filter(|one| one.subject.is_a_train() && one.table.is_some())
-        .filter_map(|measured| Longest::of(measured, at))
+        .filter_map(|measured| Longest::of(measured, trains, at))
         .collect();
     let Some((most, least)) = super::ends(&waits, |one| one.ns) else {
         return "Nothing was measured.".to_owned();
