@@ -18,7 +18,6 @@ pub mod experiments;
 pub mod history;
 mod interleave;
 mod joins;
-mod kernel_gated;
 mod ledgers;
 pub mod noise;
 mod outcome;

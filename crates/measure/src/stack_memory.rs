@@ -131,6 +131,7 @@ impl Gated for StackMemory {
             round_trips_ns,
             passages,
             lost,
+            packets: None,
         })
     }
 }

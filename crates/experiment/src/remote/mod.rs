@@ -27,7 +27,6 @@ use tollgate_workload::{Mode, Session, Spec, Waiting, Workload};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::kernel_gated::twinned;
 use crate::rotation::{Amount, Rotation};
 use crate::words;
 
@@ -646,6 +645,16 @@ impl Sized {
             None => self.ways.uneven += 1,
         }
     }
+}
+
+/// The gates whose passages lie within a span, the one from behind the clock and the other until it, by the gates whose twins tell what
+/// they cost.
+fn twinned(span: &Span) -> [Gate; 2] {
+    [span.from, span.to].map(|gate| match gate {
+        // The application ends with the call that sends the answer, and a call that returns is stamped as one that begins.
+        Gate::ApplicationEnd | Gate::SocketOutEnd => Gate::SocketOutBegin,
+        gate => gate,
+    })
 }
 
 /// Adds a slice's round trips.

@@ -12,7 +12,6 @@ use super::{PATH, STREAM_SEED, destination};
 use crate::cores::{self, KEEPING, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
-use crate::naps::Napping;
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::slice::Control;
 use crate::spec::{Spec, Workload};
@@ -116,12 +115,10 @@ impl NearEnd {
             self.round_trip()?;
         }
         self.stamper.timed(&self.stamps);
-        let mut napping = Napping::begin(self.stamps.naps(), iterations);
         let mut laps = Laps::start(self.timing, samples)?;
         match self.spec.workload {
             Workload::Rr | Workload::Crr => {
                 for _ in 0..iterations {
-                    napping.next();
                     self.round_trip()?;
                     laps.lap(samples);
                 }
@@ -137,7 +134,6 @@ impl NearEnd {
                 laps.finish(samples, iterations * size, true);
             }
         }
-        self.stamps.took_turns(napping.end());
         if let Near::Connection(end) = &self.near {
             end.end_stamps(&mut self.stamper)?;
         }

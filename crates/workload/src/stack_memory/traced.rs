@@ -186,7 +186,7 @@ impl Timed<'_> {
 }
 
 /// Gates that can forget what the warm-up left.
-trait Forget {
+pub(super) trait Forget {
     fn forget(&mut self);
 }
 
@@ -322,13 +322,13 @@ impl<S: Stamp> Recorder for At<'_, S> {
 }
 
 /// Gates with a delay behind one of them.
-struct Faulty<'a, G> {
-    gates: &'a mut G,
+pub(super) struct Faulty<'a, G> {
+    pub(super) gates: &'a mut G,
     fault: &'a Fault,
 }
 
 impl<'a, G> Faulty<'a, G> {
-    fn new(gates: &'a mut G, fault: &'a Fault) -> Self {
+    pub(super) fn new(gates: &'a mut G, fault: &'a Fault) -> Self {
         Self { gates, fault }
     }
 }

@@ -3,15 +3,15 @@
 
 use tollgate_gate::Direction;
 
-use super::processing::{LEAST_TOLD, no_work, path_evidence, path_ns, told, worked};
-use super::{Parts, View, absent, axis, fact, figure, number, over_sizes, span_row, way};
+use super::processing::{LEAST_TOLD, no_work, told};
+use super::{Parts, View, absent, axis, fact, figure, over_sizes, packet_number, span_row, way};
 use crate::claim::{Evidence, Finding};
 use crate::context::{LINE_RATE, Options};
 use crate::run::{
     Bar, Cell, Column, Figure, Point, Row, RowKind, Segment, SegmentKind, Series, Table, Unit,
 };
 use crate::shapes;
-use crate::trains::{Known, Measured, Trains};
+use crate::trains::{Measured, Trains};
 use crate::words;
 
 /// Bytes of a full Ethernet frame in the paper's reckoning: MTU and header, without preamble, check sequence and gap.
@@ -64,15 +64,20 @@ fn line(rate: u64) -> String {
 fn place(measured: &Measured, direction: Direction) -> Option<usize> {
     (0..measured.sizes.len())
         .rev()
-        .find(|&at| path_ns(measured, direction, at).is_some())
+        .find(|&at| measured.sizes[at].path(direction).is_some())
+}
+
+/// The work of a direction on a packet, in nanoseconds.
+fn path_ns(measured: &Measured, direction: Direction, at: usize) -> Option<f64> {
+    Some(measured.sizes[at].path(direction)?.ns)
 }
 
 /// The layers in their order with what they and those before them take: the first at which it is more than the budget.
 fn breaks(measured: &Measured, direction: Direction, budget: f64) -> Option<String> {
     let at = place(measured, direction)?;
     let mut sum = 0.0;
-    for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
-        sum += measured.sizes[at].spans[index].work_ns()?;
+    for (index, span) in measured.worked(direction) {
+        sum += measured.sizes[at].work(index)?.ns;
         if sum > budget {
             return Some(super::name(span));
         }
@@ -178,15 +183,13 @@ fn layers(trains: &Trains, rate: u64) -> Table {
                 continue;
             };
             let mut sum = 0.0;
-            for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
-                let seen = &measured.sizes[at].spans[index];
-                let Some(work) = seen.work(measured.within_ns) else {
+            for (index, span) in measured.worked(direction) {
+                let Some(work) = measured.sizes[at].work(index) else {
                     continue;
                 };
                 sum += work.ns;
                 let cells = vec![
-                    // It stands with its interval in `lehmann-processing`, where runs are compared by it.
-                    number(measured, Known { ci: None, ..work }),
+                    packet_number(measured, work),
                     Cell::exact(sum),
                     Cell::exact(100.0 * sum / budget),
                 ];
@@ -213,14 +216,14 @@ fn bars(trains: &Trains, command: &str) -> Figure {
     let bars = trains.measured.iter().flat_map(|measured| {
         WAYS.into_iter().filter_map(|direction| {
             let at = place(measured, direction)?;
-            let segments = worked(measured)
-                .filter(|(_, span)| span.direction == direction)
+            let segments = measured
+                .worked(direction)
                 .filter_map(|(index, span)| {
                     Some(Segment {
                         label: span.name.to_owned(),
                         layer: Some(super::layer(span.layer)),
                         kind: SegmentKind::Processing,
-                        value: measured.sizes[at].spans[index].work_ns()?.max(0.0),
+                        value: measured.sizes[at].work(index)?.ns.max(0.0),
                     })
                 })
                 .collect();
@@ -282,8 +285,8 @@ fn finding(trains: &Trains, rate: u64) -> String {
                 continue;
             };
             let label = format!("{}, {}", measured.subject.label(), way(direction));
-            let work = path_evidence(measured, direction, at).and_then(Evidence::amount);
-            let Some(work) = finding.claim(label.as_str(), work) else {
+            let work = super::evidence(measured, at, measured.sizes[at].path(direction));
+            let Some(work) = finding.claim(label.as_str(), work.and_then(Evidence::amount)) else {
                 continue;
             };
             match breaks(measured, direction, budget) {

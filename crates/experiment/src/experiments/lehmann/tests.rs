@@ -48,6 +48,24 @@ fn the_views_of_fixed_numbers() {
 }
 
 #[test]
+fn work_of_a_ledger_that_does_not_close_is_not_stated() {
+    let mut trains = fixed();
+    for size in trains.measured.iter_mut().flat_map(|one| &mut one.sizes) {
+        if let Some(ledger) = &mut size.ledger {
+            ledger.closure.left.ns = 700.0;
+        }
+    }
+    for view in [&PROCESSING, &QUEUES, &BUDGET] {
+        let said = view.show(&trains, &Options::default()).finding;
+        assert!(said.starts_with("This run cannot tell"), "{said}");
+        assert!(
+            said.contains("4.7 % of the whole is unattributed"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn a_faster_line_breaks_at_a_layer() {
     let options = Options {
         line_rate: Some(100_000_000_000),
