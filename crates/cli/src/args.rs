@@ -11,8 +11,9 @@ use tollgate_experiment::context::Options;
 use tollgate_experiment::experiments;
 use tollgate_kernel::observe::{Filter, pace, summary};
 use tollgate_kernel::sampling::Categories;
+use tollgate_run::{PathId, Placement, Waiting};
+use tollgate_workload::MAX_SIZE;
 use tollgate_workload::remote::{PORT, Target};
-use tollgate_workload::{MAX_SIZE, PathId, Placement, Waiting};
 
 use crate::error::Error;
 use crate::nearest::unknown;

@@ -9,8 +9,7 @@ use tollgate_experiment::context::{Context, Options};
 use tollgate_experiment::history::{self, Extent};
 use tollgate_experiment::noise::Noise;
 use tollgate_experiment::predict::{self, Validation, memory};
-use tollgate_experiment::run;
-use tollgate_experiment::run::{Experiment, Run, VERSION};
+use tollgate_run::{self as run, Experiment, Run, VERSION};
 
 use crate::args::{History, Json, Manners, Predict, Sink};
 use crate::error::Error;

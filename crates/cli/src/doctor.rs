@@ -8,9 +8,9 @@ mod self_test;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use tollgate_experiment::words::counted;
 use tollgate_gate::Clock;
-use tollgate_workload::{Error as PathError, Mode, Path, PathId, Spec, Workload, find};
+use tollgate_run::{Mode, PathId, Workload, format::counted};
+use tollgate_workload::{Error as PathError, Path, Spec, find};
 
 use crate::args::{Doctor, Manners, Sink};
 use crate::error::Error;

@@ -3,10 +3,9 @@
 use std::process::ExitCode;
 
 use tollgate_experiment::profile::{self, OF_KERNEL, OF_STACK, Origin, TraceOf};
-use tollgate_experiment::run::Run;
+use tollgate_run::{PathId, Run};
 use tollgate_trace::rebuilt::Rebuilt;
 use tollgate_trace::traffic::{Messages, Traffic};
-use tollgate_workload::PathId;
 
 use crate::args::{Manners, Profile};
 use crate::error::Error;

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use tollgate_experiment::words::counted;
 use tollgate_report::terminal::render_tables;
+use tollgate_run::format::counted;
 use tollgate_table::answer::Answer;
 use tollgate_table::cluster::{self, Told, Watch};
 use tollgate_table::import::{self, Options};

@@ -1,9 +1,10 @@
 //! Runs several experiments one after the other within one time budget.
 
+use tollgate_run as run;
+
 use crate::context::Context;
 use crate::error::Error;
 use crate::experiments::Experiment;
-use crate::run;
 
 /// What became of each experiment.
 #[derive(Debug, Default)]
@@ -62,7 +63,7 @@ pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_
 
 #[cfg(test)]
 mod tests {
-    use tollgate_workload::PathId;
+    use tollgate_run::PathId;
 
     use super::*;
     use crate::context::{Cancel, Options, Silent};

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use tollgate_budget::valgrind::Program;
 use tollgate_kernel::sampling::Categories;
 use tollgate_qemu::counts::Counts;
+use tollgate_run::{Mode, PathId, Placement, Waiting};
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
-use tollgate_workload::{Capabilities, Mode, Path, PathId, Placement, Waiting, find};
+use tollgate_workload::{Capabilities, Path, find};
 
 use crate::echoes::{self, Echoes};
 use crate::error::Error;

@@ -9,14 +9,12 @@
 use std::time::Duration;
 
 use tollgate_kernel::sampling::{Categories, Classifier};
-use tollgate_workload::{
-    Mode, PathId, Placement, Sockets, Spec, Transport, Waiting, Workload, find,
-};
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
+use tollgate_workload::{Sockets, Spec, Transport, find};
 
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
-use crate::words;
 
 /// Message sizes, section IV.
 const SIZES: usize = 40;
@@ -136,7 +134,7 @@ pub(crate) fn run(
                     ..Spec::new(Workload::Rr, size)
                 };
                 Subject {
-                    label: format!("{path}, {transport}, {}", words::bytes(size)),
+                    label: format!("{path}, {transport}, {}", format::bytes(size)),
                     path,
                     spec: spec.with_mode(mode.placement, mode.waiting).over(Sockets {
                         transport,

@@ -14,14 +14,12 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_workload::{
-    Mode, Offload, PathId, Placement, Session, Sockets, Spec, Waiting, Workload, find_with_mtu,
-};
+use tollgate_run::{Mode, Offload, PathId, Placement, Waiting, Workload, format};
+use tollgate_workload::{Session, Sockets, Spec, find_with_mtu};
 
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
 use crate::outcome::Outcome;
-use crate::words;
 
 /// Slices of each contender in a repetition at a size. Three repetitions give 24 slice medians, of which the 7th and the
 /// 18th enclose the median with 95 % confidence.
@@ -171,7 +169,7 @@ impl LineUp {
                         path.to_string(),
                         format!(
                             "{path} does not run {workload}; it runs {}",
-                            words::list(&has)
+                            format::list(&has)
                         ),
                     ));
                 }
@@ -182,7 +180,7 @@ impl LineUp {
                 let has: Vec<String> = capabilities.modes.iter().map(ToString::to_string).collect();
                 absent.push((
                     path.to_string(),
-                    format!("{path} runs {} only", words::list(&has)),
+                    format!("{path} runs {} only", format::list(&has)),
                 ));
             }
             contenders.extend(modes.into_iter().map(|mode| Contender::new(path, mode)));
@@ -460,7 +458,7 @@ impl Race<'_> {
                     "{} of {}, {}",
                     repetition + 1,
                     self.repetitions,
-                    words::size(self.outcome.sizes[at])
+                    format::size(self.outcome.sizes[at])
                 );
                 self.context
                     .tell(&what, Duration::from_nanos((left - spent).max(0.0) as u64));

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, SpanTable, TickScale, join};
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Trains};
 use tollgate_kernel::{Event, Gates, Plan, Taken, Traffic, Watch, abilities, watch::ROOM};
+use tollgate_run::{Mode, Offload, PathId, Waiting, Workload};
 use tollgate_workload::trains::SEGMENT;
-use tollgate_workload::{Mode, Offload, PathId, Session, Sockets, Spec, Waiting, Workload, find};
+use tollgate_workload::{Session, Sockets, Spec, find};
 
 use crate::context::{Context, Options};
 use crate::error::Error;
@@ -235,7 +236,7 @@ pub(crate) fn run(
             }
             let left = context.remaining().unwrap_or_default();
             context.tell(
-                &format!("{}, {}", carried.label(), crate::words::size(size)),
+                &format!("{}, {}", carried.label(), tollgate_run::format::size(size)),
                 left,
             );
             let until = context.remaining().map(|left| left / cells_left.max(1));

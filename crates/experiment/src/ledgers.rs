@@ -13,11 +13,11 @@ use tollgate_measure::kernel::Kernel;
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::{self, StackMemory};
 use tollgate_measure::{Figure, Ledger, Limit, Way};
-use tollgate_workload::{Mode, PathId, Placement, Spec, Waiting, Workload};
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
+use tollgate_workload::Spec;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::words;
 
 /// Round trips of a slice: attaching gates takes the kernel as long as many of them.
 const KERNEL_ROUND_TRIPS: u64 = 64;
@@ -165,7 +165,7 @@ pub(crate) fn of_stack(
             size: *size,
             ledger: Err(format!(
                 "gate by gate a message is one segment, which holds {} at most",
-                words::size(stack_memory::LARGEST)
+                format::size(stack_memory::LARGEST)
             )),
             messages: 0,
             joined: 0,

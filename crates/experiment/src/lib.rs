@@ -26,12 +26,10 @@ pub mod profile;
 pub mod published;
 mod remote;
 mod rotation;
-pub mod run;
 mod sampled;
 mod shapes;
 mod streams;
 mod trains;
-pub mod words;
 mod yardstick;
 
 pub use error::Error;

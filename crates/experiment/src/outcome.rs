@@ -6,11 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_run::{Cell, Interval, Measured, PathId};
 use tollgate_stats::{self as stats, Estimate, Samples, Timing};
-use tollgate_workload::PathId;
 
 use crate::interleave::{Contender, LineUp};
-use crate::run::{Cell, Interval, Measured};
 
 /// The figure of a slice that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,7 +259,7 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_workload::{Mode, Placement, Waiting, Workload};
+    use tollgate_run::{Mode, Placement, Waiting, Workload};
 
     use super::*;
 

@@ -15,14 +15,14 @@ use rustix::time::{ClockId, clock_gettime};
 use tollgate_kernel::sampling::{
     Book, Breakdown, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, Sampler, Symbols,
 };
+use tollgate_run::{Cell, Interval, Measured, PathId};
 use tollgate_stats as stats;
 use tollgate_workload::cores::Cores;
-use tollgate_workload::{PathId, Session, Spec, find};
+use tollgate_workload::{Session, Spec, find};
 
 use crate::context::Context;
 use crate::drift::Drift;
 use crate::error::Error;
-use crate::run::{Cell, Interval, Measured};
 
 mod trust;
 
@@ -579,7 +579,7 @@ impl Mean {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_workload::{Placement, Waiting, Workload};
+    use tollgate_run::{Placement, Waiting, Workload};
 
     use super::*;
     use crate::context::{Cancel, Options, Silent};

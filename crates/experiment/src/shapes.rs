@@ -1,49 +1,15 @@
 //! The shapes that experiments share: columns by size, rows of contenders, lines over size, published rows, and what is said
 //! of an interleaved run's trust.
 
+use tollgate_run::{
+    Axis, Cell, Figure as Drawing, PathId, Point, Row, Scale, Series, Source, Table, TrustLine,
+    Unit, format, present,
+};
 use tollgate_stats::Timing;
-use tollgate_workload::PathId;
 
 use crate::interleave::slices;
 use crate::outcome::{Figure, Outcome};
 use crate::published;
-use crate::run::{
-    Axis, Cell, Column, Figure as Drawing, Point, Row, RowKind, Scale, Series, Source, Table,
-    TrustKind, TrustLine, Unit,
-};
-use crate::words;
-
-/// A column for each size.
-pub(crate) fn size_columns(sizes: &[usize], unit: Unit) -> Vec<Column> {
-    sizes
-        .iter()
-        .map(|&size| Column {
-            name: words::size(size),
-            unit,
-        })
-        .collect()
-}
-
-/// The first, the last and some places between, evenly.
-pub(crate) fn some(len: usize, count: usize) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..count)
-        .map(|at| (len - 1) * at / (count - 1).max(1))
-        .collect();
-    places.dedup();
-    places
-}
-
-/// A row that is no span.
-pub(crate) fn plain_row(label: impl Into<String>, cells: Vec<Cell>) -> Row {
-    Row {
-        label: label.into(),
-        depth: 0,
-        kind: RowKind::Plain,
-        layer: None,
-        note: None,
-        cells,
-    }
-}
 
 /// A table of the contenders over the sizes, those that are absent included.
 pub(crate) fn table_by_size(
@@ -62,19 +28,19 @@ pub(crate) fn table_by_size(
             let cells = (0..outcome.sizes.len())
                 .map(|at| outcome.cell(contender, at, figure))
                 .collect();
-            plain_row(who.label(), cells)
+            present::plain_row(who.label(), cells)
         })
         .collect();
     rows.extend(outcome.line_up.absent.iter().map(|(label, reason)| {
         let cell = || Cell::NotAvailable {
             reason: reason.clone(),
         };
-        plain_row(label, outcome.sizes.iter().map(|_| cell()).collect())
+        present::plain_row(label, outcome.sizes.iter().map(|_| cell()).collect())
     }));
     Table {
         id: id.to_owned(),
         title: title.to_owned(),
-        columns: size_columns(&outcome.sizes, unit),
+        columns: present::size_columns(&outcome.sizes, unit),
         rows,
     }
 }
@@ -149,38 +115,6 @@ pub(crate) fn source_at(paper: &published::Paper, place: &str) -> Source {
     }
 }
 
-/// A published cell, or why there is none.
-pub(crate) fn published_cell(value: Option<f64>, source: &Source) -> Cell {
-    match value {
-        Some(value) => Cell::Published {
-            value,
-            source: source.clone(),
-        },
-        None => Cell::NotAvailable {
-            reason: format!("{source} has no number here"),
-        },
-    }
-}
-
-/// A remark that holds.
-pub(crate) fn note(text: impl Into<String>) -> TrustLine {
-    TrustLine {
-        kind: TrustKind::Note,
-        value: None,
-        unit: Unit::None,
-        holds: true,
-        text: text.into(),
-    }
-}
-
-/// A remark that the reader must be warned by.
-pub(crate) fn warning(text: impl Into<String>) -> TrustLine {
-    TrustLine {
-        holds: false,
-        ..note(text)
-    }
-}
-
 /// How many were run, how they were timed, what failed: what every interleaved run has to say.
 pub(crate) fn trust(
     outcome: &Outcome,
@@ -193,8 +127,8 @@ pub(crate) fn trust(
     let full = wanted * u64::from(repetitions);
     let mut text = format!(
         "{} {what} in {} for each cell, in {} slices that take turns over paths and sizes; the value is the median over the slices",
-        words::whole(full),
-        words::counted(repetitions.into(), "repetition", "repetitions"),
+        format::whole(full),
+        format::counted(repetitions.into(), "repetition", "repetitions"),
         slices(outcome.line_up.workload) * u64::from(repetitions),
     );
     let ran = || (0..contenders).flat_map(|contender| outcome.operations(contender));
@@ -202,18 +136,18 @@ pub(crate) fn trust(
         let most = ran().max().unwrap_or(least);
         text.push_str(&format!(
             "; to end in time, cut to {} on the slowest path, {} on the quickest",
-            words::whole(least),
-            words::whole(most)
+            format::whole(least),
+            format::whole(most)
         ));
         if outcome.repetitions < repetitions && !outcome.stopped {
             text.push_str(&format!(
                 ", and to {} of {}",
                 outcome.repetitions,
-                words::counted(repetitions.into(), "repetition", "repetitions")
+                format::counted(repetitions.into(), "repetition", "repetitions")
             ));
         }
     }
-    lines.push(note(text));
+    lines.push(present::note(text));
     let batched: Vec<String> = (0..contenders)
         .filter_map(|contender| match outcome.timing(contender)? {
             Timing::Each => None,
@@ -223,20 +157,17 @@ pub(crate) fn trust(
     if !batched.is_empty() {
         let mut names = batched;
         names.dedup();
-        lines.push(note(format!(
+        lines.push(present::note(format!(
             "on {} the clock is read once for a batch of {what}, so percentiles are those of the batches' means",
-            words::list(&names)
+            format::list(&names)
         )));
     }
-    lines.extend(settings(outcome).into_iter().map(note));
-    lines.extend(
-        outcome
-            .failures()
-            .into_iter()
-            .map(|(contender, reason)| warning(format!("{} failed: {reason}", contender.label()))),
-    );
+    lines.extend(settings(outcome).into_iter().map(present::note));
+    lines.extend(outcome.failures().into_iter().map(|(contender, reason)| {
+        present::warning(format!("{} failed: {reason}", contender.label()))
+    }));
     if outcome.stopped {
-        lines.push(warning(
+        lines.push(present::warning(
             "the run was stopped; what is shown was measured until then",
         ));
     }
@@ -309,7 +240,7 @@ pub(crate) fn command(name: &str, options: &crate::context::Options) -> String {
 pub(crate) fn flags(options: &crate::context::Options) -> String {
     let mut flags = String::new();
     let mut add = |flag: &str, values: Vec<String>| {
-        flags.push_str(&format!(" --{flag} {}", words::quoted(&values.join(","))));
+        flags.push_str(&format!(" --{flag} {}", format::quoted(&values.join(","))));
     };
     if let Some(host) = &options.to {
         add("to", vec![host.to_string()]);
@@ -323,15 +254,15 @@ pub(crate) fn flags(options: &crate::context::Options) -> String {
     }
     if let Some(placement) = options.placement {
         let cores = match placement {
-            tollgate_workload::Placement::OneCore => "1",
-            tollgate_workload::Placement::TwoCores => "2",
+            tollgate_run::Placement::OneCore => "1",
+            tollgate_run::Placement::TwoCores => "2",
         };
         add("cores", vec![cores.to_owned()]);
     }
     if let Some(waiting) = options.waiting {
         let wait = match waiting {
-            tollgate_workload::Waiting::Blocking => "block",
-            tollgate_workload::Waiting::BusyPoll => "poll",
+            tollgate_run::Waiting::Blocking => "block",
+            tollgate_run::Waiting::BusyPoll => "poll",
         };
         add("wait", vec![wait.to_owned()]);
     }
@@ -361,18 +292,11 @@ pub(crate) fn flags(options: &crate::context::Options) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_workload::{Mode, PathId, Placement, Waiting, Workload};
+    use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 
     use super::*;
     use crate::context::Options;
     use crate::interleave::{Contender, LineUp};
-
-    #[test]
-    fn some_places_are_the_ends_and_between() {
-        assert_eq!(some(40, 3), [0, 19, 39]);
-        assert_eq!(some(2, 3), [0, 1]);
-        assert_eq!(some(1, 3), [0]);
-    }
 
     #[test]
     fn the_command_carries_what_is_not_usual() {

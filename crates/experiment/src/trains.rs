@@ -14,10 +14,11 @@ use tollgate_measure::packets::stack::StackPackets;
 use tollgate_measure::packets::{of_packets, on_the_way};
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::{Closure, Figure, Ledger, Limit, PacketTime};
+use tollgate_run::{Mode, PathId, Placement};
 use tollgate_stats::{self as stats, interquartile_mean};
+use tollgate_workload::find;
 use tollgate_workload::kernel::trains::{Carrier, KernelTrains};
 use tollgate_workload::trains::SEGMENT;
-use tollgate_workload::{Mode, PathId, Placement, find};
 
 use crate::context::{Context, Options};
 use crate::error::Error;

@@ -11,10 +11,9 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
+use tollgate_run::{Cores, PathId, Placement, Waiting, Workload, Yardstick};
 use tollgate_stats as stats;
-use tollgate_workload::{PathId, Placement, Session, Spec, Waiting, Workload, find};
-
-use crate::run::{Cores, Yardstick};
+use tollgate_workload::{Session, Spec, find};
 
 /// The least time from one look at the yardsticks to the next: a look takes some 2 ms.
 const EVERY: Duration = Duration::from_millis(250);

@@ -13,9 +13,10 @@ use tollgate_measure::gated::{self, Amount, Gated, Sized};
 use tollgate_measure::packets::{self, kernel::KernelPackets, stack::StackPackets};
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::{Figure, Limit, PacketTime};
+use tollgate_run::{Mode, PathId, Placement, Waiting};
+use tollgate_workload::gate_clock;
 use tollgate_workload::kernel::trains::Carrier;
 use tollgate_workload::stack_memory::traced;
-use tollgate_workload::{Mode, PathId, Placement, Waiting, gate_clock};
 
 fn main() -> ExitCode {
     match run() {

@@ -9,9 +9,10 @@ use tollgate_gate::{
     Gate, GateSet, JoinPlan, Passage, Recorded, SpanTable, TickScale, Ticks, join,
 };
 use tollgate_kernel::{ExtraCost, Fault, FaultKind, Injected, Joiner, Plan, Side, Talk, Watch};
+use tollgate_run::{PathId, Waiting, Workload};
 use tollgate_stats::Samples;
 use tollgate_workload::gates::Keeper;
-use tollgate_workload::{PathId, Session, Spec, Stamps, Waiting, Workload, find};
+use tollgate_workload::{Session, Spec, Stamps, find};
 
 use crate::faults::Delayed;
 use crate::gated::{Gated, Ran};

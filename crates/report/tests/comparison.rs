@@ -3,8 +3,8 @@
 mod sample;
 
 use tollgate_experiment::comparison::{Options, compare};
-use tollgate_experiment::run::{Cell, Cores, Reading, Run};
 use tollgate_report::terminal::render_comparison;
+use tollgate_run::{Cell, Cores, Reading, Run};
 
 /// The sample with the kernel half slower and the stack in memory a third quicker, a newer kernel, processors that lie further apart, and
 /// without its last experiment.

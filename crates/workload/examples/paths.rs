@@ -4,8 +4,9 @@
 
 use std::process::ExitCode;
 
+use tollgate_run::Workload;
 use tollgate_stats::Samples;
-use tollgate_workload::{Error, Session, Spec, Workload, child, paths};
+use tollgate_workload::{Error, Session, Spec, child, paths};
 
 const SIZES: [usize; 4] = [4, 200, 1400, 8000];
 const SLICES: u64 = 8;

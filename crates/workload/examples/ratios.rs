@@ -4,7 +4,8 @@
 
 use std::process::ExitCode;
 
-use tollgate_workload::{Error, PathId, Placement, Spec, Waiting, Workload, child, find};
+use tollgate_run::{PathId, Placement, Waiting, Workload};
+use tollgate_workload::{Error, Spec, child, find};
 
 const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1400, 4000, 8000];
 /// Round trips in a slice.

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
+use tollgate_run::PathId;
 
 use crate::bare_shm;
 use crate::cores;
 use crate::error::Error;
-use crate::path::PathId;
 use crate::shared_memory::SharedMemory;
 use crate::slice::{Control, Server};
 use crate::spec::Spec;
@@ -301,7 +301,7 @@ impl Drop for Child {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Placement, Waiting, Workload};
+    use tollgate_run::{Placement, Waiting, Workload};
 
     #[test]
     fn a_program_without_the_entry_starts_no_child() {

@@ -2,24 +2,16 @@
 
 use std::io;
 
+use tollgate_run::PathId;
 use tollgate_stats::MixedTimings;
-
-use crate::path::PathId;
 
 /// The failure of a workload.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A name that stands for no path, workload, placement or way of waiting.
-    #[error("unknown {what} `{given}`; known: {known}")]
-    Unknown {
-        /// What was being named: "path", "workload", "placement", "waiting".
-        what: &'static str,
-        /// The name that was given.
-        given: String,
-        /// The names that exist, separated by commas.
-        known: String,
-    },
+    #[error(transparent)]
+    Unknown(#[from] tollgate_run::Unknown),
     /// The path exists, but does not run what the spec asks for.
     #[error("{path} does not run {asked}; it has: {has}")]
     Unsupported {
@@ -188,7 +180,7 @@ impl Error {
             | Self::Stopped { path }
             | Self::Poisoned { path }
             | Self::NoChildEntry { path } => *path = other,
-            Self::Unknown { .. }
+            Self::Unknown(_)
             | Self::Size { .. }
             | Self::EmptyBatch
             | Self::Datagram { .. }

@@ -2,71 +2,15 @@
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
-use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
 use tollgate_kernel::Namespace;
+use tollgate_run::{Mode, PathId, Workload};
 use tollgate_stats::{Samples, Timing};
 
 use crate::error::Error;
-use crate::spec::{Placement, Spec, Waiting, Workload, names};
+use crate::spec::Spec;
 use crate::stamps::Stamps;
 use crate::{bare_shm, kernel, peer_smoltcp, stack_memory, stack_shm};
-
-/// The name of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PathId {
-    /// Linux TCP over 127.0.0.1.
-    KernelLoopback,
-    /// Linux TCP between two network namespaces over a veth pair.
-    KernelVeth,
-    /// Linux TCP to another host, where `tollgate serve` runs the other end.
-    KernelRemote,
-    /// Two of Tollgate's stacks in one thread over a memory link.
-    StackMemory,
-    /// Two of Tollgate's stacks in two processes over shared memory.
-    StackShm,
-    /// Two smoltcp interfaces in one thread over a memory link.
-    PeerSmoltcp,
-    /// Two processes that copy messages through shared memory with no protocol at all: the floor of `stack-shm`.
-    BareShm,
-}
-
-names!(PathId, "path",
-    KernelLoopback => "kernel-loopback",
-    KernelVeth => "kernel-veth",
-    KernelRemote => "kernel-remote",
-    StackMemory => "stack-memory",
-    StackShm => "stack-shm",
-    PeerSmoltcp => "peer-smoltcp",
-    BareShm => "bare-shm");
-
-/// One way in which a path can be run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Mode {
-    /// Where the ends run.
-    pub placement: Placement,
-    /// How they wait.
-    pub waiting: Waiting,
-}
-
-impl PathId {
-    /// Whether the path runs over sockets of the kernel.
-    #[must_use]
-    pub const fn is_kernel(self) -> bool {
-        matches!(
-            self,
-            Self::KernelLoopback | Self::KernelVeth | Self::KernelRemote
-        )
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.placement, self.waiting)
-    }
-}
 
 /// What a path can do, so that a table can say what was left out and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,6 +183,8 @@ pub fn find_with_mtu(id: PathId, mtu: usize) -> Option<Box<dyn Path>> {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_run::{Placement, Waiting};
+
     use super::*;
 
     #[test]

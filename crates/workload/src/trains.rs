@@ -3,8 +3,9 @@
 //! A request says how long its response is to be, so one connection serves all sizes. The kernel's paths
 //! ([`crate::kernel::trains`]) and our own stack's ([`crate::stack_memory::trains`]) share sizes and the form of a request.
 
+use tollgate_run::PathId;
+
 use crate::error::Error;
-use crate::path::PathId;
 
 /// Bytes of a request, as in Lehmann and Benz 2002, section 3.1.
 pub const REQUEST: usize = 128;

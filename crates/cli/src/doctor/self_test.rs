@@ -15,7 +15,8 @@ use tollgate_measure::kernel::Kernel;
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::StackMemory;
 use tollgate_measure::{Figure, Limit, NoLedger, Verdict};
-use tollgate_workload::{Mode, PathId, Placement, Spec, Waiting, Workload};
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
+use tollgate_workload::Spec;
 
 use crate::args::{Doctor, Manners, Sink};
 use crate::error::Error;

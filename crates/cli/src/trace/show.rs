@@ -4,8 +4,9 @@ mod sizes;
 
 use serde::Serialize;
 use tollgate_experiment::published;
-use tollgate_experiment::run::{Cell, Column, Row, RowKind, Source as Published, Table, Unit};
-use tollgate_experiment::words::{counted, whole};
+use tollgate_run::{
+    Cell, Column, Row, RowKind, Source as Published, Table, Unit, format::counted, format::whole,
+};
 use tollgate_table::flows::FlowsOf;
 use tollgate_table::import::Outcome;
 use tollgate_table::place::Place;

@@ -6,10 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde::Serialize;
-use tollgate_workload::PathId;
+use tollgate_run::{Cell, Cores, Layer, Measured, PathId, RowKind, Run, Table, Unit};
 
 use crate::predict;
-use crate::run::{Cell, Cores, Layer, Measured, RowKind, Run, Table, Unit};
 
 /// Where a number stands in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

@@ -1,8 +1,7 @@
 //! In what two machines differ, as far as their runs describe them.
 
 use serde::Serialize;
-
-use crate::run::{FarEnd, Host, Reading, Run, Setting};
+use tollgate_run::{FarEnd, Host, Reading, Run, Setting};
 
 /// A fact that is not the same on both machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

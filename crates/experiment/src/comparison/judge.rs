@@ -13,12 +13,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tollgate_run::{Interval, Measured, RowKind, Unit, format};
 use tollgate_stats as stats;
 
 use super::cells::{Pair, Place};
 use super::machine::Explained;
-use crate::run::{Interval, Measured, RowKind, Unit};
-use crate::words;
 
 /// Degrees of freedom of the statistic. So few, because some rows differ more from run to run than most do. Chosen by 25 runs each of rr,
 /// crr and stream of 5 s on a shared virtual machine of two processors: of 300 pairs of rr 3 had a row told apart with 6 degrees, 8
@@ -175,17 +174,17 @@ impl BetweenRuns {
 
     /// What is taken for it, and why.
     pub(super) fn in_words(&self) -> String {
-        let percent = words::significant(100.0 * self.share);
+        let percent = format::significant(100.0 * self.share);
         match self.from {
             Origin::Repeated => format!(
                 "two runs of the same thing differ by {percent} % (standard deviation), as the repeated run shows in {}",
-                words::counted(self.rows as u64, "row", "rows")
+                format::counted(self.rows as u64, "row", "rows")
             ),
             Origin::Compared => format!(
                 "two runs of the same thing are taken to differ by {percent} % (standard deviation), as {} numbers of these two show, \
                  since what becomes slower in truth does so at all sizes alike; a repeated run of the first, given with --again, says it \
                  for certain",
-                words::whole(self.rows as u64)
+                format::whole(self.rows as u64)
             ),
             Origin::Assumed => format!(
                 "two runs of the same thing are taken to differ by {percent} % (standard deviation), since there are too few rows to \

@@ -5,8 +5,7 @@
 //! when it moved no further than the yardsticks of its processors, and to the same side.
 
 use serde::Serialize;
-
-use crate::run::{Cores, Run, Yardstick};
+use tollgate_run::{Cores, Run, Yardstick};
 
 /// The least move of a yardstick that is told, as a share.
 const TOLD: f64 = 0.02;

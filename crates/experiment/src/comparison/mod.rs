@@ -17,10 +17,8 @@ mod machine;
 mod tests;
 
 use serde::Serialize;
+use tollgate_run::{Run, Timestamp, Unit, format};
 use tollgate_stats as stats;
-
-use crate::run::{Run, Timestamp, Unit};
-use crate::words;
 
 pub use cells::{Number, Place, numbers};
 pub use host::HostDifference;
@@ -288,7 +286,7 @@ fn names(run: &Run) -> String {
     if names.is_empty() {
         "nothing".to_owned()
     } else {
-        words::list(&names)
+        format::list(&names)
     }
 }
 
@@ -298,7 +296,7 @@ fn finding(comparison: &Comparison) -> String {
     let percent = comparison.threshold * 100.0;
     let judged = match comparison.judged {
         0 => return "No row could be judged: none has an interval in both runs.".to_owned(),
-        n => words::counted(n as u64, "row", "rows"),
+        n => format::counted(n as u64, "row", "rows"),
     };
     let worst = |verdict: &Verdict| {
         // What was not above zero has no quotient, and moved by more than any that has.
@@ -310,8 +308,8 @@ fn finding(comparison: &Comparison) -> String {
             Some(change) => format!("{} by {:+.1} %", worst.place, 100.0 * change),
             None => {
                 let told = match worst.unit {
-                    Unit::Nanoseconds => words::duration,
-                    _ => words::significant,
+                    Unit::Nanoseconds => format::duration,
+                    _ => format::significant,
                 };
                 let [a, b] = [worst.a, worst.b].map(told);
                 format!("{} from {a} to {b}", worst.place)
@@ -324,7 +322,7 @@ fn finding(comparison: &Comparison) -> String {
         let of = if n == 1 { "" } else { "most of all " };
         Some(format!(
             "{} of {judged} {} {word} by more than {percent} %, {of}{most}",
-            words::whole(n as u64),
+            format::whole(n as u64),
             if n == 1 { "is" } else { "are" },
         ))
     };
@@ -340,7 +338,7 @@ fn finding(comparison: &Comparison) -> String {
             "None of {judged} differs by more than {percent} %, as far as these two runs can tell."
         )
     } else {
-        words::sentence(&told)
+        format::sentence(&told)
     }
 }
 

@@ -1,13 +1,12 @@
 //! What a comparison says of runs whose truth is known.
 
+use tollgate_run::{
+    Cell, Column, Cores, Experiment, Host, Interval, Measured, Mitigation, Reading, Row, RowKind,
+    Setting, Table, Yardstick, fixture::run_of,
+};
 use tollgate_stats as stats;
 
 use super::*;
-use crate::run::fixture::run_of;
-use crate::run::{
-    Cell, Column, Cores, Experiment, Host, Interval, Measured, Mitigation, Reading, Row, RowKind,
-    Setting, Table, Yardstick,
-};
 
 /// A generator with a seed (SplitMix64; Steele, Lea and Flood 2014), so that what is simulated is the same everywhere.
 struct Dice(u64);

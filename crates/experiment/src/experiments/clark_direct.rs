@@ -5,6 +5,10 @@
 //! a packet, how steep it is that of a byte.
 
 use tollgate_kernel::sampling::{Categories, Classifier};
+use tollgate_run::{
+    self as run, Axis, Cell, Figure, Interval, Measured, Point, Row, RowKind, Scale, Series,
+    Source, Table, TrustLine, Unit, format, present,
+};
 use tollgate_stats::{self as stats, Estimate, Line};
 
 use super::foong_hz::{column, unavailable};
@@ -14,13 +18,8 @@ use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes};
 use crate::error::Error;
 use crate::published;
-use crate::run::{
-    self, Axis, Cell, Figure, Interval, Measured, Point, Row, RowKind, Scale, Series, Source,
-    Table, TrustLine, Unit,
-};
 use crate::sampled::{Mean, Sampled, Split};
 use crate::shapes;
-use crate::words;
 
 const TABLE: &str = "clark-1989/table-1";
 /// Data bytes of the paper's packets.
@@ -179,7 +178,7 @@ fn table(fits: &[Fitted]) -> Table {
             let then = fitted.id.and_then(|id| {
                 let us = published?.cell(id, "cost")?;
                 let source = source.as_ref()?;
-                Some(shapes::published_cell(
+                Some(present::published_cell(
                     Some(us * NANOSECONDS_PER_MICROSECOND),
                     source,
                 ))
@@ -189,7 +188,7 @@ fn table(fits: &[Fitted]) -> Table {
                     "Total" => RowKind::Total,
                     _ => RowKind::Plain,
                 },
-                ..shapes::plain_row(
+                ..present::plain_row(
                     fitted.label.clone(),
                     vec![
                         estimate_cell(intercept, 1.0),
@@ -297,7 +296,7 @@ fn finding(fits: &[Fitted]) -> String {
         }
     }
     if !shares.is_empty() {
-        text.push_str(&format!("; of a packet's cost, {}", words::list(&shares)));
+        text.push_str(&format!("; of a packet's cost, {}", format::list(&shares)));
     }
     let then = |id: &str| published::table(TABLE)?.cell(id, "cost");
     if let (Some(driver), Some(protocols), Some(system)) = (
@@ -321,14 +320,14 @@ fn shown(echoes: &Echoes, command: &str) -> (String, Vec<Table>, Vec<Figure>, Ve
     let mut trust = echoes.survey.trust(&Categories::clark());
     trust.push(echoes.survey.covered(&Categories::clark()));
     if let Some(total) = fits.last().and_then(|fitted| fitted.line) {
-        trust.push(shapes::note(format!(
+        trust.push(present::note(format!(
             "a line over {} sizes, each with the same weight, explains {:.0} % of the variance of the total; intervals hold 95 % \
              when the sizes' errors are alike",
             total.n,
             100.0 * total.explained
         )));
     }
-    trust.push(shapes::note(
+    trust.push(present::note(
         "over loopback nothing is copied to a network's memory, checksums are left out and no address is resolved; the paper \
          does not say which direction its rows cover",
     ));

@@ -2,6 +2,7 @@
 //! and 4. Beside it the same samples by the categories of the study of 2021, which profiled such streams.
 
 use tollgate_kernel::sampling::{Categories, Classifier};
+use tollgate_run::{self as run, Cell, Figure, Source, Table, Unit, format, present};
 
 use super::foong_hz::{MeanAt, column, common_trust, id, lines, source, titled, unavailable};
 use super::{Experiment, Reported};
@@ -9,11 +10,9 @@ use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::published;
-use crate::run::{self, Cell, Figure, Source, Table, Unit};
 use crate::sampled::{Mean, Sampled, Split};
 use crate::shapes;
 use crate::streams::{self, Panel, RECEIVE, Streams, TRANSMIT};
-use crate::words;
 
 /// Loads that the tables show, of those that reuse one buffer.
 const SHOWN: usize = 5;
@@ -145,7 +144,7 @@ fn table(
     let in_cache: Vec<usize> = (0..streams.loads.len())
         .filter(|&at| streams.loads[at].is_in_cache())
         .collect();
-    let mut places: Vec<usize> = shapes::some(in_cache.len().max(1), SHOWN)
+    let mut places: Vec<usize> = present::some(in_cache.len().max(1), SHOWN)
         .into_iter()
         .filter_map(|at| in_cache.get(at).copied())
         .collect();
@@ -155,7 +154,7 @@ fn table(
             Some(mean) => mean.cell(),
             None => Cell::text("-"),
         });
-        shapes::plain_row(label, cells.collect())
+        present::plain_row(label, cells.collect())
     });
     Table {
         id: id(streams, panel, name),
@@ -230,7 +229,7 @@ fn largest(
             let parts: Vec<String> = (parts.iter())
                 .map(|(name, share)| format!("{name} ({share})"))
                 .collect();
-            words::list(&parts)
+            format::list(&parts)
         }
     };
     finding.say(format!("{direction} spends most on {most}"));
@@ -241,9 +240,9 @@ fn in_2003() -> Table {
     let row = |label: &str, fact: &str| {
         let cell = published::fact(&format!("foong-2003/{fact}")).and_then(|fact| {
             let source = source(&format!("section {}", fact.place))?;
-            Some(shapes::published_cell(Some(fact.value), &source))
+            Some(present::published_cell(Some(fact.value), &source))
         });
-        shapes::plain_row(label, vec![cell.unwrap_or_else(|| Cell::text("-"))])
+        present::plain_row(label, vec![cell.unwrap_or_else(|| Cell::text("-"))])
     };
     Table {
         id: "published".to_owned(),

@@ -22,9 +22,10 @@ mod wolman_joined;
 mod wolman_ledger;
 mod wolman_networks;
 
+use tollgate_run as run;
+
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::run;
 
 /// Which reports an experiment is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,7 +128,7 @@ mod tests {
     use std::collections::HashSet;
     use std::time::Duration;
 
-    use tollgate_workload::PathId;
+    use tollgate_run::PathId;
 
     use super::*;
     use crate::context::{Cancel, Progress, Silent};
@@ -258,7 +259,7 @@ mod tests {
         assert!(!wolman.concerns(&small(vec![PathId::PeerSmoltcp])));
         let mut options = small(vec![PathId::StackMemory]);
         assert!(wolman.concerns(&options));
-        options.placement = Some(tollgate_workload::Placement::TwoCores);
+        options.placement = Some(tollgate_run::Placement::TwoCores);
         assert!(!wolman.concerns(&options));
     }
 
@@ -277,7 +278,7 @@ mod tests {
     #[test]
     fn nothing_that_fits_is_an_error() {
         let mut options = small(vec![PathId::PeerSmoltcp]);
-        options.placement = Some(tollgate_workload::Placement::TwoCores);
+        options.placement = Some(tollgate_run::Placement::TwoCores);
         assert_eq!(
             run("crr", options).unwrap_err().to_string(),
             "no path runs crr as asked (path peer-smoltcp, two-cores); `tollgate doctor` lists what each path can do"

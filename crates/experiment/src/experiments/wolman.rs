@@ -5,7 +5,9 @@
 
 use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::{Direction, WolmanRow};
-use tollgate_workload::{Mode, PathId, Workload};
+use tollgate_run::{
+    self as run, Layer, Mode, PathId, RowKind, SegmentKind, Source, TrustLine, Workload, present,
+};
 
 use super::wolman_joined::{Joined, Part};
 use super::wolman_ledger::Shown;
@@ -14,7 +16,6 @@ use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::published;
 use crate::remote::Host;
-use crate::run::{self, Layer, RowKind, SegmentKind, Source, TrustLine};
 use crate::shapes;
 
 /// The paths whose gates are the kernel's.
@@ -217,7 +218,7 @@ impl Gathered {
 
     fn leave_out(&mut self, path: PathId, error: Error) {
         self.trust
-            .push(shapes::warning(format!("{path} is left out: {error}")));
+            .push(present::warning(format!("{path} is left out: {error}")));
         self.refused.get_or_insert(error);
     }
 

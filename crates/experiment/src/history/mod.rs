@@ -7,10 +7,12 @@
 mod counterparts;
 mod told;
 
+use tollgate_run::{
+    Cell, Column, Experiment, Measured, Row, RowKind, Run, Table, Unit, format, present,
+    present::plain_row,
+};
+
 use crate::published::{self, Paper};
-use crate::run::{Cell, Column, Experiment, Measured, Row, RowKind, Run, Table, Unit};
-use crate::shapes::{self, plain_row};
-use crate::words;
 
 use counterparts::{Counterpart, Pairing, counterpart};
 
@@ -81,7 +83,7 @@ fn page(paper: &Paper, parts: &[Part]) -> Option<Table> {
         // What stands before the first comma tells the place; more would make the column too wide for a page.
         let place = part.place.split(',').next().unwrap_or(&part.place);
         rows.push(plain_row(place, Vec::new()));
-        let places = shapes::some(part.pairs.len(), ON_A_PAGE);
+        let places = present::some(part.pairs.len(), ON_A_PAGE);
         rows.extend(places.into_iter().map(|at| {
             let pair = &part.pairs[at];
             let cells = vec![
@@ -110,14 +112,14 @@ fn page(paper: &Paper, parts: &[Part]) -> Option<Table> {
 
 /// A number with its unit.
 fn in_words(unit: Unit, value: f64) -> String {
-    let number = words::significant(value);
+    let number = format::significant(value);
     match unit {
         Unit::None | Unit::Count => number,
-        Unit::Nanoseconds => words::duration(value),
+        Unit::Nanoseconds => format::duration(value),
         Unit::NanosecondsPerByte => format!("{number} ns/B"),
         Unit::Instructions => format!("{number} instructions"),
         Unit::Bytes => format!("{number} B"),
-        Unit::BytesPerSecond => format!("{} GB/s", words::significant(value / 1e9)),
+        Unit::BytesPerSecond => format!("{} GB/s", format::significant(value / 1e9)),
         Unit::PerSecond => format!("{number} /s"),
         Unit::Percent => format!("{number} %"),
         Unit::Ratio => format!("{number} times"),
@@ -216,7 +218,7 @@ pub fn history(run: &Run, extent: Extent) -> Experiment {
         if extent == Extent::Page {
             notes.extend(parts.iter().filter_map(|part| {
                 let changed = changed(&part.pairs)?;
-                Some(shapes::note(format!(
+                Some(present::note(format!(
                     "{}, {}: {changed}",
                     paper.citation(),
                     part.place
@@ -245,7 +247,7 @@ pub fn history(run: &Run, extent: Extent) -> Experiment {
             });
             format!(
                 "{} a counterpart in this run{most}.",
-                words::counted(
+                format::counted(
                     told as u64,
                     "number of the papers has",
                     "numbers of the papers have"
@@ -257,10 +259,10 @@ pub fn history(run: &Run, extent: Extent) -> Experiment {
         Extent::Page => "for which `tollgate history --from RUN` gives the reasons",
         Extent::Whole => "each with the reason",
     };
-    notes.push(shapes::note(format!(
+    notes.push(present::note(format!(
         "{} none, {reasons}; times are compared only where a paper gives no share, and then say how much quicker machines became; \
          cycles of today are those of the run's clock",
-        words::counted(silent as u64, "row of the papers has", "rows of the papers have")
+        format::counted(silent as u64, "row of the papers has", "rows of the papers have")
     )));
     Experiment {
         name: "history".to_owned(),
@@ -315,10 +317,10 @@ fn largest_share(paper: &Paper, pairs: &[Pair]) -> Option<(f64, String)> {
     let text = format!(
         "{}: {} % in {} ({}), {} % now",
         pair.label,
-        words::significant(pair.published),
+        format::significant(pair.published),
         paper.year,
         paper.citation(),
-        words::significant(pair.now.value),
+        format::significant(pair.now.value),
     );
     Some((by(&pair), text))
 }
@@ -337,8 +339,8 @@ fn changed(pairs: &[Pair]) -> Option<String> {
         return Some(format!(
             "Most changed: {}, {} % for {} %",
             pair.label,
-            words::significant(pair.now.value),
-            words::significant(pair.published)
+            format::significant(pair.now.value),
+            format::significant(pair.published)
         ));
     }
     let mut ratios: Vec<f64> = pairs
@@ -354,10 +356,10 @@ fn changed(pairs: &[Pair]) -> Option<String> {
     } else {
         (least, most)
     };
-    let range = if words::factor(least) == words::factor(most) {
-        words::factor(least)
+    let range = if format::factor(least) == format::factor(most) {
+        format::factor(least)
     } else {
-        format!("{} to {}", words::factor(least), words::factor(most))
+        format!("{} to {}", format::factor(least), format::factor(most))
     };
     Some(match unit {
         Unit::Nanoseconds if quicker => format!("Now {range} times quicker"),

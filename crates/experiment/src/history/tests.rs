@@ -1,9 +1,9 @@
 //! That no published row is passed over, and what is paired with what.
 
+use tollgate_run::{Interval, Source, fixture::run_of};
+
 use super::*;
 use crate::experiments;
-use crate::run::fixture::run_of;
-use crate::run::{Interval, Source};
 
 fn published(value: f64) -> Cell {
     Cell::Published {

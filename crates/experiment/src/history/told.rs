@@ -2,8 +2,9 @@
 //!
 //! Most of them stand in a paper's running text, since its figures are plots. Each is one line of [`ALL`].
 
+use tollgate_run::{Cell, Experiment, Measured, Row, Run, Table, Unit, present};
+
 use crate::published;
-use crate::run::{Cell, Experiment, Measured, Row, Run, Table, Unit};
 use crate::shapes;
 
 /// A published number and how its counterpart is read from a run.
@@ -47,7 +48,7 @@ impl Told {
         };
         let paper = published::paper(self.of.split('/').next()?)?;
         let source = shapes::source_at(paper, &place);
-        Some((value, shapes::published_cell(Some(value), &source)))
+        Some((value, present::published_cell(Some(value), &source)))
     }
 
     /// Its counterpart in the run, or why there is none.

@@ -5,12 +5,11 @@
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, STACK};
 use tollgate_kernel::sampling::Categories;
+use tollgate_run::{Cell, Experiment, PathId, Row, Run, Table};
 use tollgate_stats::student_t;
 use tollgate_trace::rows::Protocol;
-use tollgate_workload::PathId;
 
 use super::NoProfile;
-use crate::run::{Cell, Experiment, Row, Run, Table};
 
 /// A category of spans that is below zero by more than this share of the message was not measured: as far as a ledger may be off and
 /// still closes.
@@ -166,7 +165,7 @@ fn kernel(run: &Run, asked: Option<PathId>) -> Result<Measured, NoProfile> {
         paths.dedup();
         return Err(NoProfile::NoSuchPath {
             path,
-            held: crate::words::list(&paths),
+            held: tollgate_run::format::list(&paths),
         });
     }
     let categories = here()
@@ -343,7 +342,7 @@ fn stack(run: &Run) -> Result<Measured, NoProfile> {
         if let Some(at) = (0..sizes.len()).find(below) {
             return Err(NoProfile::Disturbed {
                 category: category.name.clone(),
-                size: crate::words::size(sizes[at] as usize),
+                size: tollgate_run::format::size(sizes[at] as usize),
             });
         }
     }

@@ -10,12 +10,12 @@
 //! carried to first order (Cochran, "Sampling Techniques" (1977), chapters 6 and 9: ratios, and clusters of unequal size, with the jackknife's
 //! weights for stretches that hold much); degrees of freedom are Welch's and Satterthwaite's.
 
+use tollgate_run::Interval;
 use tollgate_stats::student_t;
 use tollgate_trace::rows::Protocol;
 use tollgate_trace::traffic::Traffic;
 
 use super::costs::Costs;
-use crate::run::Interval;
 
 /// A number, and where it lies with 95 % confidence where that is known.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -12,13 +12,11 @@ mod show;
 mod tests;
 mod trust;
 
+use tollgate_run::{Experiment, PathId, Run, format};
 use tollgate_trace::rows::Protocol;
 use tollgate_trace::traffic::{Messages, Stretch, Traffic};
-use tollgate_workload::PathId;
 
 use crate::context::Options;
-use crate::run::{Experiment, Run};
-use crate::words;
 
 use costs::{Costs, Measured};
 use estimate::{Estimate, Load, Per};
@@ -250,7 +248,11 @@ impl<'a> Profile<'a> {
                 None => Err(unmeasured(measured, protocol)),
             };
             View {
-                name: format!("{} of {}", protocol.name(), words::size(benchmark as usize)),
+                name: format!(
+                    "{} of {}",
+                    protocol.name(),
+                    format::size(benchmark as usize)
+                ),
                 protocols,
                 load: of(&measured.categories),
                 parts: of(&measured.parts),
@@ -298,7 +300,7 @@ fn costs_of(costs: &[(Protocol, Costs)], protocol: Protocol) -> Option<&Costs> {
 /// `TCP and UDP`.
 fn names(protocols: &[Protocol]) -> String {
     let names: Vec<String> = protocols.iter().map(|one| one.name().to_owned()).collect();
-    words::list(&names)
+    format::list(&names)
 }
 
 fn unmeasured(measured: &Measured, protocol: Protocol) -> String {
@@ -331,8 +333,8 @@ fn load<'a>(
         let largest = of.iter().map(|(_, costs)| costs.largest());
         return Err(format!(
             "{} % of its user data is in messages larger than {}, the largest that was measured",
-            words::significant(100.0 * share),
-            words::size(largest.fold(0.0, f64::max) as usize)
+            format::significant(100.0 * share),
+            format::size(largest.fold(0.0, f64::max) as usize)
         ));
     }
     let load = Load::of(trace.traffic, &of);

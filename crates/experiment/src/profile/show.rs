@@ -1,8 +1,11 @@
 //! What a profile shows: the tables of Kay and Pasquale's figures 5 to 12, the savings and the finding.
 
+use tollgate_run::{
+    Bar, Cell, Column, Experiment, Figure, Interval, Measured, PathId, Row, RowKind, Run, Segment,
+    SegmentKind, Source, Table, Unit, format, present, present::plain_row,
+};
 use tollgate_trace::rows::Protocol;
 use tollgate_trace::traffic::Messages;
-use tollgate_workload::PathId;
 
 use super::costs::Costs;
 use super::estimate::{Estimate, Per};
@@ -10,12 +13,7 @@ use super::savings::{FULL, Of, SAVINGS, Saving};
 use super::{MOST_BEYOND, Origin, PROTOCOLS, Profile, View};
 use crate::context::Options;
 use crate::published;
-use crate::run::{
-    Bar, Cell, Column, Experiment, Figure, Interval, Measured, Row, RowKind, Run, Segment,
-    SegmentKind, Source, Table, Unit,
-};
-use crate::shapes::{self, plain_row};
-use crate::words;
+use crate::shapes;
 
 const PAPER: &str = "kay-pasquale-1996";
 
@@ -38,7 +36,7 @@ impl Profile<'_> {
 
     /// The command that gives the same page.
     fn command(&self) -> String {
-        let trace = words::quoted(self.trace.name);
+        let trace = format::quoted(self.trace.name);
         let mut command = format!("tollgate profile --trace {trace}");
         if self.trace.messages != Messages::default() {
             command.push_str(&format!(" --messages {}", self.trace.messages.name()));
@@ -47,7 +45,7 @@ impl Profile<'_> {
             command.push_str(&format!(" --path {}", self.measured.path));
         }
         match self.origin {
-            Origin::Run(name) => command.push_str(&format!(" --from {}", words::quoted(name))),
+            Origin::Run(name) => command.push_str(&format!(" --from {}", format::quoted(name))),
             Origin::Measured(options) => command.push_str(&shapes::flags(&Options {
                 paths: None,
                 ..options.clone()
@@ -175,7 +173,7 @@ impl Profile<'_> {
             title: format!(
                 "Shares of all time on {}, and in a benchmark that sends nothing but messages of {}",
                 self.trace.name,
-                words::size(self.benchmark as usize)
+                format::size(self.benchmark as usize)
             ),
             columns,
             rows,
@@ -347,7 +345,7 @@ impl Profile<'_> {
             title: format!(
                 "What would be saved of all time on {}, and in a benchmark with messages of {}",
                 self.trace.name,
-                words::size(self.benchmark as usize)
+                format::size(self.benchmark as usize)
             ),
             columns: views()
                 .map(|view| column(&view.name, Unit::Percent))
@@ -500,8 +498,8 @@ impl Profile<'_> {
             "On {}, {whole:.0} % of the time over {} goes to what does not touch data{of}; in a benchmark with messages of {} it would be {}{}.",
             self.trace.name,
             self.measured.path,
-            words::size(self.benchmark as usize),
-            words::list(&benchmark),
+            format::size(self.benchmark as usize),
+            format::list(&benchmark),
             untold
                 .iter()
                 .map(|one| format!("; {one}"))
@@ -557,7 +555,7 @@ fn told(share: Estimate) -> Result<Estimate, String> {
     }
     Err(format!(
         "known to within ±{} % only",
-        words::significant(100.0 * reach)
+        format::significant(100.0 * reach)
     ))
 }
 
@@ -574,7 +572,7 @@ fn time_cell(time: Result<Estimate, String>) -> Cell {
         }
         Err(format!(
             "known to within ±{} only",
-            words::duration(time.reach())
+            format::duration(time.reach())
         ))
     });
     cell(time, 1.0)
@@ -603,7 +601,7 @@ fn source(place: &str) -> Option<Source> {
 fn printed(table: &str, row: &str, column: &str) -> Cell {
     let id = format!("{PAPER}/{table}");
     match (published::table(&id), shapes::source(&id)) {
-        (Some(table), Some(source)) => shapes::published_cell(table.cell(row, column), &source),
+        (Some(table), Some(source)) => present::published_cell(table.cell(row, column), &source),
         _ => missing("the paper has no such table"),
     }
 }

@@ -1,14 +1,15 @@
 //! Profiles whose numbers can be told by hand, and intervals that hold what they are to hold.
 
+use tollgate_run::{
+    Cell, Column, Interval, Measured as Number, Row, RowKind, Table, Unit, fixture::run_of,
+    present::plain_row,
+};
 use tollgate_trace::traffic::{Stretch, Traffic};
 
 use super::costs::{Known, Part};
 use super::estimate::weights;
 use super::*;
-use crate::run::fixture::run_of;
-use crate::run::{Cell, Column, Interval, Measured as Number, Row, RowKind, Table, Unit};
 use crate::sampled::Mean;
-use crate::shapes::plain_row;
 
 /// A generator of numbers that is the same every time (Steele, Lea and Flood 2014: SplitMix64).
 struct Random(u64);
@@ -369,7 +370,7 @@ fn breakdown(protocol: &str) -> Table {
         let total = moved + system + protocols;
         let cells = [moved, system, protocols, total, 100.0 * moved / total];
         plain_row(
-            words::size(size as usize),
+            format::size(size as usize),
             cells.map(|value| cell(value, 0.02)).into(),
         )
     });

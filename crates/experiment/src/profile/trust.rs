@@ -1,17 +1,14 @@
 //! How far a profile can be trusted: what is made up, what was measured, what lies beyond it, and what is in the intervals.
 
+use tollgate_run::{PathId, Run, TrustLine, format, present::note, present::warning};
 use tollgate_trace::rows::Protocol;
 use tollgate_trace::traffic::Messages;
-use tollgate_workload::PathId;
 
 use super::costs::touches_data;
 use super::estimate::{Load, Per};
 use super::savings::FULL;
 use super::show::is;
 use super::{OF_KERNEL, OF_STACK, Profile};
-use crate::run::{Run, TrustLine};
-use crate::shapes::{note, warning};
-use crate::words;
 
 impl Profile<'_> {
     pub(super) fn trust(&self, run: &Run) -> Vec<TrustLine> {
@@ -34,8 +31,8 @@ impl Profile<'_> {
         lines.push(note(format!(
             "with twice the MTU, each two segments of {} to {} bytes become one: what is saved is all that the second one costs but its bytes, \
              its system call too, so it is a bound",
-            words::whole(*FULL.start() as u64),
-            words::whole(*FULL.end() as u64),
+            format::whole(*FULL.start() as u64),
+            format::whole(*FULL.end() as u64),
         )));
         lines.push(note(
             "a saving takes away its part of the time and changes nothing else; where two are made, the second finds less",
@@ -81,9 +78,9 @@ impl Profile<'_> {
             if let Some((_, costs)) = all.first() {
                 lines.push(note(format!(
                     "{what} were measured at {} from {} to {}; between two they lie on the line between",
-                    words::counted(costs.sizes.len() as u64, "size", "sizes"),
-                    words::size(costs.sizes[0] as usize),
-                    words::size(costs.largest() as usize),
+                    format::counted(costs.sizes.len() as u64, "size", "sizes"),
+                    format::size(costs.sizes[0] as usize),
+                    format::size(costs.largest() as usize),
                 )));
             }
         }
@@ -93,8 +90,8 @@ impl Profile<'_> {
             lines.push(warning(format!(
                 "{} % of the messages, with {} % of the user data, are larger than any that was measured; their costs go on as between the \
                  last two sizes",
-                words::significant(100.0 * beyond),
-                words::significant(100.0 * self.beyond(&both, true)),
+                format::significant(100.0 * beyond),
+                format::significant(100.0 * self.beyond(&both, true)),
             )));
         }
         lines
@@ -120,8 +117,8 @@ impl Profile<'_> {
         Some(note(format!(
             "sizes between the published points are made up: with all of them as small, or as large, as was published, what touches data takes \
              {} % to {} %",
-            words::significant(ends[0].min(ends[1])),
-            words::significant(ends[0].max(ends[1])),
+            format::significant(ends[0].min(ends[1])),
+            format::significant(ends[0].max(ends[1])),
         )))
     }
 

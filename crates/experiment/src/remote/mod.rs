@@ -21,14 +21,14 @@ use tollgate_gate::distribution::Distribution;
 use tollgate_gate::{Direction, Gate, GateSet, Ledger, Scope, Slice, Span, Statistic};
 use tollgate_kernel::Talk;
 use tollgate_kernel::join::Counts;
+use tollgate_run::{Mode, Waiting, Workload, format};
 use tollgate_stats::Samples;
 use tollgate_workload::remote::{KernelRemote, RemoteSession};
-use tollgate_workload::{Mode, Session, Spec, Waiting, Workload};
+use tollgate_workload::{Session, Spec};
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::rotation::{Amount, Rotation};
-use crate::words;
 
 pub(crate) use clocks::Bounds;
 use side::{Joined, SCALE, Side};
@@ -682,5 +682,5 @@ pub(crate) fn failures<'a>(
     sizes
         .iter()
         .zip(&hosts.sizes)
-        .filter_map(|(&size, sized)| Some((words::size(size), sized.failure.as_deref()?)))
+        .filter_map(|(&size, sized)| Some((format::size(size), sized.failure.as_deref()?)))
 }

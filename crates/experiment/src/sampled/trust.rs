@@ -1,11 +1,9 @@
 //! What is said of how far sampled processor time can be trusted.
 
 use tollgate_kernel::sampling::{Breakdown, Categories, Classifier, Count};
+use tollgate_run::{TrustKind, TrustLine, Unit, format, present::note, present::warning};
 
 use super::{Mean, Round, Survey};
-use crate::run::{TrustKind, TrustLine, Unit};
-use crate::shapes::{note, warning};
-use crate::words;
 
 /// The share of the samples that rules must cover.
 const COVERED: f64 = 0.95;
@@ -30,13 +28,13 @@ impl Survey {
         let all = self.all();
         let breakdown = self.breakdown(categories);
         let rounds = self.observed.iter().map(|one| one.rounds.len() as u64);
-        let rounds = words::range(rounds.filter(|&rounds| rounds > 0)).unwrap_or_default();
+        let rounds = format::range(rounds.filter(|&rounds| rounds > 0)).unwrap_or_default();
         let mut lines = vec![note(format!(
             "{} of the kernel by {}, {} a second on each processor; all take turns in each round, of which there were {rounds}; a \
              value is the mean over the rounds, its interval that of the mean",
-            words::counted(all.samples(), "sample", "samples"),
+            format::counted(all.samples(), "sample", "samples"),
             self.clock,
-            words::whole(u64::from(self.rate)),
+            format::whole(u64::from(self.rate)),
         ))];
         lines.push(TrustLine {
             kind: TrustKind::EventsLost,
@@ -47,8 +45,8 @@ impl Survey {
                 (0, 0) => "no sample was lost, and the kernel did not throttle".to_owned(),
                 (lost, throttled) => format!(
                     "{} lost, and the kernel throttled {}",
-                    words::counted(lost, "sample was", "samples were"),
-                    words::counted(throttled, "time", "times")
+                    format::counted(lost, "sample was", "samples were"),
+                    format::counted(throttled, "time", "times")
                 ),
             },
         });
@@ -209,7 +207,7 @@ impl Scatter {
             all.unwrap_or(1.0)
         );
         let percent = |spread: &f64| (100.0 * spread).round() as u64;
-        let spreads = words::range(self.spreads.iter().map(percent));
+        let spreads = format::range(self.spreads.iter().map(percent));
         let scattered = [all, steady]
             .into_iter()
             .flatten()
@@ -226,7 +224,7 @@ impl Scatter {
                     ", since what is sampled changes: without the sampler, too, an operation's processor time differs by {spreads} % \
                      (standard deviation) in {changing} of {} (ends of a stream on two processors sleep more or less often); intervals \
                      are those of rounds and hold it",
-                    words::counted(subjects, "workload", "workloads")
+                    format::counted(subjects, "workload", "workloads")
                 ));
                 if let Some(steady) = steady {
                     text.push_str(&format!(
@@ -265,7 +263,7 @@ fn coverage(breakdown: &Breakdown, categories: &Categories) -> TrustLine {
         format!(
             "; the rest is {}, mostly {}",
             categories.other,
-            words::list(&largest)
+            format::list(&largest)
         )
     };
     TrustLine {
@@ -301,7 +299,7 @@ fn left_out(breakdown: &Breakdown) -> TrustLine {
     note(format!(
         "processor time in the kernel only; left out, of all samples on these processors: {}; counted, though another process or \
          none ran: {:.1} %",
-        words::list(&told),
+        format::list(&told),
         percent(breakdown.elsewhere, whole)
     ))
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{Gate, Layer};
-use tollgate_workload::Waiting;
+use tollgate_run::Waiting;
 
 use super::*;
 use crate::context::{Cancel, Silent};

@@ -10,9 +10,9 @@ use tollgate_gate::{
 };
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Tied, Trains};
 use tollgate_kernel::{Attached, Event, Fault, Gates, Injected, Plan, Traffic, Watch, abilities};
+use tollgate_run::{Mode, PathId};
 use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
 use tollgate_workload::trains::{REQUEST, SEGMENT};
-use tollgate_workload::{Mode, PathId};
 
 use super::{Kinds, Packet, Packets, way};
 use crate::gated::{Gated, Ran};

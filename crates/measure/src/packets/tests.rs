@@ -4,9 +4,9 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tollgate_gate::delay::Wait;
 use tollgate_kernel::{Fault, FaultKind, Side};
+use tollgate_run::{Mode, PathId, Placement, Waiting};
 use tollgate_workload::kernel::trains::Carrier;
 use tollgate_workload::stack_memory::traced;
-use tollgate_workload::{Mode, PathId, Placement, Waiting};
 
 use super::synthetic::Machine;
 use super::*;

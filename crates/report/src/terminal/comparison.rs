@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_experiment::comparison::{Change, Comparison, Place, Verdict};
-use tollgate_experiment::words::counted;
+use tollgate_run::format::counted;
 
 use super::{Ink, Page, WIDTHS};
 use crate::format::{Shown, group_thousands, signed_percent};

@@ -1,9 +1,8 @@
 //! An observation of live traffic as text: the finding, the spans, the sockets, slow passages, and how far to trust them.
 
-use tollgate_experiment::run::Unit;
-use tollgate_experiment::words::counted;
 use tollgate_kernel::observe::Observation;
 use tollgate_kernel::observe::rows::Row;
+use tollgate_run::{Unit, format::counted};
 
 use super::{Ink, Page, WIDTHS, clean, pad_left, pad_right, width};
 use crate::format::{alone, group_thousands, percent};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use tollgate_experiment::run::*;
+use tollgate_run::*;
 
 pub const SIZES: [u32; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
 

@@ -5,6 +5,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use rustix::net::Shutdown;
+use tollgate_run::Workload;
 use tollgate_stats::{Samples, Timing};
 
 use super::socket::{End, Options};
@@ -14,7 +15,7 @@ use crate::error::Error;
 use crate::laps::Laps;
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::slice::Control;
-use crate::spec::{Spec, Workload};
+use crate::spec::Spec;
 use crate::stamps::{Stamper, Stamps};
 
 /// Who starts and ends slices at the other end, in this process or on another host.

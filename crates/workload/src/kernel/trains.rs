@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rustix::net::Shutdown;
+use tollgate_run::{Mode, PathId};
 
 use super::own_loopback::{Cut, OwnLoopback};
 use super::socket::{self, End, Options};
@@ -25,7 +26,7 @@ use super::veth::{Devices, Pair};
 use super::{PATH, Place, thread_id, thread_name};
 use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
-use crate::path::{KernelEnds, Mode, PathId};
+use crate::path::KernelEnds;
 use crate::slice::{Control, Server};
 use crate::stamps::Stamps;
 use crate::trains::{MTU, REQUEST, SEGMENT, ask, asked, check};
@@ -328,7 +329,7 @@ impl Drop for KernelTrains {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Placement, Waiting};
+    use tollgate_run::{Placement, Waiting};
 
     const MODE: Mode = Mode {
         placement: Placement::OneCore,

@@ -16,6 +16,7 @@ use tollgate_gate::delay::{Delay, Wait};
 use tollgate_gate::record::{Ordered, Stamp, Trace};
 use tollgate_gate::{Clock, Gate, GateSet, PacketId, Recorded, Recorder, Ticks};
 use tollgate_link::Side;
+use tollgate_run::Workload;
 
 use super::hosts::{Gates, Ungated};
 use super::{Ends, PATH, StackMemory};
@@ -23,7 +24,7 @@ use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::now::gate_clock;
 use crate::path::Path;
-use crate::spec::{Spec, Workload};
+use crate::spec::Spec;
 
 /// Round trips that one reading of the application's clock ends.
 pub const BATCH: u64 = 16;
@@ -366,8 +367,8 @@ mod tests {
     use tollgate_gate::{JoinPlan, join};
 
     use super::*;
-    use crate::spec::{Placement, Waiting};
     use crate::stack_host::DEFAULT_MTU;
+    use tollgate_run::{Placement, Waiting};
 
     fn spec(size: usize) -> Spec {
         Spec::new(Workload::Rr, size)

@@ -11,6 +11,7 @@ use tollgate_gate::join::GATES;
 use tollgate_gate::record::{Ordered, Stamp};
 use tollgate_gate::{Clock, Event, Gate, GateSet, PacketId, Recorder, Ticks, Trace};
 use tollgate_link::Side;
+use tollgate_run::{Placement, Waiting, Workload};
 
 use super::PATH;
 use super::hosts::{Gates, Hosts, Ungated};
@@ -18,7 +19,7 @@ use super::traced::{BATCH, Fault, Faulty, Forget};
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::now::gate_clock;
-use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::spec::Spec;
 use crate::stack_host;
 use crate::trains::{MTU, REQUEST, SEGMENT, ask, asked, check};
 

@@ -1,8 +1,9 @@
 //! How large messages are, as a finding and tables: by reach, and beside what Kay and Pasquale published.
 
 use tollgate_experiment::published;
-use tollgate_experiment::run::{Cell, Column, Row, Source as Published, Table, Unit};
-use tollgate_experiment::words::{counted, whole};
+use tollgate_run::{
+    Cell, Column, Row, Source as Published, Table, Unit, format::counted, format::whole,
+};
 use tollgate_table::Bin;
 use tollgate_table::session::Origin;
 use tollgate_table::sizes::{Group, Kind, Reach, SizesOf};

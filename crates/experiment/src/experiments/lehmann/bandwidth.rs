@@ -3,6 +3,7 @@
 
 use tollgate_gate::Kind;
 use tollgate_measure::Figure as Known;
+use tollgate_run::{Cell, Figure, Interval, Row, RowKind, Table, Unit, format, present};
 
 use super::{
     Number, Parts, View, absent, axis, columns, figure, missing, not_available, number, over_sizes,
@@ -10,10 +11,7 @@ use super::{
 };
 use crate::claim::{Claim, Evidence, Finding};
 use crate::context::Options;
-use crate::run::{Cell, Figure, Interval, Row, RowKind, Table, Unit};
-use crate::shapes;
 use crate::trains::{AtGates, Measured, Subject, Trains};
-use crate::words;
 
 /// Fig. 3.
 pub(in crate::experiments) const BANDWIDTH: View = View {
@@ -70,14 +68,14 @@ fn rates(trains: &Trains) -> Table {
                         .unwrap_or_else(|| "the run was stopped before it came to this".to_owned()),
                 ),
             });
-            shapes::plain_row(measured.subject.label(), cells.collect())
+            present::plain_row(measured.subject.label(), cells.collect())
         })
         .collect();
     rows.extend(absent(trains, places.len()));
     if let Some(source) = figure("Fig. 3") {
         let reason = format!("{source} is a plot; its text gives no number");
         let cells = places.iter().map(|_| not_available(reason.clone()));
-        rows.push(shapes::plain_row(
+        rows.push(present::plain_row(
             "2002, Pentium III at 800 MHz, gigabit Ethernet",
             cells.collect(),
         ));
@@ -85,7 +83,7 @@ fn rates(trains: &Trains) -> Table {
     Table {
         id: "bandwidth".to_owned(),
         title: "Bytes of response for each second of a round trip".to_owned(),
-        columns: shapes::size_columns(&super::sizes_at(trains, &places), Unit::BytesPerSecond),
+        columns: present::size_columns(&super::sizes_at(trains, &places), Unit::BytesPerSecond),
         rows,
     }
 }
@@ -113,7 +111,7 @@ fn ledger(measured: &Measured, trains: &Trains) -> Table {
     };
     let row = |kind, label: &str, value: &dyn Fn(&AtGates) -> Option<Known>| Row {
         kind,
-        ..shapes::plain_row(label, cells(value))
+        ..present::plain_row(label, cells(value))
     };
     let mut rows: Vec<Row> = measured
         .spans()
@@ -140,7 +138,7 @@ fn ledger(measured: &Measured, trains: &Trains) -> Table {
     }));
     rows.push(Row {
         kind: RowKind::Total,
-        ..shapes::plain_row(
+        ..present::plain_row(
             "round trip without gates",
             places
                 .iter()
@@ -217,9 +215,9 @@ fn finding(trains: &Trains) -> String {
         format!(
             "{} carries {which}{} Gb/s in responses of {}, half of that in responses of {}",
             measured.subject.label(),
-            words::significant(most.value() * 8.0 / 1e9),
-            words::bytes(size),
-            words::bytes(trains.sizes[half])
+            format::significant(most.value() * 8.0 / 1e9),
+            format::bytes(size),
+            format::bytes(trains.sizes[half])
         )
     };
     match super::ends(&rates, |(_, rate)| rate.value()) {

@@ -11,6 +11,10 @@ mod queues;
 
 use tollgate_gate::{Direction, Span};
 use tollgate_measure::{Figure as Known, Verdict};
+use tollgate_run::{
+    self as run, Axis, Cell, Figure, Interval, Layer, Measured as Number, Point, Row, RowKind,
+    Scale, Series, Source, Table, TrustKind, TrustLine, Unit, format, present,
+};
 use tollgate_workload::trains::REQUEST;
 
 use super::{Experiment, Reported};
@@ -18,13 +22,8 @@ use crate::claim::{Evidence, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::published;
-use crate::run::{
-    self, Axis, Cell, Figure, Interval, Layer, Measured as Number, Point, Row, RowKind, Scale,
-    Series, Source, Table, TrustKind, TrustLine, Unit,
-};
 use crate::shapes;
 use crate::trains::{self, AtGates, Measured, Trains};
-use crate::words;
 
 pub(super) use bandwidth::BANDWIDTH;
 pub(super) use budget::BUDGET;
@@ -273,7 +272,7 @@ fn absent(trains: &Trains, cells: usize) -> Vec<Row> {
         .iter()
         .map(|(subject, reason)| {
             let cells = (0..cells).map(|_| not_available(reason.clone())).collect();
-            shapes::plain_row(subject.label(), cells)
+            present::plain_row(subject.label(), cells)
         })
         .collect()
 }
@@ -296,12 +295,12 @@ fn ends<T>(ways: &[T], of: impl Fn(&T) -> f64) -> Option<(&T, Option<&T>)> {
 
 /// How far the measurement can be trusted.
 fn trust(trains: &Trains) -> Vec<TrustLine> {
-    let mut lines = vec![shapes::note(format!(
+    let mut lines = vec![present::note(format!(
         "requests of {}, responses of {} from {} to {}{}; a time is the mean of the middle half of a slice's round trips",
-        words::bytes(REQUEST),
-        words::counted(trains.sizes.len() as u64, "size", "sizes"),
-        words::whole(trains.sizes.first().copied().unwrap_or(0) as u64),
-        words::bytes(trains.sizes.last().copied().unwrap_or(0)),
+        format::bytes(REQUEST),
+        format::counted(trains.sizes.len() as u64, "size", "sizes"),
+        format::whole(trains.sizes.first().copied().unwrap_or(0) as u64),
+        format::bytes(trains.sizes.last().copied().unwrap_or(0)),
         if trains.fewer {
             " (fewer than the paper's 256, to end in time)"
         } else {
@@ -312,10 +311,10 @@ fn trust(trains: &Trains) -> Vec<TrustLine> {
         lines.extend(of_subject(trains, measured));
     }
     lines.extend(trains.absent.iter().map(|(subject, reason)| {
-        shapes::warning(format!("{} is left out: {reason}", subject.label()))
+        present::warning(format!("{} is left out: {reason}", subject.label()))
     }));
     if trains.stopped {
-        lines.push(shapes::warning(
+        lines.push(present::warning(
             "the run was stopped; what is shown was measured until then",
         ));
     }
@@ -334,13 +333,13 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
         .iter()
         .map(|(name, value)| format!("{name} {value}"))
         .collect();
-    lines.push(shapes::note(format!(
+    lines.push(present::note(format!(
         "{label}, {}: {}",
         measured.mode,
         settings.join(", ")
     )));
     if let Some(reason) = &measured.without_gates {
-        lines.push(shapes::warning(format!(
+        lines.push(present::warning(format!(
             "{label} has no gates here, only round trips: {reason}"
         )));
     }
@@ -357,8 +356,8 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
         holds: lost == 0,
         text: format!(
             "{label}: {} lost; {} to no packet of a message",
-            words::counted(lost, "event", "events"),
-            words::counted(measured.unmatched, "belongs", "belong")
+            format::counted(lost, "event", "events"),
+            format::counted(measured.unmatched, "belongs", "belong")
         ),
     });
     lines.extend(measured.joined().map(|joined| TrustLine {
@@ -425,10 +424,10 @@ fn closures(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
             text: format!(
                 "{label}: where the way of the last byte leaves most open ({}) it {said}: {:.1} +-{:.1} % of the round trip without \
                  gates; of {} {closes} close, {} do not and {} cannot be told{unseen}",
-                words::bytes(size),
+                format::bytes(size),
                 100.0 * share(ledger),
                 100.0 * half_width,
-                words::counted(verdicts.len() as u64, "size", "sizes"),
+                format::counted(verdicts.len() as u64, "size", "sizes"),
                 count(|one| *one == Verdict::DoesNotClose),
                 count(|one| matches!(one, Verdict::CannotTell { .. })),
             ),
@@ -440,8 +439,8 @@ fn closures(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
             holds: true,
             text: format!(
                 "{label}: there {} +-{} are left open",
-                words::duration(left.ns),
-                words::duration(left.half_width)
+                format::duration(left.ns),
+                format::duration(left.half_width)
             ),
         },
     ]
@@ -459,8 +458,8 @@ fn of_gates(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
     let asleep = ledger.asleep.map_or_else(String::new, |asleep| {
         format!(
             "; asleep they add {} +-{}",
-            words::duration(asleep.ns),
-            words::duration(asleep.half_width)
+            format::duration(asleep.ns),
+            format::duration(asleep.half_width)
         )
     });
     vec![TrustLine {
@@ -471,12 +470,12 @@ fn of_gates(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
         text: format!(
             "{label}: gates see every packet; all of them together would make a round trip {} +-{} longer ({}, {}), of which {} +-{} \
              falls elsewhere than beside them{asleep}; it is estimated from {} slices in {} blocks and in no span",
-            words::duration(ledger.perturbation.ns),
-            words::duration(ledger.perturbation.half_width),
+            format::duration(ledger.perturbation.ns),
+            format::duration(ledger.perturbation.half_width),
             percent(share(ledger)),
-            words::bytes(size),
-            words::duration(ledger.elsewhere.ns),
-            words::duration(ledger.elsewhere.half_width),
+            format::bytes(size),
+            format::duration(ledger.elsewhere.ns),
+            format::duration(ledger.elsewhere.half_width),
             ledger.slices,
             ledger.blocks,
         ),
@@ -503,7 +502,7 @@ fn table(id: String, title: String, trains: &Trains, places: &[usize], rows: Vec
     Table {
         id,
         title,
-        columns: shapes::size_columns(&sizes_at(trains, places), Unit::Nanoseconds),
+        columns: present::size_columns(&sizes_at(trains, places), Unit::Nanoseconds),
         rows,
     }
 }

@@ -2,6 +2,7 @@
 //! and 11).
 
 use tollgate_gate::Direction;
+use tollgate_run::{self as run, Cell, Figure, Row, RowKind, Table, Unit, format, present};
 
 use super::{
     NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, missing, not_available,
@@ -10,10 +11,8 @@ use super::{
 use crate::claim::{Claim, Evidence, Finding, Refusal};
 use crate::context::Options;
 use crate::published;
-use crate::run::{self, Cell, Figure, Row, RowKind, Table, Unit};
 use crate::shapes;
 use crate::trains::{Measured, Trains, packets};
-use crate::words;
 
 /// Figs. 4, 5, 10 and 11.
 pub(in crate::experiments) const PROCESSING: View = View {
@@ -68,10 +67,10 @@ pub(super) fn told(ns: f64) -> String {
     if ns < LEAST_TOLD {
         format!(
             "less than {} (the least that can be told)",
-            words::duration(LEAST_TOLD)
+            format::duration(LEAST_TOLD)
         )
     } else {
-        words::duration(ns)
+        format::duration(ns)
     }
 }
 
@@ -96,10 +95,10 @@ fn today(measured: &Measured, trains: &Trains) -> Table {
             });
         rows.push(Row {
             kind: RowKind::Total,
-            ..shapes::plain_row(format!("{}: all layers", way(direction)), cells.collect())
+            ..present::plain_row(format!("{}: all layers", way(direction)), cells.collect())
         });
     }
-    rows.push(shapes::plain_row(
+    rows.push(present::plain_row(
         "packets of a response",
         places
             .iter()
@@ -126,11 +125,11 @@ fn then() -> Option<Table> {
     let rows = table.rows.iter().map(|row| {
         let cells = ["least", "most"].map(|column| {
             let ns = table.cell(&row.id, column);
-            shapes::published_cell(ns.map(|us| us * NANOSECONDS_PER_MICROSECOND), &source)
+            present::published_cell(ns.map(|us| us * NANOSECONDS_PER_MICROSECOND), &source)
         });
         Row {
             kind: RowKind::Processing,
-            ..shapes::plain_row(row.label(), cells.into())
+            ..present::plain_row(row.label(), cells.into())
         }
     });
     Some(Table {

@@ -4,6 +4,7 @@
 use tollgate_gate::{Gate, Span};
 use tollgate_measure::Figure as Known;
 use tollgate_measure::packets::of_packets;
+use tollgate_run::{self as run, Column, Figure, Row, RowKind, Table, Unit, format, present};
 
 use super::{
     NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, first_train, missing,
@@ -12,10 +13,8 @@ use super::{
 use crate::claim::{Claim, Evidence, Finding};
 use crate::context::Options;
 use crate::published;
-use crate::run::{self, Column, Figure, Row, RowKind, Table, Unit};
 use crate::shapes;
 use crate::trains::{Measured, OVER_TIME, Trains, packets};
-use crate::words;
 
 /// The places in a response that become columns of a table over time, counted from 1; the last is added.
 const PLACES: [usize; 6] = [1, 2, 3, 6, 12, 24];
@@ -118,7 +117,7 @@ fn by_size(measured: &Measured, trains: &Trains) -> Table {
         .collect();
     if rows.is_empty() {
         let cells = places.iter().map(|&at| missing(measured, at, "no gates"));
-        rows.push(shapes::plain_row("all queues", cells.collect()));
+        rows.push(present::plain_row("all queues", cells.collect()));
     }
     super::table(
         format!("wait-{}", measured.subject.id()),
@@ -156,7 +155,7 @@ fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
         let gaps = measured.sizes[at].gaps(index, count);
         rows.push(Row {
             note: Some(format!("since the packet before, at {}", span.from.name())),
-            ..shapes::plain_row(format!("gap at {}", span.from.name()), cells(&gaps))
+            ..present::plain_row(format!("gap at {}", span.from.name()), cells(&gaps))
         });
     }
     Table {
@@ -164,7 +163,7 @@ fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
         title: format!(
             "{}, {}: waits and gaps of the packets of a response, by their place in it",
             measured.subject.label(),
-            words::bytes(size)
+            format::bytes(size)
         ),
         columns: places
             .iter()
@@ -183,10 +182,10 @@ fn then() -> Option<Table> {
     let (table, source) = (published::table(&id)?, shapes::source(&id)?);
     let rows = table.rows.iter().map(|row| {
         let ns = table.cell(&row.id, "delay");
-        let cell = shapes::published_cell(ns.map(|us| us * NANOSECONDS_PER_MICROSECOND), &source);
+        let cell = present::published_cell(ns.map(|us| us * NANOSECONDS_PER_MICROSECOND), &source);
         Row {
             kind: RowKind::Queueing,
-            ..shapes::plain_row(row.label(), vec![cell])
+            ..present::plain_row(row.label(), vec![cell])
         }
     });
     Some(Table {
@@ -224,7 +223,7 @@ fn waits_over_time(measured: &Measured, trains: &Trains, at: usize, command: &st
     Figure::Lines {
         title: format!(
             "Wait within a response of {}, {}",
-            words::bytes(trains.sizes[at]),
+            format::bytes(trains.sizes[at]),
             measured.subject.label()
         ),
         x: axis("Packet of the response", Unit::Count),
@@ -247,7 +246,7 @@ fn gaps_over_time(measured: &Measured, trains: &Trains, at: usize, command: &str
     Figure::Lines {
         title: format!(
             "Time between packets of a response of {}, {}",
-            words::bytes(trains.sizes[at]),
+            format::bytes(trains.sizes[at]),
             measured.subject.label()
         ),
         x: axis("Packet of the response", Unit::Count),
@@ -321,15 +320,15 @@ fn finding(trains: &Trains) -> String {
     let by_place = match most.by_place.as_slice() {
         [first, .., last] if *first >= 0.0 && *last >= 0.0 => format!(
             ", {} as the first and {} as the last of {}",
-            words::duration(*first),
-            words::duration(*last),
+            format::duration(*first),
+            format::duration(*last),
             most.by_place.len()
         ),
         _ => String::new(),
     };
     finding.say(format!(
         "in a response of {} a packet waits longest on {}, in {}: {} on average{by_place}",
-        words::bytes(trains.sizes[at]),
+        format::bytes(trains.sizes[at]),
         most.measured.subject.label(),
         most.queue(),
         most.wait.duration(),

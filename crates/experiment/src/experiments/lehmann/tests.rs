@@ -1,7 +1,8 @@
 use std::fmt::Write as _;
 
+use tollgate_run::Experiment as Shown;
+
 use super::*;
-use crate::run::Experiment as Shown;
 use crate::trains::tests::fixed;
 
 /// The words and numbers that a reader would see.
@@ -21,9 +22,9 @@ fn text(shown: &Shown) -> String {
                 .cells
                 .iter()
                 .map(|cell| match cell {
-                    Cell::Value(number) => words::significant(number.value),
+                    Cell::Value(number) => format::significant(number.value),
                     Cell::Published { value, .. } => {
-                        format!("{} (published)", words::significant(*value))
+                        format!("{} (published)", format::significant(*value))
                     }
                     Cell::NotAvailable { reason } => format!("n/a: {reason}"),
                     Cell::Text { text } => text.clone(),

@@ -1,7 +1,8 @@
 //! Numbers in sentences for people.
 
 /// Three significant digits, with commas between thousands.
-pub(crate) fn significant(value: f64) -> String {
+#[must_use]
+pub fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }
@@ -62,12 +63,14 @@ pub fn quoted(word: &str) -> String {
 }
 
 /// So many bytes, in a sentence; [`size`] is for headings.
-pub(crate) fn bytes(n: usize) -> String {
+#[must_use]
+pub fn bytes(n: usize) -> String {
     counted(n as u64, "byte", "bytes")
 }
 
 /// Nanoseconds in the unit that suits them.
-pub(crate) fn duration(ns: f64) -> String {
+#[must_use]
+pub fn duration(ns: f64) -> String {
     match ns.abs() {
         size if size >= 999.5e6 => format!("{} s", significant(ns / 1e9)),
         size if size >= 999.5e3 => format!("{} ms", significant(ns / 1e6)),
@@ -77,7 +80,8 @@ pub(crate) fn duration(ns: f64) -> String {
 }
 
 /// How many times as much, or which share: `0.41`, `12`.
-pub(crate) fn factor(ratio: f64) -> String {
+#[must_use]
+pub fn factor(ratio: f64) -> String {
     match ratio {
         r if r >= 9.95 => whole(r.round() as u64),
         r if r >= 0.995 => format!("{r:.1}"),
@@ -86,7 +90,8 @@ pub(crate) fn factor(ratio: f64) -> String {
 }
 
 /// A quotient of two costs as how much quicker the first is: `2.5 times faster`, `4 % slower`.
-pub(crate) fn speed(ratio: f64) -> String {
+#[must_use]
+pub fn speed(ratio: f64) -> String {
     if ratio < 1.0 {
         format!("{} faster", by_how_much(1.0 / ratio))
     } else {
@@ -95,7 +100,8 @@ pub(crate) fn speed(ratio: f64) -> String {
 }
 
 /// A quotient of two amounts as how much more or less the first is: `2.5 times more`, `4 % less`.
-pub(crate) fn amount_against(ratio: f64) -> String {
+#[must_use]
+pub fn amount_against(ratio: f64) -> String {
     if ratio < 1.0 {
         format!("{} less", by_how_much(1.0 / ratio))
     } else {
@@ -114,12 +120,14 @@ fn by_how_much(factor: f64) -> String {
 }
 
 /// A size as the heading of a column.
-pub(crate) fn size(bytes: usize) -> String {
+#[must_use]
+pub fn size(bytes: usize) -> String {
     format!("{} B", whole(bytes as u64))
 }
 
 /// `one`, `one and two`, `one, two and three`.
-pub(crate) fn list(items: &[String]) -> String {
+#[must_use]
+pub fn list(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [one] => one.clone(),
@@ -128,7 +136,8 @@ pub(crate) fn list(items: &[String]) -> String {
 }
 
 /// The least and the most, once when they are the same.
-pub(crate) fn range(values: impl Iterator<Item = u64>) -> Option<String> {
+#[must_use]
+pub fn range(values: impl Iterator<Item = u64>) -> Option<String> {
     let (mut least, mut most) = (u64::MAX, 0);
     for value in values {
         least = least.min(value);
@@ -144,7 +153,8 @@ pub(crate) fn range(values: impl Iterator<Item = u64>) -> Option<String> {
 }
 
 /// One sentence of several findings; empty when there are none.
-pub(crate) fn sentence(findings: &[String]) -> String {
+#[must_use]
+pub fn sentence(findings: &[String]) -> String {
     let text = findings.join("; ");
     let mut rest = text.chars();
     match rest.next() {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::*;
 
-const DOCUMENT: &str = include_str!("../../../../docs/run-schema.md");
+const DOCUMENT: &str = include_str!("../../../docs/run-schema.md");
 
 fn source() -> Source {
     Source {

@@ -118,19 +118,21 @@ impl Host {
         }
     }
 
-    /// The same with what the device `lo` of this machine does for the protocols above it.
+    /// The same with what a device of this machine does for the protocols above it, or why that is not known.
     #[must_use]
-    pub fn with_offloads(mut self) -> Self {
-        let list = tollgate_workload::kernel::features("lo");
-        let list = list.map(|list| {
-            let setting = |(name, on): (&str, bool)| Setting {
-                name: format!("lo {name}"),
-                state: if on { "on" } else { "off" }.to_owned(),
-            };
-            list.into_iter().map(setting).collect()
-        });
+    pub fn with_offloads(
+        mut self,
+        device: &str,
+        features: Result<Vec<(&str, bool)>, String>,
+    ) -> Self {
+        let setting = |(name, on): (&str, bool)| Setting {
+            name: format!("{device} {name}"),
+            state: if on { "on" } else { "off" }.to_owned(),
+        };
+        let settings = features.map(|features| features.into_iter().map(setting).collect());
         self.offloads = Some(
-            list.map_err(|error| format!("the offloads of lo cannot be read: {error}"))
+            settings
+                .map_err(|error| format!("the offloads of {device} cannot be read: {error}"))
                 .into(),
         );
         self

@@ -3,7 +3,8 @@
 use super::{Clock, Experiment, Host, Run, Schema, Tool, VERSION};
 
 /// Of a machine that tells nothing of itself, with a clock of 1 GHz.
-pub(crate) fn run_of(experiments: Vec<Experiment>) -> Run {
+#[must_use]
+pub fn run_of(experiments: Vec<Experiment>) -> Run {
     Run {
         schema: Schema::TollgateRun,
         version: VERSION,

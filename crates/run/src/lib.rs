@@ -1,6 +1,6 @@
 //! The run as data: everything that one invocation measured, with the host that it was measured on.
 //!
-//! This module owns the schema that every renderer reads and that is saved as one JSON file. It holds numbers and
+//! This crate owns the schema that every renderer reads and that is saved as one JSON file. It holds numbers and
 //! words only: it measures nothing (apart from reading the host's description), formats nothing, and knows no
 //! renderer. `docs/run-schema.md` documents each field; a test fails when a field is missing there.
 //!
@@ -14,11 +14,15 @@ use serde::{Deserialize, Serialize};
 use tollgate_stats as stats;
 
 pub use host::{Host, Mitigation, Setting};
+pub use names::{Mode, Offload, PathId, Placement, Unknown, Waiting, Workload};
 pub use time::{Timestamp, TimestampError};
 
-#[cfg(test)]
-pub(crate) mod fixture;
+#[cfg(feature = "fixture")]
+pub mod fixture;
+pub mod format;
 mod host;
+mod names;
+pub mod present;
 mod time;
 
 /// The version of the schema that this build writes, and the highest that it reads.
