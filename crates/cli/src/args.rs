@@ -10,8 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tollgate_experiment::context::Options;
 use tollgate_experiment::experiments;
 use tollgate_kernel::observe::{Filter, pace, summary};
-use tollgate_kernel::sampling::Categories;
 use tollgate_run::{PathId, Placement, Waiting};
+use tollgate_sampling::Categories;
 use tollgate_workload::MAX_SIZE;
 use tollgate_workload::remote::{PORT, Target};
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate_budget::valgrind::Program;
-use tollgate_kernel::sampling::Categories;
 use tollgate_qemu::counts::Counts;
 use tollgate_run::{Mode, PathId, Placement, Waiting};
+use tollgate_sampling::Categories;
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
 use tollgate_workload::{Capabilities, Path, find};
 
@@ -49,7 +49,7 @@ pub struct Options {
     pub iterations: Option<u64>,
     /// Repetitions, [`REPETITIONS`] unless given.
     pub repetitions: Option<u32>,
-    /// Samples per second and processor, [`RATE`](tollgate_kernel::sampling::RATE) unless given.
+    /// Samples per second and processor, [`RATE`](tollgate_sampling::RATE) unless given.
     pub rate: Option<u32>,
     /// The categories of sampled processor time; the experiment's own unless given.
     pub categories: Option<Categories>,

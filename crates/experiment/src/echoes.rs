@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use tollgate_kernel::sampling::{Categories, Classifier};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
+use tollgate_sampling::{Categories, Classifier};
 use tollgate_workload::{Sockets, Spec, Transport, find};
 
 use crate::context::{Context, Options};

@@ -23,7 +23,6 @@ pub mod noise;
 mod outcome;
 pub mod predict;
 pub mod profile;
-pub mod published;
 mod remote;
 mod rotation;
 mod sampled;

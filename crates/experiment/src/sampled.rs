@@ -12,10 +12,10 @@
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use tollgate_kernel::sampling::{
+use tollgate_run::{Cell, Interval, Measured, PathId};
+use tollgate_sampling::{
     Book, Breakdown, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, Sampler, Symbols,
 };
-use tollgate_run::{Cell, Interval, Measured, PathId};
 use tollgate_stats as stats;
 use tollgate_workload::cores::Cores;
 use tollgate_workload::{Session, Spec, find};

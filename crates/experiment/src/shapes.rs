@@ -2,14 +2,13 @@
 //! of an interleaved run's trust.
 
 use tollgate_run::{
-    Axis, Cell, Figure as Drawing, PathId, Point, Row, Scale, Series, Source, Table, TrustLine,
-    Unit, format, present,
+    Axis, Cell, Figure as Drawing, PathId, Point, Row, Scale, Series, Table, TrustLine, Unit,
+    format, present,
 };
 use tollgate_stats::Timing;
 
 use crate::interleave::slices;
 use crate::outcome::{Figure, Outcome};
-use crate::published;
 
 /// A table of the contenders over the sizes, those that are absent included.
 pub(crate) fn table_by_size(
@@ -90,28 +89,6 @@ pub(crate) fn lines_by_size(
         },
         series,
         command: command.to_owned(),
-    }
-}
-
-/// The source of a published table.
-pub(crate) fn source(table_id: &str) -> Option<Source> {
-    let (paper, table) = (
-        published::paper(table_id.split_once('/')?.0)?,
-        published::table(table_id)?,
-    );
-    Some(source_at(paper, &table.place))
-}
-
-/// A place in a paper.
-pub(crate) fn source_at(paper: &published::Paper, place: &str) -> Source {
-    let cited = paper.citation();
-    let authors = cited
-        .rsplit_once(' ')
-        .map_or(cited.as_str(), |(who, _)| who);
-    Source {
-        authors: authors.to_owned(),
-        year: paper.year,
-        place: place.to_owned(),
     }
 }
 
@@ -351,15 +328,6 @@ mod tests {
                 "ends are pinned to processors: one core on 0, two cores on 0 and 1",
                 "kernel-loopback: nagle off"
             ]
-        );
-    }
-
-    #[test]
-    fn sources_are_read_from_the_papers() {
-        let source = source("wolman-1994/table-1").unwrap();
-        assert_eq!(
-            source.to_string(),
-            "Wolman, Voelker and Thekkath 1994, Table 1, section 2.1"
         );
     }
 }

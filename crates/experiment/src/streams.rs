@@ -7,8 +7,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tollgate_kernel::sampling::{Categories, Classifier, last_level_cache};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
+use tollgate_sampling::{Categories, Classifier, last_level_cache};
 use tollgate_workload::{Sockets, Spec, find};
 
 use crate::context::{Context, Options};

@@ -38,7 +38,6 @@ pub mod offer;
 pub mod plan;
 #[cfg(feature = "bpf")]
 mod probe;
-pub mod sampling;
 pub mod watch;
 
 #[cfg(not(feature = "bpf"))]

@@ -3,7 +3,7 @@
 mod sizes;
 
 use serde::Serialize;
-use tollgate_experiment::published;
+use tollgate_papers as papers;
 use tollgate_run::{
     Cell, Column, Row, RowKind, Source as Published, Table, Unit, format::counted, format::whole,
 };
@@ -616,7 +616,7 @@ pub(super) fn caches(caches: &CachesOf, origin: &Origin) -> Shown {
 
 /// What Clark et al. measured.
 fn clark_rows() -> Vec<Row> {
-    let Some(measured) = published::table("clark-1989/tcb-cache") else {
+    let Some(measured) = papers::table("clark-1989/tcb-cache") else {
         return Vec::new();
     };
     let cell = |host: &str, column: &str| match measured.cell(host, column) {

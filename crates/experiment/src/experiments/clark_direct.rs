@@ -4,11 +4,12 @@
 //! A message of an echo is one packet over loopback. Its processor time over its size is a line: where it begins is the cost of
 //! a packet, how steep it is that of a byte.
 
-use tollgate_kernel::sampling::{Categories, Classifier};
+use tollgate_papers as papers;
 use tollgate_run::{
     self as run, Axis, Cell, Figure, Interval, Measured, Point, Row, RowKind, Scale, Series,
     Source, Table, TrustLine, Unit, format, present,
 };
+use tollgate_sampling::{Categories, Classifier};
 use tollgate_stats::{self as stats, Estimate, Line};
 
 use super::foong_hz::{column, unavailable};
@@ -17,7 +18,6 @@ use crate::claim::{self, Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes};
 use crate::error::Error;
-use crate::published;
 use crate::sampled::{Mean, Sampled, Split};
 use crate::shapes;
 
@@ -43,7 +43,7 @@ impl Experiment for ClarkDirect {
     }
 
     fn paper(&self) -> Option<Source> {
-        shapes::source(TABLE)
+        papers::source(TABLE)
     }
 
     fn summary(&self) -> &'static str {
@@ -169,7 +169,7 @@ fn estimate_cell(estimate: Option<Estimate>, scale: f64) -> Cell {
 }
 
 fn table(fits: &[Fitted]) -> Table {
-    let (published, source) = (published::table(TABLE), shapes::source(TABLE));
+    let (published, source) = (papers::table(TABLE), papers::source(TABLE));
     let rows: Vec<Row> = fits
         .iter()
         .map(|fitted| {
@@ -298,7 +298,7 @@ fn finding(fits: &[Fitted]) -> String {
     if !shares.is_empty() {
         text.push_str(&format!("; of a packet's cost, {}", format::list(&shares)));
     }
-    let then = |id: &str| published::table(TABLE)?.cell(id, "cost");
+    let then = |id: &str| papers::table(TABLE)?.cell(id, "cost");
     if let (Some(driver), Some(protocols), Some(system)) = (
         then("ethernet-driver"),
         then("protocols"),
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn every_row_of_the_paper_has_a_category() {
         let categories = Categories::clark();
-        let table = published::table(TABLE).unwrap();
+        let table = papers::table(TABLE).unwrap();
         for (id, label) in ROWS {
             assert!(categories.position(label).is_some(), "{label}");
             assert!(table.cell(id, "cost").is_some(), "{id}");

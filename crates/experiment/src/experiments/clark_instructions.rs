@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use tollgate_budget::clark::{self, ClarkRow};
+use tollgate_papers as papers;
 use tollgate_qemu::counts::Counts;
 use tollgate_run::{
     self as run, Cell, Column, Row, Source, Table, TrustLine, Unit, format, present,
@@ -13,7 +14,6 @@ use tollgate_run::{
 use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::published;
 use crate::shapes;
 
 mod linux;
@@ -35,7 +35,7 @@ impl Experiment for ClarkInstructions {
     }
 
     fn paper(&self) -> Option<Source> {
-        shapes::source(TABLE)
+        papers::source(TABLE)
     }
 
     fn summary(&self) -> &'static str {
@@ -122,12 +122,12 @@ fn published_row(ours: &str) -> Option<&str> {
 }
 
 fn published_count(ours: &str) -> Option<f64> {
-    published::table(TABLE)?.cell(published_row(ours)?, "instructions")
+    papers::table(TABLE)?.cell(published_row(ours)?, "instructions")
 }
 
 /// The paper's rows in its order, for when our stack could not be counted: the label, and the ids there and here.
 fn published_rows() -> Vec<(String, String, &'static str)> {
-    let rows = published::table(TABLE).map_or(&[][..], |table| &table.rows);
+    let rows = papers::table(TABLE).map_or(&[][..], |table| &table.rows);
     rows.iter()
         .map(|row| {
             let ours = match row.id.as_str() {
@@ -193,7 +193,7 @@ fn table(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Tab
     columns.push(column("1989", Unit::Instructions));
     columns.push(column("Tollgate / 1989", Unit::Ratio));
     columns.extend(linux.map(|_| column("Linux / 1989", Unit::Ratio)));
-    let rows = match (counted, shapes::source(TABLE)) {
+    let rows = match (counted, papers::source(TABLE)) {
         (Ok(rows), Some(source)) => rows
             .iter()
             .map(|row| {
@@ -215,7 +215,7 @@ fn table(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Tab
             .into_iter()
             .map(|(label, theirs, ours)| {
                 let then =
-                    published::table(TABLE).and_then(|table| table.cell(&theirs, "instructions"));
+                    papers::table(TABLE).and_then(|table| table.cell(&theirs, "instructions"));
                 let missing = Cell::NotAvailable {
                     reason: reason.clone(),
                 };

@@ -5,11 +5,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tollgate_kernel::sampling::{Frequencies, TrafficMeter, nominal_hz};
+use tollgate_papers as papers;
 use tollgate_run::{
     self as run, Axis, Cell, Column, Figure, Mode, PathId, Point, Row, Scale, Series, Source,
     Table, TrustLine, Unit, format, present,
 };
+use tollgate_sampling::{Frequencies, TrafficMeter, nominal_hz};
 use tollgate_workload::cores::Cores;
 use tollgate_workload::{Sockets, Spec, find};
 
@@ -17,7 +18,6 @@ use super::{Experiment, Reported};
 use crate::claim::{Evidence, Finding, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::published;
 use crate::sampled::{self, Mean, Sampled, Split, Subject};
 use crate::shapes;
 use crate::streams::{
@@ -121,7 +121,7 @@ impl Experiment for FoongHz {
 
 /// A place in the paper.
 pub(super) fn source(place: &str) -> Option<Source> {
-    Some(shapes::source_at(published::paper(PAPER)?, place))
+    Some(papers::source_at(papers::paper(PAPER)?, place))
 }
 
 /// What an experiment on streams shows when this machine does not allow sampling.
@@ -302,7 +302,7 @@ fn figure(streams: &Streams, panel: &Panel, hz: f64, command: &str) -> Option<Fi
 /// What the paper's text says.
 fn rule_of_thumb() -> Table {
     let row = |label: &str, fact: &str| {
-        let found = published::fact(&format!("{PAPER}/{fact}"));
+        let found = papers::fact(&format!("{PAPER}/{fact}"));
         let cell = found.and_then(|fact| {
             let source = source(&format!("section {}", fact.place))?;
             Some(present::published_cell(Some(fact.value), &source))
@@ -448,9 +448,8 @@ fn at_frequency(
         Ok(Sampled::Unavailable(reason)) => return Err(reason),
         Err(error) => return Err(error.to_string()),
     };
-    let mut classifier = tollgate_kernel::sampling::Classifier::new(
-        tollgate_kernel::sampling::Categories::direction(),
-    );
+    let mut classifier =
+        tollgate_sampling::Classifier::new(tollgate_sampling::Categories::direction());
     Ok((0..FOLLOWED.len())
         .map(|at| Some(per_byte(&survey.splits(at, &mut classifier), all_ns)?.value))
         .collect())
@@ -546,7 +545,7 @@ fn traffic_table(
         ("Receive, 2003", "memory-receive"),
     ] {
         let id = format!("{PAPER}/{id}");
-        let (Some(table), Some(source)) = (published::table(&id), shapes::source(&id)) else {
+        let (Some(table), Some(source)) = (papers::table(&id), papers::source(&id)) else {
             continue;
         };
         let cells = ["in-cache-measured", "beyond-cache-measured"]

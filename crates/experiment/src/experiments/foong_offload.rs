@@ -7,11 +7,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tollgate_kernel::sampling::{Categories, Classifier, nominal_hz};
+use tollgate_papers as papers;
 use tollgate_run::{
     self as run, Cell, Figure, Interval, Measured, Mode, Offload, PathId, Row, Source, Table,
     TrustLine, Unit, present,
 };
+use tollgate_sampling::{Categories, Classifier, nominal_hz};
 use tollgate_stats as stats;
 use tollgate_workload::Sockets;
 
@@ -20,7 +21,6 @@ use super::{Experiment, Reported};
 use crate::claim::{Evidence, Finding, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::published;
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
 use crate::shapes;
 use crate::streams::{self, Load, all_ns, per_byte};
@@ -278,7 +278,7 @@ impl View<'_> {
                 present::plain_row(what.label(), cells)
             })
             .collect();
-        let then = published::fact("foong-2003/checksum-offload-gain").and_then(|fact| {
+        let then = papers::fact("foong-2003/checksum-offload-gain").and_then(|fact| {
             let source = source(&format!("section {}", fact.place))?;
             Some(present::published_cell(Some(fact.value), &source))
         });

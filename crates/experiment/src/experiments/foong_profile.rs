@@ -1,15 +1,15 @@
 //! `foong-profile`: where the processor time of each end of a stream goes, by group of functions; after Foong et al. 2003, figures 3
 //! and 4. Beside it the same samples by the categories of the study of 2021, which profiled such streams.
 
-use tollgate_kernel::sampling::{Categories, Classifier};
+use tollgate_papers as papers;
 use tollgate_run::{self as run, Cell, Figure, Source, Table, Unit, format, present};
+use tollgate_sampling::{Categories, Classifier};
 
 use super::foong_hz::{MeanAt, column, common_trust, id, lines, source, titled, unavailable};
 use super::{Experiment, Reported};
 use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::published;
 use crate::sampled::{Mean, Sampled, Split};
 use crate::shapes;
 use crate::streams::{self, Panel, RECEIVE, Streams, TRANSMIT};
@@ -238,7 +238,7 @@ fn largest(
 /// The shares that the paper's text states.
 fn in_2003() -> Table {
     let row = |label: &str, fact: &str| {
-        let cell = published::fact(&format!("foong-2003/{fact}")).and_then(|fact| {
+        let cell = papers::fact(&format!("foong-2003/{fact}")).and_then(|fact| {
             let source = source(&format!("section {}", fact.place))?;
             Some(present::published_cell(Some(fact.value), &source))
         });

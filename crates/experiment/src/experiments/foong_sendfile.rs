@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tollgate_kernel::sampling::{Categories, Classifier};
 use tollgate_run::{
     self as run, Axis, Cell, Figure, Mode, PathId, Placement, Point, Scale, Series, Source, Table,
     TrustLine, Unit, Waiting, format, present,
 };
+use tollgate_sampling::{Categories, Classifier};
 use tollgate_workload::{Reading, Sending, Sockets};
 
 use super::foong_hz::{column, source, unavailable};

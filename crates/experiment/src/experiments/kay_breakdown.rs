@@ -3,11 +3,12 @@
 //!
 //! The figures of the paper are plots; the numbers of its text stand in a table.
 
-use tollgate_kernel::sampling::{Categories, Classifier};
+use tollgate_papers as papers;
 use tollgate_run::{
     self as run, Axis, Cell, Column, Figure, Point, Row, Scale, Series, Source, Table, TrustKind,
     TrustLine, Unit, format, present,
 };
+use tollgate_sampling::{Categories, Classifier};
 use tollgate_stats as stats;
 
 use super::{Experiment, Reported};
@@ -15,7 +16,6 @@ use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel, STANDARD_ERROR, touching_ns};
 use crate::error::Error;
-use crate::published;
 use crate::sampled::{Mean, Sampled, Split};
 use crate::shapes;
 
@@ -122,7 +122,7 @@ impl Experiment for KayBreakdown {
 
 /// A place in the paper.
 pub(super) fn source(place: &str) -> Option<Source> {
-    Some(shapes::source_at(published::paper(PAPER)?, place))
+    Some(papers::source_at(papers::paper(PAPER)?, place))
 }
 
 /// What stands there when this machine does not allow sampling.
@@ -264,7 +264,7 @@ enum Crossover {
 
 fn crossover(echoes: &Echoes, panel: &Panel) -> Crossover {
     let rounds = panel.splits.iter().map(Vec::len).min().unwrap_or(0);
-    let touches = |category: &tollgate_kernel::sampling::Category| category.touches_data;
+    let touches = |category: &tollgate_sampling::Category| category.touches_data;
     if echoes.sizes.len() < 3 || rounds < 2 || !echoes.categories.categories.iter().any(touches) {
         return Crossover::Unknown;
     }
@@ -343,7 +343,7 @@ fn then_and_now(echoes: &Echoes, crossovers: &[Crossover]) -> Table {
         columns.push(column(panel.name(echoes), Unit::None));
     }
     columns.push(column("1996", Unit::None));
-    let published = |fact: &str| match published::fact(&format!("{PAPER}/{fact}")) {
+    let published = |fact: &str| match papers::fact(&format!("{PAPER}/{fact}")) {
         Some(fact) => match source(&format!("section {}", fact.place)) {
             Some(source) => present::published_cell(Some(fact.value), &source),
             None => Cell::text("-"),

@@ -1,9 +1,9 @@
 //! `kay-detail`: the parts of each category of `kay-breakdown`, as Kay and Pasquale 1996 show them in figures 7 to 12.
 
-use tollgate_kernel::sampling::Categories;
 use tollgate_run::{
     self as run, Cell, Column, Figure, Row, RowKind, Source, Table, Unit, format, present,
 };
+use tollgate_sampling::Categories;
 
 use super::kay_breakdown::{cell_of, lines, series, source, trust, unavailable};
 use super::{Experiment, Reported};

@@ -1,6 +1,7 @@
 //! `rr-by-size`: round trips over all paths, by the size of the message; beside them Wolman, Voelker and Thekkath 1994,
 //! Table 1.
 
+use tollgate_papers as papers;
 use tollgate_run::{
     self as run, PathId, Point, Row, Series, Source, Table, Unit, Workload, format, present,
 };
@@ -12,7 +13,6 @@ use crate::context::{Context, ITERATIONS, REPETITIONS, SIZES};
 use crate::error::Error;
 use crate::interleave::{self, LineUp};
 use crate::outcome::{Figure, Outcome};
-use crate::published;
 use crate::shapes;
 
 const TABLE: &str = "wolman-1994/table-1";
@@ -31,7 +31,7 @@ impl Experiment for RrBySize {
     }
 
     fn paper(&self) -> Option<Source> {
-        shapes::source(TABLE)
+        papers::source(TABLE)
     }
 
     fn summary(&self) -> &'static str {
@@ -95,13 +95,13 @@ const LINES: [(&str, &str); 2] = [
 
 /// A published round trip in nanoseconds.
 pub(super) fn published_ns(size: usize, column: &str) -> Option<f64> {
-    let us = published::table(TABLE)?.cell(&size.to_string(), column)?;
+    let us = papers::table(TABLE)?.cell(&size.to_string(), column)?;
     Some(us * NANOSECONDS_PER_MICROSECOND)
 }
 
 /// The paper's numbers at these sizes; none when it has none.
 pub(super) fn published_table(sizes: &[usize]) -> Option<Table> {
-    let source = shapes::source(TABLE)?;
+    let source = papers::source(TABLE)?;
     let rows: Vec<Row> = LINES
         .iter()
         .filter(|(_, column)| {

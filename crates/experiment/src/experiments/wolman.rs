@@ -5,6 +5,7 @@
 
 use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::{Direction, WolmanRow};
+use tollgate_papers as papers;
 use tollgate_run::{
     self as run, Layer, Mode, PathId, RowKind, SegmentKind, Source, TrustLine, Workload, present,
 };
@@ -14,7 +15,6 @@ use super::wolman_ledger::Shown;
 use super::{Experiment, Reported, remote_shown};
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
-use crate::published;
 use crate::remote::Host;
 use crate::shapes;
 
@@ -65,7 +65,7 @@ impl Wolman {
 impl Wolman {
     /// The paper's number in nanoseconds.
     pub(super) fn then(&self, label: WolmanLabel, size: usize) -> Option<f64> {
-        let table = published::table(self.table_id())?;
+        let table = papers::table(self.table_id())?;
         let us = table.cell(published_id(label)?, &size.to_string())?;
         Some(us * NANOSECONDS_PER_MICROSECOND)
     }
@@ -87,7 +87,7 @@ impl Experiment for Wolman {
     }
 
     fn paper(&self) -> Option<Source> {
-        shapes::source(self.table_id())
+        papers::source(self.table_id())
     }
 
     fn summary(&self) -> &'static str {
@@ -395,7 +395,7 @@ mod tests {
                 let label = WolmanLabel::Row(*row);
                 assert_eq!(labels.iter().filter(|one| **one == label).count(), 1);
             }
-            let table = published::table(wolman.table_id()).unwrap();
+            let table = papers::table(wolman.table_id()).unwrap();
             for label in labels {
                 if let Some(id) = published_id(label) {
                     assert!(table.cell(id, "4").is_some(), "{id}");

@@ -1,6 +1,7 @@
 //! `wolman-networks`: round trips over the kernel's networks, by the size of the message, and what the second takes of the first;
 //! after Wolman, Voelker and Thekkath 1994, Table 1, which has Ethernet and ATM.
 
+use tollgate_papers as papers;
 use tollgate_run::{
     self as run, Cell, Interval, Measured, Mode, PathId, Row, Source, Table, Unit, Workload,
     format, present,
@@ -32,7 +33,7 @@ impl Experiment for WolmanNetworks {
     }
 
     fn paper(&self) -> Option<Source> {
-        shapes::source("wolman-1994/table-1")
+        papers::source("wolman-1994/table-1")
     }
 
     fn summary(&self) -> &'static str {
@@ -189,7 +190,7 @@ fn ratios(outcome: &Outcome, (first, second): (usize, usize)) -> Table {
         ),
         cells.collect(),
     )];
-    if let Some(source) = shapes::source("wolman-1994/table-1") {
+    if let Some(source) = papers::source("wolman-1994/table-1") {
         let then = outcome.sizes.iter().map(|&size| {
             let share = published_ns(size, "atm")
                 .zip(published_ns(size, "ethernet"))

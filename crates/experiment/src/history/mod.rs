@@ -7,12 +7,11 @@
 mod counterparts;
 mod told;
 
+use tollgate_papers::{self as papers, Paper};
 use tollgate_run::{
     Cell, Column, Experiment, Measured, Row, RowKind, Run, Table, Unit, format, present,
     present::plain_row,
 };
-
-use crate::published::{self, Paper};
 
 use counterparts::{Counterpart, Pairing, counterpart};
 
@@ -161,7 +160,7 @@ pub fn history(run: &Run, extent: Extent) -> Experiment {
     let mut tables = Vec::new();
     let (mut told, mut silent) = (0, 0);
     let (mut changes, mut notes) = (Vec::new(), Vec::new());
-    for paper in published::all() {
+    for paper in papers::all() {
         let mut without: Vec<Absent> = Vec::new();
         let (in_text, missing) = told_of(run, &paper.id);
         without.push(missing);
@@ -193,7 +192,7 @@ pub fn history(run: &Run, extent: Extent) -> Experiment {
             };
             without.push(missing);
             if pairs.len() == told_here {
-                let elsewhere = |row: &&published::Row| !told::has(&table.id, &row.id);
+                let elsewhere = |row: &&papers::Row| !told::has(&table.id, &row.id);
                 let rows = table.rows.iter().filter(elsewhere);
                 without.push(Absent {
                     heading: format!("{}: {}", table.place, table.title),
@@ -299,7 +298,7 @@ fn told_of(run: &Run, of: &str) -> (Vec<Pair>, Absent) {
             Err(why) => rows.push((told.label.to_owned(), why)),
         }
     }
-    let heading = match published::table(of) {
+    let heading = match papers::table(of) {
         Some(table) => format!("{}: {}", table.place, table.title),
         None => IN_TEXT.to_owned(),
     };

@@ -1,5 +1,6 @@
 //! That no published row is passed over, and what is paired with what.
 
+use tollgate_papers as papers;
 use tollgate_run::{Interval, Source, fixture::run_of};
 
 use super::*;
@@ -81,7 +82,7 @@ fn transmit() -> Experiment {
 
 #[test]
 fn every_published_table_is_known_and_every_experiment_exists() {
-    for table in published::all().iter().flat_map(|paper| &paper.tables) {
+    for table in papers::all().iter().flat_map(|paper| &paper.tables) {
         assert!(
             counterparts::TABLES.iter().any(|(id, _)| *id == table.id),
             "{} is not listed",
@@ -89,7 +90,7 @@ fn every_published_table_is_known_and_every_experiment_exists() {
         );
     }
     for (id, counterpart) in counterparts::TABLES {
-        assert!(published::table(id).is_some(), "{id} is not published");
+        assert!(papers::table(id).is_some(), "{id} is not published");
         if let Counterpart::Shown { by, .. } = counterpart {
             assert!(experiments::find(by).is_some(), "{by}");
         }
@@ -99,7 +100,7 @@ fn every_published_table_is_known_and_every_experiment_exists() {
 #[test]
 fn every_published_row_is_told_or_says_why_not() {
     let empty = history(&run_of(Vec::new()), Extent::Whole);
-    let in_tables: usize = published::all()
+    let in_tables: usize = papers::all()
         .iter()
         .flat_map(|paper| &paper.tables)
         .map(|table| table.rows.len())

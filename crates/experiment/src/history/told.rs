@@ -2,10 +2,8 @@
 //!
 //! Most of them stand in a paper's running text, since its figures are plots. Each is one line of [`ALL`].
 
+use tollgate_papers as papers;
 use tollgate_run::{Cell, Experiment, Measured, Row, Run, Table, Unit, present};
-
-use crate::published;
-use crate::shapes;
 
 /// A published number and how its counterpart is read from a run.
 pub(super) struct Told {
@@ -34,11 +32,11 @@ enum Then {
 impl Told {
     /// The published number with its source; none when it is not published after all, which a test rules out.
     pub(super) fn then(&self) -> Option<(f64, Cell)> {
-        let fact = |id: &str| published::fact(id);
+        let fact = |id: &str| papers::fact(id);
         let (value, place) = match self.then {
             Then::Fact(id, factor) => (factor * fact(id)?.value, place(id)?),
             Then::Cell(table, row, column, factor) => {
-                let found = published::table(table)?;
+                let found = papers::table(table)?;
                 (factor * found.cell(row, column)?, found.place.clone())
             }
             Then::Quotient(above, below, factor) => (
@@ -46,8 +44,8 @@ impl Told {
                 place(above)?,
             ),
         };
-        let paper = published::paper(self.of.split('/').next()?)?;
-        let source = shapes::source_at(paper, &place);
+        let paper = papers::paper(self.of.split('/').next()?)?;
+        let source = papers::source_at(paper, &place);
         Some((value, present::published_cell(Some(value), &source)))
     }
 
@@ -64,7 +62,7 @@ pub(super) fn has(table: &str, row: &str) -> bool {
 }
 
 fn place(fact: &str) -> Option<String> {
-    let fact = published::fact(fact)?;
+    let fact = papers::fact(fact)?;
     Some(match fact.page {
         Some(page) => format!("{}, p. {page}", fact.place),
         None => format!("section {}", fact.place),

@@ -13,13 +13,12 @@ mod tests;
 mod validate;
 mod validated;
 
+use tollgate_papers as papers;
 use tollgate_run::{
     Cell, Column, Experiment, Measured, Run, Source, Table, TrustKind, TrustLine, Unit, format,
     present::plain_row,
 };
 use tollgate_stats as stats;
-
-use crate::published;
 
 use fit::{Cost, Costs, Shape};
 
@@ -518,7 +517,7 @@ fn memory_limits(memory: f64, streams: &[Way]) -> Table {
         .filter(|way| way.label.starts_with("kernel-"))
         .flat_map(|way| way.points.iter().map(|(size, ns)| size / ns * 1e9))
         .fold(0.0, f64::max);
-    let moved = |table: &str, column: &str| published::table(table)?.cell("total", column);
+    let moved = |table: &str, column: &str| papers::table(table)?.cell("total", column);
     let ways = [
         ("two copies, each reads and writes", Some(2.0 * COPIES)),
         (
@@ -559,7 +558,7 @@ fn memory_limits(memory: f64, streams: &[Way]) -> Table {
 
 /// The papers' own predictions, from their counts by this arithmetic.
 fn papers() -> Table {
-    let fact = |id: &str| published::fact(id).map(|fact| fact.value);
+    let fact = |id: &str| papers::fact(id).map(|fact| fact.value);
     let clark = |id: &str| fact(&format!("clark-1989/{id}"));
     let packets = || {
         let each = model::execution_ns(clark("path-risc")?, clark("processor-rate")? * 1e6);
@@ -599,7 +598,7 @@ fn papers() -> Table {
     ];
     let row = |(id, ours): (&str, Option<f64>)| {
         let (paper, name) = id.split_once('/')?;
-        let (paper, fact) = (published::paper(paper)?, published::fact(id)?);
+        let (paper, fact) = (papers::paper(paper)?, papers::fact(id)?);
         let place = match fact.page {
             Some(page) => format!("{}, p. {page}", fact.place),
             None => format!("section {}", fact.place),

@@ -4,8 +4,8 @@
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, STACK};
-use tollgate_kernel::sampling::Categories;
 use tollgate_run::{Cell, Experiment, PathId, Row, Run, Table};
+use tollgate_sampling::Categories;
 use tollgate_stats::student_t;
 use tollgate_trace::rows::Protocol;
 

@@ -1,5 +1,6 @@
 //! What a profile shows: the tables of Kay and Pasquale's figures 5 to 12, the savings and the finding.
 
+use tollgate_papers as papers;
 use tollgate_run::{
     Bar, Cell, Column, Experiment, Figure, Interval, Measured, PathId, Row, RowKind, Run, Segment,
     SegmentKind, Source, Table, Unit, format, present, present::plain_row,
@@ -12,7 +13,6 @@ use super::estimate::{Estimate, Per};
 use super::savings::{FULL, Of, SAVINGS, Saving};
 use super::{MOST_BEYOND, Origin, PROTOCOLS, Profile, View};
 use crate::context::Options;
-use crate::published;
 use crate::shapes;
 
 const PAPER: &str = "kay-pasquale-1996";
@@ -594,13 +594,13 @@ fn cell(estimate: Result<Estimate, String>, scale: f64) -> Cell {
 }
 
 fn source(place: &str) -> Option<Source> {
-    Some(shapes::source_at(published::paper(PAPER)?, place))
+    Some(papers::source_at(papers::paper(PAPER)?, place))
 }
 
 /// A number of one of the paper's tables.
 fn printed(table: &str, row: &str, column: &str) -> Cell {
     let id = format!("{PAPER}/{table}");
-    match (published::table(&id), shapes::source(&id)) {
+    match (papers::table(&id), papers::source(&id)) {
         (Some(table), Some(source)) => present::published_cell(table.cell(row, column), &source),
         _ => missing("the paper has no such table"),
     }

@@ -1,7 +1,7 @@
 //! What is said of how far sampled processor time can be trusted.
 
-use tollgate_kernel::sampling::{Breakdown, Categories, Classifier, Count};
 use tollgate_run::{TrustKind, TrustLine, Unit, format, present::note, present::warning};
+use tollgate_sampling::{Breakdown, Categories, Classifier, Count};
 
 use super::{Mean, Round, Survey};
 

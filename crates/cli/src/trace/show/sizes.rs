@@ -1,6 +1,6 @@
 //! How large messages are, as a finding and tables: by reach, and beside what Kay and Pasquale published.
 
-use tollgate_experiment::published;
+use tollgate_papers as papers;
 use tollgate_run::{
     Cell, Column, Row, Source as Published, Table, Unit, format::counted, format::whole,
 };
@@ -103,7 +103,7 @@ const fn reach(reach: Reach) -> &'static str {
 
 /// What Kay and Pasquale published of the same. They counted packets, of which several may carry one write.
 fn kay_rows(among: Reach) -> impl Iterator<Item = Row> {
-    let fact = |id: &str| published::fact(&format!("kay-pasquale-1996/{id}"));
+    let fact = |id: &str| papers::fact(&format!("kay-pasquale-1996/{id}"));
     let cell = |value: Option<f64>, place: &str| match value {
         Some(value) => Cell::Published {
             value,

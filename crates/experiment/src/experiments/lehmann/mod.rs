@@ -11,6 +11,7 @@ mod queues;
 
 use tollgate_gate::{Direction, Span};
 use tollgate_measure::{Figure as Known, Verdict};
+use tollgate_papers as papers;
 use tollgate_run::{
     self as run, Axis, Cell, Figure, Interval, Layer, Measured as Number, Point, Row, RowKind,
     Scale, Series, Source, Table, TrustKind, TrustLine, Unit, format, present,
@@ -21,7 +22,6 @@ use super::{Experiment, Reported};
 use crate::claim::{Evidence, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::published;
 use crate::shapes;
 use crate::trains::{self, AtGates, Measured, Trains};
 
@@ -120,12 +120,12 @@ impl Experiment for View {
 
 /// A figure of the paper.
 fn figure(place: &str) -> Option<Source> {
-    Some(shapes::source_at(published::paper(PAPER)?, place))
+    Some(papers::source_at(papers::paper(PAPER)?, place))
 }
 
 /// A number of the paper's running text.
 fn fact(id: &str) -> Option<f64> {
-    Some(published::paper(PAPER)?.fact(id)?.value)
+    Some(papers::paper(PAPER)?.fact(id)?.value)
 }
 
 /// The places of the sizes that become columns.

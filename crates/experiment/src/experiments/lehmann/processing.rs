@@ -2,6 +2,7 @@
 //! and 11).
 
 use tollgate_gate::Direction;
+use tollgate_papers as papers;
 use tollgate_run::{self as run, Cell, Figure, Row, RowKind, Table, Unit, format, present};
 
 use super::{
@@ -10,8 +11,6 @@ use super::{
 };
 use crate::claim::{Claim, Evidence, Finding, Refusal};
 use crate::context::Options;
-use crate::published;
-use crate::shapes;
 use crate::trains::{Measured, Trains, packets};
 
 /// Figs. 4, 5, 10 and 11.
@@ -121,7 +120,7 @@ fn today(measured: &Measured, trains: &Trains) -> Table {
 /// The paper's numbers.
 fn then() -> Option<Table> {
     let id = format!("{PAPER}/processing");
-    let (table, source) = (published::table(&id)?, shapes::source(&id)?);
+    let (table, source) = (papers::table(&id)?, papers::source(&id)?);
     let rows = table.rows.iter().map(|row| {
         let cells = ["least", "most"].map(|column| {
             let ns = table.cell(&row.id, column);

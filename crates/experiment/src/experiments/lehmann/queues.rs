@@ -4,6 +4,7 @@
 use tollgate_gate::{Gate, Span};
 use tollgate_measure::Figure as Known;
 use tollgate_measure::packets::of_packets;
+use tollgate_papers as papers;
 use tollgate_run::{self as run, Column, Figure, Row, RowKind, Table, Unit, format, present};
 
 use super::{
@@ -12,8 +13,6 @@ use super::{
 };
 use crate::claim::{Claim, Evidence, Finding};
 use crate::context::Options;
-use crate::published;
-use crate::shapes;
 use crate::trains::{Measured, OVER_TIME, Trains, packets};
 
 /// The places in a response that become columns of a table over time, counted from 1; the last is added.
@@ -179,7 +178,7 @@ fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
 /// The paper's numbers.
 fn then() -> Option<Table> {
     let id = format!("{PAPER}/queueing");
-    let (table, source) = (published::table(&id)?, shapes::source(&id)?);
+    let (table, source) = (papers::table(&id)?, papers::source(&id)?);
     let rows = table.rows.iter().map(|row| {
         let ns = table.cell(&row.id, "delay");
         let cell = present::published_cell(ns.map(|us| us * NANOSECONDS_PER_MICROSECOND), &source);

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use tollgate_kernel::sampling::{
+use tollgate_sampling::{
     Book, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, RING, SampleError, Sampler,
     Symbols,
 };

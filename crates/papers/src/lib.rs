@@ -9,9 +9,8 @@
 //! reach is listed as a [`Gap`] with the amount. Figures whose points are only drawn are named in [`Paper::omitted`].
 //!
 //! ```
-//! use tollgate_experiment::published;
-//!
-//! let transmit = published::table("wolman-1994/table-2").expect("a transcribed table");
+//! //!
+//! let transmit = papers::table("wolman-1994/table-2").expect("a transcribed table");
 //! assert_eq!(transmit.cell("tcp.checksum", "8000"), Some(1149.0));
 //! ```
 
@@ -23,6 +22,8 @@ mod tests;
 
 use std::sync::OnceLock;
 
+use tollgate_run::Source;
+
 pub use closure::Closure;
 pub use model::{Bound, Cell, Column, Content, Derived, Fact, Gap, Kind, Paper, Row, Table};
 
@@ -30,11 +31,11 @@ use error::LoadError;
 
 /// The embedded files, oldest paper first.
 const FILES: [&str; 5] = [
-    include_str!("published/clark-1989.toml"),
-    include_str!("published/wolman-1994.toml"),
-    include_str!("published/kay-pasquale-1996.toml"),
-    include_str!("published/foong-2003.toml"),
-    include_str!("published/lehmann-benz-2002.toml"),
+    include_str!("clark-1989.toml"),
+    include_str!("wolman-1994.toml"),
+    include_str!("kay-pasquale-1996.toml"),
+    include_str!("foong-2003.toml"),
+    include_str!("lehmann-benz-2002.toml"),
 ];
 
 /// The papers, oldest first; read once, at the first call.
@@ -64,6 +65,26 @@ pub fn table(id: &str) -> Option<&'static Table> {
 pub fn fact(id: &str) -> Option<&'static Fact> {
     let (paper_id, fact_id) = id.split_once('/')?;
     paper(paper_id)?.fact(fact_id)
+}
+
+/// The source of a published table.
+pub fn source(table_id: &str) -> Option<Source> {
+    let (paper, table) = (paper(table_id.split_once('/')?.0)?, table(table_id)?);
+    Some(source_at(paper, &table.place))
+}
+
+/// A place in a paper.
+#[must_use]
+pub fn source_at(paper: &Paper, place: &str) -> Source {
+    let cited = paper.citation();
+    let authors = cited
+        .rsplit_once(' ')
+        .map_or(cited.as_str(), |(who, _)| who);
+    Source {
+        authors: authors.to_owned(),
+        year: paper.year,
+        place: place.to_owned(),
+    }
 }
 
 /// Reads all embedded files.

@@ -353,7 +353,7 @@ fn decide(categories: &Categories, path: &[&Facts]) -> Place {
 mod tests {
     use super::super::symbols::Symbols;
     use super::*;
-    use crate::sampling::book::Key;
+    use crate::book::Key;
 
     const FILE: &str = r#"
         name = "n"

@@ -643,3 +643,12 @@ proptest! {
         prop_assert!((truth - computed.value).abs() <= computed.half_step * second_order + 1e-9);
     }
 }
+
+#[test]
+fn sources_are_read_from_the_papers() {
+    let source = source("wolman-1994/table-1").unwrap();
+    assert_eq!(
+        source.to_string(),
+        "Wolman, Voelker and Thekkath 1994, Table 1, section 2.1"
+    );
+}

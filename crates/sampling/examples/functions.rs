@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use tollgate_kernel::sampling::{Book, Categories, Classifier, Profile, RATE, Sampler, Symbols};
+use tollgate_sampling::{Book, Categories, Classifier, Profile, RATE, Sampler, Symbols};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
