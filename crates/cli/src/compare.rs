@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tollgate_experiment::comparison::{Options, THRESHOLD, compare};
+use tollgate_analysis::comparison::{Options, THRESHOLD, compare};
 
 use crate::args::{Compare, Manners, Sink};
 use crate::error::Error;

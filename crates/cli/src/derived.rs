@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tollgate_analysis::history::{self, Extent};
 use tollgate_experiment::context::{Context, Options};
-use tollgate_experiment::history::{self, Extent};
 use tollgate_experiment::noise::Noise;
 use tollgate_experiment::predict::{self, Validation, memory};
 use tollgate_run::{self as run, Experiment, Run, VERSION};

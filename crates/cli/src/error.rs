@@ -107,7 +107,7 @@ pub(crate) enum Error {
     NoStoredTraces(String),
     /// What was measured for a profile does not make one.
     #[error(transparent)]
-    Profile(#[from] tollgate_experiment::profile::NoProfile),
+    Profile(#[from] tollgate_analysis::profile::NoProfile),
     /// No signal handler could be set.
     #[error("cannot prepare for Ctrl-C: {0}")]
     Signals(io::Error),

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+use tollgate_analysis::history::{self, Extent};
 use tollgate_budget::valgrind::{Program, scenario_output};
 use tollgate_experiment::conduct::conduct;
 use tollgate_experiment::context::{Context, Options};
 use tollgate_experiment::experiments::{self, Experiment};
-use tollgate_experiment::history::{self, Extent};
 use tollgate_experiment::noise::Noise;
 use tollgate_gate::{Clock, Source};
 use tollgate_qemu::counts::Counts;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_budget::valgrind::Program;
 use tollgate_qemu::counts::Counts;
-use tollgate_run::{Mode, PathId, Placement, Waiting};
+use tollgate_run::{Mode, PathId, Placement, Waiting, format};
 use tollgate_sampling::Categories;
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
 use tollgate_workload::{Capabilities, Path, find};
@@ -64,6 +64,61 @@ pub struct Options {
 }
 
 impl Options {
+    /// The flags of the command that give the options which differ from the usual, each with a space before it.
+    #[must_use]
+    pub fn flags(&self) -> String {
+        let mut flags = String::new();
+        let mut add = |flag: &str, values: Vec<String>| {
+            flags.push_str(&format!(" --{flag} {}", format::quoted(&values.join(","))));
+        };
+        if let Some(host) = &self.to {
+            add("to", vec![host.to_string()]);
+        }
+        let implied = self.to.is_some() && self.paths.as_deref() == Some(&[PathId::KernelRemote]);
+        if let Some(paths) = self.paths.as_ref().filter(|_| !implied) {
+            add("path", paths.iter().map(ToString::to_string).collect());
+        }
+        if let Some(sizes) = &self.sizes {
+            add("size", sizes.iter().map(ToString::to_string).collect());
+        }
+        if let Some(placement) = self.placement {
+            let cores = match placement {
+                Placement::OneCore => "1",
+                Placement::TwoCores => "2",
+            };
+            add("cores", vec![cores.to_owned()]);
+        }
+        if let Some(waiting) = self.waiting {
+            let wait = match waiting {
+                Waiting::Blocking => "block",
+                Waiting::BusyPoll => "poll",
+            };
+            add("wait", vec![wait.to_owned()]);
+        }
+        if let Some(iterations) = self.iterations {
+            add("iterations", vec![iterations.to_string()]);
+        }
+        if let Some(repetitions) = self.repetitions {
+            add("repetitions", vec![repetitions.to_string()]);
+        }
+        if let Some(rate) = self.rate {
+            add("rate", vec![rate.to_string()]);
+        }
+        if let Some(categories) = &self.categories {
+            add("categories", vec![categories.file.clone()]);
+        }
+        if let Some(rate) = self.line_rate {
+            add("line-rate", vec![rate.to_string()]);
+        }
+        if self.nagle {
+            flags.push_str(" --nagle");
+        }
+        if self.gentle {
+            flags.push_str(" --gentle");
+        }
+        flags
+    }
+
     /// The sizes to measure; `usual` unless given.
     #[must_use]
     pub fn sizes_or(&self, usual: &[usize]) -> Vec<usize> {

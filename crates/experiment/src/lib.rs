@@ -8,21 +8,18 @@
 
 mod claim;
 mod compare;
-pub mod comparison;
 pub mod conduct;
 pub mod context;
 mod drift;
 mod echoes;
 mod error;
 pub mod experiments;
-pub mod history;
 mod interleave;
 mod joins;
 mod ledgers;
 pub mod noise;
 mod outcome;
 pub mod predict;
-pub mod profile;
 mod remote;
 mod rotation;
 mod sampled;

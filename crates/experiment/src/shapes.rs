@@ -2,8 +2,8 @@
 //! of an interleaved run's trust.
 
 use tollgate_run::{
-    Axis, Cell, Figure as Drawing, PathId, Point, Row, Scale, Series, Table, TrustLine, Unit,
-    format, present,
+    Axis, Cell, Figure as Drawing, Point, Row, Scale, Series, Table, TrustLine, Unit, format,
+    present,
 };
 use tollgate_stats::Timing;
 
@@ -210,61 +210,7 @@ fn settings(outcome: &Outcome) -> Vec<String> {
 
 /// The command that repeats an experiment with the options that differ from the usual.
 pub(crate) fn command(name: &str, options: &crate::context::Options) -> String {
-    format!("tollgate experiment run {name}{}", flags(options))
-}
-
-/// The flags that give the options which differ from the usual, each with a space before it.
-pub(crate) fn flags(options: &crate::context::Options) -> String {
-    let mut flags = String::new();
-    let mut add = |flag: &str, values: Vec<String>| {
-        flags.push_str(&format!(" --{flag} {}", format::quoted(&values.join(","))));
-    };
-    if let Some(host) = &options.to {
-        add("to", vec![host.to_string()]);
-    }
-    let implied = options.to.is_some() && options.paths.as_deref() == Some(&[PathId::KernelRemote]);
-    if let Some(paths) = options.paths.as_ref().filter(|_| !implied) {
-        add("path", paths.iter().map(ToString::to_string).collect());
-    }
-    if let Some(sizes) = &options.sizes {
-        add("size", sizes.iter().map(ToString::to_string).collect());
-    }
-    if let Some(placement) = options.placement {
-        let cores = match placement {
-            tollgate_run::Placement::OneCore => "1",
-            tollgate_run::Placement::TwoCores => "2",
-        };
-        add("cores", vec![cores.to_owned()]);
-    }
-    if let Some(waiting) = options.waiting {
-        let wait = match waiting {
-            tollgate_run::Waiting::Blocking => "block",
-            tollgate_run::Waiting::BusyPoll => "poll",
-        };
-        add("wait", vec![wait.to_owned()]);
-    }
-    if let Some(iterations) = options.iterations {
-        add("iterations", vec![iterations.to_string()]);
-    }
-    if let Some(repetitions) = options.repetitions {
-        add("repetitions", vec![repetitions.to_string()]);
-    }
-    if let Some(rate) = options.rate {
-        add("rate", vec![rate.to_string()]);
-    }
-    if let Some(categories) = &options.categories {
-        add("categories", vec![categories.file.clone()]);
-    }
-    if let Some(rate) = options.line_rate {
-        add("line-rate", vec![rate.to_string()]);
-    }
-    if options.nagle {
-        flags.push_str(" --nagle");
-    }
-    if options.gentle {
-        flags.push_str(" --gentle");
-    }
-    flags
+    format!("tollgate experiment run {name}{}", options.flags())
 }
 
 #[cfg(test)]

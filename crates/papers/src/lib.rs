@@ -9,8 +9,7 @@
 //! reach is listed as a [`Gap`] with the amount. Figures whose points are only drawn are named in [`Paper::omitted`].
 //!
 //! ```
-//! //!
-//! let transmit = papers::table("wolman-1994/table-2").expect("a transcribed table");
+//! let transmit = tollgate_papers::table("wolman-1994/table-2").expect("a transcribed table");
 //! assert_eq!(transmit.cell("tcp.checksum", "8000"), Some(1149.0));
 //! ```
 

@@ -2,7 +2,7 @@
 
 mod sample;
 
-use tollgate_experiment::comparison::{Options, compare};
+use tollgate_analysis::comparison::{Options, compare};
 use tollgate_report::terminal::render_comparison;
 use tollgate_run::{Cell, Cores, Reading, Run};
 

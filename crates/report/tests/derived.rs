@@ -2,7 +2,7 @@
 
 mod sample;
 
-use tollgate_experiment::history::{Extent, history};
+use tollgate_analysis::history::{Extent, history};
 use tollgate_experiment::predict;
 use tollgate_report::terminal::render;
 use tollgate_run::Run;

@@ -125,6 +125,12 @@ pub fn size(bytes: usize) -> String {
     format!("{} B", whole(bytes as u64))
 }
 
+/// The bytes that a size in words like `1,400 B` gives.
+#[must_use]
+pub fn parse_size(words: &str) -> Option<f64> {
+    words.strip_suffix(" B")?.replace(',', "").parse().ok()
+}
+
 /// `one`, `one and two`, `one, two and three`.
 #[must_use]
 pub fn list(items: &[String]) -> String {

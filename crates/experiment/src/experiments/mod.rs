@@ -149,6 +149,15 @@ mod tests {
     }
 
     #[test]
+    fn experiments_that_analysis_reads_are_there() {
+        use tollgate_analysis::{history, profile};
+        let read = history::experiments().into_iter();
+        for name in read.chain(profile::OF_KERNEL).chain(profile::OF_STACK) {
+            assert!(find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
     fn names_are_unique_and_found() {
         let names: HashSet<&str> = all().iter().map(|experiment| experiment.name()).collect();
         assert_eq!(names.len(), all().len());

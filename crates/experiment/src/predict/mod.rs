@@ -223,7 +223,7 @@ fn ways(
                 .iter()
                 .zip(&row.cells)
                 .filter_map(|(column, cell)| {
-                    let size = bytes(&column.name)?;
+                    let size = format::parse_size(&column.name)?;
                     Some((size, whole(cell.measured()?.value, size)))
                 })
                 .collect();
@@ -235,11 +235,6 @@ fn ways(
 fn find<'a>(run: &'a Run, experiment: &str, table: &str) -> Option<&'a Table> {
     let experiment = run.experiments.iter().find(|one| one.name == experiment)?;
     experiment.tables.iter().find(|one| one.id == table)
-}
-
-/// The size that a column's name gives: `1,400 B`.
-pub(crate) fn bytes(name: &str) -> Option<f64> {
-    name.strip_suffix(" B")?.replace(',', "").parse().ok()
 }
 
 fn column(name: &str, unit: Unit) -> Column {

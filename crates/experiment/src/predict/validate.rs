@@ -192,7 +192,7 @@ impl Asked {
         let anchors: Vec<usize> = table
             .columns
             .iter()
-            .filter_map(|column| Some(super::bytes(&column.name)? as usize))
+            .filter_map(|column| Some(tollgate_run::format::parse_size(&column.name)? as usize))
             .collect();
         let contenders: Vec<Contender> = table
             .rows

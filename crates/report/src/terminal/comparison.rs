@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_experiment::comparison::{Change, Comparison, Place, Verdict};
+use tollgate_analysis::comparison::{Change, Comparison, Place, Verdict};
 use tollgate_run::format::counted;
 
 use super::{Ink, Page, WIDTHS};

@@ -362,14 +362,6 @@ pub(super) const ALL: &[Told] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments;
-
-    #[test]
-    fn every_experiment_is_there() {
-        for name in EXPERIMENTS {
-            assert!(experiments::find(name).is_some(), "{name}");
-        }
-    }
 
     #[test]
     fn every_number_is_published_under_its_paper() {

@@ -16,8 +16,6 @@ use tollgate_run::{Experiment, PathId, Run, format};
 use tollgate_trace::rows::Protocol;
 use tollgate_trace::traffic::{Messages, Stretch, Traffic};
 
-use crate::context::Options;
-
 use costs::{Costs, Measured};
 use estimate::{Estimate, Load, Per};
 
@@ -171,8 +169,8 @@ pub struct TraceOf<'a> {
 pub enum Origin<'a> {
     /// It was there, and the user calls it so.
     Run(&'a str),
-    /// It was measured for the profile, with what the user asked for.
-    Measured(&'a Options),
+    /// It was measured for the profile, with these flags of the command, each with a space before it.
+    Measured(&'a str),
 }
 
 /// One way to look at the messages: a column of the tables.

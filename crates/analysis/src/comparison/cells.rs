@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde::Serialize;
-use tollgate_run::{Cell, Cores, Layer, Measured, PathId, RowKind, Run, Table, Unit};
-
-use crate::predict;
+use tollgate_run::{Cell, Cores, Layer, Measured, PathId, RowKind, Run, Table, Unit, format};
 
 /// Where a number stands in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -65,7 +63,7 @@ impl Number<'_> {
     /// The size of the message or write in bytes, where the column is one of sizes.
     #[must_use]
     pub fn size(&self) -> Option<u64> {
-        predict::bytes(&self.place.column).map(|size| size as u64)
+        format::parse_size(&self.place.column).map(|size| size as u64)
     }
 }
 
@@ -110,7 +108,7 @@ impl Pair<'_> {
     /// Whether this rate is that time turned round: of one thing, or of as many bytes as the column says.
     fn is_turned_round(&self, time: &Self) -> bool {
         let second = 1e9;
-        let bytes = predict::bytes(&self.place.column);
+        let bytes = format::parse_size(&self.place.column);
         let off = if self.place.row == time.place.row {
             ONE_ROW
         } else {

@@ -9,7 +9,6 @@ use tollgate_trace::traffic::{Stretch, Traffic};
 use super::costs::{Known, Part};
 use super::estimate::weights;
 use super::*;
-use crate::sampled::Mean;
 
 /// A generator of numbers that is the same every time (Steele, Lea and Flood 2014: SplitMix64).
 struct Random(u64);
@@ -192,6 +191,17 @@ fn truth(category: usize, size: f64) -> f64 {
     600.0 * share + byte * size
 }
 
+/// The cell of a mean over rounds.
+fn mean(values: &[f64]) -> Cell {
+    let mean = tollgate_stats::mean(values).unwrap();
+    Cell::Value(tollgate_run::Measured {
+        value: mean.value,
+        ci: Some(mean.interval.into()),
+        n: Some(mean.n),
+        ..tollgate_run::Measured::default()
+    })
+}
+
 /// Costs as a run would have them: in each round the machine is slower or faster by 3 %, and a share of the time is known from a number
 /// of samples.
 fn sampled(random: &mut Random, rounds: usize, samples: f64) -> Costs {
@@ -216,7 +226,7 @@ fn sampled(random: &mut Random, rounds: usize, samples: f64) -> Costs {
             }
             wholes.push(speed);
         }
-        let as_read = |values: &[f64]| Known::of(&Mean::of(values).unwrap().cell()).unwrap();
+        let as_read = |values: &[f64]| Known::of(&mean(values)).unwrap();
         for (cells, values) in cells.iter_mut().zip(&values) {
             cells.push(as_read(values));
         }
@@ -725,13 +735,12 @@ fn the_command_under_a_profile_gives_the_same_page() {
         command("my office", Messages::Writes, Origin::Run("runs/a b.json")),
         "tollgate profile --trace 'my office' --messages writes --from 'runs/a b.json'"
     );
-    let asked = Options {
-        sizes: Some(vec![1, 8_192]),
-        paths: Some(vec![PathId::KernelLoopback]),
-        ..Options::default()
-    };
     assert_eq!(
-        command("office", Messages::Segments, Origin::Measured(&asked)),
+        command(
+            "office",
+            Messages::Segments,
+            Origin::Measured(" --size 1,8192")
+        ),
         "tollgate profile --trace office --size 1,8192"
     );
 }

@@ -12,8 +12,6 @@ use super::costs::Costs;
 use super::estimate::{Estimate, Per};
 use super::savings::{FULL, Of, SAVINGS, Saving};
 use super::{MOST_BEYOND, Origin, PROTOCOLS, Profile, View};
-use crate::context::Options;
-use crate::shapes;
 
 const PAPER: &str = "kay-pasquale-1996";
 
@@ -46,10 +44,7 @@ impl Profile<'_> {
         }
         match self.origin {
             Origin::Run(name) => command.push_str(&format!(" --from {}", format::quoted(name))),
-            Origin::Measured(options) => command.push_str(&shapes::flags(&Options {
-                paths: None,
-                ..options.clone()
-            })),
+            Origin::Measured(flags) => command.push_str(flags),
         }
         command
     }

@@ -4,7 +4,7 @@
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, STACK};
-use tollgate_run::{Cell, Experiment, PathId, Row, Run, Table};
+use tollgate_run::{Cell, Experiment, PathId, Row, Run, Table, format};
 use tollgate_sampling::Categories;
 use tollgate_stats::student_t;
 use tollgate_trace::rows::Protocol;
@@ -114,11 +114,6 @@ fn experiment<'a>(run: &'a Run, name: &str) -> Option<&'a Experiment> {
     run.experiments.iter().find(|one| one.name == name)
 }
 
-/// The size that words like `1,400 B` give.
-fn bytes(words: &str) -> Option<f64> {
-    words.strip_suffix(" B")?.replace(',', "").parse().ok()
-}
-
 /// The path of an experiment that shows one alone, and so does not name it in its tables.
 fn only_path(experiment: &Experiment) -> Option<PathId> {
     let mut words = experiment.command.split_whitespace();
@@ -165,7 +160,7 @@ fn kernel(run: &Run, asked: Option<PathId>) -> Result<Measured, NoProfile> {
         paths.dedup();
         return Err(NoProfile::NoSuchPath {
             path,
-            held: tollgate_run::format::list(&paths),
+            held: format::list(&paths),
         });
     }
     let categories = here()
@@ -199,7 +194,10 @@ fn by_category(table: &Table) -> Result<Costs, NoProfile> {
         .iter()
         .filter_map(|row| {
             let cells = row.cells.iter().take(total + 1).map(Known::of);
-            Some((bytes(&row.label)?, cells.collect::<Option<Vec<_>>>()?))
+            Some((
+                format::parse_size(&row.label)?,
+                cells.collect::<Option<Vec<_>>>()?,
+            ))
         })
         .filter(|(_, cells)| cells.len() == total + 1)
         .collect();
@@ -273,7 +271,7 @@ fn by_part(table: &Table) -> Option<Costs> {
     let costs = Costs {
         sizes: whole
             .iter()
-            .map(|&at| bytes(&table.columns[at].name))
+            .map(|&at| format::parse_size(&table.columns[at].name))
             .collect::<Option<_>>()?,
         parts,
         totals: cells(last)?,
@@ -294,7 +292,11 @@ fn stack(run: &Run) -> Result<Measured, NoProfile> {
         let table = experiment(run, name)
             .and_then(|one| one.tables.iter().find(|table| table.id == id))
             .ok_or(NoProfile::NoSpans)?;
-        let here: Option<Vec<f64>> = table.columns.iter().map(|one| bytes(&one.name)).collect();
+        let here: Option<Vec<f64>> = table
+            .columns
+            .iter()
+            .map(|one| format::parse_size(&one.name))
+            .collect();
         let here = here.filter(|here| sizes.is_empty() || *here == sizes);
         sizes = here.ok_or_else(|| NoProfile::Unreadable { table: id.clone() })?;
         for span in STACK
@@ -342,7 +344,7 @@ fn stack(run: &Run) -> Result<Measured, NoProfile> {
         if let Some(at) = (0..sizes.len()).find(below) {
             return Err(NoProfile::Disturbed {
                 category: category.name.clone(),
-                size: tollgate_run::format::size(sizes[at] as usize),
+                size: format::size(sizes[at] as usize),
             });
         }
     }
