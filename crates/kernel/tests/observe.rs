@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use tollgate_kernel::observe::filter::Side;
-use tollgate_kernel::observe::summary::Slow;
-use tollgate_kernel::observe::{Ask, Choice, Filter, Observation, Watcher};
+use tollgate_kernel::observe::{Ask, Choice, Filter, Watcher, summary};
+use tollgate_run::observation::{Observation, Row, Slow};
 
 /// A pair that asks and answers on an address until this is dropped.
 struct Traffic {
@@ -98,7 +98,7 @@ fn observe(choice: &Choice, ask: &Ask, wanted: u64, traffic: Vec<Traffic>) -> Ob
             drop(traffic);
             let mut last = watcher.read().unwrap();
             last.slow.extend(raw.slow);
-            return Observation::between(None, &last, choice, 10);
+            return summary::between(None, &last, choice, 10);
         }
     }
 }
@@ -220,7 +220,7 @@ fn other_processes_are_counted_and_left_out() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let raw = watcher.read().unwrap();
-    let seen = Observation::between(None, &raw, &choice, 10);
+    let seen = summary::between(None, &raw, &choice, 10);
     assert!(seen.samples.not_asked_for >= 50, "{:?}", seen.samples);
     assert!(seen.spans.is_empty() && seen.sockets.is_empty());
 }
@@ -285,7 +285,7 @@ fn epoll_readers_own_code_is_in_no_row_of_the_kernel() {
     drop(client);
     server.join().unwrap();
     last.slow = slow;
-    let seen = Observation::between(None, &last, &choice, 10);
+    let seen = summary::between(None, &last, &choice, 10);
     let row = |name: &str| {
         let mut rows = seen.spans.iter();
         rows.find(|row| row.name == name && row.direction == Some("receive"))
@@ -299,7 +299,7 @@ fn epoll_readers_own_code_is_in_no_row_of_the_kernel() {
     assert!(application.p50_ns >= 0.99 * computed, "{application:?}");
     assert!(resume.p50_ns < computed, "{resume:?}");
     // It is in neither sum of the kernel's, and those and it make the way.
-    let total = |row: &tollgate_kernel::observe::rows::Row| row.mean_ns * row.n as f64;
+    let total = |row: &Row| row.mean_ns * row.n as f64;
     let [whole, processing, queueing] =
         ["send to receive", "processing", "queueing"].map(|name| total(seen.sum(name).unwrap()));
     let parts = processing + queueing + total(application);
@@ -410,7 +410,7 @@ fn saturated_server_has_the_sum_that_its_rate_under_gates_asks_for() {
     stop.store(true, Ordering::Relaxed);
     client.join().unwrap();
     server.join().unwrap();
-    let seen = Observation::between(Some(&first), &last, &choice, 10);
+    let seen = summary::between(Some(&first), &last, &choice, 10);
     let mean = |name: &str| seen.sum(name).unwrap().mean_ns;
     let sum = 2.0 * (mean("send to receive") + mean("receive to send"));
     // Two pieces make a request and its answer.
@@ -452,7 +452,7 @@ fn slow_passages_without_room_are_counted() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let raw = watcher.read().unwrap();
-    let seen = Observation::between(None, &raw, &choice, 10);
+    let seen = summary::between(None, &raw, &choice, 10);
     assert!(seen.samples.slow_lost > 0, "{:?}", seen.samples);
     assert!(
         raw.slow.len() as u64 + seen.samples.slow_lost <= seen.samples.slow,
@@ -491,7 +491,7 @@ fn bytes_that_there_is_no_room_to_follow_are_counted() {
     }
     let before = watcher.read().unwrap();
     assert!(before.totals.skipped >= 64 - 16, "{:?}", before.totals);
-    let seen = Observation::between(None, &before, &choice, 10);
+    let seen = summary::between(None, &before, &choice, 10);
     assert_eq!(seen.samples.skipped, before.totals.skipped);
     assert!(seen.samples.under_way > 0, "{:?}", seen.samples);
     for _ in 0..64 {

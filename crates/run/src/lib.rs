@@ -22,6 +22,7 @@ pub mod fixture;
 pub mod format;
 mod host;
 mod names;
+pub mod observation;
 pub mod present;
 mod time;
 

@@ -1,7 +1,6 @@
 //! An observation of live traffic as text: the finding, the spans, the sockets, slow passages, and how far to trust them.
 
-use tollgate_kernel::observe::Observation;
-use tollgate_kernel::observe::rows::Row;
+use tollgate_run::observation::{Observation, Row};
 use tollgate_run::{Unit, format::counted};
 
 use super::{Ink, Page, WIDTHS, clean, pad_left, pad_right, width};
@@ -381,7 +380,7 @@ fn trust(observation: &Observation) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_kernel::observe::summary::{Gates, SCHEMA, Samples, Slow, Socket};
+    use tollgate_run::observation::{Gates, SCHEMA, Samples, Slow, Socket};
 
     use super::*;
 
