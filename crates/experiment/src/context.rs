@@ -1,5 +1,7 @@
 //! What an experiment is told: the options, how much time it has, whether it is to stop, and whom to tell what runs.
 
+use std::any::Any;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,14 +14,7 @@ use tollgate_sampling::Categories;
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
 use tollgate_workload::{Capabilities, Path, find};
 
-use crate::echoes::{self, Echoes};
 use crate::error::Error;
-use crate::ledgers::{self, Ledgers};
-use crate::remote::{self, TwoHosts};
-use crate::sampled::Sampled;
-use crate::streams::{self, Streams};
-use crate::trains::{self, Trains};
-use crate::yardstick::Yardsticks;
 
 /// Message sizes in bytes, as in Wolman, Voelker and Thekkath 1994.
 pub const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
@@ -255,18 +250,8 @@ pub struct Context<'a> {
     kept: Duration,
     /// What the experiment runs at the moment.
     title: &'static str,
-    /// Measured by one experiment, and shown by others too.
-    ledgers: Vec<Rc<Ledgers>>,
-    /// The same, of sampled echoes.
-    echoes: Option<Rc<Sampled<Echoes>>>,
-    /// The same, of sampled streams.
-    streams: Option<Rc<Sampled<Streams>>>,
-    /// The same of both hosts of `kernel-remote`.
-    two_hosts: Option<Arc<TwoHosts>>,
-    /// The same of trains of packets.
-    trains: Option<Arc<Trains>>,
-    /// What the machine is worth meanwhile.
-    pub(crate) yardsticks: Yardsticks,
+    /// What was measured once for several.
+    kept_for_others: RefCell<Vec<Rc<dyn Any>>>,
 }
 
 impl<'a> Context<'a> {
@@ -290,12 +275,7 @@ impl<'a> Context<'a> {
             later: Duration::ZERO,
             kept: Duration::ZERO,
             title: "",
-            ledgers: Vec::new(),
-            echoes: None,
-            streams: None,
-            two_hosts: None,
-            trains: None,
-            yardsticks: Yardsticks::default(),
+            kept_for_others: RefCell::default(),
         }
     }
 
@@ -342,129 +322,31 @@ impl<'a> Context<'a> {
             .map(|ends| ends.saturating_duration_since(Instant::now()))
     }
 
-    /// The ledgers of `stack-memory` at these sizes, measured at the first call.
+    /// What several experiments show and one of them measures: that of this type which `is` the one wanted, made at the first call.
     ///
     /// # Errors
-    /// As [`ledgers::of_stack`].
-    pub(crate) fn stack_ledgers(
-        &mut self,
-        experiment: &'static str,
-        sizes: &[usize],
-    ) -> Result<Rc<Ledgers>, Error> {
-        let known = self
-            .ledgers
-            .iter()
-            .find(|one| one.path == PathId::StackMemory);
-        if let Some(known) = known {
-            return Ok(Rc::clone(known));
+    /// Those of `make`.
+    pub(crate) fn once<T: 'static>(
+        &self,
+        is: impl Fn(&T) -> bool,
+        make: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<Rc<T>, Error> {
+        let kept = self.kept_for_others.borrow().iter().find_map(|one| {
+            let one = Rc::clone(one).downcast::<T>().ok()?;
+            is(&one).then_some(one)
+        });
+        match kept {
+            Some(kept) => Ok(kept),
+            None => {
+                let made = Rc::new(make()?);
+                let kept: Rc<dyn Any> = Rc::<T>::clone(&made);
+                self.kept_for_others.borrow_mut().push(kept);
+                Ok(made)
+            }
         }
-        let measured = Rc::new(ledgers::of_stack(
-            experiment,
-            sizes,
-            self.remaining(),
-            self,
-        )?);
-        self.ledgers.push(Rc::clone(&measured));
-        Ok(measured)
     }
 
-    /// The processor time of echoes over kernel sockets by size, measured at the first call.
-    ///
-    /// # Errors
-    /// As [`echoes::run`].
-    pub(crate) fn echoes(
-        &mut self,
-        experiment: &'static str,
-    ) -> Result<Rc<Sampled<Echoes>>, Error> {
-        if let Some(echoes) = &self.echoes {
-            return Ok(Rc::clone(echoes));
-        }
-        let echoes = Rc::new(echoes::run(experiment, self)?);
-        self.echoes = Some(Rc::clone(&echoes));
-        Ok(echoes)
-    }
-
-    /// The processor time of one-way streams over kernel sockets by size of a write, measured at the first call.
-    ///
-    /// # Errors
-    /// As [`streams::run`].
-    pub(crate) fn streams(
-        &mut self,
-        experiment: &'static str,
-    ) -> Result<Rc<Sampled<Streams>>, Error> {
-        if let Some(streams) = &self.streams {
-            return Ok(Rc::clone(streams));
-        }
-        let streams = Rc::new(streams::run(experiment, self)?);
-        self.streams = Some(Rc::clone(&streams));
-        Ok(streams)
-    }
-
-    /// The ledgers of a path of the kernel at these sizes, measured at the first call in this share of the time that is left.
-    ///
-    /// # Errors
-    /// As [`ledgers::of_kernel`].
-    pub(crate) fn kernel_ledgers(
-        &mut self,
-        experiment: &'static str,
-        path: PathId,
-        mode: Mode,
-        sizes: &[usize],
-        share: f64,
-    ) -> Result<Rc<Ledgers>, Error> {
-        let mut known = self.ledgers.iter();
-        if let Some(known) = known.find(|one| (one.path, one.mode) == (path, mode)) {
-            return Ok(Rc::clone(known));
-        }
-        let within = self.remaining().map(|left| left.mul_f64(share));
-        let measured = ledgers::of_kernel(experiment, (path, mode), sizes, within, self)?;
-        let measured = Rc::new(measured);
-        self.ledgers.push(Rc::clone(&measured));
-        Ok(measured)
-    }
-
-    /// The ledgers of both hosts of `kernel-remote` at these sizes, measured at the first call in half of the time that is left.
-    ///
-    /// # Errors
-    /// As [`remote::run`].
-    pub(crate) fn two_hosts(
-        &mut self,
-        experiment: &'static str,
-        mode: Mode,
-        sizes: &[usize],
-    ) -> Result<Arc<TwoHosts>, Error> {
-        let known = self.two_hosts.as_ref().filter(|known| known.mode == mode);
-        if let Some(known) = known {
-            return Ok(Arc::clone(known));
-        }
-        let Some(server) = &self.remote else {
-            return Err(Error::NothingMeasured {
-                experiment,
-                reason: "kernel-remote takes a host that serves: --to HOST".to_owned(),
-            });
-        };
-        let until = self.remaining().map(|left| left / 2);
-        let hosts = remote::run(experiment, server, mode, sizes, until, self)?;
-        let hosts = Arc::new(hosts);
-        self.two_hosts = Some(Arc::clone(&hosts));
-        Ok(hosts)
-    }
-
-    /// Trains of packets on all paths that have them, measured at the first call.
-    ///
-    /// # Errors
-    /// As [`trains::run`].
-    pub(crate) fn trains(&mut self, experiment: &'static str) -> Result<Arc<Trains>, Error> {
-        if let Some(trains) = &self.trains {
-            return Ok(Arc::clone(trains));
-        }
-        let trains = trains::run(experiment, self)?;
-        self.trains = Some(Arc::clone(&trains));
-        Ok(trains)
-    }
-
-    /// Says what runs, and how long this experiment still needs. Experiments say so between slices, so that this is also where the
-    /// yardsticks are looked at.
+    /// Says what runs, and how long this experiment still needs.
     pub fn tell(&self, what: &str, left_here: Duration) {
         let left = left_here + self.later;
         let spent = self.begun.elapsed();
@@ -480,7 +362,6 @@ impl<'a> Context<'a> {
             format!("{}: {what}", self.title)
         };
         self.progress.update(&what, done, left);
-        self.yardsticks.look();
     }
 }
 

@@ -6,6 +6,7 @@
 //! halved. They share a processor unless the user wants two: one that sleeps and wakes is not idle then, and all of its time is
 //! processing.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
@@ -95,10 +96,14 @@ pub(crate) fn usual_sizes(count: usize) -> Vec<usize> {
 ///
 /// # Errors
 /// [`Error::NothingToRun`], and as [`sampled::survey`].
-pub(crate) fn run(
+pub(crate) fn of(
     experiment: &'static str,
     context: &Context<'_>,
-) -> Result<Sampled<Echoes>, Error> {
+) -> Result<Rc<Sampled<Echoes>>, Error> {
+    context.once(|_| true, || run(experiment, context))
+}
+
+fn run(experiment: &'static str, context: &Context<'_>) -> Result<Sampled<Echoes>, Error> {
     let options = &context.options;
     let paths = kernel_paths(options);
     if paths.is_empty() {

@@ -20,6 +20,7 @@ use tollgate_workload::{Session, Sockets, Spec, find_with_mtu};
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
 use crate::outcome::Outcome;
+use crate::yardstick::between_slices;
 
 /// Slices of each contender in a repetition at a size. Three repetitions give 24 slice medians, of which the 7th and the
 /// 18th enclose the median with 95 % confidence.
@@ -315,8 +316,11 @@ impl Race<'_> {
                 if self.context.cancel.is_raised() {
                     return;
                 }
-                self.context
-                    .tell("pilot", self.context.remaining().unwrap_or_default());
+                between_slices(
+                    self.context,
+                    "pilot",
+                    self.context.remaining().unwrap_or_default(),
+                );
                 let begun = Instant::now();
                 let Some(mut session) = self.open(contender, at) else {
                     continue;
@@ -460,8 +464,11 @@ impl Race<'_> {
                     self.repetitions,
                     format::size(self.outcome.sizes[at])
                 );
-                self.context
-                    .tell(&what, Duration::from_nanos((left - spent).max(0.0) as u64));
+                between_slices(
+                    self.context,
+                    &what,
+                    Duration::from_nanos((left - spent).max(0.0) as u64),
+                );
                 let mut samples = session.new_samples();
                 match session.run(share, &mut samples) {
                     Ok(()) => self.outcome.measurements[contender][at]

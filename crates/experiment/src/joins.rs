@@ -17,6 +17,7 @@ use tollgate_workload::{Session, Sockets, Spec, find};
 
 use crate::context::{Context, Options};
 use crate::error::Error;
+use crate::yardstick::between_slices;
 
 /// Gates whose events name the bytes that pass. Those of threads are left out: a stream's calls are no messages to them.
 const NAMED: GateSet = GateSet::of(&[
@@ -235,7 +236,8 @@ pub(crate) fn run(
                 break;
             }
             let left = context.remaining().unwrap_or_default();
-            context.tell(
+            between_slices(
+                context,
                 &format!("{}, {}", carried.label(), tollgate_run::format::size(size)),
                 left,
             );

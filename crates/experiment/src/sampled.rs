@@ -23,6 +23,7 @@ use tollgate_workload::{Session, Spec, find};
 use crate::context::Context;
 use crate::drift::Drift;
 use crate::error::Error;
+use crate::yardstick::between_slices;
 
 mod trust;
 
@@ -232,8 +233,11 @@ impl Tour<'_> {
             if self.context.cancel.is_raised() {
                 continue;
             }
-            self.context
-                .tell("pilot", self.context.remaining().unwrap_or_default());
+            between_slices(
+                self.context,
+                "pilot",
+                self.context.remaining().unwrap_or_default(),
+            );
             let Some(path) = find(subject.path) else {
                 continue;
             };
@@ -291,8 +295,11 @@ impl Tour<'_> {
                     round + 1,
                     self.survey.subjects[at].label
                 );
-                self.context
-                    .tell(&what, expected.saturating_sub(begun.elapsed()));
+                between_slices(
+                    self.context,
+                    &what,
+                    expected.saturating_sub(begun.elapsed()),
+                );
                 self.slice(at, slice)?;
             }
             self.note_speed(round as usize);

@@ -2,8 +2,8 @@
 //! of an interleaved run's trust.
 
 use tollgate_run::{
-    Axis, Cell, Figure as Drawing, Point, Row, Scale, Series, Table, TrustLine, Unit, format,
-    present,
+    Axis, Cell, Figure as Drawing, Layer, Point, Row, Scale, SegmentKind, Series, Table, TrustLine,
+    Unit, format, present,
 };
 use tollgate_stats::Timing;
 
@@ -213,6 +213,57 @@ pub(crate) fn command(name: &str, options: &crate::context::Options) -> String {
     format!("tollgate experiment run {name}{}", options.flags())
 }
 
+pub(crate) fn layer(layer: tollgate_gate::Layer) -> Layer {
+    use tollgate_gate::Layer as Gate;
+    match layer {
+        Gate::Socket => Layer::Socket,
+        Gate::Tcp => Layer::Tcp,
+        Gate::Ip => Layer::Ip,
+        Gate::Device => Layer::Device,
+        Gate::Driver => Layer::Driver,
+        Gate::Link => Layer::Link,
+        Gate::Scheduler => Layer::Scheduler,
+    }
+}
+
+pub(crate) const fn segment_kind(kind: tollgate_gate::Kind) -> SegmentKind {
+    match kind {
+        tollgate_gate::Kind::Processing => SegmentKind::Processing,
+        tollgate_gate::Kind::Queueing => SegmentKind::Queueing,
+    }
+}
+
+/// The times as lengths: one below zero gets none, and what it lacks is taken off those after it, then off those before it.
+/// So the sum stays, unless it is below zero itself.
+pub(crate) fn lengths(mut times: Vec<f64>) -> Vec<f64> {
+    let mut owed = 0.0;
+    let mut take = |time: &mut f64| {
+        let left = *time + owed;
+        owed = left.min(0.0);
+        *time = left.max(0.0);
+    };
+    times.iter_mut().for_each(&mut take);
+    times.iter_mut().rev().for_each(&mut take);
+    times
+}
+
+/// The least and the most.
+pub(crate) fn ends(values: &[f64]) -> Option<(f64, f64)> {
+    let low = values.iter().copied().reduce(f64::min)?;
+    let high = values.iter().copied().reduce(f64::max)?;
+    Some((low, high))
+}
+
+/// `-1.2 %`.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// `-1.2 % to 3.4 %`.
+pub(crate) fn between_percents(low: f64, high: f64) -> String {
+    format!("{} to {}", percent(low), percent(high))
+}
+
 #[cfg(test)]
 mod tests {
     use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
@@ -275,5 +326,14 @@ mod tests {
                 "kernel-loopback: nagle off"
             ]
         );
+    }
+
+    #[test]
+    fn lengths_are_not_negative_and_keep_the_sum() {
+        assert_eq!(lengths(vec![5.0, -2.0, 3.0]), [5.0, 0.0, 1.0]);
+        assert_eq!(lengths(vec![5.0, -2.0, 1.0, -1.5]), [2.5, 0.0, 0.0, 0.0]);
+        assert_eq!(lengths(vec![-1.0, -1.0, 4.0]), [0.0, 0.0, 2.0]);
+        assert_eq!(lengths(vec![-1.0]), [0.0]);
+        assert!(lengths(Vec::new()).is_empty());
     }
 }

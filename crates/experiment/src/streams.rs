@@ -5,6 +5,7 @@
 //! cache, writes and reads walk through twice its size of memory. The ends have a processor each where there are two.
 
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
@@ -138,10 +139,14 @@ pub(crate) fn stream_paths(options: &Options) -> Vec<PathId> {
 ///
 /// # Errors
 /// [`Error::NothingToRun`], and as [`sampled::survey`].
-pub(crate) fn run(
+pub(crate) fn of(
     experiment: &'static str,
     context: &Context<'_>,
-) -> Result<Sampled<Streams>, Error> {
+) -> Result<Rc<Sampled<Streams>>, Error> {
+    context.once(|_| true, || run(experiment, context))
+}
+
+fn run(experiment: &'static str, context: &Context<'_>) -> Result<Sampled<Streams>, Error> {
     let options = &context.options;
     let paths = stream_paths(options);
     if paths.is_empty() {

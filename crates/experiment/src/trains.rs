@@ -3,7 +3,7 @@
 //!
 //! It owns which paths and sizes are measured, and for how long; it must never judge a time.
 
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::{Direction, Kind, Span, SpanTable};
@@ -22,6 +22,7 @@ use tollgate_workload::trains::SEGMENT;
 
 use crate::context::{Context, Options};
 use crate::error::Error;
+use crate::yardstick::between_slices;
 
 /// Bytes between two sizes of the paper's sweep, and the last of them.
 const STEP: usize = 256;
@@ -382,7 +383,11 @@ impl Plan<'_> {
         let begun = Instant::now();
         let sized = gated::run(gated, &self.amount(round_trips), || {
             let left = self.within.unwrap_or_default();
-            context.tell(&subject.label(), left.saturating_sub(begun.elapsed()));
+            between_slices(
+                context,
+                &subject.label(),
+                left.saturating_sub(begun.elapsed()),
+            );
             !context.cancel.is_raised()
         });
         let sizes = sized.into_iter();
@@ -444,7 +449,8 @@ fn without_gates(
     while (block < amount.least_blocks || begun.elapsed() < amount.time)
         && !context.cancel.is_raised()
     {
-        context.tell(
+        between_slices(
+            context,
             &subject.label(),
             amount.time.saturating_sub(begun.elapsed()),
         );
@@ -479,7 +485,11 @@ fn without_gates(
 ///
 /// # Errors
 /// [`Error::NothingMeasured`] with the first reason, [`Error::Stopped`].
-pub(crate) fn run(experiment: &'static str, context: &Context<'_>) -> Result<Arc<Trains>, Error> {
+pub(crate) fn of(experiment: &'static str, context: &Context<'_>) -> Result<Rc<Trains>, Error> {
+    context.once(|_| true, || run(experiment, context))
+}
+
+fn run(experiment: &'static str, context: &Context<'_>) -> Result<Trains, Error> {
     let wanted = wanted(&context.options);
     let (sizes, fewer) = sizes(&context.options, context.remaining());
     let mut trains = Trains {
@@ -511,7 +521,7 @@ pub(crate) fn run(experiment: &'static str, context: &Context<'_>) -> Result<Arc
         .iter()
         .any(|one| one.sizes.iter().any(|size| size.round_trip.is_some()));
     if any {
-        return Ok(Arc::new(trains));
+        return Ok(trains);
     }
     match trains.absent.first() {
         Some((subject, reason)) => Err(Error::NothingMeasured {

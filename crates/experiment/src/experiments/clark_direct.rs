@@ -64,7 +64,7 @@ impl Experiment for ClarkDirect {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let command = shapes::command(self.name(), &context.options);
-        let sampled = context.echoes(self.name())?;
+        let sampled = echoes::of(self.name(), context)?;
         let (finding, tables, figures, trust) = match &*sampled {
             Sampled::Measured(echoes) => shown(echoes, &command),
             Sampled::Unavailable(reason) => unavailable(reason),

@@ -46,7 +46,7 @@ impl Experiment for FoongDirection {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let command = shapes::command(self.name(), &context.options);
-        let sampled = context.streams(self.name())?;
+        let sampled = streams::of(self.name(), context)?;
         let (finding, tables, figures, trust) = match &*sampled {
             Sampled::Measured(streams) => {
                 let panels = || streams.panels.iter();

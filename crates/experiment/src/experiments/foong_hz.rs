@@ -67,7 +67,7 @@ impl Experiment for FoongHz {
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let command = shapes::command(self.name(), &context.options);
         let root = Path::new("/");
-        let sampled = context.streams(self.name())?;
+        let sampled = streams::of(self.name(), context)?;
         let hz = nominal_hz(root).map_err(|error| error.to_string());
         let (finding, mut tables, figures, mut trust) = match (&*sampled, &hz) {
             (Sampled::Measured(streams), Ok(hz)) => {

@@ -53,7 +53,7 @@ impl Experiment for FoongProfile {
         let command = shapes::command(self.name(), &context.options);
         let categories = context.options.categories.clone();
         let groups = categories.unwrap_or_else(Categories::foong);
-        let sampled = context.streams(self.name())?;
+        let sampled = streams::of(self.name(), context)?;
         let (finding, tables, figures, trust) = match &*sampled {
             Sampled::Measured(streams) => shown(streams, &groups, &command),
             Sampled::Unavailable(reason) => unavailable(reason),

@@ -8,12 +8,12 @@ use tollgate_run::{
 };
 use tollgate_stats::interquartile_mean;
 
-use super::wolman::layer;
 use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::joins::{self, Joins, Row, Seen, Share};
 use crate::shapes;
+use crate::shapes::layer;
 
 /// The share of messages that should be joined.
 const MESSAGES: f64 = 0.99;

@@ -57,7 +57,7 @@ impl Experiment for KayBreakdown {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let command = shapes::command(self.name(), &context.options);
-        let sampled = context.echoes(self.name())?;
+        let sampled = echoes::of(self.name(), context)?;
         let shown = |finding, tables, figures, trust| run::Experiment {
             name: self.name().to_owned(),
             title: self.title().to_owned(),

@@ -53,7 +53,7 @@ impl Experiment for KayDetail {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let command = shapes::command(self.name(), &context.options);
-        let sampled = context.echoes(self.name())?;
+        let sampled = echoes::of(self.name(), context)?;
         let (finding, tables, figures, trust) = match &*sampled {
             Sampled::Measured(echoes) => {
                 let panels = || echoes.panels.iter();

@@ -21,6 +21,7 @@ mod wolman;
 mod wolman_joined;
 mod wolman_ledger;
 mod wolman_networks;
+mod wolman_rows;
 
 use tollgate_run as run;
 
@@ -80,8 +81,8 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &crr::Crr,
         &stream_by_write_size::StreamByWriteSize,
         &wolman_networks::WolmanNetworks,
-        &wolman::TRANSMIT,
-        &wolman::RECEIVE,
+        &wolman_rows::TRANSMIT,
+        &wolman_rows::RECEIVE,
         &kay_breakdown::KayBreakdown,
         &kay_detail::KayDetail,
         &foong_hz::FoongHz,

@@ -10,10 +10,11 @@ use tollgate_run::{
 };
 use tollgate_stats as stats;
 
-use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
+use super::wolman_rows::labels;
 use crate::claim::{Evidence, Finding, Refusal};
 use crate::remote::{Bounds, Host, STATISTIC, Sized, TwoHosts, directions, failures};
+use crate::shapes::{between_percents, ends, layer, lengths, percent, segment_kind};
 
 /// A ledger closes when its sum lies within this share of the total.
 const CLOSES: f64 = 0.03;

@@ -9,7 +9,7 @@ use tollgate_run::{
 };
 
 use super::Experiment;
-use super::wolman::{Wolman, labels, manner, name, published_id};
+use super::wolman_rows::{Wolman, labels, manner, name, published_id};
 use crate::claim::{Claim, Evidence, Finding, Refusal};
 
 /// The sizes of which the one is told in words, the first that was measured.
@@ -460,7 +460,7 @@ mod tests {
     use tollgate_run::PathId;
 
     use super::*;
-    use crate::experiments::wolman::TRANSMIT;
+    use crate::experiments::wolman_rows::TRANSMIT;
     use tollgate_run::Interval;
 
     /// A path whose rows take 1, 2, 3 ... times `ns` at every size.

@@ -14,9 +14,10 @@ use tollgate_run::{
     Waiting, format, present,
 };
 
-use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
+use super::wolman_rows::labels;
 use crate::ledgers::{Ledgers, MESSAGES};
+use crate::shapes::{between_percents, ends, layer, lengths, percent, segment_kind};
 
 /// The share of messages that should be joined.
 const JOINS: f64 = 0.99;

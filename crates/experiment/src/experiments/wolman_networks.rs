@@ -15,6 +15,7 @@ use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
 use crate::error::Error;
 use crate::interleave::{self, LineUp};
 use crate::outcome::{Figure, Outcome};
+use crate::remote;
 use crate::shapes;
 
 /// The networks unless the user names others.
@@ -62,7 +63,7 @@ impl Experiment for WolmanNetworks {
             .get_or_insert_with(|| NETWORKS.to_vec());
         // First, since round trips take what time is left.
         let hosts = match remote_mode(&context.options) {
-            Some(mode) => match context.two_hosts(self.name(), mode, &sizes) {
+            Some(mode) => match remote::of(self.name(), mode, &sizes, context) {
                 Err(Error::Stopped) => return Err(Error::Stopped),
                 hosts => Some(hosts),
             },

@@ -15,6 +15,7 @@ mod side;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::distribution::Distribution;
@@ -191,7 +192,28 @@ fn refused(experiment: &'static str, reason: impl ToString) -> Error {
 /// # Errors
 /// [`Error::NothingMeasured`] when a host allows no gates or every size failed, [`Error::Stopped`] when nothing was measured before
 /// the user stopped it.
-pub(crate) fn run(
+pub(crate) fn of(
+    experiment: &'static str,
+    mode: Mode,
+    sizes: &[usize],
+    context: &Context<'_>,
+) -> Result<Rc<TwoHosts>, Error> {
+    let Some(server) = &context.remote else {
+        return Err(Error::NothingMeasured {
+            experiment,
+            reason: "kernel-remote takes a host that serves: --to HOST".to_owned(),
+        });
+    };
+    context.once(
+        |known: &TwoHosts| known.mode == mode,
+        || {
+            let until = context.remaining().map(|left| left / 2);
+            run(experiment, server, mode, sizes, until, context)
+        },
+    )
+}
+
+fn run(
     experiment: &'static str,
     remote: &KernelRemote,
     mode: Mode,

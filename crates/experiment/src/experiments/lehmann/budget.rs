@@ -11,6 +11,7 @@ use super::processing::{LEAST_TOLD, no_work, told};
 use super::{Parts, View, absent, axis, fact, figure, over_sizes, packet_number, span_row, way};
 use crate::claim::{Evidence, Finding};
 use crate::context::{LINE_RATE, Options};
+use crate::shapes;
 use crate::trains::{Measured, Trains};
 
 /// Bytes of a full Ethernet frame in the paper's reckoning: MTU and header, without preamble, check sequence and gap.
@@ -220,7 +221,7 @@ fn bars(trains: &Trains, command: &str) -> Figure {
                 .filter_map(|(index, span)| {
                     Some(Segment {
                         label: span.name.to_owned(),
-                        layer: Some(super::layer(span.layer)),
+                        layer: Some(shapes::layer(span.layer)),
                         kind: SegmentKind::Processing,
                         value: measured.sizes[at].work(index)?.ns.max(0.0),
                     })

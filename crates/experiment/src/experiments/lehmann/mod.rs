@@ -13,8 +13,8 @@ use tollgate_gate::{Direction, Span};
 use tollgate_measure::{Figure as Known, Verdict};
 use tollgate_papers as papers;
 use tollgate_run::{
-    self as run, Axis, Cell, Figure, Interval, Layer, Measured as Number, Point, Row, RowKind,
-    Scale, Series, Source, Table, TrustKind, TrustLine, Unit, format, present,
+    self as run, Axis, Cell, Figure, Interval, Measured as Number, Point, Row, RowKind, Scale,
+    Series, Source, Table, TrustKind, TrustLine, Unit, format, present,
 };
 use tollgate_workload::trains::REQUEST;
 
@@ -113,7 +113,7 @@ impl Experiment for View {
     }
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let trains = context.trains(self.name)?;
+        let trains = trains::of(self.name, context)?;
         Ok(self.show(&trains, &context.options))
     }
 }
@@ -145,19 +145,6 @@ fn sizes_at(trains: &Trains, places: &[usize]) -> Vec<usize> {
     places.iter().map(|&at| trains.sizes[at]).collect()
 }
 
-const fn layer(layer: tollgate_gate::Layer) -> Layer {
-    use tollgate_gate::Layer as Gate;
-    match layer {
-        Gate::Socket => Layer::Socket,
-        Gate::Tcp => Layer::Tcp,
-        Gate::Ip => Layer::Ip,
-        Gate::Device => Layer::Device,
-        Gate::Driver => Layer::Driver,
-        Gate::Link => Layer::Link,
-        Gate::Scheduler => Layer::Scheduler,
-    }
-}
-
 const fn way(direction: Direction) -> &'static str {
     match direction {
         Direction::Tx => "send",
@@ -177,7 +164,7 @@ fn span_row(span: &Span, kind: RowKind, cells: Vec<Cell>) -> Row {
         label: name(span),
         depth: 0,
         kind,
-        layer: Some(layer(span.layer)),
+        layer: Some(shapes::layer(span.layer)),
         note: Some(format!("{} -> {}", span.from.name(), span.to.name())),
         cells,
     }
@@ -319,10 +306,6 @@ fn trust(trains: &Trains) -> Vec<TrustLine> {
         ));
     }
     lines
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
 }
 
 fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
@@ -472,7 +455,7 @@ fn of_gates(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
              falls elsewhere than beside them{asleep}; it is estimated from {} slices in {} blocks and in no span",
             format::duration(ledger.perturbation.ns),
             format::duration(ledger.perturbation.half_width),
-            percent(share(ledger)),
+            shapes::percent(share(ledger)),
             format::bytes(size),
             format::duration(ledger.elsewhere.ns),
             format::duration(ledger.elsewhere.half_width),
