@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use tollgate_analysis::comparison::{Options, THRESHOLD, compare};
 
-use crate::args::{Compare, Manners, Sink};
+use crate::args::{Compare, Manners};
 use crate::error::Error;
+use crate::values::Sink;
 use crate::{input, output};
 
 /// Compares, and ends with 1 when `--fail-on` was given and something became worse by more than that.

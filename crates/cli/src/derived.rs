@@ -11,9 +11,10 @@ use tollgate_experiment::noise::Noise;
 use tollgate_experiment::predict::{self, Validation, memory};
 use tollgate_run::{self as run, Experiment, Run, VERSION};
 
-use crate::args::{History, Json, Manners, Predict, Sink};
+use crate::args::{History, Manners, Predict};
 use crate::error::Error;
 use crate::progress::Shown;
+use crate::values::{Json, Sink};
 use crate::{input, interrupt, measure, output};
 
 /// What --validate takes unless told otherwise.

@@ -20,14 +20,14 @@ use tollgate_run::{self as run, Host, Run, Schema, Tool, VERSION, format};
 use tollgate_workload::remote::KernelRemote;
 
 use crate::args::{
-    History, Manners, Measuring, Profile, Report, RunExperiments, SCENARIO, Scenario, Sink,
-    Workload,
+    History, Manners, Measuring, Profile, Report, RunExperiments, SCENARIO, Scenario, Workload,
 };
 use crate::error::{Error, INTERRUPTED};
 use crate::interrupt;
 use crate::output::{self, print, say};
 use crate::progress::Shown;
 use crate::save::Store;
+use crate::values::Sink;
 
 /// The device whose offloads are described: that of `kernel-loopback`.
 const LOOPBACK: &str = "lo";

@@ -52,8 +52,9 @@ mod live {
     use tollgate_kernel::observe::{Ask, Choice, Filter, Raw, Watcher, scope, summary};
     use tollgate_report::terminal::render_observation;
 
-    use crate::args::{Manners, Observe, Sink};
+    use crate::args::{Manners, Observe};
     use crate::error::{Error, INTERRUPTED};
+    use crate::values::Sink;
     use crate::{interrupt, output};
 
     /// How often the gates are looked after.

@@ -23,9 +23,10 @@ use tollgate_table::{flows, sizes, tcb};
 use tollgate_trace::anonymise::KEY_LEN;
 use tollgate_trace::flows::Limits;
 
-use crate::args::{Json, Manners, Sink};
+use crate::args::Manners;
 use crate::error::{Error, INTERRUPTED};
 use crate::progress::Shown as Progress;
+use crate::values::{Json, Sink};
 use crate::{answered, interrupt, output};
 use args::{Cache, Flows, How, Import, Info, Sizes, Sql, TraceCommand, Where, Which};
 use show::Shown;

@@ -133,9 +133,9 @@ pub enum Error {
         /// The path that was being driven.
         path: PathId,
     },
-    /// A second process was asked for in a program whose `main` does not call `child::maybe_run`.
+    /// A second process was asked for in a program whose `main` does not call `maybe_run`.
     #[error(
-        "{path} needs a second process; the program's main must call tollgate_workload::child::maybe_run() first"
+        "{path} needs a second process; the program's main must call tollgate_workload::maybe_run() first"
     )]
     NoChildEntry {
         /// The path that was being opened.

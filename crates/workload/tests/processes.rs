@@ -52,7 +52,7 @@ fn deaf(mut child: ChildEnd<'_>) -> Result<(), Error> {
 }
 
 fn main() -> ExitCode {
-    if let Some(outcome) = child::maybe_run_with(ROLES) {
+    if let Some(outcome) = tollgate_workload::maybe_run_with(ROLES) {
         return if outcome.is_ok() {
             ExitCode::SUCCESS
         } else {

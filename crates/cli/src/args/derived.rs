@@ -6,8 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use tollgate_trace::traffic::Messages;
 
-use super::{Json, Measuring, amount, duration, line_rate};
+use super::Measuring;
 use crate::nearest::unknown;
+use crate::values::{Json, amount, duration, line_rate};
 
 /// `compare`
 #[derive(Debug, Args)]

@@ -375,7 +375,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
-    use crate::path::find;
+    use crate::paths::find;
     use tollgate_run::{Placement, Waiting};
 
     /// Why these tests cannot run here.
