@@ -335,10 +335,10 @@ pub(crate) struct Measuring {
     /// Only with ends that sleep until they are woken, or that poll.
     #[arg(long, value_name = "block|poll", value_parser = wait)]
     wait: Option<Waiting>,
-    /// Iterations of a repetition [default: 40000].
+    /// Iterations of a repetition [default: 20000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     iterations: Option<u64>,
-    /// Repetitions [default: 3].
+    /// Repetitions, each with sessions of its own [default: 6].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     repetitions: Option<u32>,
     /// Bits per second of the line that packets are to keep up with: 1G, 10G, 2.5G [default: 1G].

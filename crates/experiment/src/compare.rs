@@ -79,18 +79,19 @@ fn shown_as(claim: &Claim, figure: Figure) -> String {
     }
 }
 
-/// Claims how many times one contender takes what another takes, over the slices that both have.
+/// Claims how many times one contender takes what another takes, over the sessions that both have; refused of one session.
 pub(crate) fn ratio(
     outcome: &Outcome,
     ours: usize,
     theirs: usize,
     at: usize,
     figure: Figure,
-) -> Option<Result<Claim, Refusal>> {
-    let ratio = outcome.ratio(ours, theirs, at, figure)?;
+) -> Result<Claim, Refusal> {
+    let ratio = outcome.ratio(ours, theirs, at, figure);
+    let ratio = ratio.ok_or(Refusal::NoInterval)?;
     let operations = |contender: usize| outcome.measurements[contender][at].operations();
     let fewest = operations(ours).min(operations(theirs));
-    Some(Evidence::new(ratio.value, Some(ratio.interval.into()), fewest).amount())
+    Evidence::new(ratio.value, Some(ratio.interval.into()), fewest).amount()
 }
 
 /// Says how path `a` stands to path `b` at the first and at the last size that both have.
@@ -107,9 +108,7 @@ pub(crate) fn over_sizes(
             .quickest(a, at, figure)
             .zip(outcome.quickest(b, at, figure));
         let Some((ours, theirs)) = pair else { continue };
-        let Some(claim) = ratio(outcome, ours, theirs, at, figure) else {
-            continue;
-        };
+        let claim = ratio(outcome, ours, theirs, at, figure);
         let contenders = &outcome.line_up.contenders;
         standings.push((
             outcome.sizes[at],
@@ -170,7 +169,7 @@ mod tests {
     use super::*;
     use crate::interleave::LineUp;
 
-    /// Eight slices of so many operations for each path and size.
+    /// Eight sessions of so many operations for each path and size.
     fn outcome(ours: [u64; 2], theirs: [u64; 2], operations: u64) -> Outcome {
         let mode = Mode {
             placement: Placement::OneCore,
@@ -191,9 +190,9 @@ mod tests {
                 for place in 0..8 {
                     let mut samples = Samples::new(Timing::Each);
                     for _ in 0..operations {
-                        samples.record(ns + place % 3, 1);
+                        samples.record(ns + u64::from(place % 3), 1);
                     }
-                    outcome.measurements[contender][at].add_slice((0, place), &samples);
+                    outcome.measurements[contender][at].add_slice((place, 0), &samples);
                 }
             }
         }

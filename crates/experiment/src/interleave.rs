@@ -22,16 +22,14 @@ use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::yardstick::between_slices;
 
-/// Slices of each contender in a repetition at a size. Three repetitions give 24 slice medians, of which the 7th and the
-/// 18th enclose the median with 95 % confidence.
+/// Slices of each contender in a repetition at a size.
 ///
 /// Of a stream there are fewer and longer ones. Its slice begins with an empty pipe, and until the receive buffer is full each write
-/// goes its way alone: over loopback on one core, with writes of 64 bytes, the first 125 take 4 us each and all others 0.5. Of the twelve
-/// slices of three repetitions the third and the tenth enclose the median with 95 % confidence.
+/// goes its way alone: over loopback on one core, with writes of 64 bytes, the first 125 take 4 us each and all others 0.5.
 pub(crate) const fn slices(workload: Workload) -> u64 {
     match workload {
-        Workload::Rr | Workload::Crr => 8,
-        Workload::Stream => 4,
+        Workload::Rr | Workload::Crr => 4,
+        Workload::Stream => 2,
     }
 }
 /// Iterations of a pilot's first slice.
@@ -51,7 +49,7 @@ const DEAR: f64 = 0.1;
 /// The most sessions that are open at once when they are opened anew: each takes descriptors, and often a thread or a process.
 pub(crate) const MOST_OPEN: usize = 128;
 /// The fewest iterations of a contender in a repetition, however little time there is.
-const LEAST: u64 = 64;
+const LEAST: u64 = 32;
 
 /// A path in one of the ways in which it can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -333,6 +331,9 @@ impl Race<'_> {
                 self.outcome.measurements[contender][at].settings = session.settings();
                 let dear = each.is_some_and(|each| opening > each.mul_f64(DEAR));
                 if dear {
+                    // Its interval holds nothing of what differs between sessions.
+                    let settings = &mut self.outcome.measurements[contender][at].settings;
+                    settings.push(("session", "one for all repetitions".to_owned()));
                     self.places[contender][at] = Place::Kept(Some(session));
                 } else {
                     let begun = Instant::now();

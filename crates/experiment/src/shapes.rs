@@ -103,7 +103,8 @@ pub(crate) fn trust(
     let contenders = outcome.line_up.contenders.len();
     let full = wanted * u64::from(repetitions);
     let mut text = format!(
-        "{} {what} in {} for each cell, in {} slices that take turns over paths and sizes; the value is the median over the slices",
+        "{} {what} in {} for each cell, in {} slices that take turns over paths and sizes; the value is the median over the repetitions, and intervals are told from what \
+         differs between them",
         format::whole(full),
         format::counted(repetitions.into(), "repetition", "repetitions"),
         slices(outcome.line_up.workload) * u64::from(repetitions),

@@ -175,10 +175,14 @@ mod tests {
 
     #[test]
     fn round_trips_fill_a_table_and_a_figure() {
-        let shown = run("rr-by-size", small(vec![PathId::PeerSmoltcp])).unwrap();
+        let options = Options {
+            repetitions: Some(2),
+            ..small(vec![PathId::PeerSmoltcp])
+        };
+        let shown = run("rr-by-size", options).unwrap();
         assert_eq!(shown.tables[0].columns.len(), 2);
         let measured = shown.tables[0].rows[0].cells[1].measured().unwrap();
-        assert_eq!(measured.n, Some(16));
+        assert_eq!(measured.n, Some(32));
         assert!(measured.ci.is_some());
         assert!(shown.finding.contains("peer-smoltcp"), "{}", shown.finding);
         let run::Figure::Lines { series, .. } = &shown.figures[0] else {

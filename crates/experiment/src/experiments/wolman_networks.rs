@@ -9,7 +9,7 @@ use tollgate_run::{
 
 use super::rr_by_size::{published_lines, published_ns, published_table};
 use super::{Experiment, Reported, remote_shown};
-use crate::claim::{Evidence, Finding, Refusal};
+use crate::claim::{Evidence, Finding};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
 use crate::error::Error;
@@ -223,8 +223,7 @@ fn finding(outcome: &Outcome, pair: Option<(usize, usize)>) -> String {
         ));
     }
     let between = format!("{what} over kernel-veth against kernel-loopback");
-    let ratio = compare::ratio(outcome, second, first, 0, Figure::Median)
-        .unwrap_or(Err(Refusal::NoInterval));
+    let ratio = compare::ratio(outcome, second, first, 0, Figure::Median);
     if let Some(ratio) = finding.claim(between, ratio) {
         let then = published_ns(size, "atm")
             .zip(published_ns(size, "ethernet"))
