@@ -2,6 +2,7 @@
 
 use tollgate_run::{TrustKind, TrustLine, Unit, format, present::note, present::warning};
 use tollgate_sampling::{Breakdown, Categories, Classifier, Count};
+use tollgate_stats::Estimate;
 
 use super::{Mean, Round, Survey};
 
@@ -118,23 +119,34 @@ impl Survey {
     }
 
     fn cost(&self) -> Option<TrustLine> {
-        let cost = self.perturbation()?;
-        let percent = |ratio: f64| 100.0 * (ratio - 1.0);
-        Some(TrustLine {
-            kind: TrustKind::Perturbation,
-            value: Some(percent(cost.value)),
-            unit: Unit::Percent,
-            // Nothing is shown against it when the interval reaches below the bar.
-            holds: cost.interval.low - 1.0 <= PERTURBED,
-            text: format!(
-                "with the sampler an operation takes {:+.1} % processor time ({:+.1} to {:+.1} %); how much there is to share out was \
-                 therefore counted in neighbouring slices without it, and only the shares are from samples (a lower --rate \
-                 disturbs them less)",
-                percent(cost.value),
-                percent(cost.interval.low),
-                percent(cost.interval.high)
-            ),
-        })
+        Some(disturbed(self.perturbation()?))
+    }
+}
+
+/// What the sampler adds to an operation, by the quotient of its cost with the sampler and without. It holds when all of the interval
+/// does: one that reaches beyond the bar shows nothing for it.
+fn disturbed(cost: Estimate) -> TrustLine {
+    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+    let bar = 100.0 * PERTURBED;
+    let (low, high) = (percent(cost.interval.low), percent(cost.interval.high));
+    let verdict = if high <= bar {
+        format!("at most {bar:.0} %")
+    } else if low > bar {
+        format!("more than {bar:.0} %")
+    } else {
+        format!("whether that is at most {bar:.0} % cannot be told")
+    };
+    TrustLine {
+        kind: TrustKind::Perturbation,
+        value: Some(percent(cost.value)),
+        unit: Unit::Percent,
+        holds: high <= bar,
+        text: format!(
+            "with the sampler an operation takes {:+.1} % processor time ({low:+.1} to {high:+.1} %; {verdict}); how much there is to \
+             share out was therefore counted in neighbouring slices without it, and only the shares are from samples (a lower \
+             --rate disturbs them less)",
+            percent(cost.value),
+        ),
     }
 }
 
@@ -306,7 +318,26 @@ fn left_out(breakdown: &Breakdown) -> TrustLine {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_stats::Interval;
+
     use super::*;
+
+    #[test]
+    fn verdicts_hold_when_all_of_the_interval_does() {
+        for (low, high, holds, words) in [
+            (1.01, 1.04, true, "at most 5 %)"),
+            (1.02, 1.09, false, "cannot be told"),
+            (1.06, 1.09, false, "more than 5 %"),
+        ] {
+            let told = disturbed(Estimate {
+                value: f64::midpoint(low, high),
+                interval: Interval { low, high },
+                n: 9,
+            });
+            assert_eq!(told.holds, holds, "{}", told.text);
+            assert!(told.text.contains(words), "{}", told.text);
+        }
+    }
 
     #[test]
     fn samples_at_random_scatter_as_much_as_chance_has_it() {
