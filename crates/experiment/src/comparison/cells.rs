@@ -42,7 +42,7 @@ pub struct Number<'a> {
     pub kind: RowKind,
     /// The layer of its row, when that is a span.
     pub layer: Option<Layer>,
-    /// The processors of its two ends, when its place or its table's title names them.
+    /// The processors of its two ends, when its place, its table's title or the run's command names them.
     pub cores: Option<Cores>,
     /// The number with its spread.
     pub measured: &'a Measured,
@@ -117,7 +117,11 @@ fn numbers_of<'a>(run: &'a Run, only: Option<&[String]>) -> Vec<Number<'a>> {
     let mut numbers = Vec::new();
     for experiment in run.experiments.iter().filter(|one| wanted(&one.name)) {
         for table in &experiment.tables {
+            let before = numbers.len();
             add(&experiment.name, table, &mut numbers);
+            for number in &mut numbers[before..] {
+                number.cores = number.cores.or_else(|| asked_for(&run.command));
+            }
         }
     }
     numbers
@@ -238,8 +242,14 @@ fn numbered(names: impl Iterator<Item = String>) -> Vec<String> {
 
 /// The processors that names tell of: by their number, or by a path that has but one way to run. None when they tell of none or of both.
 fn cores(names: [&str; 3]) -> Option<Cores> {
-    const ONE: [&str; 4] = ["1 core,", "one core", "stack-memory", "peer-smoltcp"];
-    const TWO: [&str; 3] = ["2 cores", "two cores", "bare-shm"];
+    const ONE: [&str; 5] = [
+        "1 core,",
+        "one core",
+        "one-core",
+        "stack-memory",
+        "peer-smoltcp",
+    ];
+    const TWO: [&str; 4] = ["2 cores", "two cores", "two-core", "bare-shm"];
     let told = |words: &[&str]| {
         let mut names = names.iter();
         names.any(|name| words.iter().any(|word| name.contains(word)))
@@ -248,5 +258,41 @@ fn cores(names: [&str; 3]) -> Option<Cores> {
         (true, false) => Some(Cores::One),
         (false, true) => Some(Cores::Two),
         (true, true) | (false, false) => None,
+    }
+}
+
+/// The processors that a command line asks for, when it asks for one number of them.
+fn asked_for(command: &str) -> Option<Cores> {
+    let mut words = command.split_whitespace();
+    let value = words.by_ref().find_map(|word| match word {
+        "--cores" => Some(None),
+        _ => word.strip_prefix("--cores=").map(Some),
+    })?;
+    match value.or_else(|| words.next())? {
+        "1" => Some(Cores::One),
+        "2" => Some(Cores::Two),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_those_of_names_and_of_the_command() {
+        assert_eq!(
+            cores(["kernel-loopback, one-core blocking", "4 B", ""]),
+            Some(Cores::One)
+        );
+        assert_eq!(cores(["bare-shm", "4 B", ""]), Some(Cores::Two));
+        assert_eq!(cores(["kernel-loopback", "4 B", ""]), None);
+        assert_eq!(
+            asked_for("tollgate rr --cores 1 --for 5s"),
+            Some(Cores::One)
+        );
+        assert_eq!(asked_for("tollgate rr --cores=2"), Some(Cores::Two));
+        assert_eq!(asked_for("tollgate rr --cores 1,2"), None);
+        assert_eq!(asked_for("tollgate rr"), None);
     }
 }

@@ -1,14 +1,16 @@
 //! The mixed model: one effect for each path, the run as a random effect, and rows below.
 //!
-//! A path of an experiment is a group of rows. Its effect is the mean of its rows, weighted by what is known of each; rows scatter about
-//! it by a standard deviation that the rows show. Whole paths differ between equal runs beyond that. With several runs of one side they
+//! A path of an experiment is a group of rows. Its effect is the mean of its rows, weighted by what is known of each: of whole numbers,
+//! and of the spans of a ledger only where there is nothing else, since spans are parts. Rows scatter about the effect by a standard
+//! deviation that they show. Rows of one column stand on the same samples, so as many rows count as there are columns. Whole paths differ
+//! between equal runs beyond that. With several runs of one side they
 //! show by how much. With one run a side that is not identifiable: a prior of [`PRIOR`] with [`PRIOR_DEGREES`] is used, together with how
 //! far the paths of the two runs lie from each other. What all paths have in common is then predicted as the effect of the run (the best
 //! linear unbiased prediction) and removed, unless it is larger than runs are expected to differ.
 //!
 //! This module owns variances and tests. It never decides what a change means.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use tollgate_stats::{self as stats, Variance};
@@ -17,7 +19,7 @@ use tollgate_workload::PathId;
 use super::cells::Pair;
 use super::judge::{Observed, Scale};
 use super::machine::{Machine, OF_A_MEDIAN, from_mean};
-use crate::run::Measured;
+use crate::run::{Measured, RowKind};
 use crate::words;
 
 /// By how much equal runs differ as a whole, as the standard deviation of the logarithm of a quotient: rows of one run moved together by
@@ -78,7 +80,7 @@ pub(super) struct Name {
 /// A path of an experiment, by its place among the rows.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Group {
-    /// The rows with a quotient.
+    /// The rows that its effect is the mean of.
     rows: Vec<usize>,
     /// The variance by which they scatter.
     scatter: f64,
@@ -150,7 +152,9 @@ impl Fitted {
             for &row in &rows {
                 of_row[row] = scatter;
             }
-            if let Some(group) = Group::of(rows, scatter, observed) {
+            let whole = whole(rows, pairs);
+            let scatter = self::scatter(&whole, observed).unwrap_or(scatter);
+            if let Some(group) = Group::of(whole, scatter, pairs, observed) {
                 groups.push((name, group));
             }
         }
@@ -230,6 +234,7 @@ impl Group {
     fn of(
         rows: Vec<usize>,
         scatter: f64,
+        pairs: &[Pair<'_>],
         observed: &[Result<Observed, &'static str>],
     ) -> Option<Self> {
         let known: Vec<&Observed> = rows
@@ -240,7 +245,12 @@ impl Group {
             .iter()
             .map(|one| (one.moved, one.within + scatter))
             .collect();
-        let mean = stats::weighted_mean(&weighted)?;
+        let mut mean = stats::weighted_mean(&weighted)?;
+        let columns: HashSet<&str> = rows
+            .iter()
+            .map(|&row| pairs[row].place.column.as_str())
+            .collect();
+        mean.variance *= rows.len() as f64 / columns.len() as f64;
         // Rows of one benchmark share its error, so it does not become less by their number.
         let machine = known.iter().map(|one| one.machine).sum::<f64>() / known.len() as f64;
         Some(Self {
@@ -284,6 +294,16 @@ fn members(
         members[place].1.push(at);
     }
     members
+}
+
+/// Those of the rows that are no spans of a ledger; all when there are only spans.
+fn whole(rows: Vec<usize>, pairs: &[Pair<'_>]) -> Vec<usize> {
+    let is_whole = |&row: &usize| match pairs[row].kind {
+        RowKind::Total | RowKind::Plain => true,
+        RowKind::Processing | RowKind::Queueing | RowKind::Unattributed => false,
+    };
+    let whole: Vec<usize> = rows.iter().copied().filter(is_whole).collect();
+    if whole.is_empty() { rows } else { whole }
 }
 
 /// The variance by which the rows of a path scatter beyond their intervals; none of too few.
