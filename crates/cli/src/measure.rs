@@ -268,7 +268,7 @@ impl Job<'_> {
         let begun = Instant::now();
         let started = SystemTime::now();
         let noise = Noise::begin();
-        let host = Host::read().with_offloads();
+        let host = Host::read().with_network();
         let clock = Clock::calibrate();
         let progress = Shown::new(manners);
         let budget = self.budget.map(|time| time.saturating_sub(begun.elapsed()));

@@ -14,11 +14,13 @@ use serde::{Deserialize, Serialize};
 use tollgate_stats as stats;
 
 pub use host::{Host, Mitigation, Setting};
+pub use network::Network;
 pub use time::{Timestamp, TimestampError};
 
 #[cfg(test)]
 pub(crate) mod fixture;
 mod host;
+mod network;
 mod time;
 
 /// The version of the schema that this build writes, and the highest that it reads.

@@ -1,6 +1,6 @@
 //! The sentences of a comparison: its finding, and what the reader must know.
 
-use super::{Comparison, PathChange, Verdict};
+use super::{Comparison, PathChange, Verdict, host};
 use crate::run::{Run, Unit};
 use crate::words;
 
@@ -105,6 +105,20 @@ pub(super) fn of_runs(a: &[&Run], b: &[&Run]) -> Vec<String> {
         ));
     }
     for (side, runs) in [("before", a), ("after", b)] {
+        if let Some((first, others)) = runs.split_first() {
+            let differences = others
+                .iter()
+                .flat_map(|run| host::compared(first, run).differences);
+            let mut names: Vec<String> = differences.map(|one| one.name).collect();
+            names.sort();
+            names.dedup();
+            if !names.is_empty() {
+                notes.push(format!(
+                    "the runs {side} are no repetitions of one another: their machines differ in {}",
+                    words::list(&names)
+                ));
+            }
+        }
         let mut warnings: Vec<&String> = runs.iter().flat_map(|run| &run.warnings).collect();
         warnings.sort();
         warnings.dedup();

@@ -236,8 +236,12 @@ pub struct Comparison {
     pub only_a: Vec<Place>,
     /// What only the second side holds a number for.
     pub only_b: Vec<Place>,
-    /// In what the machines differ.
+    /// In what the machines of the first runs of both sides differ.
     pub host: Vec<HostDifference>,
+    /// The facts of the machines that were compared.
+    pub host_looked_at: Vec<String>,
+    /// The facts that one of the descriptions does not hold, or neither.
+    pub host_not_known: Vec<String>,
     /// What to know before trusting any of it.
     pub notes: Vec<String>,
 }
@@ -286,6 +290,7 @@ pub fn compare(a: &[&Run], b: &[&Run], options: &Options) -> Result<Comparison, 
     let paths = paths(&fitted, options.threshold);
     let smallest: Vec<f64> = paths.iter().map(|one| one.smallest).collect();
     let rows = rows(&pairs, &observed, &fitted, options.threshold);
+    let machines = host::compared(first, second);
     let mut comparison = Comparison {
         schema: "tollgate.comparison",
         version: VERSION,
@@ -301,7 +306,9 @@ pub fn compare(a: &[&Run], b: &[&Run], options: &Options) -> Result<Comparison, 
         rows,
         only_a,
         only_b,
-        host: host::differences(first, second),
+        host: machines.differences,
+        host_looked_at: machines.looked_at,
+        host_not_known: machines.not_known,
         notes: Vec::new(),
         slopes: Vec::new(),
         machine: Vec::new(),

@@ -5,8 +5,8 @@ use tollgate_workload::PathId;
 use super::*;
 use crate::run::fixture::run_of;
 use crate::run::{
-    Cell, Column, Cores, Experiment, Host, Interval, Measured, Mitigation, Reading, Row, RowKind,
-    Setting, Table, Yardstick,
+    Cell, Column, Cores, Experiment, Host, Interval, Measured, Mitigation, Network, Reading, Row,
+    RowKind, Setting, Table, Yardstick,
 };
 
 /// Compares one run with another.
@@ -39,6 +39,7 @@ fn host() -> Host {
             }],
         }),
         offloads: None,
+        network: None,
     }
 }
 
@@ -362,8 +363,23 @@ fn runs_without_a_common_row_are_refused() {
 }
 
 #[test]
-fn differences_of_the_machines_are_listed() {
+fn machines_of_one_side_are_to_be_alike() {
     let a = run(Unit::Nanoseconds, &[("row", vec![known(1.0, 0.1)])]);
+    let mut other = a.clone();
+    other.host.cores = Reading::Value { value: 4 };
+    let comparison = compare(&[&a, &other], &[&a], &Options::default()).unwrap();
+    let note = "the runs before are no repetitions of one another: their machines differ in cores";
+    assert!(
+        comparison.notes.iter().any(|one| one == note),
+        "{:?}",
+        comparison.notes
+    );
+    assert!(comparison.host.is_empty());
+}
+
+#[test]
+fn differences_of_the_machines_are_listed() {
+    let mut a = run(Unit::Nanoseconds, &[("row", vec![known(1.0, 0.1)])]);
     let mut b = a.clone();
     assert_eq!(two(&a, &b, &Options::default()).unwrap().host, []);
     b.host.kernel = Reading::Value {
@@ -382,7 +398,30 @@ fn differences_of_the_machines_are_listed() {
         }],
     });
     b.host.offloads = Some(Reading::Value { value: Vec::new() });
-    let differences = two(&a, &b, &Options::default()).unwrap().host;
+    let network = |netfilter_rules, qdisc: &str| Network {
+        netfilter_rules,
+        qdiscs: Reading::Value {
+            value: vec![Setting {
+                name: "eth0".to_owned(),
+                state: qdisc.to_owned(),
+            }],
+        },
+        xdp_programs: Reading::Value { value: 0 },
+        tc_programs: Reading::Value { value: 0 },
+        cgroup_programs: Reading::Value { value: 0 },
+    };
+    a.host.network = Some(network(Reading::Value { value: 0 }, "fq"));
+    b.host.network = Some(network(Reading::Value { value: 1_000 }, "mq"));
+    let comparison = two(&a, &b, &Options::default()).unwrap();
+    let looked_at = |name: &str| comparison.host_looked_at.iter().any(|one| one == name);
+    assert!(looked_at("kernel") && looked_at("sysctls") && looked_at("netfilter rules"));
+    assert!(looked_at("XDP programs") && !looked_at("offloads"));
+    let not_known = &comparison.host_not_known;
+    assert!(
+        not_known.iter().any(|one| one == "offloads"),
+        "{not_known:?}"
+    );
+    let differences = comparison.host;
     let told: Vec<String> = differences
         .iter()
         .map(|one| format!("{}: {} -> {}", one.name, one.a, one.b))
@@ -395,6 +434,8 @@ fn differences_of_the_machines_are_listed() {
             "sysctl net.core.busy_poll: 0 -> not there",
             "sysctl net.core.busy_read: not there -> 50",
             "offloads: not recorded by the tollgate that made this run -> read",
+            "qdisc of eth0: fq -> mq",
+            "netfilter rules: 0 -> 1000",
         ]
     );
 }

@@ -228,14 +228,24 @@ impl Page {
 
     fn hosts(&mut self, comparison: &Comparison) {
         self.line("");
-        if comparison.host.is_empty() {
-            self.wrap(Ink::Bold, "", 0, "The machines are described alike");
-            return;
-        }
-        self.wrap(Ink::Bold, "", 0, "The machines differ");
+        let title = if comparison.host.is_empty() {
+            "The machines are described alike"
+        } else {
+            "The machines differ"
+        };
+        self.wrap(Ink::Bold, "", 0, title);
         for one in &comparison.host {
             let text = format!("{}: {} -> {}", one.name, one.a, one.b);
             self.wrap(Ink::Plain, "  ", 4, &text);
+        }
+        for (what, facts) in [
+            ("looked at", &comparison.host_looked_at),
+            ("not known of both", &comparison.host_not_known),
+        ] {
+            if !facts.is_empty() {
+                let text = format!("{what}: {}", facts.join(", "));
+                self.wrap(Ink::Faint, "  ", 4, &text);
+            }
         }
     }
 }
