@@ -1,6 +1,6 @@
 //! The sentences of a comparison: its finding, and what the reader must know.
 
-use super::{Comparison, PathChange, Verdict, host};
+use super::{Comparison, POWER, PathChange, Verdict, host};
 use crate::run::{Run, Unit};
 use crate::words;
 
@@ -23,8 +23,9 @@ pub(super) fn finding(comparison: &Comparison) -> String {
     let rows = words::counted(comparison.judged as u64, "row", "rows");
     let smallest = comparison.smallest_change.map(|share| {
         format!(
-            "; a path that changed by {} % would have been told",
-            words::significant(100.0 * share)
+            "; a path that changed by {} % would have been told with {} % probability",
+            words::significant(100.0 * share),
+            100.0 * POWER
         )
     });
     format!(
