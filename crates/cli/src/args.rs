@@ -22,7 +22,7 @@ use crate::values::{
 
 mod derived;
 
-pub(crate) use derived::{Compare, History, Predict, Profile};
+pub(crate) use derived::{Compare, History, Predict, Profile, Runs};
 
 /// Where every nanosecond of TCP/IP goes: measures the Linux kernel, Tollgate's own stack and smoltcp side by side.
 #[derive(Debug, Parser)]

@@ -270,7 +270,7 @@ impl Job<'_> {
         let begun = Instant::now();
         let started = SystemTime::now();
         let noise = Noise::begin();
-        let host = Host::read().with_offloads(
+        let host = Host::read().with_network(
             LOOPBACK,
             tollgate_workload::kernel::features(LOOPBACK).map_err(|error| error.to_string()),
         );

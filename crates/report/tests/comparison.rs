@@ -42,14 +42,14 @@ fn changed() -> Run {
 
 #[test]
 fn a_comparison_at_100_columns() {
-    let comparison = compare(&sample::run(), &changed(), None, &Options::default()).unwrap();
+    let comparison = compare(&[&sample::run()], &[&changed()], &Options::default()).unwrap();
     assert!(comparison.has_regressions());
     insta::assert_snapshot!(render_comparison(&comparison, 100, false));
 }
 
 #[test]
 fn a_run_and_itself() {
-    let comparison = compare(&sample::run(), &sample::run(), None, &Options::default()).unwrap();
+    let comparison = compare(&[&sample::run()], &[&sample::run()], &Options::default()).unwrap();
     assert!(!comparison.has_regressions());
     let text = render_comparison(&comparison, 100, false);
     assert!(text.starts_with("None of"), "{text}");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::Reading;
+use super::{Network, Reading};
 
 /// What is known of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,6 +33,9 @@ pub struct Host {
     /// What the loopback device does for the protocols above it, like `lo gso`; not in runs of before it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offloads: Option<Reading<Vec<Setting>>>,
+    /// What stands in the way of packets; not in runs of before it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
 }
 
 /// A setting of the kernel or of a device, by name.
@@ -115,16 +118,19 @@ impl Host {
             hypervisor: tree.hypervisor().into(),
             sysctls: Some(tree.sysctls().into()),
             offloads: None,
+            network: None,
         }
     }
 
-    /// The same with what a device of this machine does for the protocols above it, or why that is not known.
+    /// Adds what this machine does with packets beside its protocols, and what a device of it does for the protocols above it, or why that
+    /// is not known.
     #[must_use]
-    pub fn with_offloads(
+    pub fn with_network(
         mut self,
         device: &str,
         features: Result<Vec<(&str, bool)>, String>,
     ) -> Self {
+        self.network = Some(Network::read());
         let setting = |(name, on): (&str, bool)| Setting {
             name: format!("{device} {name}"),
             state: if on { "on" } else { "off" }.to_owned(),

@@ -15,6 +15,7 @@ use tollgate_stats as stats;
 
 pub use host::{Host, Mitigation, Setting};
 pub use names::{Mode, Offload, PathId, Placement, Unknown, Waiting, Workload};
+pub use network::Network;
 pub use time::{Timestamp, TimestampError};
 
 #[cfg(feature = "fixture")]
@@ -22,6 +23,7 @@ pub mod fixture;
 pub mod format;
 mod host;
 mod names;
+mod network;
 pub mod observation;
 pub mod present;
 mod time;

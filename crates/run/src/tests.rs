@@ -105,6 +105,20 @@ fn complete() -> Run {
             state: "Not affected".into(),
         }],
     };
+    host.network = Some(Network {
+        netfilter_rules: Reading::Value { value: 3 },
+        qdiscs: Reading::Value {
+            value: vec![Setting {
+                name: "lo".to_owned(),
+                state: "noqueue".to_owned(),
+            }],
+        },
+        xdp_programs: Reading::Value { value: 0 },
+        tc_programs: Reading::Value { value: 1 },
+        cgroup_programs: Reading::NotAvailable {
+            reason: "bpftool cannot be run".to_owned(),
+        },
+    });
     host.offloads = Some(Reading::Value {
         value: vec![Setting {
             name: "lo gso".into(),

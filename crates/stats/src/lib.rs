@@ -11,12 +11,15 @@
 //! (1991), chapters 12 and 13; Conover, "Practical Nonparametric Statistics" (1999), section 3.2; Fleming and Wallace, "How
 //! not to lie with statistics" (1986); Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), section 26.7.
 
+mod fdr;
 mod line;
-mod many;
+mod mixed;
 mod samples;
 
+pub use fdr::{benjamini_hochberg, beyond_student, student_quantile};
 pub use line::{Line, line};
-pub use many::{beyond_student, holm};
+pub use mixed::{Mean, SCATTER_EFFICIENCY, Variance, median_of, scatter, weighted_mean};
+
 pub use samples::{MixedTimings, Samples, Timing};
 
 /// Why a statistic cannot be computed.

@@ -1,12 +1,14 @@
-//! The numbers of a run by their place, and those of two runs in pairs.
+//! The numbers of a run by their place, and those of two sides in pairs.
 //!
 //! A place is made of names only, so that it means the same in every run; the position of a row does not count.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::Serialize;
 use tollgate_run::{Cell, Cores, Layer, Measured, PathId, RowKind, Run, Table, Unit, format};
+
+use super::facts;
 
 /// Where a number stands in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -38,7 +40,7 @@ pub struct Number<'a> {
     pub kind: RowKind,
     /// The layer of its row, when that is a span.
     pub layer: Option<Layer>,
-    /// The processors of its two ends, when its place or its table's title names them.
+    /// The processors of its two ends, when its place, its table's title or the run's command names them.
     pub cores: Option<Cores>,
     /// The number with its spread.
     pub measured: &'a Measured,
@@ -70,125 +72,123 @@ impl Number<'_> {
 /// The measured numbers of a run, in its order.
 #[must_use]
 pub fn numbers(run: &Run) -> Vec<Number<'_>> {
-    Cells::of(run, None).cells
+    numbers_of(run, None)
 }
 
-/// The measured numbers of a run, in its order.
-pub(super) struct Cells<'a> {
-    cells: Vec<Number<'a>>,
-}
-
-/// A number that two runs hold.
+/// A number that both sides hold.
 pub(super) struct Pair<'a> {
     pub(super) place: Place,
+    /// The places where the same fact stands again.
+    pub(super) also: Vec<Place>,
     pub(super) unit: Unit,
     pub(super) kind: RowKind,
     /// None when its place does not say.
     pub(super) cores: Option<Cores>,
-    pub(super) a: &'a Measured,
-    pub(super) b: &'a Measured,
-    /// It is a rate, and the same number stands in its experiment and column as a time, with an interval in both runs.
-    pub(super) stands_as_time: bool,
+    /// None when its place names none, or several.
+    pub(super) path: Option<PathId>,
+    /// What each run of the first side holds, one of them at least.
+    pub(super) a: Vec<Option<&'a Measured>>,
+    /// The same of the second.
+    pub(super) b: Vec<Option<&'a Measured>>,
 }
 
-/// How far the product of a rate and a time may be off, as a share, for them to be one number: what is lost by computing.
-const ONE_NUMBER: f64 = 1e-9;
-/// The same where a row has one name in two tables: of an even number of slices the median rate is not that of the median time.
-const ONE_ROW: f64 = 0.1;
-
-impl Pair<'_> {
-    const fn is_rate(&self) -> bool {
-        matches!(self.unit, Unit::BytesPerSecond | Unit::PerSecond)
+impl<'a> Pair<'a> {
+    /// What each run holds, those of the first side first.
+    pub(super) fn all(&self) -> impl Iterator<Item = Option<&'a Measured>> + '_ {
+        self.a.iter().chain(&self.b).copied()
     }
+}
 
-    const fn is_time(&self) -> bool {
-        matches!(self.unit, Unit::Nanoseconds | Unit::NanosecondsPerByte)
+/// The numbers of the runs of both sides.
+pub(super) struct Paired<'a> {
+    /// What both sides hold, each fact once, in the order of the first run.
+    pub(super) pairs: Vec<Pair<'a>>,
+    /// What only runs of the first side hold.
+    pub(super) only_a: Vec<Place>,
+    /// What only runs of the second side hold.
+    pub(super) only_b: Vec<Place>,
+}
+
+/// The numbers of a run, of the experiments named in `only` or of all.
+fn numbers_of<'a>(run: &'a Run, only: Option<&[String]>) -> Vec<Number<'a>> {
+    let wanted = |name: &String| only.is_none_or(|only| only.contains(name));
+    let mut numbers = Vec::new();
+    for experiment in run.experiments.iter().filter(|one| wanted(&one.name)) {
+        for table in &experiment.tables {
+            let before = numbers.len();
+            add(&experiment.name, table, &mut numbers);
+            for number in &mut numbers[before..] {
+                number.cores = number.cores.or_else(|| asked_for(&run.command));
+            }
+        }
     }
+    numbers
+}
 
-    /// Whether this rate is that time turned round: of one thing, or of as many bytes as the column says.
-    fn is_turned_round(&self, time: &Self) -> bool {
-        let second = 1e9;
-        let bytes = format::parse_size(&self.place.column);
-        let off = if self.place.row == time.place.row {
-            ONE_ROW
-        } else {
-            ONE_NUMBER
+/// The numbers of the runs of one side.
+struct Held<'a> {
+    /// Each place once, in the order of the runs.
+    numbers: Vec<Number<'a>>,
+    /// What each run holds there in the unit of the first that holds it.
+    by_place: HashMap<Place, (Unit, Vec<Option<&'a Measured>>)>,
+}
+
+impl<'a> Held<'a> {
+    fn of(runs: &[&'a Run], only: Option<&[String]>) -> Self {
+        let mut held = Self {
+            numbers: Vec::new(),
+            by_place: HashMap::new(),
         };
-        [(self.a, time.a), (self.b, time.b)]
-            .iter()
-            .all(|(rate, time)| {
-                let product = rate.value * time.value;
-                let is = |wanted: f64| (product / wanted - 1.0).abs() < off;
-                is(second) || bytes.is_some_and(|bytes| is(second * bytes))
-            })
-    }
-}
-
-/// Says of every rate whether it stands as a time, too.
-fn find_rates_that_are_times(pairs: &mut [Pair<'_>]) {
-    let mut times: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
-    let known = |pair: &Pair<'_>| pair.is_time() && pair.a.ci.and(pair.b.ci).is_some();
-    for (at, pair) in pairs.iter().enumerate().filter(|(_, pair)| known(pair)) {
-        let place = (pair.place.experiment.as_str(), pair.place.column.as_str());
-        times.entry(place).or_default().push(at);
-    }
-    let stands = |rate: &Pair<'_>| {
-        let place = (rate.place.experiment.as_str(), rate.place.column.as_str());
-        let mut beside = times.get(&place).into_iter().flatten();
-        rate.is_rate() && beside.any(|&time| rate.is_turned_round(&pairs[time]))
-    };
-    let found: Vec<bool> = pairs.iter().map(stands).collect();
-    for (pair, stands) in pairs.iter_mut().zip(found) {
-        pair.stands_as_time = stands;
-    }
-}
-
-impl<'a> Cells<'a> {
-    /// Those of the experiments named in `only`, or of all.
-    pub(super) fn of(run: &'a Run, only: Option<&[String]>) -> Self {
-        let wanted = |name: &String| only.is_none_or(|only| only.contains(name));
-        let mut cells = Vec::new();
-        for experiment in run.experiments.iter().filter(|one| wanted(&one.name)) {
-            for table in &experiment.tables {
-                add(&experiment.name, table, &mut cells);
-            }
-        }
-        Self { cells }
-    }
-
-    /// The numbers that both hold in the same unit, and the places that only one of them has, both in the order of the runs.
-    pub(super) fn pairs(&self, other: &Self) -> (Vec<Pair<'a>>, Vec<Place>, Vec<Place>) {
-        let mut theirs: BTreeMap<&Place, (Unit, &'a Measured)> = other
-            .cells
-            .iter()
-            .map(|one| (&one.place, (one.unit, one.measured)))
-            .collect();
-        let (mut pairs, mut only_here) = (Vec::new(), Vec::new());
-        for one in &self.cells {
-            match theirs.get(&one.place) {
-                Some((their_unit, their)) if *their_unit == one.unit => {
-                    pairs.push(Pair {
-                        place: one.place.clone(),
-                        unit: one.unit,
-                        kind: one.kind,
-                        cores: one.cores,
-                        a: one.measured,
-                        b: their,
-                        stands_as_time: false,
-                    });
-                    theirs.remove(&one.place);
+        for (at, run) in runs.iter().enumerate() {
+            for number in numbers_of(run, only) {
+                let (measured, new) = (number.measured, !held.by_place.contains_key(&number.place));
+                let nothing = || (number.unit, vec![None; runs.len()]);
+                let (unit, values) = held
+                    .by_place
+                    .entry(number.place.clone())
+                    .or_insert_with(nothing);
+                if *unit == number.unit {
+                    values[at] = Some(measured);
                 }
-                _ => only_here.push(one.place.clone()),
+                if new {
+                    held.numbers.push(number);
+                }
             }
         }
-        find_rates_that_are_times(&mut pairs);
-        let only_there = other
-            .cells
-            .iter()
-            .filter(|one| theirs.contains_key(&one.place))
-            .map(|one| one.place.clone())
-            .collect();
-        (pairs, only_here, only_there)
+        held
+    }
+
+    fn at(&self, number: &Number<'_>) -> Option<&Vec<Option<&'a Measured>>> {
+        let (unit, values) = self.by_place.get(&number.place)?;
+        (*unit == number.unit).then_some(values)
+    }
+}
+
+/// The numbers that both sides hold in the same unit, and the places that only one of them has.
+pub(super) fn pairs<'a>(a: &[&'a Run], b: &[&'a Run], only: Option<&[String]>) -> Paired<'a> {
+    let (first, second) = (Held::of(a, only), Held::of(b, only));
+    let (mut pairs, mut only_a) = (Vec::new(), Vec::new());
+    for one in &first.numbers {
+        match (first.at(one), second.at(one)) {
+            (Some(a), Some(b)) => pairs.push(Pair {
+                place: one.place.clone(),
+                also: Vec::new(),
+                unit: one.unit,
+                kind: one.kind,
+                cores: one.cores,
+                path: one.path(),
+                a: a.clone(),
+                b: b.clone(),
+            }),
+            _ => only_a.push(one.place.clone()),
+        }
+    }
+    let alone = |one: &&Number<'_>| first.at(one).is_none();
+    let only_b = second.numbers.iter().filter(alone);
+    Paired {
+        only_b: only_b.map(|one| one.place.clone()).collect(),
+        only_a,
+        pairs: facts::fold(pairs),
     }
 }
 
@@ -240,8 +240,14 @@ fn numbered(names: impl Iterator<Item = String>) -> Vec<String> {
 
 /// The processors that names tell of: by their number, or by a path that has but one way to run. None when they tell of none or of both.
 fn cores(names: [&str; 3]) -> Option<Cores> {
-    const ONE: [&str; 4] = ["1 core,", "one core", "stack-memory", "peer-smoltcp"];
-    const TWO: [&str; 3] = ["2 cores", "two cores", "bare-shm"];
+    const ONE: [&str; 5] = [
+        "1 core,",
+        "one core",
+        "one-core",
+        "stack-memory",
+        "peer-smoltcp",
+    ];
+    const TWO: [&str; 4] = ["2 cores", "two cores", "two-core", "bare-shm"];
     let told = |words: &[&str]| {
         let mut names = names.iter();
         names.any(|name| words.iter().any(|word| name.contains(word)))
@@ -250,5 +256,41 @@ fn cores(names: [&str; 3]) -> Option<Cores> {
         (true, false) => Some(Cores::One),
         (false, true) => Some(Cores::Two),
         (true, true) | (false, false) => None,
+    }
+}
+
+/// The processors that a command line asks for, when it asks for one number of them.
+fn asked_for(command: &str) -> Option<Cores> {
+    let mut words = command.split_whitespace();
+    let value = words.by_ref().find_map(|word| match word {
+        "--cores" => Some(None),
+        _ => word.strip_prefix("--cores=").map(Some),
+    })?;
+    match value.or_else(|| words.next())? {
+        "1" => Some(Cores::One),
+        "2" => Some(Cores::Two),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_those_of_names_and_of_the_command() {
+        assert_eq!(
+            cores(["kernel-loopback, one-core blocking", "4 B", ""]),
+            Some(Cores::One)
+        );
+        assert_eq!(cores(["bare-shm", "4 B", ""]), Some(Cores::Two));
+        assert_eq!(cores(["kernel-loopback", "4 B", ""]), None);
+        assert_eq!(
+            asked_for("tollgate rr --cores 1 --for 5s"),
+            Some(Cores::One)
+        );
+        assert_eq!(asked_for("tollgate rr --cores=2"), Some(Cores::Two));
+        assert_eq!(asked_for("tollgate rr --cores 1,2"), None);
+        assert_eq!(asked_for("tollgate rr"), None);
     }
 }

@@ -630,6 +630,7 @@ pub fn run() -> Run {
             },
             sysctls: None,
             offloads: None,
+        network: None,
         },
         far: None,
         clock: Clock { source: "tsc".into(), hz: 2.1e9, read_cost_ns: 22.0, resolution_ns: 9.5 },
