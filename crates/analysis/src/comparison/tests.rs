@@ -438,7 +438,7 @@ fn differences_of_the_machines_are_listed() {
     );
 }
 
-/// A yardstick that took so long, a quarter of its looks one part in a hundred longer or shorter.
+/// A control benchmark that took so long, a quarter of its samples one part in a hundred longer or shorter.
 pub(super) fn yardstick(cores: Cores, path: &str, ns: f64) -> Yardstick {
     Yardstick {
         experiment: "rr-by-size".to_owned(),
