@@ -114,7 +114,7 @@ pub struct Samples {
     pub left_by_wire: u64,
     /// Of other processes, control groups or interfaces than asked for.
     pub not_asked_for: u64,
-    /// Never arrived where they were expected within ten seconds.
+    /// Never seen where they were expected: within ten seconds, or until what follows them was read.
     pub vanished: u64,
     /// Still on the way when a window of observation ended.
     pub cut: u64,
@@ -302,7 +302,7 @@ fn samples(before: Option<&Raw>, after: &Raw) -> Samples {
         read: of(|totals| totals.finished),
         left_by_wire: of(|totals| totals.left),
         not_asked_for: of(|totals| totals.unwanted),
-        vanished: raw(|raw| raw.vanished),
+        vanished: raw(|raw| raw.vanished) + of(|totals| totals.unseen),
         cut: raw(|raw| raw.cut),
         unread: raw(|raw| raw.unread),
         under_way: after.waiting.len() as u64,
