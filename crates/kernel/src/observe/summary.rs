@@ -167,6 +167,12 @@ impl Samples {
         let all = ended + self.vanished + self.cut;
         (all > 0).then(|| ended as f64 / all as f64)
     }
+
+    /// The share of drawn samples that are in no row since they took too long or found no room.
+    pub fn left_out(&self) -> f64 {
+        let drawn = self.begun + self.skipped;
+        (self.cut + self.unread + self.skipped) as f64 / drawn.max(1) as f64
+    }
 }
 
 /// What one end of a connection cost.
