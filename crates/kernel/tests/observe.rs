@@ -6,13 +6,17 @@
 #[path = "../../qemu/tests/stock/mod.rs"]
 mod stock;
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tollgate_kernel::observe::filter::Side;
 use tollgate_kernel::observe::{Ask, Choice, Filter, Watcher, summary};
 use tollgate_run::observation::{Observation, Row, Slow};
@@ -396,7 +400,7 @@ fn saturated_server_has_the_sum_that_its_rate_under_gates_asks_for() {
     // Long enough for a calibration on the way, for which the gates are taken off.
     let rounds = |raw: &tollgate_kernel::observe::Raw| raw.cost.as_ref().unwrap().call.n;
     let mut last = first.clone();
-    for _ in 0..3_000 {
+    for _ in 0..12_000 {
         last = look();
         if rounds(&last) > rounds(&first) {
             break;
@@ -423,9 +427,148 @@ fn saturated_server_has_the_sum_that_its_rate_under_gates_asks_for() {
     );
 }
 
+/// A network namespace; it goes with this.
+struct Room(Child);
+
+impl Room {
+    fn new() -> Option<Self> {
+        let mut process = Command::new("unshare")
+            .args(["--net", "sh", "-c", "echo made; exec sleep infinity"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()?;
+        let said = process.stdout.take();
+        let room = Self(process);
+        let mut line = String::new();
+        BufReader::new(said?).read_line(&mut line).ok()?;
+        (line == "made\n").then_some(room)
+    }
+
+    fn net(&self) -> File {
+        File::open(format!("/proc/{}/ns/net", self.0.id())).unwrap()
+    }
+
+    /// Whether a command succeeds in there.
+    fn runs(&self, command: &str) -> bool {
+        let status = Command::new("nsenter")
+            .arg(format!("--net=/proc/{}/ns/net", self.0.id()))
+            .args(command.split(' '))
+            .status();
+        status.is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Moves the calling thread into a namespace.
+fn enter(net: &File) {
+    move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+}
+
+/// A client and a server whose requests go through a token bucket; none, with the reason printed, where there is none to be had.
+fn rooms_behind_a_bucket() -> Option<[Room; 2]> {
+    let (Some(client), Some(server)) = (Room::new(), Room::new()) else {
+        tollgate_skip::skipped!("no network namespaces can be made (unshare of util-linux)");
+        return None;
+    };
+    let far = server.0.id();
+    let made = client.runs(&format!(
+        "ip link add client0 type veth peer name server0 netns {far}"
+    )) && client.runs("ip addr add 192.0.2.1/24 dev client0")
+        && client.runs("ip link set client0 up")
+        && server.runs("ip addr add 192.0.2.2/24 dev server0")
+        && server.runs("ip link set server0 up")
+        && client
+            .runs("tc qdisc replace dev client0 root tbf rate 40mbit burst 1600 latency 100ms");
+    if !made {
+        tollgate_skip::skipped!(
+            "no veth pair with a token bucket can be made (ip and tc of iproute2)"
+        );
+        return None;
+    }
+    Some([client, server])
+}
+
+/// Messages that go through the token bucket.
+const THROUGH_A_BUCKET: usize = 1_000;
+
+/// The wait in the bucket is one for the device. It gets shorter by what the gates take elsewhere in the loop, since the bucket sets
+/// the pace: so the rows make a round trip together with the gates, and less than one without them.
+#[test]
+fn token_bucket_path_closes_with_its_gates() {
+    let Some(choice) = choice() else { return };
+    let Some(rooms) = rooms_behind_a_bucket() else {
+        return;
+    };
+    let [near, far] = [rooms[0].net(), rooms[1].net()];
+    let namespaces = [&near, &far].map(|net| net.try_clone().unwrap().into());
+    let (tell, port_of_server) = std::sync::mpsc::channel();
+    let server = std::thread::spawn(move || {
+        enter(&far);
+        let listener = TcpListener::bind((Ipv4Addr::new(192, 0, 2, 2), 0)).unwrap();
+        tell.send(listener.local_addr().unwrap()).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut message = [0; THROUGH_A_BUCKET];
+        while stream.read_exact(&mut message).is_ok() && stream.write_all(&message).is_ok() {}
+    });
+    let at = port_of_server.recv().unwrap();
+    let ask = Ask {
+        filter: port(at.port()).operations(),
+        every: Some(1),
+        ..Ask::default()
+    };
+    let mut watcher = Watcher::start(choice.clone(), &ask, Vec::from(namespaces)).unwrap();
+    let client = std::thread::spawn(move || {
+        enter(&near);
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut message = [0; THROUGH_A_BUCKET];
+        let mut round_trips = Vec::new();
+        for _ in 0..4_000 {
+            let begun = Instant::now();
+            stream.write_all(&message).unwrap();
+            stream.read_exact(&mut message).unwrap();
+            round_trips.push(begun.elapsed().as_nanos() as f64);
+        }
+        round_trips.iter().sum::<f64>() / round_trips.len() as f64
+    });
+    while !client.is_finished() {
+        std::thread::sleep(Duration::from_millis(10));
+        watcher.tend().unwrap();
+    }
+    let round_trip = client.join().unwrap();
+    server.join().unwrap();
+    let raw = watcher.read().unwrap();
+    let seen = summary::between(None, &raw, &choice, 10);
+    // Bytes that gates did not see come in take no place from those behind them.
+    assert!(seen.samples.read >= 6_000, "{:?}", seen.samples);
+    let mut rows = seen.spans.iter();
+    let queue = rows.find(|row| row.name == "device.queue").unwrap();
+    // A request takes the bucket 213 us, and all else of a round trip some 30 us.
+    assert!(queue.p99_ns > 100_000.0, "{queue:?}");
+    let mean = |name: &str| seen.sum(name).unwrap().mean_ns;
+    let sum = 2.0 * (mean("send to receive") + mean("receive to send") + seen.gates.followed_ns);
+    assert!(
+        (sum / round_trip - 1.0).abs() < 0.1,
+        "{sum} ns, and {round_trip} ns by the client: {:?} {:?}",
+        seen.samples,
+        seen.sums
+    );
+    // And each sample's rows make its sum, but for those of which a gate was not run.
+    let total = |row: &Row| row.mean_ns * row.stands_for as f64;
+    let parts: f64 = seen.spans.iter().map(total).sum();
+    let whole = total(seen.sum("send to receive").unwrap());
+    assert!((parts / whole - 1.0).abs() < 1e-2, "{parts} {whole}");
+}
+
 /// Looks until the first sample has come to its end; none after half a minute.
 fn first_sample(watcher: &mut Watcher) -> Option<()> {
-    for _ in 0..3_000 {
+    for _ in 0..12_000 {
         if watcher.read().unwrap().totals.finished > 0 {
             return Some(());
         }
@@ -477,7 +620,7 @@ fn bytes_that_there_is_no_room_to_follow_are_counted() {
     };
     let mut watcher = Watcher::start(choice.clone(), &ask, Vec::new()).unwrap();
     let mut message = [0; 100];
-    for _ in 0..3_000 {
+    for _ in 0..12_000 {
         client.write_all(&message).unwrap();
         server.read_exact(&mut message).unwrap();
         if watcher.read().unwrap().totals.finished > 0 {

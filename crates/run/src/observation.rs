@@ -87,7 +87,7 @@ pub struct Samples {
     pub left_by_wire: u64,
     /// Of other processes, control groups or interfaces than asked for.
     pub not_asked_for: u64,
-    /// Never arrived where they were expected within ten seconds.
+    /// Never seen where they were expected: within ten seconds, or until what follows them was read.
     pub vanished: u64,
     /// Still on the way when a window of observation ended.
     pub cut: u64,
@@ -139,6 +139,13 @@ impl Samples {
         let ended = self.read + self.left_by_wire;
         let all = ended + self.vanished + self.cut;
         (all > 0).then(|| ended as f64 / all as f64)
+    }
+
+    /// The share of drawn samples that are in no row since they took too long or found no room.
+    #[must_use]
+    pub fn left_out(&self) -> f64 {
+        let drawn = self.begun + self.skipped;
+        (self.cut + self.unread + self.skipped) as f64 / drawn.max(1) as f64
     }
 }
 

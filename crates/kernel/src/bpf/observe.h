@@ -192,6 +192,8 @@ struct totals {
 	__u64 spent;
 	/* Spans that were shorter than what their gates cost. */
 	__u64 shorter;
+	/* Bytes that were read before a gate saw them come in. */
+	__u64 unseen;
 };
 
 struct counts {

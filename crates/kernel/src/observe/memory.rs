@@ -176,6 +176,7 @@ pub struct Totals {
     pub taken: u64,
     pub spent: u64,
     pub shorter: u64,
+    pub unseen: u64,
 }
 
 /// What TCP counts on a socket by itself; wraps round.
@@ -362,7 +363,7 @@ pub struct Followed {
 const _: () = assert!(size_of::<Flow>() == 40);
 const _: () = assert!(size_of::<Operation>() == 48);
 const _: () = assert!(size_of::<Settings>() == 56 + 4 * (GROUPS + WIRES) + OPERATIONS * 48);
-const _: () = assert!(size_of::<Totals>() == 22 * 8);
+const _: () = assert!(size_of::<Totals>() == 23 * 8);
 const _: () = assert!(size_of::<Passage>() == 344);
 const _: () = assert!(size_of::<Processor>() == 128);
 const _: () = assert!(size_of::<RawHistogram>() == 32 + 8 * PLACES);

@@ -105,6 +105,21 @@ impl Pace {
     }
 }
 
+/// How long bytes that are under way may take to their end when a window ends, at first.
+pub(super) const PATIENCE: Duration = Duration::from_millis(50);
+/// The longest that this becomes. Bytes that were lost go out again within that, mostly.
+pub(super) const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The patience after `cut` of a window's `samples` took longer. It grows, since those that are cut are the slow ones: without them the
+/// rows would be of the fast ones alone.
+pub(super) fn patience(before: Duration, cut: u64, samples: u64) -> Duration {
+    if cut * 20 > samples {
+        (before * 2).min(LONGEST_PATIENCE)
+    } else {
+        before
+    }
+}
+
 /// For how many messages a sample stands, 1 in `every`, in a window that comes after nothing was sampled for `unseen`.
 pub(super) fn weight(every: u32, unseen: Duration) -> u32 {
     let stretch = 1.0 + unseen.as_secs_f64() / WINDOW.as_secs_f64();
@@ -132,6 +147,14 @@ mod tests {
         let mut pace = Pace::new(None, Some(BUDGET));
         pace.choose(WINDOW, passed(rate, 1));
         pace
+    }
+
+    #[test]
+    fn patience_grows_until_the_slow_ones_are_not_cut() {
+        assert_eq!(patience(PATIENCE, 5, 100), PATIENCE);
+        assert_eq!(patience(PATIENCE, 6, 100), 2 * PATIENCE);
+        let longest = (0..10).fold(PATIENCE, |before, _| patience(before, 100, 100));
+        assert_eq!(longest, LONGEST_PATIENCE);
     }
 
     #[test]

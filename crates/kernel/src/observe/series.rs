@@ -85,10 +85,16 @@ impl Series {
     pub(super) fn interval(&self, span: usize) -> Option<Interval> {
         let parts = self.parts.iter().map(|part| part[span]);
         let parts: Vec<Amount> = parts.filter(|one| one.weight > 0).collect();
-        by_batches(&parts, |batch| {
-            let weight: u64 = batch.iter().map(|one| one.weight).sum();
-            let sum: u64 = batch.iter().map(|one| one.sum).sum();
-            (weight > 0).then(|| sum as f64 / weight as f64)
+        let weight = parts.iter().map(|one| one.weight as f64).sum::<f64>();
+        let ratio = parts.iter().map(|one| one.sum as f64).sum::<f64>() / weight;
+        // The variance of a ratio of sums is that of these values (Cochran 1977, section 6.4): a part counts by the messages it stands for.
+        let scale = parts.len() as f64 / weight;
+        let values: Vec<f64> = parts
+            .iter()
+            .map(|one| ratio + (one.sum as f64 - ratio * one.weight as f64) * scale)
+            .collect();
+        by_batches(&values, |batch| {
+            (!batch.is_empty()).then(|| batch.iter().sum::<f64>() / batch.len() as f64)
         })
     }
 }
@@ -134,6 +140,19 @@ mod tests {
         assert!(interval.low < 102.0 && interval.high > 104.0);
         let same = series(&[(1, 100); 20]).interval(3).unwrap();
         assert_eq!((same.low, same.high), (100.0, 100.0));
+    }
+
+    #[test]
+    fn interval_counts_parts_by_their_messages() {
+        // A few slow messages before the traffic begins move the mean from 100 to 101.1 ns.
+        let mut parts = vec![(1, 10_000); 2];
+        parts.extend([(1_000, 100); 18]);
+        let interval = series(&parts).interval(3).unwrap();
+        assert!(interval.low > 97.0 && interval.high < 105.0, "{interval:?}");
+        assert!(
+            interval.low < 100.0 && interval.high > 101.1,
+            "{interval:?}"
+        );
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn samples(before: Option<&Raw>, after: &Raw) -> Samples {
         read: of(|totals| totals.finished),
         left_by_wire: of(|totals| totals.left),
         not_asked_for: of(|totals| totals.unwanted),
-        vanished: raw(|raw| raw.vanished),
+        vanished: raw(|raw| raw.vanished) + of(|totals| totals.unseen),
         cut: raw(|raw| raw.cut),
         unread: raw(|raw| raw.unread),
         under_way: after.waiting.len() as u64,

@@ -16,7 +16,9 @@ use super::memory::{
     Flow, Followed, GROUPS, OPERATIONS, PASSAGES, PROCESSORS, Passage, Processor, RawHistogram,
     SPANS, Settings, TURNS, Totals, Turn, Usage, WIRES, state,
 };
-use super::pace::{FIRST, Pace, Passed, SETTLE, WINDOW, weight};
+use super::pace::{
+    FIRST, LONGEST_PATIENCE, PATIENCE, Pace, Passed, SETTLE, WINDOW, patience, weight,
+};
 use super::series::{Amount, Amounts, Series};
 use super::{Ask, Raw};
 use crate::error::Error;
@@ -35,8 +37,6 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 const TIDY: Duration = Duration::from_millis(200);
 /// How long a part of an observation is that its intervals are computed from.
 const PART: Duration = Duration::from_millis(50);
-/// How long bytes that are under way may take to their end when a window ends.
-const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Programs that observe traffic.
 pub struct Watcher {
@@ -240,9 +240,9 @@ impl Watcher {
             parted: Instant::now(),
             on: Duration::ZERO,
             // What is called slow must have the time to become it.
-            patience: ask
-                .slower_than
-                .map_or(PATIENCE, |slow| (slow * 2).clamp(PATIENCE, PATIENCE * 20)),
+            patience: ask.slower_than.map_or(PATIENCE, |slow| {
+                (slow * 2).clamp(PATIENCE, LONGEST_PATIENCE)
+            }),
             aside: Aside::default(),
             begun: Instant::now(),
         };
@@ -522,7 +522,7 @@ impl Watcher {
             } if self.followed() == 0 || now - drained >= self.patience => {
                 let passed = self.seen().since(&self.before);
                 self.links.clear();
-                self.cut();
+                self.patience = patience(self.patience, self.cut(), passed.samples);
                 self.on += now - since;
                 self.pace.choose(now - chosen, passed);
                 let luck = (monotonic() % 1_000) as f64 / 1e3;
@@ -645,8 +645,9 @@ impl Watcher {
         }
     }
 
-    /// Takes back all that is followed, since the gates are off.
-    fn cut(&mut self) {
+    /// Takes back all that is followed, since the gates are off; how many bytes were still on the way.
+    fn cut(&mut self) -> u64 {
+        let before = self.aside.cut;
         // What a reader sends while the gates are off is not seen.
         self.turns.write([Turn::default(); TURNS]);
         for index in 0..PASSAGES {
@@ -656,6 +657,7 @@ impl Watcher {
                 self.aside.unread += 1;
             }
         }
+        self.aside.cut - before
     }
 
     fn take_slow(&mut self) -> Result<(), Error> {

@@ -15,6 +15,9 @@ pub fn render_observation(observation: &Observation, width: usize, colour: bool)
         colour,
     };
     page.wrap(Ink::Bold, "", 0, &finding(observation));
+    if let Some(warning) = selection(observation) {
+        page.wrap(Ink::Bold, "", 0, &warning);
+    }
     if !observation.spans.is_empty() {
         page.line("");
         page.ways(observation);
@@ -88,6 +91,27 @@ fn finding(observation: &Observation) -> String {
         "{} of the way of a segment{long}, is waiting{most}.",
         percent(queueing)
     )
+}
+
+/// Rows leave out more than this share of the samples: then they are of a selection.
+const SELECTION: f64 = 0.05;
+
+/// A warning where the samples in the rows are not those of the traffic.
+fn selection(observation: &Observation) -> Option<String> {
+    let samples = &observation.samples;
+    let share = samples.left_out();
+    if share <= SELECTION {
+        return None;
+    }
+    let count = |n: u64| group_thousands(&n.to_string());
+    Some(format!(
+        "The rows lack {} of the samples, mostly slow ones: {} cut on the way and {} unread as a window ended, {} skipped since too many of \
+         their connections were followed already. --always cuts none, and --sample N with a larger N skips fewer.",
+        percent(share),
+        count(samples.cut),
+        count(samples.unread),
+        count(samples.skipped),
+    ))
 }
 
 const HEADINGS: [&str; 10] = [
@@ -248,7 +272,8 @@ impl Page {
 
 /// What no gate can tell by itself.
 const QUEUES: &str = "what a message waits behind the gates of other messages cannot be taken off: where a queue never empties, rows of \
-                      queueing are those of traffic that the gates slow down";
+                      queueing are those of traffic that the gates slow down; where a rate limit sets the pace, its queue is shorter by \
+                      what the gates take elsewhere";
 
 /// What the gates cost, and what of it is in no row.
 fn gates(observation: &Observation) -> Vec<String> {
@@ -503,6 +528,18 @@ mod tests {
         insta::assert_snapshot!(
             gates(&observation)[0],
             @"the gates cost a sample 2.70 us; 2.30 us of it lay on its way and is taken off the rows; 3 spans were shorter than what their gates cost and count as 0; what the kernel takes to call a gate could not be measured (no connection over loopback: refused) and is in the rows"
+        );
+    }
+
+    #[test]
+    fn rows_of_a_selection_are_called_so() {
+        let mut observation = sample();
+        assert_eq!(selection(&observation), None);
+        (observation.samples.begun, observation.samples.cut) = (145, 112);
+        observation.samples.skipped = 1_983;
+        insta::assert_snapshot!(
+            selection(&observation).unwrap(),
+            @"The rows lack 99 % of the samples, mostly slow ones: 112 cut on the way and 3 unread as a window ended, 1,983 skipped since too many of their connections were followed already. --always cuts none, and --sample N with a larger N skips fewer."
         );
     }
 
