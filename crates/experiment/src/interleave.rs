@@ -49,7 +49,11 @@ const DEAR: f64 = 0.1;
 /// The most sessions that are open at once when they are opened anew: each takes descriptors, and often a thread or a process.
 pub(crate) const MOST_OPEN: usize = 128;
 /// The fewest iterations of a contender in a repetition, however little time there is.
-const LEAST: u64 = 32;
+const LEAST: u64 = 8;
+/// Fewer iterations than this in a repetition are one slice: each slice begins with round trips that are not timed.
+const ONE_SLICE: u64 = 64;
+/// Repetitions that are always made, so that there is something at every size, and an interval beside it.
+const ALWAYS: u32 = 2;
 
 /// A path in one of the ways in which it can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -397,8 +401,7 @@ impl Race<'_> {
         let one: f64 = groups.iter().map(|(_, takes)| takes).sum();
         let mut left = one * f64::from(self.repetitions);
         for repetition in 0..self.repetitions {
-            // The first is always made, so that there is something at every size.
-            if repetition > 0 && self.context.remaining() == Some(Duration::ZERO) {
+            if repetition >= ALWAYS && self.context.remaining() == Some(Duration::ZERO) {
                 return;
             }
             for (group, takes) in &groups {
@@ -454,6 +457,7 @@ impl Race<'_> {
                 if self.context.cancel.is_raised() {
                     return;
                 }
+                let slices = if *iterations < ONE_SLICE { 1 } else { slices };
                 let share = slice_of(*iterations, slice, slices);
                 if share == 0 {
                     continue;
@@ -551,6 +555,9 @@ fn scaled(iterations: u64, scale: f64) -> u64 {
 
 /// The iterations of one of several slices, which together give `iterations`.
 fn slice_of(iterations: u64, slice: u64, slices: u64) -> u64 {
+    if slice >= slices {
+        return 0;
+    }
     iterations / slices + u64::from(slice < iterations % slices)
 }
 
@@ -603,6 +610,8 @@ mod tests {
         for iterations in [0, 1, 7, 8, 9, 40_000] {
             let sum: u64 = (0..8).map(|slice| slice_of(iterations, slice, 8)).sum();
             assert_eq!(sum, iterations);
+            let one: Vec<u64> = (0..8).map(|slice| slice_of(iterations, slice, 1)).collect();
+            assert_eq!(one, [iterations, 0, 0, 0, 0, 0, 0, 0]);
         }
     }
 
@@ -610,7 +619,7 @@ mod tests {
     fn scaling_keeps_a_least_number() {
         assert_eq!(scaled(40_000, 0.5), 20_000);
         assert_eq!(scaled(40_000, 0.0), LEAST);
-        assert_eq!(scaled(10, 0.1), 10);
+        assert_eq!(scaled(5, 0.1), 5);
     }
 
     proptest! {
