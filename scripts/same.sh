@@ -58,6 +58,9 @@ told_apart() {
     awk '
         function value(line) { sub(/^[^:]*: /, "", line); gsub(/^"|"?,?$/, "", line); return line }
         /^  "judged"/ { print value($0) }
+        /^  "paths"/ { paths = 1 }
+        /^  "rows"/ { paths = 0 }
+        paths { next }
         /^      "experiment"/ { experiment = value($0) }
         /^      "table"/ { table = value($0) }
         /^      "row"/ { row = value($0) }

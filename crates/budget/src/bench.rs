@@ -11,8 +11,9 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::Instant;
 use tollgate_checksum::{Kernel, sum_header};
+use tollgate_run::{PathId, Placement, Waiting, Workload};
 use tollgate_workload::stack_memory::sampling::{Sampling, sampling_cost};
-use tollgate_workload::{PathId, Placement, Session, Spec, Waiting, Workload, find};
+use tollgate_workload::{Session, Spec, find};
 
 /// Anything that stops a row from being measured; its text stands in the row's place.
 type Failure = Box<dyn std::error::Error>;

@@ -2,9 +2,9 @@
 
 use tollgate_table::answer::Answer;
 
-use crate::args::{Json, Sink};
 use crate::error::Error;
 use crate::output;
+use crate::values::{Json, Sink};
 
 /// Puts an answer out.
 pub(crate) fn show(answer: &Answer, json: &Json) -> Result<(), Error> {

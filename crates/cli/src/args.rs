@@ -6,21 +6,23 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use tollgate_experiment::context::Options;
-use tollgate_experiment::experiments;
 use tollgate_kernel::observe::{Filter, pace, summary};
-use tollgate_kernel::sampling::Categories;
+use tollgate_run::{PathId, Placement, Waiting};
+use tollgate_sampling::Categories;
 use tollgate_workload::remote::{PORT, Target};
-use tollgate_workload::{MAX_SIZE, PathId, Placement, Waiting};
 
 use crate::error::Error;
-use crate::nearest::unknown;
 use crate::output;
+use crate::values::{
+    Colour, Json, categories, cores, duration, experiment, filter, line_rate, listen, path,
+    percent, short_duration, size, target, wait,
+};
 
 mod derived;
 
-pub(crate) use derived::{Compare, History, Predict, Profile};
+pub(crate) use derived::{Compare, History, Predict, Profile, Runs};
 
 /// Where every nanosecond of TCP/IP goes: measures the Linux kernel, Tollgate's own stack and smoltcp side by side.
 #[derive(Debug, Parser)]
@@ -50,17 +52,6 @@ pub(crate) struct Manners {
     /// Say what runs, even without a terminal.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-}
-
-/// When to use colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Colour {
-    /// On a terminal.
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
 }
 
 /// The commands.
@@ -330,23 +321,6 @@ pub(crate) struct Doctor {
     pub(crate) json: Json,
 }
 
-/// Where JSON goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Sink {
-    /// Standard output.
-    Stdout,
-    /// A file.
-    File(PathBuf),
-}
-
-/// The flag `--json`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Json {
-    /// Write JSON to FILE, or to standard output instead of the tables when FILE is `-` or left out.
-    #[arg(long = "json", value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_parser = sink)]
-    pub(crate) to: Option<Sink>,
-}
-
 /// What is measured and how much of it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Measuring {
@@ -362,10 +336,10 @@ pub(crate) struct Measuring {
     /// Only with ends that sleep until they are woken, or that poll.
     #[arg(long, value_name = "block|poll", value_parser = wait)]
     wait: Option<Waiting>,
-    /// Iterations of a repetition [default: 40000].
+    /// Iterations of a repetition [default: 20000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     iterations: Option<u64>,
-    /// Repetitions [default: 3].
+    /// Repetitions, each with sessions of its own [default: 6].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     repetitions: Option<u32>,
     /// Bits per second of the line that packets are to keep up with: 1G, 10G, 2.5G [default: 1G].
@@ -443,154 +417,6 @@ impl Measuring {
     }
 }
 
-fn path(given: &str) -> Result<PathId, String> {
-    let known: Vec<&str> = PathId::ALL.iter().map(|path| path.name()).collect();
-    given.parse().map_err(|_| unknown("path", given, &known))
-}
-
-fn target(given: &str) -> Result<Target, String> {
-    given.parse()
-}
-
-fn listen(given: &str) -> Result<SocketAddrV4, String> {
-    given
-        .parse()
-        .or_else(|_| Ok(SocketAddrV4::new(given.parse()?, PORT)))
-        .map_err(|_: std::net::AddrParseError| {
-            format!(
-                "unknown address `{given}`; give an IPv4 address of this host as ADDR or ADDR:PORT"
-            )
-        })
-}
-
-fn experiment(given: &str) -> Result<&'static str, String> {
-    let known: Vec<&'static str> = experiments::all().iter().map(|one| one.name()).collect();
-    known
-        .iter()
-        .copied()
-        .find(|name| *name == given)
-        .ok_or_else(|| unknown("experiment", given, &known))
-}
-
-fn categories(given: &str) -> Result<Box<Categories>, String> {
-    let text = std::fs::read_to_string(given).map_err(|error| format!("{given}: {error}"))?;
-    let read = Categories::parse(given, &text);
-    read.map(Box::new).map_err(|error| error.to_string())
-}
-
-fn size(given: &str) -> Result<usize, String> {
-    given
-        .parse()
-        .ok()
-        .filter(|size| (1..=MAX_SIZE).contains(size))
-        .ok_or_else(|| {
-            format!("unknown size `{given}`; a size is a number of bytes from 1 to {MAX_SIZE}")
-        })
-}
-
-fn cores(given: &str) -> Result<Placement, String> {
-    match given {
-        "1" => Ok(Placement::OneCore),
-        "2" => Ok(Placement::TwoCores),
-        _ => Err(format!(
-            "unknown number of cores `{given}`; known: 1 (both ends on one core), 2 (each on its own)"
-        )),
-    }
-}
-
-fn wait(given: &str) -> Result<Waiting, String> {
-    match given {
-        "block" | "blocking" => Ok(Waiting::Blocking),
-        "poll" | "busy-poll" => Ok(Waiting::BusyPoll),
-        _ => Err(unknown("way of waiting", given, &["block", "poll"])),
-    }
-}
-
-pub(crate) fn duration(given: &str) -> Result<Duration, String> {
-    let at = given
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(given.len());
-    let (number, unit) = given.split_at(at);
-    let scale = match unit {
-        "ms" => 1e-3,
-        "s" | "" => 1.0,
-        "m" | "min" => 60.0,
-        _ => f64::NAN,
-    };
-    number
-        .parse::<f64>()
-        .ok()
-        .map(|number| number * scale)
-        .filter(|seconds| (0.001..=86_400.0).contains(seconds))
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| {
-            format!("unknown time `{given}`; give it as 500ms, 10s or 2min, a day at most")
-        })
-}
-
-fn short_duration(given: &str) -> Result<Duration, String> {
-    match given.strip_suffix("us").map(str::parse::<f64>) {
-        Some(Ok(us)) if (0.001..=1e9).contains(&us) => Ok(Duration::from_secs_f64(us / 1e6)),
-        Some(_) => Err(format!(
-            "unknown time `{given}`; give it as 500us, 1ms or 1s"
-        )),
-        None => duration(given),
-    }
-}
-
-pub(crate) fn filter(given: &str) -> Result<Filter, String> {
-    Filter::parse(given).map_err(|error| {
-        let under = " ".repeat(error.column - 1);
-        format!("the filter is not understood at {error}\n  {given}\n  {under}^")
-    })
-}
-
-fn percent(given: &str) -> Result<f64, String> {
-    given
-        .parse()
-        .ok()
-        .filter(|percent| (0.01..=100.0).contains(percent))
-        .ok_or_else(|| format!("unknown share `{given}`; give it in percent, from 0.01 to 100"))
-}
-
-fn line_rate(given: &str) -> Result<u64, String> {
-    amount(given)
-        .filter(|rate| (1e6..=1e13).contains(rate))
-        .map(|rate| rate as u64)
-        .ok_or_else(|| {
-            format!("unknown line rate `{given}`; give bits per second as 100M, 1G or 2.5G, from 1M to 10T")
-        })
-}
-
-/// A number with a prefix for thousands.
-pub(crate) fn amount(given: &str) -> Option<f64> {
-    let at = given
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(given.len());
-    let (number, unit) = given.split_at(at);
-    let scale = match unit {
-        "" => 1.0,
-        "k" | "K" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        "T" => 1e12,
-        _ => f64::NAN,
-    };
-    number.parse::<f64>().ok().map(|number| number * scale)
-}
-
-fn sink(given: &str) -> Result<Sink, String> {
-    if given == "-" {
-        return Ok(Sink::Stdout);
-    }
-    if experiments::find(given).is_some() {
-        return Err(format!(
-            "--json takes `{given}` for its file; write --json=- or put --json last"
-        ));
-    }
-    Ok(Sink::File(PathBuf::from(given)))
-}
-
 /// Why parsing ended the program: help was asked for, or the usage is wrong.
 pub(crate) struct Stop(clap::Error);
 
@@ -625,6 +451,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+    use crate::values::Sink;
 
     fn parsed(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split_whitespace())

@@ -1,20 +1,21 @@
-//! `tollgate compare`: reads two runs, says in what they differ, and tells a regression by the exit code.
+//! `tollgate compare`: reads the runs of two sides, says in what they differ, and tells a regression by the exit code.
 
 use std::process::ExitCode;
 
-use tollgate_experiment::comparison::{Options, THRESHOLD, compare};
+use tollgate_analysis::comparison::{Options, THRESHOLD, compare};
+use tollgate_run::Run;
 
-use crate::args::{Compare, Manners, Sink};
+use crate::args::{Compare, Manners, Runs};
 use crate::error::Error;
+use crate::values::Sink;
 use crate::{input, output};
 
 /// Compares, and ends with 1 when `--fail-on` was given and something became worse by more than that.
 pub(crate) fn run(asked: &Compare, manners: &Manners) -> Result<ExitCode, Error> {
-    let (before, after) = (input::run(&asked.before)?, input::run(&asked.after)?);
-    let again = asked.again.as_deref().map(input::run).transpose()?;
+    let (before, after) = (read(&asked.before)?, read(&asked.after)?);
     for name in asked.experiments.iter().flatten() {
-        let held = [&before, &after].map(|run| run.experiments.iter().any(|one| one.name == *name));
-        if held != [true, true] {
+        let holds = |run: &Run| run.experiments.iter().any(|one| one.name == *name);
+        if ![&before, &after].iter().all(|side| side.iter().any(holds)) {
             return Err(Error::Usage(format!(
                 "the experiment `{name}` was to be compared and is not in both runs; leave --experiment out to compare all that are"
             )));
@@ -24,8 +25,8 @@ pub(crate) fn run(asked: &Compare, manners: &Manners) -> Result<ExitCode, Error>
         threshold: asked.fail_on.unwrap_or(THRESHOLD),
         experiments: asked.experiments.clone(),
     };
-    let comparison = compare(&before, &after, again.as_ref(), &options)
-        .map_err(|error| Error::Usage(error.to_string()))?;
+    let [a, b] = [&before, &after].map(|side| side.iter().collect::<Vec<&Run>>());
+    let comparison = compare(&a, &b, &options).map_err(|error| Error::Usage(error.to_string()))?;
     let json = || Ok::<_, Error>(serde_json::to_string_pretty(&comparison)? + "\n");
     match &asked.json.to {
         Some(Sink::Stdout) => output::print(&json()?)?,
@@ -45,4 +46,8 @@ pub(crate) fn run(asked: &Compare, manners: &Manners) -> Result<ExitCode, Error>
     } else {
         ExitCode::SUCCESS
     })
+}
+
+fn read(runs: &Runs) -> Result<Vec<Run>, Error> {
+    runs.0.iter().map(|file| input::run(file)).collect()
 }

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tollgate_analysis::history::{self, Extent};
 use tollgate_experiment::context::{Context, Options};
-use tollgate_experiment::history::{self, Extent};
 use tollgate_experiment::noise::Noise;
 use tollgate_experiment::predict::{self, Validation, memory};
-use tollgate_experiment::run;
-use tollgate_experiment::run::{Experiment, Run, VERSION};
+use tollgate_run::{self as run, Experiment, Run, VERSION};
 
-use crate::args::{History, Json, Manners, Predict, Sink};
+use crate::args::{History, Manners, Predict};
 use crate::error::Error;
 use crate::progress::Shown;
+use crate::values::{Json, Sink};
 use crate::{input, interrupt, measure, output};
 
 /// What --validate takes unless told otherwise.

@@ -8,13 +8,14 @@ mod self_test;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use tollgate_experiment::words::counted;
 use tollgate_gate::Clock;
-use tollgate_workload::{Error as PathError, Mode, Path, PathId, Spec, Workload, find};
+use tollgate_run::{Mode, PathId, Workload, format::counted};
+use tollgate_workload::{Error as PathError, Path, Spec, find};
 
-use crate::args::{Doctor, Manners, Sink};
+use crate::args::{Doctor, Manners};
 use crate::error::Error;
 use crate::output;
+use crate::values::Sink;
 
 /// Round trips that prove that a path works.
 const TRIAL: u64 = 64;

@@ -38,7 +38,7 @@ pub(crate) enum Error {
     Serialise(#[from] serde_json::Error),
     /// The run's parts contradict each other.
     #[error("the run contradicts itself: {0}; this is a defect of Tollgate, please report it")]
-    Run(#[from] tollgate_experiment::run::RunError),
+    Run(#[from] tollgate_run::RunError),
     /// A scenario that is counted failed.
     #[error(transparent)]
     Scenario(#[from] tollgate_budget::Error),
@@ -107,7 +107,7 @@ pub(crate) enum Error {
     NoStoredTraces(String),
     /// What was measured for a profile does not make one.
     #[error(transparent)]
-    Profile(#[from] tollgate_experiment::profile::NoProfile),
+    Profile(#[from] tollgate_analysis::profile::NoProfile),
     /// No signal handler could be set.
     #[error("cannot prepare for Ctrl-C: {0}")]
     Signals(io::Error),

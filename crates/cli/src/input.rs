@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate_experiment::run::Run;
+use tollgate_run::Run;
 
 use crate::error::Error;
 

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use serde::Serialize;
 use tollgate_experiment::experiments::{self, Reported};
 
-use crate::args::{List, Sink};
+use crate::args::List;
 use crate::error::Error;
 use crate::output;
+use crate::values::Sink;
 
 /// One experiment in the JSON.
 #[derive(Serialize)]

@@ -24,17 +24,16 @@ mod save;
 mod serve;
 #[cfg(feature = "sql")]
 mod trace;
+mod values;
 
 use std::process::ExitCode;
-
-use tollgate_workload::child;
 
 use args::{Command, ExperimentCommand};
 use error::Error;
 
 fn main() -> ExitCode {
     interrupt::leave_to_the_parent();
-    if let Some(outcome) = child::maybe_run() {
+    if let Some(outcome) = tollgate_workload::maybe_run() {
         return match outcome {
             Ok(()) => ExitCode::SUCCESS,
             // The parent has been told the reason and reports it.

@@ -8,27 +8,29 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+use tollgate_analysis::history::{self, Extent};
 use tollgate_budget::valgrind::{Program, scenario_output};
 use tollgate_experiment::conduct::conduct;
 use tollgate_experiment::context::{Context, Options};
 use tollgate_experiment::experiments::{self, Experiment};
-use tollgate_experiment::history::{self, Extent};
 use tollgate_experiment::noise::Noise;
-use tollgate_experiment::run::{self, Host, Run, Schema, Tool, VERSION};
-use tollgate_experiment::words;
 use tollgate_gate::{Clock, Source};
 use tollgate_qemu::counts::Counts;
+use tollgate_run::{self as run, Host, Run, Schema, Tool, VERSION, format};
 use tollgate_workload::remote::KernelRemote;
 
 use crate::args::{
-    History, Manners, Measuring, Profile, Report, RunExperiments, SCENARIO, Scenario, Sink,
-    Workload,
+    History, Manners, Measuring, Profile, Report, RunExperiments, SCENARIO, Scenario, Workload,
 };
 use crate::error::{Error, INTERRUPTED};
 use crate::interrupt;
 use crate::output::{self, print, say};
 use crate::progress::Shown;
 use crate::save::Store;
+use crate::values::Sink;
+
+/// The device whose offloads are described: that of `kernel-loopback`.
+const LOOPBACK: &str = "lo";
 
 /// What `--quick` allows for the measurements, so that all of it ends within 30 s.
 const QUICK: Duration = Duration::from_secs(25);
@@ -268,7 +270,10 @@ impl Job<'_> {
         let begun = Instant::now();
         let started = SystemTime::now();
         let noise = Noise::begin();
-        let host = Host::read().with_offloads();
+        let host = Host::read().with_network(
+            LOOPBACK,
+            tollgate_workload::kernel::features(LOOPBACK).map_err(|error| error.to_string()),
+        );
         let clock = Clock::calibrate();
         let progress = Shown::new(manners);
         let budget = self.budget.map(|time| time.saturating_sub(begun.elapsed()));
@@ -416,7 +421,7 @@ fn typed(given: impl Iterator<Item = String>) -> String {
         let shown = match word.split_once('=') {
             _ if hidden => "...".to_owned(),
             Some((TOKEN, _)) => format!("{TOKEN}=..."),
-            _ => words::quoted(&word),
+            _ => format::quoted(&word),
         };
         hidden = word == TOKEN && !hidden;
         line.push(' ');

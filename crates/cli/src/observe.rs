@@ -49,11 +49,12 @@ mod live {
 
     use tollgate_experiment::context::Cancel;
     use tollgate_kernel::abilities;
-    use tollgate_kernel::observe::{Ask, Choice, Filter, Observation, Raw, Watcher, scope};
+    use tollgate_kernel::observe::{Ask, Choice, Filter, Raw, Watcher, scope, summary};
     use tollgate_report::terminal::render_observation;
 
-    use crate::args::{Manners, Observe, Sink};
+    use crate::args::{Manners, Observe};
     use crate::error::{Error, INTERRUPTED};
+    use crate::values::Sink;
     use crate::{interrupt, output};
 
     /// How often the gates are looked after.
@@ -101,7 +102,7 @@ mod live {
         if observe.json_stream {
             return Ok(exit(stopped, observe));
         }
-        let observation = Observation::between(None, &raw, &choice, observe.top);
+        let observation = summary::between(None, &raw, &choice, observe.top);
         match &observe.json.to {
             Some(sink) => {
                 let json = serde_json::to_string_pretty(&observation)? + "\n";
@@ -133,7 +134,7 @@ mod live {
             if observe.json_stream && (over || stopped || now >= next) {
                 let raw = watcher.read().map_err(|error| failed(&error))?;
                 let observation =
-                    Observation::between(before.as_ref(), &raw, watcher.choice(), observe.top);
+                    summary::between(before.as_ref(), &raw, watcher.choice(), observe.top);
                 output::print(&(serde_json::to_string(&observation)? + "\n"))?;
                 before = Some(raw);
                 next += observe.interval;

@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use crate::args::Colour;
 use crate::error::Error;
+use crate::values::Colour;
 
 /// The width where there is no terminal.
 const WIDTH: usize = 120;

@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 
-use tollgate_experiment::profile::{self, OF_KERNEL, OF_STACK, Origin, TraceOf};
-use tollgate_experiment::run::Run;
+use tollgate_analysis::profile::{self, OF_KERNEL, OF_STACK, Origin, TraceOf};
+use tollgate_run::{PathId, Run};
 use tollgate_trace::rebuilt::Rebuilt;
 use tollgate_trace::traffic::{Messages, Traffic};
-use tollgate_workload::PathId;
 
 use crate::args::{Manners, Profile};
 use crate::error::Error;
@@ -31,10 +30,12 @@ pub(crate) fn run(asked: &Profile, manners: &Manners) -> Result<ExitCode, Error>
         bounds: trace.bounds.as_ref().map(|(least, most)| (least, most)),
     };
     let from = asked.from.as_ref().map(|from| from.to_string_lossy());
-    let options = asked.measuring.options();
+    let mut options = asked.measuring.options();
+    options.paths = None;
+    let flags = options.flags();
     let origin = match &from {
         Some(from) => Origin::Run(from),
-        None => Origin::Measured(&options),
+        None => Origin::Measured(&flags),
     };
     let part = profile::profile(&run, path, of, origin).map_err(|error| match asked.from {
         Some(_) => Error::Usage(error.to_string()),

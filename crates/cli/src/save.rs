@@ -1,6 +1,6 @@
 //! `--save STORE`: a run that was measured goes to a store of runs, when this build knows them.
 
-use tollgate_experiment::run::Run;
+use tollgate_run::Run;
 
 use crate::args::Manners;
 use crate::error::Error;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tollgate_experiment::run::Host;
+use tollgate_run::Host;
 use tollgate_workload::remote::{Server, Service};
 
 use crate::args::{Manners, Serve};

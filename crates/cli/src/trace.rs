@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use tollgate_experiment::words::counted;
 use tollgate_report::terminal::render_tables;
+use tollgate_run::format::counted;
 use tollgate_table::answer::Answer;
 use tollgate_table::cluster::{self, Told, Watch};
 use tollgate_table::import::{self, Options};
@@ -23,9 +23,10 @@ use tollgate_table::{flows, sizes, tcb};
 use tollgate_trace::anonymise::KEY_LEN;
 use tollgate_trace::flows::Limits;
 
-use crate::args::{Json, Manners, Sink};
+use crate::args::Manners;
 use crate::error::{Error, INTERRUPTED};
 use crate::progress::Shown as Progress;
+use crate::values::{Json, Sink};
 use crate::{answered, interrupt, output};
 use args::{Cache, Flows, How, Import, Info, Sizes, Sql, TraceCommand, Where, Which};
 use show::Shown;

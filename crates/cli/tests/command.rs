@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use tollgate_experiment::run::{Cell, Run};
+use tollgate_run::{Cell, Run};
 
 fn tollgate(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
@@ -104,7 +104,7 @@ fn a_regression_is_told_by_the_exit_code_when_asked_for() {
     let (status, told) = code(&["compare", &before, &after, "--fail-on", "5%"]);
     assert_eq!(status, Some(1), "{told}");
     assert!(
-        told.starts_with("2 of 2 rows are worse by more than 5 %"),
+        told.starts_with("1 of 1 path and 2 of 2 rows are worse by more than 5 %"),
         "{told}"
     );
     assert_eq!(code(&["compare", &before, &after]).0, Some(0));
@@ -116,6 +116,11 @@ fn a_regression_is_told_by_the_exit_code_when_asked_for() {
         code(&["compare", &before, &before, "--fail-on=5%"]).0,
         Some(0)
     );
+    // Several runs of one thing, by commas.
+    let sides = [format!("{before},{before}"), format!("{after},{after}")];
+    let (status, told) = code(&["compare", &sides[0], &sides[1], "--fail-on=5%"]);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(told.contains("as 2 and 2 runs show"), "{told}");
     let (_, json) = code(&["compare", &before, &after, "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "tollgate.comparison");

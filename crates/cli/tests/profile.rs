@@ -12,7 +12,7 @@ mod craft;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use tollgate_experiment::run::{Cell, Run, Table};
+use tollgate_run::{Cell, Run, Table};
 
 fn tollgate(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tollgate"))

@@ -53,8 +53,8 @@ fn a_build_without_stores_says_so_before_it_measures() {
 #[cfg(feature = "sql")]
 mod stores {
     use serde_json::Value;
-    use tollgate_experiment::comparison;
-    use tollgate_experiment::run::Run;
+    use tollgate_analysis::comparison;
+    use tollgate_run::Run;
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 
-use tollgate_experiment::run::{Experiment, Run};
+use tollgate_run::{Experiment, Run};
 use tollgate_workload::kernel::Pair;
 
 const NOBODY: u32 = 65_534;
@@ -266,7 +266,7 @@ fn numbers(run: &Run, label: &str) -> Vec<f64> {
     let table = table.unwrap_or_else(|| panic!("{:#?}", networks.trust));
     let row = table.rows.iter().find(|row| row.label == label);
     let row = row.unwrap_or_else(|| panic!("{label}: {:#?}", table.rows));
-    let number = |cell: &tollgate_experiment::run::Cell| cell.number();
+    let number = |cell: &tollgate_run::Cell| cell.number();
     (row.cells.iter())
         .map(|cell| number(cell).unwrap_or_else(|| panic!("{label}: {cell:?}")))
         .collect()

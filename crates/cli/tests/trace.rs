@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use tollgate_experiment::published;
+use tollgate_papers as papers;
 use tollgate_wire::ipv4::protocol::UDP;
 use tollgate_wire::tcp::Flags;
 
@@ -41,7 +41,7 @@ fn json(arguments: &[&str]) -> Value {
 }
 
 fn fact(id: &str) -> f64 {
-    published::fact(&format!("kay-pasquale-1996/{id}"))
+    papers::fact(&format!("kay-pasquale-1996/{id}"))
         .unwrap()
         .value
 }

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use servers::Server;
-use tollgate_experiment::run::Run;
+use tollgate_run::Run;
 use tollgate_table::answer::Answer;
 use tollgate_table::import::{self, Options, Outcome};
 use tollgate_table::place::Place;

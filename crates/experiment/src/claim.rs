@@ -5,11 +5,10 @@
 
 use std::fmt;
 
+use tollgate_run::{Cell, Interval, Measured, format};
 use tollgate_stats as stats;
 
-use crate::run::{Cell, Interval, Measured};
 use crate::sampled::{Mean, Split};
-use crate::words;
 
 /// The fewest operations that a finding may rest on: a median of fewer has no 99th percentile beside it worth the name.
 const LEAST: u64 = 1_000;
@@ -154,7 +153,7 @@ impl Claim {
 
     /// A time in nanoseconds, in words.
     pub(crate) fn duration(&self) -> String {
-        words::duration(self.value)
+        format::duration(self.value)
     }
 
     /// A share, in words.
@@ -167,17 +166,17 @@ impl Claim {
 
     /// Three significant digits.
     pub(crate) fn significant(&self) -> String {
-        words::significant(self.value)
+        format::significant(self.value)
     }
 
     /// A quotient of two costs as how much quicker the first is; none where no difference is shown.
     pub(crate) fn speed(&self) -> Option<String> {
-        (!self.may_be(1.0)).then(|| words::speed(self.value))
+        (!self.may_be(1.0)).then(|| format::speed(self.value))
     }
 
     /// A quotient of two amounts as how much more or less the first is; none where no difference is shown.
     pub(crate) fn amount_against(&self) -> Option<String> {
-        (!self.may_be(1.0)).then(|| words::amount_against(self.value))
+        (!self.may_be(1.0)).then(|| format::amount_against(self.value))
     }
 }
 
@@ -205,8 +204,8 @@ impl fmt::Display for Refusal {
             Self::Few(n) => write!(
                 f,
                 "{}, fewer than {}",
-                words::counted(*n, "operation", "operations"),
-                words::whole(LEAST)
+                format::counted(*n, "operation", "operations"),
+                format::whole(LEAST)
             ),
             Self::NoInterval => f.write_str("it has no interval"),
             Self::Open(share) => f.write_str(&does_not_close(*share)),
@@ -277,11 +276,11 @@ impl Finding {
         let untold: Vec<String> = self
             .untold
             .iter()
-            .map(|(why, what)| format!("{} ({why})", words::list(what)))
+            .map(|(why, what)| format!("{} ({why})", format::list(what)))
             .collect();
         let mut sentences = Vec::new();
         if !self.clauses.is_empty() {
-            sentences.push(words::sentence(&self.clauses));
+            sentences.push(format::sentence(&self.clauses));
         }
         if !untold.is_empty() {
             sentences.push(format!("This run cannot tell {}.", untold.join("; ")));

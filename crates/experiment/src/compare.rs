@@ -2,12 +2,11 @@
 //!
 //! A path is represented by the quickest of its modes at that size. A ratio whose interval holds 1 is no difference.
 
-use tollgate_workload::PathId;
+use tollgate_run::{PathId, format};
 
 use crate::claim::{Claim, Evidence, Finding, Refusal};
 use crate::interleave::Contender;
 use crate::outcome::{Figure, Outcome};
-use crate::words;
 
 /// The first size at which anything was measured, and what each of the paths takes there.
 pub(crate) fn at_first_size(
@@ -64,34 +63,35 @@ fn at_size(
         };
         let phrase = outcome.line_up.contenders[contender].phrase();
         let claim = Evidence::of(&outcome.cell(contender, at, figure)).and_then(Evidence::amount);
-        let what = format!("{phrase} at {}", words::bytes(outcome.sizes[at]));
+        let what = format!("{phrase} at {}", format::bytes(outcome.sizes[at]));
         if let Some(claim) = finding.claim(what, claim) {
             phrases.push(format!("{} over {phrase}", shown_as(&claim, figure)));
         }
     }
-    (!phrases.is_empty()).then(|| words::list(&phrases))
+    (!phrases.is_empty()).then(|| format::list(&phrases))
 }
 
 fn shown_as(claim: &Claim, figure: Figure) -> String {
     match figure {
         Figure::Median => claim.duration(),
         Figure::PerByte => format!("{} ns per byte", claim.significant()),
-        Figure::Rate => format!("{} GB/s", words::significant(claim.value() / 1e9)),
+        Figure::Rate => format!("{} GB/s", format::significant(claim.value() / 1e9)),
     }
 }
 
-/// Claims how many times one contender takes what another takes, over the slices that both have.
+/// Claims how many times one contender takes what another takes, over the sessions that both have; refused of one session.
 pub(crate) fn ratio(
     outcome: &Outcome,
     ours: usize,
     theirs: usize,
     at: usize,
     figure: Figure,
-) -> Option<Result<Claim, Refusal>> {
-    let ratio = outcome.ratio(ours, theirs, at, figure)?;
+) -> Result<Claim, Refusal> {
+    let ratio = outcome.ratio(ours, theirs, at, figure);
+    let ratio = ratio.ok_or(Refusal::NoInterval)?;
     let operations = |contender: usize| outcome.measurements[contender][at].operations();
     let fewest = operations(ours).min(operations(theirs));
-    Some(Evidence::new(ratio.value, Some(ratio.interval.into()), fewest).amount())
+    Evidence::new(ratio.value, Some(ratio.interval.into()), fewest).amount()
 }
 
 /// Says how path `a` stands to path `b` at the first and at the last size that both have.
@@ -108,9 +108,7 @@ pub(crate) fn over_sizes(
             .quickest(a, at, figure)
             .zip(outcome.quickest(b, at, figure));
         let Some((ours, theirs)) = pair else { continue };
-        let Some(claim) = ratio(outcome, ours, theirs, at, figure) else {
-            continue;
-        };
+        let claim = ratio(outcome, ours, theirs, at, figure);
         let contenders = &outcome.line_up.contenders;
         standings.push((
             outcome.sizes[at],
@@ -128,14 +126,14 @@ pub(crate) fn over_sizes(
         .collect();
     let mut clause: Option<(String, Contender, Contender)> = None;
     for (size, ours, theirs, claim) in ends {
-        let what = format!("{a} against {b} at {}", words::bytes(*size));
+        let what = format!("{a} against {b} at {}", format::bytes(*size));
         let Some(claim) = finding.claim(what, claim.clone()) else {
             continue;
         };
         let speed = claim.speed();
         clause = Some(match clause {
             None => {
-                let size = words::bytes(*size);
+                let size = format::bytes(*size);
                 let text = match speed {
                     Some(speed) => format!("{a} is {speed} than {b} at {size}"),
                     None => format!("{a} and {b} show no difference at {size}"),
@@ -143,7 +141,7 @@ pub(crate) fn over_sizes(
                 (text, *ours, *theirs)
             }
             Some((text, first_ours, first_theirs)) => {
-                let size = words::whole(*size as u64);
+                let size = format::whole(*size as u64);
                 let whom = if *ours == first_ours && *theirs == first_theirs {
                     String::new()
                 } else {
@@ -165,13 +163,13 @@ pub(crate) fn over_sizes(
 
 #[cfg(test)]
 mod tests {
+    use tollgate_run::{Mode, Placement, Waiting, Workload};
     use tollgate_stats::{Samples, Timing};
-    use tollgate_workload::{Mode, Placement, Waiting, Workload};
 
     use super::*;
     use crate::interleave::LineUp;
 
-    /// Eight slices of so many operations for each path and size.
+    /// Eight sessions of so many operations for each path and size.
     fn outcome(ours: [u64; 2], theirs: [u64; 2], operations: u64) -> Outcome {
         let mode = Mode {
             placement: Placement::OneCore,
@@ -192,9 +190,9 @@ mod tests {
                 for place in 0..8 {
                     let mut samples = Samples::new(Timing::Each);
                     for _ in 0..operations {
-                        samples.record(ns + place % 3, 1);
+                        samples.record(ns + u64::from(place % 3), 1);
                     }
-                    outcome.measurements[contender][at].add_slice((0, place), &samples);
+                    outcome.measurements[contender][at].add_slice((place, 0), &samples);
                 }
             }
         }

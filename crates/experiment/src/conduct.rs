@@ -1,9 +1,11 @@
 //! Runs several experiments one after the other within one time budget.
 
+use tollgate_run as run;
+
 use crate::context::Context;
 use crate::error::Error;
 use crate::experiments::Experiment;
-use crate::run;
+use crate::yardstick;
 
 /// What became of each experiment.
 #[derive(Debug, Default)]
@@ -42,10 +44,10 @@ pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_
         } else {
             context.begin(experiment.title(), experiment.weight(), weights);
         }
-        context.yardsticks.look();
+        yardstick::look(context);
         let outcome = experiment.run(context);
-        context.yardsticks.look();
-        conducted.yardsticks.extend(context.yardsticks.take(name));
+        yardstick::look(context);
+        conducted.yardsticks.extend(yardstick::take(context, name));
         if context.cancel.is_raised() {
             conducted.stopped.push(name);
         }
@@ -62,7 +64,7 @@ pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_
 
 #[cfg(test)]
 mod tests {
-    use tollgate_workload::PathId;
+    use tollgate_run::PathId;
 
     use super::*;
     use crate::context::{Cancel, Options, Silent};

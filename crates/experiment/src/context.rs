@@ -1,31 +1,28 @@
 //! What an experiment is told: the options, how much time it has, whether it is to stop, and whom to tell what runs.
 
+use std::any::Any;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate_budget::valgrind::Program;
-use tollgate_kernel::sampling::Categories;
 use tollgate_qemu::counts::Counts;
+use tollgate_run::{Mode, PathId, Placement, Waiting, format};
+use tollgate_sampling::Categories;
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
-use tollgate_workload::{Capabilities, Mode, Path, PathId, Placement, Waiting, find};
+use tollgate_workload::{Capabilities, Path, find};
 
-use crate::echoes::{self, Echoes};
 use crate::error::Error;
-use crate::ledgers::{self, Ledgers};
-use crate::remote::{self, TwoHosts};
-use crate::sampled::Sampled;
-use crate::streams::{self, Streams};
-use crate::trains::{self, Trains};
-use crate::yardstick::Yardsticks;
 
 /// Message sizes in bytes, as in Wolman, Voelker and Thekkath 1994.
 pub const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
-/// Iterations of a repetition, as in Wolman, Voelker and Thekkath 1994, section 1.2.
-pub const ITERATIONS: u64 = 40_000;
-/// Repetitions, as in the same.
-pub const REPETITIONS: u32 = 3;
+/// Iterations of a repetition: with [`REPETITIONS`] as many as the three times 40,000 of Wolman, Voelker and Thekkath 1994,
+/// section 1.2.
+pub const ITERATIONS: u64 = 20_000;
+/// Repetitions: sessions that are opened anew. An interval is told from what differs between them, for which three are few.
+pub const REPETITIONS: u32 = 6;
 
 /// Bits per second of the line in Lehmann and Benz 2002, section 4.
 pub const LINE_RATE: u64 = 1_000_000_000;
@@ -48,7 +45,7 @@ pub struct Options {
     pub iterations: Option<u64>,
     /// Repetitions, [`REPETITIONS`] unless given.
     pub repetitions: Option<u32>,
-    /// Samples per second and processor, [`RATE`](tollgate_kernel::sampling::RATE) unless given.
+    /// Samples per second and processor, [`RATE`](tollgate_sampling::RATE) unless given.
     pub rate: Option<u32>,
     /// The categories of sampled processor time; the experiment's own unless given.
     pub categories: Option<Categories>,
@@ -63,6 +60,61 @@ pub struct Options {
 }
 
 impl Options {
+    /// The flags of the command that give the options which differ from the usual, each with a space before it.
+    #[must_use]
+    pub fn flags(&self) -> String {
+        let mut flags = String::new();
+        let mut add = |flag: &str, values: Vec<String>| {
+            flags.push_str(&format!(" --{flag} {}", format::quoted(&values.join(","))));
+        };
+        if let Some(host) = &self.to {
+            add("to", vec![host.to_string()]);
+        }
+        let implied = self.to.is_some() && self.paths.as_deref() == Some(&[PathId::KernelRemote]);
+        if let Some(paths) = self.paths.as_ref().filter(|_| !implied) {
+            add("path", paths.iter().map(ToString::to_string).collect());
+        }
+        if let Some(sizes) = &self.sizes {
+            add("size", sizes.iter().map(ToString::to_string).collect());
+        }
+        if let Some(placement) = self.placement {
+            let cores = match placement {
+                Placement::OneCore => "1",
+                Placement::TwoCores => "2",
+            };
+            add("cores", vec![cores.to_owned()]);
+        }
+        if let Some(waiting) = self.waiting {
+            let wait = match waiting {
+                Waiting::Blocking => "block",
+                Waiting::BusyPoll => "poll",
+            };
+            add("wait", vec![wait.to_owned()]);
+        }
+        if let Some(iterations) = self.iterations {
+            add("iterations", vec![iterations.to_string()]);
+        }
+        if let Some(repetitions) = self.repetitions {
+            add("repetitions", vec![repetitions.to_string()]);
+        }
+        if let Some(rate) = self.rate {
+            add("rate", vec![rate.to_string()]);
+        }
+        if let Some(categories) = &self.categories {
+            add("categories", vec![categories.file.clone()]);
+        }
+        if let Some(rate) = self.line_rate {
+            add("line-rate", vec![rate.to_string()]);
+        }
+        if self.nagle {
+            flags.push_str(" --nagle");
+        }
+        if self.gentle {
+            flags.push_str(" --gentle");
+        }
+        flags
+    }
+
     /// The sizes to measure; `usual` unless given.
     #[must_use]
     pub fn sizes_or(&self, usual: &[usize]) -> Vec<usize> {
@@ -199,18 +251,8 @@ pub struct Context<'a> {
     kept: Duration,
     /// What the experiment runs at the moment.
     title: &'static str,
-    /// Measured by one experiment, and shown by others too.
-    ledgers: Vec<Rc<Ledgers>>,
-    /// The same, of sampled echoes.
-    echoes: Option<Rc<Sampled<Echoes>>>,
-    /// The same, of sampled streams.
-    streams: Option<Rc<Sampled<Streams>>>,
-    /// The same of both hosts of `kernel-remote`.
-    two_hosts: Option<Arc<TwoHosts>>,
-    /// The same of trains of packets.
-    trains: Option<Arc<Trains>>,
-    /// What the machine is worth meanwhile.
-    pub(crate) yardsticks: Yardsticks,
+    /// What was measured once for several.
+    kept_for_others: RefCell<Vec<Rc<dyn Any>>>,
 }
 
 impl<'a> Context<'a> {
@@ -234,12 +276,7 @@ impl<'a> Context<'a> {
             later: Duration::ZERO,
             kept: Duration::ZERO,
             title: "",
-            ledgers: Vec::new(),
-            echoes: None,
-            streams: None,
-            two_hosts: None,
-            trains: None,
-            yardsticks: Yardsticks::default(),
+            kept_for_others: RefCell::default(),
         }
     }
 
@@ -286,129 +323,31 @@ impl<'a> Context<'a> {
             .map(|ends| ends.saturating_duration_since(Instant::now()))
     }
 
-    /// The ledgers of `stack-memory` at these sizes, measured at the first call.
+    /// What several experiments show and one of them measures: that of this type which `is` the one wanted, made at the first call.
     ///
     /// # Errors
-    /// As [`ledgers::of_stack`].
-    pub(crate) fn stack_ledgers(
-        &mut self,
-        experiment: &'static str,
-        sizes: &[usize],
-    ) -> Result<Rc<Ledgers>, Error> {
-        let known = self
-            .ledgers
-            .iter()
-            .find(|one| one.path == PathId::StackMemory);
-        if let Some(known) = known {
-            return Ok(Rc::clone(known));
+    /// Those of `make`.
+    pub(crate) fn once<T: 'static>(
+        &self,
+        is: impl Fn(&T) -> bool,
+        make: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<Rc<T>, Error> {
+        let kept = self.kept_for_others.borrow().iter().find_map(|one| {
+            let one = Rc::clone(one).downcast::<T>().ok()?;
+            is(&one).then_some(one)
+        });
+        match kept {
+            Some(kept) => Ok(kept),
+            None => {
+                let made = Rc::new(make()?);
+                let kept: Rc<dyn Any> = Rc::<T>::clone(&made);
+                self.kept_for_others.borrow_mut().push(kept);
+                Ok(made)
+            }
         }
-        let measured = Rc::new(ledgers::of_stack(
-            experiment,
-            sizes,
-            self.remaining(),
-            self,
-        )?);
-        self.ledgers.push(Rc::clone(&measured));
-        Ok(measured)
     }
 
-    /// The processor time of echoes over kernel sockets by size, measured at the first call.
-    ///
-    /// # Errors
-    /// As [`echoes::run`].
-    pub(crate) fn echoes(
-        &mut self,
-        experiment: &'static str,
-    ) -> Result<Rc<Sampled<Echoes>>, Error> {
-        if let Some(echoes) = &self.echoes {
-            return Ok(Rc::clone(echoes));
-        }
-        let echoes = Rc::new(echoes::run(experiment, self)?);
-        self.echoes = Some(Rc::clone(&echoes));
-        Ok(echoes)
-    }
-
-    /// The processor time of one-way streams over kernel sockets by size of a write, measured at the first call.
-    ///
-    /// # Errors
-    /// As [`streams::run`].
-    pub(crate) fn streams(
-        &mut self,
-        experiment: &'static str,
-    ) -> Result<Rc<Sampled<Streams>>, Error> {
-        if let Some(streams) = &self.streams {
-            return Ok(Rc::clone(streams));
-        }
-        let streams = Rc::new(streams::run(experiment, self)?);
-        self.streams = Some(Rc::clone(&streams));
-        Ok(streams)
-    }
-
-    /// The ledgers of a path of the kernel at these sizes, measured at the first call in this share of the time that is left.
-    ///
-    /// # Errors
-    /// As [`ledgers::of_kernel`].
-    pub(crate) fn kernel_ledgers(
-        &mut self,
-        experiment: &'static str,
-        path: PathId,
-        mode: Mode,
-        sizes: &[usize],
-        share: f64,
-    ) -> Result<Rc<Ledgers>, Error> {
-        let mut known = self.ledgers.iter();
-        if let Some(known) = known.find(|one| (one.path, one.mode) == (path, mode)) {
-            return Ok(Rc::clone(known));
-        }
-        let within = self.remaining().map(|left| left.mul_f64(share));
-        let measured = ledgers::of_kernel(experiment, (path, mode), sizes, within, self)?;
-        let measured = Rc::new(measured);
-        self.ledgers.push(Rc::clone(&measured));
-        Ok(measured)
-    }
-
-    /// The ledgers of both hosts of `kernel-remote` at these sizes, measured at the first call in half of the time that is left.
-    ///
-    /// # Errors
-    /// As [`remote::run`].
-    pub(crate) fn two_hosts(
-        &mut self,
-        experiment: &'static str,
-        mode: Mode,
-        sizes: &[usize],
-    ) -> Result<Arc<TwoHosts>, Error> {
-        let known = self.two_hosts.as_ref().filter(|known| known.mode == mode);
-        if let Some(known) = known {
-            return Ok(Arc::clone(known));
-        }
-        let Some(server) = &self.remote else {
-            return Err(Error::NothingMeasured {
-                experiment,
-                reason: "kernel-remote takes a host that serves: --to HOST".to_owned(),
-            });
-        };
-        let until = self.remaining().map(|left| left / 2);
-        let hosts = remote::run(experiment, server, mode, sizes, until, self)?;
-        let hosts = Arc::new(hosts);
-        self.two_hosts = Some(Arc::clone(&hosts));
-        Ok(hosts)
-    }
-
-    /// Trains of packets on all paths that have them, measured at the first call.
-    ///
-    /// # Errors
-    /// As [`trains::run`].
-    pub(crate) fn trains(&mut self, experiment: &'static str) -> Result<Arc<Trains>, Error> {
-        if let Some(trains) = &self.trains {
-            return Ok(Arc::clone(trains));
-        }
-        let trains = trains::run(experiment, self)?;
-        self.trains = Some(Arc::clone(&trains));
-        Ok(trains)
-    }
-
-    /// Says what runs, and how long this experiment still needs. Experiments say so between slices, so that this is also where the
-    /// yardsticks are looked at.
+    /// Says what runs, and how long this experiment still needs.
     pub fn tell(&self, what: &str, left_here: Duration) {
         let left = left_here + self.later;
         let spent = self.begun.elapsed();
@@ -424,7 +363,6 @@ impl<'a> Context<'a> {
             format!("{}: {what}", self.title)
         };
         self.progress.update(&what, done, left);
-        self.yardsticks.look();
     }
 }
 

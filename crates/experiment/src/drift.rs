@@ -35,12 +35,6 @@ impl Drift {
         slowness
     }
 
-    /// What the usual round trip of the size at this place should take now, in nanoseconds, if the machine is as slow as in the last
-    /// slice; none where no slice has told it.
-    pub(crate) fn expected_ns(&self, at: usize) -> Option<f64> {
-        Some(self.first_ns.get(at).copied()?? * self.last())
-    }
-
     /// The slowness of the last slice; 1 before there was one.
     pub(crate) fn last(&self) -> f64 {
         self.slownesses.last().copied().unwrap_or(1.0)
@@ -82,8 +76,6 @@ mod tests {
         assert_eq!(drift.note(&[Some(20.0), Some(7.0), Some(200.0)]), 5.0 / 3.0);
         assert_eq!(drift.note(&[Some(5.0), Some(3.5), Some(50.0)]), 0.5);
         assert_eq!(drift.last(), 0.5);
-        assert_eq!(drift.expected_ns(0), Some(5.0));
-        assert_eq!(drift.expected_ns(3), None);
         let (least, most) = drift.range().unwrap();
         assert!(least < 0.5 && most > 1.5 && drift.usual() > 1.0);
         let told = drift.told("without gates").unwrap();

@@ -6,17 +6,16 @@
 //! halved. They share a processor unless the user wants two: one that sleeps and wakes is not idle then, and all of its time is
 //! processing.
 
+use std::rc::Rc;
 use std::time::Duration;
 
-use tollgate_kernel::sampling::{Categories, Classifier};
-use tollgate_workload::{
-    Mode, PathId, Placement, Sockets, Spec, Transport, Waiting, Workload, find,
-};
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
+use tollgate_sampling::{Categories, Classifier};
+use tollgate_workload::{Sockets, Spec, Transport, find};
 
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
-use crate::words;
 
 /// Message sizes, section IV.
 const SIZES: usize = 40;
@@ -97,10 +96,14 @@ pub(crate) fn usual_sizes(count: usize) -> Vec<usize> {
 ///
 /// # Errors
 /// [`Error::NothingToRun`], and as [`sampled::survey`].
-pub(crate) fn run(
+pub(crate) fn of(
     experiment: &'static str,
     context: &Context<'_>,
-) -> Result<Sampled<Echoes>, Error> {
+) -> Result<Rc<Sampled<Echoes>>, Error> {
+    context.once(|_| true, || run(experiment, context))
+}
+
+fn run(experiment: &'static str, context: &Context<'_>) -> Result<Sampled<Echoes>, Error> {
     let options = &context.options;
     let paths = kernel_paths(options);
     if paths.is_empty() {
@@ -136,7 +139,7 @@ pub(crate) fn run(
                     ..Spec::new(Workload::Rr, size)
                 };
                 Subject {
-                    label: format!("{path}, {transport}, {}", words::bytes(size)),
+                    label: format!("{path}, {transport}, {}", format::bytes(size)),
                     path,
                     spec: spec.with_mode(mode.placement, mode.waiting).over(Sockets {
                         transport,

@@ -1,6 +1,6 @@
 //! Why an experiment has nothing to show.
 
-use tollgate_workload::Workload;
+use tollgate_run::Workload;
 
 /// Why an experiment has nothing to show. What could be measured in part is no error: its cells say what is missing.
 #[derive(Debug, thiserror::Error)]

@@ -14,25 +14,22 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_workload::{
-    Mode, Offload, PathId, Placement, Session, Sockets, Spec, Waiting, Workload, find_with_mtu,
-};
+use tollgate_run::{Mode, Offload, PathId, Placement, Waiting, Workload, format};
+use tollgate_workload::{Session, Sockets, Spec, find_with_mtu};
 
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
 use crate::outcome::Outcome;
-use crate::words;
+use crate::yardstick::between_slices;
 
-/// Slices of each contender in a repetition at a size. Three repetitions give 24 slice medians, of which the 7th and the
-/// 18th enclose the median with 95 % confidence.
+/// Slices of each contender in a repetition at a size.
 ///
 /// Of a stream there are fewer and longer ones. Its slice begins with an empty pipe, and until the receive buffer is full each write
-/// goes its way alone: over loopback on one core, with writes of 64 bytes, the first 125 take 4 us each and all others 0.5. Of the twelve
-/// slices of three repetitions the third and the tenth enclose the median with 95 % confidence.
+/// goes its way alone: over loopback on one core, with writes of 64 bytes, the first 125 take 4 us each and all others 0.5.
 pub(crate) const fn slices(workload: Workload) -> u64 {
     match workload {
-        Workload::Rr | Workload::Crr => 8,
-        Workload::Stream => 4,
+        Workload::Rr | Workload::Crr => 4,
+        Workload::Stream => 2,
     }
 }
 /// Iterations of a pilot's first slice.
@@ -52,7 +49,11 @@ const DEAR: f64 = 0.1;
 /// The most sessions that are open at once when they are opened anew: each takes descriptors, and often a thread or a process.
 pub(crate) const MOST_OPEN: usize = 128;
 /// The fewest iterations of a contender in a repetition, however little time there is.
-const LEAST: u64 = 64;
+const LEAST: u64 = 8;
+/// Fewer iterations than this in a repetition are one slice: each slice begins with round trips that are not timed.
+const ONE_SLICE: u64 = 64;
+/// Repetitions that are always made, so that there is something at every size, and an interval beside it.
+const ALWAYS: u32 = 2;
 
 /// A path in one of the ways in which it can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +172,7 @@ impl LineUp {
                         path.to_string(),
                         format!(
                             "{path} does not run {workload}; it runs {}",
-                            words::list(&has)
+                            format::list(&has)
                         ),
                     ));
                 }
@@ -182,7 +183,7 @@ impl LineUp {
                 let has: Vec<String> = capabilities.modes.iter().map(ToString::to_string).collect();
                 absent.push((
                     path.to_string(),
-                    format!("{path} runs {} only", words::list(&has)),
+                    format!("{path} runs {} only", format::list(&has)),
                 ));
             }
             contenders.extend(modes.into_iter().map(|mode| Contender::new(path, mode)));
@@ -317,8 +318,11 @@ impl Race<'_> {
                 if self.context.cancel.is_raised() {
                     return;
                 }
-                self.context
-                    .tell("pilot", self.context.remaining().unwrap_or_default());
+                between_slices(
+                    self.context,
+                    "pilot",
+                    self.context.remaining().unwrap_or_default(),
+                );
                 let begun = Instant::now();
                 let Some(mut session) = self.open(contender, at) else {
                     continue;
@@ -331,6 +335,9 @@ impl Race<'_> {
                 self.outcome.measurements[contender][at].settings = session.settings();
                 let dear = each.is_some_and(|each| opening > each.mul_f64(DEAR));
                 if dear {
+                    // Its interval holds nothing of what differs between sessions.
+                    let settings = &mut self.outcome.measurements[contender][at].settings;
+                    settings.push(("session", "one for all repetitions".to_owned()));
                     self.places[contender][at] = Place::Kept(Some(session));
                 } else {
                     let begun = Instant::now();
@@ -394,8 +401,7 @@ impl Race<'_> {
         let one: f64 = groups.iter().map(|(_, takes)| takes).sum();
         let mut left = one * f64::from(self.repetitions);
         for repetition in 0..self.repetitions {
-            // The first is always made, so that there is something at every size.
-            if repetition > 0 && self.context.remaining() == Some(Duration::ZERO) {
+            if repetition >= ALWAYS && self.context.remaining() == Some(Duration::ZERO) {
                 return;
             }
             for (group, takes) in &groups {
@@ -451,6 +457,7 @@ impl Race<'_> {
                 if self.context.cancel.is_raised() {
                     return;
                 }
+                let slices = if *iterations < ONE_SLICE { 1 } else { slices };
                 let share = slice_of(*iterations, slice, slices);
                 if share == 0 {
                     continue;
@@ -460,10 +467,13 @@ impl Race<'_> {
                     "{} of {}, {}",
                     repetition + 1,
                     self.repetitions,
-                    words::size(self.outcome.sizes[at])
+                    format::size(self.outcome.sizes[at])
                 );
-                self.context
-                    .tell(&what, Duration::from_nanos((left - spent).max(0.0) as u64));
+                between_slices(
+                    self.context,
+                    &what,
+                    Duration::from_nanos((left - spent).max(0.0) as u64),
+                );
                 let mut samples = session.new_samples();
                 match session.run(share, &mut samples) {
                     Ok(()) => self.outcome.measurements[contender][at]
@@ -545,6 +555,9 @@ fn scaled(iterations: u64, scale: f64) -> u64 {
 
 /// The iterations of one of several slices, which together give `iterations`.
 fn slice_of(iterations: u64, slice: u64, slices: u64) -> u64 {
+    if slice >= slices {
+        return 0;
+    }
     iterations / slices + u64::from(slice < iterations % slices)
 }
 
@@ -597,6 +610,8 @@ mod tests {
         for iterations in [0, 1, 7, 8, 9, 40_000] {
             let sum: u64 = (0..8).map(|slice| slice_of(iterations, slice, 8)).sum();
             assert_eq!(sum, iterations);
+            let one: Vec<u64> = (0..8).map(|slice| slice_of(iterations, slice, 1)).collect();
+            assert_eq!(one, [iterations, 0, 0, 0, 0, 0, 0, 0]);
         }
     }
 
@@ -604,7 +619,7 @@ mod tests {
     fn scaling_keeps_a_least_number() {
         assert_eq!(scaled(40_000, 0.5), 20_000);
         assert_eq!(scaled(40_000, 0.0), LEAST);
-        assert_eq!(scaled(10, 0.1), 10);
+        assert_eq!(scaled(5, 0.1), 5);
     }
 
     proptest! {

@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, SpanTable, TickScale, join};
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Trains};
 use tollgate_kernel::{Event, Gates, Plan, Taken, Traffic, Watch, abilities, watch::ROOM};
+use tollgate_run::{Mode, Offload, PathId, Waiting, Workload};
 use tollgate_workload::trains::SEGMENT;
-use tollgate_workload::{Mode, Offload, PathId, Session, Sockets, Spec, Waiting, Workload, find};
+use tollgate_workload::{Session, Sockets, Spec, find};
 
 use crate::context::{Context, Options};
 use crate::error::Error;
+use crate::yardstick::between_slices;
 
 /// Gates whose events name the bytes that pass. Those of threads are left out: a stream's calls are no messages to them.
 const NAMED: GateSet = GateSet::of(&[
@@ -234,8 +236,9 @@ pub(crate) fn run(
                 break;
             }
             let left = context.remaining().unwrap_or_default();
-            context.tell(
-                &format!("{}, {}", carried.label(), crate::words::size(size)),
+            between_slices(
+                context,
+                &format!("{}, {}", carried.label(), tollgate_run::format::size(size)),
                 left,
             );
             let until = context.remaining().map(|left| left / cells_left.max(1));

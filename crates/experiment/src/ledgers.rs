@@ -3,6 +3,7 @@
 //! Owns how much is measured, and which span of the tables each stretch between two gates belongs to. It must never compute a
 //! time: the ledger does.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::span::Place;
@@ -13,11 +14,12 @@ use tollgate_measure::kernel::Kernel;
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::{self, StackMemory};
 use tollgate_measure::{Figure, Ledger, Limit, Way};
-use tollgate_workload::{Mode, PathId, Placement, Spec, Waiting, Workload};
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
+use tollgate_workload::Spec;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::words;
+use crate::yardstick::between_slices;
 
 /// Round trips of a slice: attaching gates takes the kernel as long as many of them.
 const KERNEL_ROUND_TRIPS: u64 = 64;
@@ -109,11 +111,27 @@ impl Ledgers {
     }
 }
 
-/// Measures the ledgers of a path of the kernel, within so long where that is given.
+/// The ledgers of a path of the kernel, measured at the first call in this share of the time that is left.
 ///
 /// # Errors
 /// [`Error::NothingMeasured`] with the reason, [`Error::Stopped`].
 pub(crate) fn of_kernel(
+    experiment: &'static str,
+    (path, mode): (PathId, Mode),
+    sizes: &[usize],
+    share: f64,
+    context: &Context<'_>,
+) -> Result<Rc<Ledgers>, Error> {
+    context.once(
+        |known: &Ledgers| (known.path, known.mode) == (path, mode),
+        || {
+            let within = context.remaining().map(|left| left.mul_f64(share));
+            kernel(experiment, (path, mode), sizes, within, context)
+        },
+    )
+}
+
+fn kernel(
     experiment: &'static str,
     (path, mode): (PathId, Mode),
     sizes: &[usize],
@@ -140,17 +158,27 @@ pub(crate) fn of_kernel(
     .or_nothing(experiment)
 }
 
-/// Measures the ledgers of `stack-memory`, within so long where that is given.
+/// The ledgers of `stack-memory`, measured at the first call in the time that is left.
 ///
 /// # Errors
 /// As [`of_kernel`].
 pub(crate) fn of_stack(
     experiment: &'static str,
     sizes: &[usize],
-    within: Option<Duration>,
+    context: &Context<'_>,
+) -> Result<Rc<Ledgers>, Error> {
+    context.once(
+        |known: &Ledgers| known.path == PathId::StackMemory,
+        || stack(experiment, sizes, context),
+    )
+}
+
+fn stack(
+    experiment: &'static str,
+    sizes: &[usize],
     context: &Context<'_>,
 ) -> Result<Ledgers, Error> {
-    let until = within.map(|within| Instant::now() + within);
+    let until = context.remaining().map(|left| Instant::now() + left);
     // What no segment holds has no ledger, and takes those that have one nothing.
     let fits = |size: &usize| *size <= stack_memory::LARGEST;
     let fitting: Vec<usize> = sizes.iter().copied().filter(fits).collect();
@@ -165,7 +193,7 @@ pub(crate) fn of_stack(
             size: *size,
             ledger: Err(format!(
                 "gate by gate a message is one segment, which holds {} at most",
-                words::size(stack_memory::LARGEST)
+                format::size(stack_memory::LARGEST)
             )),
             messages: 0,
             joined: 0,
@@ -217,7 +245,7 @@ fn run(
     };
     let mut stopped = false;
     let measured = gated::run(gated, &amount, || {
-        context.tell("", left().unwrap_or_default());
+        between_slices(context, "", left().unwrap_or_default());
         stopped = context.cancel.is_raised();
         !stopped
     });

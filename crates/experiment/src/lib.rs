@@ -8,31 +8,24 @@
 
 mod claim;
 mod compare;
-pub mod comparison;
 pub mod conduct;
 pub mod context;
 mod drift;
 mod echoes;
 mod error;
 pub mod experiments;
-pub mod history;
 mod interleave;
 mod joins;
-mod kernel_gated;
 mod ledgers;
 pub mod noise;
 mod outcome;
 pub mod predict;
-pub mod profile;
-pub mod published;
 mod remote;
 mod rotation;
-pub mod run;
 mod sampled;
 mod shapes;
 mod streams;
 mod trains;
-pub mod words;
 mod yardstick;
 
 pub use error::Error;

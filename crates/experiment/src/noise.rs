@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::words::counted;
+use tollgate_run::format::counted;
 
 /// Above this load per processor before the run, others were busy on the same processors.
 const BUSY: f64 = 0.25;

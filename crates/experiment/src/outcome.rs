@@ -1,16 +1,16 @@
 //! What an interleaved run measured, and the statistics of its cells.
 //!
-//! A cell's value is the median over its slices of the slice's own figure: of the median round trip, or of the time per byte.
-//! The interval is the distribution-free one of that median ([`stats::median`]); slices lie apart in time and depend on
-//! each other much less than successive round trips. The percentiles beside it are those of all round trips together.
+//! A slice's own figure is its median round trip, or its time per byte; a session's is the median over its slices, and a cell's value the
+//! median over its sessions. The unit of the interval is the session ([`stats::over_sessions`]): where its memory lies a session keeps
+//! for life, so its slices agree with each other more than with those of another. The percentiles beside it are those of all round
+//! trips together.
 
 use std::collections::BTreeMap;
 
+use tollgate_run::{Cell, Interval, Measured, PathId};
 use tollgate_stats::{self as stats, Estimate, Samples, Timing};
-use tollgate_workload::PathId;
 
 use crate::interleave::{Contender, LineUp};
-use crate::run::{Cell, Interval, Measured};
 
 /// The figure of a slice that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,23 +77,16 @@ impl Measurement {
         }
     }
 
-    fn figures(&self, figure: Figure) -> Vec<f64> {
-        self.figures_of(figure, |_| true)
+    /// The figure of each session, by repetition.
+    fn sessions(&self, figure: Figure) -> BTreeMap<u32, f64> {
+        let slices = self.slices.iter();
+        by_session(slices.map(|((repetition, _), slice)| (*repetition, slice.figure(figure))))
     }
 
-    /// Those of some of the repetitions.
-    fn figures_of(&self, figure: Figure, repetitions: impl Fn(u32) -> bool) -> Vec<f64> {
-        self.slices
-            .iter()
-            .filter(|((repetition, _), _)| repetitions(*repetition))
-            .map(|(_, slice)| slice.figure(figure))
-            .collect()
-    }
-
-    /// The median over the slices. Its interval needs six of them.
+    /// The median over the sessions. Its interval needs two of them.
     fn estimate(&self, figure: Figure) -> Option<(f64, Option<Interval>)> {
-        let mut figures = self.figures(figure);
-        match stats::median(&figures) {
+        let mut figures: Vec<f64> = self.sessions(figure).into_values().collect();
+        match stats::over_sessions(&figures) {
             Ok(Estimate {
                 value, interval, ..
             }) => Some((
@@ -114,6 +107,19 @@ impl Measurement {
     pub(crate) fn operations(&self) -> u64 {
         self.samples.as_ref().map_or(0, Samples::operations)
     }
+}
+
+/// The median of each session's figures.
+fn by_session(figures: impl Iterator<Item = (u32, f64)>) -> BTreeMap<u32, f64> {
+    let mut sessions: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (session, figure) in figures {
+        sessions.entry(session).or_default().push(figure);
+    }
+    let median = |(session, mut figures): (u32, Vec<f64>)| {
+        figures.sort_by(f64::total_cmp);
+        Some((session, stats::middle(&figures)?))
+    };
+    sessions.into_iter().filter_map(median).collect()
 }
 
 /// What an interleaved run measured.
@@ -208,7 +214,9 @@ impl Outcome {
     pub(crate) fn repeats(&self, contender: usize, at: usize, figure: Figure) -> Option<f64> {
         let half = |odd: u32| {
             let measurement = &self.measurements[contender][at];
-            let mut figures = measurement.figures_of(figure, |repetition| repetition % 2 == odd);
+            let sessions = measurement.sessions(figure).into_iter();
+            let halves = sessions.filter(|(repetition, _)| repetition % 2 == odd);
+            let mut figures: Vec<f64> = halves.map(|(_, figure)| figure).collect();
             figures.sort_by(f64::total_cmp);
             stats::middle(&figures)
         };
@@ -228,17 +236,15 @@ impl Outcome {
             .map(|(contender, _)| contender)
     }
 
-    /// What `a` takes of what `b` takes, over the slices that both have.
+    /// What `a` takes of what `b` takes, over the sessions of the slices that both have.
     pub(crate) fn ratio(&self, a: usize, b: usize, at: usize, figure: Figure) -> Option<Estimate> {
         let (a, b) = (&self.measurements[a][at], &self.measurements[b][at]);
-        let both = a
-            .slices
-            .iter()
-            .filter_map(|(place, slice)| Some((slice, b.slices.get(place)?)));
-        let (ours, theirs): (Vec<f64>, Vec<f64>) = both
-            .map(|(a, b)| (a.figure(figure), b.figure(figure)))
-            .unzip();
-        stats::ratio(&ours, &theirs).ok()
+        let both = a.slices.iter().filter_map(|(place, slice)| {
+            let other = b.slices.get(place)?;
+            Some((place.0, slice.figure(figure) / other.figure(figure)))
+        });
+        let ratios: Vec<f64> = by_session(both).into_values().collect();
+        stats::over_sessions(&ratios).ok()
     }
 
     /// The operations of each cell of a contender that has any.
@@ -260,7 +266,7 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_workload::{Mode, Placement, Waiting, Workload};
+    use tollgate_run::{Mode, Placement, Waiting, Workload};
 
     use super::*;
 
@@ -291,20 +297,25 @@ mod tests {
     }
 
     #[test]
-    fn the_value_is_the_median_of_the_slices_medians() {
+    fn the_value_is_the_median_of_the_sessions_medians() {
         let mut outcome = outcome();
         assert!(outcome.is_empty());
-        for place in 0..7 {
-            let ns = 100 + 10 * place;
-            outcome.measurements[0][0].add_slice((0, place), &slice(&[ns, ns, 900]));
+        for session in 0..7 {
+            for place in 0..3 {
+                let ns = 100 + 10 * u64::from(session) + place;
+                outcome.measurements[0][0].add_slice((session, place), &slice(&[ns, ns, 900]));
+            }
         }
-        assert_eq!(outcome.value(0, 0, Figure::Median), Some(130.0));
+        assert_eq!(outcome.value(0, 0, Figure::Median), Some(131.0));
         let Cell::Value(cell) = outcome.cell(0, 0, Figure::Median) else {
             panic!("a value");
         };
-        let ci = cell.ci.unwrap();
-        assert_eq!((ci.low, ci.high), (100.0, 160.0));
-        assert_eq!(cell.n, Some(21));
+        let figures: Vec<f64> = (0..7)
+            .map(|session| 101.0 + 10.0 * f64::from(session))
+            .collect();
+        let known = stats::over_sessions(&figures).unwrap().interval;
+        assert_eq!(cell.ci, Some(known.into()));
+        assert_eq!(cell.n, Some(63));
         assert_eq!(cell.p99, Some(900.0));
         assert!(matches!(
             outcome.cell(1, 0, Figure::Median),
@@ -313,9 +324,11 @@ mod tests {
     }
 
     #[test]
-    fn few_slices_have_no_interval() {
+    fn slices_of_one_session_have_no_interval() {
         let mut outcome = outcome();
-        outcome.measurements[0][0].add_slice((0, 0), &slice(&[200]));
+        for place in 0..8 {
+            outcome.measurements[0][0].add_slice((0, place), &slice(&[200]));
+        }
         let Cell::Value(cell) = outcome.cell(0, 0, Figure::PerByte) else {
             panic!("a value");
         };
@@ -341,10 +354,12 @@ mod tests {
     #[test]
     fn ratios_pair_the_slices_that_both_have() {
         let mut outcome = outcome();
-        for place in 0..4 {
-            outcome.measurements[0][0].add_slice((0, place), &slice(&[100]));
-            if place > 0 {
-                outcome.measurements[1][0].add_slice((0, place), &slice(&[400]));
+        for session in 0..4 {
+            for place in 0..2 {
+                outcome.measurements[0][0].add_slice((session, place), &slice(&[100]));
+                if session > 0 {
+                    outcome.measurements[1][0].add_slice((session, place), &slice(&[400]));
+                }
             }
         }
         let ratio = outcome.ratio(0, 1, 0, Figure::Median).unwrap();

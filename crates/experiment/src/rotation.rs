@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::context::Context;
+use crate::yardstick::between_slices;
 
 /// How much of a rotation is gone through without a time budget.
 #[derive(Debug, Clone, Copy)]
@@ -95,7 +96,7 @@ impl<'c, 'p> Rotation<'c, 'p> {
             Some(within) => within.saturating_sub(self.begun.elapsed()),
             None => self.longest * (self.rounds - self.round + 1),
         };
-        self.context.tell(name, left);
+        between_slices(self.context, name, left);
         true
     }
 

@@ -12,17 +12,18 @@
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use tollgate_kernel::sampling::{
+use tollgate_run::{Cell, Interval, Measured, PathId};
+use tollgate_sampling::{
     Book, Breakdown, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, Sampler, Symbols,
 };
 use tollgate_stats as stats;
 use tollgate_workload::cores::Cores;
-use tollgate_workload::{PathId, Session, Spec, find};
+use tollgate_workload::{Session, Spec, find};
 
 use crate::context::Context;
 use crate::drift::Drift;
 use crate::error::Error;
-use crate::run::{Cell, Interval, Measured};
+use crate::yardstick::between_slices;
 
 mod trust;
 
@@ -232,8 +233,11 @@ impl Tour<'_> {
             if self.context.cancel.is_raised() {
                 continue;
             }
-            self.context
-                .tell("pilot", self.context.remaining().unwrap_or_default());
+            between_slices(
+                self.context,
+                "pilot",
+                self.context.remaining().unwrap_or_default(),
+            );
             let Some(path) = find(subject.path) else {
                 continue;
             };
@@ -291,8 +295,11 @@ impl Tour<'_> {
                     round + 1,
                     self.survey.subjects[at].label
                 );
-                self.context
-                    .tell(&what, expected.saturating_sub(begun.elapsed()));
+                between_slices(
+                    self.context,
+                    &what,
+                    expected.saturating_sub(begun.elapsed()),
+                );
                 self.slice(at, slice)?;
             }
             self.note_speed(round as usize);
@@ -579,7 +586,7 @@ impl Mean {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_workload::{Placement, Waiting, Workload};
+    use tollgate_run::{Placement, Waiting, Workload};
 
     use super::*;
     use crate::context::{Cancel, Options, Silent};

@@ -1,49 +1,14 @@
 //! The shapes that experiments share: columns by size, rows of contenders, lines over size, published rows, and what is said
 //! of an interleaved run's trust.
 
+use tollgate_run::{
+    Axis, Cell, Figure as Drawing, Layer, Point, Row, Scale, SegmentKind, Series, Table, TrustLine,
+    Unit, format, present,
+};
 use tollgate_stats::Timing;
-use tollgate_workload::PathId;
 
 use crate::interleave::slices;
 use crate::outcome::{Figure, Outcome};
-use crate::published;
-use crate::run::{
-    Axis, Cell, Column, Figure as Drawing, Point, Row, RowKind, Scale, Series, Source, Table,
-    TrustKind, TrustLine, Unit,
-};
-use crate::words;
-
-/// A column for each size.
-pub(crate) fn size_columns(sizes: &[usize], unit: Unit) -> Vec<Column> {
-    sizes
-        .iter()
-        .map(|&size| Column {
-            name: words::size(size),
-            unit,
-        })
-        .collect()
-}
-
-/// The first, the last and some places between, evenly.
-pub(crate) fn some(len: usize, count: usize) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..count)
-        .map(|at| (len - 1) * at / (count - 1).max(1))
-        .collect();
-    places.dedup();
-    places
-}
-
-/// A row that is no span.
-pub(crate) fn plain_row(label: impl Into<String>, cells: Vec<Cell>) -> Row {
-    Row {
-        label: label.into(),
-        depth: 0,
-        kind: RowKind::Plain,
-        layer: None,
-        note: None,
-        cells,
-    }
-}
 
 /// A table of the contenders over the sizes, those that are absent included.
 pub(crate) fn table_by_size(
@@ -62,19 +27,19 @@ pub(crate) fn table_by_size(
             let cells = (0..outcome.sizes.len())
                 .map(|at| outcome.cell(contender, at, figure))
                 .collect();
-            plain_row(who.label(), cells)
+            present::plain_row(who.label(), cells)
         })
         .collect();
     rows.extend(outcome.line_up.absent.iter().map(|(label, reason)| {
         let cell = || Cell::NotAvailable {
             reason: reason.clone(),
         };
-        plain_row(label, outcome.sizes.iter().map(|_| cell()).collect())
+        present::plain_row(label, outcome.sizes.iter().map(|_| cell()).collect())
     }));
     Table {
         id: id.to_owned(),
         title: title.to_owned(),
-        columns: size_columns(&outcome.sizes, unit),
+        columns: present::size_columns(&outcome.sizes, unit),
         rows,
     }
 }
@@ -127,60 +92,6 @@ pub(crate) fn lines_by_size(
     }
 }
 
-/// The source of a published table.
-pub(crate) fn source(table_id: &str) -> Option<Source> {
-    let (paper, table) = (
-        published::paper(table_id.split_once('/')?.0)?,
-        published::table(table_id)?,
-    );
-    Some(source_at(paper, &table.place))
-}
-
-/// A place in a paper.
-pub(crate) fn source_at(paper: &published::Paper, place: &str) -> Source {
-    let cited = paper.citation();
-    let authors = cited
-        .rsplit_once(' ')
-        .map_or(cited.as_str(), |(who, _)| who);
-    Source {
-        authors: authors.to_owned(),
-        year: paper.year,
-        place: place.to_owned(),
-    }
-}
-
-/// A published cell, or why there is none.
-pub(crate) fn published_cell(value: Option<f64>, source: &Source) -> Cell {
-    match value {
-        Some(value) => Cell::Published {
-            value,
-            source: source.clone(),
-        },
-        None => Cell::NotAvailable {
-            reason: format!("{source} has no number here"),
-        },
-    }
-}
-
-/// A remark that holds.
-pub(crate) fn note(text: impl Into<String>) -> TrustLine {
-    TrustLine {
-        kind: TrustKind::Note,
-        value: None,
-        unit: Unit::None,
-        holds: true,
-        text: text.into(),
-    }
-}
-
-/// A remark that the reader must be warned by.
-pub(crate) fn warning(text: impl Into<String>) -> TrustLine {
-    TrustLine {
-        holds: false,
-        ..note(text)
-    }
-}
-
 /// How many were run, how they were timed, what failed: what every interleaved run has to say.
 pub(crate) fn trust(
     outcome: &Outcome,
@@ -192,9 +103,10 @@ pub(crate) fn trust(
     let contenders = outcome.line_up.contenders.len();
     let full = wanted * u64::from(repetitions);
     let mut text = format!(
-        "{} {what} in {} for each cell, in {} slices that take turns over paths and sizes; the value is the median over the slices",
-        words::whole(full),
-        words::counted(repetitions.into(), "repetition", "repetitions"),
+        "{} {what} in {} for each cell, in {} slices that take turns over paths and sizes; the value is the median over the repetitions, and intervals are told from what \
+         differs between them",
+        format::whole(full),
+        format::counted(repetitions.into(), "repetition", "repetitions"),
         slices(outcome.line_up.workload) * u64::from(repetitions),
     );
     let ran = || (0..contenders).flat_map(|contender| outcome.operations(contender));
@@ -202,18 +114,18 @@ pub(crate) fn trust(
         let most = ran().max().unwrap_or(least);
         text.push_str(&format!(
             "; to end in time, cut to {} on the slowest path, {} on the quickest",
-            words::whole(least),
-            words::whole(most)
+            format::whole(least),
+            format::whole(most)
         ));
         if outcome.repetitions < repetitions && !outcome.stopped {
             text.push_str(&format!(
                 ", and to {} of {}",
                 outcome.repetitions,
-                words::counted(repetitions.into(), "repetition", "repetitions")
+                format::counted(repetitions.into(), "repetition", "repetitions")
             ));
         }
     }
-    lines.push(note(text));
+    lines.push(present::note(text));
     let batched: Vec<String> = (0..contenders)
         .filter_map(|contender| match outcome.timing(contender)? {
             Timing::Each => None,
@@ -223,20 +135,17 @@ pub(crate) fn trust(
     if !batched.is_empty() {
         let mut names = batched;
         names.dedup();
-        lines.push(note(format!(
+        lines.push(present::note(format!(
             "on {} the clock is read once for a batch of {what}, so percentiles are those of the batches' means",
-            words::list(&names)
+            format::list(&names)
         )));
     }
-    lines.extend(settings(outcome).into_iter().map(note));
-    lines.extend(
-        outcome
-            .failures()
-            .into_iter()
-            .map(|(contender, reason)| warning(format!("{} failed: {reason}", contender.label()))),
-    );
+    lines.extend(settings(outcome).into_iter().map(present::note));
+    lines.extend(outcome.failures().into_iter().map(|(contender, reason)| {
+        present::warning(format!("{} failed: {reason}", contender.label()))
+    }));
     if outcome.stopped {
-        lines.push(warning(
+        lines.push(present::warning(
             "the run was stopped; what is shown was measured until then",
         ));
     }
@@ -302,77 +211,67 @@ fn settings(outcome: &Outcome) -> Vec<String> {
 
 /// The command that repeats an experiment with the options that differ from the usual.
 pub(crate) fn command(name: &str, options: &crate::context::Options) -> String {
-    format!("tollgate experiment run {name}{}", flags(options))
+    format!("tollgate experiment run {name}{}", options.flags())
 }
 
-/// The flags that give the options which differ from the usual, each with a space before it.
-pub(crate) fn flags(options: &crate::context::Options) -> String {
-    let mut flags = String::new();
-    let mut add = |flag: &str, values: Vec<String>| {
-        flags.push_str(&format!(" --{flag} {}", words::quoted(&values.join(","))));
+pub(crate) fn layer(layer: tollgate_gate::Layer) -> Layer {
+    use tollgate_gate::Layer as Gate;
+    match layer {
+        Gate::Socket => Layer::Socket,
+        Gate::Tcp => Layer::Tcp,
+        Gate::Ip => Layer::Ip,
+        Gate::Device => Layer::Device,
+        Gate::Driver => Layer::Driver,
+        Gate::Link => Layer::Link,
+        Gate::Scheduler => Layer::Scheduler,
+    }
+}
+
+pub(crate) const fn segment_kind(kind: tollgate_gate::Kind) -> SegmentKind {
+    match kind {
+        tollgate_gate::Kind::Processing => SegmentKind::Processing,
+        tollgate_gate::Kind::Queueing => SegmentKind::Queueing,
+    }
+}
+
+/// The times as lengths: one below zero gets none, and what it lacks is taken off those after it, then off those before it.
+/// So the sum stays, unless it is below zero itself.
+pub(crate) fn lengths(mut times: Vec<f64>) -> Vec<f64> {
+    let mut owed = 0.0;
+    let mut take = |time: &mut f64| {
+        let left = *time + owed;
+        owed = left.min(0.0);
+        *time = left.max(0.0);
     };
-    if let Some(host) = &options.to {
-        add("to", vec![host.to_string()]);
-    }
-    let implied = options.to.is_some() && options.paths.as_deref() == Some(&[PathId::KernelRemote]);
-    if let Some(paths) = options.paths.as_ref().filter(|_| !implied) {
-        add("path", paths.iter().map(ToString::to_string).collect());
-    }
-    if let Some(sizes) = &options.sizes {
-        add("size", sizes.iter().map(ToString::to_string).collect());
-    }
-    if let Some(placement) = options.placement {
-        let cores = match placement {
-            tollgate_workload::Placement::OneCore => "1",
-            tollgate_workload::Placement::TwoCores => "2",
-        };
-        add("cores", vec![cores.to_owned()]);
-    }
-    if let Some(waiting) = options.waiting {
-        let wait = match waiting {
-            tollgate_workload::Waiting::Blocking => "block",
-            tollgate_workload::Waiting::BusyPoll => "poll",
-        };
-        add("wait", vec![wait.to_owned()]);
-    }
-    if let Some(iterations) = options.iterations {
-        add("iterations", vec![iterations.to_string()]);
-    }
-    if let Some(repetitions) = options.repetitions {
-        add("repetitions", vec![repetitions.to_string()]);
-    }
-    if let Some(rate) = options.rate {
-        add("rate", vec![rate.to_string()]);
-    }
-    if let Some(categories) = &options.categories {
-        add("categories", vec![categories.file.clone()]);
-    }
-    if let Some(rate) = options.line_rate {
-        add("line-rate", vec![rate.to_string()]);
-    }
-    if options.nagle {
-        flags.push_str(" --nagle");
-    }
-    if options.gentle {
-        flags.push_str(" --gentle");
-    }
-    flags
+    times.iter_mut().for_each(&mut take);
+    times.iter_mut().rev().for_each(&mut take);
+    times
+}
+
+/// The least and the most.
+pub(crate) fn ends(values: &[f64]) -> Option<(f64, f64)> {
+    let low = values.iter().copied().reduce(f64::min)?;
+    let high = values.iter().copied().reduce(f64::max)?;
+    Some((low, high))
+}
+
+/// `-1.2 %`.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// `-1.2 % to 3.4 %`.
+pub(crate) fn between_percents(low: f64, high: f64) -> String {
+    format!("{} to {}", percent(low), percent(high))
 }
 
 #[cfg(test)]
 mod tests {
-    use tollgate_workload::{Mode, PathId, Placement, Waiting, Workload};
+    use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 
     use super::*;
     use crate::context::Options;
     use crate::interleave::{Contender, LineUp};
-
-    #[test]
-    fn some_places_are_the_ends_and_between() {
-        assert_eq!(some(40, 3), [0, 19, 39]);
-        assert_eq!(some(2, 3), [0, 1]);
-        assert_eq!(some(1, 3), [0]);
-    }
 
     #[test]
     fn the_command_carries_what_is_not_usual() {
@@ -431,11 +330,11 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_read_from_the_papers() {
-        let source = source("wolman-1994/table-1").unwrap();
-        assert_eq!(
-            source.to_string(),
-            "Wolman, Voelker and Thekkath 1994, Table 1, section 2.1"
-        );
+    fn lengths_are_not_negative_and_keep_the_sum() {
+        assert_eq!(lengths(vec![5.0, -2.0, 3.0]), [5.0, 0.0, 1.0]);
+        assert_eq!(lengths(vec![5.0, -2.0, 1.0, -1.5]), [2.5, 0.0, 0.0, 0.0]);
+        assert_eq!(lengths(vec![-1.0, -1.0, 4.0]), [0.0, 0.0, 2.0]);
+        assert_eq!(lengths(vec![-1.0]), [0.0]);
+        assert!(lengths(Vec::new()).is_empty());
     }
 }

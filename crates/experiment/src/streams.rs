@@ -5,16 +5,17 @@
 //! cache, writes and reads walk through twice its size of memory. The ends have a processor each where there are two.
 
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
-use tollgate_kernel::sampling::{Categories, Classifier, last_level_cache};
-use tollgate_workload::{Mode, PathId, Placement, Sockets, Spec, Waiting, Workload, find};
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
+use tollgate_sampling::{Categories, Classifier, last_level_cache};
+use tollgate_workload::{Sockets, Spec, find};
 
 use crate::context::{Context, Options};
 use crate::echoes::kernel_paths;
 use crate::error::Error;
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
-use crate::words;
 
 /// Sizes of a write: powers of two from 64 bytes to 64 KiB.
 const SIZES: [usize; 11] = [
@@ -53,8 +54,8 @@ impl Load {
         if memory > MOST_MEMORY {
             return Err(format!(
                 "twice the last-level cache is {} bytes, more than the {} that each end may take",
-                words::whole(memory as u64),
-                words::whole(MOST_MEMORY as u64)
+                format::whole(memory as u64),
+                format::whole(MOST_MEMORY as u64)
             ));
         }
         Ok(Self {
@@ -66,12 +67,12 @@ impl Load {
     /// The name of its row.
     pub(crate) fn label(&self) -> String {
         if self.is_in_cache() {
-            words::size(self.size)
+            format::size(self.size)
         } else {
             format!(
                 "{} through {} MiB",
-                words::size(self.size),
-                words::whole((self.memory >> 20) as u64)
+                format::size(self.size),
+                format::whole((self.memory >> 20) as u64)
             )
         }
     }
@@ -138,10 +139,14 @@ pub(crate) fn stream_paths(options: &Options) -> Vec<PathId> {
 ///
 /// # Errors
 /// [`Error::NothingToRun`], and as [`sampled::survey`].
-pub(crate) fn run(
+pub(crate) fn of(
     experiment: &'static str,
     context: &Context<'_>,
-) -> Result<Sampled<Streams>, Error> {
+) -> Result<Rc<Sampled<Streams>>, Error> {
+    context.once(|_| true, || run(experiment, context))
+}
+
+fn run(experiment: &'static str, context: &Context<'_>) -> Result<Sampled<Streams>, Error> {
     let options = &context.options;
     let paths = stream_paths(options);
     if paths.is_empty() {

@@ -9,12 +9,15 @@
 //! It owns these times. It must never change what an experiment measures, nor fail a run: what cannot be opened is left out.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use tollgate_run::{Cores, PathId, Placement, Waiting, Workload, Yardstick};
 use tollgate_stats as stats;
-use tollgate_workload::{PathId, Placement, Session, Spec, Waiting, Workload, find};
+use tollgate_workload::{Session, Spec, find};
 
-use crate::run::{Cores, Yardstick};
+use crate::context::Context;
+use crate::error::Error;
 
 /// The least time from one look at the yardsticks to the next: a look takes some 2 ms.
 const EVERY: Duration = Duration::from_millis(250);
@@ -30,7 +33,7 @@ const LEAST: usize = 4;
 
 /// The yardsticks of a run.
 #[derive(Default)]
-pub(crate) struct Yardsticks(RefCell<Option<Looked>>);
+struct Yardsticks(RefCell<Option<Looked>>);
 
 struct Looked {
     last: Instant,
@@ -97,9 +100,31 @@ impl Yard {
     }
 }
 
+/// The pause between two slices of an experiment: says what runs and how long it still needs, and looks at the yardsticks.
+pub(crate) fn between_slices(context: &Context<'_>, what: &str, left: Duration) {
+    context.tell(what, left);
+    look(context);
+}
+
+/// Looks at the yardsticks of the run.
+pub(crate) fn look(context: &Context<'_>) {
+    if let Ok(yardsticks) = of(context) {
+        yardsticks.look();
+    }
+}
+
+/// What the yardsticks of the run showed since the experiment before this one ended.
+pub(crate) fn take(context: &Context<'_>, experiment: &str) -> Vec<Yardstick> {
+    of(context).map_or_else(|_| Vec::new(), |yardsticks| yardsticks.take(experiment))
+}
+
+fn of(context: &Context<'_>) -> Result<Rc<Yardsticks>, Error> {
+    context.once(|_| true, || Ok(Yardsticks::default()))
+}
+
 impl Yardsticks {
     /// Looks at both, unless the last look was a moment ago.
-    pub(crate) fn look(&self) {
+    fn look(&self) {
         let mut looked = self.0.borrow_mut();
         if looked
             .as_ref()
@@ -116,7 +141,7 @@ impl Yardsticks {
     }
 
     /// What they showed since the experiment before this one ended; nothing of one that could not be opened.
-    pub(crate) fn take(&self, experiment: &str) -> Vec<Yardstick> {
+    fn take(&self, experiment: &str) -> Vec<Yardstick> {
         let mut looked = self.0.borrow_mut();
         let yards = looked.iter_mut().flat_map(|one| &mut one.yards);
         yards.filter_map(|yard| yard.take(experiment)).collect()

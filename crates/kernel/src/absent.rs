@@ -1,7 +1,6 @@
 //! The gates of a build without BPF programs: the same names, and every attempt says why it fails.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 
 use tollgate_gate::{Gate, GateSet};
 
@@ -23,22 +22,6 @@ pub struct Attached(Infallible);
 /// A fault that is in force; this build has none.
 #[derive(Debug)]
 pub struct Injected(Infallible);
-
-/// Puts gates to sleep and wakes them; this build has none.
-#[derive(Debug)]
-pub struct Doze(Infallible);
-
-impl Doze {
-    /// From now on the programs return at once.
-    pub const fn sleep(&self) {
-        match self.0 {}
-    }
-
-    /// From now on they record again.
-    pub const fn wake(&self) {
-        match self.0 {}
-    }
-}
 
 impl Injected {
     /// The fault.
@@ -112,11 +95,6 @@ impl Gates {
     /// # Errors
     /// None that can come to be.
     pub const fn watch(&self, _watch: &Watch) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// What puts the programs to sleep and wakes them while they stay attached.
-    pub const fn doze(&self) -> Arc<Doze> {
         match self.0 {}
     }
 

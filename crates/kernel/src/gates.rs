@@ -17,12 +17,10 @@ use crate::hook::{Hook, Need, Netfilter};
 use crate::plan::Plan;
 use crate::watch::{Namespace, THREADS, Taken, Watch};
 
-mod doze;
 mod fault;
 pub(crate) mod system;
 mod words;
 
-pub use doze::Doze;
 pub use fault::Injected;
 
 use fault::{FaultSettings, Registry};
@@ -86,7 +84,6 @@ pub struct Gates {
     cursors: Mapped,
     settings: Mapped,
     events: Mapped,
-    doze: Arc<Doze>,
     /// Runs that the kernel left out because the program was running already, as last seen.
     missed: std::cell::Cell<u64>,
     registry: Mutex<Registry>,
@@ -170,7 +167,6 @@ impl Gates {
         let cursors = map(".bss.cursors", PROCESSORS * size_of::<Cursor>())?;
         let settings = map(".bss.settings", size_of::<Settings>())?;
         let events = map("events", room as usize * processors * size_of::<Event>())?;
-        let doze = Arc::new(Doze::new(map(".bss.asleep", size_of::<u32>())?));
         let gates = Self {
             object,
             plan: plan.clone(),
@@ -179,7 +175,6 @@ impl Gates {
             cursors,
             settings,
             events,
-            doze,
             missed: std::cell::Cell::new(0),
             registry: Mutex::default(),
         };
@@ -216,11 +211,6 @@ impl Gates {
         settings.threads[..watch.threads.len()].copy_from_slice(&watch.threads);
         self.settings.write(settings);
         Ok(())
-    }
-
-    /// What puts the programs to sleep and wakes them while they stay attached. They are awake when they are loaded.
-    pub fn doze(&self) -> Arc<Doze> {
-        Arc::clone(&self.doze)
     }
 
     /// Attaches the gates in the namespace.

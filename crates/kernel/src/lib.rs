@@ -38,18 +38,17 @@ pub mod offer;
 pub mod plan;
 #[cfg(feature = "bpf")]
 mod probe;
-pub mod sampling;
 pub mod watch;
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::{Attached, Doze, Gates, Injected, abilities, offers};
+pub use absent::{Attached, Gates, Injected, abilities, offers};
 pub use better::{Better, Change, better};
 pub use cost::passage_cost;
 pub use error::Error;
 pub use event::{Event, Flow};
 pub use fault::{ExtraCost, Fault, FaultKind, Side};
 #[cfg(feature = "bpf")]
-pub use gates::{Attached, Doze, Gates, Injected};
+pub use gates::{Attached, Gates, Injected};
 pub use hook::{Hook, Need};
 pub use join::{Joiner, Talk};
 pub use offer::{Kind, Offer, Place};

@@ -267,39 +267,6 @@ fn what_is_not_watched_or_not_attached_is_not_recorded() {
 }
 
 #[test]
-fn gates_that_sleep_see_nothing_until_they_are_woken() {
-    let _turn = TURN.lock();
-    let gates = gates_or_leave!();
-    let mut pair = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 10);
-    gates.watch(&pair.watch()).unwrap();
-    let doze = gates.doze();
-    // Of a tracepoint and, where the plan takes one, of a netfilter hook.
-    for (attach, passages) in [
-        (vec![Gate::DeviceQueueIn, Gate::DemuxBegin], 4),
-        (vec![Gate::SocketQueued], 2),
-    ] {
-        let attached = gates
-            .attach(GateSet::of(&attach), &[Namespace::Own])
-            .unwrap();
-        doze.sleep();
-        pair.run();
-        assert_eq!(gates.take().events, []);
-        doze.wake();
-        pair.run();
-        let seen = gates.take().events.len() as u32;
-        assert_eq!(seen, passages * ROUND_TRIPS, "{attach:?}");
-        drop(attached);
-    }
-    let attached = gates
-        .attach_twins(Gate::IpOutBegin, &[Namespace::Own])
-        .unwrap();
-    doze.sleep();
-    pair.run();
-    drop(attached);
-    assert_eq!(gates.take().events, [], "twins sleep, too");
-}
-
-#[test]
 fn what_finds_no_room_is_counted() {
     let _turn = TURN.lock();
     let gates = gates_or_leave!();
@@ -381,7 +348,6 @@ fn a_stock_kernel_is_seen_as_well() {
         "the_same_holds_for_ipv6",
         "a_twin_tells_what_a_passage_costs",
         "what_is_not_watched_or_not_attached_is_not_recorded",
-        "gates_that_sleep_see_nothing_until_they_are_woken",
         "a_killed_run_leaves_nothing_attached",
     ]);
 }

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tollgate_kernel::observe::filter::Side;
-use tollgate_kernel::observe::summary::Slow;
-use tollgate_kernel::observe::{Ask, Choice, Filter, Observation, Watcher};
+use tollgate_kernel::observe::{Ask, Choice, Filter, Watcher, summary};
+use tollgate_run::observation::{Observation, Row, Slow};
 
 /// A pair that asks and answers on an address until this is dropped.
 struct Traffic {
@@ -102,7 +102,7 @@ fn observe(choice: &Choice, ask: &Ask, wanted: u64, traffic: Vec<Traffic>) -> Ob
             drop(traffic);
             let mut last = watcher.read().unwrap();
             last.slow.extend(raw.slow);
-            return Observation::between(None, &last, choice, 10);
+            return summary::between(None, &last, choice, 10);
         }
     }
 }
@@ -224,7 +224,7 @@ fn other_processes_are_counted_and_left_out() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let raw = watcher.read().unwrap();
-    let seen = Observation::between(None, &raw, &choice, 10);
+    let seen = summary::between(None, &raw, &choice, 10);
     assert!(seen.samples.not_asked_for >= 50, "{:?}", seen.samples);
     assert!(seen.spans.is_empty() && seen.sockets.is_empty());
 }
@@ -289,7 +289,7 @@ fn epoll_readers_own_code_is_in_no_row_of_the_kernel() {
     drop(client);
     server.join().unwrap();
     last.slow = slow;
-    let seen = Observation::between(None, &last, &choice, 10);
+    let seen = summary::between(None, &last, &choice, 10);
     let row = |name: &str| {
         let mut rows = seen.spans.iter();
         rows.find(|row| row.name == name && row.direction == Some("receive"))
@@ -303,7 +303,7 @@ fn epoll_readers_own_code_is_in_no_row_of_the_kernel() {
     assert!(application.p50_ns >= 0.99 * computed, "{application:?}");
     assert!(resume.p50_ns < computed, "{resume:?}");
     // It is in neither sum of the kernel's, and those and it make the way.
-    let total = |row: &tollgate_kernel::observe::rows::Row| row.mean_ns * row.n as f64;
+    let total = |row: &Row| row.mean_ns * row.n as f64;
     let [whole, processing, queueing] =
         ["send to receive", "processing", "queueing"].map(|name| total(seen.sum(name).unwrap()));
     let parts = processing + queueing + total(application);
@@ -400,7 +400,7 @@ fn saturated_server_has_the_sum_that_its_rate_under_gates_asks_for() {
     // Long enough for a calibration on the way, for which the gates are taken off.
     let rounds = |raw: &tollgate_kernel::observe::Raw| raw.cost.as_ref().unwrap().call.n;
     let mut last = first.clone();
-    for _ in 0..3_000 {
+    for _ in 0..12_000 {
         last = look();
         if rounds(&last) > rounds(&first) {
             break;
@@ -414,7 +414,7 @@ fn saturated_server_has_the_sum_that_its_rate_under_gates_asks_for() {
     stop.store(true, Ordering::Relaxed);
     client.join().unwrap();
     server.join().unwrap();
-    let seen = Observation::between(Some(&first), &last, &choice, 10);
+    let seen = summary::between(Some(&first), &last, &choice, 10);
     let mean = |name: &str| seen.sum(name).unwrap().mean_ns;
     let sum = 2.0 * (mean("send to receive") + mean("receive to send"));
     // Two pieces make a request and its answer.
@@ -544,7 +544,7 @@ fn token_bucket_path_closes_with_its_gates() {
     let round_trip = client.join().unwrap();
     server.join().unwrap();
     let raw = watcher.read().unwrap();
-    let seen = Observation::between(None, &raw, &choice, 10);
+    let seen = summary::between(None, &raw, &choice, 10);
     // Bytes that gates did not see come in take no place from those behind them.
     assert!(seen.samples.read >= 6_000, "{:?}", seen.samples);
     let mut rows = seen.spans.iter();
@@ -560,7 +560,7 @@ fn token_bucket_path_closes_with_its_gates() {
         seen.sums
     );
     // And each sample's rows make its sum, but for those of which a gate was not run.
-    let total = |row: &tollgate_kernel::observe::rows::Row| row.mean_ns * row.stands_for as f64;
+    let total = |row: &Row| row.mean_ns * row.stands_for as f64;
     let parts: f64 = seen.spans.iter().map(total).sum();
     let whole = total(seen.sum("send to receive").unwrap());
     assert!((parts / whole - 1.0).abs() < 1e-2, "{parts} {whole}");
@@ -568,7 +568,7 @@ fn token_bucket_path_closes_with_its_gates() {
 
 /// Looks until the first sample has come to its end; none after half a minute.
 fn first_sample(watcher: &mut Watcher) -> Option<()> {
-    for _ in 0..3_000 {
+    for _ in 0..12_000 {
         if watcher.read().unwrap().totals.finished > 0 {
             return Some(());
         }
@@ -595,7 +595,7 @@ fn slow_passages_without_room_are_counted() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let raw = watcher.read().unwrap();
-    let seen = Observation::between(None, &raw, &choice, 10);
+    let seen = summary::between(None, &raw, &choice, 10);
     assert!(seen.samples.slow_lost > 0, "{:?}", seen.samples);
     assert!(
         raw.slow.len() as u64 + seen.samples.slow_lost <= seen.samples.slow,
@@ -620,7 +620,7 @@ fn bytes_that_there_is_no_room_to_follow_are_counted() {
     };
     let mut watcher = Watcher::start(choice.clone(), &ask, Vec::new()).unwrap();
     let mut message = [0; 100];
-    for _ in 0..3_000 {
+    for _ in 0..12_000 {
         client.write_all(&message).unwrap();
         server.read_exact(&mut message).unwrap();
         if watcher.read().unwrap().totals.finished > 0 {
@@ -634,7 +634,7 @@ fn bytes_that_there_is_no_room_to_follow_are_counted() {
     }
     let before = watcher.read().unwrap();
     assert!(before.totals.skipped >= 64 - 16, "{:?}", before.totals);
-    let seen = Observation::between(None, &before, &choice, 10);
+    let seen = summary::between(None, &before, &choice, 10);
     assert_eq!(seen.samples.skipped, before.totals.skipped);
     assert!(seen.samples.under_way > 0, "{:?}", seen.samples);
     for _ in 0..64 {

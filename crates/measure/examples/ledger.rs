@@ -12,7 +12,8 @@ use tollgate_measure::kernel::Kernel;
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::StackMemory;
 use tollgate_measure::{Figure, Limit};
-use tollgate_workload::{PathId, Placement, Spec, Waiting, Workload};
+use tollgate_run::{PathId, Placement, Waiting, Workload};
+use tollgate_workload::Spec;
 
 fn main() -> ExitCode {
     match run() {

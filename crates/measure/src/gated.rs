@@ -10,6 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use tollgate_gate::{Passage, TickScale};
 
 use crate::ledger::{Ledger, NoLedger, Split};
+use crate::packets::{Crossings, Packets};
 use crate::schedule::{self, Probes, Sets};
 use crate::trips::{self, Slice};
 use crate::way::Way;
@@ -58,6 +59,8 @@ pub struct Ran {
     pub messages: u64,
     /// Events that found no room.
     pub lost: u64,
+    /// The packets of responses; none where a message is one packet.
+    pub packets: Option<Packets>,
 }
 
 /// The slices of one size.
@@ -65,6 +68,8 @@ pub struct Ran {
 pub struct Sized {
     /// Slices, in the order in which they were run.
     pub slices: Vec<Slice>,
+    /// Round trips of all slices, with gates and without.
+    pub round_trips: u64,
     /// Messages that were sent while gates watched.
     pub messages: u64,
     /// Those of them that passed every gate that was enabled.
@@ -130,7 +135,10 @@ pub(crate) fn block(
         for (place, sized) in sizes.iter_mut().enumerate() {
             if sized.failure.is_none() {
                 match gated.run(place, amount.round_trips) {
-                    Ok(ran) => sized.add(gated, number, probes, ran),
+                    Ok(ran) => {
+                        sized.round_trips += amount.round_trips;
+                        sized.add(gated, number, probes, ran);
+                    }
                     Err(reason) => sized.failure = Some(reason),
                 }
             }
@@ -164,23 +172,31 @@ impl Sized {
             self.joined += whole as u64;
             self.lost += ran.lost;
         }
-        let between = if set.is_empty() {
-            Some(Vec::new())
+        let scale = gated.scale();
+        let (between, crossings) = if set.is_empty() {
+            (Vec::new(), Crossings::default())
         } else {
-            trips::between(
-                gated.way(),
-                set,
-                &ran.passages,
-                gated.batch(),
-                gated.scale(),
-            )
+            let batch = gated.batch();
+            match trips::chosen(gated.way(), set, &ran.passages, batch, scale) {
+                None => return,
+                Some(chosen) => {
+                    let packets = ran.packets.as_ref();
+                    let crossings =
+                        packets.map(|packets| packets.crossings(gated.way(), set, &chosen, scale));
+                    (
+                        trips::between(&chosen, scale),
+                        crossings.unwrap_or_default(),
+                    )
+                }
+            }
         };
-        if let (Some(total), Some(between)) = (trips::mean(ran.round_trips_ns), between) {
+        if let Some(total) = trips::mean(ran.round_trips_ns) {
             self.slices.push(Slice {
                 block,
                 probes,
                 total,
                 between,
+                crossings,
             });
         }
     }

@@ -9,9 +9,10 @@ use tollgate_gate::{
     Gate, GateSet, JoinPlan, Passage, Recorded, SpanTable, TickScale, Ticks, join,
 };
 use tollgate_kernel::{ExtraCost, Fault, FaultKind, Injected, Joiner, Plan, Side, Talk, Watch};
+use tollgate_run::{PathId, Waiting, Workload};
 use tollgate_stats::Samples;
 use tollgate_workload::gates::Keeper;
-use tollgate_workload::{PathId, Session, Spec, Stamps, Waiting, Workload, find};
+use tollgate_workload::{Session, Spec, Stamps, find};
 
 use crate::faults::Delayed;
 use crate::gated::{Gated, Ran};
@@ -151,17 +152,22 @@ fn way(table: SpanTable) -> Result<Way, String> {
     Way::new(on_the_way.map(|span| span.from).collect()).map_err(|error| error.to_string())
 }
 
+/// Gates by the code that reads the clock: programs, and system calls of our own.
+pub(crate) fn splits(plan: &Plan, way: &Way) -> Vec<Split> {
+    let own = plan.own_calls();
+    let gates = way.gates().iter();
+    gates
+        .map(|&gate| Split::Alike(u8::from(own.contains(gate))))
+        .collect()
+}
+
 impl Gated for Kernel {
     fn way(&self) -> &Way {
         &self.way
     }
 
     fn splits(&self) -> Vec<Split> {
-        let own = self.keeper.plan().own_calls();
-        let gates = self.way.gates().iter();
-        gates
-            .map(|&gate| Split::Alike(u8::from(own.contains(gate))))
-            .collect()
+        splits(self.keeper.plan(), &self.way)
     }
 
     fn sizes(&self) -> usize {
@@ -221,6 +227,7 @@ impl Gated for Kernel {
             passages,
             messages: 2 * round_trips,
             lost,
+            packets: None,
         })
     }
 }

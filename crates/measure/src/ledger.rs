@@ -17,17 +17,20 @@
 //! to the other changes no observation. [`Split`] says what is assumed, and how far the spans may be wrong by it is in their
 //! intervals. Sums of neighbouring spans and the closure do not depend on it.
 
+use std::collections::BTreeMap;
+
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use tollgate_gate::Gate;
 
+use crate::packets::PacketTime;
 use crate::trips::Slice;
 use crate::way::Way;
 
 mod blocks;
 
-use blocks::Block;
+use blocks::{Block, Others};
 
 /// Draws of the bootstrap: the standard deviation of so many is known to 4 %.
 const DRAWS: usize = 400;
@@ -188,6 +191,12 @@ pub struct Ledger {
     pub elsewhere: Figure,
     /// What all gates of the way together would add to a round trip.
     pub perturbation: Figure,
+    /// Times of packets of responses; empty where messages are one packet.
+    pub packets: BTreeMap<PacketTime, Figure>,
+    /// Passages of each gate in a round trip beside those of the messages, in the order of the way.
+    pub within: Vec<f64>,
+    /// Each time of packets, in the order in which solutions have them, and how far splits may move it.
+    unknown_of_packets: BTreeMap<PacketTime, f64>,
     /// Slices, with gates and without.
     pub slices: usize,
     /// Blocks.
@@ -232,6 +241,9 @@ struct Solution {
     beside: Vec<f64>,
     whole: Vec<f64>,
     asleep: Option<f64>,
+    /// What passages of gates beside the messages' own cost in a round trip.
+    within: f64,
+    packets: Vec<Option<f64>>,
 }
 
 impl Solution {
@@ -254,7 +266,7 @@ impl Solution {
     }
 
     fn elsewhere(&self) -> f64 {
-        self.whole.iter().sum::<f64>() - self.beside.iter().sum::<f64>()
+        self.whole.iter().sum::<f64>() - self.beside.iter().sum::<f64>() - self.within
     }
 }
 
@@ -271,14 +283,19 @@ impl Draws {
     /// A value with its interval, which is `more` wider to either side.
     fn figure(&self, of: impl Fn(&Solution) -> f64, more: f64) -> Figure {
         let values: Vec<f64> = self.drawn.iter().map(&of).collect();
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let deviation = (squares / (count - 1.0)).sqrt();
         Figure {
             ns: of(&self.all),
-            half_width: self.widen * deviation + more,
+            half_width: self.widen * deviation(&values) + more,
         }
+    }
+
+    /// The same of a value that a draw may lack; none when half of them do.
+    fn known(&self, of: impl Fn(&Solution) -> Option<f64>, more: f64) -> Option<Figure> {
+        let values: Vec<f64> = self.drawn.iter().filter_map(&of).collect();
+        (2 * values.len() > self.drawn.len()).then_some(Figure {
+            ns: of(&self.all)?,
+            half_width: self.widen * deviation(&values) + more,
+        })
     }
 }
 
@@ -292,8 +309,9 @@ impl Ledger {
     /// When there is not one split for each gate.
     pub fn fit(way: &Way, splits: &[Split], slices: &[Slice], seed: u64) -> Result<Self, NoLedger> {
         assert_eq!(splits.len(), way.len(), "one split for each gate");
-        let blocks = blocks::of(way, splits, slices)?;
-        let all = blocks::solve(way, &blocks.iter().collect::<Vec<_>>());
+        let others = Others::of(way, slices);
+        let blocks = blocks::of(way, splits, slices, &others)?;
+        let all = blocks::solve(way, &others, &blocks.iter().collect::<Vec<_>>());
         let all = all.ok_or(NoLedger::Undetermined)?;
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut drawn = Vec::with_capacity(DRAWS);
@@ -302,7 +320,7 @@ impl Ledger {
                 .map(|_| &blocks[random.random_range(0..blocks.len())])
                 .collect();
             // Where blocks are few, a draw may lack the sets that tell two gates apart.
-            drawn.extend(blocks::solve(way, &some));
+            drawn.extend(blocks::solve(way, &others, &some));
         }
         if drawn.len() < DRAWS / 2 {
             return Err(NoLedger::Undetermined);
@@ -311,7 +329,51 @@ impl Ledger {
         // Means of n blocks scatter by a factor of (n - 1) / n less among draws than among repetitions.
         let widen = student_t(count - 1.0) * (count / (count - 1.0)).sqrt();
         let draws = Draws { all, drawn, widen };
-        Ok(Self::told(way, splits, draws, slices.len(), blocks.len()))
+        let mut ledger = Self::told(way, splits, draws, slices.len(), blocks.len());
+        ledger.tell_packets(splits, others);
+        Ok(ledger)
+    }
+
+    /// The sum of some times of packets, with an interval of its own but for what is not known of splits; none where one is missing.
+    pub fn sum_of_packets(&self, times: &[PacketTime]) -> Option<Figure> {
+        let unknown = times
+            .iter()
+            .map(|time| self.unknown_of_packets.get(time).copied());
+        let unknown: f64 = unknown.sum::<Option<f64>>()?;
+        let known: Vec<PacketTime> = self.unknown_of_packets.keys().copied().collect();
+        let places: Vec<usize> = times
+            .iter()
+            .filter_map(|time| known.binary_search(time).ok())
+            .collect();
+        let sum = |one: &Solution| {
+            places
+                .iter()
+                .map(|&at| one.packets[at])
+                .sum::<Option<f64>>()
+        };
+        self.draws.known(sum, unknown)
+    }
+
+    /// Adds the times of packets. A gate's cost falls on both sides of it, for a packet as for a message.
+    fn tell_packets(&mut self, splits: &[Split], others: Others) {
+        let beside: Vec<Figure> = self.gates.iter().map(|cost| cost.beside).collect();
+        let unknowns = others.times.iter().map(|&time| {
+            let (from, to) = time.ends(splits.len());
+            // Between two passages of one gate its cost lies whole.
+            let unknown = if from == to {
+                0.0
+            } else {
+                blocks::PASSAGE * Split::unknown(splits, &beside, &[from])
+            };
+            (time, unknown)
+        });
+        self.unknown_of_packets = unknowns.collect();
+        let times = self.unknown_of_packets.iter().enumerate();
+        let known = times.filter_map(|(at, (&time, &unknown))| {
+            Some((time, self.draws.known(|one| one.packets[at], unknown)?))
+        });
+        self.packets = known.collect();
+        self.within = others.within;
     }
 
     fn told(way: &Way, splits: &[Split], draws: Draws, slices: usize, blocks: usize) -> Self {
@@ -334,6 +396,9 @@ impl Ledger {
             closure: closure(&draws, 0..way.len()),
             elsewhere: draws.figure(Solution::elsewhere, 0.0),
             perturbation: draws.figure(Solution::perturbation, 0.0),
+            packets: BTreeMap::new(),
+            within: Vec::new(),
+            unknown_of_packets: BTreeMap::new(),
             way: way.clone(),
             slices,
             blocks,
@@ -386,6 +451,14 @@ impl Ledger {
             .filter(move |(_, figure)| figure.ns <= width)
             .map(|(span, _)| span)
     }
+}
+
+/// The standard deviation.
+fn deviation(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (count - 1.0)).sqrt()
 }
 
 /// The 97.5 % point of Student's t distribution.

@@ -29,6 +29,7 @@ pub mod gated;
 pub mod kernel;
 pub mod ledger;
 mod linear;
+pub mod packets;
 pub mod schedule;
 pub mod stack_memory;
 #[cfg(test)]
@@ -37,5 +38,6 @@ pub mod trips;
 pub mod way;
 
 pub use ledger::{Closure, Figure, Ledger, Limit, NoLedger, Verdict};
+pub use packets::PacketTime;
 pub use trips::Slice;
 pub use way::Way;

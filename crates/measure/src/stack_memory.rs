@@ -4,8 +4,9 @@
 
 use tollgate_gate::delay::Wait;
 use tollgate_gate::{Gate, JoinPlan, TickScale, join};
+use tollgate_run::{Placement, Waiting, Workload};
 use tollgate_workload::stack_memory::traced::{BATCH, Fault, PASSED, Traced, one_segment};
-use tollgate_workload::{Placement, Spec, Waiting, Workload, gate_clock};
+use tollgate_workload::{Spec, gate_clock};
 
 use crate::faults::Delayed;
 use crate::gated::{Gated, Ran};
@@ -131,6 +132,7 @@ impl Gated for StackMemory {
             round_trips_ns,
             passages,
             lost,
+            packets: None,
         })
     }
 }

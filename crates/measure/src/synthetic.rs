@@ -7,6 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tollgate_gate::{Event, Gate, JoinPlan, PacketId, Recorded, TickScale, Ticks, join};
 
+use crate::packets::Crossings;
 use crate::schedule::{self, Probes, Sets};
 use crate::trips::{self, Slice};
 use crate::way::Way;
@@ -133,8 +134,9 @@ impl Machine {
                     block,
                     probes,
                     total: trips::mean(times).unwrap(),
-                    between: trips::between(&self.way, set, &passages, 1, SCALE)
-                        .unwrap_or_default(),
+                    between: trips::chosen(&self.way, set, &passages, 1, SCALE)
+                        .map_or_else(Vec::new, |chosen| trips::between(&chosen, SCALE)),
+                    crossings: Crossings::default(),
                 });
             }
         }
@@ -207,6 +209,6 @@ fn spoil(events: &mut Vec<Event>, faulty: Faulty, random: &mut impl Rng) {
 }
 
 /// Normally distributed with mean 0 and deviation 1, near enough: twelve uniform numbers, summed.
-fn normal(random: &mut impl Rng) -> f64 {
+pub(crate) fn normal(random: &mut impl Rng) -> f64 {
     (0..12).map(|_| random.random_range(0.0..1.0)).sum::<f64>() - 6.0
 }

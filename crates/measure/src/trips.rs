@@ -6,8 +6,11 @@
 //!
 //! It must never choose a round trip by the time between two of its gates.
 
-use tollgate_gate::{GateSet, Passage, TickScale, Ticks};
+use std::collections::HashSet;
 
+use tollgate_gate::{GateSet, PacketId, Passage, TickScale, Ticks};
+
+use crate::packets::Crossings;
 use crate::schedule::Probes;
 use crate::way::Way;
 
@@ -32,65 +35,88 @@ pub struct Slice {
     /// For each gate of the set, in the order of the way, the mean time to the next gate of the set, both messages of a round
     /// trip together, in nanoseconds. The last one leads round the end of the way. Empty where no gate records.
     pub between: Vec<f64>,
+    /// Passages within these times by packets beside the messages' way, and times of packets.
+    pub crossings: Crossings,
 }
 
-/// The means between the gates of a set, for each round trip of a batch; none when fewer than four batches are whole.
+/// A message and its times at the gates of a set, in the order of the way; the last one is that of the next message at the
+/// first gate.
+pub(crate) struct Message {
+    pub(crate) packet: PacketId,
+    pub(crate) times: Vec<Ticks>,
+}
+
+impl Message {
+    /// Times from each gate to the next one, the last to the first gate of the next message.
+    fn between(&self, scale: TickScale) -> impl Iterator<Item = f64> {
+        let pairs = self.times.windows(2);
+        pairs.map(move |pair| scale.ns_between(pair[0], pair[1]))
+    }
+}
+
+/// The messages of the interquartile half of the batches; none when fewer than four batches are whole.
 ///
 /// A batch is as many round trips as one reading of the application's clock spans: what is chosen by whole batches there is
 /// chosen by whole batches here.
-pub fn between(
+pub(crate) fn chosen(
     way: &Way,
     set: GateSet,
     passages: &[Passage],
     batch: usize,
     scale: TickScale,
-) -> Option<Vec<f64>> {
+) -> Option<Vec<Message>> {
     let places = way.places(set).into_iter();
     let gates: Vec<_> = places.map(|place| way.gates()[place]).collect();
-    let mut messages: Vec<Vec<Ticks>> = passages
+    let mut messages: Vec<Message> = passages
         .iter()
-        .filter_map(|passage| gates.iter().map(|&gate| passage.at(gate)).collect())
+        .filter_map(|passage| {
+            let times = gates.iter().map(|&gate| passage.at(gate));
+            Some(Message {
+                packet: passage.packet,
+                times: times.collect::<Option<_>>()?,
+            })
+        })
         .collect();
-    messages.sort_by_key(|times| times.first().copied());
+    messages.sort_by_key(|message| message.times.first().copied());
     // A message's last time leads to the first gate of the next one.
-    let messages: Vec<Vec<f64>> = messages
-        .windows(2)
-        .map(|pair| between_gates(&pair[0], &pair[1], scale).collect())
+    let firsts: Vec<Ticks> = messages
+        .iter()
+        .filter_map(|message| message.times.first().copied())
         .collect();
-    let mut batches: Vec<(f64, Vec<f64>)> = messages
+    messages.pop();
+    for (message, &next) in messages.iter_mut().zip(firsts.iter().skip(1)) {
+        message.times.push(next);
+    }
+    let mut batches: Vec<(f64, usize)> = messages
         .chunks_exact(2 * batch)
-        .map(|messages| {
-            let mut sums = vec![0.0; gates.len()];
-            for parts in messages {
-                for (sum, part) in sums.iter_mut().zip(parts) {
-                    *sum += part / batch as f64;
-                }
-            }
-            (sums.iter().sum(), sums)
+        .enumerate()
+        .map(|(number, messages)| {
+            let times = messages.iter().flat_map(|message| message.between(scale));
+            (times.sum(), number)
         })
         .collect();
     batches.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let half = interquartile(&batches)?;
-    let mut means = vec![0.0; gates.len()];
-    for (_, parts) in half {
-        for (mean, part) in means.iter_mut().zip(parts) {
-            *mean += part / half.len() as f64;
-        }
-    }
-    Some(means)
+    let half: HashSet<usize> = interquartile(&batches)?
+        .iter()
+        .map(|&(_, number)| number)
+        .collect();
+    let messages = messages.into_iter().enumerate();
+    let of_half = messages.filter(|(at, _)| half.contains(&(at / (2 * batch))));
+    Some(of_half.map(|(_, message)| message).collect())
 }
 
-/// Times from each gate to the next one, the last to the first gate of the next message.
-fn between_gates<'a>(
-    message: &'a [Ticks],
-    next: &'a [Ticks],
-    scale: TickScale,
-) -> impl Iterator<Item = f64> + 'a {
-    let ends = message.iter().skip(1).chain(next.first());
-    message
-        .iter()
-        .zip(ends)
-        .map(move |(&from, &to)| scale.ns_between(from, to))
+/// The means between the gates of a set, for each round trip of the messages that are [`chosen`].
+pub(crate) fn between(chosen: &[Message], scale: TickScale) -> Vec<f64> {
+    let gates = chosen
+        .first()
+        .map_or(0, |message| message.times.len().saturating_sub(1));
+    let mut means = vec![0.0; gates];
+    for message in chosen {
+        for (mean, part) in means.iter_mut().zip(message.between(scale)) {
+            *mean += 2.0 * part / chosen.len() as f64;
+        }
+    }
+    means
 }
 
 /// Interquartile mean of round trips; none of fewer than four.
@@ -156,11 +182,11 @@ mod tests {
             }
         }
         let set = GateSet::of(&GATES);
-        let means = between(&way(), set, &passages(&messages), 1, SCALE).unwrap();
-        assert_near(&means, &[200.0, 60.0, 40.0]);
+        let fine = means(set, &messages, 1).unwrap();
+        assert_near(&fine, &[200.0, 60.0, 40.0]);
         let without = set.without(Gate::SocketQueued);
-        let means = between(&way(), without, &passages(&messages), 1, SCALE).unwrap();
-        assert_near(&means, &[260.0, 40.0]);
+        let coarse = means(without, &messages, 1).unwrap();
+        assert_near(&coarse, &[260.0, 40.0]);
     }
 
     #[test]
@@ -177,14 +203,16 @@ mod tests {
             }
         }
         let set = GateSet::of(&GATES);
-        let means = between(&way(), set, &passages(&messages), 4, SCALE).unwrap();
-        assert_near(&means, &[200.0, 75.0, 40.0]);
-        let single = between(&way(), set, &passages(&messages), 1, SCALE).unwrap();
+        let batches = means(set, &messages, 4).unwrap();
+        assert_near(&batches, &[200.0, 75.0, 40.0]);
+        let single = means(set, &messages, 1).unwrap();
         assert_near(&single, &[200.0, 60.0, 40.0]);
-        assert_eq!(
-            between(&way(), set, &passages(&messages[..24]), 4, SCALE),
-            None
-        );
+        assert_eq!(means(set, &messages[..24], 4), None);
+    }
+
+    fn means(set: GateSet, messages: &[(u64, [u64; 2])], batch: usize) -> Option<Vec<f64>> {
+        let chosen = chosen(&way(), set, &passages(messages), batch, SCALE)?;
+        Some(between(&chosen, SCALE))
     }
 
     fn assert_near(found: &[f64], expected: &[f64]) {
@@ -201,6 +229,6 @@ mod tests {
         assert_eq!(mean(vec![1.0, 2.0, 3.0]), None);
         let mean = mean(vec![1_000.0, 3.0, 2.0, 1.0]).unwrap();
         assert_eq!((mean.ns, mean.count), (2.5, 2));
-        assert_eq!(between(&way(), GateSet::of(&GATES), &[], 1, SCALE), None);
+        assert_eq!(means(GateSet::of(&GATES), &[], 1), None);
     }
 }

@@ -67,7 +67,8 @@ mod kernel {
     use tollgate_kernel::{ExtraCost, abilities};
     use tollgate_measure::faults::Dearer;
     use tollgate_measure::kernel::Kernel;
-    use tollgate_workload::{PathId, Placement, Spec, Waiting, Workload};
+    use tollgate_run::{PathId, Placement, Waiting, Workload};
+    use tollgate_workload::Spec;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! What the cells of a table need besides their numbers: a common unit for each column, and numbered footnotes.
 
-use tollgate_experiment::run::{Cell, Column, Measured, Table, Unit};
+use tollgate_run::{Cell, Column, Measured, Table, Unit};
 
 use crate::format::Shown;
 
@@ -140,7 +140,7 @@ pub(crate) fn has_spread(cell: &Cell) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_experiment::run::{Row, RowKind, Source};
+    use tollgate_run::{Row, RowKind, Source};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 //!
 //! Numbers are in the column's unit, in full, without thousands separators. A field that does not apply is empty.
 
-use tollgate_experiment::run::{Cell, Measured, RowKind, Table, Unit};
+use tollgate_run::{Cell, Measured, RowKind, Table, Unit};
 
 const HEADER: &str =
     "table,row,depth,kind,layer,column,unit,type,value,ci_low,ci_high,n,mean,p50,p99,p99_9,text";
@@ -127,7 +127,7 @@ fn unit_name(unit: Unit) -> &'static str {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tollgate_experiment::run::{Column, Interval, Row};
+    use tollgate_run::{Column, Interval, Row};
 
     use super::*;
 

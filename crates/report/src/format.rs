@@ -1,6 +1,6 @@
 //! Numbers as people read them: three significant digits, thousands apart, one unit for all that is compared.
 
-use tollgate_experiment::run::Unit;
+use tollgate_run::Unit;
 
 /// How the numbers of one unit are shown: divided by a factor, under a name.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,10 +3,10 @@
 //! The file needs no network, no font and no script: figures are inline SVG, values appear on hovering by `<title>`,
 //! light and dark follow the reader's system. Everything that comes from the run is escaped.
 
-use tollgate_experiment::run::{
+use tollgate_run::{
     Clock, Experiment, FarEnd, Figure, Host, Mitigation, Reading, Run, TrustLine, Unit,
+    format::counted,
 };
-use tollgate_experiment::words::counted;
 
 use crate::format::{alone, frequency, memory, significant};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
-use tollgate_experiment::run::{Run, RunError, VERSION};
+use tollgate_run::{Run, RunError, VERSION};
 
 use crate::{WriteError, write_file};
 

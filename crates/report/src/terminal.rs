@@ -5,11 +5,10 @@
 
 use std::fmt::Write;
 
-use tollgate_experiment::run::{
+use tollgate_run::{
     Axis, Cell, Clock, Column, Experiment, Figure, Host, Layer, Measured, Reading, Row, RowKind,
-    Run, Series, Table,
+    Run, Series, Table, format::counted,
 };
-use tollgate_experiment::words::counted;
 
 use crate::format::{alone, frequency, memory, significant};
 
@@ -264,14 +263,8 @@ fn clock_line(clock: &Clock) -> String {
         "{} {}, {} to read, resolution {}",
         clock.source.to_uppercase(),
         frequency(clock.hz),
-        alone(
-            tollgate_experiment::run::Unit::Nanoseconds,
-            clock.read_cost_ns
-        ),
-        alone(
-            tollgate_experiment::run::Unit::Nanoseconds,
-            clock.resolution_ns
-        ),
+        alone(tollgate_run::Unit::Nanoseconds, clock.read_cost_ns),
+        alone(tollgate_run::Unit::Nanoseconds, clock.resolution_ns),
     )
 }
 

@@ -2,9 +2,9 @@
 
 mod sample;
 
-use tollgate_experiment::comparison::{Options, compare};
-use tollgate_experiment::run::{Cell, Cores, Reading, Run};
+use tollgate_analysis::comparison::{Options, compare};
 use tollgate_report::terminal::render_comparison;
+use tollgate_run::{Cell, Cores, Reading, Run};
 
 /// The sample with the kernel half slower and the stack in memory a third quicker, a newer kernel, processors that lie further apart, and
 /// without its last experiment.
@@ -42,14 +42,14 @@ fn changed() -> Run {
 
 #[test]
 fn a_comparison_at_100_columns() {
-    let comparison = compare(&sample::run(), &changed(), None, &Options::default()).unwrap();
+    let comparison = compare(&[&sample::run()], &[&changed()], &Options::default()).unwrap();
     assert!(comparison.has_regressions());
     insta::assert_snapshot!(render_comparison(&comparison, 100, false));
 }
 
 #[test]
 fn a_run_and_itself() {
-    let comparison = compare(&sample::run(), &sample::run(), None, &Options::default()).unwrap();
+    let comparison = compare(&[&sample::run()], &[&sample::run()], &Options::default()).unwrap();
     assert!(!comparison.has_regressions());
     let text = render_comparison(&comparison, 100, false);
     assert!(text.starts_with("None of"), "{text}");

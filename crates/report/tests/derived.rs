@@ -2,12 +2,12 @@
 
 mod sample;
 
-use tollgate_experiment::history::{Extent, history};
+use tollgate_analysis::history::{Extent, history};
 use tollgate_experiment::predict;
-use tollgate_experiment::run::Run;
 use tollgate_report::terminal::render;
+use tollgate_run::Run;
 
-fn with(part: tollgate_experiment::run::Experiment) -> Run {
+fn with(part: tollgate_run::Experiment) -> Run {
     let run = Run {
         experiments: vec![part],
         ..sample::run()

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use proptest::prelude::*;
-use tollgate_experiment::run::{Cell, Figure, Interval, Point, Reading, Run};
 use tollgate_report::html::render;
+use tollgate_run::{Cell, Figure, Interval, Point, Reading, Run};
 
 /// Elements that have no end tag.
 const VOID: [&str; 3] = ["meta", "link", "br"];

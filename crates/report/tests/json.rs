@@ -4,8 +4,8 @@ mod sample;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use tollgate_experiment::run::{Cell, Run, VERSION};
 use tollgate_report::json::{ReadError, RenderError, SaveError, parse, read, render, write};
+use tollgate_run::{Cell, Run, VERSION};
 
 #[test]
 fn the_sample_as_json() {

@@ -4,8 +4,8 @@ mod sample;
 
 use std::time::UNIX_EPOCH;
 
-use tollgate_experiment::run::{Cell, Run, Timestamp};
 use tollgate_report::terminal::render;
+use tollgate_run::{Cell, Run, Timestamp};
 
 #[test]
 fn the_sample_at_120_columns() {

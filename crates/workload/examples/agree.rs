@@ -15,7 +15,8 @@ use std::process::{Command, ExitCode};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tollgate_gate::{Clock, Gate, GateSet, Source};
 use tollgate_kernel::{Event, Gates, Namespace, Plan, Traffic, Watch, abilities};
-use tollgate_workload::{Mode, PathId, Placement, Session, Spec, Waiting, Workload, find};
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
+use tollgate_workload::{Session, Spec, find};
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 /// By how much the two may differ.

@@ -4,14 +4,15 @@
 
 use std::process::ExitCode;
 
+use tollgate_run::Workload;
 use tollgate_stats::Samples;
-use tollgate_workload::{Error, Session, Spec, Workload, child, paths};
+use tollgate_workload::{Error, Session, Spec, paths};
 
 const SIZES: [usize; 4] = [4, 200, 1400, 8000];
 const SLICES: u64 = 8;
 
 fn main() -> ExitCode {
-    if let Some(outcome) = child::maybe_run() {
+    if let Some(outcome) = tollgate_workload::maybe_run() {
         return match outcome {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),

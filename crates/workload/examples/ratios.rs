@@ -4,7 +4,8 @@
 
 use std::process::ExitCode;
 
-use tollgate_workload::{Error, PathId, Placement, Spec, Waiting, Workload, child, find};
+use tollgate_run::{PathId, Placement, Waiting, Workload};
+use tollgate_workload::{Error, Spec, find};
 
 const SIZES: [usize; 8] = [4, 20, 80, 200, 500, 1400, 4000, 8000];
 /// Round trips in a slice.
@@ -27,7 +28,7 @@ const PAIRS: [(&str, PathId, PathId, Placement); 2] = [
 ];
 
 fn main() -> ExitCode {
-    let outcome = child::maybe_run().unwrap_or_else(|| {
+    let outcome = tollgate_workload::maybe_run().unwrap_or_else(|| {
         let mut arguments = std::env::args().skip(1);
         let slices = arguments
             .next()

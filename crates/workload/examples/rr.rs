@@ -5,7 +5,8 @@
 
 use std::process::ExitCode;
 
-use tollgate_workload::{Error, PathId, Placement, Spec, Waiting, Workload, find};
+use tollgate_run::{PathId, Placement, Waiting, Workload};
+use tollgate_workload::{Error, Spec, find};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -17,7 +18,11 @@ fn main() -> ExitCode {
         eprintln!("SIZE and ITERATIONS are numbers");
         return ExitCode::from(2);
     };
-    match path.parse().and_then(|id| run(id, size, iterations)) {
+    match path
+        .parse()
+        .map_err(Into::into)
+        .and_then(|id| run(id, size, iterations))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

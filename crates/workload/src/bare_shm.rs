@@ -11,17 +11,18 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
 use crate::child::{Child, ChildEnd, Role};
 use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
-use crate::path::{Capabilities, Mode, Path, PathId, Session};
+use crate::path::{Capabilities, Path, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::shared_memory::SharedMemory;
 use crate::slice::{Control, Look, PATIENCE, Server, Spin};
-use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::spec::Spec;
 
 const PATH: PathId = PathId::BareShm;
 

@@ -2,10 +2,10 @@
 //!
 //! The program starts itself again (`/proc/self/exe`) with its orders in an environment variable: a role, the spec, and the
 //! numbers of two inherited memory files, one with the [`Control`] and one for the role's own use. `main` calls
-//! [`maybe_run`] before anything else, which takes over in such a process. The child dies with the thread that started it
+//! [`maybe_run`](crate::maybe_run) before anything else, which takes over in such a process. The child dies with the thread that started it
 //! (PR_SET_PDEATHSIG, prctl(2)) and is reaped when [`Child`] is dropped.
 //!
-//! A new path with two processes adds its [`Role`] to [`ROLES`].
+//! A new path with two processes adds its [`Role`] to the list in `paths`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -17,15 +17,13 @@ use std::time::{Duration, Instant};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
+use tollgate_run::PathId;
 
-use crate::bare_shm;
 use crate::cores;
 use crate::error::Error;
-use crate::path::PathId;
 use crate::shared_memory::SharedMemory;
 use crate::slice::{Control, Server};
 use crate::spec::Spec;
-use crate::stack_shm;
 
 /// The environment variable that carries a child's orders, as JSON.
 pub const ORDERS: &str = "TOLLGATE_CHILD";
@@ -41,9 +39,6 @@ pub struct Role {
     /// What it does: serves slices until [`Server::next_order`] gives `None`. What it returns as an error reaches the parent.
     pub serve: fn(ChildEnd<'_>) -> Result<(), Error>,
 }
-
-/// The roles that this crate knows.
-const ROLES: &[Role] = &[bare_shm::ROLE, stack_shm::ROLE];
 
 /// What a role gets to work with. The process is already pinned to its core.
 #[derive(Debug)]
@@ -74,16 +69,8 @@ struct Orders {
 /// Whether `maybe_run` has been called in this process, so that a child of it will find its way.
 static ENTRY: AtomicBool = AtomicBool::new(false);
 
-/// Takes over when this process is such a child; call it first in `main`.
-///
-/// `None`: this is an ordinary process, go on. `Some`: the child's work is over and `main` should end, with failure if it
-/// is an error. The parent has been told already.
-pub fn maybe_run() -> Option<Result<(), Error>> {
-    maybe_run_with(&[])
-}
-
-/// The same with roles beside those of this crate.
-pub fn maybe_run_with(more: &[Role]) -> Option<Result<(), Error>> {
+/// Takes over when this process is such a child, with one of these roles; see [`maybe_run`](crate::maybe_run).
+pub(crate) fn take_over(roles: &[Role]) -> Option<Result<(), Error>> {
     let Some(orders) = std::env::var_os(ORDERS) else {
         ENTRY.store(true, Ordering::Release);
         return None;
@@ -96,14 +83,14 @@ pub fn maybe_run_with(more: &[Role]) -> Option<Result<(), Error>> {
             "{ORDERS} holds no orders that can be read; unset it"
         ))));
     };
-    Some(run(&orders, more))
+    Some(run(&orders, roles))
 }
 
 fn orders_error(reason: String) -> Error {
     Error::ChildOrders { reason }
 }
 
-fn run(orders: &Orders, more: &[Role]) -> Result<(), Error> {
+fn run(orders: &Orders, roles: &[Role]) -> Result<(), Error> {
     // The parent may have died before the child asked to die with it.
     if getppid().map(Pid::as_raw_nonzero).map(i32::from) != Some(orders.parent) {
         return Err(orders_error(
@@ -115,9 +102,8 @@ fn run(orders: &Orders, more: &[Role]) -> Result<(), Error> {
     let memory = inherited(orders.memory)?;
     let control = control_in(&control);
     let server = Server::new(control);
-    let outcome = ROLES
+    let outcome = roles
         .iter()
-        .chain(more)
         .find(|role| role.name == orders.role)
         .ok_or_else(|| orders_error(format!("unknown role `{}`", orders.role)))
         .and_then(|role| {
@@ -173,7 +159,7 @@ impl Child {
     /// Starts this program again in the role, pinned to `core`, with `memory` inherited.
     ///
     /// # Errors
-    /// [`Error::NoChildEntry`] when this program's `main` does not call [`maybe_run`]; else what the system says.
+    /// [`Error::NoChildEntry`] when this program's `main` does not call [`maybe_run`](crate::maybe_run); else what the system says.
     pub fn spawn(
         path: PathId,
         role: &str,
@@ -301,7 +287,7 @@ impl Drop for Child {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Placement, Waiting, Workload};
+    use tollgate_run::{Placement, Waiting, Workload};
 
     #[test]
     fn a_program_without_the_entry_starts_no_child() {
@@ -311,7 +297,7 @@ mod tests {
             Child::spawn(PathId::BareShm, "bare-shm", &spec, memory.as_fd(), 0).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "bare-shm needs a second process; the program's main must call tollgate_workload::child::maybe_run() first"
+            "bare-shm needs a second process; the program's main must call tollgate_workload::maybe_run() first"
         );
     }
 

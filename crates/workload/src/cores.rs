@@ -8,9 +8,9 @@ use std::io;
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use tollgate_run::Placement;
 
 use crate::error::Error;
-use crate::spec::Placement;
 
 /// What [`still_pinned`] looks after, for errors.
 pub(crate) const KEEPING: &str = "keeping a thread on its processor";

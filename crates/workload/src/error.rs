@@ -2,24 +2,16 @@
 
 use std::io;
 
+use tollgate_run::PathId;
 use tollgate_stats::MixedTimings;
-
-use crate::path::PathId;
 
 /// The failure of a workload.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A name that stands for no path, workload, placement or way of waiting.
-    #[error("unknown {what} `{given}`; known: {known}")]
-    Unknown {
-        /// What was being named: "path", "workload", "placement", "waiting".
-        what: &'static str,
-        /// The name that was given.
-        given: String,
-        /// The names that exist, separated by commas.
-        known: String,
-    },
+    #[error(transparent)]
+    Unknown(#[from] tollgate_run::Unknown),
     /// The path exists, but does not run what the spec asks for.
     #[error("{path} does not run {asked}; it has: {has}")]
     Unsupported {
@@ -141,9 +133,9 @@ pub enum Error {
         /// The path that was being driven.
         path: PathId,
     },
-    /// A second process was asked for in a program whose `main` does not call `child::maybe_run`.
+    /// A second process was asked for in a program whose `main` does not call `maybe_run`.
     #[error(
-        "{path} needs a second process; the program's main must call tollgate_workload::child::maybe_run() first"
+        "{path} needs a second process; the program's main must call tollgate_workload::maybe_run() first"
     )]
     NoChildEntry {
         /// The path that was being opened.
@@ -188,7 +180,7 @@ impl Error {
             | Self::Stopped { path }
             | Self::Poisoned { path }
             | Self::NoChildEntry { path } => *path = other,
-            Self::Unknown { .. }
+            Self::Unknown(_)
             | Self::Size { .. }
             | Self::EmptyBatch
             | Self::Datagram { .. }

@@ -2,71 +2,14 @@
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
-use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
 use tollgate_kernel::Namespace;
+use tollgate_run::{Mode, PathId, Workload};
 use tollgate_stats::{Samples, Timing};
 
 use crate::error::Error;
-use crate::spec::{Placement, Spec, Waiting, Workload, names};
+use crate::spec::Spec;
 use crate::stamps::Stamps;
-use crate::{bare_shm, kernel, peer_smoltcp, stack_memory, stack_shm};
-
-/// The name of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PathId {
-    /// Linux TCP over 127.0.0.1.
-    KernelLoopback,
-    /// Linux TCP between two network namespaces over a veth pair.
-    KernelVeth,
-    /// Linux TCP to another host, where `tollgate serve` runs the other end.
-    KernelRemote,
-    /// Two of Tollgate's stacks in one thread over a memory link.
-    StackMemory,
-    /// Two of Tollgate's stacks in two processes over shared memory.
-    StackShm,
-    /// Two smoltcp interfaces in one thread over a memory link.
-    PeerSmoltcp,
-    /// Two processes that copy messages through shared memory with no protocol at all: the floor of `stack-shm`.
-    BareShm,
-}
-
-names!(PathId, "path",
-    KernelLoopback => "kernel-loopback",
-    KernelVeth => "kernel-veth",
-    KernelRemote => "kernel-remote",
-    StackMemory => "stack-memory",
-    StackShm => "stack-shm",
-    PeerSmoltcp => "peer-smoltcp",
-    BareShm => "bare-shm");
-
-/// One way in which a path can be run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Mode {
-    /// Where the ends run.
-    pub placement: Placement,
-    /// How they wait.
-    pub waiting: Waiting,
-}
-
-impl PathId {
-    /// Whether the path runs over sockets of the kernel.
-    #[must_use]
-    pub const fn is_kernel(self) -> bool {
-        matches!(
-            self,
-            Self::KernelLoopback | Self::KernelVeth | Self::KernelRemote
-        )
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.placement, self.waiting)
-    }
-}
 
 /// What a path can do, so that a table can say what was left out and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,129 +148,5 @@ pub trait Session {
     /// Empty samples of this session's timing.
     fn new_samples(&self) -> Samples {
         Samples::new(self.timing())
-    }
-}
-
-/// The paths that can be opened here, in the order in which tables show them. [`PathId::KernelRemote`] is none of them: it takes a
-/// host, see [`kernel::remote::KernelRemote::connect`].
-pub fn paths() -> &'static [&'static dyn Path] {
-    &[
-        &kernel::KernelLoopback::DEFAULT,
-        &kernel::KernelVeth::DEFAULT,
-        &stack_memory::StackMemory::DEFAULT,
-        &stack_shm::StackShm::DEFAULT,
-        &peer_smoltcp::PeerSmoltcp,
-        &bare_shm::BareShm,
-    ]
-}
-
-/// The path of this name, or `None` when it cannot be opened here.
-pub fn find(id: PathId) -> Option<&'static dyn Path> {
-    paths().iter().copied().find(|path| path.id() == id)
-}
-
-/// The path of this name with IP packets of at most `mtu` bytes, or `None` when it has no devices or packets of its own.
-pub fn find_with_mtu(id: PathId, mtu: usize) -> Option<Box<dyn Path>> {
-    match id {
-        PathId::KernelLoopback => Some(Box::new(kernel::KernelLoopback::with_mtu(mtu))),
-        PathId::KernelVeth => Some(Box::new(kernel::KernelVeth::with_mtu(mtu))),
-        PathId::StackMemory => Some(Box::new(stack_memory::StackMemory::with_mtu(mtu))),
-        PathId::StackShm => Some(Box::new(stack_shm::StackShm::with_mtu(mtu))),
-        PathId::KernelRemote | PathId::PeerSmoltcp | PathId::BareShm => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn path_names_are_read_back() {
-        for &id in PathId::ALL {
-            assert_eq!(id.to_string().parse::<PathId>().unwrap(), id);
-        }
-    }
-
-    #[test]
-    fn unknown_path_lists_the_known_ones() {
-        let error = "kernel-lo".parse::<PathId>().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "unknown path `kernel-lo`; known: kernel-loopback, kernel-veth, kernel-remote, stack-memory, stack-shm, \
-             peer-smoltcp, bare-shm"
-        );
-    }
-
-    #[test]
-    fn every_path_is_found_by_its_name_and_has_a_mode() {
-        for path in paths() {
-            let found = find(path.id()).expect("listed");
-            assert_eq!(found.id(), path.id());
-            assert!(!found.capabilities().modes.is_empty());
-            assert!(!found.capabilities().workloads.is_empty());
-        }
-    }
-
-    #[test]
-    fn refusals_name_what_is_there() {
-        let spec = Spec::new(Workload::Rr, 4).with_mode(Placement::OneCore, Waiting::BusyPoll);
-        let error = find(PathId::KernelLoopback)
-            .unwrap()
-            .open(&spec)
-            .err()
-            .expect("refused");
-        assert_eq!(
-            error.to_string(),
-            "kernel-loopback does not run one-core busy-poll; it has: two-cores blocking, two-cores busy-poll, \
-             one-core blocking"
-        );
-        let spec = Spec::new(Workload::Stream, 4).with_mode(Placement::TwoCores, Waiting::BusyPoll);
-        let error = find(PathId::BareShm)
-            .unwrap()
-            .open(&spec)
-            .err()
-            .expect("refused");
-        assert_eq!(
-            error.to_string(),
-            "bare-shm does not run stream; it has: rr"
-        );
-    }
-
-    #[test]
-    fn nagle_is_one_setting_on_every_path() {
-        for id in [
-            PathId::KernelLoopback,
-            PathId::StackMemory,
-            PathId::PeerSmoltcp,
-        ] {
-            let path = find(id).expect("listed");
-            let mode = path.capabilities().modes[0];
-            for &workload in Workload::ALL {
-                let usual = Spec::new(workload, 64).with_mode(mode.placement, mode.waiting);
-                for (spec, word) in [(usual.clone(), "off"), (usual.with_nagle(true), "on")] {
-                    let settings = path.open(&spec).unwrap().settings();
-                    let said = settings.iter().find(|(name, _)| *name == "nagle");
-                    assert_eq!(said.expect("said").1, word, "{id} {workload}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_not_allowed_is_refused_by_every_path() {
-        for path in paths() {
-            for &workload in Workload::ALL {
-                for &placement in Placement::ALL {
-                    for &waiting in Waiting::ALL {
-                        let spec = Spec::new(workload, 4).with_mode(placement, waiting);
-                        let allowed = path.capabilities().allows(&spec);
-                        assert_eq!(path.capabilities().check(path.id(), &spec).is_ok(), allowed);
-                        if !allowed {
-                            assert!(matches!(path.open(&spec), Err(Error::Unsupported { .. })));
-                        }
-                    }
-                }
-            }
-        }
     }
 }

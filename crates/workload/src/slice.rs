@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags};
+use tollgate_run::PathId;
 
 use crate::error::Error;
-use crate::path::PathId;
 
 /// How long an end waits for the other before it gives up. Generous, since machines under load stall for seconds.
 pub const PATIENCE: Duration = Duration::from_secs(10);

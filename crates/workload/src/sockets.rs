@@ -3,14 +3,11 @@
 //! The default is what every path does. What differs from it runs on kernel paths only; [`Sockets::check`] refuses what does
 //! not go together.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+use tollgate_run::{Offload, PathId, Placement, Waiting, Workload};
 
 use crate::error::Error;
-use crate::path::PathId;
-use crate::spec::{Placement, Spec, Waiting, Workload, names};
+use crate::spec::Spec;
 
 /// The largest UDP payload over IPv4 (RFC 768, RFC 791): 65,535 less both headers.
 pub const MAX_DATAGRAM: usize = 65_507;
@@ -54,25 +51,9 @@ pub enum Reading {
     Late,
 }
 
-/// What the devices of a path do for the protocol; [`Offload::Usual`] leaves them as the kernel makes them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Offload {
-    /// As the kernel makes the devices.
-    #[default]
-    Usual,
-    /// They take checksums off the protocol, and segmentation both ways: TSO, GSO and GRO are on.
-    Both,
-    /// They take checksums off the protocol; each segment passes alone.
-    Checksum,
-    /// The protocol computes every checksum, and each segment passes alone.
-    Neither,
-}
-
-names!(Offload, "offload", Usual => "usual", Both => "both", Checksum => "checksum", Neither => "neither");
-names!(Transport, "transport", Tcp => "tcp", Udp => "udp");
-names!(Sending, "way of sending", Copy => "copy", Sendfile => "sendfile", Splice => "splice", ZeroCopy => "zero-copy");
-names!(Reading, "way of reading", Free => "free", Posted => "posted", Late => "late");
+tollgate_run::names!(Transport, "transport", Tcp => "tcp", Udp => "udp");
+tollgate_run::names!(Sending, "way of sending", Copy => "copy", Sendfile => "sendfile", Splice => "splice", ZeroCopy => "zero-copy");
+tollgate_run::names!(Reading, "way of reading", Free => "free", Posted => "posted", Late => "late");
 
 /// How kernel sockets carry a workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,9 +1,7 @@
 //! What a session is asked to do.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+use tollgate_run::{Placement, Waiting, Workload};
 use tollgate_stats::Timing;
 
 use crate::error::Error;
@@ -11,77 +9,6 @@ use crate::sockets::Sockets;
 
 /// The largest message or write, in bytes (1 MiB).
 pub const MAX_SIZE: usize = 1 << 20;
-
-/// What the two ends do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Workload {
-    /// Request-response on one connection: `size` bytes there, `size` bytes back. An iteration is a round trip.
-    Rr,
-    /// Connect, request, response, close. An iteration is all of it, until both ends have seen the other's FIN.
-    Crr,
-    /// One way: an iteration is one write of `size` bytes. The slice ends when the reader has read all and said so with
-    /// a byte of its own.
-    Stream,
-}
-
-/// Where the two ends run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Placement {
-    /// Both ends on the same core.
-    OneCore,
-    /// Each end on a core of its own.
-    TwoCores,
-}
-
-/// How an end waits for the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Waiting {
-    /// It sleeps until it is woken.
-    Blocking,
-    /// It asks again and again.
-    BusyPoll,
-}
-
-/// Gives an enum of names its `ALL`, `name`, `Display` and `FromStr`.
-macro_rules! names {
-    ($type:ident, $what:literal, $($variant:ident => $name:literal),+) => {
-        impl $type {
-            /// All of them, in the order in which tables show them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The name that users write and read.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = Error;
-
-            fn from_str(given: &str) -> Result<Self, Error> {
-                Self::ALL.iter().copied().find(|one| one.name() == given).ok_or_else(|| Error::Unknown {
-                    what: $what,
-                    given: given.to_owned(),
-                    known: Self::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", "),
-                })
-            }
-        }
-    };
-}
-pub(crate) use names;
-
-names!(Workload, "workload", Rr => "rr", Crr => "crr", Stream => "stream");
-names!(Placement, "placement", OneCore => "one-core", TwoCores => "two-cores");
-names!(Waiting, "waiting", Blocking => "blocking", BusyPoll => "busy-poll");
 
 /// What a session is asked to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,11 +7,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tollgate_checksum::Kernel;
+use tollgate_run::PathId;
 use tollgate_stack::{Active, Config, ConnId, Instant, SocketOption, Stack};
 use tollgate_wire::ethernet::MacAddr;
 
 use crate::error::Error;
-use crate::path::PathId;
 use crate::spec::Spec;
 
 /// Bytes of each socket buffer, and of the buffer that a reader of a stream posts.

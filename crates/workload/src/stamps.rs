@@ -12,9 +12,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::time::{ClockId, clock_gettime};
 use tollgate_gate::{Gate, GateSet};
 
-use crate::naps::{Naps, Turn};
-use crate::usage::Usage;
-
 /// The boundaries that ends can stamp.
 pub const STAMPED: GateSet =
     GateSet::of(&[Gate::SocketOutBegin, Gate::SocketInEnd, Gate::SocketOutEnd]);
@@ -52,11 +49,8 @@ pub struct Stamps {
 #[derive(Debug, Default)]
 struct Shared {
     wanted: Wanted,
-    naps: Option<Naps>,
     taken: Vec<Stamp>,
     timed_from: u64,
-    turns: Vec<Turn>,
-    used: Usage,
 }
 
 /// Which boundaries are stamped.
@@ -79,33 +73,10 @@ impl Stamps {
         self.shared().wanted = wanted;
     }
 
-    /// Says how gates sleep in the slices that come; without naps they are awake.
-    pub fn nap(&self, naps: Option<Naps>) {
-        self.shared().naps = naps;
-    }
-
-    pub(crate) fn naps(&self) -> Option<Naps> {
-        self.shared().naps.clone()
-    }
-
-    /// The times of the last slice's timed part in which gates were awake: the whole of it without naps. None before the first slice.
-    pub fn turns(&self) -> Vec<Turn> {
-        self.shared().turns.clone()
-    }
-
-    pub(crate) fn took_turns(&self, turns: Vec<Turn>) {
-        self.shared().turns = turns;
-    }
-
     /// When the last slice's warm-up was over, in nanoseconds of CLOCK_MONOTONIC: what gates saw before belongs to no round trip
     /// that was timed. 0 before the first slice.
     pub fn timed_from(&self) -> u64 {
         self.shared().timed_from
-    }
-
-    /// Takes the processor time that both ends have used in slices since the last time, warm-up included.
-    pub fn take_usage(&self) -> Usage {
-        std::mem::take(&mut self.shared().used)
     }
 
     /// Takes what was stamped since the last time, each end's in its own order.
@@ -127,8 +98,6 @@ pub(crate) struct Stamper {
     received: u32,
     /// This end sends after it has received.
     answers: bool,
-    /// The thread's processor time when the slice began.
-    used: Usage,
 }
 
 impl Stamper {
@@ -142,7 +111,6 @@ impl Stamper {
             behind: 0,
             received: 0,
             answers,
-            used: Usage::default(),
         }
     }
 
@@ -166,7 +134,6 @@ impl Stamper {
         // So that memory is not asked for in the middle of a slice.
         self.own
             .reserve(each.saturating_mul(usize::try_from(messages).unwrap_or(0)));
-        self.used = Usage::of_thread();
     }
 
     /// The warm-up is over, and nothing is under way.
@@ -242,9 +209,7 @@ impl Stamper {
 
     /// Ends a slice and gives away what was stamped.
     pub(crate) fn end(&mut self, stamps: &Stamps) {
-        let used = Usage::of_thread() - self.used;
         let mut shared = stamps.shared();
-        shared.used += used;
         shared.taken.append(&mut self.own);
     }
 }
@@ -337,20 +302,6 @@ mod tests {
                 .collect();
             assert_eq!(seen, [(Gate::SocketQueued, 0), (Gate::SocketQueued, 1)]);
         }
-    }
-
-    #[test]
-    fn the_processor_time_of_a_slice_is_given_once() {
-        let stamps = Stamps::default();
-        let mut stamper = Stamper::new(false);
-        let mut used = Usage::default();
-        while used == Usage::default() {
-            stamper.begin(&stamps, 0);
-            std::hint::black_box((0..100_000u64).map(std::hint::black_box).sum::<u64>());
-            stamper.end(&stamps);
-            used = stamps.take_usage();
-        }
-        assert_eq!(stamps.take_usage(), Usage::default());
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Requests of one size that are answered by responses of any size: trains of segments, as in Lehmann and Benz 2002.
 //!
-//! A request says how long its response is to be, so one connection serves all sizes. [`Trains`] is what both kinds of path have in
-//! common: the kernel's ([`crate::kernel::trains`]) and our own stack's ([`crate::stack_memory::trains`]).
+//! A request says how long its response is to be, so one connection serves all sizes. The kernel's paths
+//! ([`crate::kernel::trains`]) and our own stack's ([`crate::stack_memory::trains`]) share sizes and the form of a request.
+
+use tollgate_run::PathId;
 
 use crate::error::Error;
-use crate::path::PathId;
 
 /// Bytes of a request, as in Lehmann and Benz 2002, section 3.1.
 pub const REQUEST: usize = 128;
@@ -14,23 +15,6 @@ pub const MAX_RESPONSE: usize = 1 << 20;
 pub const MTU: usize = 1_500;
 /// Bytes of payload in a full packet: the MTU without IP's header, TCP's and its timestamps (the same, section 3.2).
 pub const SEGMENT: usize = MTU - 20 - 20 - 12;
-
-/// Two ends that are connected, one of which asks the other.
-pub trait Trains {
-    /// Runs so many round trips with responses of `response` bytes; `each` gets the time of every one in nanoseconds.
-    ///
-    /// # Errors
-    /// [`Error::Size`], else what went wrong on the path.
-    fn run(
-        &mut self,
-        response: usize,
-        round_trips: u32,
-        each: &mut dyn FnMut(f64),
-    ) -> Result<(), Error>;
-
-    /// What a reader has to know to repeat it, as names and values.
-    fn settings(&self) -> Vec<(&'static str, String)>;
-}
 
 /// Refuses a response that no path carries.
 pub(crate) fn check(response: usize) -> Result<(), Error> {

@@ -7,9 +7,10 @@ use std::panic::catch_unwind;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use tollgate_run::{PathId, Placement, Waiting, Workload};
 use tollgate_workload::child::{self, Child, ChildEnd, Role};
 use tollgate_workload::shared_memory::SharedMemory;
-use tollgate_workload::{Error, PathId, Placement, Spec, Waiting, Workload, find};
+use tollgate_workload::{Error, Spec, find};
 
 /// Set in a copy of this program that opens a session and then sleeps, to be killed.
 const VICTIM: &str = "TOLLGATE_TEST_VICTIM";
@@ -51,7 +52,7 @@ fn deaf(mut child: ChildEnd<'_>) -> Result<(), Error> {
 }
 
 fn main() -> ExitCode {
-    if let Some(outcome) = child::maybe_run_with(ROLES) {
+    if let Some(outcome) = tollgate_workload::maybe_run_with(ROLES) {
         return if outcome.is_ok() {
             ExitCode::SUCCESS
         } else {

@@ -5,7 +5,6 @@
 
 use std::process::ExitCode;
 use tollgate_budget::bench::{self, Effort};
-use tollgate_workload::child;
 use tollgate_workload::huge_pages::HugePages;
 
 /// Stacks with many connections reach their tables at random; a host that has many gives them huge pages, if it can.
@@ -14,7 +13,7 @@ static ALLOCATOR: HugePages = HugePages;
 
 fn main() -> ExitCode {
     // Paths of two processes start this program again for their other end.
-    if let Some(outcome) = child::maybe_run() {
+    if let Some(outcome) = tollgate_workload::maybe_run() {
         return match outcome {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),

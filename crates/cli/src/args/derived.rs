@@ -6,8 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use tollgate_trace::traffic::Messages;
 
-use super::{Json, Measuring, amount, duration, line_rate};
+use super::Measuring;
 use crate::nearest::unknown;
+use crate::values::{Json, amount, duration, line_rate};
 
 /// `compare`
 #[derive(Debug, Args)]
@@ -15,23 +16,33 @@ use crate::nearest::unknown;
     after_help = "Exit codes: 0 no regression, or --fail-on not given; 1 a regression; 2 a wrong call, or a file that is not a run."
 )]
 pub(crate) struct Compare {
-    /// The run before: a file that --json wrote, or STORE#ID of one that --save keeps.
-    #[arg(value_name = "BEFORE")]
-    pub(crate) before: PathBuf,
-    /// The run after.
-    #[arg(value_name = "AFTER")]
-    pub(crate) after: PathBuf,
-    /// End with exit code 1 when a row is significantly worse, and by more than this [default for what is shown: 5%].
+    /// The run before: a file that --json wrote, or STORE#ID of one that --save keeps. Several runs of the same thing, by commas, show how
+    /// much runs differ by themselves.
+    #[arg(value_name = "BEFORE[,BEFORE2..]", value_parser = runs)]
+    pub(crate) before: Runs,
+    /// The run after, or several.
+    #[arg(value_name = "AFTER[,AFTER2..]", value_parser = runs)]
+    pub(crate) after: Runs,
+    /// End with exit code 1 when a path or a row is significantly worse, and by more than this [default for what is shown: 5%].
     #[arg(long, value_name = "PERCENT", value_parser = threshold)]
     pub(crate) fail_on: Option<f64>,
-    /// A repeated run of BEFORE, nothing changed: it shows how much runs differ by themselves.
-    #[arg(long, value_name = "RUN")]
-    pub(crate) again: Option<PathBuf>,
     /// Only these experiments of the runs.
     #[arg(long = "experiment", value_name = "NAME,..", value_delimiter = ',')]
     pub(crate) experiments: Option<Vec<String>>,
     #[command(flatten)]
     pub(crate) json: Json,
+}
+
+/// The runs of one side.
+#[derive(Debug, Clone)]
+pub(crate) struct Runs(pub(crate) Vec<PathBuf>);
+
+fn runs(text: &str) -> Result<Runs, String> {
+    let names = text.split(',').map(PathBuf::from).collect::<Vec<_>>();
+    if names.iter().any(|name| name.as_os_str().is_empty()) {
+        return Err("a run is to be named between commas".to_owned());
+    }
+    Ok(Runs(names))
 }
 
 /// `predict`

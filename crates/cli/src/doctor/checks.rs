@@ -6,10 +6,8 @@ use std::process::Command;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use tollgate_checksum::Kernel;
 use tollgate_experiment::noise::Noise;
-use tollgate_experiment::run::{Host, Reading};
-use tollgate_experiment::words::counted;
 use tollgate_gate::{Clock, Source};
-use tollgate_workload::Placement;
+use tollgate_run::{Host, Placement, Reading, format::counted};
 use tollgate_workload::cores::Cores;
 
 use super::{Check, State, privileges};

@@ -15,11 +15,13 @@ use tollgate_measure::kernel::Kernel;
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::StackMemory;
 use tollgate_measure::{Figure, Limit, NoLedger, Verdict};
-use tollgate_workload::{Mode, PathId, Placement, Spec, Waiting, Workload};
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
+use tollgate_workload::Spec;
 
-use crate::args::{Doctor, Manners, Sink};
+use crate::args::{Doctor, Manners};
 use crate::error::Error;
 use crate::progress::Shown as Progressed;
+use crate::values::Sink;
 use crate::{interrupt, output};
 
 /// Bytes of a message.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::args::Json;
+use crate::values::Json;
 
 /// The commands on stores of runs.
 #[derive(Debug, Subcommand)]

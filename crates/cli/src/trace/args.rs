@@ -10,7 +10,7 @@ use tollgate_table::engine::{Engine, NoEngine};
 use tollgate_table::place::Place;
 use tollgate_table::prefix::{self, LOCAL, Prefix};
 
-use crate::args::{Json, amount, duration, filter};
+use crate::values::{Json, amount, duration, filter};
 
 /// The commands on traces.
 #[derive(Debug, Subcommand)]

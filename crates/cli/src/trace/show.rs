@@ -3,9 +3,10 @@
 mod sizes;
 
 use serde::Serialize;
-use tollgate_experiment::published;
-use tollgate_experiment::run::{Cell, Column, Row, RowKind, Source as Published, Table, Unit};
-use tollgate_experiment::words::{counted, whole};
+use tollgate_papers as papers;
+use tollgate_run::{
+    Cell, Column, Row, RowKind, Source as Published, Table, Unit, format::counted, format::whole,
+};
 use tollgate_table::flows::FlowsOf;
 use tollgate_table::import::Outcome;
 use tollgate_table::place::Place;
@@ -615,7 +616,7 @@ pub(super) fn caches(caches: &CachesOf, origin: &Origin) -> Shown {
 
 /// What Clark et al. measured.
 fn clark_rows() -> Vec<Row> {
-    let Some(measured) = published::table("clark-1989/tcb-cache") else {
+    let Some(measured) = papers::table("clark-1989/tcb-cache") else {
         return Vec::new();
     };
     let cell = |host: &str, column: &str| match measured.cell(host, column) {

@@ -4,7 +4,12 @@
 //! A message of an echo is one packet over loopback. Its processor time over its size is a line: where it begins is the cost of
 //! a packet, how steep it is that of a byte.
 
-use tollgate_kernel::sampling::{Categories, Classifier};
+use tollgate_papers as papers;
+use tollgate_run::{
+    self as run, Axis, Cell, Figure, Interval, Measured, Point, Row, RowKind, Scale, Series,
+    Source, Table, TrustLine, Unit, format, present,
+};
+use tollgate_sampling::{Categories, Classifier};
 use tollgate_stats::{self as stats, Estimate, Line};
 
 use super::foong_hz::{column, unavailable};
@@ -13,14 +18,8 @@ use crate::claim::{self, Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes};
 use crate::error::Error;
-use crate::published;
-use crate::run::{
-    self, Axis, Cell, Figure, Interval, Measured, Point, Row, RowKind, Scale, Series, Source,
-    Table, TrustLine, Unit,
-};
 use crate::sampled::{Mean, Sampled, Split};
 use crate::shapes;
-use crate::words;
 
 const TABLE: &str = "clark-1989/table-1";
 /// Data bytes of the paper's packets.
@@ -44,7 +43,7 @@ impl Experiment for ClarkDirect {
     }
 
     fn paper(&self) -> Option<Source> {
-        shapes::source(TABLE)
+        papers::source(TABLE)
     }
 
     fn summary(&self) -> &'static str {
@@ -65,7 +64,7 @@ impl Experiment for ClarkDirect {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let command = shapes::command(self.name(), &context.options);
-        let sampled = context.echoes(self.name())?;
+        let sampled = echoes::of(self.name(), context)?;
         let (finding, tables, figures, trust) = match &*sampled {
             Sampled::Measured(echoes) => shown(echoes, &command),
             Sampled::Unavailable(reason) => unavailable(reason),
@@ -170,7 +169,7 @@ fn estimate_cell(estimate: Option<Estimate>, scale: f64) -> Cell {
 }
 
 fn table(fits: &[Fitted]) -> Table {
-    let (published, source) = (published::table(TABLE), shapes::source(TABLE));
+    let (published, source) = (papers::table(TABLE), papers::source(TABLE));
     let rows: Vec<Row> = fits
         .iter()
         .map(|fitted| {
@@ -179,7 +178,7 @@ fn table(fits: &[Fitted]) -> Table {
             let then = fitted.id.and_then(|id| {
                 let us = published?.cell(id, "cost")?;
                 let source = source.as_ref()?;
-                Some(shapes::published_cell(
+                Some(present::published_cell(
                     Some(us * NANOSECONDS_PER_MICROSECOND),
                     source,
                 ))
@@ -189,7 +188,7 @@ fn table(fits: &[Fitted]) -> Table {
                     "Total" => RowKind::Total,
                     _ => RowKind::Plain,
                 },
-                ..shapes::plain_row(
+                ..present::plain_row(
                     fitted.label.clone(),
                     vec![
                         estimate_cell(intercept, 1.0),
@@ -297,9 +296,9 @@ fn finding(fits: &[Fitted]) -> String {
         }
     }
     if !shares.is_empty() {
-        text.push_str(&format!("; of a packet's cost, {}", words::list(&shares)));
+        text.push_str(&format!("; of a packet's cost, {}", format::list(&shares)));
     }
-    let then = |id: &str| published::table(TABLE)?.cell(id, "cost");
+    let then = |id: &str| papers::table(TABLE)?.cell(id, "cost");
     if let (Some(driver), Some(protocols), Some(system)) = (
         then("ethernet-driver"),
         then("protocols"),
@@ -321,14 +320,14 @@ fn shown(echoes: &Echoes, command: &str) -> (String, Vec<Table>, Vec<Figure>, Ve
     let mut trust = echoes.survey.trust(&Categories::clark());
     trust.push(echoes.survey.covered(&Categories::clark()));
     if let Some(total) = fits.last().and_then(|fitted| fitted.line) {
-        trust.push(shapes::note(format!(
+        trust.push(present::note(format!(
             "a line over {} sizes, each with the same weight, explains {:.0} % of the variance of the total; intervals hold 95 % \
              when the sizes' errors are alike",
             total.n,
             100.0 * total.explained
         )));
     }
-    trust.push(shapes::note(
+    trust.push(present::note(
         "over loopback nothing is copied to a network's memory, checksums are left out and no address is resolved; the paper \
          does not say which direction its rows cover",
     ));
@@ -400,7 +399,7 @@ mod tests {
     #[test]
     fn every_row_of_the_paper_has_a_category() {
         let categories = Categories::clark();
-        let table = published::table(TABLE).unwrap();
+        let table = papers::table(TABLE).unwrap();
         for (id, label) in ROWS {
             assert!(categories.position(label).is_some(), "{label}");
             assert!(table.cell(id, "cost").is_some(), "{id}");

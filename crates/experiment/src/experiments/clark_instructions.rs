@@ -5,15 +5,16 @@
 use std::time::{Duration, Instant};
 
 use tollgate_budget::clark::{self, ClarkRow};
+use tollgate_papers as papers;
 use tollgate_qemu::counts::Counts;
+use tollgate_run::{
+    self as run, Cell, Column, Row, Source, Table, TrustLine, Unit, format, present,
+};
 
 use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::published;
-use crate::run::{self, Cell, Column, Row, Source, Table, TrustLine, Unit};
 use crate::shapes;
-use crate::words;
 
 mod linux;
 
@@ -34,7 +35,7 @@ impl Experiment for ClarkInstructions {
     }
 
     fn paper(&self) -> Option<Source> {
-        shapes::source(TABLE)
+        papers::source(TABLE)
     }
 
     fn summary(&self) -> &'static str {
@@ -62,7 +63,7 @@ impl Experiment for ClarkInstructions {
                 tollgate_budget::Error::Late { .. } => format!(
                     "counting did not end within the {} that the run's limit left for it; `tollgate experiment run {}` takes its \
                      time",
-                    words::duration(limit.unwrap_or_default().as_nanos() as f64),
+                    format::duration(limit.unwrap_or_default().as_nanos() as f64),
                     self.name()
                 ),
                 tollgate_budget::Error::NoValgrind(_) => {
@@ -121,12 +122,12 @@ fn published_row(ours: &str) -> Option<&str> {
 }
 
 fn published_count(ours: &str) -> Option<f64> {
-    published::table(TABLE)?.cell(published_row(ours)?, "instructions")
+    papers::table(TABLE)?.cell(published_row(ours)?, "instructions")
 }
 
 /// The paper's rows in its order, for when our stack could not be counted: the label, and the ids there and here.
 fn published_rows() -> Vec<(String, String, &'static str)> {
-    let rows = published::table(TABLE).map_or(&[][..], |table| &table.rows);
+    let rows = papers::table(TABLE).map_or(&[][..], |table| &table.rows);
     rows.iter()
         .map(|row| {
             let ours = match row.id.as_str() {
@@ -148,7 +149,7 @@ fn then_and_ratios(then: Option<f64>, today: &[&Cell], source: &Source) -> Vec<C
     let Some(then) = then else {
         return vec![Cell::text("-"); 1 + today.len()];
     };
-    let mut cells = vec![shapes::published_cell(Some(then), source)];
+    let mut cells = vec![present::published_cell(Some(then), source)];
     cells.extend(today.iter().map(|cell| match cell.number() {
         Some(now) => Cell::exact(now / then),
         None => (*cell).clone(),
@@ -179,7 +180,7 @@ fn operation_row(
     let now: Vec<&Cell> = [&today].into_iter().chain(&linux).collect();
     let then = then_and_ratios(then, &now, source);
     let cells = now.into_iter().cloned().chain(then).collect();
-    shapes::plain_row(label, cells)
+    present::plain_row(label, cells)
 }
 
 fn table(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Table {
@@ -192,7 +193,7 @@ fn table(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Tab
     columns.push(column("1989", Unit::Instructions));
     columns.push(column("Tollgate / 1989", Unit::Ratio));
     columns.extend(linux.map(|_| column("Linux / 1989", Unit::Ratio)));
-    let rows = match (counted, shapes::source(TABLE)) {
+    let rows = match (counted, papers::source(TABLE)) {
         (Ok(rows), Some(source)) => rows
             .iter()
             .map(|row| {
@@ -214,7 +215,7 @@ fn table(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Tab
             .into_iter()
             .map(|(label, theirs, ours)| {
                 let then =
-                    published::table(TABLE).and_then(|table| table.cell(&theirs, "instructions"));
+                    papers::table(TABLE).and_then(|table| table.cell(&theirs, "instructions"));
                 let missing = Cell::NotAvailable {
                     reason: reason.clone(),
                 };
@@ -245,7 +246,7 @@ fn finding(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> S
         let rows = counted.as_ref().ok()?;
         Some(rows.iter().find(|row| row.id == id)?.instructions)
     };
-    let whole = |value: f64| words::whole(value.round() as u64);
+    let whole = |value: f64| format::whole(value.round() as u64);
     let told: Vec<String> = TOLD
         .into_iter()
         .filter_map(|(id, what)| {
@@ -277,7 +278,7 @@ fn finding(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> S
         });
     }
     if !told.is_empty() {
-        sentences.push(format!("Instructions today: {}.", words::list(&told)));
+        sentences.push(format!("Instructions today: {}.", format::list(&told)));
     }
     sentences.extend(linux.and_then(linux::finding));
     sentences.join(" ")
@@ -286,22 +287,22 @@ fn finding(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> S
 fn trust(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Vec<TrustLine> {
     let mut lines = match counted {
         Ok(_) => vec![
-            shapes::note(
+            present::note(
                 "Tollgate's stack is counted by Callgrind in this program, exact and the same in every run; an instruction \
                  today may do more or less than one of the 68020 class that was counted in 1989",
             ),
-            shapes::note(
+            present::note(
                 "TCP and IP headers come from one template and one check covers both, so what was TCP's and IP's is cut \
                  otherwise than in 1989; what was counted stands beside each row",
             ),
         ],
-        Err(reason) => vec![shapes::warning(format!(
+        Err(reason) => vec![present::warning(format!(
             "Tollgate's stack was not counted: {reason}"
         ))],
     };
     match linux {
         Some(counts) => lines.extend(linux::trust(counts)),
-        None => lines.push(shapes::note(
+        None => lines.push(present::note(
             "a stock Linux kernel's instructions are counted by make qemu, and shown here with --linux-counts FILE",
         )),
     }

@@ -1,6 +1,6 @@
 //! `crr`: connect, request, response, close, over all paths.
 
-use tollgate_workload::{PathId, Workload};
+use tollgate_run::{self as run, PathId, Source, Unit, Workload, format};
 
 use super::{Experiment, Reported};
 use crate::claim::Finding;
@@ -9,9 +9,7 @@ use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
 use crate::interleave::{self, LineUp};
 use crate::outcome::{Figure, Outcome};
-use crate::run::{self, Source, Unit};
 use crate::shapes;
-use crate::words;
 
 /// Sizes unless given: the connection costs more than the bytes, so few suffice.
 const SIZES: [usize; 4] = [4, 200, 1_400, 8_000];
@@ -94,7 +92,7 @@ fn finding(outcome: &Outcome) -> String {
     if let Some((size, takes)) =
         compare::at_first_size(outcome, &paths, Figure::Median, &mut finding)
     {
-        let size = words::bytes(size);
+        let size = format::bytes(size);
         finding.say(format!(
             "to connect, exchange {size} each way and close takes {takes}"
         ));

@@ -1,5 +1,6 @@
 //! `foong-direction`: which end of a one-way stream costs more, by size of a write; after Foong et al. 2003, section 5.2.
 
+use tollgate_run::{self as run, Cell, Figure, Source, Table, Unit, format, present};
 use tollgate_stats as stats;
 
 use super::foong_hz::{cell_of, column, common_trust, id, lines, source, titled, unavailable};
@@ -7,11 +8,9 @@ use super::{Experiment, Reported};
 use crate::claim::{Evidence, Finding, Refusal, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::run::{self, Cell, Figure, Source, Table, Unit};
 use crate::sampled::{Sampled, Split};
 use crate::shapes;
 use crate::streams::{self, Panel, RECEIVE, Streams, TRANSMIT, per_byte};
-use crate::words;
 
 /// Transmit against receive.
 pub(super) struct FoongDirection;
@@ -47,7 +46,7 @@ impl Experiment for FoongDirection {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let command = shapes::command(self.name(), &context.options);
-        let sampled = context.streams(self.name())?;
+        let sampled = streams::of(self.name(), context)?;
         let (finding, tables, figures, trust) = match &*sampled {
             Sampled::Measured(streams) => {
                 let panels = || streams.panels.iter();
@@ -114,7 +113,7 @@ fn table(streams: &Streams, panel: &Panel) -> Table {
             })
             .collect();
         cells.push(ratio_cell(rounds));
-        shapes::plain_row(load.label(), cells)
+        present::plain_row(load.label(), cells)
     });
     Table {
         id: id(streams, panel, "direction"),
@@ -178,11 +177,11 @@ fn finding(streams: &Streams) -> String {
         if !alike.is_empty() {
             parts.push(format!(
                 "no difference is shown for {}",
-                words::list(&alike)
+                format::list(&alike)
             ));
         }
         if !parts.is_empty() {
-            finding.say(format!("over {}, {}", panel.path, words::list(&parts)));
+            finding.say(format!("over {}, {}", panel.path, format::list(&parts)));
         }
     }
     if !finding.is_silent() {

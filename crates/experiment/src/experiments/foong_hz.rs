@@ -5,24 +5,24 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tollgate_kernel::sampling::{Frequencies, TrafficMeter, nominal_hz};
+use tollgate_papers as papers;
+use tollgate_run::{
+    self as run, Axis, Cell, Column, Figure, Mode, PathId, Point, Row, Scale, Series, Source,
+    Table, TrustLine, Unit, format, present,
+};
+use tollgate_sampling::{Frequencies, TrafficMeter, nominal_hz};
 use tollgate_workload::cores::Cores;
-use tollgate_workload::{Mode, PathId, Sockets, Spec, find};
+use tollgate_workload::{Sockets, Spec, find};
 
 use super::{Experiment, Reported};
 use crate::claim::{Evidence, Finding, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::published;
-use crate::run::{
-    self, Axis, Cell, Column, Figure, Point, Row, Scale, Series, Source, Table, TrustLine, Unit,
-};
 use crate::sampled::{self, Mean, Sampled, Split, Subject};
 use crate::shapes;
 use crate::streams::{
     self, Load, NEITHER, Panel, RECEIVE, Streams, TRANSMIT, all_ns, per_byte, user_ns,
 };
-use crate::words;
 
 const PAPER: &str = "foong-2003";
 /// Writes whose cost is followed over the frequency: the smallest and the largest.
@@ -67,7 +67,7 @@ impl Experiment for FoongHz {
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let command = shapes::command(self.name(), &context.options);
         let root = Path::new("/");
-        let sampled = context.streams(self.name())?;
+        let sampled = streams::of(self.name(), context)?;
         let hz = nominal_hz(root).map_err(|error| error.to_string());
         let (finding, mut tables, figures, mut trust) = match (&*sampled, &hz) {
             (Sampled::Measured(streams), Ok(hz)) => {
@@ -104,7 +104,7 @@ impl Experiment for FoongHz {
             tables.push(traffic_table(root, &mut count));
         }
         if let Some(reason) = untold(&tables) {
-            trust.push(shapes::note(reason));
+            trust.push(present::note(reason));
         }
         Ok(run::Experiment {
             name: self.name().to_owned(),
@@ -121,7 +121,7 @@ impl Experiment for FoongHz {
 
 /// A place in the paper.
 pub(super) fn source(place: &str) -> Option<Source> {
-    Some(shapes::source_at(published::paper(PAPER)?, place))
+    Some(papers::source_at(papers::paper(PAPER)?, place))
 }
 
 /// What an experiment on streams shows when this machine does not allow sampling.
@@ -133,13 +133,13 @@ pub(super) fn unavailable(reason: &str) -> (String, Vec<Table>, Vec<Figure>, Vec
         id: "not-available".to_owned(),
         title: "Processor time of one-way streams".to_owned(),
         columns: vec![column("Both ends", Unit::None)],
-        rows: vec![shapes::plain_row("Every size", vec![cell])],
+        rows: vec![present::plain_row("Every size", vec![cell])],
     };
     (
         format!("Not available here: {reason}."),
         vec![table],
         Vec::new(),
-        vec![shapes::warning(format!("nothing was sampled: {reason}"))],
+        vec![present::warning(format!("nothing was sampled: {reason}"))],
     )
 }
 
@@ -205,7 +205,7 @@ fn table(streams: &Streams, panel: &Panel, hz: f64) -> Table {
             .map(|figure| cell_of(streams, panel, at, hz_per_bps(rounds, hz, figure)))
             .collect();
         cells.push(cell_of(streams, panel, at, throughput(streams, panel, at)));
-        shapes::plain_row(load.label(), cells)
+        present::plain_row(load.label(), cells)
     });
     Table {
         id: id(streams, panel, "hz"),
@@ -302,12 +302,12 @@ fn figure(streams: &Streams, panel: &Panel, hz: f64, command: &str) -> Option<Fi
 /// What the paper's text says.
 fn rule_of_thumb() -> Table {
     let row = |label: &str, fact: &str| {
-        let found = published::fact(&format!("{PAPER}/{fact}"));
+        let found = papers::fact(&format!("{PAPER}/{fact}"));
         let cell = found.and_then(|fact| {
             let source = source(&format!("section {}", fact.place))?;
-            Some(shapes::published_cell(Some(fact.value), &source))
+            Some(present::published_cell(Some(fact.value), &source))
         });
-        shapes::plain_row(label, vec![cell.unwrap_or_else(|| Cell::text("-"))])
+        present::plain_row(label, vec![cell.unwrap_or_else(|| Cell::text("-"))])
     };
     Table {
         id: "published".to_owned(),
@@ -363,7 +363,7 @@ fn finding(streams: &Streams, hz: f64) -> String {
         finding.say(format!(
             "each bit of a stream over {} takes both ends {} (rule of thumb of 2003: 2)",
             panel.path,
-            words::list(&parts)
+            format::list(&parts)
         ));
     }
     if let Some(beyond) = (0..streams.loads.len()).find(|&at| !streams.loads[at].is_in_cache()) {
@@ -390,10 +390,10 @@ fn finding(streams: &Streams, hz: f64) -> String {
 
 fn trust(streams: &Streams, hz: f64) -> Vec<TrustLine> {
     let mut lines = common_trust(streams);
-    lines.push(shapes::note(format!(
+    lines.push(present::note(format!(
         "cycles are processor time times {} GHz, which /proc/cpuinfo gives; a processor that changed its frequency meanwhile \
          made more or fewer",
-        words::significant(hz / 1e9)
+        format::significant(hz / 1e9)
     )));
     lines
 }
@@ -401,15 +401,17 @@ fn trust(streams: &Streams, hz: f64) -> Vec<TrustLine> {
 /// What holds for every experiment on streams.
 pub(super) fn common_trust(streams: &Streams) -> Vec<TrustLine> {
     let mut lines = streams.survey.trust(&streams.directions);
-    lines.push(shapes::note(
+    lines.push(present::note(
         "transmit and receive are told apart by function, since over one machine the receiver's protocol runs in a software \
          interrupt on the sender's processor; entering system calls and switching between threads is neither",
     ));
     if streams.cut {
-        lines.push(shapes::note("to end in time, cut to four sizes of a write"));
+        lines.push(present::note(
+            "to end in time, cut to four sizes of a write",
+        ));
     }
     if let Some(reason) = &streams.no_beyond {
-        lines.push(shapes::note(format!(
+        lines.push(present::note(format!(
             "no stream beyond the last-level cache: {reason}"
         )));
     }
@@ -446,9 +448,8 @@ fn at_frequency(
         Ok(Sampled::Unavailable(reason)) => return Err(reason),
         Err(error) => return Err(error.to_string()),
     };
-    let mut classifier = tollgate_kernel::sampling::Classifier::new(
-        tollgate_kernel::sampling::Categories::direction(),
-    );
+    let mut classifier =
+        tollgate_sampling::Classifier::new(tollgate_sampling::Categories::direction());
     Ok((0..FOLLOWED.len())
         .map(|at| Some(per_byte(&survey.splits(at, &mut classifier), all_ns)?.value))
         .collect())
@@ -469,7 +470,7 @@ fn frequency_table(
             .collect()
     };
     let rows: Vec<Row> = match Frequencies::read(root, cpus) {
-        Err(error) => vec![shapes::plain_row(
+        Err(error) => vec![present::plain_row(
             "Every frequency",
             missing(&error.to_string()),
         )],
@@ -488,8 +489,8 @@ fn frequency_table(
                         .collect(),
                     Err(reason) => missing(&reason),
                 };
-                let mhz = words::whole(khz / 1_000);
-                shapes::plain_row(format!("{mhz} MHz"), cells)
+                let mhz = format::whole(khz / 1_000);
+                present::plain_row(format!("{mhz} MHz"), cells)
             })
             .collect(),
     };
@@ -498,7 +499,7 @@ fn frequency_table(
         title: "Hz per bit/s over the processors' frequency".to_owned(),
         columns: FOLLOWED
             .iter()
-            .map(|&size| column(words::size(size), Unit::None))
+            .map(|&size| column(format::size(size), Unit::None))
             .collect(),
         rows,
     }
@@ -538,18 +539,18 @@ fn traffic_table(
         cell(Ok(Load::in_cache(65_536))),
         cell(Load::beyond_cache(root)),
     ];
-    let mut rows = vec![shapes::plain_row("Both ends, today", measured)];
+    let mut rows = vec![present::plain_row("Both ends, today", measured)];
     for (label, id) in [
         ("Transmit, 2003", "memory-transmit"),
         ("Receive, 2003", "memory-receive"),
     ] {
         let id = format!("{PAPER}/{id}");
-        let (Some(table), Some(source)) = (published::table(&id), shapes::source(&id)) else {
+        let (Some(table), Some(source)) = (papers::table(&id), papers::source(&id)) else {
             continue;
         };
         let cells = ["in-cache-measured", "beyond-cache-measured"]
-            .map(|column| shapes::published_cell(table.cell("total", column), &source));
-        rows.push(shapes::plain_row(label, cells.to_vec()));
+            .map(|column| present::published_cell(table.cell("total", column), &source));
+        rows.push(present::plain_row(label, cells.to_vec()));
     }
     Table {
         id: "memory-traffic".to_owned(),

@@ -7,17 +7,20 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tollgate_kernel::sampling::{Categories, Classifier, nominal_hz};
+use tollgate_papers as papers;
+use tollgate_run::{
+    self as run, Cell, Figure, Interval, Measured, Mode, Offload, PathId, Row, Source, Table,
+    TrustLine, Unit, present,
+};
+use tollgate_sampling::{Categories, Classifier, nominal_hz};
 use tollgate_stats as stats;
-use tollgate_workload::{Mode, Offload, PathId, Sockets};
+use tollgate_workload::Sockets;
 
 use super::foong_hz::{column, source, unavailable};
 use super::{Experiment, Reported};
 use crate::claim::{Evidence, Finding, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::published;
-use crate::run::{self, Cell, Figure, Interval, Measured, Row, Source, Table, TrustLine, Unit};
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
 use crate::shapes;
 use crate::streams::{self, Load, all_ns, per_byte};
@@ -72,7 +75,7 @@ impl Experiment for FoongOffload {
         let command = shapes::command(self.name(), &context.options);
         let Some(mode) = mode(&context.options) else {
             return Err(Error::NothingToRun {
-                workload: tollgate_workload::Workload::Stream,
+                workload: tollgate_run::Workload::Stream,
                 asked: context.options.restrictions(),
             });
         };
@@ -149,15 +152,15 @@ fn shown(survey: &Survey, loads: &[Load], hz: f64, groups: Categories) -> Shown 
     tables.extend(view.by_group(&groups));
     let mut trust = survey.trust(&groups);
     trust.push(survey.covered(&groups));
-    trust.push(shapes::note(
+    trust.push(present::note(
         "the device of a veth pair is memory: a checksum that it takes over is computed by nobody, and a large segment passes \
          whole, so a saving is the most that any device could give",
     ));
-    trust.push(shapes::note(
+    trust.push(present::note(
         "each state has a veth pair of its own, switched at both ends: checksums out and in, TSO, GSO and GRO; without \
          checksum offload there is no TSO, so segmentation is told with checksums on, and checksums with segmentation off",
     ));
-    trust.push(shapes::note(
+    trust.push(present::note(
         "a saving is told only where the confidence intervals of the two states do not overlap",
     ));
     (view.finding(), tables, Vec::new(), trust)
@@ -272,17 +275,17 @@ impl View<'_> {
                 };
                 let mut cells: Vec<Cell> = (0..STATES.len()).map(state).collect();
                 cells.extend(self.savings(load, &all_ns));
-                shapes::plain_row(what.label(), cells)
+                present::plain_row(what.label(), cells)
             })
             .collect();
-        let then = published::fact("foong-2003/checksum-offload-gain").and_then(|fact| {
+        let then = papers::fact("foong-2003/checksum-offload-gain").and_then(|fact| {
             let source = source(&format!("section {}", fact.place))?;
-            Some(shapes::published_cell(Some(fact.value), &source))
+            Some(present::published_cell(Some(fact.value), &source))
         });
         if let Some(then) = then {
             let mut cells = vec![Cell::text("-"); STATES.len() + 1];
             cells.push(then);
-            rows.push(shapes::plain_row("2003, receive", cells));
+            rows.push(present::plain_row("2003, receive", cells));
         }
         Table {
             id: "offload".to_owned(),
@@ -306,7 +309,7 @@ impl View<'_> {
             };
             let mut cells: Vec<Cell> = (0..STATES.len()).map(state).collect();
             cells.extend(self.savings(load, &figure));
-            shapes::plain_row(name, cells)
+            present::plain_row(name, cells)
         });
         Some(Table {
             id: "groups".to_owned(),

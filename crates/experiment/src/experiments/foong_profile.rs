@@ -1,19 +1,18 @@
 //! `foong-profile`: where the processor time of each end of a stream goes, by group of functions; after Foong et al. 2003, figures 3
 //! and 4. Beside it the same samples by the categories of the study of 2021, which profiled such streams.
 
-use tollgate_kernel::sampling::{Categories, Classifier};
+use tollgate_papers as papers;
+use tollgate_run::{self as run, Cell, Figure, Source, Table, Unit, format, present};
+use tollgate_sampling::{Categories, Classifier};
 
 use super::foong_hz::{MeanAt, column, common_trust, id, lines, source, titled, unavailable};
 use super::{Experiment, Reported};
 use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::published;
-use crate::run::{self, Cell, Figure, Source, Table, Unit};
 use crate::sampled::{Mean, Sampled, Split};
 use crate::shapes;
 use crate::streams::{self, Panel, RECEIVE, Streams, TRANSMIT};
-use crate::words;
 
 /// Loads that the tables show, of those that reuse one buffer.
 const SHOWN: usize = 5;
@@ -54,7 +53,7 @@ impl Experiment for FoongProfile {
         let command = shapes::command(self.name(), &context.options);
         let categories = context.options.categories.clone();
         let groups = categories.unwrap_or_else(Categories::foong);
-        let sampled = context.streams(self.name())?;
+        let sampled = streams::of(self.name(), context)?;
         let (finding, tables, figures, trust) = match &*sampled {
             Sampled::Measured(streams) => shown(streams, &groups, &command),
             Sampled::Unavailable(reason) => unavailable(reason),
@@ -145,7 +144,7 @@ fn table(
     let in_cache: Vec<usize> = (0..streams.loads.len())
         .filter(|&at| streams.loads[at].is_in_cache())
         .collect();
-    let mut places: Vec<usize> = shapes::some(in_cache.len().max(1), SHOWN)
+    let mut places: Vec<usize> = present::some(in_cache.len().max(1), SHOWN)
         .into_iter()
         .filter_map(|at| in_cache.get(at).copied())
         .collect();
@@ -155,7 +154,7 @@ fn table(
             Some(mean) => mean.cell(),
             None => Cell::text("-"),
         });
-        shapes::plain_row(label, cells.collect())
+        present::plain_row(label, cells.collect())
     });
     Table {
         id: id(streams, panel, name),
@@ -230,7 +229,7 @@ fn largest(
             let parts: Vec<String> = (parts.iter())
                 .map(|(name, share)| format!("{name} ({share})"))
                 .collect();
-            words::list(&parts)
+            format::list(&parts)
         }
     };
     finding.say(format!("{direction} spends most on {most}"));
@@ -239,11 +238,11 @@ fn largest(
 /// The shares that the paper's text states.
 fn in_2003() -> Table {
     let row = |label: &str, fact: &str| {
-        let cell = published::fact(&format!("foong-2003/{fact}")).and_then(|fact| {
+        let cell = papers::fact(&format!("foong-2003/{fact}")).and_then(|fact| {
             let source = source(&format!("section {}", fact.place))?;
-            Some(shapes::published_cell(Some(fact.value), &source))
+            Some(present::published_cell(Some(fact.value), &source))
         });
-        shapes::plain_row(label, vec![cell.unwrap_or_else(|| Cell::text("-"))])
+        present::plain_row(label, vec![cell.unwrap_or_else(|| Cell::text("-"))])
     };
     Table {
         id: "published".to_owned(),

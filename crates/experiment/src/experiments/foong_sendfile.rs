@@ -4,19 +4,21 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tollgate_kernel::sampling::{Categories, Classifier};
-use tollgate_workload::{Mode, PathId, Placement, Reading, Sending, Sockets, Waiting};
+use tollgate_run::{
+    self as run, Axis, Cell, Figure, Mode, PathId, Placement, Point, Scale, Series, Source, Table,
+    TrustLine, Unit, Waiting, format, present,
+};
+use tollgate_sampling::{Categories, Classifier};
+use tollgate_workload::{Reading, Sending, Sockets};
 
 use super::foong_hz::{column, source, unavailable};
 use super::{Experiment, Reported};
 use crate::claim::{Evidence, Finding, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::run::{self, Axis, Cell, Figure, Point, Scale, Series, Source, Table, TrustLine, Unit};
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
 use crate::shapes;
 use crate::streams::{self, Load, RECEIVE, TRANSMIT, all_ns, per_byte};
-use crate::words;
 
 /// Sizes of a write.
 const SIZES: [usize; 3] = [4_096, 16_384, 65_536];
@@ -61,7 +63,7 @@ impl Experiment for FoongSendfile {
         let command = shapes::command(self.name(), &context.options);
         let Some(plan) = Plan::of(&context.options) else {
             return Err(Error::NothingToRun {
-                workload: tollgate_workload::Workload::Stream,
+                workload: tollgate_run::Workload::Stream,
                 asked: context.options.restrictions(),
             });
         };
@@ -142,7 +144,7 @@ impl Plan {
         }
         for reading in [Reading::Posted, Reading::Late] {
             subjects.extend(self.read.iter().map(|&size| Subject {
-                label: format!("{reading} reader, {}", words::bytes(size)),
+                label: format!("{reading} reader, {}", format::bytes(size)),
                 path: self.path,
                 spec: Load::in_cache(size).spec(
                     ONE_CORE,
@@ -200,13 +202,13 @@ impl Plan {
         ];
         tables.extend(view.reader_table());
         let mut trust = survey.trust(&directions);
-        trust.extend(view.copied().map(shapes::note));
+        trust.extend(view.copied().map(present::note));
         if let Some(reason) = &self.no_beyond {
-            trust.push(shapes::note(format!(
+            trust.push(present::note(format!(
                 "no stream beyond the last-level cache: {reason}"
             )));
         }
-        trust.push(shapes::note(
+        trust.push(present::note(
             "a posted reader waits in recv(2) before each write, and the writer waits for it on a futex, which is not counted; a \
              late reader is the writer's own thread, which reads what the socket has taken",
         ));
@@ -245,7 +247,7 @@ impl View<'_> {
                 let at = self.plan.sending(way) + load;
                 self.cell(at, per_byte(&self.splits[at], figure))
             });
-            shapes::plain_row(sending.name(), cells.collect())
+            present::plain_row(sending.name(), cells.collect())
         });
         let columns = self.plan.loads.iter();
         Table {
@@ -278,12 +280,12 @@ impl View<'_> {
                     let at = self.plan.reading(way) + size;
                     self.cell(at, Mean::of(&self.per_write(at)))
                 });
-                shapes::plain_row(*label, cells.collect())
+                present::plain_row(*label, cells.collect())
             });
         Some(Table {
             id: "readers".to_owned(),
             title: "Processor time in the kernel for each write and its read, one core".to_owned(),
-            columns: shapes::size_columns(&self.plan.read, Unit::Nanoseconds),
+            columns: present::size_columns(&self.plan.read, Unit::Nanoseconds),
             rows: rows.collect(),
         })
     }
@@ -370,7 +372,7 @@ impl View<'_> {
             against(
                 &mut finding,
                 pair,
-                &words::size(size),
+                &format::size(size),
                 (&late, &posted),
                 fewest,
             );

@@ -2,19 +2,18 @@
 //! which it is carried, the share of its messages and of its segments that was followed from gate to gate, and what was not.
 
 use tollgate_gate::span::Place;
+use tollgate_run::{
+    self as run, Cell, Column, Measured, Offload, RowKind, Source, Table, TrustKind, TrustLine,
+    Unit, Workload, format, present,
+};
 use tollgate_stats::interquartile_mean;
-use tollgate_workload::{Offload, Workload};
 
-use super::wolman::layer;
 use super::{Experiment, Reported};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::joins::{self, Joins, Row, Seen, Share};
-use crate::run::{
-    self, Cell, Column, Measured, RowKind, Source, Table, TrustKind, TrustLine, Unit,
-};
 use crate::shapes;
-use crate::words;
+use crate::shapes::layer;
 
 /// The share of messages that should be joined.
 const MESSAGES: f64 = 0.99;
@@ -156,18 +155,18 @@ impl GatesJoined {
             hundredths(messages),
             hundredths(segments),
             row.carried.label(),
-            words::counted(lost, "event was", "events were")
+            format::counted(lost, "event was", "events were")
         )
     }
 
     fn trust(&self, joins: &Joins, sizes: &[usize]) -> Vec<TrustLine> {
         let mut lines: Vec<TrustLine> = joins.rows.iter().flat_map(trust_of).collect();
-        lines.push(shapes::note(
+        lines.push(present::note(
             "joined is what was seen at every gate that the path has, of what was sent, which is known; all gates are attached at \
              once, so the times lie above those without gates by what the passages between cost: wolman-transmit and \
              wolman-receive measure spans one at a time",
         ));
-        lines.push(shapes::note(
+        lines.push(present::note(
             "a segment is as many bytes as a full one carries, counted from where its message begins, and passes a gate when the \
              piece with its last byte does, however many travel in one skb (GSO, GRO, coalescing)",
         ));
@@ -176,12 +175,12 @@ impl GatesJoined {
             .iter()
             .any(|row| row.carried.offload == Offload::Both)
         {
-            lines.push(shapes::note(
+            lines.push(present::note(
                 "with GRO a veth device polls (NAPI) and netif_rx is not called, so that way has no gate driver.out.end",
             ));
         }
         lines.extend(joins.unresolved.iter().map(|(gate, reason)| {
-            shapes::note(format!(
+            present::note(format!(
                 "the boundary {} is not resolved, so nothing is looked for there: {reason}",
                 gate.name()
             ))
@@ -189,16 +188,16 @@ impl GatesJoined {
         for row in &joins.rows {
             for (size, seen) in sizes.iter().zip(&row.sizes) {
                 if let Err(reason) = seen {
-                    lines.push(shapes::warning(format!(
+                    lines.push(present::warning(format!(
                         "{}, {} failed: {reason}",
                         row.carried.label(),
-                        words::size(*size)
+                        format::size(*size)
                     )));
                 }
             }
         }
         if joins.stopped {
-            lines.push(shapes::warning(
+            lines.push(present::warning(
                 "the run was stopped; what is shown was measured until then",
             ));
         }
@@ -256,12 +255,12 @@ fn shares(
                 Some(number(100.0 * share.of_one()?, share.sent))
             })
         });
-        shapes::plain_row(row.carried.label(), cells.collect())
+        present::plain_row(row.carried.label(), cells.collect())
     });
     Table {
         id: id.to_owned(),
         title: title.to_owned(),
-        columns: shapes::size_columns(sizes, Unit::Percent),
+        columns: present::size_columns(sizes, Unit::Percent),
         rows: rows.collect(),
     }
 }
@@ -287,7 +286,7 @@ fn events(joins: &Joins) -> Table {
                 ..Measured::default()
             })
         });
-        shapes::plain_row(row.carried.label(), cells.collect())
+        present::plain_row(row.carried.label(), cells.collect())
     });
     Table {
         id: "events".to_owned(),
@@ -333,7 +332,7 @@ fn spans(row: &Row, sizes: &[usize]) -> Table {
             "{}: the way of a message from gate to gate, all gates attached, typical time",
             row.carried.label()
         ),
-        columns: shapes::size_columns(sizes, Unit::Nanoseconds),
+        columns: present::size_columns(sizes, Unit::Nanoseconds),
         rows: rows.collect(),
     }
 }
@@ -360,7 +359,7 @@ fn trust_of(row: &Row) -> Vec<TrustLine> {
         "{label}: at least {} % of the messages and {} % of the segments were seen at every gate; {} were not",
         hundredths(messages),
         hundredths(segments),
-        words::whole(unmatched)
+        format::whole(unmatched)
     );
     let gates: Vec<String> = row
         .table
@@ -368,11 +367,11 @@ fn trust_of(row: &Row) -> Vec<TrustLine> {
         .iter()
         .filter_map(|gate| {
             let missed: u64 = seen().filter_map(|seen| seen.missed.get(&gate)).sum();
-            (missed > 0).then(|| format!("{} at {}", words::whole(missed), gate.name()))
+            (missed > 0).then(|| format!("{} at {}", format::whole(missed), gate.name()))
         })
         .collect();
     if !gates.is_empty() {
-        text.push_str(&format!(", missed {}", words::list(&gates)));
+        text.push_str(&format!(", missed {}", format::list(&gates)));
     }
     vec![
         TrustLine {
@@ -380,7 +379,7 @@ fn trust_of(row: &Row) -> Vec<TrustLine> {
             value: Some(lost as f64),
             unit: Unit::Count,
             holds: lost == 0,
-            text: format!("{label}: {} lost", words::counted(lost, "event", "events")),
+            text: format!("{label}: {} lost", format::counted(lost, "event", "events")),
         },
         TrustLine {
             kind: TrustKind::JoinRate,

@@ -3,7 +3,12 @@
 //!
 //! The figures of the paper are plots; the numbers of its text stand in a table.
 
-use tollgate_kernel::sampling::{Categories, Classifier};
+use tollgate_papers as papers;
+use tollgate_run::{
+    self as run, Axis, Cell, Column, Figure, Point, Row, Scale, Series, Source, Table, TrustKind,
+    TrustLine, Unit, format, present,
+};
+use tollgate_sampling::{Categories, Classifier};
 use tollgate_stats as stats;
 
 use super::{Experiment, Reported};
@@ -11,14 +16,8 @@ use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel, STANDARD_ERROR, touching_ns};
 use crate::error::Error;
-use crate::published;
-use crate::run::{
-    self, Axis, Cell, Column, Figure, Point, Row, Scale, Series, Source, Table, TrustKind,
-    TrustLine, Unit,
-};
 use crate::sampled::{Mean, Sampled, Split};
 use crate::shapes;
-use crate::words;
 
 const PAPER: &str = "kay-pasquale-1996";
 /// The largest size of the small-message view, in bytes; figure 4 ends at 614.
@@ -58,7 +57,7 @@ impl Experiment for KayBreakdown {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let command = shapes::command(self.name(), &context.options);
-        let sampled = context.echoes(self.name())?;
+        let sampled = echoes::of(self.name(), context)?;
         let shown = |finding, tables, figures, trust| run::Experiment {
             name: self.name().to_owned(),
             title: self.title().to_owned(),
@@ -123,7 +122,7 @@ impl Experiment for KayBreakdown {
 
 /// A place in the paper.
 pub(super) fn source(place: &str) -> Option<Source> {
-    Some(shapes::source_at(published::paper(PAPER)?, place))
+    Some(papers::source_at(papers::paper(PAPER)?, place))
 }
 
 /// What stands there when this machine does not allow sampling.
@@ -144,10 +143,10 @@ pub(super) fn unavailable(
         rows: categories
             .categories
             .iter()
-            .map(|category| shapes::plain_row(&category.name, vec![cell()]))
+            .map(|category| present::plain_row(&category.name, vec![cell()]))
             .collect(),
     };
-    let trust = vec![shapes::warning(format!("nothing was sampled: {reason}"))];
+    let trust = vec![present::warning(format!("nothing was sampled: {reason}"))];
     (format!("Not available here: {reason}."), table, trust)
 }
 
@@ -187,7 +186,7 @@ fn id(panel: &Panel, echoes: &Echoes, what: &str) -> String {
 fn by_size(echoes: &Echoes, cells: impl Fn(usize) -> Vec<Cell>) -> Vec<Row> {
     let sizes = echoes.sizes.iter().enumerate();
     sizes
-        .map(|(at, &size)| shapes::plain_row(words::size(size), cells(at)))
+        .map(|(at, &size)| present::plain_row(format::size(size), cells(at)))
         .collect()
 }
 
@@ -265,7 +264,7 @@ enum Crossover {
 
 fn crossover(echoes: &Echoes, panel: &Panel) -> Crossover {
     let rounds = panel.splits.iter().map(Vec::len).min().unwrap_or(0);
-    let touches = |category: &tollgate_kernel::sampling::Category| category.touches_data;
+    let touches = |category: &tollgate_sampling::Category| category.touches_data;
     if echoes.sizes.len() < 3 || rounds < 2 || !echoes.categories.categories.iter().any(touches) {
         return Crossover::Unknown;
     }
@@ -344,9 +343,9 @@ fn then_and_now(echoes: &Echoes, crossovers: &[Crossover]) -> Table {
         columns.push(column(panel.name(echoes), Unit::None));
     }
     columns.push(column("1996", Unit::None));
-    let published = |fact: &str| match published::fact(&format!("{PAPER}/{fact}")) {
+    let published = |fact: &str| match papers::fact(&format!("{PAPER}/{fact}")) {
         Some(fact) => match source(&format!("section {}", fact.place)) {
-            Some(source) => shapes::published_cell(Some(fact.value), &source),
+            Some(source) => present::published_cell(Some(fact.value), &source),
             None => Cell::text("-"),
         },
         None => Cell::text("-"),
@@ -364,7 +363,7 @@ fn then_and_now(echoes: &Echoes, crossovers: &[Crossover]) -> Table {
     let last = echoes.sizes.len() - 1;
     let row = |label: String, mut cells: Vec<Cell>, then: Cell| {
         cells.push(then);
-        shapes::plain_row(label, cells)
+        present::plain_row(label, cells)
     };
     let fact_at = |size: usize, fact| match size {
         1 | 8_192 => published(fact),
@@ -376,12 +375,12 @@ fn then_and_now(echoes: &Echoes, crossovers: &[Crossover]) -> Table {
         columns,
         rows: vec![
             row(
-                format!("Share at {}, %", words::size(echoes.sizes[0])),
+                format!("Share at {}, %", format::size(echoes.sizes[0])),
                 touching(0),
                 fact_at(echoes.sizes[0], "data-touching-1-byte"),
             ),
             row(
-                format!("Share at {}, %", words::size(echoes.sizes[last])),
+                format!("Share at {}, %", format::size(echoes.sizes[last])),
                 touching(last),
                 fact_at(echoes.sizes[last], "data-touching-large"),
             ),
@@ -417,7 +416,7 @@ fn error_table(echoes: &Echoes) -> Table {
                         reason: "below 1 % of the time at every size, or too few rounds".to_owned(),
                     },
                 });
-            shapes::plain_row(name, cells.collect())
+            present::plain_row(name, cells.collect())
         });
     Table {
         id: "standard-error".to_owned(),
@@ -435,12 +434,12 @@ fn error_table(echoes: &Echoes) -> Table {
 fn host_stack_table(echoes: &Echoes) -> Table {
     let categories = Categories::host_stack();
     let mut classifier = Classifier::new(categories.clone());
-    let places = shapes::some(echoes.sizes.len(), 3);
+    let places = present::some(echoes.sizes.len(), 3);
     let mut columns = Vec::new();
     let mut splits: Vec<Vec<Split>> = Vec::new();
     for panel in &echoes.panels {
         for &at in &places {
-            let name = format!("{}, {}", panel.name(echoes), words::size(echoes.sizes[at]));
+            let name = format!("{}, {}", panel.name(echoes), format::size(echoes.sizes[at]));
             columns.push(column(name, Unit::Percent));
             splits.push(echoes.survey.splits(panel.first + at, &mut classifier));
         }
@@ -454,7 +453,7 @@ fn host_stack_table(echoes: &Echoes) -> Table {
                 .collect();
             Mean::of(&shares).map_or_else(|| Cell::text("-"), |mean| mean.cell())
         });
-        shapes::plain_row(name, cells.collect())
+        present::plain_row(name, cells.collect())
     });
     Table {
         id: "host-stack-2021".to_owned(),
@@ -569,7 +568,7 @@ fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
         let mut places = vec![0, last];
         places.dedup();
         for at in places {
-            let (size, rounds) = (words::size(echoes.sizes[at]), &panel.splits[at]);
+            let (size, rounds) = (format::size(echoes.sizes[at]), &panel.splits[at]);
             let total = Evidence::mean(panel.mean(at, Split::total_ns), rounds);
             let touching = panel.percent(at, |split| touching_ns(&echoes.categories, split));
             let touching = Evidence::mean(touching, rounds);
@@ -595,11 +594,11 @@ fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
         let overtakes = match crossover {
             Crossover::At(at) if at.value > echoes.sizes[last] as f64 => format!(
                 ", so that it would outweigh the rest only from about {} bytes",
-                words::significant(at.value)
+                format::significant(at.value)
             ),
             Crossover::At(at) if at.value > 0.0 => format!(
                 ", so that it outweighs the rest from about {} bytes",
-                words::significant(at.value)
+                format::significant(at.value)
             ),
             Crossover::At(_) => ", and so outweighs the rest at every size".to_owned(),
             Crossover::Never => ", and so never outweighs the rest".to_owned(),
@@ -607,7 +606,7 @@ fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
         };
         finding.say(format!(
             "to receive and send back a message over {name} takes the kernel {}{overtakes}",
-            words::list(&parts)
+            format::list(&parts)
         ));
     }
     finding.finish()
@@ -636,7 +635,7 @@ pub(super) fn trust(echoes: &Echoes) -> Vec<TrustLine> {
              time, is {average:.1} % (asked for, as in 1996: below 5 %)"
         );
         if !above.is_empty() {
-            text.push_str(&format!("; above it: {}", words::list(&above)));
+            text.push_str(&format!("; above it: {}", format::list(&above)));
         }
         lines.push(TrustLine {
             kind: TrustKind::Note,
@@ -647,13 +646,13 @@ pub(super) fn trust(echoes: &Echoes) -> Vec<TrustLine> {
         });
     }
     if echoes.sizes.len() < echoes.wanted {
-        lines.push(shapes::note(format!(
+        lines.push(present::note(format!(
             "to end in time, cut to {} of {}",
             echoes.sizes.len(),
-            words::counted(echoes.wanted as u64, "size", "sizes")
+            format::counted(echoes.wanted as u64, "size", "sizes")
         )));
     }
-    lines.push(shapes::note(
+    lines.push(present::note(
         "both ends of an echo receive a message and send it back, so its time is halved; over loopback no checksum is computed, \
          since nothing can be corrupted on the way",
     ));

@@ -1,6 +1,9 @@
 //! `kay-detail`: the parts of each category of `kay-breakdown`, as Kay and Pasquale 1996 show them in figures 7 to 12.
 
-use tollgate_kernel::sampling::Categories;
+use tollgate_run::{
+    self as run, Cell, Column, Figure, Row, RowKind, Source, Table, Unit, format, present,
+};
+use tollgate_sampling::Categories;
 
 use super::kay_breakdown::{cell_of, lines, series, source, trust, unavailable};
 use super::{Experiment, Reported};
@@ -8,10 +11,8 @@ use crate::claim::{Claim, Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel};
 use crate::error::Error;
-use crate::run::{self, Cell, Column, Figure, Row, RowKind, Source, Table, Unit};
 use crate::sampled::{Sampled, Split};
 use crate::shapes;
-use crate::words;
 
 /// Sizes that the tables show, of those that were measured.
 const SHOWN: usize = 6;
@@ -52,7 +53,7 @@ impl Experiment for KayDetail {
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let command = shapes::command(self.name(), &context.options);
-        let sampled = context.echoes(self.name())?;
+        let sampled = echoes::of(self.name(), context)?;
         let (finding, tables, figures, trust) = match &*sampled {
             Sampled::Measured(echoes) => {
                 let panels = || echoes.panels.iter();
@@ -96,12 +97,12 @@ fn row(label: &str, depth: u8, kind: RowKind, cells: Vec<Cell>) -> Row {
     Row {
         depth,
         kind,
-        ..shapes::plain_row(label, cells)
+        ..present::plain_row(label, cells)
     }
 }
 
 fn table(echoes: &Echoes, panel: &Panel) -> Table {
-    let places = shapes::some(echoes.sizes.len(), SHOWN);
+    let places = present::some(echoes.sizes.len(), SHOWN);
     let sizes: Vec<usize> = places.iter().map(|&at| echoes.sizes[at]).collect();
     let cells = |figure: &dyn Fn(&Split) -> f64| -> Vec<Cell> {
         places
@@ -127,7 +128,7 @@ fn table(echoes: &Echoes, panel: &Panel) -> Table {
     ));
     rows.push(row("Total", 0, RowKind::Total, cells(&Split::total_ns)));
     let columns = sizes.iter().map(|&size| Column {
-        name: words::size(size),
+        name: format::size(size),
         unit: Unit::Nanoseconds,
     });
     let name = panel.name(echoes);
@@ -194,7 +195,7 @@ fn finding(echoes: &Echoes) -> String {
         }
         let of = format!(
             "of a {} message over {}",
-            words::size(echoes.sizes[0]),
+            format::size(echoes.sizes[0]),
             panel.name(echoes)
         );
         if let Err(why) = refused {
@@ -210,7 +211,7 @@ fn finding(echoes: &Echoes) -> String {
         if !largest.is_empty() {
             finding.say(format!(
                 "{of}, the largest parts are {}",
-                words::list(&largest)
+                format::list(&largest)
             ));
         }
     }

@@ -21,10 +21,12 @@ mod wolman;
 mod wolman_joined;
 mod wolman_ledger;
 mod wolman_networks;
+mod wolman_rows;
+
+use tollgate_run as run;
 
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::run;
 
 /// Which reports an experiment is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,8 +81,8 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &crr::Crr,
         &stream_by_write_size::StreamByWriteSize,
         &wolman_networks::WolmanNetworks,
-        &wolman::TRANSMIT,
-        &wolman::RECEIVE,
+        &wolman_rows::TRANSMIT,
+        &wolman_rows::RECEIVE,
         &kay_breakdown::KayBreakdown,
         &kay_detail::KayDetail,
         &foong_hz::FoongHz,
@@ -127,7 +129,7 @@ mod tests {
     use std::collections::HashSet;
     use std::time::Duration;
 
-    use tollgate_workload::PathId;
+    use tollgate_run::PathId;
 
     use super::*;
     use crate::context::{Cancel, Progress, Silent};
@@ -148,6 +150,15 @@ mod tests {
     }
 
     #[test]
+    fn experiments_that_analysis_reads_are_there() {
+        use tollgate_analysis::{history, profile};
+        let read = history::experiments().into_iter();
+        for name in read.chain(profile::OF_KERNEL).chain(profile::OF_STACK) {
+            assert!(find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
     fn names_are_unique_and_found() {
         let names: HashSet<&str> = all().iter().map(|experiment| experiment.name()).collect();
         assert_eq!(names.len(), all().len());
@@ -164,10 +175,14 @@ mod tests {
 
     #[test]
     fn round_trips_fill_a_table_and_a_figure() {
-        let shown = run("rr-by-size", small(vec![PathId::PeerSmoltcp])).unwrap();
+        let options = Options {
+            repetitions: Some(2),
+            ..small(vec![PathId::PeerSmoltcp])
+        };
+        let shown = run("rr-by-size", options).unwrap();
         assert_eq!(shown.tables[0].columns.len(), 2);
         let measured = shown.tables[0].rows[0].cells[1].measured().unwrap();
-        assert_eq!(measured.n, Some(16));
+        assert_eq!(measured.n, Some(32));
         assert!(measured.ci.is_some());
         assert!(shown.finding.contains("peer-smoltcp"), "{}", shown.finding);
         let run::Figure::Lines { series, .. } = &shown.figures[0] else {
@@ -258,7 +273,7 @@ mod tests {
         assert!(!wolman.concerns(&small(vec![PathId::PeerSmoltcp])));
         let mut options = small(vec![PathId::StackMemory]);
         assert!(wolman.concerns(&options));
-        options.placement = Some(tollgate_workload::Placement::TwoCores);
+        options.placement = Some(tollgate_run::Placement::TwoCores);
         assert!(!wolman.concerns(&options));
     }
 
@@ -277,7 +292,7 @@ mod tests {
     #[test]
     fn nothing_that_fits_is_an_error() {
         let mut options = small(vec![PathId::PeerSmoltcp]);
-        options.placement = Some(tollgate_workload::Placement::TwoCores);
+        options.placement = Some(tollgate_run::Placement::TwoCores);
         assert_eq!(
             run("crr", options).unwrap_err().to_string(),
             "no path runs crr as asked (path peer-smoltcp, two-cores); `tollgate doctor` lists what each path can do"

@@ -4,19 +4,17 @@
 use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Ledger, Span, WolmanRow};
+use tollgate_run::{
+    Bar, Cell, Figure, Interval, Layer, Measured, PathId, Row, RowKind, Segment, SegmentKind,
+    Table, TrustKind, TrustLine, Unit, format, present,
+};
 use tollgate_stats as stats;
-use tollgate_workload::PathId;
 
-use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
 use super::wolman_joined::Part;
+use super::wolman_rows::labels;
 use crate::claim::{Evidence, Finding, Refusal};
 use crate::remote::{Bounds, Host, STATISTIC, Sized, TwoHosts, directions, failures};
-use crate::run::{
-    Bar, Cell, Figure, Interval, Layer, Measured, Row, RowKind, Segment, SegmentKind, Table,
-    TrustKind, TrustLine, Unit,
-};
-use crate::shapes;
-use crate::words;
+use crate::shapes::{between_percents, ends, layer, lengths, percent, segment_kind};
 
 /// A ledger closes when its sum lies within this share of the total.
 const CLOSES: f64 = 0.03;
@@ -46,8 +44,8 @@ fn part_name(host: Host, direction: Direction) -> String {
 fn range(bounds: Bounds) -> String {
     format!(
         "{} to {}",
-        words::duration(bounds.low),
-        words::duration(bounds.high)
+        format::duration(bounds.low),
+        format::duration(bounds.high)
     )
 }
 
@@ -67,7 +65,7 @@ impl Shown<'_> {
     fn row(&self, label: &str, kind: RowKind, number: impl Fn(&Sized) -> Option<f64>) -> Row {
         Row {
             kind,
-            ..shapes::plain_row(
+            ..present::plain_row(
                 label,
                 self.cells(|sized| Some(Cell::exact(number(sized)?)), STOPPED),
             )
@@ -78,7 +76,7 @@ impl Shown<'_> {
     fn part_rows(&self, host: Host, direction: Direction) -> Vec<Row> {
         let spans = own(self.ledger_at(host), direction);
         if spans.is_empty() {
-            return vec![shapes::plain_row(
+            return vec![present::plain_row(
                 part_name(host, direction),
                 self.cells(
                     |_| None,
@@ -148,7 +146,7 @@ impl Shown<'_> {
     fn way_row(&self, label: &str, bounds: impl Fn(&Sized) -> Option<Bounds>) -> Row {
         Row {
             layer: Some(Layer::Link),
-            ..shapes::plain_row(
+            ..present::plain_row(
                 label,
                 self.cells(
                     |sized| Some(Cell::text(range(bounds(sized)?))),
@@ -167,7 +165,7 @@ impl Shown<'_> {
                 "(in - out) of the client less (out - in) of the server, each on its own clock"
                     .to_owned(),
             ),
-            ..shapes::plain_row(
+            ..present::plain_row(
                 format!("{NETWORK}, both ways"),
                 self.cells(
                     |sized| {
@@ -204,7 +202,7 @@ impl Shown<'_> {
                 Some(sized.total_ns()? - sized.sum_ns()?)
             }),
             self.row("round trip without gates", RowKind::Total, Sized::total_ns),
-            shapes::plain_row("unattributed share of it", share),
+            present::plain_row("unattributed share of it", share),
         ]
     }
 
@@ -227,7 +225,7 @@ impl Shown<'_> {
                 "A round trip to {}, by host and span, {}",
                 self.hosts.server, self.hosts.mode
             ),
-            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
+            columns: present::size_columns(self.sizes, Unit::Nanoseconds),
             rows,
         }
     }
@@ -250,7 +248,7 @@ impl Shown<'_> {
             id: "one-way".to_owned(),
             title: "What lies between the hosts, one way: bounds of the mean, in the middle slice"
                 .to_owned(),
-            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
+            columns: present::size_columns(self.sizes, Unit::Nanoseconds),
             rows: rows.into_iter().flatten().collect(),
         }
     }
@@ -302,7 +300,7 @@ impl Shown<'_> {
         let bars: Vec<Bar> = (self.sizes.iter().zip(&self.hosts.sizes))
             .filter_map(|(&size, sized)| {
                 Some(Bar {
-                    label: words::size(size),
+                    label: format::size(size),
                     total_measured: Some(sized.total_ns()?),
                     segments: self.whole(sized)?,
                 })
@@ -345,7 +343,7 @@ impl Shown<'_> {
             tables: vec![Table {
                 id: format!("spans-{}-{}", PathId::KernelRemote, host.name()),
                 title: format!("The spans of {name}, per message"),
-                columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
+                columns: present::size_columns(self.sizes, Unit::Nanoseconds),
                 rows: rows.collect(),
             }],
             closure: match host {
@@ -406,8 +404,8 @@ impl Shown<'_> {
                 holds: true,
                 text: format!(
                     "{path}: the unattributed time is {} to {} of a round trip",
-                    words::duration(low),
-                    words::duration(high)
+                    format::duration(low),
+                    format::duration(high)
                 ),
             });
         }
@@ -435,19 +433,19 @@ impl Shown<'_> {
             lines.push(TrustLine {
                 value: Some(ahead.middle_ns()),
                 unit: Unit::Nanoseconds,
-                ..shapes::note(format!(
+                ..present::note(format!(
                     "{path}: CLOCK_MONOTONIC of the server was {} ahead of the client's, known within {} either way",
-                    words::duration(ahead.middle_ns()),
-                    words::duration(ahead.half_ns())
+                    format::duration(ahead.middle_ns()),
+                    format::duration(ahead.half_ns())
                 ))
             });
         }
-        lines.extend(self.notes().into_iter().map(shapes::note));
+        lines.extend(self.notes().into_iter().map(present::note));
         for (size, reason) in failures(self.hosts, self.sizes) {
-            lines.push(shapes::warning(format!("{path}: {size} failed: {reason}")));
+            lines.push(present::warning(format!("{path}: {size} failed: {reason}")));
         }
         if self.hosts.stopped {
-            lines.push(shapes::warning(format!(
+            lines.push(present::warning(format!(
                 "{path}: the run was stopped; what is shown was measured until then"
             )));
         }
@@ -469,7 +467,7 @@ impl Shown<'_> {
             holds: lost == 0,
             text: format!(
                 "{path}: {} lost on both hosts",
-                words::counted(lost, "event", "events")
+                format::counted(lost, "event", "events")
             ),
         }];
         let rate = stats()
@@ -485,7 +483,7 @@ impl Shown<'_> {
                 text: format!(
                     "{path}: at least {:.2} % of the messages were seen at both gates of the span that was measured; {} were not",
                     100.0 * rate,
-                    words::whole(unmatched)
+                    format::whole(unmatched)
                 ),
             });
         }
@@ -516,7 +514,7 @@ impl Shown<'_> {
         if uneven > 0 {
             notes.push(format!(
                 "{path}: in {} no two clocks of even rates could have shown the times, which bound no one-way time there",
-                words::counted(uneven, "slice", "slices")
+                format::counted(uneven, "slice", "slices")
             ));
         }
         for host in Host::BOTH {
@@ -525,8 +523,8 @@ impl Shown<'_> {
                 notes.push(format!(
                     "{path}: a passage of a gate of the {} costs {} to {} as measured in place by a twin, which is subtracted",
                     host.name(),
-                    words::duration(low),
-                    words::duration(high)
+                    format::duration(low),
+                    format::duration(high)
                 ));
             }
             for boundary in self.hosts.boundaries(host).iter() {
@@ -558,7 +556,7 @@ impl Shown<'_> {
             .find(|(_, sized)| sized.sum_ns().is_some() && sized.total_ns().is_some())?;
         let total = sized.total_ns().filter(|total| *total > 0.0)?;
         let mut finding = Finding::default();
-        let what = format!("of a {}-byte round trip", words::whole(*size as u64));
+        let what = format!("of a {}-byte round trip", format::whole(*size as u64));
         let open = closure(sized).filter(|share| share.abs() > CLOSES);
         let between = stats::mean(&sized.network_slices)
             .map_err(|_| Refusal::NoInterval)
@@ -573,7 +571,7 @@ impl Shown<'_> {
             finding.say(format!(
                 "{what} to {} of {} what lies between the hosts has {}",
                 self.hosts.server,
-                words::duration(total),
+                format::duration(total),
                 share.percent()
             ));
         }

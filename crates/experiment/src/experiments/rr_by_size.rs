@@ -1,7 +1,10 @@
 //! `rr-by-size`: round trips over all paths, by the size of the message; beside them Wolman, Voelker and Thekkath 1994,
 //! Table 1.
 
-use tollgate_workload::{PathId, Workload};
+use tollgate_papers as papers;
+use tollgate_run::{
+    self as run, PathId, Point, Row, Series, Source, Table, Unit, Workload, format, present,
+};
 
 use super::{Experiment, Reported};
 use crate::claim::Finding;
@@ -10,10 +13,7 @@ use crate::context::{Context, ITERATIONS, REPETITIONS, SIZES};
 use crate::error::Error;
 use crate::interleave::{self, LineUp};
 use crate::outcome::{Figure, Outcome};
-use crate::published;
-use crate::run::{self, Point, Row, Series, Source, Table, Unit};
 use crate::shapes;
-use crate::words;
 
 const TABLE: &str = "wolman-1994/table-1";
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
@@ -31,7 +31,7 @@ impl Experiment for RrBySize {
     }
 
     fn paper(&self) -> Option<Source> {
-        shapes::source(TABLE)
+        papers::source(TABLE)
     }
 
     fn summary(&self) -> &'static str {
@@ -95,13 +95,13 @@ const LINES: [(&str, &str); 2] = [
 
 /// A published round trip in nanoseconds.
 pub(super) fn published_ns(size: usize, column: &str) -> Option<f64> {
-    let us = published::table(TABLE)?.cell(&size.to_string(), column)?;
+    let us = papers::table(TABLE)?.cell(&size.to_string(), column)?;
     Some(us * NANOSECONDS_PER_MICROSECOND)
 }
 
 /// The paper's numbers at these sizes; none when it has none.
 pub(super) fn published_table(sizes: &[usize]) -> Option<Table> {
-    let source = shapes::source(TABLE)?;
+    let source = papers::source(TABLE)?;
     let rows: Vec<Row> = LINES
         .iter()
         .filter(|(_, column)| {
@@ -112,14 +112,14 @@ pub(super) fn published_table(sizes: &[usize]) -> Option<Table> {
         .map(|(label, column)| {
             let cells = sizes
                 .iter()
-                .map(|&size| shapes::published_cell(published_ns(size, column), &source));
-            shapes::plain_row(*label, cells.collect())
+                .map(|&size| present::published_cell(published_ns(size, column), &source));
+            present::plain_row(*label, cells.collect())
         })
         .collect();
     (!rows.is_empty()).then(|| Table {
         id: "published".to_owned(),
         title: "Round trip in 1994, mean, ULTRIX 4.2A".to_owned(),
-        columns: shapes::size_columns(sizes, Unit::Nanoseconds),
+        columns: present::size_columns(sizes, Unit::Nanoseconds),
         rows,
     })
 }
@@ -157,7 +157,7 @@ fn finding(outcome: &Outcome) -> String {
     if let Some((size, takes)) =
         compare::at_first_size(outcome, &paths, Figure::Median, &mut finding)
     {
-        let size = words::whole(size as u64);
+        let size = format::whole(size as u64);
         finding.say(format!("a {size}-byte round trip takes {takes}"));
     }
     for (a, b) in [

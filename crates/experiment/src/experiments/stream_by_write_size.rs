@@ -1,6 +1,6 @@
 //! `stream-by-write-size`: one-way streams over all paths, by the size of a write.
 
-use tollgate_workload::{PathId, Workload};
+use tollgate_run::{self as run, PathId, Source, Unit, Workload, format, present};
 
 use super::{Experiment, Reported};
 use crate::claim::Finding;
@@ -9,9 +9,7 @@ use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
 use crate::interleave::{self, LineUp};
 use crate::outcome::{Figure, Outcome};
-use crate::run::{self, Source, Unit};
 use crate::shapes;
-use crate::words;
 
 /// Sizes of a write unless given: powers of four, a full segment, and both sides of the step at 65,483 bytes, which GSO passes at once.
 const SIZES: [usize; 8] = [64, 256, 1_024, 1_448, 4_096, 16_384, 32_768, 65_536];
@@ -78,7 +76,7 @@ impl Experiment for StreamByWriteSize {
             context.options.repetitions.unwrap_or(REPETITIONS),
             "writes",
         );
-        trust.push(shapes::note(
+        trust.push(present::note(
             "a slice ends when the reader has read every byte and said so with a byte of its own",
         ));
         Ok(run::Experiment {
@@ -105,7 +103,7 @@ fn finding(outcome: &Outcome) -> String {
     if let Some((size, takes)) =
         compare::at_last_size(outcome, &paths, Figure::PerByte, &mut finding)
     {
-        let size = words::bytes(size);
+        let size = format::bytes(size);
         finding.say(format!("written {size} at a time, a stream takes {takes}"));
     }
     for (a, b) in [

@@ -3,18 +3,18 @@
 //!
 //! What the rows hold differs from the paper in places, which the notes under the tables say.
 
-use tollgate_gate::ledger::WolmanLabel;
-use tollgate_gate::{Direction, WolmanRow};
-use tollgate_workload::{Mode, PathId, Workload};
+use tollgate_gate::Direction;
+use tollgate_papers as papers;
+use tollgate_run::{self as run, Mode, PathId, Source, TrustLine, Workload, present};
 
 use super::wolman_joined::{Joined, Part};
 use super::wolman_ledger::Shown;
+use super::wolman_rows::Wolman;
 use super::{Experiment, Reported, remote_shown};
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
-use crate::published;
-use crate::remote::Host;
-use crate::run::{self, Layer, RowKind, SegmentKind, Source, TrustLine};
+use crate::ledgers;
+use crate::remote::{self, Host};
 use crate::shapes;
 
 /// The paths whose gates are the kernel's.
@@ -25,50 +25,6 @@ const KERNEL_PATHS: [PathId; 3] = [
 ];
 /// The time that `stack-memory` needs beside that of one of them: its round trips are shorter.
 const STACK_SHARE: f64 = 0.5;
-const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
-
-/// One direction of the paper's ledger.
-#[derive(Clone, Copy)]
-pub(super) struct Wolman {
-    pub(super) direction: Direction,
-}
-
-/// Table 2.
-pub(super) const TRANSMIT: Wolman = Wolman {
-    direction: Direction::Tx,
-};
-
-/// Table 3.
-pub(super) const RECEIVE: Wolman = Wolman {
-    direction: Direction::Rx,
-};
-
-impl Wolman {
-    fn table_id(&self) -> &'static str {
-        match self.direction {
-            Direction::Tx => "wolman-1994/table-2",
-            Direction::Rx | Direction::Between => "wolman-1994/table-3",
-        }
-    }
-
-    pub(super) fn way(&self) -> &'static str {
-        match self.direction {
-            Direction::Tx => "from send() until the link, or the kernel's queue of IP, has it",
-            Direction::Rx | Direction::Between => {
-                "from the link, or the kernel's queue of IP, to the return of recv()"
-            }
-        }
-    }
-}
-
-impl Wolman {
-    /// The paper's number in nanoseconds.
-    pub(super) fn then(&self, label: WolmanLabel, size: usize) -> Option<f64> {
-        let table = published::table(self.table_id())?;
-        let us = table.cell(published_id(label)?, &size.to_string())?;
-        Some(us * NANOSECONDS_PER_MICROSECOND)
-    }
-}
 
 impl Experiment for Wolman {
     fn name(&self) -> &'static str {
@@ -86,7 +42,7 @@ impl Experiment for Wolman {
     }
 
     fn paper(&self) -> Option<Source> {
-        shapes::source(self.table_id())
+        papers::source(self.table_id())
     }
 
     fn summary(&self) -> &'static str {
@@ -135,7 +91,7 @@ impl Experiment for Wolman {
         for (at, &(path, mode)) in kernel.iter().enumerate() {
             let share = 1.0 / ((kernel.len() - at) as f64 + stack);
             if path == PathId::KernelRemote {
-                match context.two_hosts(self.name(), mode, &sizes) {
+                match remote::of(self.name(), mode, &sizes, context) {
                     Ok(hosts) => {
                         let remote = remote_shown::Shown {
                             sizes: &sizes,
@@ -150,7 +106,7 @@ impl Experiment for Wolman {
                 }
                 continue;
             }
-            match context.kernel_ledgers(self.name(), path, mode, &sizes, share) {
+            match ledgers::of_kernel(self.name(), (path, mode), &sizes, share, context) {
                 Ok(ledgers) => {
                     let name = if main(path) == Some(mode) {
                         path.to_string()
@@ -169,7 +125,7 @@ impl Experiment for Wolman {
             }
         }
         if context.options.want_stack_memory() {
-            let ledgers = context.stack_ledgers(self.name(), &sizes)?;
+            let ledgers = ledgers::of_stack(self.name(), &sizes, context)?;
             let stack = Shown {
                 direction: self.direction,
                 name: PathId::StackMemory.to_string(),
@@ -217,7 +173,7 @@ impl Gathered {
 
     fn leave_out(&mut self, path: PathId, error: Error) {
         self.trust
-            .push(shapes::warning(format!("{path} is left out: {error}")));
+            .push(present::warning(format!("{path} is left out: {error}")));
         self.refused.get_or_insert(error);
     }
 
@@ -248,158 +204,5 @@ impl Gathered {
             command,
             trust: self.trust,
         })
-    }
-}
-
-/// The labels of one direction in the order of the paper, its sum below the rows of TCP.
-pub(super) fn labels(direction: Direction) -> Vec<WolmanLabel> {
-    let mut labels = Vec::new();
-    let rows = WolmanRow::of(direction);
-    for (at, &row) in rows.iter().enumerate() {
-        labels.push(WolmanLabel::Row(row));
-        if row.is_tcp() && !rows.get(at + 1).is_some_and(|next| next.is_tcp()) {
-            labels.push(WolmanLabel::TcpTotal);
-        }
-    }
-    labels.extend([WolmanLabel::NotInPaper, WolmanLabel::Total]);
-    labels
-}
-
-/// The id of a label's row in the published tables; none when it is not in the paper.
-pub(super) fn published_id(label: WolmanLabel) -> Option<&'static str> {
-    Some(match label {
-        WolmanLabel::Row(row) => match row {
-            WolmanRow::User => "user",
-            WolmanRow::Checksum => "tcp.checksum",
-            WolmanRow::Mcopy => "tcp.mcopy",
-            WolmanRow::Segment => "tcp.segment",
-            WolmanRow::Ip => "ip",
-            WolmanRow::Atm => "atm",
-            WolmanRow::Ipq => "ipq",
-            WolmanRow::Wakeup => "wakeup",
-        },
-        WolmanLabel::TcpTotal => "tcp",
-        WolmanLabel::NotInPaper => return None,
-        WolmanLabel::Total => "total",
-    })
-}
-
-/// The name of a row: the paper's, and what it is today where that differs.
-pub(super) fn name(label: WolmanLabel, direction: Direction) -> &'static str {
-    match label {
-        WolmanLabel::Row(WolmanRow::Checksum) => "TCP checksum",
-        WolmanLabel::Row(WolmanRow::Mcopy) => "TCP mcopy",
-        WolmanLabel::Row(WolmanRow::Segment) => "TCP segment",
-        WolmanLabel::Row(WolmanRow::Atm) => "ATM (driver)",
-        WolmanLabel::NotInPaper => match direction {
-            Direction::Tx => "device queue",
-            Direction::Rx | Direction::Between => "socket queue",
-        },
-        WolmanLabel::Row(_) | WolmanLabel::TcpTotal | WolmanLabel::Total => label.name(),
-    }
-}
-
-pub(super) fn manner(label: WolmanLabel, direction: Direction) -> (RowKind, Option<Layer>, u8) {
-    match label {
-        WolmanLabel::Row(row) => match row {
-            WolmanRow::User => (RowKind::Processing, Some(Layer::Socket), 0),
-            WolmanRow::Checksum | WolmanRow::Mcopy | WolmanRow::Segment => {
-                (RowKind::Processing, Some(Layer::Tcp), 1)
-            }
-            WolmanRow::Ip => (RowKind::Processing, Some(Layer::Ip), 0),
-            WolmanRow::Atm => (RowKind::Processing, Some(Layer::Driver), 0),
-            WolmanRow::Ipq => (RowKind::Queueing, Some(Layer::Link), 0),
-            WolmanRow::Wakeup => (RowKind::Queueing, Some(Layer::Scheduler), 0),
-        },
-        WolmanLabel::NotInPaper => {
-            let layer = match direction {
-                Direction::Tx => Layer::Device,
-                Direction::Rx | Direction::Between => Layer::Socket,
-            };
-            (RowKind::Queueing, Some(layer), 0)
-        }
-        WolmanLabel::TcpTotal | WolmanLabel::Total => (RowKind::Total, None, 0),
-    }
-}
-
-pub(super) fn layer(layer: tollgate_gate::Layer) -> Layer {
-    use tollgate_gate::Layer as Gate;
-    match layer {
-        Gate::Socket => Layer::Socket,
-        Gate::Tcp => Layer::Tcp,
-        Gate::Ip => Layer::Ip,
-        Gate::Device => Layer::Device,
-        Gate::Driver => Layer::Driver,
-        Gate::Link => Layer::Link,
-        Gate::Scheduler => Layer::Scheduler,
-    }
-}
-
-pub(super) const fn segment_kind(kind: tollgate_gate::Kind) -> SegmentKind {
-    match kind {
-        tollgate_gate::Kind::Processing => SegmentKind::Processing,
-        tollgate_gate::Kind::Queueing => SegmentKind::Queueing,
-    }
-}
-
-/// The times as lengths: one below zero gets none, and what it lacks is taken off those after it, then off those before it.
-/// So the sum stays, unless it is below zero itself.
-pub(super) fn lengths(mut times: Vec<f64>) -> Vec<f64> {
-    let mut owed = 0.0;
-    let mut take = |time: &mut f64| {
-        let left = *time + owed;
-        owed = left.min(0.0);
-        *time = left.max(0.0);
-    };
-    times.iter_mut().for_each(&mut take);
-    times.iter_mut().rev().for_each(&mut take);
-    times
-}
-
-/// The least and the most.
-pub(super) fn ends(values: &[f64]) -> Option<(f64, f64)> {
-    let low = values.iter().copied().reduce(f64::min)?;
-    let high = values.iter().copied().reduce(f64::max)?;
-    Some((low, high))
-}
-
-/// `-1.2 %`.
-pub(super) fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
-}
-
-/// `-1.2 % to 3.4 %`.
-pub(super) fn between_percents(low: f64, high: f64) -> String {
-    format!("{} to {}", percent(low), percent(high))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lengths_are_not_negative_and_keep_the_sum() {
-        assert_eq!(lengths(vec![5.0, -2.0, 3.0]), [5.0, 0.0, 1.0]);
-        assert_eq!(lengths(vec![5.0, -2.0, 1.0, -1.5]), [2.5, 0.0, 0.0, 0.0]);
-        assert_eq!(lengths(vec![-1.0, -1.0, 4.0]), [0.0, 0.0, 2.0]);
-        assert_eq!(lengths(vec![-1.0]), [0.0]);
-        assert!(lengths(Vec::new()).is_empty());
-    }
-
-    #[test]
-    fn every_row_of_the_paper_has_its_line() {
-        for wolman in [&TRANSMIT, &RECEIVE] {
-            let labels = labels(wolman.direction);
-            for row in WolmanRow::of(wolman.direction) {
-                let label = WolmanLabel::Row(*row);
-                assert_eq!(labels.iter().filter(|one| **one == label).count(), 1);
-            }
-            let table = published::table(wolman.table_id()).unwrap();
-            for label in labels {
-                if let Some(id) = published_id(label) {
-                    assert!(table.cell(id, "4").is_some(), "{id}");
-                }
-            }
-        }
     }
 }

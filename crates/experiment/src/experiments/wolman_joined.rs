@@ -3,15 +3,14 @@
 
 use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::{Direction, WolmanRow};
+use tollgate_run::{
+    Bar, Cell, Column, Figure, Measured, Row, RowKind, Segment, SegmentKind, Table, Unit, format,
+    present,
+};
 
 use super::Experiment;
-use super::wolman::{Wolman, labels, manner, name, published_id};
+use super::wolman_rows::{Wolman, labels, manner, name, published_id};
 use crate::claim::{Claim, Evidence, Finding, Refusal};
-use crate::run::{
-    Bar, Cell, Column, Figure, Measured, Row, RowKind, Segment, SegmentKind, Table, Unit,
-};
-use crate::shapes;
-use crate::words;
 
 /// The sizes of which the one is told in words, the first that was measured.
 const TOLD: [usize; 3] = [200, 4, 1_400];
@@ -96,7 +95,7 @@ impl Joined<'_> {
     }
 
     fn size(&self, at: usize) -> String {
-        words::whole(self.sizes.get(at).copied().unwrap_or(0) as u64)
+        format::whole(self.sizes.get(at).copied().unwrap_or(0) as u64)
     }
 
     fn then(&self, label: WolmanLabel, at: usize) -> Option<f64> {
@@ -109,7 +108,7 @@ impl Joined<'_> {
 
     fn then_cell(&self, label: WolmanLabel, value: Option<f64>) -> Cell {
         match (published_id(label), self.wolman.paper()) {
-            (Some(_), Some(source)) => shapes::published_cell(value, &source),
+            (Some(_), Some(source)) => present::published_cell(value, &source),
             _ => Cell::NotAvailable {
                 reason: "the paper has no such row".to_owned(),
             },
@@ -215,7 +214,7 @@ impl Joined<'_> {
         Table {
             id: "by-size".to_owned(),
             title: "The same by size".to_owned(),
-            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
+            columns: present::size_columns(self.sizes, Unit::Nanoseconds),
             rows,
         }
     }
@@ -225,7 +224,7 @@ impl Joined<'_> {
         let mut rows = Vec::new();
         // A host that takes no total has its part in that of the other one.
         for part in self.parts.iter().filter(|part| !part.closure.is_empty()) {
-            rows.push(shapes::plain_row(part.label.clone(), Vec::new()));
+            rows.push(present::plain_row(part.label.clone(), Vec::new()));
             rows.extend(part.closure.iter().cloned().map(|row| Row {
                 depth: row.depth + 1,
                 ..row
@@ -235,7 +234,7 @@ impl Joined<'_> {
             id: "closure".to_owned(),
             title: "Both directions, there and back, against the round trip without gates"
                 .to_owned(),
-            columns: shapes::size_columns(self.sizes, Unit::Nanoseconds),
+            columns: present::size_columns(self.sizes, Unit::Nanoseconds),
             rows,
         }
     }
@@ -287,7 +286,7 @@ impl Joined<'_> {
         let mut bars = Vec::new();
         for at in places {
             for part in self.parts {
-                let size = words::size(self.sizes[at]);
+                let size = format::size(self.sizes[at]);
                 bars.extend(of(part, at).map(|(total_measured, segments)| Bar {
                     label: match self.parts.len() {
                         1 => size,
@@ -375,14 +374,14 @@ impl Joined<'_> {
                 .map_or_else(String::new, |then| {
                     format!(
                         "; in 1994 it took {}{}",
-                        words::duration(then),
+                        format::duration(then),
                         self.most_then(at)
                     )
                 });
             finding.say(format!(
                 "the way {out} of a {}-byte message takes {}{then}",
                 self.size(at),
-                words::list(&takes)
+                format::list(&takes)
             ));
         }
         self.checksums(&mut finding);
@@ -415,7 +414,7 @@ impl Joined<'_> {
             finding.say(format!(
                 "at {} bytes the checksum has {} (1994: {then:.0} %)",
                 self.size(last),
-                words::list(&shares)
+                format::list(&shares)
             ));
         }
     }
@@ -458,11 +457,11 @@ impl Joined<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_workload::PathId;
+    use tollgate_run::PathId;
 
     use super::*;
-    use crate::experiments::wolman::TRANSMIT;
-    use crate::run::Interval;
+    use crate::experiments::wolman_rows::TRANSMIT;
+    use tollgate_run::Interval;
 
     /// A path whose rows take 1, 2, 3 ... times `ns` at every size.
     fn part(path: PathId, ns: f64) -> Part {
@@ -508,7 +507,7 @@ mod tests {
                 columns: Vec::new(),
                 rows: Vec::new(),
             }],
-            closure: vec![shapes::plain_row("sum", vec![Cell::exact(1.0); 2])],
+            closure: vec![present::plain_row("sum", vec![Cell::exact(1.0); 2])],
             open: vec![None; 2],
             messages: vec![Some(segments.clone()); 2],
             round_trips: vec![Some((2.0 * total, segments)); 2],

@@ -9,16 +9,15 @@ use tollgate_gate::{Direction, Gate, Span, WolmanRow};
 use tollgate_kernel::Plan;
 use tollgate_measure::stack_memory::{MTU, mtu};
 use tollgate_measure::{Figure, Ledger, Verdict};
-use tollgate_workload::{Placement, Waiting};
-
-use super::wolman::{between_percents, ends, labels, layer, lengths, percent, segment_kind};
-use super::wolman_joined::Part;
-use crate::ledgers::{Ledgers, MESSAGES};
-use crate::run::{
-    Cell, Interval, Measured, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit,
+use tollgate_run::{
+    Cell, Interval, Measured, Placement, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit,
+    Waiting, format, present,
 };
-use crate::shapes;
-use crate::words;
+
+use super::wolman_joined::Part;
+use super::wolman_rows::labels;
+use crate::ledgers::{Ledgers, MESSAGES};
+use crate::shapes::{between_percents, ends, layer, lengths, percent, segment_kind};
 
 /// The share of messages that should be joined.
 const JOINS: f64 = 0.99;
@@ -180,9 +179,9 @@ impl Shown<'_> {
         format!("{} -> {}", name(span.from), name(span.to))
     }
 
-    fn columns(&self, unit: Unit) -> Vec<crate::run::Column> {
+    fn columns(&self, unit: Unit) -> Vec<tollgate_run::Column> {
         let sizes: Vec<usize> = self.ledgers.sizes.iter().map(|sized| sized.size).collect();
-        shapes::size_columns(&sizes, unit)
+        present::size_columns(&sizes, unit)
     }
 
     fn id(&self) -> String {
@@ -203,7 +202,7 @@ impl Shown<'_> {
                     .plan
                     .as_ref()
                     .map(|plan| hook(plan, gate).to_owned()),
-                ..shapes::plain_row(
+                ..present::plain_row(
                     gate.name(),
                     self.cells("", |at| {
                         let cost = self.ledgers.at(at)?.gates.get(place)?;
@@ -227,7 +226,7 @@ impl Shown<'_> {
     fn closure(&self) -> Vec<Row> {
         let row = |label: &str, kind, of: &dyn Fn(&Ledger) -> Option<Cell>| Row {
             kind,
-            ..shapes::plain_row(label, self.cells("", |at| of(self.ledgers.at(at)?)))
+            ..present::plain_row(label, self.cells("", |at| of(self.ledgers.at(at)?)))
         };
         let figure = |figure| Some(measured(figure, None));
         let mut rows = vec![row("sum of the spans", RowKind::Plain, &|ledger| {
@@ -319,18 +318,18 @@ impl Shown<'_> {
         lines.extend(self.disturbs());
         lines.push(self.lost());
         lines.extend(self.joins());
-        lines.extend(self.notes().into_iter().map(shapes::note));
+        lines.extend(self.notes().into_iter().map(present::note));
         for sized in &self.ledgers.sizes {
             if let Err(reason) = &sized.ledger {
-                lines.push(shapes::warning(format!(
+                lines.push(present::warning(format!(
                     "{}: no ledger at {}: {reason}",
                     self.name,
-                    words::size(sized.size)
+                    format::size(sized.size)
                 )));
             }
         }
         if self.ledgers.stopped {
-            lines.push(shapes::warning(format!(
+            lines.push(present::warning(format!(
                 "{}: the run was stopped; what is shown was measured until then",
                 self.name
             )));
@@ -357,7 +356,7 @@ impl Shown<'_> {
         let of = |wanted: fn(Verdict) -> bool| {
             let sizes = closures.iter().filter(|(_, _, verdict)| wanted(*verdict));
             sizes
-                .map(|(size, _, _)| words::size(*size))
+                .map(|(size, _, _)| format::size(*size))
                 .collect::<Vec<_>>()
         };
         let open = of(|verdict| verdict == Verdict::DoesNotClose);
@@ -366,13 +365,13 @@ impl Shown<'_> {
         let mut text = format!(
             "{}: closes at {closed} of {}",
             self.name,
-            words::counted(closures.len() as u64, "size", "sizes")
+            format::counted(closures.len() as u64, "size", "sizes")
         );
         if !open.is_empty() {
-            text.push_str(&format!(", does not close at {}", words::list(&open)));
+            text.push_str(&format!(", does not close at {}", format::list(&open)));
         }
         if !unknown.is_empty() {
-            text.push_str(&format!(", cannot tell at {}", words::list(&unknown)));
+            text.push_str(&format!(", cannot tell at {}", format::list(&unknown)));
         }
         text.push_str(&format!(
             "; at the worst {:.1} +-{} of the round trip without gates is left open",
@@ -392,7 +391,7 @@ impl Shown<'_> {
         if let Some(names) = blind.max_by_key(Vec::len).filter(|names| !names.is_empty()) {
             text.push_str(&format!(
                 "; a closure cannot see spans shorter than its interval: {}",
-                words::list(&names)
+                format::list(&names)
             ));
         }
         Some(TrustLine {
@@ -439,7 +438,7 @@ impl Shown<'_> {
             text: format!(
                 "{}: {} lost",
                 self.name,
-                words::counted(lost, "event", "events")
+                format::counted(lost, "event", "events")
             ),
         }
     }
@@ -461,8 +460,8 @@ impl Shown<'_> {
                 "{}: at each size at least {:.2} % of the messages were seen at every gate that was there; {} of {} were not",
                 self.name,
                 100.0 * rate,
-                words::whole(messages - joined),
-                words::whole(messages)
+                format::whole(messages - joined),
+                format::whole(messages)
             ),
         })
     }
@@ -494,13 +493,13 @@ impl Shown<'_> {
             .filter(|sized| sized.ledger.is_ok());
         let jumbo: Vec<String> = sizes
             .filter(|sized| mtu(sized.size) > MTU)
-            .map(|sized| words::size(sized.size))
+            .map(|sized| format::size(sized.size))
             .collect();
         if !jumbo.is_empty() {
             notes.push(format!(
                 "messages of {} are timed with larger packets than {MTU} bytes, since gate by gate a message must be one segment (in 1994, \
                  8,000 bytes went in two)",
-                words::list(&jumbo)
+                format::list(&jumbo)
             ));
         }
         notes.push(

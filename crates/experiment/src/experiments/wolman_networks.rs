@@ -1,19 +1,22 @@
 //! `wolman-networks`: round trips over the kernel's networks, by the size of the message, and what the second takes of the first;
 //! after Wolman, Voelker and Thekkath 1994, Table 1, which has Ethernet and ATM.
 
-use tollgate_workload::{Mode, PathId, Workload};
+use tollgate_papers as papers;
+use tollgate_run::{
+    self as run, Cell, Interval, Measured, Mode, PathId, Row, Source, Table, Unit, Workload,
+    format, present,
+};
 
 use super::rr_by_size::{published_lines, published_ns, published_table};
 use super::{Experiment, Reported, remote_shown};
-use crate::claim::{Evidence, Finding, Refusal};
+use crate::claim::{Evidence, Finding};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
 use crate::error::Error;
 use crate::interleave::{self, LineUp};
 use crate::outcome::{Figure, Outcome};
-use crate::run::{self, Cell, Interval, Measured, Row, Source, Table, Unit};
+use crate::remote;
 use crate::shapes;
-use crate::words;
 
 /// The networks unless the user names others.
 const NETWORKS: [PathId; 2] = [PathId::KernelLoopback, PathId::KernelVeth];
@@ -31,7 +34,7 @@ impl Experiment for WolmanNetworks {
     }
 
     fn paper(&self) -> Option<Source> {
-        shapes::source("wolman-1994/table-1")
+        papers::source("wolman-1994/table-1")
     }
 
     fn summary(&self) -> &'static str {
@@ -60,7 +63,7 @@ impl Experiment for WolmanNetworks {
             .get_or_insert_with(|| NETWORKS.to_vec());
         // First, since round trips take what time is left.
         let hosts = match remote_mode(&context.options) {
-            Some(mode) => match context.two_hosts(self.name(), mode, &sizes) {
+            Some(mode) => match remote::of(self.name(), mode, &sizes, context) {
                 Err(Error::Stopped) => return Err(Error::Stopped),
                 hosts => Some(hosts),
             },
@@ -99,7 +102,7 @@ impl Experiment for WolmanNetworks {
             .iter()
             .any(|one| one.path != PathId::KernelRemote)
         {
-            trust.push(shapes::note(
+            trust.push(present::note(
                 "the paper's networks are two machines and a wire; but for kernel-remote both ends are on one machine, and no wire is \
                  between them",
             ));
@@ -120,7 +123,7 @@ impl Experiment for WolmanNetworks {
                     finding = divided;
                 }
             }
-            Some(Err(error)) => trust.push(shapes::warning(format!(
+            Some(Err(error)) => trust.push(present::warning(format!(
                 "where the time of kernel-remote goes is left out: {error}"
             ))),
             None => {}
@@ -180,7 +183,7 @@ fn ratios(outcome: &Outcome, (first, second): (usize, usize)) -> Table {
                 },
             },
         );
-    let mut rows: Vec<Row> = vec![shapes::plain_row(
+    let mut rows: Vec<Row> = vec![present::plain_row(
         format!(
             "{} of {}",
             contenders[second].label(),
@@ -188,19 +191,19 @@ fn ratios(outcome: &Outcome, (first, second): (usize, usize)) -> Table {
         ),
         cells.collect(),
     )];
-    if let Some(source) = shapes::source("wolman-1994/table-1") {
+    if let Some(source) = papers::source("wolman-1994/table-1") {
         let then = outcome.sizes.iter().map(|&size| {
             let share = published_ns(size, "atm")
                 .zip(published_ns(size, "ethernet"))
                 .map(|(atm, ethernet)| 100.0 * atm / ethernet);
-            shapes::published_cell(share, &source)
+            present::published_cell(share, &source)
         });
-        rows.push(shapes::plain_row("ATM of Ethernet, 1994", then.collect()));
+        rows.push(present::plain_row("ATM of Ethernet, 1994", then.collect()));
     }
     Table {
         id: "ratios".to_owned(),
         title: "What a round trip over the second network takes of one over the first".to_owned(),
-        columns: shapes::size_columns(&outcome.sizes, Unit::Percent),
+        columns: present::size_columns(&outcome.sizes, Unit::Percent),
         rows,
     }
 }
@@ -210,7 +213,7 @@ fn finding(outcome: &Outcome, pair: Option<(usize, usize)>) -> String {
     let Some(((first, second), &size)) = pair.zip(outcome.sizes.first()) else {
         return "The two networks could not be compared.".to_owned();
     };
-    let what = format!("a {}-byte round trip", words::whole(size as u64));
+    let what = format!("a {}-byte round trip", format::whole(size as u64));
     let cell = outcome.cell(first, 0, Figure::Median);
     let takes = Evidence::of(&cell).and_then(Evidence::amount);
     if let Some(takes) = finding.claim(format!("{what} over kernel-loopback"), takes) {
@@ -220,15 +223,14 @@ fn finding(outcome: &Outcome, pair: Option<(usize, usize)>) -> String {
         ));
     }
     let between = format!("{what} over kernel-veth against kernel-loopback");
-    let ratio = compare::ratio(outcome, second, first, 0, Figure::Median)
-        .unwrap_or(Err(Refusal::NoInterval));
+    let ratio = compare::ratio(outcome, second, first, 0, Figure::Median);
     if let Some(ratio) = finding.claim(between, ratio) {
         let then = published_ns(size, "atm")
             .zip(published_ns(size, "ethernet"))
             .map(|(atm, ethernet)| {
                 format!(
                     " (1994: ATM {} than Ethernet)",
-                    words::speed(atm / ethernet)
+                    format::speed(atm / ethernet)
                 )
             });
         let compared = match ratio.speed() {

@@ -4,10 +4,10 @@
 //! the fit is the best of those without one (non-negative least squares; Lawson and Hanson 1974, chapter 23), and a cost that is
 //! not in it says why.
 
+use tollgate_run::Interval;
 use tollgate_stats::student_t;
 
 use super::model::packets;
-use crate::run::Interval;
 
 /// A cost with its 95 % interval, where there are sizes enough.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -13,14 +13,12 @@ mod tests;
 mod validate;
 mod validated;
 
-use tollgate_stats as stats;
-
-use crate::published;
-use crate::run::{
-    Cell, Column, Experiment, Measured, Run, Source, Table, TrustKind, TrustLine, Unit,
+use tollgate_papers as papers;
+use tollgate_run::{
+    Cell, Column, Experiment, Measured, Run, Source, Table, TrustKind, TrustLine, Unit, format,
+    present::plain_row,
 };
-use crate::shapes::plain_row;
-use crate::words;
+use tollgate_stats as stats;
 
 use fit::{Cost, Costs, Shape};
 
@@ -225,7 +223,7 @@ fn ways(
                 .iter()
                 .zip(&row.cells)
                 .filter_map(|(column, cell)| {
-                    let size = bytes(&column.name)?;
+                    let size = format::parse_size(&column.name)?;
                     Some((size, whole(cell.measured()?.value, size)))
                 })
                 .collect();
@@ -237,11 +235,6 @@ fn ways(
 fn find<'a>(run: &'a Run, experiment: &str, table: &str) -> Option<&'a Table> {
     let experiment = run.experiments.iter().find(|one| one.name == experiment)?;
     experiment.tables.iter().find(|one| one.id == table)
-}
-
-/// The size that a column's name gives: `1,400 B`.
-pub(crate) fn bytes(name: &str) -> Option<f64> {
-    name.strip_suffix(" B")?.replace(',', "").parse().ok()
 }
 
 fn column(name: &str, unit: Unit) -> Column {
@@ -348,7 +341,7 @@ fn errors(ways: &[Way]) -> Option<Table> {
         title: "Round trips predicted from the other sizes, less those measured".to_owned(),
         columns: sizes
             .iter()
-            .map(|&size| column(&words::size(size as usize), Unit::Percent))
+            .map(|&size| column(&format::size(size as usize), Unit::Percent))
             .collect(),
         rows: ways.iter().map(row).collect(),
     })
@@ -361,7 +354,7 @@ fn effects(run: &Run, trips: &[Way]) -> Table {
         let Some(&(size, ns)) = way.points.last() else {
             continue;
         };
-        let whole = words::whole(size as u64);
+        let whole = format::whole(size as u64);
         let mut push = |what: &str, cost: Result<Cost, &'static str>, times: f64| {
             let label = format!("{what}, {whole} B, {}", way.label);
             let cells = match certain(cost) {
@@ -399,7 +392,11 @@ fn effects(run: &Run, trips: &[Way]) -> Table {
         if let Some(quick) = quick {
             let (small, slow) = way.points[0];
             let saved = slow - quick.costs.at(small);
-            let label = format!("no waking, {} B, {}", words::whole(small as u64), way.label);
+            let label = format!(
+                "no waking, {} B, {}",
+                format::whole(small as u64),
+                way.label
+            );
             rows.push(plain_row(
                 label,
                 vec![Cell::exact(saved), Cell::exact(100.0 * saved / slow)],
@@ -494,8 +491,8 @@ fn at_line(run: &Run, streams: &[Way], line: f64) -> Table {
         title: format!(
             "A line of {}: {} for a full packet of {} bytes",
             rate_in_words(line),
-            words::duration(model::budget_ns(FRAME, line)),
-            words::whole(FRAME as u64)
+            format::duration(model::budget_ns(FRAME, line)),
+            format::whole(FRAME as u64)
         ),
         columns: vec![
             column("best of the run", Unit::BytesPerSecond),
@@ -515,7 +512,7 @@ fn memory_limits(memory: f64, streams: &[Way]) -> Table {
         .filter(|way| way.label.starts_with("kernel-"))
         .flat_map(|way| way.points.iter().map(|(size, ns)| size / ns * 1e9))
         .fold(0.0, f64::max);
-    let moved = |table: &str, column: &str| published::table(table)?.cell("total", column);
+    let moved = |table: &str, column: &str| papers::table(table)?.cell("total", column);
     let ways = [
         ("two copies, each reads and writes", Some(2.0 * COPIES)),
         (
@@ -543,7 +540,7 @@ fn memory_limits(memory: f64, streams: &[Way]) -> Table {
         id: "memory".to_owned(),
         title: format!(
             "What memory of {} GB/s allows",
-            words::significant(memory / 1e9)
+            format::significant(memory / 1e9)
         ),
         columns: vec![
             column("bytes moved per byte", Unit::None),
@@ -556,7 +553,7 @@ fn memory_limits(memory: f64, streams: &[Way]) -> Table {
 
 /// The papers' own predictions, from their counts by this arithmetic.
 fn papers() -> Table {
-    let fact = |id: &str| published::fact(id).map(|fact| fact.value);
+    let fact = |id: &str| papers::fact(id).map(|fact| fact.value);
     let clark = |id: &str| fact(&format!("clark-1989/{id}"));
     let packets = || {
         let each = model::execution_ns(clark("path-risc")?, clark("processor-rate")? * 1e6);
@@ -596,7 +593,7 @@ fn papers() -> Table {
     ];
     let row = |(id, ours): (&str, Option<f64>)| {
         let (paper, name) = id.split_once('/')?;
-        let (paper, fact) = (published::paper(paper)?, published::fact(id)?);
+        let (paper, fact) = (papers::paper(paper)?, papers::fact(id)?);
         let place = match fact.page {
             Some(page) => format!("{}, p. {page}", fact.place),
             None => format!("section {}", fact.place),
@@ -637,9 +634,9 @@ fn papers() -> Table {
 
 fn rate_in_words(line: f64) -> String {
     if line >= 1e9 {
-        format!("{} Gb/s", words::significant(line / 1e9))
+        format!("{} Gb/s", format::significant(line / 1e9))
     } else {
-        format!("{} Mb/s", words::significant(line / 1e6))
+        format!("{} Mb/s", format::significant(line / 1e6))
     }
 }
 
@@ -658,8 +655,8 @@ fn finding(trips: &[Way], streams: &[Way], line: f64) -> String {
             "a round trip of a byte over {} takes {} and each more {} ns, which tells sizes that were left out within {:.1} % at the median \
              and {:.1} % at most",
             way.label,
-            words::duration(way.costs.at(1.0)),
-            words::significant(way.costs.message_and_byte().1),
+            format::duration(way.costs.at(1.0)),
+            format::significant(way.costs.message_and_byte().1),
             100.0 * median,
             100.0 * worst,
         ));
@@ -670,7 +667,7 @@ fn finding(trips: &[Way], streams: &[Way], line: f64) -> String {
                 "one stream over {} fills {} with writes of {} or more",
                 way.label,
                 rate_in_words(line),
-                words::counted(bytes.ceil() as u64, "byte", "bytes")
+                format::counted(bytes.ceil() as u64, "byte", "bytes")
             ),
             None => format!(
                 "one stream over {} does not fill {} whatever the size of its writes",
@@ -679,7 +676,7 @@ fn finding(trips: &[Way], streams: &[Way], line: f64) -> String {
             ),
         });
     }
-    words::sentence(&told)
+    format::sentence(&told)
 }
 
 fn trust(trips: &[Way], streams: &[Way], options: &Options) -> Vec<TrustLine> {
@@ -710,7 +707,7 @@ fn trust(trips: &[Way], streams: &[Way], options: &Options) -> Vec<TrustLine> {
                 false,
                 format!(
                     "costs do not tell {what} within 5 % at the median and 15 % at most over {}: do not go by them there",
-                    words::list(&poor)
+                    format::list(&poor)
                 ),
             ));
         }

@@ -75,10 +75,10 @@ pub fn memory_limit_bits(bandwidth: f64, moved: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::published;
+    use tollgate_papers as papers;
 
     fn fact(id: &str) -> f64 {
-        published::fact(id).unwrap().value
+        papers::fact(id).unwrap().value
     }
 
     fn near(got: f64, want: f64, by: f64) {

@@ -1,7 +1,8 @@
 //! What is predicted from a run whose costs are known.
 
+use tollgate_run::fixture::run_of;
+
 use super::*;
-use crate::run::fixture::run_of;
 
 /// Round trips of 7,000 ns and 0.15 ns a byte, and writes of 400 ns and 0.1 ns a byte; over `stack-memory` also 150 ns a packet.
 fn run() -> Run {
@@ -20,7 +21,7 @@ fn run() -> Run {
         title: String::new(),
         columns: sizes
             .iter()
-            .map(|&size| column(&words::size(usize::from(size)), unit))
+            .map(|&size| column(&format::size(usize::from(size)), unit))
             .collect(),
         rows,
     };
@@ -233,7 +234,7 @@ fn a_run_without_sizes_is_refused() {
 fn held_out_sizes_and_mtus_are_measured_and_held_against_what_is_predicted() {
     use crate::context::{Cancel, Context, Options as Measuring, Silent};
     let measuring = Measuring {
-        paths: Some(vec![tollgate_workload::PathId::StackMemory]),
+        paths: Some(vec![tollgate_run::PathId::StackMemory]),
         iterations: Some(16),
         repetitions: Some(2),
         ..Measuring::default()

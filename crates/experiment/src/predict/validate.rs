@@ -10,14 +10,13 @@
 //!
 //! This module decides what is measured and holds it; [`super::validated`] shows it.
 
+use tollgate_run::{Cell, Mode, Offload, PathId, Placement, Run, Waiting, Workload};
 use tollgate_stats as stats;
-use tollgate_workload::{Mode, Offload, PathId, Placement, Waiting, Workload};
 
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::interleave::{self, Contender, LineUp};
 use crate::outcome::{Figure, Outcome};
-use crate::run::{Cell, Run};
 
 use super::fit::{MTUS, USUAL_MTU};
 
@@ -193,7 +192,7 @@ impl Asked {
         let anchors: Vec<usize> = table
             .columns
             .iter()
-            .filter_map(|column| Some(super::bytes(&column.name)? as usize))
+            .filter_map(|column| Some(tollgate_run::format::parse_size(&column.name)? as usize))
             .collect();
         let contenders: Vec<Contender> = table
             .rows

@@ -1,12 +1,11 @@
 //! What a validation shows: what was predicted, what was measured, and by how much the one misses the other.
 
-use tollgate_workload::Offload;
+use tollgate_run::{
+    Cell, Measured, Offload, Row, Table, TrustLine, Unit, format, present, present::plain_row,
+};
 
 use crate::interleave::Contender;
 use crate::outcome::{Figure, Outcome};
-use crate::run::{Cell, Measured, Row, Table, TrustLine, Unit};
-use crate::shapes::{self, plain_row};
-use crate::words;
 
 use super::fit::{self, Costs, Curve, Shape};
 use super::validate::{Seen, Validation, is_fitted_at_mtu};
@@ -22,7 +21,7 @@ pub(super) struct Shown {
 pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> Shown {
     let mut tables = Vec::new();
     let mut told = Vec::new();
-    let mut trust = vec![shapes::note(format!(
+    let mut trust = vec![present::note(format!(
         "held-out sizes were measured now, in turn with the sizes of the run; what is predicted follows from costs fitted to what those \
          take now, the column now / then has what that is of what they took in the run; a time that was measured is itself \
          known within what stands there (half its 95 % interval, or by how much half of the repetitions differ from the others), so no \
@@ -42,7 +41,7 @@ pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> S
         let seen = match seen {
             Ok(seen) => seen,
             Err(reason) => {
-                trust.push(shapes::warning(format!("no held-out {what}: {reason}")));
+                trust.push(present::warning(format!("no held-out {what}: {reason}")));
                 continue;
             }
         };
@@ -68,7 +67,7 @@ pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> S
             let all = at_mtus(outcome);
             let sizes = outcome.sizes.clone();
             trust.extend(verdict("other MTUs", &all));
-            trust.push(shapes::note(
+            trust.push(present::note(
                 "for other MTUs costs are fitted to sizes at an MTU of 1500 that were measured in turn with the others; the machine's own \
                  loopback keeps its MTU, these run in network namespaces of their own",
             ));
@@ -85,11 +84,11 @@ pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> S
                 &all,
             ));
         }
-        Err(reason) => trust.push(shapes::warning(format!(
+        Err(reason) => trust.push(present::warning(format!(
             "no other MTU was measured: {reason}"
         ))),
     }
-    let finding = words::sentence(&told);
+    let finding = format::sentence(&told);
     Shown {
         finding: if finding.is_empty() {
             "No held-out size could be measured.".to_owned()
@@ -199,7 +198,7 @@ fn missed(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
     if drifts {
         columns.push(column("now / then", Unit::Ratio));
     }
-    columns.extend(shapes::size_columns(sizes, Unit::Percent));
+    columns.extend(present::size_columns(sizes, Unit::Percent));
     columns.push(column("median", Unit::Percent));
     columns.push(column("at most", Unit::Percent));
     if drifts {
@@ -259,7 +258,7 @@ fn numbers(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
     Table {
         id: format!("predicted-{id}"),
         title: title.to_owned(),
-        columns: shapes::size_columns(sizes, Unit::Nanoseconds),
+        columns: present::size_columns(sizes, Unit::Nanoseconds),
         rows,
     }
 }
@@ -317,12 +316,12 @@ fn verdict(what: &str, all: &[Held]) -> Option<TrustLine> {
     }
     let met = format!(
         "{what}: {} of {} within the bars",
-        words::whole((n - poor.len()) as u64),
-        words::counted(n as u64, "way", "ways")
+        format::whole((n - poor.len()) as u64),
+        format::counted(n as u64, "way", "ways")
     );
     Some(if poor.is_empty() {
-        shapes::note(met)
+        present::note(met)
     } else {
-        shapes::warning(format!("{met}; not {}", words::list(&poor)))
+        present::warning(format!("{met}; not {}", format::list(&poor)))
     })
 }

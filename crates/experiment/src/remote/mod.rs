@@ -15,21 +15,21 @@ mod side;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::distribution::Distribution;
 use tollgate_gate::{Direction, Gate, GateSet, Ledger, Scope, Slice, Span, Statistic};
 use tollgate_kernel::Talk;
 use tollgate_kernel::join::Counts;
+use tollgate_run::{Mode, Waiting, Workload, format};
 use tollgate_stats::Samples;
 use tollgate_workload::remote::{KernelRemote, RemoteSession};
-use tollgate_workload::{Mode, Session, Spec, Waiting, Workload};
+use tollgate_workload::{Session, Spec};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::kernel_gated::twinned;
 use crate::rotation::{Amount, Rotation};
-use crate::words;
 
 pub(crate) use clocks::Bounds;
 use side::{Joined, SCALE, Side};
@@ -192,7 +192,28 @@ fn refused(experiment: &'static str, reason: impl ToString) -> Error {
 /// # Errors
 /// [`Error::NothingMeasured`] when a host allows no gates or every size failed, [`Error::Stopped`] when nothing was measured before
 /// the user stopped it.
-pub(crate) fn run(
+pub(crate) fn of(
+    experiment: &'static str,
+    mode: Mode,
+    sizes: &[usize],
+    context: &Context<'_>,
+) -> Result<Rc<TwoHosts>, Error> {
+    let Some(server) = &context.remote else {
+        return Err(Error::NothingMeasured {
+            experiment,
+            reason: "kernel-remote takes a host that serves: --to HOST".to_owned(),
+        });
+    };
+    context.once(
+        |known: &TwoHosts| known.mode == mode,
+        || {
+            let until = context.remaining().map(|left| left / 2);
+            run(experiment, server, mode, sizes, until, context)
+        },
+    )
+}
+
+fn run(
     experiment: &'static str,
     remote: &KernelRemote,
     mode: Mode,
@@ -648,6 +669,16 @@ impl Sized {
     }
 }
 
+/// The gates whose passages lie within a span, the one from behind the clock and the other until it, by the gates whose twins tell what
+/// they cost.
+fn twinned(span: &Span) -> [Gate; 2] {
+    [span.from, span.to].map(|gate| match gate {
+        // The application ends with the call that sends the answer, and a call that returns is stamped as one that begins.
+        Gate::ApplicationEnd | Gate::SocketOutEnd => Gate::SocketOutBegin,
+        gate => gate,
+    })
+}
+
 /// Adds a slice's round trips.
 fn each_ns(samples: &Samples, mut add: impl FnMut(f64)) {
     for (ns, count) in samples.buckets() {
@@ -673,5 +704,5 @@ pub(crate) fn failures<'a>(
     sizes
         .iter()
         .zip(&hosts.sizes)
-        .filter_map(|(&size, sized)| Some((words::size(size), sized.failure.as_deref()?)))
+        .filter_map(|(&size, sized)| Some((format::size(size), sized.failure.as_deref()?)))
 }

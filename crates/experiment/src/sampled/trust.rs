@@ -1,11 +1,10 @@
 //! What is said of how far sampled processor time can be trusted.
 
-use tollgate_kernel::sampling::{Breakdown, Categories, Classifier, Count};
+use tollgate_run::{TrustKind, TrustLine, Unit, format, present::note, present::warning};
+use tollgate_sampling::{Breakdown, Categories, Classifier, Count};
+use tollgate_stats::Estimate;
 
 use super::{Mean, Round, Survey};
-use crate::run::{TrustKind, TrustLine, Unit};
-use crate::shapes::{note, warning};
-use crate::words;
 
 /// The share of the samples that rules must cover.
 const COVERED: f64 = 0.95;
@@ -30,13 +29,13 @@ impl Survey {
         let all = self.all();
         let breakdown = self.breakdown(categories);
         let rounds = self.observed.iter().map(|one| one.rounds.len() as u64);
-        let rounds = words::range(rounds.filter(|&rounds| rounds > 0)).unwrap_or_default();
+        let rounds = format::range(rounds.filter(|&rounds| rounds > 0)).unwrap_or_default();
         let mut lines = vec![note(format!(
             "{} of the kernel by {}, {} a second on each processor; all take turns in each round, of which there were {rounds}; a \
              value is the mean over the rounds, its interval that of the mean",
-            words::counted(all.samples(), "sample", "samples"),
+            format::counted(all.samples(), "sample", "samples"),
             self.clock,
-            words::whole(u64::from(self.rate)),
+            format::whole(u64::from(self.rate)),
         ))];
         lines.push(TrustLine {
             kind: TrustKind::EventsLost,
@@ -47,8 +46,8 @@ impl Survey {
                 (0, 0) => "no sample was lost, and the kernel did not throttle".to_owned(),
                 (lost, throttled) => format!(
                     "{} lost, and the kernel throttled {}",
-                    words::counted(lost, "sample was", "samples were"),
-                    words::counted(throttled, "time", "times")
+                    format::counted(lost, "sample was", "samples were"),
+                    format::counted(throttled, "time", "times")
                 ),
             },
         });
@@ -120,23 +119,34 @@ impl Survey {
     }
 
     fn cost(&self) -> Option<TrustLine> {
-        let cost = self.perturbation()?;
-        let percent = |ratio: f64| 100.0 * (ratio - 1.0);
-        Some(TrustLine {
-            kind: TrustKind::Perturbation,
-            value: Some(percent(cost.value)),
-            unit: Unit::Percent,
-            // Nothing is shown against it when the interval reaches below the bar.
-            holds: cost.interval.low - 1.0 <= PERTURBED,
-            text: format!(
-                "with the sampler an operation takes {:+.1} % processor time ({:+.1} to {:+.1} %); how much there is to share out was \
-                 therefore counted in neighbouring slices without it, and only the shares are from samples (a lower --rate \
-                 disturbs them less)",
-                percent(cost.value),
-                percent(cost.interval.low),
-                percent(cost.interval.high)
-            ),
-        })
+        Some(disturbed(self.perturbation()?))
+    }
+}
+
+/// What the sampler adds to an operation, by the quotient of its cost with the sampler and without. It holds when all of the interval
+/// does: one that reaches beyond the bar shows nothing for it.
+fn disturbed(cost: Estimate) -> TrustLine {
+    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+    let bar = 100.0 * PERTURBED;
+    let (low, high) = (percent(cost.interval.low), percent(cost.interval.high));
+    let verdict = if high <= bar {
+        format!("at most {bar:.0} %")
+    } else if low > bar {
+        format!("more than {bar:.0} %")
+    } else {
+        format!("whether that is at most {bar:.0} % cannot be told")
+    };
+    TrustLine {
+        kind: TrustKind::Perturbation,
+        value: Some(percent(cost.value)),
+        unit: Unit::Percent,
+        holds: high <= bar,
+        text: format!(
+            "with the sampler an operation takes {:+.1} % processor time ({low:+.1} to {high:+.1} %; {verdict}); how much there is to \
+             share out was therefore counted in neighbouring slices without it, and only the shares are from samples (a lower \
+             --rate disturbs them less)",
+            percent(cost.value),
+        ),
     }
 }
 
@@ -209,7 +219,7 @@ impl Scatter {
             all.unwrap_or(1.0)
         );
         let percent = |spread: &f64| (100.0 * spread).round() as u64;
-        let spreads = words::range(self.spreads.iter().map(percent));
+        let spreads = format::range(self.spreads.iter().map(percent));
         let scattered = [all, steady]
             .into_iter()
             .flatten()
@@ -226,7 +236,7 @@ impl Scatter {
                     ", since what is sampled changes: without the sampler, too, an operation's processor time differs by {spreads} % \
                      (standard deviation) in {changing} of {} (ends of a stream on two processors sleep more or less often); intervals \
                      are those of rounds and hold it",
-                    words::counted(subjects, "workload", "workloads")
+                    format::counted(subjects, "workload", "workloads")
                 ));
                 if let Some(steady) = steady {
                     text.push_str(&format!(
@@ -265,7 +275,7 @@ fn coverage(breakdown: &Breakdown, categories: &Categories) -> TrustLine {
         format!(
             "; the rest is {}, mostly {}",
             categories.other,
-            words::list(&largest)
+            format::list(&largest)
         )
     };
     TrustLine {
@@ -301,14 +311,33 @@ fn left_out(breakdown: &Breakdown) -> TrustLine {
     note(format!(
         "processor time in the kernel only; left out, of all samples on these processors: {}; counted, though another process or \
          none ran: {:.1} %",
-        words::list(&told),
+        format::list(&told),
         percent(breakdown.elsewhere, whole)
     ))
 }
 
 #[cfg(test)]
 mod tests {
+    use tollgate_stats::Interval;
+
     use super::*;
+
+    #[test]
+    fn verdicts_hold_when_all_of_the_interval_does() {
+        for (low, high, holds, words) in [
+            (1.01, 1.04, true, "at most 5 %)"),
+            (1.02, 1.09, false, "cannot be told"),
+            (1.06, 1.09, false, "more than 5 %"),
+        ] {
+            let told = disturbed(Estimate {
+                value: f64::midpoint(low, high),
+                interval: Interval { low, high },
+                n: 9,
+            });
+            assert_eq!(told.holds, holds, "{}", told.text);
+            assert!(told.text.contains(words), "{}", told.text);
+        }
+    }
 
     #[test]
     fn samples_at_random_scatter_as_much_as_chance_has_it() {

@@ -112,8 +112,6 @@ struct settings settings SEC(".bss.settings");
 
 #ifdef FAULT
 
-#define AWAKE 1
-
 /* Instead of an event: the fault. The time is that of the program's beginning, so that the filter is part of the delay. */
 static __always_inline void record(__u64 ktime, struct way way, __u32 seq, __u32 len, __u32 thread, __u8 gate, __u8 flags)
 {
@@ -125,11 +123,6 @@ static __always_inline void record(__u64 ktime, struct way way, __u32 seq, __u32
 }
 
 #else
-
-#define AWAKE (!*(volatile __u32 *)&asleep)
-
-/* Not 0: nothing is recorded, and programs return at once. Whoever drives the traffic writes it between round trips. */
-__u32 asleep SEC(".bss.asleep");
 
 /* Events for each processor, a power of two. */
 const volatile __u32 room SEC(".rodata.limits") = 1;
@@ -312,17 +305,13 @@ static __always_inline void pass_copy(const struct sk_buff *skb, int len, __u8 f
 	SEC(section) int BPF_PROG(name, ##__VA_ARGS__)                                                                \
 	{                                                                                                             \
 		const __u8 flags = 0;                                                                                 \
-		if (AWAKE) {                                                                                          \
-			body;                                                                                         \
-		}                                                                                                     \
+		body;                                                                                                      \
 		return 0;                                                                                             \
 	}                                                                                                             \
 	SEC(section) int BPF_PROG(name##_twin, ##__VA_ARGS__)                                                         \
 	{                                                                                                             \
 		const __u8 flags = TWIN;                                                                              \
-		if (AWAKE) {                                                                                          \
-			body;                                                                                         \
-		}                                                                                                     \
+		body;                                                                                                      \
 		return 0;                                                                                             \
 	}
 
@@ -359,14 +348,12 @@ GATE("tp_btf/sock_recv_length", sock_recv_length,
 #define FILTER(name, gate)                                                                                            \
 	SEC("netfilter") int name(struct bpf_nf_ctx *ctx)                                                             \
 	{                                                                                                             \
-		if (AWAKE)                                                                                            \
-			pass_packet(ctx->skb, network_header(ctx->skb), gate, 0);                                     \
+		pass_packet(ctx->skb, network_header(ctx->skb), gate, 0);                                             \
 		return NF_ACCEPT;                                                                                     \
 	}                                                                                                             \
 	SEC("netfilter") int name##_twin(struct bpf_nf_ctx *ctx)                                                      \
 	{                                                                                                             \
-		if (AWAKE)                                                                                            \
-			pass_packet(ctx->skb, network_header(ctx->skb), gate, TWIN);                                  \
+		pass_packet(ctx->skb, network_header(ctx->skb), gate, TWIN);                                          \
 		return NF_ACCEPT;                                                                                     \
 	}
 

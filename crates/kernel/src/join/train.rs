@@ -16,7 +16,7 @@
 
 use std::collections::HashMap;
 
-use tollgate_gate::{Gate, PacketId, Ticks};
+use tollgate_gate::{Gate, PacketId};
 
 use super::Counts;
 use crate::event::{Event, Flow};
@@ -142,8 +142,6 @@ pub struct Tied {
     pub events: Vec<tollgate_gate::Event>,
     /// The processor on which each was seen; that of the last where one was seen several times.
     processors: HashMap<(PacketId, Gate), u16>,
-    /// For each processor when which gates were passed on it, in order.
-    passed: HashMap<u16, Vec<(u64, Gate)>>,
     /// What became of the events.
     pub counts: Counts,
     /// Pieces of more than one segment, and the segments in them.
@@ -155,26 +153,9 @@ pub struct Tied {
 }
 
 impl Tied {
-    /// Whether the packet was handed from one processor to another between two gates; none when it was not seen at both.
-    pub fn handed_over(&self, packet: PacketId, from: Gate, to: Gate) -> Option<bool> {
-        Some(self.processors.get(&(packet, from))? != self.processors.get(&(packet, to))?)
-    }
-
-    /// The gates whose passages lie between two of one packet, on the processor of the first: what the gates themselves added to the
-    /// time between.
-    pub fn passages_between(
-        &self,
-        packet: PacketId,
-        from: (Gate, Ticks),
-        to: (Gate, Ticks),
-    ) -> impl Iterator<Item = Gate> {
-        let processor = self.processors.get(&(packet, from.0));
-        let passed = processor
-            .and_then(|processor| self.passed.get(processor))
-            .map_or(&[][..], Vec::as_slice);
-        let before = |at: Ticks| passed.partition_point(|&(other, _)| other < at.0);
-        let between = passed.get(before(from.1)..before(to.1));
-        between.unwrap_or_default().iter().map(|&(_, gate)| gate)
+    /// The processor on which a packet passed a gate; none when it was not seen there.
+    pub fn processor(&self, packet: PacketId, gate: Gate) -> Option<u16> {
+        self.processors.get(&(packet, gate)).copied()
     }
 
     fn note(&mut self, event: &Event, gate: Gate, packet: PacketId) {
@@ -254,17 +235,12 @@ impl Trains {
         let mut sorted: Vec<&Event> = events.iter().filter(|event| !event.is_twin()).collect();
         // At equal times the order of the way decides; the sort is stable, so a processor's own order stands otherwise.
         sorted.sort_by_key(|event| (event.ktime, event.gate()));
-        for event in &sorted {
-            if let Some(gate) = event.gate() {
-                let passed = tied.passed.entry(event.cpu).or_default();
-                passed.push((event.ktime, gate));
-            }
-        }
         tied.counts.read = sorted.len() as u64;
         let mut slice = Slice {
             trains: self,
             exchange,
             reached: HashMap::new(),
+            begun: HashMap::new(),
             chunks: HashMap::new(),
             calls: HashMap::new(),
             returns: HashMap::new(),
@@ -290,6 +266,8 @@ struct Slice<'a> {
     exchange: &'a Exchange,
     /// How far a receiving socket's gates have been passed.
     reached: HashMap<(Leg, Gate), u32>,
+    /// Messages that have set out.
+    begun: HashMap<Leg, u32>,
     /// The last piece that went to TCP.
     chunks: HashMap<Leg, (Event, u32)>,
     /// The sending calls of each thread so far.
@@ -330,6 +308,9 @@ impl Slice<'_> {
             None if ends => self.exchange.length(leg),
             None => return false,
         };
+        if !event.is_up_to() && event.gate() < Some(Gate::DriverInBegin) {
+            self.begin_message(leg, at / self.exchange.bytes(leg));
+        }
         if gate == Gate::TcpOutBegin {
             self.take_chunk(event, leg, at);
             return true;
@@ -376,6 +357,15 @@ impl Slice<'_> {
                 self.tied.joint.0 += 1;
                 self.tied.joint.1 += segments;
             }
+        }
+    }
+
+    /// A packet of a message sets out: its sender has read what came before, whether or not a gate saw the call that sends.
+    fn begin_message(&mut self, leg: Leg, message: u32) {
+        let begun = self.begun.entry(leg).or_insert(0);
+        if message >= *begun {
+            *begun = message + 1;
+            self.end_reading(leg, message, None);
         }
     }
 
@@ -468,10 +458,29 @@ impl Slice<'_> {
         }
     }
 
+    /// Where no gate saw sends begin in TCP, calls are known by their number, when there is one for each message.
+    fn note_calls(&mut self, leg: Leg) {
+        let thread = match leg {
+            Leg::Request => self.trains.threads.0,
+            Leg::Response => self.trains.threads.1,
+        };
+        let calls = self.calls.remove(&thread).unwrap_or_default();
+        if self.chunks.contains_key(&leg) || calls.len() != self.exchange.messages as usize {
+            return;
+        }
+        for (call, message) in calls.iter().zip(0..) {
+            let whole = self.exchange.message_id(leg, message);
+            self.tied.note(call, Gate::SocketOutBegin, whole);
+        }
+    }
+
     fn finish(mut self) -> Tied {
         for leg in [Leg::Request, Leg::Response] {
             self.end_chunk(leg, self.exchange.length(leg));
+            self.note_calls(leg);
         }
+        // Behind the last response no message sets out.
+        self.end_reading(Leg::Request, self.exchange.messages, None);
         self.tied
     }
 }

@@ -44,7 +44,6 @@ pub use cost::Cost;
 pub use filter::{Filter, FilterError};
 pub use hooks::Choice;
 pub use series::Series;
-pub use summary::Observation;
 #[cfg(feature = "bpf")]
 pub use watcher::Watcher;
 

@@ -2,48 +2,12 @@
 //!
 //! Pure. It must never leave out of a row's interval what is known to move it.
 
-use serde::Serialize;
+use tollgate_run::observation::Row;
 use tollgate_stats::Interval;
 
 use super::hooks::DRIVER_END_BOUNDARY;
 use super::memory::{FINEST_BITS, PLACES, RawHistogram};
 use super::{Choice, Raw};
-
-/// A span's times.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// Its name.
-    pub name: &'static str,
-    /// "transmit" or "receive"; missing for sums of both.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub direction: Option<&'static str>,
-    /// "processing", "queueing", or "application" for the reader's own code; missing for sums of several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<&'static str>,
-    /// Samples.
-    pub n: u64,
-    /// For how many they stand.
-    pub stands_for: u64,
-    /// Nanoseconds.
-    pub mean_ns: f64,
-    /// Nanoseconds.
-    pub p50_ns: f64,
-    /// Nanoseconds.
-    pub p99_ns: f64,
-    /// Nanoseconds.
-    pub p999_ns: f64,
-    /// The 95 % interval of the mean, in nanoseconds: of the sampling, and of what the calls of gates were measured to cost. Missing
-    /// where all samples came at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval_ns: Option<[f64; 2]>,
-    /// Nanoseconds of the gates that were taken off, in the mean.
-    pub taken_off_ns: f64,
-    /// Whether that was more than a third of the time between the gates at both ends.
-    pub marked: bool,
-    /// Of the time of all spans on the way; missing for sums.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub share: Option<f64>,
-}
 
 const P: Option<&str> = Some("processing");
 const Q: Option<&str> = Some("queueing");

@@ -5,226 +5,35 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use serde::Serialize;
+use tollgate_run::observation::{Gates, Observation, Row, SCHEMA, Samples, Slow, Socket};
 
 use super::memory::{Flow, Passage, STAMPS, TcpCounts, Totals, Usage, flag};
-use super::rows::{ON_THE_WAY, Row, rows};
+use super::rows::{ON_THE_WAY, rows};
 use super::{Choice, Raw};
 
-/// Name and version of the JSON; a field that goes or changes its meaning raises the version.
-pub const SCHEMA: (&str, u32) = ("tollgate-observe", 3);
-
-/// What was observed between two readings.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Observation {
-    /// "tollgate-observe".
-    pub schema: &'static str,
-    /// 3.
-    pub version: u32,
-    /// Seconds since the gates were live, at the first and at the second reading.
-    pub from_s: f64,
-    /// The same at the second reading.
-    pub to_s: f64,
-    /// Seconds of it with the gates on.
-    pub on_s: f64,
-    /// At the end 1 in so many was sampled; 0 before the first choice.
-    pub one_in: u32,
-    /// Pieces that were copied into sockets while the gates were on, sampled or not.
-    pub sends: u64,
-    /// Segments with payload that came in by wires while the gates were on, sampled or not.
-    pub arrivals: u64,
-    /// The spans on the way that were passed, in its order.
-    pub spans: Vec<Row>,
-    /// Sums of spans.
-    pub sums: Vec<Row>,
-    /// What the gates cost the messages.
-    pub gates: Gates,
-    /// What became of the samples, and how they went.
-    pub samples: Samples,
-    /// The sockets that cost the most processing, first those that cost most.
-    pub sockets: Vec<Socket>,
-    /// Sockets beyond those.
-    pub more_sockets: usize,
-    /// Slow passages, the slowest first.
-    pub slow: Vec<Slow>,
-    /// Boundaries without a hook, and why.
-    pub unresolved: Vec<String>,
-}
-
-/// What the gates cost the messages. What of it lies within a span is not in the span's time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Gates {
-    /// Nanoseconds that were taken off a sample's way, in the mean.
-    pub taken_off_ns: f64,
-    /// Spans that were shorter than what was to be taken off; they count as 0 ns.
-    pub shorter: u64,
-    /// Nanoseconds that they cost a sample in all, in the mean: before its way and behind it, too.
-    pub followed_ns: f64,
-    /// Nanoseconds that they cost a message that they let go; measured on messages of our own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub let_go_ns: Option<f64>,
-    /// Of what they cost a sample, the nanoseconds for each gate that lie outside of its program; measured on messages of our own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub call_ns: Option<f64>,
-    /// The 95 % interval of `call_ns`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub call_interval_ns: Option<[f64; 2]>,
-    /// Rounds of messages of our own that these are the medians of; further ones are made while it is observed.
-    pub rounds: u64,
-    /// Why these could not be measured; then they are missing, and what lies outside of the programs is not taken off.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub not_measured: Option<String>,
-}
-
-impl Gates {
-    fn between(before: Option<&Raw>, after: &Raw, choice: &Choice) -> Self {
-        let of = |count: fn(&Totals) -> u64| {
-            count(&after.totals) - before.map_or(0, |raw| count(&raw.totals))
-        };
-        let cost = after.cost.as_ref().ok();
-        let in_rows = of(|totals| totals.finished + totals.left);
-        let over = in_rows + of(|totals| totals.unwanted);
-        // These calls are in nothing that the programs tell of.
-        let beside = choice.calls_beside_the_way() as f64;
-        let beside = cost.map_or(0.0, |cost| beside * cost.call.value);
-        Self {
-            taken_off_ns: of(|totals| totals.taken) as f64 / in_rows.max(1) as f64,
-            shorter: of(|totals| totals.shorter),
-            followed_ns: match over {
-                0 => 0.0,
-                over => of(|totals| totals.spent) as f64 / over as f64 + beside,
-            },
-            let_go_ns: cost.map(|cost| cost.let_go.value),
-            call_ns: cost.map(|cost| cost.call.value),
-            call_interval_ns: cost.map(|cost| [cost.call.interval.low, cost.call.interval.high]),
-            rounds: cost.map_or(0, |cost| cost.call.n),
-            not_measured: after.cost.as_ref().err().cloned(),
-        }
+fn gates(before: Option<&Raw>, after: &Raw, choice: &Choice) -> Gates {
+    let of = |count: fn(&Totals) -> u64| {
+        count(&after.totals) - before.map_or(0, |raw| count(&raw.totals))
+    };
+    let cost = after.cost.as_ref().ok();
+    let in_rows = of(|totals| totals.finished + totals.left);
+    let over = in_rows + of(|totals| totals.unwanted);
+    // These calls are in nothing that the programs tell of.
+    let beside = choice.calls_beside_the_way() as f64;
+    let beside = cost.map_or(0.0, |cost| beside * cost.call.value);
+    Gates {
+        taken_off_ns: of(|totals| totals.taken) as f64 / in_rows.max(1) as f64,
+        shorter: of(|totals| totals.shorter),
+        followed_ns: match over {
+            0 => 0.0,
+            over => of(|totals| totals.spent) as f64 / over as f64 + beside,
+        },
+        let_go_ns: cost.map(|cost| cost.let_go.value),
+        call_ns: cost.map(|cost| cost.call.value),
+        call_interval_ns: cost.map(|cost| [cost.call.interval.low, cost.call.interval.high]),
+        rounds: cost.map_or(0, |cost| cost.call.n),
+        not_measured: after.cost.as_ref().err().cloned(),
     }
-}
-
-/// What became of the samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Samples {
-    /// Begun.
-    pub begun: u64,
-    /// Followed to the reader.
-    pub read: u64,
-    /// Followed until they left by a wire.
-    pub left_by_wire: u64,
-    /// Of other processes, control groups or interfaces than asked for.
-    pub not_asked_for: u64,
-    /// Never seen where they were expected: within ten seconds, or until what follows them was read.
-    pub vanished: u64,
-    /// Still on the way when a window of observation ended.
-    pub cut: u64,
-    /// Still waiting for their reader when a window of observation ended.
-    pub unread: u64,
-    /// Followed at the second reading.
-    pub under_way: u64,
-    /// Not begun since too many of their flows were followed already.
-    pub skipped: u64,
-    /// Runs of gates that the kernel left out.
-    pub missed: u64,
-    /// Lacked a gate: in the sums, and not in the rows on both sides of it.
-    pub with_a_hole: u64,
-    /// Spans whose end was noted before their beginning; in no row.
-    pub backwards: u64,
-    /// IPv6.
-    pub ipv6: u64,
-    /// Went out in a GSO super-packet.
-    pub gso: u64,
-    /// Came in in a super-packet (GRO, or GSO that was never split).
-    pub gro: u64,
-    /// Came in with other messages in one segment.
-    pub shared: u64,
-    /// Were not sent within the call that gave them to the socket.
-    pub deferred: u64,
-    /// Came while the receiver held its socket, which worked on them afterwards.
-    pub backlog: u64,
-    /// Were sent again.
-    pub retransmitted: u64,
-    /// Came before bytes that lie before them.
-    pub out_of_order: u64,
-    /// Went through a bridge or a router of this host.
-    pub forwarded: u64,
-    /// Slow ones.
-    pub slow: u64,
-    /// Slow ones that found no room to be listed.
-    pub slow_lost: u64,
-    /// Of connections beyond those that there was room for; in the rows, and in no socket.
-    pub flows_lost: u64,
-    /// Pure acknowledgments that the observed sockets received meanwhile, by TCP's own count; they are not sampled.
-    pub pure_acks: u64,
-    /// Segments with payload that the observed sockets received meanwhile, by TCP's own count.
-    pub data_segments: u64,
-}
-
-impl Samples {
-    /// The share of samples that were followed to their end, of those that had the time for it.
-    pub fn joined(&self) -> Option<f64> {
-        let ended = self.read + self.left_by_wire;
-        let all = ended + self.vanished + self.cut;
-        (all > 0).then(|| ended as f64 / all as f64)
-    }
-
-    /// The share of drawn samples that are in no row since they took too long or found no room.
-    pub fn left_out(&self) -> f64 {
-        let drawn = self.begun + self.skipped;
-        (self.cut + self.unread + self.skipped) as f64 / drawn.max(1) as f64
-    }
-}
-
-/// What one end of a connection cost.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Socket {
-    /// This end.
-    pub local: String,
-    /// The other.
-    pub remote: String,
-    /// Its process as last seen; 0 when it was not seen.
-    pub pid: u32,
-    /// Its name.
-    pub process: String,
-    /// Samples.
-    pub n: u64,
-    /// For how many they stand.
-    pub stands_for: u64,
-    /// Nanoseconds of processing at its end, by estimate.
-    pub processing_ns: u64,
-    /// Nanoseconds of waiting at its end, by estimate.
-    pub queueing_ns: u64,
-    /// Slow passages among those that it received or sent.
-    pub slow: u64,
-    /// Segments sent again, by TCP's own count between its first sample and its last.
-    pub retransmitted: u32,
-}
-
-/// A passage, whole.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Slow {
-    /// Seconds since the gates were live, at its first gate.
-    pub at_s: f64,
-    /// Where it comes from.
-    pub source: String,
-    /// Where it goes to.
-    pub destination: String,
-    /// The sender's process, 0 when it came by a wire.
-    pub sender_pid: u32,
-    /// Its name.
-    pub sender: String,
-    /// The reader's process, 0 when it left by a wire.
-    pub reader_pid: u32,
-    /// Its name.
-    pub reader: String,
-    /// From its first gate to its last.
-    pub total_ns: u64,
-    /// The span that took the most of it.
-    pub worst: &'static str,
-    /// Each span: name, kind, nanoseconds.
-    pub spans: Vec<(&'static str, &'static str, u64)>,
-    /// Payload of the segment that it went out with.
-    pub segment_bytes: u32,
 }
 
 /// Connections listed, unless told otherwise.
@@ -232,55 +41,52 @@ pub const SOCKETS: usize = 10;
 /// Slow passages listed whole, at most.
 pub const SLOW: usize = 20;
 
-impl Observation {
-    /// What lies between two readings; without the first, all since the beginning. At most `most` sockets are listed.
-    pub fn between(before: Option<&Raw>, after: &Raw, choice: &Choice, most: usize) -> Self {
-        let mut rows = rows(before, after, choice).into_iter();
-        let mut spans: Vec<Row> = rows.by_ref().take(ON_THE_WAY).flatten().collect();
-        let all: f64 = spans
-            .iter()
-            .map(|row| row.mean_ns * row.stands_for as f64)
-            .sum();
-        for row in &mut spans {
-            row.share = Some(row.mean_ns * row.stands_for as f64 / all.max(1.0));
-        }
-        let sums = rows.flatten().collect();
-        let nothing = HashMap::new();
-        let flows = before.map_or(&nothing, |raw| &raw.flows);
-        let mut sockets = sockets(flows, &after.flows);
-        let more_sockets = sockets.len().saturating_sub(most);
-        sockets.truncate(most);
-        let mut slow: Vec<Slow> = after.slow.iter().map(|one| Slow::of(one, after)).collect();
-        slow.sort_by_key(|one| std::cmp::Reverse(one.total_ns));
-        slow.truncate(SLOW);
-        let start = |of: &dyn Fn(&Raw) -> f64| before.map_or(0.0, of);
-        Self {
-            schema: SCHEMA.0,
-            version: SCHEMA.1,
-            from_s: start(&|raw| raw.at.as_secs_f64()),
-            to_s: after.at.as_secs_f64(),
-            on_s: after.on.as_secs_f64() - start(&|raw| raw.on.as_secs_f64()),
-            one_in: after.every,
-            sends: after.sent - before.map_or(0, |raw| raw.sent),
-            arrivals: after.arrived - before.map_or(0, |raw| raw.arrived),
-            spans,
-            sums,
-            gates: Gates::between(before, after, choice),
-            samples: samples(before, after),
-            sockets,
-            more_sockets,
-            slow,
-            unresolved: choice
-                .missing
-                .iter()
-                .map(|(hook, reason)| format!("{} ({}): {reason}", hook.boundary, hook.name))
-                .collect(),
-        }
+/// What lies between two readings; without the first, all since the beginning. At most `most` sockets are listed.
+pub fn between(before: Option<&Raw>, after: &Raw, choice: &Choice, most: usize) -> Observation {
+    let mut rows = rows(before, after, choice).into_iter();
+    let mut spans: Vec<Row> = rows.by_ref().take(ON_THE_WAY).flatten().collect();
+    let all: f64 = spans
+        .iter()
+        .map(|row| row.mean_ns * row.stands_for as f64)
+        .sum();
+    for row in &mut spans {
+        row.share = Some(row.mean_ns * row.stands_for as f64 / all.max(1.0));
     }
-
-    /// The sum of this name.
-    pub fn sum(&self, name: &str) -> Option<&Row> {
-        self.sums.iter().find(|row| row.name == name)
+    let sums = rows.flatten().collect();
+    let nothing = HashMap::new();
+    let flows = before.map_or(&nothing, |raw| &raw.flows);
+    let mut sockets = sockets(flows, &after.flows);
+    let more_sockets = sockets.len().saturating_sub(most);
+    sockets.truncate(most);
+    let mut slow: Vec<Slow> = after
+        .slow
+        .iter()
+        .map(|one| slow_passage(one, after))
+        .collect();
+    slow.sort_by_key(|one| std::cmp::Reverse(one.total_ns));
+    slow.truncate(SLOW);
+    let start = |of: &dyn Fn(&Raw) -> f64| before.map_or(0.0, of);
+    Observation {
+        schema: SCHEMA.0,
+        version: SCHEMA.1,
+        from_s: start(&|raw| raw.at.as_secs_f64()),
+        to_s: after.at.as_secs_f64(),
+        on_s: after.on.as_secs_f64() - start(&|raw| raw.on.as_secs_f64()),
+        one_in: after.every,
+        sends: after.sent - before.map_or(0, |raw| raw.sent),
+        arrivals: after.arrived - before.map_or(0, |raw| raw.arrived),
+        spans,
+        sums,
+        gates: gates(before, after, choice),
+        samples: samples(before, after),
+        sockets,
+        more_sockets,
+        slow,
+        unresolved: choice
+            .missing
+            .iter()
+            .map(|(hook, reason)| format!("{} ({}): {reason}", hook.boundary, hook.name))
+            .collect(),
     }
 }
 
@@ -453,34 +259,32 @@ fn sockets(before: &HashMap<Flow, Usage>, after: &HashMap<Flow, Usage>) -> Vec<S
     sockets
 }
 
-impl Slow {
-    fn of(passage: &Passage, raw: &Raw) -> Self {
-        let spans = spans(passage);
-        let first = passage
-            .at
-            .iter()
-            .copied()
-            .filter(|&at| at > 0)
-            .min()
-            .unwrap_or(0);
-        let worst = spans
-            .iter()
-            .max_by_key(|span| span.2)
-            .map_or("", |span| span.0);
-        let begun = raw.now.saturating_sub(raw.at.as_nanos() as u64);
-        Self {
-            at_s: first.saturating_sub(begun) as f64 / 1e9,
-            source: passage.flow.from(),
-            destination: passage.flow.to(),
-            sender_pid: passage.sender.group,
-            sender: name(passage.sender_name),
-            reader_pid: passage.reader.group,
-            reader: name(passage.reader_name),
-            total_ns: spans.iter().map(|span| span.2).sum(),
-            worst,
-            spans,
-            segment_bytes: passage.sent.max(passage.received),
-        }
+fn slow_passage(passage: &Passage, raw: &Raw) -> Slow {
+    let spans = spans(passage);
+    let first = passage
+        .at
+        .iter()
+        .copied()
+        .filter(|&at| at > 0)
+        .min()
+        .unwrap_or(0);
+    let worst = spans
+        .iter()
+        .max_by_key(|span| span.2)
+        .map_or("", |span| span.0);
+    let begun = raw.now.saturating_sub(raw.at.as_nanos() as u64);
+    Slow {
+        at_s: first.saturating_sub(begun) as f64 / 1e9,
+        source: passage.flow.from(),
+        destination: passage.flow.to(),
+        sender_pid: passage.sender.group,
+        sender: name(passage.sender_name),
+        reader_pid: passage.reader.group,
+        reader: name(passage.reader_name),
+        total_ns: spans.iter().map(|span| span.2).sum(),
+        worst,
+        spans,
+        segment_bytes: passage.sent.max(passage.received),
     }
 }
 

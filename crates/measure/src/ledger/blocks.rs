@@ -2,10 +2,11 @@
 //!
 //! Owns the weights: they come from a first fit of all blocks, in which every time counts by its own size.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{LEAST_BLOCKS, NoLedger, Solution, Split};
 use crate::linear::Normal;
+use crate::packets::{Crossing, PacketTime};
 use crate::schedule::Probes;
 use crate::trips::Slice;
 use crate::way::Way;
@@ -27,7 +28,69 @@ pub(super) struct Block {
     between: Normal,
     /// Unknowns: the whole effect of each gate, then that of all of them asleep.
     whole: Normal,
+    /// Times of packets, in the order of [`Others::times`].
+    packets: Vec<TimeSum>,
 }
+
+/// Sums over the slices of a block that have a time of packets: of its products with the block's speed.
+#[derive(Clone, Default)]
+struct TimeSum {
+    squares: f64,
+    ns: f64,
+    gates: BTreeMap<usize, f64>,
+}
+
+impl TimeSum {
+    fn add(&mut self, time: PacketTime, crossing: &Crossing, splits: &[Split], speed: f64) {
+        self.squares += speed * speed;
+        self.ns += speed * crossing.ns;
+        let (from, to) = time.ends(splits.len());
+        let behind = splits[from].middle();
+        let before = 1.0 - splits[to].middle();
+        let ends = [
+            (from, crossing.share * behind),
+            (to, crossing.share * before),
+        ];
+        for (place, count) in crossing.gates.iter().copied().chain(ends) {
+            *self.gates.entry(place).or_default() += speed * count;
+        }
+    }
+}
+
+/// What is known of packets beside the way of messages.
+pub(super) struct Others {
+    /// For each gate the passages within times between gates, in a round trip with that gate.
+    pub(super) within: Vec<f64>,
+    /// Times of packets.
+    pub(super) times: Vec<PacketTime>,
+}
+
+impl Others {
+    pub(super) fn of(way: &Way, slices: &[Slice]) -> Self {
+        let mut within = vec![0.0; way.len()];
+        let mut with = vec![0.0; way.len()];
+        let mut times = BTreeSet::new();
+        for slice in slices {
+            for place in way.places(slice.probes.active()) {
+                with[place] += 1.0;
+            }
+            for &(place, count) in slice.crossings.within.iter().flatten() {
+                within[place] += count;
+            }
+            times.extend(slice.crossings.times.iter().map(|&(time, _)| time));
+        }
+        for (within, with) in within.iter_mut().zip(with) {
+            *within /= f64::max(with, 1.0);
+        }
+        Self {
+            within,
+            times: times.into_iter().collect(),
+        }
+    }
+}
+
+/// The share of what a gate adds beside itself that one passage costs: both messages of a round trip pass it.
+pub(super) const PASSAGE: f64 = 0.5;
 
 /// A time between two neighbouring gates of a slice.
 struct Between {
@@ -37,7 +100,12 @@ struct Between {
 }
 
 /// The systems of all blocks.
-pub(super) fn of(way: &Way, splits: &[Split], slices: &[Slice]) -> Result<Vec<Block>, NoLedger> {
+pub(super) fn of(
+    way: &Way,
+    splits: &[Split],
+    slices: &[Slice],
+    others: &Others,
+) -> Result<Vec<Block>, NoLedger> {
     let mut by_block: BTreeMap<u32, Vec<&Slice>> = BTreeMap::new();
     for slice in slices {
         by_block.entry(slice.block).or_default().push(slice);
@@ -58,12 +126,23 @@ pub(super) fn of(way: &Way, splits: &[Split], slices: &[Slice]) -> Result<Vec<Bl
     for (slices, control) in by_block.values().zip(controls) {
         let speed = control / of_all;
         let mut whole = Normal::new(way.len() + usize::from(asleep));
+        let mut packets = vec![TimeSum::default(); others.times.len()];
         for slice in slices {
             if slice.probes == Probes::Absent {
                 continue;
             }
             let places = way.places(slice.probes.active());
-            times.extend(between(way, splits, slice, &places, (blocks.len(), speed))?);
+            times.extend(between(
+                (way, splits),
+                slice,
+                &places,
+                (blocks.len(), speed),
+            )?);
+            for (time, crossing) in &slice.crossings.times {
+                if let Ok(at) = others.times.binary_search(time) {
+                    packets[at].add(*time, crossing, splits, speed);
+                }
+            }
             let terms = places.iter().map(|&place| (place, 1.0));
             let terms: Vec<_> = terms.chain(asleep.then_some((way.len(), 1.0))).collect();
             whole.observe(&terms, slice.total.ns - control, 1.0);
@@ -73,6 +152,7 @@ pub(super) fn of(way: &Way, splits: &[Split], slices: &[Slice]) -> Result<Vec<Bl
             speed,
             between: Normal::new(2 * way.len()),
             whole,
+            packets,
         });
     }
     let mut first = Normal::new(2 * way.len());
@@ -90,7 +170,7 @@ pub(super) fn of(way: &Way, splits: &[Split], slices: &[Slice]) -> Result<Vec<Bl
 }
 
 /// The unknowns that some blocks tell; none when they do not tell all.
-pub(super) fn solve(way: &Way, blocks: &[&Block]) -> Option<Solution> {
+pub(super) fn solve(way: &Way, others: &Others, blocks: &[&Block]) -> Option<Solution> {
     let mut between = Normal::new(2 * way.len());
     let unknowns = blocks.first().map_or(0, |block| block.whole.len());
     let mut whole = Normal::new(unknowns);
@@ -110,11 +190,36 @@ pub(super) fn solve(way: &Way, blocks: &[&Block]) -> Option<Solution> {
     let asleep = whole.split_off(way.len()).pop();
     Some(Solution {
         total: control,
+        within: within(&beside, &others.within),
+        packets: packets(others.times.len(), &beside, speed, blocks),
         spans,
         beside,
         whole,
         asleep,
     })
+}
+
+/// What passages beside the messages' own cost in a round trip.
+fn within(beside: &[f64], counts: &[f64]) -> f64 {
+    let costs = beside.iter().zip(counts);
+    costs.map(|(cost, count)| PASSAGE * cost * count).sum()
+}
+
+/// The times of packets without gates; none where no block has one.
+fn packets(times: usize, beside: &[f64], speed: f64, blocks: &[&Block]) -> Vec<Option<f64>> {
+    let time = |at: usize| {
+        let (mut squares, mut ns) = (0.0, 0.0);
+        for sum in blocks.iter().map(|block| &block.packets[at]) {
+            let gates = sum.gates.iter();
+            squares += sum.squares;
+            ns += sum.ns
+                - gates
+                    .map(|(&place, count)| count * PASSAGE * beside[place])
+                    .sum::<f64>();
+        }
+        (squares > 0.0).then(|| speed * ns / squares)
+    };
+    (0..times).map(time).collect()
 }
 
 /// Whether gates that are asleep were measured.
@@ -134,8 +239,7 @@ fn control(slices: &[&Slice]) -> Option<f64> {
 
 /// The times of a slice as observations.
 fn between(
-    way: &Way,
-    splits: &[Split],
+    (way, splits): (&Way, &[Split]),
     slice: &Slice,
     places: &[usize],
     (block, speed): (usize, f64),
@@ -147,8 +251,8 @@ fn between(
         });
     }
     let next = places.iter().cycle().skip(1);
-    let times = places.iter().zip(next).zip(&slice.between);
-    let observed = times.map(|((&from, &to), &ns)| {
+    let times = places.iter().zip(next).zip(&slice.between).enumerate();
+    let observed = times.map(|(at, ((&from, &to), &ns))| {
         let spans = way.spans_between(from, to).map(|span| (span, speed));
         let beside = |place: usize, share: f64| (way.len() + place, share);
         let behind = splits[from].middle();
@@ -158,6 +262,9 @@ fn between(
             terms.push(beside(from, behind + before));
         } else {
             terms.extend([beside(from, behind), beside(to, before)]);
+        }
+        for &(place, count) in slice.crossings.within.get(at).into_iter().flatten() {
+            terms.push(beside(place, PASSAGE * count));
         }
         Between { block, terms, ns }
     });

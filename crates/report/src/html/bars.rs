@@ -1,7 +1,7 @@
 //! Stacked bars: processing solid, queueing hatched, what no span explains in grey, the residual against the
 //! independently measured total as a dashed frame.
 
-use tollgate_experiment::run::{Bar, Layer, Segment, SegmentKind, Unit};
+use tollgate_run::{Bar, Layer, Segment, SegmentKind, Unit};
 
 use super::lines::linear_ticks;
 use super::markup::{Markup, at, cut, escape, text_width};

@@ -1,6 +1,6 @@
 //! Lines over a common axis: labels at the lines' ends, confidence intervals as thin strokes, published numbers dashed.
 
-use tollgate_experiment::run::{Axis, Interval, Point, Scale, Series};
+use tollgate_run::{Axis, Interval, Point, Scale, Series};
 
 use super::bars::tick_label;
 use super::markup::{Markup, at, cut, escape, text_width};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use tollgate_experiment::run::{Figure, Layer, Run, SegmentKind};
+use tollgate_run::{Figure, Layer, Run, SegmentKind};
 
 /// A colour in both themes, as `#rrggbb`.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Tables: numbers at the right with their points under each other, units under the headings, remarks underneath,
 //! the spread of each number on hovering and in a table that folds out.
 
-use tollgate_experiment::run::{Cell, Measured, Row, RowKind, SegmentKind, Table};
+use tollgate_run::{Cell, Measured, Row, RowKind, SegmentKind, Table};
 
 use super::markup::{Markup, escape};
 use super::{micro, palette, typographic, unit_name};

@@ -3,7 +3,7 @@
 //! One bar is drawn span by span with numbers; several are drawn one line each, because the table beside them has the
 //! numbers already.
 
-use tollgate_experiment::run::{Bar, Segment, SegmentKind, Unit};
+use tollgate_run::{Bar, Segment, SegmentKind, Unit};
 
 use super::{Ink, Page, clean, pad_left, pad_right, width};
 use crate::format::{Shown, signed_percent};

@@ -1,10 +1,12 @@
-//! Two runs held against each other as text: the finding, what became worse and better, what only one run holds, in what the
-//! machines differ, and how far to trust it.
+//! Two sides held against each other as text: the finding, the paths, the rows that became worse and better, what only one side holds,
+//! in what the machines differ, and how far to trust it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_experiment::comparison::{Change, Comparison, Place, Verdict};
-use tollgate_experiment::words::counted;
+use tollgate_analysis::comparison::{
+    Change, Comparison, IntervalOf, POWER, PathChange, Place, Side, Verdict,
+};
+use tollgate_run::format::counted;
 
 use super::{Ink, Page, WIDTHS};
 use crate::format::{Shown, group_thousands, signed_percent};
@@ -18,10 +20,10 @@ pub fn render_comparison(comparison: &Comparison, width: usize, colour: bool) ->
         colour,
     };
     page.wrap(Ink::Bold, "", 0, &comparison.finding);
-    for (side, name) in [(&comparison.a, "before"), (&comparison.b, "after")] {
-        let text = format!("{name}: {} · {}", side.started, side.command);
-        page.wrap(Ink::Faint, "  ", 10, &text);
+    for (runs, name) in [(&comparison.a, "before"), (&comparison.b, "after")] {
+        page.runs(name, runs);
     }
+    page.paths(comparison);
     let percent = comparison.threshold * 100.0;
     for (verdict, title) in [
         (
@@ -45,14 +47,14 @@ pub fn render_comparison(comparison: &Comparison, width: usize, colour: bool) ->
     page.hosts(comparison);
     page.line("");
     let judged = counted(comparison.judged as u64, "row", "rows");
+    let rate = comparison.false_discovery_rate * 100.0;
     page.wrap(
         Ink::Faint,
         "  ",
         2,
         &format!(
-            "{judged} judged together (Holm's method): two runs of the same thing show a difference in any of them in {} of \
-             100 cases at most",
-            comparison.alpha * 100.0
+            "{judged} judged; of the paths, and of the rows, that are told apart {rate} % are no differences on average at most \
+             (Benjamini and Hochberg); intervals are 95 % for each change alone, less what is removed below"
         ),
     );
     for note in &comparison.notes {
@@ -62,6 +64,67 @@ pub fn render_comparison(comparison: &Comparison, width: usize, colour: bool) ->
 }
 
 impl Page {
+    fn runs(&mut self, name: &str, runs: &[Side]) {
+        for run in runs {
+            let text = format!("{name}: {} · {}", run.started, run.command);
+            self.wrap(Ink::Faint, "  ", 10, &text);
+        }
+    }
+
+    /// One effect for each path, with its interval and the smallest change that would have been told.
+    fn paths(&mut self, comparison: &Comparison) {
+        if comparison.paths.is_empty() {
+            return;
+        }
+        self.line("");
+        let count = group_thousands(&comparison.paths.len().to_string());
+        self.wrap(
+            Ink::Bold,
+            "",
+            0,
+            &format!("Paths ({count}): change of cost"),
+        );
+        let heads = [
+            "",
+            "rows",
+            "change",
+            "95 % interval",
+            "p",
+            "would be told",
+            "",
+        ];
+        let mut rows = vec![heads.map(str::to_owned)];
+        let mut last = None;
+        for path in &comparison.paths {
+            if last != Some(&path.experiment) {
+                let mut heading = [const { String::new() }; 7];
+                heading[0].clone_from(&path.experiment);
+                rows.push(heading);
+                last = Some(&path.experiment);
+            }
+            let name = path.path.as_deref().unwrap_or("rows of no single path");
+            rows.push([
+                format!("  {name}"),
+                group_thousands(&path.rows.to_string()),
+                signed_percent(path.change),
+                between(path.low, path.high),
+                probability(path.p),
+                signed_percent(path.smallest),
+                said_of(path).to_owned(),
+            ]);
+        }
+        self.columns(&rows, 1, None);
+        if let Some(smallest) = comparison.smallest_change {
+            let text = format!(
+                "a path that became dearer by as much as stands under \"would be told\" is told with {} % probability; the median over the \
+                 paths is {}",
+                POWER * 100.0,
+                signed_percent(smallest)
+            );
+            self.wrap(Ink::Faint, "  ", 2, &text);
+        }
+    }
+
     fn changes<'a>(&mut self, title: &str, changes: impl Iterator<Item = &'a Change>) {
         let changes: Vec<&Change> = changes.collect();
         if changes.is_empty() {
@@ -70,19 +133,16 @@ impl Page {
         self.line("");
         let count = group_thousands(&changes.len().to_string());
         self.wrap(Ink::Bold, "", 0, &format!("{title} ({count})"));
-        let mut rows = vec![["", "before", "after", "change", "p"].map(str::to_owned)];
+        let mut rows =
+            vec![["", "before", "after", "change", "95 % interval", "p"].map(str::to_owned)];
         let mut last = None;
         for change in changes {
             let table = (&change.place.experiment, &change.place.table);
             if last != Some(table) {
                 let heading = format!("{}, {}", table.0, table.1);
-                rows.push([
-                    heading,
-                    String::new(),
-                    String::new(),
-                    String::new(),
-                    String::new(),
-                ]);
+                let mut cells = [const { String::new() }; 6];
+                cells[0] = heading;
+                rows.push(cells);
                 last = Some(table);
             }
             let shown = Shown::choose(change.unit, [change.a, change.b]);
@@ -91,6 +151,7 @@ impl Page {
                 shown.with_unit(change.a),
                 shown.with_unit(change.b),
                 change.change.map(signed_percent).unwrap_or_default(),
+                interval(change),
                 change.p.map(probability).unwrap_or_default(),
             ]);
         }
@@ -167,14 +228,52 @@ impl Page {
 
     fn hosts(&mut self, comparison: &Comparison) {
         self.line("");
-        if comparison.host.is_empty() {
-            self.wrap(Ink::Bold, "", 0, "The machines are described alike");
-            return;
-        }
-        self.wrap(Ink::Bold, "", 0, "The machines differ");
+        let title = if comparison.host.is_empty() {
+            "The machines are described alike"
+        } else {
+            "The machines differ"
+        };
+        self.wrap(Ink::Bold, "", 0, title);
         for one in &comparison.host {
             let text = format!("{}: {} -> {}", one.name, one.a, one.b);
             self.wrap(Ink::Plain, "  ", 4, &text);
+        }
+        for (what, facts) in [
+            ("looked at", &comparison.host_looked_at),
+            ("not known of both", &comparison.host_not_known),
+        ] {
+            if !facts.is_empty() {
+                let text = format!("{what}: {}", facts.join(", "));
+                self.wrap(Ink::Faint, "  ", 4, &text);
+            }
+        }
+    }
+}
+
+fn said_of(path: &PathChange) -> &'static str {
+    match path.verdict {
+        Verdict::Regression => "worse",
+        Verdict::Improvement => "better",
+        Verdict::Slight => "slight",
+        Verdict::NoDifference | Verdict::NotJudged { .. } => "",
+    }
+}
+
+fn between(low: f64, high: f64) -> String {
+    format!("{} to {}", signed_percent(low), signed_percent(high))
+}
+
+/// Where a change lies: as shares of the number before, or as differences in its unit.
+fn interval(change: &Change) -> String {
+    let Some(interval) = change.interval else {
+        return "exact".to_owned();
+    };
+    match interval.of {
+        IntervalOf::Quotient => between(interval.low, interval.high),
+        IntervalOf::Difference => {
+            let shown = Shown::choose(change.unit, [interval.low, interval.high]);
+            let [low, high] = [interval.low, interval.high].map(|end| shown.with_unit(end));
+            format!("{low} to {high}")
         }
     }
 }

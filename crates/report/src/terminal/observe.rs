@@ -1,9 +1,7 @@
 //! An observation of live traffic as text: the finding, the spans, the sockets, slow passages, and how far to trust them.
 
-use tollgate_experiment::run::Unit;
-use tollgate_experiment::words::counted;
-use tollgate_kernel::observe::Observation;
-use tollgate_kernel::observe::rows::Row;
+use tollgate_run::observation::{Observation, Row};
+use tollgate_run::{Unit, format::counted};
 
 use super::{Ink, Page, WIDTHS, clean, pad_left, pad_right, width};
 use crate::format::{alone, group_thousands, percent};
@@ -407,7 +405,7 @@ fn trust(observation: &Observation) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_kernel::observe::summary::{Gates, SCHEMA, Samples, Slow, Socket};
+    use tollgate_run::observation::{Gates, SCHEMA, Samples, Slow, Socket};
 
     use super::*;
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use tollgate_experiment::run::{Cell, Column, Row, RowKind, Table};
+use tollgate_run::{Cell, Column, Row, RowKind, Table};
 
 use super::{Ink, Page, clean, pad_left, pad_right, width};
 use crate::cells::{Footnotes, RowMarks, half_width, has_spread, shown_columns};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use tollgate_experiment::run::*;
+use tollgate_run::*;
 
 pub const SIZES: [u32; 8] = [4, 20, 80, 200, 500, 1_400, 4_000, 8_000];
 
@@ -630,6 +630,7 @@ pub fn run() -> Run {
             },
             sysctls: None,
             offloads: None,
+        network: None,
         },
         far: None,
         clock: Clock { source: "tsc".into(), hz: 2.1e9, read_cost_ns: 22.0, resolution_ns: 9.5 },

@@ -10,8 +10,8 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, TimeUnit};
 use serde::Serialize;
-use tollgate_experiment::comparison::{self, Number};
-use tollgate_experiment::run::{FarEnd, Host, Interval, Measured, Reading, Run};
+use tollgate_analysis::comparison::{self, Number};
+use tollgate_run::{FarEnd, Host, Interval, Measured, Reading, Run};
 
 use crate::Error;
 

@@ -21,7 +21,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
-use tollgate_experiment::run::{Run, Timestamp};
+use tollgate_run::{Run, Timestamp};
 
 use super::columns::{Rows, Table, VERSION};
 use crate::Error;

@@ -6,12 +6,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use rustix::net::Shutdown;
+use tollgate_run::PathId;
 
 use super::near::FarEnd;
 use super::server::{Job, serve};
 use super::socket::{End, Options};
 use crate::error::Error;
-use crate::path::PathId;
 use crate::slice::Control;
 use crate::spec::Spec;
 use crate::stamps::Stamps;

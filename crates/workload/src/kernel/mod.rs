@@ -45,13 +45,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::net::Shutdown;
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
 use crate::cores::Cores;
 use crate::error::Error;
-use crate::path::{Capabilities, KernelEnds, Mode, Path, PathId, Session};
+use crate::path::{Capabilities, KernelEnds, Path, Session};
 use crate::sockets::{Sockets, Transport};
-use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::spec::Spec;
 
 pub use offload::features;
 pub use veth::{KernelVeth, Pair};

@@ -5,6 +5,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use rustix::net::Shutdown;
+use tollgate_run::Workload;
 use tollgate_stats::{Samples, Timing};
 
 use super::socket::{End, Options};
@@ -12,10 +13,9 @@ use super::{PATH, STREAM_SEED, destination};
 use crate::cores::{self, KEEPING, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
-use crate::naps::Napping;
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::slice::Control;
-use crate::spec::{Spec, Workload};
+use crate::spec::Spec;
 use crate::stamps::{Stamper, Stamps};
 
 /// Who starts and ends slices at the other end, in this process or on another host.
@@ -116,12 +116,10 @@ impl NearEnd {
             self.round_trip()?;
         }
         self.stamper.timed(&self.stamps);
-        let mut napping = Napping::begin(self.stamps.naps(), iterations);
         let mut laps = Laps::start(self.timing, samples)?;
         match self.spec.workload {
             Workload::Rr | Workload::Crr => {
                 for _ in 0..iterations {
-                    napping.next();
                     self.round_trip()?;
                     laps.lap(samples);
                 }
@@ -137,7 +135,6 @@ impl NearEnd {
                 laps.finish(samples, iterations * size, true);
             }
         }
-        self.stamps.took_turns(napping.end());
         if let Near::Connection(end) = &self.near {
             end.end_stamps(&mut self.stamper)?;
         }

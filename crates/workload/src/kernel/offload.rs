@@ -6,10 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::{io, ptr};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use tollgate_run::{Offload, PathId};
 
 use crate::error::Error;
-use crate::path::PathId;
-use crate::sockets::Offload;
 
 const PATH: PathId = PathId::KernelVeth;
 

@@ -2,14 +2,15 @@
 
 use std::os::fd::OwnedFd;
 
+use tollgate_run::{PathId, Workload};
+
 use super::socket::{End, Options, accept};
 use super::{PATH, STREAM_SEED, destination};
 use crate::cores::{self, KEEPING};
 use crate::error::Error;
-use crate::path::PathId;
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::slice::{Control, Server};
-use crate::spec::{Spec, Workload};
+use crate::spec::Spec;
 use crate::stamps::{Stamper, Stamps};
 
 /// Bytes that the reader of a stream asks for at once.

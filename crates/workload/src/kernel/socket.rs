@@ -10,12 +10,13 @@ use rustix::net::{
     sockopt,
 };
 use tollgate_gate::Gate;
+use tollgate_run::Waiting;
 
 use super::software_stamps::{self, Sent};
 use super::{PATH, Place};
 use crate::error::Error;
 use crate::slice::{Control, Look, PATIENCE, Spin};
-use crate::spec::{Spec, Waiting};
+use crate::spec::Spec;
 use crate::stamps::Stamper;
 
 /// Turns of a polling loop, each a system call of 0.1 us or more, between two looks at the deadline.

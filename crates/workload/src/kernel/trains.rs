@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rustix::net::Shutdown;
+use tollgate_run::{Mode, PathId};
 
 use super::own_loopback::{Cut, OwnLoopback};
 use super::socket::{self, End, Options};
@@ -25,10 +26,10 @@ use super::veth::{Devices, Pair};
 use super::{PATH, Place, thread_id, thread_name};
 use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
-use crate::path::{KernelEnds, Mode, PathId};
+use crate::path::KernelEnds;
 use crate::slice::{Control, Server};
 use crate::stamps::Stamps;
-use crate::trains::{MTU, REQUEST, SEGMENT, Trains, ask, asked, check};
+use crate::trains::{MTU, REQUEST, SEGMENT, ask, asked, check};
 
 /// Round trips that a slice makes before those that are timed.
 pub const WARM_UP: u32 = 4;
@@ -226,14 +227,16 @@ impl KernelTrains {
         self.response.resize(response.max(self.response.len()), 0);
         let all = u64::from(WARM_UP) + u64::from(round_trips);
         self.control.begin(PATH, all, || Ok(()))?;
+        let mut begun = Instant::now();
         for number in 0..all {
-            let begun = Instant::now();
             self.near.send_all(&self.request, &self.control)?;
             self.near
                 .recv_exact(&mut self.response[..response], &self.control)?;
+            let ended = Instant::now();
             if number >= u64::from(WARM_UP) {
-                each(begun.elapsed().as_nanos() as f64);
+                each(ended.duration_since(begun).as_nanos() as f64);
             }
+            begun = ended;
         }
         still_pinned(self.cores.near)?;
         self.control.finish(PATH, || Ok(()))
@@ -277,8 +280,13 @@ fn answer(far: &End, server: &mut Server<'_>, core: usize, control: &Control) ->
     Ok(())
 }
 
-impl Trains for KernelTrains {
-    fn run(
+impl KernelTrains {
+    /// Runs so many round trips with responses of `response` bytes; `each` gets the time of every one in nanoseconds. Each begins
+    /// where the one before it ends.
+    ///
+    /// # Errors
+    /// [`Error::Size`], else what went wrong on the path.
+    pub fn run(
         &mut self,
         response: usize,
         round_trips: u32,
@@ -296,7 +304,8 @@ impl Trains for KernelTrains {
         }
     }
 
-    fn settings(&self) -> Vec<(&'static str, String)> {
+    /// Settings that a reader has to know to repeat it, as names and values.
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
         vec![
             ("carrier", self.home.describe(self.carrier).to_owned()),
             ("congestion", self.congestion.clone()),
@@ -320,7 +329,7 @@ impl Drop for KernelTrains {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Placement, Waiting};
+    use tollgate_run::{Placement, Waiting};
 
     const MODE: Mode = Mode {
         placement: Placement::OneCore,

@@ -15,13 +15,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use tollgate_run::{Offload, PathId, Workload};
 use tollgate_stats::{Samples, Timing};
 
 use super::{KernelLoopback, KernelSession, Place, bulk, offload};
 use crate::error::Error;
-use crate::path::{Capabilities, KernelEnds, Path, PathId, Session};
-use crate::sockets::{Offload, Sockets};
-use crate::spec::{Spec, Workload};
+use crate::path::{Capabilities, KernelEnds, Path, Session};
+use crate::sockets::Sockets;
+use crate::spec::Spec;
 use crate::trains::MTU;
 
 const PATH: PathId = PathId::KernelVeth;
@@ -374,8 +375,8 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
-    use crate::path::find;
-    use crate::spec::{Placement, Waiting};
+    use crate::paths::find;
+    use tollgate_run::{Placement, Waiting};
 
     /// Why these tests cannot run here.
     fn reason() -> Option<String> {

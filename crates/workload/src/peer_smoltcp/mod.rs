@@ -33,16 +33,17 @@ use smoltcp::iface::{
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
 use crate::now::now_ns;
-use crate::path::{Capabilities, Mode, Path, PathId, Session};
+use crate::path::{Capabilities, Path, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::slice::PATIENCE;
-use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::spec::Spec;
 
 use wire::{LinkEnd, MTU, link};
 

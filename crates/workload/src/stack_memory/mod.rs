@@ -22,13 +22,14 @@ mod tests;
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
-use crate::path::{Capabilities, Mode, Path, PathId, Session};
+use crate::path::{Capabilities, Path, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
-use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::spec::Spec;
 use crate::stack_host::{self, BUFFER, DEFAULT_MTU};
 
 use hosts::{Gates, Hosts, Ungated};
 use tollgate_link::Side;
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
 const PATH: PathId = PathId::StackMemory;

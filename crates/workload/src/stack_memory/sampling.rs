@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 
 use tollgate_gate::record::Plain;
 use tollgate_gate::{Clock, STACK, Sampler};
+use tollgate_run::Workload;
 
 use super::hosts::Ungated;
 use super::traced::Passages;
@@ -15,7 +16,7 @@ use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::now::gate_clock;
 use crate::path::Path;
-use crate::spec::{Spec, Workload};
+use crate::spec::Spec;
 use crate::stack_host::DEFAULT_MTU;
 
 /// Round trips that one reading of the clock ends.
@@ -162,7 +163,7 @@ fn recorded_round_trip(ends: &mut Ends, passages: &mut Passages<Plain>) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Placement, Waiting};
+    use tollgate_run::{Placement, Waiting};
 
     const FEW: Sampling = Sampling {
         one_in: NonZeroU32::MIN,

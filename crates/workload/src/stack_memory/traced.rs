@@ -16,6 +16,7 @@ use tollgate_gate::delay::{Delay, Wait};
 use tollgate_gate::record::{Ordered, Stamp, Trace};
 use tollgate_gate::{Clock, Gate, GateSet, PacketId, Recorded, Recorder, Ticks};
 use tollgate_link::Side;
+use tollgate_run::Workload;
 
 use super::hosts::{Gates, Ungated};
 use super::{Ends, PATH, StackMemory};
@@ -23,7 +24,7 @@ use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::now::gate_clock;
 use crate::path::Path;
-use crate::spec::{Spec, Workload};
+use crate::spec::Spec;
 
 /// Round trips that one reading of the application's clock ends.
 pub const BATCH: u64 = 16;
@@ -186,7 +187,7 @@ impl Timed<'_> {
 }
 
 /// Gates that can forget what the warm-up left.
-trait Forget {
+pub(super) trait Forget {
     fn forget(&mut self);
 }
 
@@ -322,13 +323,13 @@ impl<S: Stamp> Recorder for At<'_, S> {
 }
 
 /// Gates with a delay behind one of them.
-struct Faulty<'a, G> {
-    gates: &'a mut G,
+pub(super) struct Faulty<'a, G> {
+    pub(super) gates: &'a mut G,
     fault: &'a Fault,
 }
 
 impl<'a, G> Faulty<'a, G> {
-    fn new(gates: &'a mut G, fault: &'a Fault) -> Self {
+    pub(super) fn new(gates: &'a mut G, fault: &'a Fault) -> Self {
         Self { gates, fault }
     }
 }
@@ -366,8 +367,8 @@ mod tests {
     use tollgate_gate::{JoinPlan, join};
 
     use super::*;
-    use crate::spec::{Placement, Waiting};
     use crate::stack_host::DEFAULT_MTU;
+    use tollgate_run::{Placement, Waiting};
 
     fn spec(size: usize) -> Spec {
         Spec::new(Workload::Rr, size)

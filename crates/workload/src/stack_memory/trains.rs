@@ -1,29 +1,49 @@
-//! Trains of segments over `stack-memory`, with gates or without.
+//! Responses of several segments over `stack-memory`, with gates or without, for a ledger.
 //!
-//! Both ends run on one thread in turn, so a message's events lie between two places of the traces that are known: nothing has to
-//! be guessed. A segment is known by its sequence number. The link is asked once for a burst, so the gates of a burst (the device
-//! queue's end, the driver on the way out, the link's asking) are passages of every segment in it.
+//! As in [`super::traced`] there are two copies of the code, gates read the clock in order, and a [`Fault`] has copies of its own.
+//! Both ends run on one thread in turn, so a message's events lie between two places of the traces that are known: nothing has
+//! to be guessed. A segment is known by its sequence number. The driver takes bursts and the link is asked for bursts: such a
+//! gate is passed, and its clock read, once for all segments of a burst.
+//!
+//! It must never choose gates, and never judge a time.
 
 use tollgate_gate::join::GATES;
-use tollgate_gate::record::Plain;
+use tollgate_gate::record::{Ordered, Stamp};
 use tollgate_gate::{Clock, Event, Gate, GateSet, PacketId, Recorder, Ticks, Trace};
 use tollgate_link::Side;
+use tollgate_run::{Placement, Waiting, Workload};
 
 use super::PATH;
 use super::hosts::{Gates, Hosts, Ungated};
+use super::traced::{BATCH, Fault, Faulty, Forget};
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::now::gate_clock;
-use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::spec::Spec;
 use crate::stack_host;
-use crate::trains::{MTU, REQUEST, SEGMENT, Trains, ask, asked, check};
+use crate::trains::{MTU, REQUEST, SEGMENT, ask, asked, check};
 
 /// Round trips that a slice makes before those that are timed.
-pub const WARM_UP: u32 = 4;
+pub const WARM_UP: u32 = 8;
+/// The gates that a segment or its message passes. The reader's buffer is posted, so there is none where it takes a segment.
+pub const PASSED: GateSet = GateSet::of(&[
+    Gate::SocketOutBegin,
+    Gate::TcpOutBegin,
+    Gate::IpOutBegin,
+    Gate::DeviceQueueIn,
+    Gate::DriverOutBegin,
+    Gate::DriverOutEnd,
+    Gate::DriverInBegin,
+    Gate::IpInBegin,
+    Gate::DemuxBegin,
+    Gate::TcpInBegin,
+    Gate::SocketQueued,
+    Gate::SocketInEnd,
+]);
 /// Events that each end has room for in a slice; those beyond are counted as lost.
 const CAPACITY: usize = 1 << 16;
 
-/// When one segment, or one message as a whole, passed the gates.
+/// The times at which one segment, or one message as a whole, passed the gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passed {
     at: [Option<Ticks>; GATES],
@@ -32,7 +52,7 @@ pub struct Passed {
 impl Passed {
     const NOWHERE: Self = Self { at: [None; GATES] };
 
-    /// When it passed `gate`; none when it was not seen there.
+    /// The time at `gate`; none when it was not seen there.
     pub const fn at(&self, gate: Gate) -> Option<Ticks> {
         self.at[gate as usize]
     }
@@ -48,44 +68,24 @@ impl Passed {
 
 /// A message on its way from one end to the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Carried {
-    /// Whether it is a response.
-    pub response: bool,
+pub struct Message {
     /// Its segments in their order.
     pub segments: Vec<Passed>,
-    /// The message: its first byte where the send begins, its last segment from there, the return of the last read at the end.
+    /// The message as a whole: its first byte where the send begins, then its last segment, then the return of the last read.
     pub whole: Passed,
 }
 
 /// What a slice with gates recorded.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Recording {
     /// The messages in their order: request, response, request, and so on.
-    pub messages: Vec<Carried>,
+    pub messages: Vec<Message>,
+    /// All readings of the clock by gates, whatever passed, in order of time.
+    pub passages: Vec<(Ticks, Gate)>,
     /// Events that found no room.
     pub lost: u64,
     /// Events of data that belong to no segment.
-    pub strange: u64,
-    /// When any gate was passed at either end, in order.
-    passed: Vec<Ticks>,
-}
-
-impl Recording {
-    /// When the first gate was passed.
-    pub fn begun(&self) -> Ticks {
-        self.passed.first().copied().unwrap_or_default()
-    }
-
-    /// The passages of gates from one moment to before another: what the gates themselves added to the time between.
-    pub fn passages_between(&self, from: Ticks, to: Ticks) -> usize {
-        let before = |at: Ticks| self.passed.partition_point(|&other| other < at);
-        before(to).saturating_sub(before(from))
-    }
-
-    /// All passages of gates.
-    pub const fn passages(&self) -> usize {
-        self.passed.len()
-    }
+    pub unmatched: u64,
 }
 
 /// Two of our stacks, one of which asks the other.
@@ -94,6 +94,7 @@ pub struct StackTrains {
     gating: Gating,
     cores: Cores,
     clock: Clock,
+    fault: Option<Fault>,
     /// Where the next request and the next response begin; learnt when the ends are opened.
     begins: (u32, u32),
 }
@@ -107,44 +108,188 @@ struct Ends {
     message: u64,
 }
 
-/// The gates of both ends.
-struct Gating {
-    near: Trace<Plain>,
-    far: Trace<Plain>,
+/// Gates that are told where each message ends.
+trait Legs: Gates + Forget {
+    fn message_ended(&mut self);
 }
 
-/// What the two ends have recorded so far.
+impl Legs for Ungated {
+    fn message_ended(&mut self) {}
+}
+
+impl<G: Legs> Legs for Faulty<'_, G> {
+    fn message_ended(&mut self) {
+        self.gates.message_ended();
+    }
+}
+
+/// The gates of both ends.
+struct Gating {
+    near: OneEnd,
+    far: OneEnd,
+    clock: Clock,
+    /// Where messages end: the events and the vain asks of both ends until then.
+    marks: Vec<Mark>,
+}
+
+/// Events of the near end and of the far end.
 type Mark = (usize, usize);
 
-impl Gating {
-    fn start(&mut self, active: GateSet) {
-        for trace in [&mut self.near, &mut self.far] {
-            trace.clear();
-            trace.set_active(active);
+/// The gates of one end.
+struct OneEnd {
+    trace: Trace<Ordered>,
+    /// The segment that joined the device queue last: the driver takes all that is there, and does not say what.
+    queued: PacketId,
+    /// The time at which the link was asked; what came of it is seen behind it.
+    asked: Option<Ticks>,
+    /// Times at which it was asked and nothing came.
+    vain: Vec<Ticks>,
+    /// The segment that was read last.
+    read: Option<PacketId>,
+}
+
+impl OneEnd {
+    fn new(clock: Clock) -> Self {
+        Self {
+            trace: Trace::new(clock, GateSet::EMPTY, CAPACITY),
+            queued: PacketId::default(),
+            asked: None,
+            vain: Vec::with_capacity(CAPACITY),
+            read: None,
         }
     }
 
-    fn mark(&self) -> Mark {
-        (self.near.events().len(), self.far.events().len())
+    fn forget(&mut self) {
+        self.trace.clear();
+        self.vain.clear();
+        (self.asked, self.read) = (None, None);
+    }
+
+    /// All readings of the clock.
+    fn passages(&self) -> impl Iterator<Item = (Ticks, Gate)> {
+        let events = self.trace.events().iter();
+        let vain = self.vain.iter().chain(&self.asked);
+        events
+            .map(|event| (event.ticks, event.gate))
+            .chain(vain.map(|&ticks| (ticks, Gate::DriverInBegin)))
     }
 }
 
-impl Gates for Gating {
-    const FREQUENT: bool = false;
+impl Gating {
+    fn new(clock: Clock) -> Self {
+        Self {
+            near: OneEnd::new(clock),
+            far: OneEnd::new(clock),
+            clock,
+            marks: Vec::new(),
+        }
+    }
 
-    type Recorder<'a> = &'a mut Trace<Plain>;
+    fn start(&mut self, active: GateSet) {
+        for end in [&mut self.near, &mut self.far] {
+            end.trace.set_active(active);
+        }
+        self.forget();
+    }
 
     #[inline(always)]
-    fn at(&mut self, side: Side) -> &mut Trace<Plain> {
+    fn end(&mut self, side: Side) -> &mut OneEnd {
         match side {
             Side::A => &mut self.near,
             Side::B => &mut self.far,
         }
     }
+}
+
+impl Forget for Gating {
+    fn forget(&mut self) {
+        self.near.forget();
+        self.far.forget();
+        self.marks.clear();
+        self.marks.push((0, 0));
+    }
+}
+
+impl Legs for Gating {
+    #[inline(always)]
+    fn message_ended(&mut self) {
+        let events = |end: &OneEnd| end.trace.events().len();
+        self.marks.push((events(&self.near), events(&self.far)));
+    }
+}
+
+impl Gates for Gating {
+    const FREQUENT: bool = true;
+
+    type Recorder<'a> = At<'a>;
+
+    #[inline(always)]
+    fn at(&mut self, side: Side) -> At<'_> {
+        let clock = self.clock;
+        At {
+            end: self.end(side),
+            clock,
+        }
+    }
 
     #[inline(always)]
     fn returned(&mut self, side: Side) {
-        self.at(side).pass(Gate::SocketInEnd, PacketId(0));
+        let end = self.end(side);
+        if let Some(packet) = end.read.take() {
+            end.trace.pass(Gate::SocketInEnd, packet);
+        }
+    }
+}
+
+/// The recorder of one end.
+struct At<'a> {
+    end: &'a mut OneEnd,
+    clock: Clock,
+}
+
+impl Recorder for At<'_> {
+    const ON: bool = true;
+    type Lent<'b>
+        = &'b mut Self
+    where
+        Self: 'b;
+
+    #[inline(always)]
+    fn lend(&mut self) -> &mut Self {
+        self
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, gate: Gate, packet: PacketId) {
+        let end = &mut *self.end;
+        match gate {
+            Gate::DeviceQueueIn => {
+                end.queued = packet;
+                end.trace.pass(gate, packet);
+            }
+            Gate::DriverOutBegin | Gate::DriverOutEnd => end.trace.pass(gate, end.queued),
+            Gate::DriverInBegin => {
+                if end.trace.active().contains(gate) {
+                    // As long as events find room this does; the allocation is as large.
+                    end.vain.extend(end.asked);
+                    end.asked = Some(Ordered::stamp(&self.clock));
+                }
+            }
+            Gate::IpInBegin => {
+                if let Some(asked) = end.asked.take() {
+                    end.trace.pass_at(Gate::DriverInBegin, packet, asked);
+                }
+                end.trace.pass(gate, packet);
+            }
+            // The reader's buffer is posted: what is queued is read, and where the call returns is seen from outside.
+            Gate::SocketQueued => {
+                end.trace.pass(gate, packet);
+                end.read = Some(packet);
+            }
+            Gate::SocketInBegin => end.read = Some(packet),
+            Gate::SocketInEnd => {}
+            _ => end.trace.pass(gate, packet),
+        }
     }
 }
 
@@ -155,25 +300,52 @@ impl Ends {
         self.inn.resize(response.max(self.inn.len()), 0);
     }
 
-    fn round_trip<G: Gates>(
-        &mut self,
-        response: usize,
-        gates: &mut G,
-        between: &mut dyn FnMut(&mut G),
-    ) -> Result<(), Error> {
+    #[inline(always)]
+    fn round_trip<G: Legs>(&mut self, response: usize, gates: &mut G) -> Result<(), Error> {
         self.hosts.read_clock();
         let mut request = [0; REQUEST];
         self.hosts
             .carry(Side::A, &self.request, &mut request, gates)?;
         let length = asked(&request, PATH, self.message)?;
         self.message += 1;
-        between(gates);
+        gates.message_ended();
         self.hosts.carry(
             Side::B,
             &self.out[..length],
             &mut self.inn[..response],
             gates,
-        )
+        )?;
+        gates.message_ended();
+        Ok(())
+    }
+}
+
+/// A slice that is to be timed.
+struct Timed<'a> {
+    ends: &'a mut Ends,
+    clock: Clock,
+    response: usize,
+    batches: u64,
+}
+
+impl Timed<'_> {
+    #[inline(never)]
+    fn run<G: Legs>(&mut self, gates: &mut G, lap: &mut dyn FnMut(f64)) -> Result<(), Error> {
+        self.ends.hosts.catch_up();
+        for _ in 0..WARM_UP {
+            self.ends.round_trip(self.response, gates)?;
+        }
+        gates.forget();
+        let mut last = self.clock.now();
+        for _ in 0..self.batches {
+            for _ in 0..BATCH {
+                self.ends.round_trip(self.response, gates)?;
+            }
+            let now = self.clock.now();
+            lap(self.clock.ns_between(last, now) / BATCH as f64);
+            last = now;
+        }
+        Ok(())
     }
 }
 
@@ -189,7 +361,6 @@ impl StackTrains {
         hosts.connect()?;
         hosts.accept()?;
         let clock = gate_clock();
-        let trace = || Trace::new(clock, GateSet::EMPTY, CAPACITY);
         let mut trains = Self {
             ends: Ends {
                 hosts,
@@ -198,12 +369,10 @@ impl StackTrains {
                 inn: Vec::new(),
                 message: 0,
             },
-            gating: Gating {
-                near: trace(),
-                far: trace(),
-            },
+            gating: Gating::new(clock),
             cores: Cores::choose(Placement::OneCore)?,
             clock,
+            fault: None,
             begins: (0, 0),
         };
         trains.learn()?;
@@ -215,175 +384,159 @@ impl StackTrains {
         &self.clock
     }
 
+    /// Puts a fault beside a gate, or takes it away, from the next slice on.
+    pub const fn set_fault(&mut self, fault: Option<Fault>) {
+        self.fault = fault;
+    }
+
+    /// Settings that a reader has to know to repeat it, as names and values.
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
+        let spec =
+            Spec::new(Workload::Rr, REQUEST).with_mode(Placement::OneCore, Waiting::BusyPoll);
+        let mut settings = stack_host::settings(&spec, MTU);
+        settings.push(("cores", self.cores.describe()));
+        settings
+    }
+
     /// Where the sequence numbers of both directions stand: what the first segment of each says.
     fn learn(&mut self) -> Result<(), Error> {
         self.gating.start(GateSet::of(&[Gate::TcpOutBegin]));
         self.ends.prepare(1);
-        self.ends.round_trip(1, &mut self.gating, &mut |_| ())?;
-        let begin = |trace: &Trace<Plain>| trace.events().first().map_or(0, |first| first.packet.0);
-        self.begins = (
-            begin(&self.gating.near).wrapping_add(REQUEST as u32),
-            begin(&self.gating.far).wrapping_add(1),
-        );
+        self.ends.round_trip(1, &mut self.gating)?;
+        let begin = |end: &OneEnd| end.trace.events().first().map_or(0, |first| first.packet.0);
+        self.begins = (begin(&self.gating.near), begin(&self.gating.far));
+        self.went_by(1, 1);
         Ok(())
     }
 
-    fn warm_up(&mut self, response: usize) -> Result<(), Error> {
-        check(response)?;
-        self.ends.prepare(response);
-        self.ends.hosts.catch_up();
-        for _ in 0..WARM_UP {
-            self.ends.round_trip(response, &mut Ungated, &mut |_| ())?;
-        }
-        self.went_by(WARM_UP, response);
-        Ok(())
-    }
-
-    fn went_by(&mut self, round_trips: u32, response: usize) {
+    fn went_by(&mut self, round_trips: u64, response: usize) {
         let (request, answer) = &mut self.begins;
+        // Sequence numbers come round.
+        let round_trips = round_trips as u32;
         *request = request.wrapping_add((REQUEST as u32).wrapping_mul(round_trips));
         *answer = answer.wrapping_add((response as u32).wrapping_mul(round_trips));
     }
 
-    fn pinned(&self) -> Result<Pinned, Error> {
-        Pinned::to(self.cores.near).map_err(|error| Error::system(PATH, "pinning a thread", error))
-    }
-
-    /// Runs round trips with the gates in `active`; `each` gets their times in nanoseconds. Each begins where the one before it ends.
+    /// Runs a slice of whole batches, through the code without gates, or with these gates; `lap` gets the time of a round trip in
+    /// each batch, in nanoseconds. Round trips follow each other without a pause.
     ///
     /// # Errors
     /// [`Error::Size`], else what went wrong on the path.
-    pub fn gated(
+    pub fn slice(
         &mut self,
-        active: GateSet,
+        gates: Option<GateSet>,
         response: usize,
-        round_trips: u32,
-        each: &mut dyn FnMut(f64),
+        round_trips: u64,
+        lap: &mut dyn FnMut(f64),
     ) -> Result<Recording, Error> {
-        let _pinned = self.pinned()?;
-        self.warm_up(response)?;
-        self.gating.start(active);
-        let mut marks = Vec::with_capacity(1 + 2 * round_trips as usize);
-        marks.push(self.gating.mark());
-        let mut begun = self.clock.now();
-        for _ in 0..round_trips {
-            self.ends
-                .round_trip(response, &mut self.gating, &mut |gating| {
-                    marks.push(gating.mark());
-                })?;
-            marks.push(self.gating.mark());
-            let ended = self.clock.now();
-            each(self.clock.ns_between(begun, ended));
-            begun = ended;
-        }
-        let Gating { near, far } = &self.gating;
+        check(response)?;
+        let _pinned = Pinned::to(self.cores.near)
+            .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
+        let batches = round_trips.div_ceil(BATCH).max(1);
+        self.ends.prepare(response);
+        self.gating.start(gates.unwrap_or(GateSet::EMPTY));
+        let mut timed = Timed {
+            ends: &mut self.ends,
+            clock: self.clock,
+            response,
+            batches,
+        };
+        let gating = &mut self.gating;
+        match (gates, &self.fault) {
+            (None, None) => timed.run(&mut Ungated, lap),
+            (Some(_), None) => timed.run(gating, lap),
+            (None, Some(fault)) => timed.run(&mut Faulty::new(&mut Ungated, fault), lap),
+            (Some(_), Some(fault)) => timed.run(&mut Faulty::new(gating, fault), lap),
+        }?;
+        self.went_by(u64::from(WARM_UP), response);
+        let recording = match gates {
+            Some(set) if !set.is_empty() => self.recording(response),
+            _ => Recording::default(),
+        };
+        self.went_by(batches * BATCH, response);
+        Ok(recording)
+    }
+
+    fn recording(&self, response: usize) -> Recording {
+        let Gating {
+            near, far, marks, ..
+        } = &self.gating;
         let mut recording = Recording {
             messages: Vec::with_capacity(marks.len()),
-            lost: near.lost() + far.lost(),
-            strange: 0,
-            passed: Vec::new(),
+            passages: near.passages().chain(far.passages()).collect(),
+            lost: near.trace.lost() + far.trace.lost(),
+            unmatched: 0,
         };
-        let events = near.events().iter().chain(far.events());
-        recording.passed = events.map(|event| event.ticks).collect();
-        recording.passed.sort_unstable();
+        recording.passages.sort_unstable();
+        let (mut request, mut answer) = self.begins;
         for (number, legs) in marks.windows(2).enumerate() {
-            let (near, far) = (
-                &self.gating.near.events()[legs[0].0..legs[1].0],
-                &self.gating.far.events()[legs[0].1..legs[1].1],
-            );
-            let is_response = number % 2 == 1;
-            let carried = if is_response {
-                carried(far, near, self.begins.1, response, &mut recording.strange)
+            let near = &near.trace.events()[legs[0].0..legs[1].0];
+            let far = &far.trace.events()[legs[0].1..legs[1].1];
+            let unmatched = &mut recording.unmatched;
+            recording.messages.push(if number % 2 == 1 {
+                let message = message(far, near, answer, response, unmatched);
+                answer = answer.wrapping_add(response as u32);
+                message
             } else {
-                carried(near, far, self.begins.0, REQUEST, &mut recording.strange)
-            };
-            recording.messages.push(Carried {
-                response: is_response,
-                ..carried
+                let message = message(near, far, request, REQUEST, unmatched);
+                request = request.wrapping_add(REQUEST as u32);
+                message
             });
-            if is_response {
-                self.went_by(1, response);
-            }
         }
-        Ok(recording)
+        recording
     }
 }
 
 /// What the events of the sender and those of the receiver say of one message whose first byte has the number `begin`.
-fn carried(out: &[Event], inn: &[Event], begin: u32, bytes: usize, strange: &mut u64) -> Carried {
-    let count = bytes.div_ceil(SEGMENT);
-    let mut segments = vec![Passed::NOWHERE; count];
+fn message(out: &[Event], inn: &[Event], begin: u32, bytes: usize, unmatched: &mut u64) -> Message {
+    let mut segments = vec![Passed::NOWHERE; bytes.div_ceil(SEGMENT)];
     let mut whole = Passed::NOWHERE;
     let place = |packet: PacketId| {
         let into = packet.0.wrapping_sub(begin) as usize;
         (into < bytes).then_some(into / SEGMENT)
     };
-    // Segments in the device queue.
-    let mut queued: Vec<usize> = Vec::new();
-    for event in out {
+    // Segments that have left in bursts.
+    let mut left = [0; GATES];
+    for event in out.iter().filter(|event| event.gate < Gate::DriverInBegin) {
+        if event.gate == Gate::SocketOutBegin {
+            whole.first(event.gate, event.ticks);
+            continue;
+        }
+        let Some(index) = place(event.packet) else {
+            // An acknowledgment has the number of the data that will follow it.
+            *unmatched += u64::from(event.packet.0 != begin.wrapping_add(bytes as u32));
+            continue;
+        };
         match event.gate {
-            Gate::SocketOutBegin => whole.first(event.gate, event.ticks),
             Gate::DriverOutBegin | Gate::DriverOutEnd => {
-                whole.last(event.gate, event.ticks);
-                for &index in &queued {
-                    segments[index].first(event.gate, event.ticks);
+                let left = &mut left[event.gate as usize];
+                for segment in &mut segments[(*left).min(index)..=index] {
+                    segment.first(event.gate, event.ticks);
                 }
-                if event.gate == Gate::DriverOutEnd {
-                    queued.clear();
+                *left = index + 1;
+            }
+            gate => {
+                segments[index].first(gate, event.ticks);
+                if gate == Gate::TcpOutBegin {
+                    whole.first(gate, event.ticks);
                 }
             }
-            Gate::TcpOutBegin
-            | Gate::ChecksumOutBegin
-            | Gate::ChecksumOutEnd
-            | Gate::IpOutBegin
-            | Gate::DeviceQueueIn => match place(event.packet) {
-                Some(index) => {
-                    segments[index].first(event.gate, event.ticks);
-                    if event.gate == Gate::TcpOutBegin {
-                        whole.first(event.gate, event.ticks);
-                    }
-                    if event.gate == Gate::DeviceQueueIn {
-                        queued.push(index);
-                    }
-                }
-                // An acknowledgment has the number of the data that will follow it.
-                None => *strange += u64::from(event.packet.0 != begin.wrapping_add(bytes as u32)),
-            },
-            // The sender asks the link, too, for acknowledgments.
-            _ => {}
         }
     }
-    let mut asked = None;
-    for event in inn {
+    for event in inn.iter().filter(|event| event.gate >= Gate::DriverInBegin) {
+        let Some(index) = place(event.packet) else {
+            *unmatched += 1;
+            continue;
+        };
         match event.gate {
-            Gate::DriverInBegin => {
-                whole.last(event.gate, event.ticks);
-                asked = Some(event.ticks);
-            }
             Gate::SocketInEnd => whole.last(event.gate, event.ticks),
-            Gate::IpInBegin
-            | Gate::DemuxBegin
-            | Gate::TcpInBegin
-            | Gate::ChecksumInBegin
-            | Gate::ChecksumInEnd
-            | Gate::SocketQueued
-            | Gate::SocketInBegin => match place(event.packet) {
-                Some(index) => {
-                    segments[index].last(event.gate, event.ticks);
-                    // A posted reader has the payload as soon as it is queued; what did not fit its buffer it takes later.
-                    if event.gate == Gate::SocketQueued {
-                        segments[index].last(Gate::SocketInBegin, event.ticks);
-                    }
-                    if event.gate == Gate::IpInBegin
-                        && let Some(asked) = asked
-                    {
-                        segments[index].last(Gate::DriverInBegin, asked);
-                    }
+            // It stands for all that came with it, which lie behind.
+            Gate::DriverInBegin => {
+                for segment in &mut segments[index..] {
+                    segment.last(event.gate, event.ticks);
                 }
-                None => *strange += 1,
-            },
-            // The receiver sends acknowledgments.
-            _ => {}
+            }
+            gate => segments[index].last(gate, event.ticks),
         }
     }
     if let Some(last) = segments.last() {
@@ -391,44 +544,13 @@ fn carried(out: &[Event], inn: &[Event], begin: u32, bytes: usize, strange: &mut
             *to = to.or(from);
         }
     }
-    Carried {
-        response: false,
-        segments,
-        whole,
-    }
-}
-
-impl Trains for StackTrains {
-    fn run(
-        &mut self,
-        response: usize,
-        round_trips: u32,
-        each: &mut dyn FnMut(f64),
-    ) -> Result<(), Error> {
-        let _pinned = self.pinned()?;
-        self.warm_up(response)?;
-        let mut begun = self.clock.now();
-        for _ in 0..round_trips {
-            self.ends.round_trip(response, &mut Ungated, &mut |_| ())?;
-            let ended = self.clock.now();
-            each(self.clock.ns_between(begun, ended));
-            begun = ended;
-        }
-        self.went_by(round_trips, response);
-        Ok(())
-    }
-
-    fn settings(&self) -> Vec<(&'static str, String)> {
-        let spec =
-            Spec::new(Workload::Rr, REQUEST).with_mode(Placement::OneCore, Waiting::BusyPoll);
-        let mut settings = stack_host::settings(&spec, MTU);
-        settings.push(("cores", self.cores.describe()));
-        settings
-    }
+    Message { segments, whole }
 }
 
 #[cfg(test)]
 mod tests {
+    use tollgate_gate::delay::Wait;
+
     use super::*;
 
     fn event(gate: Gate, packet: u32, ticks: u64) -> Event {
@@ -440,26 +562,26 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes_its_gates_together() {
+    fn burst_passes_its_gates_together() {
         let begin = u32::MAX - 100;
         let second = begin.wrapping_add(SEGMENT as u32);
         let out = [
             event(Gate::SocketOutBegin, begin, 1),
             event(Gate::DeviceQueueIn, begin, 10),
             event(Gate::DeviceQueueIn, second, 20),
-            event(Gate::DriverOutBegin, 0, 30),
-            event(Gate::DriverOutEnd, 0, 40),
+            event(Gate::DriverOutBegin, second, 30),
+            event(Gate::DriverOutEnd, second, 40),
         ];
         let inn = [
-            event(Gate::DriverInBegin, 0, 50),
+            event(Gate::DriverInBegin, begin, 50),
             event(Gate::IpInBegin, begin, 60),
             event(Gate::IpInBegin, second, 80),
             event(Gate::IpInBegin, begin - 5_000, 90),
-            event(Gate::SocketInEnd, 0, 99),
+            event(Gate::SocketInEnd, second, 99),
         ];
-        let mut strange = 0;
-        let carried = carried(&out, &inn, begin, SEGMENT + 1, &mut strange);
-        let at = |index: usize, gate| carried.segments[index].at(gate).map(|ticks| ticks.0);
+        let mut unmatched = 0;
+        let message = message(&out, &inn, begin, SEGMENT + 1, &mut unmatched);
+        let at = |index: usize, gate| message.segments[index].at(gate).map(|ticks| ticks.0);
         assert_eq!(at(0, Gate::DeviceQueueIn), Some(10));
         assert_eq!(at(1, Gate::DeviceQueueIn), Some(20));
         for index in [0, 1] {
@@ -467,46 +589,61 @@ mod tests {
             assert_eq!(at(index, Gate::DriverInBegin), Some(50));
         }
         assert_eq!(at(1, Gate::IpInBegin), Some(80));
-        assert_eq!(carried.whole.at(Gate::IpInBegin), Some(Ticks(80)));
-        assert_eq!(carried.whole.at(Gate::SocketOutBegin), Some(Ticks(1)));
-        assert_eq!(carried.whole.at(Gate::SocketInEnd), Some(Ticks(99)));
-        assert_eq!(strange, 1);
+        assert_eq!(message.whole.at(Gate::IpInBegin), Some(Ticks(80)));
+        assert_eq!(message.whole.at(Gate::SocketOutBegin), Some(Ticks(1)));
+        assert_eq!(message.whole.at(Gate::SocketInEnd), Some(Ticks(99)));
+        assert_eq!(unmatched, 1);
     }
 
     #[test]
-    fn every_segment_of_a_train_is_seen_at_every_gate() {
+    fn segments_are_seen_at_every_gate_of_any_set_with_a_fault_and_without() {
         let mut trains = StackTrains::open().unwrap();
-        for response in [256, 8_192, 65_536] {
-            for gates in [
-                [Gate::TcpOutBegin, Gate::IpOutBegin],
-                [Gate::IpInBegin, Gate::SocketQueued],
-                [Gate::SocketQueued, Gate::SocketInBegin],
-            ] {
-                let mut times = 0;
-                let recording = trains
-                    .gated(GateSet::of(&gates), response, 3, &mut |_| times += 1)
-                    .unwrap();
-                assert_eq!((times, recording.lost), (3, 0));
-                assert_eq!(recording.strange, 0, "{response}");
-                let responses: Vec<&Carried> = recording
-                    .messages
-                    .iter()
-                    .filter(|message| message.response)
-                    .collect();
-                assert_eq!(responses.len(), 3);
-                for message in responses {
-                    assert_eq!(message.segments.len(), response.div_ceil(SEGMENT));
-                    for segment in &message.segments {
-                        assert!(gates.iter().all(|&gate| segment.at(gate).is_some()));
+        let wait = Wait::calibrate(gate_clock(), 30.0);
+        for fault in [None, Some(Gate::IpInBegin), Some(Gate::SocketInEnd)] {
+            trains.set_fault(fault.map(|gate| Fault { gate, wait }));
+            for response in [256, 8_192, 65_536] {
+                for set in [
+                    PASSED,
+                    GateSet::of(&[Gate::DriverOutBegin, Gate::DriverInBegin]),
+                    GateSet::of(&[Gate::IpInBegin, Gate::SocketQueued, Gate::SocketInEnd]),
+                ] {
+                    let mut laps = 0;
+                    let recording = trains
+                        .slice(Some(set), response, 16, &mut |_| laps += 1)
+                        .unwrap();
+                    assert_eq!((laps, recording.lost, recording.unmatched), (1, 0, 0));
+                    assert_eq!(recording.messages.len(), 32);
+                    for (number, message) in recording.messages.iter().enumerate() {
+                        let bytes = if number % 2 == 1 { response } else { REQUEST };
+                        assert_eq!(message.segments.len(), bytes.div_ceil(SEGMENT));
+                        let times: Vec<_> = set.iter().map(|gate| message.whole.at(gate)).collect();
+                        assert!(times.iter().all(Option::is_some), "{set:?} {times:?}");
+                        assert!(times.is_sorted(), "{set:?} {times:?}");
+                        let packets = GateSet::of(&[Gate::SocketOutBegin, Gate::SocketInEnd]);
+                        let of_packets = || set.iter().filter(|&gate| !packets.contains(gate));
+                        for segment in &message.segments {
+                            let times: Vec<_> = of_packets().map(|gate| segment.at(gate)).collect();
+                            assert!(times.iter().all(Option::is_some), "{set:?} {times:?}");
+                            assert!(times.is_sorted(), "{set:?} {times:?}");
+                        }
                     }
                 }
+                let without = trains.slice(None, response, 16, &mut |_| ()).unwrap();
+                assert_eq!(without.passages, []);
             }
-            trains.run(response, 2, &mut |_| ()).unwrap();
         }
+        assert!(trains.slice(None, 0, 16, &mut |_| ()).is_err());
+    }
+
+    #[test]
+    fn passages_are_all_readings_of_the_clock() {
+        let mut trains = StackTrains::open().unwrap();
         let gates = GateSet::of(&[Gate::SocketOutBegin, Gate::SocketInEnd]);
-        let recording = trains.gated(gates, 256, 3, &mut |_| ()).unwrap();
-        assert_eq!(recording.passages(), 2 * 2 * 3);
-        let asleep = trains.gated(GateSet::EMPTY, 256, 3, &mut |_| ()).unwrap();
-        assert_eq!((asleep.passages(), asleep.messages.len()), (0, 6));
+        let recording = trains.slice(Some(gates), 256, 16, &mut |_| ()).unwrap();
+        assert_eq!(recording.passages.len(), 2 * 2 * 16);
+        assert!(recording.passages.is_sorted());
+        let queued = GateSet::of(&[Gate::SocketQueued]);
+        let recording = trains.slice(Some(queued), 65_536, 16, &mut |_| ()).unwrap();
+        assert_eq!(recording.passages.len(), (1 + 46) * 16);
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tollgate_link::Side;
 use tollgate_link::shm::{Segment, ShmLink, WaitOutcome};
+use tollgate_run::Waiting;
 use tollgate_stack::port::BURST;
 use tollgate_stack::{
     Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
@@ -13,7 +14,7 @@ use super::PATH;
 use crate::error::Error;
 use crate::now::now_ns;
 use crate::slice::{Look, PATIENCE, Spin};
-use crate::spec::{Spec, Waiting};
+use crate::spec::Spec;
 use crate::stack_host::{self, BACKLOG, POOL, PORT};
 
 /// Calls of the stack between two readings of the clock while busy polling: some hundred nanoseconds, against timers that

@@ -15,16 +15,17 @@ mod end;
 
 use tollgate_link::Side;
 use tollgate_link::shm::{Config, Segment, Waiting as LinkWaiting};
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
 use crate::child::{Child, ChildEnd, Role};
 use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
-use crate::path::{Capabilities, Mode, Path, PathId, Session};
+use crate::path::{Capabilities, Path, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::slice::Control;
-use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::spec::Spec;
 use crate::stack_host::{self, BUFFER, CLIENT, DEFAULT_MTU, SERVER};
 
 use end::{End, Wait};

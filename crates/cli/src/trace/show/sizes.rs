@@ -1,8 +1,9 @@
 //! How large messages are, as a finding and tables: by reach, and beside what Kay and Pasquale published.
 
-use tollgate_experiment::published;
-use tollgate_experiment::run::{Cell, Column, Row, Source as Published, Table, Unit};
-use tollgate_experiment::words::{counted, whole};
+use tollgate_papers as papers;
+use tollgate_run::{
+    Cell, Column, Row, Source as Published, Table, Unit, format::counted, format::whole,
+};
 use tollgate_table::Bin;
 use tollgate_table::session::Origin;
 use tollgate_table::sizes::{Group, Kind, Reach, SizesOf};
@@ -102,7 +103,7 @@ const fn reach(reach: Reach) -> &'static str {
 
 /// What Kay and Pasquale published of the same. They counted packets, of which several may carry one write.
 fn kay_rows(among: Reach) -> impl Iterator<Item = Row> {
-    let fact = |id: &str| published::fact(&format!("kay-pasquale-1996/{id}"));
+    let fact = |id: &str| papers::fact(&format!("kay-pasquale-1996/{id}"));
     let cell = |value: Option<f64>, place: &str| match value {
         Some(value) => Cell::Published {
             value,

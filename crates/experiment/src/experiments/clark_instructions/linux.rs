@@ -3,12 +3,10 @@
 use tollgate_qemu::counts::{Counts, LayerCount, Operation, RegionCounts};
 use tollgate_qemu::profile::Count;
 use tollgate_qemu::protocol::Workload;
-
-use crate::run::{
+use tollgate_run::{
     Bar, Cell, Column, Figure, Layer, Row, RowKind, Segment, SegmentKind, Table, TrustKind,
-    TrustLine, Unit,
+    TrustLine, Unit, format, present,
 };
-use crate::{shapes, words};
 
 /// The share of the kernel's instructions that the rules may leave uncovered.
 const UNCOVERED: f64 = 0.05;
@@ -46,7 +44,7 @@ fn regions(counts: &Counts) -> Vec<&RegionCounts> {
 }
 
 fn column_name(region: &RegionCounts) -> String {
-    let size = words::whole(region.size);
+    let size = format::whole(region.size);
     match region.workload {
         Workload::RequestResponse => format!("{size} B"),
         Workload::OneWay => format!("{size} B one way"),
@@ -71,7 +69,7 @@ pub(super) fn table(counts: &Counts) -> Table {
             Row {
                 kind: RowKind::Processing,
                 layer: layer_of(&layer.layer),
-                ..shapes::plain_row(layer.label.clone(), regions.iter().map(of).collect())
+                ..present::plain_row(layer.label.clone(), regions.iter().map(of).collect())
             }
         })
         .filter(|row| {
@@ -87,14 +85,14 @@ pub(super) fn table(counts: &Counts) -> Table {
     rows.push(Row {
         kind: RowKind::Unattributed,
         note: Some(others(&regions)),
-        ..shapes::plain_row(
+        ..present::plain_row(
             "Other",
             cells(&|region| Cell::exact(region.each(region.other()))),
         )
     });
     rows.push(Row {
         kind: RowKind::Total,
-        ..shapes::plain_row(
+        ..present::plain_row(
             "Total",
             cells(&|region| Cell::exact(region.each(region.total))),
         )
@@ -102,7 +100,7 @@ pub(super) fn table(counts: &Counts) -> Table {
     let repetitions = "of string instructions, which a processor does not count";
     rows.push(Row {
         note: Some(repetitions.to_owned()),
-        ..shapes::plain_row(
+        ..present::plain_row(
             "Repetitions",
             cells(&|region| each(region, region.total.repetitions)),
         )
@@ -117,7 +115,7 @@ pub(super) fn table(counts: &Counts) -> Table {
     rows.push(Row {
         kind: RowKind::Total,
         note: Some("by how much the guest's own clock moved: total and repetitions".to_owned()),
-        ..shapes::plain_row("Guest's clock", cells(&clock))
+        ..present::plain_row("Guest's clock", cells(&clock))
     });
     Table {
         id: "linux-layers".to_owned(),
@@ -233,10 +231,10 @@ pub(super) fn finding(counts: &Counts) -> Option<String> {
         .collect();
     Some(format!(
         "A {}-byte round trip takes {} in {}, {}.",
-        words::whole(region.size),
-        words::counted(total.round() as u64, "instruction", "instructions"),
+        format::whole(region.size),
+        format::counted(total.round() as u64, "instruction", "instructions"),
         name(counts),
-        words::list(&told)
+        format::list(&told)
     ))
 }
 
@@ -260,7 +258,7 @@ pub(super) fn trust(counts: &Counts) -> Vec<TrustLine> {
                 format!(
                     "{}: the layers and the guest's own clock differ by up to {}",
                     name(counts),
-                    words::counted(most, "instruction", "instructions")
+                    format::counted(most, "instruction", "instructions")
                 )
             },
         });
@@ -293,13 +291,13 @@ pub(super) fn trust(counts: &Counts) -> Vec<TrustLine> {
             holds: most == 0,
             text: format!(
                 "without the counting plugin the guest's clock moves by {} more or less",
-                words::counted(most, "instruction", "instructions")
+                format::counted(most, "instruction", "instructions")
             ),
         });
     }
     lines.push(TrustLine {
         holds: counts.repetitions > 1,
-        ..shapes::note(match counts.repetitions {
+        ..present::note(match counts.repetitions {
             0 | 1 => "Linux was counted once; whether a second run gives the same was not looked at".to_owned(),
             times => format!("Linux was booted and counted {times} times, with the same result to the instruction"),
         })
@@ -313,7 +311,7 @@ pub(super) fn trust(counts: &Counts) -> Vec<TrustLine> {
         })
         .collect();
     let fact = |name: &str| counts.facts.get(name).map_or("unknown", String::as_str);
-    lines.push(shapes::note(format!(
+    lines.push(present::note(format!(
         "{} ({}) in {}, one processor, loopback, both ends blocking, congestion control {}, clock source {}, workarounds \
          active against {}",
         name(counts),

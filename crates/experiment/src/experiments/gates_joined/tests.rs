@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tollgate_workload::{PathId, Placement};
+use tollgate_run::{PathId, Placement};
 
 use super::*;
 use crate::context::{Cancel, Silent};
@@ -105,9 +105,9 @@ fn measured_somewhere() -> Joins {
     let carried = joins::Carried {
         path: PathId::KernelVeth,
         offload: Offload::Both,
-        mode: tollgate_workload::Mode {
+        mode: tollgate_run::Mode {
             placement: Placement::OneCore,
-            waiting: tollgate_workload::Waiting::Blocking,
+            waiting: tollgate_run::Waiting::Blocking,
         },
     };
     let share = |sent, joined| Share { sent, joined };

@@ -2,19 +2,16 @@
 //! Fig. 3).
 
 use tollgate_gate::Kind;
-use tollgate_gate::span::Place;
-use tollgate_stats::{self as stats, interquartile_mean};
+use tollgate_measure::Figure as Known;
+use tollgate_run::{Cell, Figure, Interval, Row, RowKind, Table, Unit, format, present};
 
 use super::{
-    Number, Parts, View, absent, axis, columns, figure, missing, not_available, over_sizes,
+    Number, Parts, View, absent, axis, columns, figure, missing, not_available, number, over_sizes,
     span_row,
 };
 use crate::claim::{Claim, Evidence, Finding};
 use crate::context::Options;
-use crate::run::{Cell, Figure, Interval, Row, RowKind, Table, Unit};
-use crate::shapes;
-use crate::trains::{Measured, Subject, Trains};
-use crate::words;
+use crate::trains::{AtGates, Measured, Subject, Trains};
 
 /// Fig. 3.
 pub(in crate::experiments) const BANDWIDTH: View = View {
@@ -38,31 +35,21 @@ fn parts(trains: &Trains, _options: &Options, command: &str) -> Parts {
     }
 }
 
-/// Bytes of response in a second; none when nothing was measured.
-fn rate(measured: &Measured, trains: &Trains, at: usize) -> Option<f64> {
-    let ns = measured.sizes[at].round_trip_ns()?;
-    Some(trains.sizes[at] as f64 * 1e9 / ns)
-}
-
-/// The 95 % interval of the round trip at a size, in nanoseconds: the share that its typical time is known to, from how much batches of
-/// successive round trips differ.
-fn round_trip_interval(measured: &Measured, at: usize) -> Option<Interval> {
-    let size = &measured.sizes[at];
-    let (ns, middle) = (size.round_trip_ns()?, interquartile_mean(&size.ungated)?);
-    let known = stats::by_batches(&size.ungated, interquartile_mean)?;
-    Some(Interval {
-        low: ns * known.low / middle,
-        high: ns * known.high / middle,
-    })
-}
-
-/// The same of the rate.
-fn rate_interval(measured: &Measured, trains: &Trains, at: usize) -> Option<Interval> {
+/// Bytes of response in a second, with its interval; none when nothing was measured.
+fn rate(measured: &Measured, trains: &Trains, at: usize) -> Option<Number> {
+    let round_trip = measured.sizes[at].round_trip?;
     let bytes = trains.sizes[at] as f64 * 1e9;
-    let ns = round_trip_interval(measured, at).filter(|ns| ns.low > 0.0)?;
-    Some(Interval {
-        low: bytes / ns.high,
-        high: bytes / ns.low,
+    let (low, high) = (
+        round_trip.ns - round_trip.half_width,
+        round_trip.ns + round_trip.half_width,
+    );
+    Some(Number {
+        value: bytes / round_trip.ns,
+        ci: (low > 0.0).then(|| Interval {
+            low: bytes / high,
+            high: bytes / low,
+        }),
+        ..Number::default()
     })
 }
 
@@ -73,12 +60,7 @@ fn rates(trains: &Trains) -> Table {
         .iter()
         .map(|measured| {
             let cells = places.iter().map(|&at| match rate(measured, trains, at) {
-                Some(value) => Cell::Value(Number {
-                    value,
-                    ci: rate_interval(measured, trains, at),
-                    n: Some(measured.sizes[at].ungated.len() as u64),
-                    ..Number::default()
-                }),
+                Some(value) => Cell::Value(value),
                 None => not_available(
                     measured.sizes[at]
                         .failure
@@ -86,14 +68,14 @@ fn rates(trains: &Trains) -> Table {
                         .unwrap_or_else(|| "the run was stopped before it came to this".to_owned()),
                 ),
             });
-            shapes::plain_row(measured.subject.label(), cells.collect())
+            present::plain_row(measured.subject.label(), cells.collect())
         })
         .collect();
     rows.extend(absent(trains, places.len()));
     if let Some(source) = figure("Fig. 3") {
         let reason = format!("{source} is a plot; its text gives no number");
         let cells = places.iter().map(|_| not_available(reason.clone()));
-        rows.push(shapes::plain_row(
+        rows.push(present::plain_row(
             "2002, Pentium III at 800 MHz, gigabit Ethernet",
             cells.collect(),
         ));
@@ -101,78 +83,95 @@ fn rates(trains: &Trains) -> Table {
     Table {
         id: "bandwidth".to_owned(),
         title: "Bytes of response for each second of a round trip".to_owned(),
-        columns: shapes::size_columns(&super::sizes_at(trains, &places), Unit::BytesPerSecond),
+        columns: present::size_columns(&super::sizes_at(trains, &places), Unit::BytesPerSecond),
         rows,
     }
 }
 
 /// The way of the last byte, span by span, beside the round trip without gates that it must sum to.
 fn ledgers(trains: &Trains) -> Vec<Table> {
-    let places = columns(&trains.sizes);
     let gated = trains.measured.iter();
     gated
-        .filter_map(|measured| Some((measured, measured.table?)))
-        .map(|(measured, table)| {
-            let row = |kind, label: &str, value: &dyn Fn(usize) -> Option<f64>| Row {
-                kind,
-                ..shapes::plain_row(
-                    label,
-                    places
-                        .iter()
-                        .map(|&at| match value(at) {
-                            Some(ns) => Cell::exact(ns),
-                            None => missing(measured, at, "one of its parts was not measured"),
-                        })
-                        .collect(),
-                )
-            };
-            let mut rows: Vec<Row> = measured
-                .spans()
-                .filter(|(_, span)| span.place == Place::OnTheWay)
-                .map(|(index, span)| {
-                    let kind = match span.kind {
-                        Kind::Processing => RowKind::Processing,
-                        Kind::Queueing => RowKind::Queueing,
-                    };
-                    let both = |at: usize| {
-                        let (request, response) = measured.sizes[at].whole_ns(index, span)?;
-                        Some(request + response)
-                    };
-                    let cells = row(kind, "", &both).cells;
-                    span_row(span, kind, cells)
-                })
-                .collect();
-            let total = |at: usize| measured.sizes[at].round_trip_ns();
-            let turns = |at: usize| measured.sizes[at].turns_ns();
-            if places.iter().any(|&at| turns(at).is_some()) {
-                let label = match measured.subject {
-                    Subject::Kernel(..) => "into the kernel and out of it",
-                    Subject::Stack => "the applications' turns",
-                };
-                rows.push(row(RowKind::Processing, label, &turns));
-            }
-            let open = |at: usize| measured.sizes[at].open_ns(table);
-            rows.push(row(RowKind::Unattributed, "left open", &open));
-            let mut whole = row(RowKind::Total, "round trip without gates", &total);
-            for (cell, &at) in whole.cells.iter_mut().zip(&places) {
-                if let Cell::Value(number) = cell {
-                    number.ci = round_trip_interval(measured, at);
-                }
-            }
-            rows.push(whole);
-            super::table(
-                format!("ledger-{}", measured.subject.id()),
-                format!(
-                    "{}, {}: the way of the last byte, request and response together",
-                    measured.subject.label(),
-                    measured.mode
-                ),
-                trains,
-                &places,
-                rows,
-            )
-        })
+        .filter(|measured| measured.table.is_some())
+        .map(|measured| ledger(measured, trains))
         .collect()
+}
+
+fn ledger(measured: &Measured, trains: &Trains) -> Table {
+    let places = columns(&trains.sizes);
+    let cells = |value: &dyn Fn(&AtGates) -> Option<Known>| -> Vec<Cell> {
+        let cell = |&at: &usize| {
+            let ledger = measured.sizes[at].ledger.as_ref();
+            match ledger.and_then(value) {
+                Some(known) => number(known),
+                None => missing(measured, at, "it was not measured"),
+            }
+        };
+        places.iter().map(cell).collect()
+    };
+    let row = |kind, label: &str, value: &dyn Fn(&AtGates) -> Option<Known>| Row {
+        kind,
+        ..present::plain_row(label, cells(value))
+    };
+    let mut rows: Vec<Row> = measured
+        .spans()
+        .map(|(index, span)| {
+            let kind = match span.kind {
+                Kind::Processing => RowKind::Processing,
+                Kind::Queueing => RowKind::Queueing,
+            };
+            let cells = cells(&|ledger| ledger.spans.get(index).copied());
+            span_row(span, kind, cells)
+        })
+        .collect();
+    let spans = rows.len();
+    let has_turns = measured.sizes.iter().any(|size| {
+        let ledger = size.ledger.as_ref();
+        ledger.is_some_and(|ledger| ledger.spans.len() > spans)
+    });
+    if has_turns {
+        let turns = |ledger: &AtGates| ledger.spans.get(spans).copied();
+        rows.push(row(RowKind::Processing, "the applications' turns", &turns));
+    }
+    rows.push(row(RowKind::Unattributed, "left open", &|ledger| {
+        Some(ledger.closure.left)
+    }));
+    rows.push(Row {
+        kind: RowKind::Total,
+        ..present::plain_row(
+            "round trip without gates",
+            places
+                .iter()
+                .map(|&at| match measured.sizes[at].round_trip {
+                    Some(known) => number(known),
+                    None => missing(measured, at, "it was not measured"),
+                })
+                .collect(),
+        )
+    });
+    if measured.subject == Subject::Stack {
+        rows.push(row(
+            RowKind::Plain,
+            "gates asleep, in the spans beside it",
+            &|ledger| ledger.asleep,
+        ));
+    }
+    rows.push(row(
+        RowKind::Plain,
+        "disturbed elsewhere by all gates",
+        &|ledger| Some(ledger.elsewhere),
+    ));
+    super::table(
+        format!("ledger-{}", measured.subject.id()),
+        format!(
+            "{}, {}: the way of the last byte, request and response together",
+            measured.subject.label(),
+            measured.mode
+        ),
+        trains,
+        &places,
+        rows,
+    )
 }
 
 fn lines(trains: &Trains, command: &str) -> Figure {
@@ -185,7 +184,7 @@ fn lines(trains: &Trains, command: &str) -> Figure {
             .iter()
             .map(|measured| {
                 over_sizes(measured.subject.label(), &trains.sizes, |at| {
-                    rate(measured, trains, at)
+                    rate(measured, trains, at).map(|rate| rate.value)
                 })
             })
             .collect(),
@@ -203,21 +202,22 @@ fn finding(trains: &Trains) -> String {
         let Some(most) = rate(measured, trains, last) else {
             continue;
         };
-        let trips = measured.sizes[last].ungated.len() as u64;
-        let claim = Evidence::new(most, rate_interval(measured, trains, last), trips).amount();
+        let trips = measured.sizes[last].round_trips;
+        let claim = Evidence::new(most.value, most.ci, trips).amount();
         let what = format!("the rate of {}", measured.subject.label());
         rates.extend(finding.claim(what, claim).map(|claim| (measured, claim)));
     }
     let clause = |(measured, most): &(&Measured, Claim), which: &str| {
+        let is_half = |rate: Number| rate.value >= most.value() / 2.0;
         let half = (0..=last)
-            .find(|&at| rate(measured, trains, at).is_some_and(|rate| rate >= most.value() / 2.0))
+            .find(|&at| rate(measured, trains, at).is_some_and(is_half))
             .unwrap_or(last);
         format!(
             "{} carries {which}{} Gb/s in responses of {}, half of that in responses of {}",
             measured.subject.label(),
-            words::significant(most.value() * 8.0 / 1e9),
-            words::bytes(size),
-            words::bytes(trains.sizes[half])
+            format::significant(most.value() * 8.0 / 1e9),
+            format::bytes(size),
+            format::bytes(trains.sizes[half])
         )
     };
     match super::ends(&rates, |(_, rate)| rate.value()) {

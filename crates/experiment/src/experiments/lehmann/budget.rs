@@ -2,17 +2,17 @@
 //! layer (Lehmann and Benz 2002, section 4).
 
 use tollgate_gate::Direction;
+use tollgate_run::{
+    Bar, Cell, Column, Figure, Point, Row, RowKind, Segment, SegmentKind, Series, Table, Unit,
+    format, present,
+};
 
-use super::processing::{LEAST_TOLD, no_work, path_evidence, path_ns, told, worked};
-use super::{Parts, View, absent, axis, fact, figure, number, over_sizes, span_row, way};
+use super::processing::{LEAST_TOLD, no_work, told};
+use super::{Parts, View, absent, axis, fact, figure, over_sizes, packet_number, span_row, way};
 use crate::claim::{Evidence, Finding};
 use crate::context::{LINE_RATE, Options};
-use crate::run::{
-    Bar, Cell, Column, Figure, Point, Row, RowKind, Segment, SegmentKind, Series, Table, Unit,
-};
 use crate::shapes;
-use crate::trains::{Known, Measured, Trains};
-use crate::words;
+use crate::trains::{Measured, Trains};
 
 /// Bytes of a full Ethernet frame in the paper's reckoning: MTU and header, without preamble, check sequence and gap.
 const FRAME: f64 = 1_514.0;
@@ -34,7 +34,7 @@ pub(in crate::experiments) const BUDGET: View = View {
 fn parts(trains: &Trains, options: &Options, command: &str) -> Parts {
     let rate = options.line_rate.unwrap_or(LINE_RATE);
     let mut trust = super::trust(trains);
-    trust.push(shapes::note(
+    trust.push(present::note(
             "a budget is that of one processor: work on a packet to send it, or to receive it, is done by one at a time; the copies \
              from the sender and to the reader and the reader's wakeup are not in it, nor are they in the paper, but that our \
              stack copies to the reader while it sums (receive: tcp)",
@@ -55,8 +55,8 @@ fn budget_ns(rate: u64) -> f64 {
 /// The rate in words.
 fn line(rate: u64) -> String {
     match rate as f64 {
-        rate if rate >= 1e9 => format!("{} Gb/s", words::significant(rate / 1e9)),
-        rate => format!("{} Mb/s", words::significant(rate / 1e6)),
+        rate if rate >= 1e9 => format!("{} Gb/s", format::significant(rate / 1e9)),
+        rate => format!("{} Mb/s", format::significant(rate / 1e6)),
     }
 }
 
@@ -64,15 +64,20 @@ fn line(rate: u64) -> String {
 fn place(measured: &Measured, direction: Direction) -> Option<usize> {
     (0..measured.sizes.len())
         .rev()
-        .find(|&at| path_ns(measured, direction, at).is_some())
+        .find(|&at| measured.sizes[at].path(direction).is_some())
+}
+
+/// The work of a direction on a packet, in nanoseconds.
+fn path_ns(measured: &Measured, direction: Direction, at: usize) -> Option<f64> {
+    Some(measured.sizes[at].path(direction)?.ns)
 }
 
 /// The layers in their order with what they and those before them take: the first at which it is more than the budget.
 fn breaks(measured: &Measured, direction: Direction, budget: f64) -> Option<String> {
     let at = place(measured, direction)?;
     let mut sum = 0.0;
-    for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
-        sum += measured.sizes[at].spans[index].work_ns()?;
+    for (index, span) in measured.worked(direction) {
+        sum += measured.sizes[at].work(index)?.ns;
         if sum > budget {
             return Some(super::name(span));
         }
@@ -128,7 +133,7 @@ fn summary(trains: &Trains, rate: u64) -> Table {
                     .collect(),
             };
             let label = format!("{}, {}", measured.subject.label(), way(direction));
-            rows.push(shapes::plain_row(label, cells));
+            rows.push(present::plain_row(label, cells));
         }
     }
     rows.extend(absent(trains, columns.len()));
@@ -141,15 +146,15 @@ fn summary(trains: &Trains, rate: u64) -> Table {
             let budget = fact("gigabit-budget").map(|us| us * 1_000.0);
             let share = then.zip(budget).map(|(then, budget)| 100.0 * then / budget);
             let cells = vec![
-                shapes::published_cell(budget, &source),
-                shapes::published_cell(then, &source),
+                present::published_cell(budget, &source),
+                present::published_cell(then, &source),
                 share.map_or_else(no_work, Cell::exact),
                 Cell::text("TCP takes the largest slice"),
                 budget
                     .zip(then)
                     .map_or_else(no_work, |(budget, then)| Cell::exact(budget / then)),
             ];
-            rows.push(shapes::plain_row(label, cells));
+            rows.push(present::plain_row(label, cells));
         }
     }
     Table {
@@ -172,21 +177,19 @@ fn layers(trains: &Trains, rate: u64) -> Table {
     };
     let mut rows = Vec::new();
     for measured in trains.measured.iter().filter(|one| one.table.is_some()) {
-        rows.push(shapes::plain_row(measured.subject.label(), Vec::new()));
+        rows.push(present::plain_row(measured.subject.label(), Vec::new()));
         for direction in WAYS {
             let Some(at) = place(measured, direction) else {
                 continue;
             };
             let mut sum = 0.0;
-            for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
-                let seen = &measured.sizes[at].spans[index];
-                let Some(work) = seen.work(measured.within_ns) else {
+            for (index, span) in measured.worked(direction) {
+                let Some(work) = measured.sizes[at].work(index) else {
                     continue;
                 };
                 sum += work.ns;
                 let cells = vec![
-                    // It stands with its interval in `lehmann-processing`, where runs are compared by it.
-                    number(measured, Known { ci: None, ..work }),
+                    packet_number(measured, work),
                     Cell::exact(sum),
                     Cell::exact(100.0 * sum / budget),
                 ];
@@ -213,14 +216,14 @@ fn bars(trains: &Trains, command: &str) -> Figure {
     let bars = trains.measured.iter().flat_map(|measured| {
         WAYS.into_iter().filter_map(|direction| {
             let at = place(measured, direction)?;
-            let segments = worked(measured)
-                .filter(|(_, span)| span.direction == direction)
+            let segments = measured
+                .worked(direction)
                 .filter_map(|(index, span)| {
                     Some(Segment {
                         label: span.name.to_owned(),
-                        layer: Some(super::layer(span.layer)),
+                        layer: Some(shapes::layer(span.layer)),
                         kind: SegmentKind::Processing,
-                        value: measured.sizes[at].spans[index].work_ns()?.max(0.0),
+                        value: measured.sizes[at].work(index)?.ns.max(0.0),
                     })
                 })
                 .collect();
@@ -282,8 +285,8 @@ fn finding(trains: &Trains, rate: u64) -> String {
                 continue;
             };
             let label = format!("{}, {}", measured.subject.label(), way(direction));
-            let work = path_evidence(measured, direction, at).and_then(Evidence::amount);
-            let Some(work) = finding.claim(label.as_str(), work) else {
+            let work = super::evidence(measured, at, measured.sizes[at].path(direction));
+            let Some(work) = finding.claim(label.as_str(), work.and_then(Evidence::amount)) else {
                 continue;
             };
             match breaks(measured, direction, budget) {
@@ -308,7 +311,7 @@ fn finding(trains: &Trains, rate: u64) -> String {
                 format!("{all}{label}, takes {}", told(*ns))
             } else {
                 let most = line((FRAME * BITS * 1e9 / ns) as u64);
-                let takes = words::duration(*ns);
+                let takes = format::duration(*ns);
                 format!("{all}{label}, takes {takes} and would keep up with {most}")
             }
         });
@@ -317,14 +320,14 @@ fn finding(trains: &Trains, rate: u64) -> String {
         return format!(
             "At {} a full packet has {}; no path has gates here.",
             line(rate),
-            words::duration(budget)
+            format::duration(budget)
         );
     }
     if !parts.is_empty() {
         finding.say(format!(
             "at {} a full packet has {}: {}",
             line(rate),
-            words::duration(budget),
+            format::duration(budget),
             parts.join("; ")
         ));
     }

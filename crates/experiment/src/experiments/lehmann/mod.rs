@@ -10,20 +10,20 @@ mod processing;
 mod queues;
 
 use tollgate_gate::{Direction, Span};
+use tollgate_measure::{Figure as Known, Verdict};
+use tollgate_papers as papers;
+use tollgate_run::{
+    self as run, Axis, Cell, Figure, Interval, Measured as Number, Point, Row, RowKind, Scale,
+    Series, Source, Table, TrustKind, TrustLine, Unit, format, present,
+};
 use tollgate_workload::trains::REQUEST;
 
 use super::{Experiment, Reported};
 use crate::claim::{Evidence, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::published;
-use crate::run::{
-    self, Axis, Cell, Figure, Layer, Measured as Number, Point, Row, RowKind, Scale, Series,
-    Source, Table, TrustKind, TrustLine, Unit,
-};
 use crate::shapes;
-use crate::trains::{self, Known, Measured, Trains};
-use crate::words;
+use crate::trains::{self, AtGates, Measured, Trains};
 
 pub(super) use bandwidth::BANDWIDTH;
 pub(super) use budget::BUDGET;
@@ -33,12 +33,7 @@ pub(super) use queues::QUEUES;
 const PAPER: &str = "lehmann-benz-2002";
 /// The sizes that become columns where there are too many for a table; figures show all.
 const COLUMNS: [usize; 8] = [256, 1_536, 4_096, 8_192, 16_384, 32_768, 49_152, 65_536];
-/// The sum of the spans lies within this share of the round trip without gates.
-const CLOSES: f64 = 0.03;
-/// What the gates of a span may cost, as a share of the round trip.
-const PERTURBS: f64 = 0.05;
-/// The shares of packets and of messages that should be joined.
-const PACKETS: f64 = 0.95;
+/// The share of messages that should be joined.
 const MESSAGES: f64 = 0.99;
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
 
@@ -116,19 +111,19 @@ impl Experiment for View {
     }
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let trains = context.trains(self.name)?;
+        let trains = trains::of(self.name, context)?;
         Ok(self.show(&trains, &context.options))
     }
 }
 
 /// A figure of the paper.
 fn figure(place: &str) -> Option<Source> {
-    Some(shapes::source_at(published::paper(PAPER)?, place))
+    Some(papers::source_at(papers::paper(PAPER)?, place))
 }
 
 /// A number of the paper's running text.
 fn fact(id: &str) -> Option<f64> {
-    Some(published::paper(PAPER)?.fact(id)?.value)
+    Some(papers::paper(PAPER)?.fact(id)?.value)
 }
 
 /// The places of the sizes that become columns.
@@ -146,19 +141,6 @@ fn columns(sizes: &[usize]) -> Vec<usize> {
 
 fn sizes_at(trains: &Trains, places: &[usize]) -> Vec<usize> {
     places.iter().map(|&at| trains.sizes[at]).collect()
-}
-
-const fn layer(layer: tollgate_gate::Layer) -> Layer {
-    use tollgate_gate::Layer as Gate;
-    match layer {
-        Gate::Socket => Layer::Socket,
-        Gate::Tcp => Layer::Tcp,
-        Gate::Ip => Layer::Ip,
-        Gate::Device => Layer::Device,
-        Gate::Driver => Layer::Driver,
-        Gate::Link => Layer::Link,
-        Gate::Scheduler => Layer::Scheduler,
-    }
 }
 
 const fn way(direction: Direction) -> &'static str {
@@ -180,21 +162,36 @@ fn span_row(span: &Span, kind: RowKind, cells: Vec<Cell>) -> Row {
         label: name(span),
         depth: 0,
         kind,
-        layer: Some(layer(span.layer)),
+        layer: Some(shapes::layer(span.layer)),
         note: Some(format!("{} -> {}", span.from.name(), span.to.name())),
         cells,
     }
 }
 
-/// A number of a subject. With GSO a packet's time is that of the piece that it is in, and how pieces form is a state of the connection, of
-/// which a run has one: its slices agree on it, so they tell nothing of how well the time is known.
-fn number(measured: &Measured, known: Known) -> Cell {
+fn interval(known: Known) -> Interval {
+    Interval {
+        low: known.ns - known.half_width,
+        high: known.ns + known.half_width,
+    }
+}
+
+/// A number with its interval.
+fn number(known: Known) -> Cell {
     Cell::Value(Number {
         value: known.ns,
-        ci: known.ci.filter(|_| measured.subject.is_a_train()),
-        n: Some(known.n),
+        ci: Some(interval(known)),
         ..Number::default()
     })
+}
+
+/// A time of packets. With GSO it is that of the piece that a packet is in, and how pieces form is a state of the connection, of which
+/// a run has one: its slices agree on it, so they tell nothing of how well the time is known.
+fn packet_number(measured: &Measured, known: Known) -> Cell {
+    if measured.subject.is_a_train() {
+        number(known)
+    } else {
+        Cell::exact(known.ns)
+    }
 }
 
 fn not_available(reason: impl Into<String>) -> Cell {
@@ -230,11 +227,11 @@ fn over_sizes(label: String, sizes: &[usize], value: impl Fn(usize) -> Option<f6
 }
 
 /// A line over the packets of a response, which are counted from 1.
-fn over_packets(label: String, values: &[Option<f64>]) -> Series {
+fn over_packets(label: String, values: &[Option<Known>]) -> Series {
     let points = values.iter().enumerate().filter_map(|(at, value)| {
         Some(Point {
             x: (at + 1) as f64,
-            y: (*value)?,
+            y: (*value)?.ns,
             ci: None,
         })
     });
@@ -260,7 +257,7 @@ fn absent(trains: &Trains, cells: usize) -> Vec<Row> {
         .iter()
         .map(|(subject, reason)| {
             let cells = (0..cells).map(|_| not_available(reason.clone())).collect();
-            shapes::plain_row(subject.label(), cells)
+            present::plain_row(subject.label(), cells)
         })
         .collect()
 }
@@ -283,12 +280,12 @@ fn ends<T>(ways: &[T], of: impl Fn(&T) -> f64) -> Option<(&T, Option<&T>)> {
 
 /// How far the measurement can be trusted.
 fn trust(trains: &Trains) -> Vec<TrustLine> {
-    let mut lines = vec![shapes::note(format!(
-        "requests of {}, responses of {} from {} to {}{}; a time is the mean of the middle half of all",
-        words::bytes(REQUEST),
-        words::counted(trains.sizes.len() as u64, "size", "sizes"),
-        words::whole(trains.sizes.first().copied().unwrap_or(0) as u64),
-        words::bytes(trains.sizes.last().copied().unwrap_or(0)),
+    let mut lines = vec![present::note(format!(
+        "requests of {}, responses of {} from {} to {}{}; a time is the mean of the middle half of a slice's round trips",
+        format::bytes(REQUEST),
+        format::counted(trains.sizes.len() as u64, "size", "sizes"),
+        format::whole(trains.sizes.first().copied().unwrap_or(0) as u64),
+        format::bytes(trains.sizes.last().copied().unwrap_or(0)),
         if trains.fewer {
             " (fewer than the paper's 256, to end in time)"
         } else {
@@ -299,18 +296,14 @@ fn trust(trains: &Trains) -> Vec<TrustLine> {
         lines.extend(of_subject(trains, measured));
     }
     lines.extend(trains.absent.iter().map(|(subject, reason)| {
-        shapes::warning(format!("{} is left out: {reason}", subject.label()))
+        present::warning(format!("{} is left out: {reason}", subject.label()))
     }));
     if trains.stopped {
-        lines.push(shapes::warning(
+        lines.push(present::warning(
             "the run was stopped; what is shown was measured until then",
         ));
     }
     lines
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
 }
 
 fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
@@ -321,190 +314,167 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
         .iter()
         .map(|(name, value)| format!("{name} {value}"))
         .collect();
-    lines.push(shapes::note(format!(
+    lines.push(present::note(format!(
         "{label}, {}: {}",
         measured.mode,
         settings.join(", ")
     )));
     if let Some(reason) = &measured.without_gates {
-        lines.push(shapes::warning(format!(
+        lines.push(present::warning(format!(
             "{label} has no gates here, only round trips: {reason}"
         )));
     }
-    if let Some(table) = measured.table {
-        let mut closures: Vec<(f64, f64, usize)> = trains
-            .sizes
-            .iter()
-            .zip(&measured.sizes)
-            .filter_map(|(&size, at)| Some((at.closure(table)?, at.open_ns(table)?, size)))
-            .collect();
-        closures.sort_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
-        if let Some(&(worst, residual, size)) = closures.last() {
-            let middle = closures[closures.len() / 2].0;
-            let within = closures.iter().filter(|one| one.0.abs() <= CLOSES).count();
-            let holds = worst.abs() <= CLOSES;
-            lines.push(TrustLine {
-                kind: TrustKind::Closure,
-                value: Some(100.0 * worst),
-                unit: Unit::Percent,
-                holds,
-                text: format!(
-                    "{label}: the way of the last byte {} on the round trip without gates: {} of it is left open at the size in \
-                     the middle, {} at the worst ({}); {within} of {} within {}",
-                    if holds { "closes" } else { "does not close" },
-                    percent(middle),
-                    percent(worst),
-                    words::bytes(size),
-                    words::counted(closures.len() as u64, "size", "sizes"),
-                    percent(CLOSES)
-                ),
-            });
-            lines.push(TrustLine {
-                kind: TrustKind::Residual,
-                value: Some(residual),
-                unit: Unit::Nanoseconds,
-                holds: true,
-                text: format!("{label}: there {} are left open", words::duration(residual)),
-            });
-        }
+    if measured.table.is_none() {
+        return lines;
     }
-    if let Some(told) = measured.drift().told("without gates") {
-        let disturbed = measured.disturbed();
-        lines.push(shapes::note(match disturbed {
-            0 => format!("{label}: {told}"),
-            some => format!(
-                "{label}: {told}; {} a size was disturbed and run again",
-                words::counted(some, "time", "times")
-            ),
-        }));
-    }
-    if let Some((span, cost)) = measured.worst_perturbation() {
-        lines.push(TrustLine {
-            kind: TrustKind::Perturbation,
-            value: Some(100.0 * cost),
-            unit: Unit::Percent,
-            holds: cost <= PERTURBS,
-            text: format!(
-                "{label}: gates see every packet, so that round trips with the two gates of a span take longer, by {} at most \
-                 ({span}), at the size in the middle",
-                percent(cost)
-            ),
-        });
-    }
-    lines.extend(of_gates(measured).into_iter().map(shapes::note));
-    if measured.table.is_some() {
-        let lost = measured.lost();
-        lines.push(TrustLine {
-            kind: TrustKind::EventsLost,
-            value: Some(lost as f64),
-            unit: Unit::Count,
-            holds: lost == 0,
-            text: format!(
-                "{label}: {} lost; {} to no packet of a message",
-                words::counted(lost, "event", "events"),
-                words::counted(measured.strange(), "belongs", "belong")
-            ),
-        });
-    }
-    if let (Some(packets), Some(messages)) = (measured.packets_joined(), measured.messages_joined())
-    {
-        lines.push(TrustLine {
-            kind: TrustKind::JoinRate,
-            value: Some(100.0 * packets.min(messages)),
-            unit: Unit::Percent,
-            holds: packets >= PACKETS && messages >= MESSAGES,
-            text: format!(
-                "{label}: {:.2} % of the packets and {:.2} % of the messages were seen at both gates of a span",
-                100.0 * packets,
-                100.0 * messages
-            ),
-        });
-    }
+    lines.extend(closures(trains, measured));
+    lines.extend(of_gates(trains, measured));
+    let lost = measured.lost();
+    lines.push(TrustLine {
+        kind: TrustKind::EventsLost,
+        value: Some(lost as f64),
+        unit: Unit::Count,
+        holds: lost == 0,
+        text: format!(
+            "{label}: {} lost; {} to no packet of a message",
+            format::counted(lost, "event", "events"),
+            format::counted(measured.unmatched, "belongs", "belong")
+        ),
+    });
+    lines.extend(measured.joined().map(|joined| TrustLine {
+        kind: TrustKind::JoinRate,
+        value: Some(100.0 * joined),
+        unit: Unit::Percent,
+        holds: joined >= MESSAGES,
+        text: format!(
+            "{label}: {:.2} % of the messages were seen at every gate of their slice",
+            100.0 * joined
+        ),
+    }));
     lines
 }
 
-/// What is said of what gates cost, and of what no span holds.
-fn of_gates(measured: &Measured) -> Vec<String> {
+/// The sizes that have a ledger.
+fn with_ledger<'a>(
+    trains: &'a Trains,
+    measured: &'a Measured,
+) -> impl Iterator<Item = (usize, &'a AtGates)> {
+    let sizes = trains.sizes.iter().zip(&measured.sizes);
+    sizes.filter_map(|(&size, at)| Some((size, at.ledger.as_ref()?)))
+}
+
+/// The verdict of the closure: at the size where it leaves most open, and how many sizes have which verdict.
+fn closures(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
     let label = measured.subject.label();
-    let mut said = Vec::new();
-    if let Some((low, high)) = measured.probes_ns() {
-        let where_it_stands = match &measured.in_place {
-            None => String::new(),
-            Some(Ok(known)) => known.told().map_or_else(String::new, |told| {
-                format!(" (for the first packet of a message {told})")
-            }),
-            Some(Err(reason)) => {
-                format!(
-                    " (what it is for the first packet of a message could not be told: {reason})"
-                )
-            }
-        };
-        let slowed = measured.slowed.map_or_else(String::new, |slowed| {
-            format!(
-                "; all else takes {} longer with the gates, as the round trips of the same slices show, which is taken off slice by \
-                 slice",
-                percent(slowed - 1.0)
-            )
-        });
-        said.push(format!(
-            "{label}: a passage of a gate costs {} to {} as measured in place by a twin{where_it_stands}, which is subtracted for each \
-             that lies within a time; acknowledgments pass gates too, {}, and are subtracted in the same way{slowed}",
-            words::duration(low),
-            words::duration(high),
-            words::counted(measured.acknowledgments(), "time", "times")
-        ));
-    }
-    if let Some(added) = &measured.added {
-        let of_spans = added.spans_ns().map_or_else(String::new, |(low, high)| {
-            format!(
-                ", and its own two gates {} to {} to a span (below nothing where a reading of the clock is hidden by the span)",
-                words::duration(low),
-                words::duration(high)
-            )
-        });
-        said.push(format!(
-            "{label}: a passage of a gate adds {} in place{of_spans}, which is subtracted",
-            words::duration(added.passage_ns())
-        ));
-    }
-    if let Some((low, high)) = measured.asleep() {
-        let [low, high] = [low, high].map(|ratio| percent(ratio - 1.0));
-        said.push(format!(
-            "{label}: with all gates asleep a round trip takes {low} to {high} longer than through code without gates, to which \
-             times are brought at each size"
-        ));
-    }
-    if let Some(call_ns) = measured.call_ns {
-        said.push(format!(
-            "{label}: on the way into the kernel before the first gate and out of it behind the last a round trip is {}, as a call that \
-             does nothing shows; it is in no span, and beside the way of the last byte in what closes",
-            words::duration(call_ns)
-        ));
-    }
-    let turns = |packets| measured.added.as_ref()?.turns_ns(packets);
-    if let Some((one, more)) = turns(1).zip(turns(2)) {
-        said.push(format!(
-            "{label}: what the applications do in a round trip between their calls takes {} with a response of one segment and {} with \
-             one of more; it is in no span, and beside the way of the last byte in what closes",
-            words::duration(one),
-            words::duration(more)
-        ));
-    }
-    said
+    let share = |ledger: &AtGates| ledger.closure.left.ns / ledger.closure.of_ns;
+    let worst =
+        with_ledger(trains, measured).max_by(|a, b| share(a.1).abs().total_cmp(&share(b.1).abs()));
+    let Some((size, ledger)) = worst else {
+        return Vec::new();
+    };
+    let verdicts: Vec<Verdict> = with_ledger(trains, measured)
+        .map(|(_, ledger)| ledger.closure.verdict(measured.limit()))
+        .collect();
+    let count = |is: fn(&Verdict) -> bool| verdicts.iter().filter(|one| is(one)).count();
+    let closes = count(|one| *one == Verdict::Closes);
+    let left = ledger.closure.left;
+    let half_width = left.half_width / ledger.closure.of_ns;
+    let said = match ledger.closure.verdict(measured.limit()) {
+        Verdict::Closes => "closes".to_owned(),
+        Verdict::DoesNotClose => "does not close".to_owned(),
+        Verdict::CannotTell { times } => {
+            format!("cannot be told to close ({times:.1} times as long a run could)")
+        }
+    };
+    let unseen: Vec<String> = measured
+        .spans()
+        .filter(|(index, _)| ledger.unseen.contains(index))
+        .map(|(_, span)| name(span))
+        .collect();
+    let unseen = if unseen.is_empty() {
+        String::new()
+    } else {
+        format!("; too short for this closure to see: {}", unseen.join(", "))
+    };
+    vec![
+        TrustLine {
+            kind: TrustKind::Closure,
+            value: Some(100.0 * share(ledger)),
+            unit: Unit::Percent,
+            holds: closes == verdicts.len(),
+            text: format!(
+                "{label}: where the way of the last byte leaves most open ({}) it {said}: {:.1} +-{:.1} % of the round trip without \
+                 gates; of {} {closes} close, {} do not and {} cannot be told{unseen}",
+                format::bytes(size),
+                100.0 * share(ledger),
+                100.0 * half_width,
+                format::counted(verdicts.len() as u64, "size", "sizes"),
+                count(|one| *one == Verdict::DoesNotClose),
+                count(|one| matches!(one, Verdict::CannotTell { .. })),
+            ),
+        },
+        TrustLine {
+            kind: TrustKind::Residual,
+            value: Some(left.ns),
+            unit: Unit::Nanoseconds,
+            holds: true,
+            text: format!(
+                "{label}: there {} +-{} are left open",
+                format::duration(left.ns),
+                format::duration(left.half_width)
+            ),
+        },
+    ]
 }
 
-/// The share of the round trip that is left open at a size, where it is too much.
+/// The cost of gates: where it disturbs a round trip most.
+fn of_gates(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
+    let label = measured.subject.label();
+    let share = |ledger: &AtGates| ledger.perturbation.ns / ledger.closure.of_ns;
+    let most = with_ledger(trains, measured).max_by(|a, b| share(a.1).total_cmp(&share(b.1)));
+    let Some((size, ledger)) = most else {
+        return Vec::new();
+    };
+    let asleep = ledger.asleep.map_or_else(String::new, |asleep| {
+        format!(
+            "; asleep they add {} +-{}",
+            format::duration(asleep.ns),
+            format::duration(asleep.half_width)
+        )
+    });
+    vec![TrustLine {
+        kind: TrustKind::Perturbation,
+        value: Some(100.0 * share(ledger)),
+        unit: Unit::Percent,
+        holds: true,
+        text: format!(
+            "{label}: gates see every packet; all of them together would make a round trip {} +-{} longer ({}, {}), of which {} +-{} \
+             falls elsewhere than beside them{asleep}; it is estimated from {} slices in {} blocks and in no span",
+            format::duration(ledger.perturbation.ns),
+            format::duration(ledger.perturbation.half_width),
+            shapes::percent(share(ledger)),
+            format::bytes(size),
+            format::duration(ledger.elsewhere.ns),
+            format::duration(ledger.elsewhere.half_width),
+            ledger.slices,
+            ledger.blocks,
+        ),
+    }]
+}
+
+/// The share of the round trip that is left open at a size, where its ledger does not close.
 fn left_open(measured: &Measured, at: usize) -> Option<f64> {
-    measured.sizes[at]
-        .closure(measured.table?)
-        .filter(|share| share.abs() > CLOSES)
+    let closure = measured.sizes[at].ledger.as_ref()?.closure;
+    let open = closure.verdict(measured.limit()) == Verdict::DoesNotClose;
+    open.then(|| closure.left.ns / closure.of_ns)
 }
 
-/// A time that gates tell at a size, with the round trips of that size.
+/// A time of packets as evidence, with the round trips of its size.
 fn evidence(measured: &Measured, at: usize, known: Option<Known>) -> Result<Evidence, Refusal> {
     let known = known.ok_or_else(|| Refusal::NotMeasured("no packet of it was seen".to_owned()))?;
-    let trips = measured.sizes[at].ungated.len() as u64;
-    Ok(Evidence::new(known.ns, known.ci, trips).leaving(left_open(measured, at)))
+    let interval = measured.subject.is_a_train().then(|| interval(known));
+    let evidence = Evidence::new(known.ns, interval, measured.sizes[at].round_trips);
+    Ok(evidence.leaving(left_open(measured, at)))
 }
 
 /// A table of the columns' sizes.
@@ -512,7 +482,7 @@ fn table(id: String, title: String, trains: &Trains, places: &[usize], rows: Vec
     Table {
         id,
         title,
-        columns: shapes::size_columns(&sizes_at(trains, places), Unit::Nanoseconds),
+        columns: present::size_columns(&sizes_at(trains, places), Unit::Nanoseconds),
         rows,
     }
 }

@@ -1,20 +1,17 @@
 //! `lehmann-processing`: the work of each layer for each packet, by the size of the response (Lehmann and Benz 2002, Figs. 4, 5, 10
 //! and 11).
 
-use tollgate_gate::span::Place;
-use tollgate_gate::{Direction, Kind, Span};
+use tollgate_gate::Direction;
+use tollgate_papers as papers;
+use tollgate_run::{self as run, Cell, Figure, Row, RowKind, Table, Unit, format, present};
 
 use super::{
     NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, missing, not_available,
-    number, over_sizes, span_row, way,
+    over_sizes, packet_number, span_row, way,
 };
 use crate::claim::{Claim, Evidence, Finding, Refusal};
 use crate::context::Options;
-use crate::published;
-use crate::run::{self, Cell, Figure, Interval, Row, RowKind, Table, Unit};
-use crate::shapes;
-use crate::trains::{Known, Measured, Trains, of_packets, packets};
-use crate::words;
+use crate::trains::{Measured, Trains, packets};
 
 /// Figs. 4, 5, 10 and 11.
 pub(in crate::experiments) const PROCESSING: View = View {
@@ -60,13 +57,6 @@ fn parts(trains: &Trains, _options: &Options, command: &str) -> Parts {
     }
 }
 
-/// The spans of packets in which work is done: on the way, both directions.
-pub(super) fn worked(measured: &Measured) -> impl Iterator<Item = (usize, &'static Span)> {
-    measured.spans().filter(|(_, span)| {
-        of_packets(span) && span.kind == Kind::Processing && span.place == Place::OnTheWay
-    })
-}
-
 /// The least work for a packet that is told, in nanoseconds: a reading of the clock takes some ten times as long, and what comes out
 /// below is as much the clock's as the layer's.
 pub(super) const LEAST_TOLD: f64 = 1.0;
@@ -76,91 +66,38 @@ pub(super) fn told(ns: f64) -> String {
     if ns < LEAST_TOLD {
         format!(
             "less than {} (the least that can be told)",
-            words::duration(LEAST_TOLD)
+            format::duration(LEAST_TOLD)
         )
     } else {
-        words::duration(ns)
+        format::duration(ns)
     }
-}
-
-/// The work of a direction for each packet, in nanoseconds: the sum of its spans; none when one was not measured.
-pub(super) fn path_ns(measured: &Measured, direction: Direction, at: usize) -> Option<f64> {
-    let mut sum = None;
-    for (index, _) in worked(measured).filter(|(_, span)| span.direction == direction) {
-        let work = measured.sizes[at].spans[index].work_ns()?;
-        sum = Some(sum.unwrap_or(0.0) + work);
-    }
-    sum
-}
-
-/// The work of all layers as evidence. Its interval is that of its parts, however they depend on each other.
-pub(super) fn path_evidence(
-    measured: &Measured,
-    direction: Direction,
-    at: usize,
-) -> Result<Evidence, Refusal> {
-    let mut sum: Option<Known> = None;
-    for (index, _) in worked(measured).filter(|(_, span)| span.direction == direction) {
-        let work = measured.sizes[at].spans[index].work(measured.within_ns);
-        let Some(work) = work else {
-            sum = None;
-            break;
-        };
-        sum = Some(sum.map_or(work, |sum| Known {
-            ns: sum.ns + work.ns,
-            ci: sum.ci.zip(work.ci).map(|(a, b)| Interval {
-                low: a.low + b.low,
-                high: a.high + b.high,
-            }),
-            n: sum.n.min(work.n),
-        }));
-    }
-    super::evidence(measured, at, sum)
-}
-
-/// The mean of that over the sizes, with the mean of the intervals.
-fn mean_evidence(
-    measured: &Measured,
-    trains: &Trains,
-    direction: Direction,
-) -> Result<Evidence, Refusal> {
-    let mut told = Vec::new();
-    let mut refused = Refusal::NotMeasured("it has no size".to_owned());
-    for at in 0..trains.sizes.len() {
-        match path_evidence(measured, direction, at) {
-            Ok(evidence) => told.push(evidence),
-            Err(why) => refused = why,
-        }
-    }
-    Evidence::mean_of(&told).ok_or(refused)
 }
 
 fn today(measured: &Measured, trains: &Trains) -> Table {
     let places = columns(&trains.sizes);
     let mut rows = Vec::new();
     for direction in [Direction::Tx, Direction::Rx] {
-        for (index, span) in worked(measured).filter(|(_, span)| span.direction == direction) {
-            let cells = places.iter().map(|&at| {
-                let seen = &measured.sizes[at].spans[index];
-                match seen.work(measured.within_ns) {
-                    Some(work) => number(measured, work),
+        for (index, span) in measured.worked(direction) {
+            let cells = places
+                .iter()
+                .map(|&at| match measured.sizes[at].work(index) {
+                    Some(work) => packet_number(measured, work),
                     None => missing(measured, at, "every packet waited here"),
-                }
-            });
+                });
             rows.push(span_row(span, RowKind::Processing, cells.collect()));
         }
         let cells = places
             .iter()
-            .map(|&at| match path_ns(measured, direction, at) {
-                Some(ns) => Cell::exact(ns),
+            .map(|&at| match measured.sizes[at].path(direction) {
+                Some(work) => packet_number(measured, work),
                 None => missing(measured, at, "one of its parts was not measured"),
             });
         rows.push(Row {
             kind: RowKind::Total,
-            ..shapes::plain_row(format!("{}: all layers", way(direction)), cells.collect())
+            ..present::plain_row(format!("{}: all layers", way(direction)), cells.collect())
         });
     }
-    rows.push(shapes::plain_row(
+    rows.push(present::plain_row(
         "packets of a response",
         places
             .iter()
@@ -183,15 +120,15 @@ fn today(measured: &Measured, trains: &Trains) -> Table {
 /// The paper's numbers.
 fn then() -> Option<Table> {
     let id = format!("{PAPER}/processing");
-    let (table, source) = (published::table(&id)?, shapes::source(&id)?);
+    let (table, source) = (papers::table(&id)?, papers::source(&id)?);
     let rows = table.rows.iter().map(|row| {
         let cells = ["least", "most"].map(|column| {
             let ns = table.cell(&row.id, column);
-            shapes::published_cell(ns.map(|us| us * NANOSECONDS_PER_MICROSECOND), &source)
+            present::published_cell(ns.map(|us| us * NANOSECONDS_PER_MICROSECOND), &source)
         });
         Row {
             kind: RowKind::Processing,
-            ..shapes::plain_row(row.label(), cells.into())
+            ..present::plain_row(row.label(), cells.into())
         }
     });
     Some(Table {
@@ -215,10 +152,12 @@ fn by_layer(measured: &Measured, trains: &Trains, command: &str) -> Figure {
         ),
         x: axis("Size of the response", Unit::Bytes),
         y: axis("Work for each packet", Unit::Nanoseconds),
-        series: worked(measured)
+        series: [Direction::Tx, Direction::Rx]
+            .into_iter()
+            .flat_map(|direction| measured.worked(direction))
             .map(|(index, span)| {
                 over_sizes(super::name(span), &trains.sizes, |at| {
-                    measured.sizes[at].spans[index].work_ns()
+                    Some(measured.sizes[at].work(index)?.ns)
                 })
             })
             .filter(|line| !line.points.is_empty())
@@ -231,7 +170,9 @@ fn both_ways(trains: &Trains, command: &str) -> Figure {
     let lines = trains.measured.iter().flat_map(|measured| {
         [Direction::Tx, Direction::Rx].map(|direction| {
             let label = format!("{}: {}", way(direction), measured.subject.label());
-            over_sizes(label, &trains.sizes, |at| path_ns(measured, direction, at))
+            over_sizes(label, &trains.sizes, |at| {
+                Some(measured.sizes[at].path(direction)?.ns)
+            })
         })
     });
     Figure::Lines {
@@ -241,6 +182,19 @@ fn both_ways(trains: &Trains, command: &str) -> Figure {
         series: lines.filter(|line| !line.points.is_empty()).collect(),
         command: command.to_owned(),
     }
+}
+
+/// The mean over the sizes of the work of all layers, with the mean of the intervals.
+fn mean_evidence(measured: &Measured, direction: Direction) -> Result<Evidence, Refusal> {
+    let mut known = Vec::new();
+    let mut refused = Refusal::NotMeasured("it has no size".to_owned());
+    for (at, size) in measured.sizes.iter().enumerate() {
+        match super::evidence(measured, at, size.path(direction)) {
+            Ok(evidence) => known.push(evidence),
+            Err(why) => refused = why,
+        }
+    }
+    Evidence::mean_of(&known).ok_or(refused)
 }
 
 fn finding(trains: &Trains) -> String {
@@ -253,7 +207,7 @@ fn finding(trains: &Trains) -> String {
         let mut means: Vec<(String, Claim)> = Vec::new();
         for measured in trains.measured.iter().filter(|one| one.table.is_some()) {
             let label = measured.subject.label();
-            let mean = mean_evidence(measured, trains, direction).and_then(Evidence::amount);
+            let mean = mean_evidence(measured, direction).and_then(Evidence::amount);
             any = true;
             means.extend(
                 finding

@@ -1,20 +1,19 @@
 //! `lehmann-queues`: how long packets wait, by the size of the response and by their place in it, and the gaps between them (Lehmann
 //! and Benz 2002, Figs. 4 and 6 to 9).
 
-use tollgate_gate::span::Place;
 use tollgate_gate::{Gate, Span};
+use tollgate_measure::Figure as Known;
+use tollgate_measure::packets::of_packets;
+use tollgate_papers as papers;
+use tollgate_run::{self as run, Column, Figure, Row, RowKind, Table, Unit, format, present};
 
 use super::{
     NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, first_train, missing,
-    number, over_packets, over_sizes, span_row,
+    over_packets, over_sizes, packet_number, span_row,
 };
 use crate::claim::{Claim, Evidence, Finding};
 use crate::context::Options;
-use crate::published;
-use crate::run::{self, Column, Figure, Row, RowKind, Table, Unit};
-use crate::shapes;
-use crate::trains::{Known, Measured, OVER_TIME, Trains, of_packets};
-use crate::words;
+use crate::trains::{Measured, OVER_TIME, Trains, packets};
 
 /// The places in a response that become columns of a table over time, counted from 1; the last is added.
 const PLACES: [usize; 6] = [1, 2, 3, 6, 12, 24];
@@ -78,9 +77,7 @@ fn shown(trains: &Trains) -> Vec<usize> {
 
 /// The spans in which packets can wait, with what they are called as a queue.
 fn queues(measured: &Measured) -> impl Iterator<Item = (usize, &'static Span)> {
-    measured
-        .spans()
-        .filter(|(_, span)| of_packets(span) && span.place == Place::OnTheWay)
+    measured.spans().filter(|(_, span)| of_packets(span))
 }
 
 /// Where packets wait at a span: what Lehmann and Benz would call it.
@@ -108,19 +105,18 @@ fn by_size(measured: &Measured, trains: &Trains) -> Table {
     let places = columns(&trains.sizes);
     let mut rows: Vec<Row> = queues(measured)
         .map(|(index, span)| {
-            let cells = places.iter().map(|&at| {
-                let seen = &measured.sizes[at].spans[index];
-                match seen.wait(measured.within_ns) {
-                    Some(wait) => number(measured, wait),
+            let cells = places
+                .iter()
+                .map(|&at| match measured.sizes[at].wait(index) {
+                    Some(wait) => packet_number(measured, wait),
                     None => missing(measured, at, "no packet was seen here"),
-                }
-            });
+                });
             queue_row(span, cells.collect())
         })
         .collect();
     if rows.is_empty() {
         let cells = places.iter().map(|&at| missing(measured, at, "no gates"));
-        rows.push(shapes::plain_row("all queues", cells.collect()));
+        rows.push(present::plain_row("all queues", cells.collect()));
     }
     super::table(
         format!("wait-{}", measured.subject.id()),
@@ -137,31 +133,28 @@ fn by_size(measured: &Measured, trains: &Trains) -> Table {
 
 fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
     let size = trains.sizes[at];
-    let count = crate::trains::packets(size);
+    let count = packets(size);
     let mut places: Vec<usize> = PLACES.into_iter().filter(|&place| place < count).collect();
     places.push(count);
     let cells = |values: &[Option<Known>]| {
         places
             .iter()
             .map(|&place| match values.get(place - 1).copied().flatten() {
-                Some(known) => number(measured, known),
+                Some(known) => packet_number(measured, known),
                 None => missing(measured, at, "no packet comes before it"),
             })
             .collect()
     };
     let mut rows = Vec::new();
     for (index, span) in queues(measured) {
-        let seen = &measured.sizes[at].spans[index];
-        rows.push(queue_row(
-            span,
-            cells(&seen.wait_by_place(measured.within_ns)),
-        ));
+        let waits = measured.sizes[at].wait_by_place(index, count);
+        rows.push(queue_row(span, cells(&waits)));
     }
     for (index, span) in queues(measured) {
-        let gaps = measured.sizes[at].spans[index].gaps(measured.within_ns);
+        let gaps = measured.sizes[at].gaps(index, count);
         rows.push(Row {
             note: Some(format!("since the packet before, at {}", span.from.name())),
-            ..shapes::plain_row(format!("gap at {}", span.from.name()), cells(&gaps))
+            ..present::plain_row(format!("gap at {}", span.from.name()), cells(&gaps))
         });
     }
     Table {
@@ -169,7 +162,7 @@ fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
         title: format!(
             "{}, {}: waits and gaps of the packets of a response, by their place in it",
             measured.subject.label(),
-            words::bytes(size)
+            format::bytes(size)
         ),
         columns: places
             .iter()
@@ -185,13 +178,13 @@ fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
 /// The paper's numbers.
 fn then() -> Option<Table> {
     let id = format!("{PAPER}/queueing");
-    let (table, source) = (published::table(&id)?, shapes::source(&id)?);
+    let (table, source) = (papers::table(&id)?, papers::source(&id)?);
     let rows = table.rows.iter().map(|row| {
         let ns = table.cell(&row.id, "delay");
-        let cell = shapes::published_cell(ns.map(|us| us * NANOSECONDS_PER_MICROSECOND), &source);
+        let cell = present::published_cell(ns.map(|us| us * NANOSECONDS_PER_MICROSECOND), &source);
         Row {
             kind: RowKind::Queueing,
-            ..shapes::plain_row(row.label(), vec![cell])
+            ..present::plain_row(row.label(), vec![cell])
         }
     });
     Some(Table {
@@ -216,7 +209,7 @@ fn over_size(measured: &Measured, trains: &Trains, command: &str) -> Figure {
         series: queues(measured)
             .map(|(index, span)| {
                 over_sizes(super::name(span), &trains.sizes, |at| {
-                    measured.sizes[at].spans[index].wait_ns()
+                    Some(measured.sizes[at].wait(index)?.ns)
                 })
             })
             .filter(|line| line.points.iter().any(|point| point.y > 0.0))
@@ -229,7 +222,7 @@ fn waits_over_time(measured: &Measured, trains: &Trains, at: usize, command: &st
     Figure::Lines {
         title: format!(
             "Wait within a response of {}, {}",
-            words::bytes(trains.sizes[at]),
+            format::bytes(trains.sizes[at]),
             measured.subject.label()
         ),
         x: axis("Packet of the response", Unit::Count),
@@ -238,7 +231,7 @@ fn waits_over_time(measured: &Measured, trains: &Trains, at: usize, command: &st
             .map(|(index, span)| {
                 over_packets(
                     super::name(span),
-                    &measured.sizes[at].spans[index].wait_by_place_ns(),
+                    &measured.sizes[at].wait_by_place(index, packets(trains.sizes[at])),
                 )
             })
             .filter(|line| line.points.iter().any(|point| point.y > 0.0))
@@ -252,7 +245,7 @@ fn gaps_over_time(measured: &Measured, trains: &Trains, at: usize, command: &str
     Figure::Lines {
         title: format!(
             "Time between packets of a response of {}, {}",
-            words::bytes(trains.sizes[at]),
+            format::bytes(trains.sizes[at]),
             measured.subject.label()
         ),
         x: axis("Packet of the response", Unit::Count),
@@ -262,7 +255,7 @@ fn gaps_over_time(measured: &Measured, trains: &Trains, at: usize, command: &str
             .map(|(index, span)| {
                 over_packets(
                     format!("at {}", span.from.name()),
-                    &measured.sizes[at].spans[index].gaps_ns(),
+                    &measured.sizes[at].gaps(index, packets(trains.sizes[at])),
                 )
             })
             .filter(|line| !line.points.is_empty())
@@ -281,19 +274,23 @@ struct Longest<'a> {
 }
 
 impl<'a> Longest<'a> {
-    fn of(measured: &'a Measured, at: usize, finding: &mut Finding) -> Option<Self> {
-        let waits = queues(measured).filter_map(|(index, span)| {
-            let seen = &measured.sizes[at].spans[index];
-            Some((span, seen, seen.wait(measured.within_ns)?))
-        });
-        let (span, seen, known) = waits.max_by(|a, b| a.2.ns.total_cmp(&b.2.ns))?;
+    fn of(
+        measured: &'a Measured,
+        trains: &Trains,
+        at: usize,
+        finding: &mut Finding,
+    ) -> Option<Self> {
+        let waits = queues(measured)
+            .filter_map(|(index, span)| Some((span, index, measured.sizes[at].wait(index)?)));
+        let (span, index, known) = waits.max_by(|a, b| a.2.ns.total_cmp(&b.2.ns))?;
         let wait = super::evidence(measured, at, Some(known)).and_then(Evidence::amount);
         let what = format!("the longest wait on {}", measured.subject.label());
+        let by_place = measured.sizes[at].wait_by_place(index, packets(trains.sizes[at]));
         Some(Self {
             measured,
             span,
             wait: finding.claim(what, wait)?,
-            by_place: seen.wait_by_place_ns().into_iter().flatten().collect(),
+            by_place: by_place.into_iter().flatten().map(|one| one.ns).collect(),
         })
     }
 
@@ -314,7 +311,7 @@ fn finding(trains: &Trains) -> String {
         .measured
         .iter()
         .filter(|one| one.subject.is_a_train() && one.table.is_some())
-        .filter_map(|measured| Longest::of(measured, at, &mut finding))
+        .filter_map(|measured| Longest::of(measured, trains, at, &mut finding))
         .collect();
     let Some((most, least)) = super::ends(&waits, |one| one.wait.value()) else {
         return finding.finish();
@@ -322,15 +319,15 @@ fn finding(trains: &Trains) -> String {
     let by_place = match most.by_place.as_slice() {
         [first, .., last] if *first >= 0.0 && *last >= 0.0 => format!(
             ", {} as the first and {} as the last of {}",
-            words::duration(*first),
-            words::duration(*last),
+            format::duration(*first),
+            format::duration(*last),
             most.by_place.len()
         ),
         _ => String::new(),
     };
     finding.say(format!(
         "in a response of {} a packet waits longest on {}, in {}: {} on average{by_place}",
-        words::bytes(trains.sizes[at]),
+        format::bytes(trains.sizes[at]),
         most.measured.subject.label(),
         most.queue(),
         most.wait.duration(),

@@ -1,7 +1,8 @@
 use std::fmt::Write as _;
 
+use tollgate_run::Experiment as Shown;
+
 use super::*;
-use crate::run::Experiment as Shown;
 use crate::trains::tests::fixed;
 
 /// The words and numbers that a reader would see.
@@ -21,9 +22,9 @@ fn text(shown: &Shown) -> String {
                 .cells
                 .iter()
                 .map(|cell| match cell {
-                    Cell::Value(number) => words::significant(number.value),
+                    Cell::Value(number) => format::significant(number.value),
                     Cell::Published { value, .. } => {
-                        format!("{} (published)", words::significant(*value))
+                        format!("{} (published)", format::significant(*value))
                     }
                     Cell::NotAvailable { reason } => format!("n/a: {reason}"),
                     Cell::Text { text } => text.clone(),
@@ -45,6 +46,24 @@ fn the_views_of_fixed_numbers() {
     insta::assert_snapshot!("processing", text(&PROCESSING.show(&trains, &options)));
     insta::assert_snapshot!("queues", text(&QUEUES.show(&trains, &options)));
     insta::assert_snapshot!("budget", text(&BUDGET.show(&trains, &options)));
+}
+
+#[test]
+fn work_of_a_ledger_that_does_not_close_is_not_stated() {
+    let mut trains = fixed();
+    for size in trains.measured.iter_mut().flat_map(|one| &mut one.sizes) {
+        if let Some(ledger) = &mut size.ledger {
+            ledger.closure.left.ns = 700.0;
+        }
+    }
+    for view in [&PROCESSING, &QUEUES, &BUDGET] {
+        let said = view.show(&trains, &Options::default()).finding;
+        assert!(said.starts_with("This run cannot tell"), "{said}");
+        assert!(
+            said.contains("4.7 % of the whole is unattributed"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

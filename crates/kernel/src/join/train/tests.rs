@@ -1,6 +1,6 @@
 //! Synthetic slices with known answers.
 
-use tollgate_gate::{GateSet, JoinPlan, Joined, Recorded, TickScale, join};
+use tollgate_gate::{GateSet, JoinPlan, Joined, Recorded, TickScale, Ticks, join};
 
 use super::*;
 
@@ -319,34 +319,67 @@ fn the_return_after_the_last_byte_was_copied_ends_a_message() {
 }
 
 #[test]
-fn a_hand_over_and_the_gates_on_the_way_are_seen() {
+fn processors_of_a_packet_are_those_of_its_passages() {
     let events = [
         on(0, piece(100, Gate::DemuxBegin, 0, 1_448)),
-        on(0, piece(110, Gate::DemuxBegin, 1_448, 1_448)),
-        on(0, piece(120, Gate::DemuxBegin, 2_896, 104)),
-        on(0, piece(125, Gate::TcpInBegin, 0, 1_448)),
-        on(1, piece(300, Gate::TcpInBegin, 1_448, 1_448)),
-        on(1, piece(310, Gate::TcpInBegin, 2_896, 104)),
+        on(1, piece(125, Gate::TcpInBegin, 0, 1_448)),
     ];
     let tied = trains().tie(&events, &EXCHANGE);
-    let id = |index| EXCHANGE.segment_id(Leg::Response, 0, index);
-    let over = |index| tied.handed_over(id(index), Gate::DemuxBegin, Gate::TcpInBegin);
-    assert_eq!(
-        [over(0), over(1), over(2)],
-        [Some(false), Some(true), Some(true)]
-    );
-    let between = |index, from, to| {
-        tied.passages_between(
-            id(index),
-            (Gate::DemuxBegin, Ticks(from)),
-            (Gate::TcpInBegin, Ticks(to)),
-        )
-        .collect::<Vec<_>>()
+    let id = EXCHANGE.segment_id(Leg::Response, 0, 0);
+    let gates = [Gate::DemuxBegin, Gate::TcpInBegin, Gate::SocketQueued];
+    let processors = gates.map(|gate| tied.processor(id, gate));
+    assert_eq!(processors, [Some(0), Some(1), None]);
+}
+
+#[test]
+fn calls_and_returns_are_known_without_the_gates_beside_them() {
+    let request =
+        |ktime, gate, at: u32| Event::of_packet(ktime, gate, THERE, ASKED.wrapping_add(at), 128);
+    let thread = Event::of_thread;
+    let events = [
+        thread(10, Gate::SocketOutBegin, NEAR),
+        request(15, Gate::IpOutBegin, 0),
+        thread(20, Gate::SocketInEnd, FAR),
+        piece(30, Gate::IpOutBegin, 0, 3_000),
+        thread(40, Gate::SocketInEnd, NEAR),
+        thread(60, Gate::SocketInEnd, NEAR),
+        thread(65, Gate::SocketOutBegin, NEAR),
+        request(70, Gate::IpOutBegin, 128),
+        thread(80, Gate::SocketInEnd, FAR),
+        piece(90, Gate::IpOutBegin, 3_000, 3_000),
+        thread(99, Gate::SocketInEnd, NEAR),
+    ];
+    let gates = [Gate::SocketOutBegin, Gate::IpOutBegin, Gate::SocketInEnd];
+    let at = |events: &[Event], leg, message, gate| {
+        let joined = joined(&trains().tie(events, &EXCHANGE), &gates);
+        let id = EXCHANGE.message_id(leg, message);
+        let mut passages = joined.passages.iter();
+        let whole = passages.find(|one| one.packet == id).unwrap();
+        whole.at(gate).map(|ticks| ticks.0)
     };
-    // Its own, and those of the two that followed before it went on.
-    assert_eq!(between(0, 100, 125), [Gate::DemuxBegin; 3]);
-    assert_eq!(between(2, 120, 310), [Gate::DemuxBegin, Gate::TcpInBegin]);
-    assert_eq!(between(0, 125, 100), []);
+    let without: Vec<Event> = events
+        .iter()
+        .filter(|event| event.gate() != Some(Gate::SocketOutBegin))
+        .copied()
+        .collect();
+    for events in [&events[..], &without] {
+        let end = |leg, message| at(events, leg, message, Gate::SocketInEnd);
+        assert_eq!(
+            [end(Leg::Request, 0), end(Leg::Request, 1)],
+            [Some(20), Some(80)]
+        );
+        assert_eq!(
+            [end(Leg::Response, 0), end(Leg::Response, 1)],
+            [Some(60), Some(99)]
+        );
+    }
+    let begin = |leg, message| at(&events, leg, message, Gate::SocketOutBegin);
+    assert_eq!(
+        [begin(Leg::Request, 0), begin(Leg::Request, 1)],
+        [Some(10), Some(65)]
+    );
+    // Of the far end no call was seen, so there is none for each message.
+    assert_eq!(begin(Leg::Response, 0), None);
 }
 
 #[test]

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use tollgate_gate::{Gate, GateSet};
 use tollgate_kernel::Taken;
+use tollgate_run::PathId;
 
 use super::frame::{Channel, ChannelError, MAX_REQUEST, MAX_RESPONSE, VERSION};
 use super::message::{EventTold, Refusal, Request, Response, gate_named};
 use super::session::{CAPABILITIES, RemoteSession};
 use super::target::Target;
 use crate::error::Error;
-use crate::path::{Capabilities, Path, PathId, Session};
+use crate::path::{Capabilities, Path, Session};
 use crate::spec::Spec;
 
 const PATH: PathId = PathId::KernelRemote;

@@ -192,7 +192,8 @@ mod tests {
 
     use super::super::message::{Request, Response};
     use super::*;
-    use crate::spec::{Spec, Workload};
+    use crate::spec::Spec;
+    use tollgate_run::Workload;
 
     fn framed(body: &[u8]) -> Vec<u8> {
         let mut frame = (body.len() as u32).to_be_bytes().to_vec();

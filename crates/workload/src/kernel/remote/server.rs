@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tollgate_gate::GateSet;
 use tollgate_kernel::{Namespace, Plan, Talk, Watch};
+use tollgate_run::{PathId, Placement, Workload};
 
 use super::super::far::FarThread;
 use super::super::listen_for;
@@ -25,10 +26,9 @@ use super::session::CAPABILITIES;
 use crate::cores::Cores;
 use crate::error::Error;
 use crate::gates::Keeper;
-use crate::path::PathId;
 use crate::slice::Control;
 use crate::sockets::Sockets;
-use crate::spec::{Placement, Spec, Workload};
+use crate::spec::Spec;
 use crate::stamps::Stamps;
 
 const PATH: PathId = PathId::KernelRemote;

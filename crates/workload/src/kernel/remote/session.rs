@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use rustix::net::Shutdown;
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
 use super::super::far::thread_id;
@@ -13,9 +14,9 @@ use super::client::Shared;
 use super::message::{Request, Response};
 use crate::cores::Cores;
 use crate::error::Error;
-use crate::path::{Capabilities, KernelEnds, Mode, PathId, Session};
+use crate::path::{Capabilities, KernelEnds, Session};
 use crate::slice::Control;
-use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::spec::Spec;
 use crate::stamps::Stamps;
 
 const PATH: PathId = PathId::KernelRemote;

@@ -6,12 +6,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tollgate_gate::{Gate, GateSet};
+use tollgate_run::{Placement, Waiting, Workload};
 
 use super::*;
 use crate::error::Error;
 use crate::kernel::tests::eventually_some;
 use crate::path::{Path, Session};
-use crate::spec::{Placement, Spec, Waiting, Workload};
+use crate::spec::Spec;
 
 /// Serves while `work` runs, and gives what the server was told of.
 fn served<T>(service: Service, work: impl FnOnce(SocketAddr) -> T) -> (T, Vec<Notice>) {

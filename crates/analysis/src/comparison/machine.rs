@@ -1,0 +1,322 @@
+//! The control benchmarks of the runs as a covariate of their rows.
+//!
+//! A run times two control benchmarks between its slices, of which neither the kernel nor Tollgate's stack is part. The model is
+//! `ln row = run + b ln benchmark`. A saved run holds one median of its benchmark for each experiment, so a single run cannot show `b`:
+//! then `b` is taken to lie anywhere between 0 and 1 with equal probability. Several runs of one side show it, within those bounds.
+//! Half of what the benchmark moved is removed from a row in the first case, and the uncertainty of `b` widens its interval.
+//!
+//! This module owns the covariate. It must never remove more than the benchmark moved, nor less than nothing.
+
+use serde::Serialize;
+use tollgate_run::{Cores, PathId, Run, Unit, Yardstick, format};
+use tollgate_stats as stats;
+
+use super::cells::Pair;
+
+/// The least move of a control benchmark that is told, as a share.
+const TOLD: f64 = 0.02;
+
+/// The mean of what is uniform between 0 and 1.
+const UNIFORM_MEAN: f64 = 0.5;
+/// The standard deviation of the same: the root of 1 / 12.
+const UNIFORM_DEVIATION: f64 = 0.288_675_134_594_812_9;
+
+/// Half of a normal distribution lies within so many standard deviations: the quartiles are so far apart.
+const QUARTILES: f64 = 1.349;
+/// The variance of a median of normal values, in variances of their mean.
+pub(super) const OF_A_MEDIAN: f64 = std::f64::consts::FRAC_PI_2;
+
+/// A control benchmark that all runs have, and how far it moved.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Moved {
+    /// The experiment between whose slices it was timed.
+    pub experiment: String,
+    /// How many processors it takes.
+    pub cores: Cores,
+    /// The path that it is.
+    pub path: String,
+    /// By which share it became slower: the quotient of the sides' geometric means, less 1.
+    pub share: f64,
+    /// The standard deviation of the logarithm of that quotient, from the quartiles of the samples.
+    pub deviation: f64,
+    /// The logarithm of each run's median, those of the first side first.
+    #[serde(skip)]
+    logs: Vec<f64>,
+}
+
+impl Moved {
+    fn log(&self) -> f64 {
+        self.share.ln_1p()
+    }
+
+    /// How far each run's benchmark lies from the mean of its side.
+    fn within(&self, sides: [usize; 2]) -> Vec<f64> {
+        let (a, b) = self.logs.split_at(sides[0]);
+        [a, b].into_iter().flat_map(from_mean).collect()
+    }
+}
+
+/// How far values lie from their mean.
+pub(super) fn from_mean(values: &[f64]) -> Vec<f64> {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    values.iter().map(|value| value - mean).collect()
+}
+
+/// How much of what moves a control benchmark moves the rows of a path.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Slope {
+    /// The experiment; none when the slope is one of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<String>,
+    /// The path; none when the slope is one of all, or of rows of no single path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathId>,
+    /// The processors of the benchmark and of the rows.
+    pub cores: Cores,
+    /// The estimate of `b`.
+    pub b: f64,
+    /// Its standard deviation.
+    pub deviation: f64,
+    /// How it is known.
+    pub from: SlopeOrigin,
+}
+
+impl Slope {
+    /// Any value between the bounds.
+    const fn bounds(cores: Cores) -> Self {
+        Self {
+            experiment: None,
+            path: None,
+            cores,
+            b: UNIFORM_MEAN,
+            deviation: UNIFORM_DEVIATION,
+            from: SlopeOrigin::Bounds,
+        }
+    }
+}
+
+/// How far a row lies from the mean of its side in each run, towards higher costs.
+pub(super) struct Within<'a> {
+    pub(super) experiment: &'a str,
+    pub(super) path: Option<PathId>,
+    pub(super) cores: Cores,
+    pub(super) logs: Vec<f64>,
+}
+
+/// How it is known how much of what moves a control benchmark moves a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SlopeOrigin {
+    /// One run a side: any value between 0 and 1 is equally probable.
+    Bounds,
+    /// Those bounds, and a regression within the runs of one side.
+    Runs,
+}
+
+/// What is to be removed from the logarithm of a quotient, in the direction of higher costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Removed {
+    pub(super) log: f64,
+    /// The variance that it adds.
+    pub(super) variance: f64,
+}
+
+/// The covariate of two sides.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Machine {
+    pub(super) moved: Vec<Moved>,
+    /// Those of all paths, for one processor and for two, then those of single paths.
+    pub(super) slopes: Vec<Slope>,
+    sides: [usize; 2],
+}
+
+impl Machine {
+    /// The benchmarks that all runs have, with slopes between their bounds.
+    pub(super) fn of(a: &[&Run], b: &[&Run]) -> Self {
+        let moved = a.first().map_or(&[][..], |run| &run.yardsticks);
+        Self {
+            moved: moved
+                .iter()
+                .filter_map(|first| Moved::of(first, a, b))
+                .collect(),
+            slopes: [Cores::One, Cores::Two].map(Slope::bounds).to_vec(),
+            sides: [a.len(), b.len()],
+        }
+    }
+
+    /// Estimates the slopes of paths by a regression of their rows on the benchmark within the runs of each side, with the bounds as a
+    /// prior. `variance` is that of a path by the run alone.
+    pub(super) fn learn(&mut self, rows: &[Within<'_>], variance: f64) {
+        let mut paths: Vec<(&str, Option<PathId>, Cores)> = Vec::new();
+        for row in rows {
+            let path = (row.experiment, row.path, row.cores);
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+        for (experiment, path, cores) in paths {
+            let mut benchmarks = self.moved.iter();
+            let Some(moved) =
+                benchmarks.find(|one| one.cores == cores && one.experiment == experiment)
+            else {
+                continue;
+            };
+            let of = |row: &&Within<'_>| {
+                (row.experiment, row.path, row.cores) == (experiment, path, cores)
+            };
+            let rows: Vec<&Within<'_>> = rows.iter().filter(of).collect();
+            let (mut both, mut square) = (0.0, 0.0);
+            // Rows of one run move together, so a run counts once, by their mean.
+            for (at, x) in moved.within(self.sides).into_iter().enumerate() {
+                let mean = rows.iter().map(|row| row.logs[at]).sum::<f64>() / rows.len() as f64;
+                both += x * mean;
+                square += x * x;
+            }
+            let prior = UNIFORM_DEVIATION.powi(-2);
+            let precision = prior + square / variance;
+            let b = (prior * UNIFORM_MEAN + both / variance) / precision;
+            self.slopes.push(Slope {
+                experiment: Some(experiment.to_owned()),
+                path,
+                cores,
+                b: b.clamp(0.0, 1.0),
+                deviation: precision.recip().sqrt(),
+                from: SlopeOrigin::Runs,
+            });
+        }
+    }
+
+    /// The benchmarks of a row, each with its slope: that of its processors, or both where the row does not say on how many it ran.
+    fn benchmarks<'a>(
+        &'a self,
+        pair: &'a Pair<'_>,
+    ) -> impl Iterator<Item = (&'a Moved, &'a Slope)> {
+        let is_of_row = |moved: &&Moved| {
+            // A slower processor executes no more instructions.
+            pair.unit != Unit::Instructions
+                && moved.experiment == pair.place.experiment
+                && pair.cores.is_none_or(|cores| cores == moved.cores)
+        };
+        self.moved.iter().filter(is_of_row).filter_map(|moved| {
+            let mut of_cores = self.slopes.iter().filter(|one| one.cores == moved.cores);
+            let of_all = of_cores.next()?;
+            let is_own = |one: &&Slope| {
+                one.experiment.as_ref() == Some(&pair.place.experiment) && one.path == pair.path
+            };
+            Some((moved, of_cores.find(is_own).unwrap_or(of_all)))
+        })
+    }
+
+    /// What is to be removed from a row.
+    pub(super) fn of_row(&self, pair: &Pair<'_>) -> Removed {
+        let mut removed = Removed::default();
+        for (moved, slope) in self.benchmarks(pair) {
+            removed.log += slope.b * moved.log();
+            removed.variance +=
+                (slope.deviation * moved.log()).powi(2) + (slope.b * moved.deviation).powi(2);
+        }
+        removed
+    }
+
+    /// What the benchmarks explain of how far a row lies from the mean of its side in each run.
+    pub(super) fn within(&self, pair: &Pair<'_>) -> Vec<f64> {
+        let mut sum = vec![0.0; self.sides.iter().sum()];
+        for (moved, slope) in self.benchmarks(pair) {
+            for (sum, x) in sum.iter_mut().zip(moved.within(self.sides)) {
+                *sum += slope.b * x;
+            }
+        }
+        sum
+    }
+
+    /// Sentences that the reader must know.
+    pub(super) fn in_words(&self) -> Vec<String> {
+        if self.moved.is_empty() {
+            return vec![
+                "the runs have no control benchmark in common, so a slower machine is not told from a change"
+                    .to_owned(),
+            ];
+        }
+        let told = |cores: Cores| {
+            let of = self.moved.iter().filter(|one| one.cores == cores);
+            let slowest = of.clone().max_by(|a, b| a.share.total_cmp(&b.share))?;
+            let quickest = of.min_by(|a, b| a.share.total_cmp(&b.share))?;
+            if slowest.share < TOLD && quickest.share > -TOLD {
+                return None;
+            }
+            let by = if slowest == quickest {
+                in_percent(slowest.share)
+            } else {
+                format!(
+                    "{} (in {}) to {} (in {})",
+                    in_percent(quickest.share),
+                    quickest.experiment,
+                    in_percent(slowest.share),
+                    slowest.experiment
+                )
+            };
+            let whom = match cores {
+                Cores::One => "rows on one processor",
+                Cores::Two => "rows on two processors",
+            };
+            let learnt = |one: &&Slope| one.cores == cores && one.from == SlopeOrigin::Runs;
+            let bs = || self.slopes.iter().filter(learnt).map(|one| one.b);
+            let removed = match (bs().reduce(f64::min), bs().reduce(f64::max)) {
+                (Some(least), Some(most)) => format!(
+                    "{} to {} times that is removed from {whom}, path by path, as runs of one side show",
+                    format::significant(least),
+                    format::significant(most)
+                ),
+                _ => format!(
+                    "half of that is removed from {whom}, and their intervals allow for none of it and for all, since one run a side does not \
+                     show how much a row feels"
+                ),
+            };
+            Some(format!(
+                "the control benchmark {} was {by} after; {removed}",
+                slowest.path
+            ))
+        };
+        [Cores::One, Cores::Two]
+            .into_iter()
+            .filter_map(told)
+            .collect()
+    }
+}
+
+impl Moved {
+    /// None unless all runs have this benchmark.
+    fn of(first: &Yardstick, a: &[&Run], b: &[&Run]) -> Option<Self> {
+        let of = |run: &&Run| -> Option<(f64, f64)> {
+            let one = run.yardsticks.iter().find(|one| {
+                one.cores == first.cores
+                    && one.path == first.path
+                    && one.experiment == first.experiment
+            })?;
+            let usable = one.low_ns > 0.0 && one.median_ns >= one.low_ns && one.n > 0;
+            let deviation = (one.high_ns / one.low_ns).ln() / QUARTILES;
+            let variance = OF_A_MEDIAN * deviation.powi(2) / one.n as f64;
+            usable.then(|| (one.median_ns.ln(), variance))
+        };
+        let side = |runs: &[&Run]| -> Option<Vec<(f64, f64)>> { runs.iter().map(of).collect() };
+        let (a, b) = (side(a)?, side(b)?);
+        let mean = |side: &[(f64, f64)]| stats::Mean {
+            value: side.iter().map(|one| one.0).sum::<f64>() / side.len() as f64,
+            variance: side.iter().map(|one| one.1).sum::<f64>() / (side.len() as f64).powi(2),
+        };
+        let (before, after) = (mean(&a), mean(&b));
+        Some(Self {
+            experiment: first.experiment.clone(),
+            cores: first.cores,
+            path: first.path.clone(),
+            share: (after.value - before.value).exp_m1(),
+            deviation: (before.variance + after.variance).sqrt(),
+            logs: a.iter().chain(&b).map(|one| one.0).collect(),
+        })
+    }
+}
+
+fn in_percent(share: f64) -> String {
+    let word = if share > 0.0 { "slower" } else { "faster" };
+    format!("{:.1} % {word}", 100.0 * share.abs())
+}

@@ -1,0 +1,355 @@
+//! Comparisons of simulated runs whose truth is known, with fixed seeds.
+
+use tollgate_run::{Cell, Cores, Interval, Measured};
+use tollgate_stats as stats;
+
+use super::tests::{known, run, two, yardstick};
+use super::*;
+
+/// A generator with a seed (SplitMix64; Steele, Lea and Flood 2014), so that what is simulated is the same everywhere.
+struct Dice(u64);
+
+impl Dice {
+    /// Uniform in (0, 1).
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64 + 1e-17
+    }
+
+    /// Normal, by Box and Muller's method.
+    fn normal(&mut self) -> f64 {
+        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
+    /// What exceeds 1 in a Pareto distribution: its mean is finite and its variance is not.
+    fn pareto(&mut self) -> f64 {
+        self.uniform().powf(-1.0 / 1.5) - 1.0
+    }
+}
+
+/// How the slices of a row vary.
+#[derive(Debug, Clone, Copy)]
+enum Noise {
+    /// A little, symmetrically.
+    Quiet,
+    /// With the tails of a Pareto distribution, as when others run in between.
+    Tails,
+    /// Each slice half of the one before, as on a machine that drifts.
+    Drifting,
+    /// In two modes, as when a reader is found awake or asleep.
+    Modes,
+}
+
+const NOISES: [Noise; 4] = [Noise::Quiet, Noise::Tails, Noise::Drifting, Noise::Modes];
+
+/// Slices of a full run, and of a quick one.
+const SLICES: usize = 24;
+
+fn number(noise: Noise, truth: f64, dice: &mut Dice) -> Measured {
+    let mut last = 0.0;
+    let slices: Vec<f64> = (0..SLICES)
+        .map(|_| {
+            truth
+                * match noise {
+                    Noise::Quiet => 1.0 + 0.01 * dice.normal(),
+                    Noise::Tails => 1.0 + 0.02 * dice.pareto(),
+                    Noise::Drifting => {
+                        last = 0.5 * last + 0.015 * dice.normal();
+                        1.0 + last
+                    }
+                    Noise::Modes => {
+                        let asleep = if dice.uniform() < 0.3 { 1.25 } else { 1.0 };
+                        asleep * (1.0 + 0.02 * dice.normal())
+                    }
+                }
+        })
+        .collect();
+    let estimate = stats::median(&slices).unwrap();
+    Measured {
+        value: estimate.value,
+        ci: Some(Interval {
+            low: estimate.interval.low,
+            high: estimate.interval.high,
+        }),
+        ..Measured::default()
+    }
+}
+
+/// A run of 200 numbers of all kinds of noise, `slower(row)` times their truth. On top of its slices, all of a run is off by
+/// about 2 % (the machine's clock and neighbours), and each number by 3 % (where things lie in memory), every 20th by 9 %.
+fn simulated(dice: &mut Dice, slower: impl Fn(usize) -> f64) -> Run {
+    let machine = (0.02 * dice.normal()).exp();
+    let rows: Vec<(String, Vec<Cell>)> = (0..25)
+        .map(|row| {
+            let cells = (0..8)
+                .map(|column| {
+                    let off = if dice.uniform() < 0.05 { 0.09 } else { 0.03 };
+                    let truth = 1_000.0 * machine * slower(row) * (off * dice.normal()).exp();
+                    Cell::Value(number(NOISES[(row + column) % 4], truth, dice))
+                })
+                .collect();
+            (format!("row {row}"), cells)
+        })
+        .collect();
+    let rows: Vec<(&str, Vec<Cell>)> = rows
+        .iter()
+        .map(|(label, cells)| (label.as_str(), cells.clone()))
+        .collect();
+    run(Unit::Nanoseconds, &rows)
+}
+
+#[test]
+fn equal_runs_with_all_kinds_of_noise_show_no_difference_in_95_of_100() {
+    const PAIRS: usize = 300;
+    let mut dice = Dice(1989);
+    let clean = (0..PAIRS)
+        .filter(|_| {
+            let (a, b) = (simulated(&mut dice, |_| 1.0), simulated(&mut dice, |_| 1.0));
+            let comparison = two(&a, &b, &Options::default()).unwrap();
+            assert_eq!(comparison.judged, 200);
+            is_clean(&comparison)
+        })
+        .count();
+    assert!(clean * 100 >= PAIRS * 95, "{clean} of {PAIRS}");
+}
+
+#[test]
+fn rows_that_take_twice_as_long_are_found_and_only_those() {
+    const PAIRS: usize = 40;
+    let mut dice = Dice(1994);
+    let (mut found, mut wrong, mut there) = (0, 0, 0);
+    for _ in 0..PAIRS {
+        let a = simulated(&mut dice, |_| 1.0);
+        let b = simulated(&mut dice, |row| if row < 3 { 2.0 } else { 1.0 });
+        let comparison = two(&a, &b, &Options::default()).unwrap();
+        for row in &comparison.rows {
+            let slowed = ["row 0", "row 1", "row 2"].contains(&row.place.row.as_str());
+            there += usize::from(slowed);
+            match row.verdict {
+                Verdict::Regression if slowed => found += 1,
+                Verdict::Regression | Verdict::Improvement => wrong += 1,
+                Verdict::Slight | Verdict::NoDifference | Verdict::NotJudged { .. } => {}
+            }
+        }
+    }
+    // Where runs differ by 5 %, some rows by 13 %, less cannot be told with confidence from a single run of each.
+    assert!(found * 10 >= there * 7, "{found} of {there}");
+    // The false discovery rate is a share of what is told.
+    assert!(
+        wrong * 100 <= (found + wrong) * 5,
+        "{wrong} false alarms beside {found}"
+    );
+}
+
+fn is_clean(comparison: &Comparison) -> bool {
+    let paths = comparison.paths.iter().map(|one| &one.verdict);
+    let all = paths.chain(comparison.rows.iter().map(|row| &row.verdict));
+    all.into_iter()
+        .all(|verdict| *verdict == Verdict::NoDifference)
+}
+
+/// The paths of a simulated run, all on one processor, with their round trips in nanoseconds.
+const PATHS: [(&str, f64); 6] = [
+    ("kernel-loopback, 1 core", 14_000.0),
+    ("kernel-veth, 1 core", 19_000.0),
+    ("kernel-remote, 1 core", 31_000.0),
+    ("stack-memory", 120.0),
+    ("stack-shm, 1 core", 900.0),
+    ("peer-smoltcp", 270.0),
+];
+
+/// How much equal runs differ, as standard deviations of the logarithm of a quotient of two of them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Between {
+    /// All rows of a run together.
+    run: f64,
+    /// All rows of a path together.
+    path: f64,
+    /// The control benchmark, of which each path feels its own share.
+    benchmark: f64,
+}
+
+/// Rows scatter by so much from run to run, and this is what their intervals say.
+const ROWS: f64 = 0.01;
+/// A quotient has the variance of two numbers.
+const ONE_OF_TWO: f64 = std::f64::consts::FRAC_1_SQRT_2;
+
+/// A run of six paths at eight sizes.
+fn paths_run(dice: &mut Dice, between: Between, slower: impl Fn(&str) -> f64) -> Run {
+    let together = ONE_OF_TWO * between.run * dice.normal();
+    let benchmark = ONE_OF_TWO * between.benchmark * dice.normal();
+    let rows: Vec<(&str, Vec<Cell>)> = PATHS
+        .iter()
+        .enumerate()
+        .map(|(at, (path, ns))| {
+            let feels = at as f64 / 5.0;
+            let own = ONE_OF_TWO * between.path * dice.normal();
+            let cells = (0..8)
+                .map(|_| {
+                    let row = ONE_OF_TWO * ROWS * dice.normal();
+                    let log = together + own + feels * benchmark + row;
+                    let value = ns * slower(path) * log.exp();
+                    known(value, 1.96 * ONE_OF_TWO * ROWS * value)
+                })
+                .collect();
+            (*path, cells)
+        })
+        .collect();
+    let mut shown = yardstick(Cores::One, "peer-smoltcp", 270.0 * benchmark.exp());
+    shown.low_ns = shown.median_ns * (-between.benchmark).exp();
+    shown.high_ns = shown.median_ns * between.benchmark.exp();
+    Run {
+        yardsticks: vec![shown],
+        ..run(Unit::Nanoseconds, &rows)
+    }
+}
+
+/// How many of so many pairs of equal sides with so many runs each have a path or a row told apart.
+fn false_alarms(seed: u64, pairs: usize, runs: usize, between: Between) -> usize {
+    let mut dice = Dice(seed);
+    (0..pairs)
+        .filter(|_| {
+            let comparison = sides(&mut dice, runs, between, |_| 1.0);
+            !is_clean(&comparison)
+        })
+        .count()
+}
+
+/// Compares sides of so many runs each, of which the second is slower.
+fn sides(
+    dice: &mut Dice,
+    runs: usize,
+    between: Between,
+    slower: impl Fn(&str) -> f64,
+) -> Comparison {
+    let a: Vec<Run> = (0..runs)
+        .map(|_| paths_run(dice, between, |_| 1.0))
+        .collect();
+    let b: Vec<Run> = (0..runs)
+        .map(|_| paths_run(dice, between, &slower))
+        .collect();
+    let [a, b] = [&a, &b].map(|runs| runs.iter().collect::<Vec<&Run>>());
+    compare(&a, &b, &Options::default()).unwrap()
+}
+
+/// In how many of so many pairs a path that takes so many times as long is told, and in how many of them anything else is.
+fn found(seed: u64, pairs: usize, runs: usize, between: Between, factor: f64) -> (usize, usize) {
+    let mut dice = Dice(seed);
+    let (mut told, mut else_told) = (0, 0);
+    for _ in 0..pairs {
+        let slower = |path: &str| {
+            if path.starts_with("kernel-veth") {
+                factor
+            } else {
+                1.0
+            }
+        };
+        let comparison = sides(&mut dice, runs, between, slower);
+        let is_changed = |path: Option<&str>| path == Some("kernel-veth");
+        let of = |one: &&PathChange| is_changed(one.path.as_deref());
+        told +=
+            usize::from(comparison.paths.iter().find(of).unwrap().verdict == Verdict::Regression);
+        let verdicts = comparison
+            .paths
+            .iter()
+            .map(|one| (one.path.clone(), &one.verdict))
+            .chain(comparison.rows.iter().map(|row| {
+                let path = row.place.row.split(',').next().unwrap();
+                (Some(path.to_owned()), &row.verdict)
+            }));
+        let wrong = verdicts
+            .filter(|(path, verdict)| {
+                let claim = matches!(verdict, Verdict::Regression | Verdict::Improvement);
+                claim && !is_changed(path.as_deref())
+            })
+            .count();
+        else_told += usize::from(wrong > 0);
+    }
+    (told, else_told)
+}
+
+/// All rows of a run move together by 3 %.
+const TOGETHER: Between = Between {
+    run: 0.03,
+    path: 0.0,
+    benchmark: 0.0,
+};
+/// All rows of a path do so, each path by itself.
+const BY_PATH: Between = Between {
+    run: 0.0,
+    path: 0.03,
+    benchmark: 0.0,
+};
+
+#[test]
+fn equal_runs_whose_rows_move_together_are_not_told_apart() {
+    let alarms = false_alarms(1908, 20, 1, TOGETHER);
+    assert!(alarms <= 1, "{alarms} of 20 pairs");
+    let alarms = false_alarms(1925, 20, 3, TOGETHER);
+    assert!(alarms <= 1, "{alarms} of 20 pairs of three runs a side");
+}
+
+#[test]
+fn equal_runs_whose_paths_move_by_themselves_are_not_told_apart() {
+    let alarms = false_alarms(1935, 20, 1, BY_PATH);
+    assert!(alarms <= 1, "{alarms} of 20 pairs");
+    let alarms = false_alarms(1947, 20, 3, BY_PATH);
+    assert!(alarms <= 1, "{alarms} of 20 pairs of three runs a side");
+}
+
+#[test]
+fn equal_runs_keep_the_false_discovery_rate_over_many_pairs() {
+    let both = Between {
+        run: 0.03,
+        path: 0.03,
+        benchmark: 0.3,
+    };
+    for (seed, runs, between) in [
+        (1, 1, TOGETHER),
+        (2, 1, BY_PATH),
+        (3, 1, both),
+        (4, 3, BY_PATH),
+        (5, 3, both),
+    ] {
+        let alarms = false_alarms(seed, 300, runs, between);
+        assert!(
+            alarms <= 15,
+            "{alarms} of 300 pairs: {between:?}, {runs} a side"
+        );
+    }
+}
+
+#[test]
+fn a_path_a_tenth_slower_is_found_and_nothing_else_is() {
+    // Where paths move by themselves, one false claim in twenty is what the false discovery rate allows.
+    for (seed, runs, between, allowed) in [
+        (1950, 1, TOGETHER, 0),
+        (1957, 3, TOGETHER, 0),
+        (1963, 3, BY_PATH, 1),
+    ] {
+        let (told, else_told) = found(seed, 10, runs, between, 1.1);
+        assert!(told >= 8, "{told} of 10: {between:?}, {runs} a side");
+        assert!(
+            else_told <= allowed,
+            "{else_told} of 10: {between:?}, {runs} a side"
+        );
+    }
+}
+
+#[test]
+fn a_path_twice_as_slow_is_found_though_the_control_benchmark_is_restless() {
+    let restless = Between {
+        run: 0.02,
+        path: 0.02,
+        benchmark: 0.3,
+    };
+    // With one run a side a benchmark that moved by 40 % leaves room for as much.
+    for (seed, runs, least) in [(1972, 1, 70), (1979, 3, 99)] {
+        let (told, else_told) = found(seed, 100, runs, restless, 2.0);
+        assert!(told >= least, "{told} of 100, {runs} a side");
+        assert!(else_told <= 10, "{else_told} of 100, {runs} a side");
+    }
+}

@@ -1,0 +1,555 @@
+//! Then and now: the rows of the five papers beside those of a run.
+//!
+//! A published number has a counterpart where an experiment shows both in one row ([`counterparts`]), or where its counterpart
+//! stands elsewhere in the run ([`told`]). Columns are paired by name and have the same definition; what has no counterpart says why.
+//! A share that is none is left out. Nothing is measured here.
+
+mod counterparts;
+mod told;
+
+use tollgate_papers::{self as papers, Paper};
+use tollgate_run::{
+    Cell, Column, Experiment, Measured, Row, RowKind, Run, Table, Unit, format, present,
+    present::plain_row,
+};
+
+use counterparts::{Counterpart, Pairing, counterpart};
+
+/// The experiments whose parts of a run have counterparts, for those who measure only these.
+#[must_use]
+pub fn experiments() -> Vec<&'static str> {
+    let shown = counterparts::TABLES
+        .iter()
+        .filter_map(|(_, one)| match one {
+            Counterpart::Shown { by, .. } => Some(*by),
+            Counterpart::None { .. } => None,
+        });
+    let mut names: Vec<&'static str> = shown.chain(told::EXPERIMENTS.iter().copied()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// How much is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// What fits a page: each published number once, beside the first path that has its counterpart.
+    Page,
+    /// All paths, and every published row without a counterpart, with the reason.
+    Whole,
+}
+
+/// The most rows of a published table that a page shows.
+const ON_A_PAGE: usize = 8;
+/// Where numbers stand that are in no table.
+const IN_TEXT: &str = "text to the figures";
+
+/// A published table, or a paper's text, with what of it has a counterpart.
+struct Part {
+    id: String,
+    place: String,
+    title: String,
+    /// What changed since, as far as no number tells it.
+    context: &'static str,
+    pairs: Vec<Pair>,
+}
+
+impl Part {
+    /// A table for each unit.
+    fn tables(&self, paper: &Paper) -> Vec<Table> {
+        let heading = match self.title.as_str() {
+            "" => format!("{}, {}", paper.citation(), self.place),
+            title => format!("{}, {}: {title}", paper.citation(), self.place),
+        };
+        let title = [
+            Some(heading),
+            changed(&self.pairs),
+            Some(self.context.to_owned()),
+        ]
+        .into_iter()
+        .flatten()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(". ");
+        side_by_side(&self.id, &title, paper.year, &self.pairs)
+    }
+}
+
+/// A paper in one table, whose units stand with the numbers.
+fn page(paper: &Paper, parts: &[Part]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for part in parts {
+        // What stands before the first comma tells the place; more would make the column too wide for a page.
+        let place = part.place.split(',').next().unwrap_or(&part.place);
+        rows.push(plain_row(place, Vec::new()));
+        let places = present::some(part.pairs.len(), ON_A_PAGE);
+        rows.extend(places.into_iter().map(|at| {
+            let pair = &part.pairs[at];
+            let cells = vec![
+                Cell::text(in_words(pair.unit, pair.published)),
+                Cell::text(in_words(pair.unit, pair.now.value)),
+                pair.quotient(),
+            ];
+            Row {
+                depth: 1,
+                ..plain_row(&pair.label, cells)
+            }
+        }));
+    }
+    let column = |name: String, unit| Column { name, unit };
+    (!rows.is_empty()).then(|| Table {
+        id: paper.id.clone(),
+        title: paper.citation(),
+        columns: vec![
+            column(paper.year.to_string(), Unit::None),
+            column("now".to_owned(), Unit::None),
+            column("now / then".to_owned(), Unit::Ratio),
+        ],
+        rows,
+    })
+}
+
+/// A number with its unit.
+fn in_words(unit: Unit, value: f64) -> String {
+    let number = format::significant(value);
+    match unit {
+        Unit::None | Unit::Count => number,
+        Unit::Nanoseconds => format::duration(value),
+        Unit::NanosecondsPerByte => format!("{number} ns/B"),
+        Unit::Instructions => format!("{number} instructions"),
+        Unit::Bytes => format!("{number} B"),
+        Unit::BytesPerSecond => format!("{} GB/s", format::significant(value / 1e9)),
+        Unit::PerSecond => format!("{number} /s"),
+        Unit::Percent => format!("{number} %"),
+        Unit::Ratio => format!("{number} times"),
+        Unit::Cycles => format!("{number} cycles"),
+    }
+}
+
+/// Rows without a counterpart under one heading, with the reason.
+struct Absent {
+    heading: String,
+    rows: Vec<(String, String)>,
+}
+
+/// A published number and its counterpart in the run.
+#[derive(Debug, Clone)]
+struct Pair {
+    label: String,
+    unit: Unit,
+    then: Cell,
+    published: f64,
+    /// Shown without its percentiles, which the experiment has.
+    now: Measured,
+}
+
+impl Pair {
+    /// What is now of what was then.
+    fn quotient(&self) -> Cell {
+        if self.published > 0.0 {
+            Cell::exact(self.now.value / self.published)
+        } else {
+            Cell::text("")
+        }
+    }
+}
+
+/// The rows of the five papers beside those of a run.
+#[must_use]
+pub fn history(run: &Run, extent: Extent) -> Experiment {
+    let mut tables = Vec::new();
+    let (mut told, mut silent) = (0, 0);
+    let (mut changes, mut notes) = (Vec::new(), Vec::new());
+    for paper in papers::all() {
+        let mut without: Vec<Absent> = Vec::new();
+        let (in_text, missing) = told_of(run, &paper.id);
+        without.push(missing);
+        let mut parts = vec![Part {
+            id: paper.id.clone(),
+            place: IN_TEXT.to_owned(),
+            title: String::new(),
+            context: "",
+            pairs: in_text,
+        }];
+        for table in &paper.tables {
+            let (mut pairs, missing) = told_of(run, &table.id);
+            let told_here = pairs.len();
+            let (reason, context) = match counterpart(&table.id) {
+                Counterpart::Shown {
+                    by,
+                    pairing,
+                    changed,
+                } => {
+                    pairs.extend(pairs_of(run, by, &pairing, extent));
+                    (
+                        format!(
+                            "the run holds no {by} with it; `tollgate experiment run {by}` measures it"
+                        ),
+                        changed,
+                    )
+                }
+                Counterpart::None { why } => (why.to_owned(), ""),
+            };
+            without.push(missing);
+            if pairs.len() == told_here {
+                let elsewhere = |row: &&papers::Row| !told::has(&table.id, &row.id);
+                let rows = table.rows.iter().filter(elsewhere);
+                without.push(Absent {
+                    heading: format!("{}: {}", table.place, table.title),
+                    rows: rows
+                        .map(|row| (row.label().to_owned(), reason.clone()))
+                        .collect(),
+                });
+            }
+            parts.push(Part {
+                id: table.id.clone(),
+                place: table.place.clone(),
+                title: table.title.clone(),
+                context,
+                pairs,
+            });
+        }
+        parts.retain(|part| !part.pairs.is_empty());
+        for part in &parts {
+            told += part.pairs.len();
+            changes.extend(largest_share(paper, &part.pairs));
+        }
+        if extent == Extent::Page {
+            notes.extend(parts.iter().filter_map(|part| {
+                let changed = changed(&part.pairs)?;
+                Some(present::note(format!(
+                    "{}, {}: {changed}",
+                    paper.citation(),
+                    part.place
+                )))
+            }));
+        }
+        match extent {
+            Extent::Page => tables.extend(page(paper, &parts)),
+            Extent::Whole => tables.extend(parts.iter().flat_map(|part| part.tables(paper))),
+        }
+        without.retain(|absent| !absent.rows.is_empty());
+        silent += without
+            .iter()
+            .map(|absent| absent.rows.len())
+            .sum::<usize>();
+        if extent == Extent::Whole && !without.is_empty() {
+            tables.push(absent(paper, &without));
+        }
+    }
+    changes.sort_by(|(one, _), (other, _)| other.abs().total_cmp(&one.abs()));
+    let finding = match changes.first() {
+        _ if told == 0 => "The run holds no row that any of the papers has.".to_owned(),
+        first => {
+            let most = first.map_or_else(String::new, |(_, text)| {
+                format!("; the share that changed most is {text}")
+            });
+            format!(
+                "{} a counterpart in this run{most}.",
+                format::counted(
+                    told as u64,
+                    "number of the papers has",
+                    "numbers of the papers have"
+                )
+            )
+        }
+    };
+    let reasons = match extent {
+        Extent::Page => "for which `tollgate history --from RUN` gives the reasons",
+        Extent::Whole => "each with the reason",
+    };
+    notes.push(present::note(format!(
+        "{} none, {reasons}; times are compared only where a paper gives no share, and then say how much quicker machines became; \
+         cycles of today are those of the run's clock",
+        format::counted(silent as u64, "row of the papers has", "rows of the papers have")
+    )));
+    Experiment {
+        name: "history".to_owned(),
+        title: "Then and now: the five papers beside this run".to_owned(),
+        paper: None,
+        finding,
+        command: "tollgate history --from RUN".to_owned(),
+        tables,
+        figures: Vec::new(),
+        trust: notes,
+    }
+}
+
+/// What stands elsewhere in the run, of a published table or of a paper's text; and what does not, with the reason.
+fn told_of(run: &Run, of: &str) -> (Vec<Pair>, Absent) {
+    let mut pairs = Vec::new();
+    let mut rows = Vec::new();
+    for told in told::ALL.iter().filter(|told| told.of == of) {
+        let Some((published, then)) = told.then() else {
+            continue;
+        };
+        match told.now(run) {
+            Ok(now) if !is_possible(told.unit, now.value) => rows.push((
+                told.label.to_owned(),
+                "its counterpart came out below zero or beyond its whole".to_owned(),
+            )),
+            Ok(now) => pairs.push(Pair {
+                label: told.label.to_owned(),
+                unit: told.unit,
+                then,
+                published,
+                now,
+            }),
+            Err(why) => rows.push((told.label.to_owned(), why)),
+        }
+    }
+    let heading = match papers::table(of) {
+        Some(table) => format!("{}: {}", table.place, table.title),
+        None => IN_TEXT.to_owned(),
+    };
+    (pairs, Absent { heading, rows })
+}
+
+/// The share that changed most, in hundredths, and a sentence on it.
+fn largest_share(paper: &Paper, pairs: &[Pair]) -> Option<(f64, String)> {
+    let by = |pair: &&Pair| pair.now.value - pair.published;
+    // A share without an interval is not stated.
+    let shares = pairs
+        .iter()
+        .filter(|pair| pair.unit == Unit::Percent && pair.now.ci.is_some());
+    let pair = shares.max_by(|one, other| by(one).abs().total_cmp(&by(other).abs()))?;
+    let text = format!(
+        "{}: {} % in {} ({}), {} % now",
+        pair.label,
+        format::significant(pair.published),
+        paper.year,
+        paper.citation(),
+        format::significant(pair.now.value),
+    );
+    Some((by(&pair), text))
+}
+
+/// What changed, in a sentence computed from the numbers: of shares the largest change, of all else the typical quotient.
+fn changed(pairs: &[Pair]) -> Option<String> {
+    let unit = pairs.first()?.unit;
+    if pairs.iter().any(|pair| pair.unit != unit) {
+        return None;
+    }
+    if unit == Unit::Percent {
+        let by = |pair: &&Pair| (pair.now.value - pair.published).abs();
+        let pair = pairs
+            .iter()
+            .max_by(|one, other| by(one).total_cmp(&by(other)))?;
+        return Some(format!(
+            "Most changed: {}, {} % for {} %",
+            pair.label,
+            format::significant(pair.now.value),
+            format::significant(pair.published)
+        ));
+    }
+    let mut ratios: Vec<f64> = pairs
+        .iter()
+        .filter(|pair| pair.published > 0.0 && pair.now.value > 0.0)
+        .map(|pair| pair.now.value / pair.published)
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let (least, most) = (*ratios.first()?, *ratios.last()?);
+    let quicker = unit == Unit::Nanoseconds && most < 1.0;
+    let (least, most) = if quicker {
+        (1.0 / most, 1.0 / least)
+    } else {
+        (least, most)
+    };
+    let range = if format::factor(least) == format::factor(most) {
+        format::factor(least)
+    } else {
+        format!("{} to {}", format::factor(least), format::factor(most))
+    };
+    Some(match unit {
+        Unit::Nanoseconds if quicker => format!("Now {range} times quicker"),
+        Unit::Nanoseconds | Unit::NanosecondsPerByte => format!("Now {range} times the time"),
+        Unit::Instructions => format!("Now {range} times the instructions"),
+        Unit::Cycles => format!("Now {range} times the cycles"),
+        Unit::BytesPerSecond | Unit::PerSecond => format!("Now {range} times the rate"),
+        Unit::None | Unit::Bytes | Unit::Percent | Unit::Ratio | Unit::Count => {
+            format!("Now {range} times as much")
+        }
+    })
+}
+
+/// The published numbers that an experiment of the run shows, each with those of today that the pairing names.
+fn pairs_of(run: &Run, experiment: &str, pairing: &Pairing, extent: Extent) -> Vec<Pair> {
+    let Some(experiment) = run.experiments.iter().find(|one| one.name == experiment) else {
+        return Vec::new();
+    };
+    let table = |id: &str| experiment.tables.iter().find(|one| one.id == id);
+    let most = match extent {
+        Extent::Page => 1,
+        Extent::Whole => usize::MAX,
+    };
+    match *pairing {
+        Pairing::Columns {
+            table: id,
+            then,
+            now,
+        } => table(id).map_or_else(Vec::new, |table| in_rows(table, then, now, 0, most)),
+        Pairing::Shares {
+            table: id,
+            then,
+            now,
+        } => table(id).map_or_else(Vec::new, |table| in_rows(table, then, now, 1, most)),
+        Pairing::Means { then, now, row } => table(then)
+            .zip(table(now))
+            .map_or_else(Vec::new, |(then, now)| of_means(then, now, row)),
+    }
+}
+
+/// The pairs of one table, from so many columns to the right of those that are named; at most so many for each row.
+fn in_rows(table: &Table, then: &str, now: &[&str], right: usize, most: usize) -> Vec<Pair> {
+    let place = |name: &str| {
+        let found = table.columns.iter().position(|column| column.name == name);
+        found.map(|at| at + right)
+    };
+    let Some(then) = place(then) else {
+        return Vec::new();
+    };
+    let unit = table.columns[then].unit;
+    let mut pairs = Vec::new();
+    for row in &table.rows {
+        let Some((published, Some(value))) = row.cells.get(then).map(|cell| (cell, cell.number()))
+        else {
+            continue;
+        };
+        let counterparts = now.iter().filter_map(|name| {
+            let measured = row.cells.get(place(name)?)?.measured()?;
+            is_possible(unit, measured.value).then(|| Pair {
+                label: format!("{}, {name}", row.label),
+                unit,
+                then: published.clone(),
+                published: value,
+                now: measured.clone(),
+            })
+        });
+        pairs.extend(counterparts.take(most));
+    }
+    pairs
+}
+
+/// All published numbers of a table against the means of a row of another.
+fn of_means(then: &Table, now: &Table, row: &str) -> Vec<Pair> {
+    let Some(today) = now.rows.iter().find(|one| one.label == row) else {
+        return Vec::new();
+    };
+    let mut pairs = Vec::new();
+    for published in &then.rows {
+        for (column, cell) in then.columns.iter().zip(&published.cells) {
+            let Some(value) = cell.number() else { continue };
+            let mean = now
+                .columns
+                .iter()
+                .position(|one| one == column)
+                .and_then(|at| {
+                    let measured = today.cells.get(at)?.measured()?;
+                    Some(Measured {
+                        value: measured.mean?,
+                        n: measured.n,
+                        ..Measured::default()
+                    })
+                });
+            pairs.extend(mean.map(|now| Pair {
+                label: format!("{}, {}: {row}", published.label, column.name),
+                unit: column.unit,
+                then: cell.clone(),
+                published: value,
+                now,
+            }));
+        }
+    }
+    pairs
+}
+
+/// Whether a number can be: no share is beyond its whole, and nothing here is below zero.
+fn is_possible(unit: Unit, value: f64) -> bool {
+    value >= 0.0 && (unit != Unit::Percent || value <= 100.0)
+}
+
+/// One table for each unit.
+fn side_by_side(id: &str, title: &str, year: u16, pairs: &[Pair]) -> Vec<Table> {
+    let mut units: Vec<Unit> = Vec::new();
+    for pair in pairs {
+        if !units.contains(&pair.unit) {
+            units.push(pair.unit);
+        }
+    }
+    let id = id.replace('/', "-");
+    let of_unit = |(at, unit): (usize, &Unit)| Table {
+        id: if at == 0 {
+            id.clone()
+        } else {
+            format!("{id}-{at}")
+        },
+        title: title.to_owned(),
+        columns: vec![
+            Column {
+                name: year.to_string(),
+                unit: *unit,
+            },
+            Column {
+                name: "now".to_owned(),
+                unit: *unit,
+            },
+            Column {
+                name: "now / then".to_owned(),
+                unit: Unit::Ratio,
+            },
+        ],
+        rows: pairs
+            .iter()
+            .filter(|pair| pair.unit == *unit)
+            .map(|pair| {
+                let now = Cell::Value(Measured {
+                    value: pair.now.value,
+                    ci: pair.now.ci,
+                    n: pair.now.n,
+                    ..Measured::default()
+                });
+                plain_row(&pair.label, vec![pair.then.clone(), now, pair.quotient()])
+            })
+            .collect(),
+    };
+    units.iter().enumerate().map(of_unit).collect()
+}
+
+/// What of a paper has no counterpart, with the reason.
+fn absent(paper: &Paper, without: &[Absent]) -> Table {
+    let mut rows = Vec::new();
+    let plain = |label: &str, depth: u8, cell: Cell| Row {
+        label: label.to_owned(),
+        depth,
+        kind: RowKind::Plain,
+        layer: None,
+        note: None,
+        cells: vec![cell],
+    };
+    for Absent {
+        heading,
+        rows: lines,
+    } in without
+    {
+        rows.push(plain(heading, 0, Cell::text("")));
+        rows.extend(lines.iter().map(|(label, reason)| {
+            let reason = reason.clone();
+            plain(label, 1, Cell::NotAvailable { reason })
+        }));
+    }
+    Table {
+        id: format!("{}-without", paper.id),
+        title: format!(
+            "{}: what has no counterpart in this run, and why",
+            paper.citation()
+        ),
+        columns: vec![Column {
+            name: "now".to_owned(),
+            unit: Unit::None,
+        }],
+        rows,
+    }
+}
+
+#[cfg(test)]
+mod tests;

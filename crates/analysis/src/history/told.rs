@@ -1,0 +1,374 @@
+//! Published numbers that no experiment shows in one row with ours, and where in a run their counterparts stand.
+//!
+//! Most of them stand in a paper's running text, since its figures are plots. Each is one line of [`ALL`].
+
+use tollgate_papers as papers;
+use tollgate_run::{Cell, Experiment, Measured, Row, Run, Table, Unit, present};
+
+/// A published number and how its counterpart is read from a run.
+pub(super) struct Told {
+    /// The published table that it stands in, or the paper when it stands in its text.
+    pub(super) of: &'static str,
+    /// What it is.
+    pub(super) label: &'static str,
+    pub(super) unit: Unit,
+    /// Where it is published.
+    then: Then,
+    /// Its counterpart, or why this run has none.
+    now: fn(&Run) -> Now,
+}
+
+/// A counterpart, or why a run has none.
+pub(super) type Now = Result<Measured, String>;
+
+/// Where a number is published, and what makes it one of the unit.
+enum Then {
+    Fact(&'static str, f64),
+    Cell(&'static str, &'static str, &'static str, f64),
+    /// The quotient of two facts.
+    Quotient(&'static str, &'static str, f64),
+}
+
+impl Told {
+    /// The published number with its source; none when it is not published after all, which a test rules out.
+    pub(super) fn then(&self) -> Option<(f64, Cell)> {
+        let fact = |id: &str| papers::fact(id);
+        let (value, place) = match self.then {
+            Then::Fact(id, factor) => (factor * fact(id)?.value, place(id)?),
+            Then::Cell(table, row, column, factor) => {
+                let found = papers::table(table)?;
+                (factor * found.cell(row, column)?, found.place.clone())
+            }
+            Then::Quotient(above, below, factor) => (
+                factor * fact(above)?.value / fact(below)?.value,
+                place(above)?,
+            ),
+        };
+        let paper = papers::paper(self.of.split('/').next()?)?;
+        let source = papers::source_at(paper, &place);
+        Some((value, present::published_cell(Some(value), &source)))
+    }
+
+    /// Its counterpart in the run, or why there is none.
+    pub(super) fn now(&self, run: &Run) -> Now {
+        (self.now)(run)
+    }
+}
+
+/// Whether this row of a published table is told.
+pub(super) fn has(table: &str, row: &str) -> bool {
+    ALL.iter()
+        .any(|told| matches!(told.then, Then::Cell(of, one, ..) if of == table && one == row))
+}
+
+fn place(fact: &str) -> Option<String> {
+    let fact = papers::fact(fact)?;
+    Some(match fact.page {
+        Some(page) => format!("{}, p. {page}", fact.place),
+        None => format!("section {}", fact.place),
+    })
+}
+
+/// Which row of a table.
+enum Which {
+    Named(&'static str),
+    Ending(&'static str),
+    With(&'static str),
+}
+
+impl Which {
+    fn find<'a>(&self, rows: &'a [Row]) -> Option<&'a Row> {
+        match self {
+            Self::Named(label) => rows.iter().find(|row| row.label == *label),
+            Self::Ending(end) => rows.iter().find(|row| row.label.ends_with(end)),
+            Self::With(part) => rows.iter().find(|row| row.label.contains(part)),
+        }
+    }
+}
+
+fn experiment<'a>(run: &'a Run, name: &str) -> Result<&'a Experiment, String> {
+    let found = run.experiments.iter().find(|one| one.name == name);
+    found.ok_or_else(|| {
+        format!("the run holds no {name}; `tollgate experiment run {name}` measures it")
+    })
+}
+
+/// The first table of an experiment whose id begins so.
+fn table<'a>(run: &'a Run, name: &str, id: &str) -> Result<&'a Table, String> {
+    let experiment = experiment(run, name)?;
+    let found = experiment.tables.iter().find(|one| one.id.starts_with(id));
+    found.ok_or_else(|| {
+        format!(
+            "{name} shows no such table in this run: {}",
+            experiment.finding
+        )
+    })
+}
+
+/// The number in the row, in the column of this name, or in the last that has one when no column is named.
+fn number(table: &Table, which: &Which, name: Option<&str>) -> Now {
+    let row = which
+        .find(&table.rows)
+        .ok_or_else(|| format!("the table {:?} has no such row in this run", table.title))?;
+    let cells = || table.columns.iter().zip(&row.cells);
+    let cell = match name {
+        Some(name) => cells().find(|(column, _)| column.name == name),
+        None => cells().rfind(|(_, cell)| cell.measured().is_some()),
+    };
+    match cell.map(|(_, cell)| cell) {
+        Some(Cell::Value(measured)) => Ok(measured.clone()),
+        Some(Cell::NotAvailable { reason }) => Err(reason.clone()),
+        Some(Cell::Text { text }) => Err(text.clone()),
+        Some(Cell::Published { .. }) | None => Err(format!(
+            "the table {:?} has no such number in this run",
+            table.title
+        )),
+    }
+}
+
+fn read(run: &Run, name: &str, id: &str, which: &Which, column: Option<&str>) -> Now {
+    number(table(run, name, id)?, which, column)
+}
+
+/// `a` for each `b`: with the interval of `a`, since what compares the two is not in the run.
+fn quotient(a: &Measured, b: &Measured, factor: f64) -> Now {
+    if b.value <= 0.0 {
+        return Err("what it is held against is not above zero in this run".to_owned());
+    }
+    Ok(a.times(factor / b.value))
+}
+
+/// A share of the category in the time of a TCP message of the largest size.
+fn category_share(run: &Run, category: &str, which: &Which) -> Now {
+    let table = table(run, "kay-breakdown", "time-tcp")?;
+    let part = number(table, which, Some(category))?;
+    quotient(&part, &number(table, which, Some("Total"))?, 100.0)
+}
+
+fn touching(run: &Run, id: &str, which: &Which) -> Now {
+    read(run, "kay-breakdown", id, which, Some("Touching data"))
+}
+
+fn hz(run: &Run, row: &'static str, column: &str) -> Now {
+    read(run, "foong-hz", "hz", &Which::Named(row), Some(column))
+}
+
+/// Work for a packet in a direction, as cycles of the clock: the least over the sizes, as the paper has it.
+fn packet_cycles(run: &Run, row: &'static str) -> Now {
+    let table = table(run, "lehmann-processing", "work-")?;
+    let found = Which::Named(row).find(&table.rows);
+    let found = found.ok_or_else(|| format!("the table {:?} has no such row", table.title))?;
+    let least = found
+        .cells
+        .iter()
+        .filter_map(Cell::measured)
+        .min_by(|a, b| a.value.total_cmp(&b.value));
+    let ns = least.ok_or("every size lacks a part of it")?;
+    Ok(ns.times(run.clock.hz / 1e9))
+}
+
+/// The experiments that they stand in.
+pub(super) const EXPERIMENTS: [&str; 6] = [
+    "foong-hz",
+    "foong-profile",
+    "kay-breakdown",
+    "lehmann-budget",
+    "lehmann-processing",
+    "lehmann-queues",
+];
+
+/// Cycles of a microsecond on the machine that was measured (Lehmann and Benz 2002, section 3.1).
+const MHZ_800: f64 = 800.0;
+
+pub(super) const ALL: &[Told] = &[
+    Told {
+        of: "kay-pasquale-1996",
+        label: "touching data, message of 1 byte, TCP",
+        unit: Unit::Percent,
+        then: Then::Fact("kay-pasquale-1996/data-touching-1-byte", 1.0),
+        now: |run| touching(run, "time-tcp", &Which::Named("1 B")),
+    },
+    Told {
+        of: "kay-pasquale-1996",
+        label: "touching data, message of 8 KB, TCP",
+        unit: Unit::Percent,
+        then: Then::Fact("kay-pasquale-1996/data-touching-large", 1.0),
+        now: |run| touching(run, "time-tcp", &Which::Named("8,192 B")),
+    },
+    Told {
+        of: "kay-pasquale-1996",
+        label: "checksum alone, message of 8 KB, TCP (then at most)",
+        unit: Unit::Percent,
+        then: Then::Fact("kay-pasquale-1996/checksum-large", 1.0),
+        now: |run| category_share(run, "Checksum", &Which::Named("8,192 B")),
+    },
+    Told {
+        of: "kay-pasquale-1996",
+        label: "all else outweighs touching data below",
+        unit: Unit::Bytes,
+        then: Then::Fact("kay-pasquale-1996/nondata-touching-dominates-below", 1.0),
+        now: |run| {
+            let row = Which::With("Takes as long as all else");
+            match table(run, "kay-breakdown", "then-and-now")?.columns.first() {
+                Some(column) => read(
+                    run,
+                    "kay-breakdown",
+                    "then-and-now",
+                    &row,
+                    Some(&column.name),
+                )
+                .map_err(|why| format!("where touching data overtakes: {why}")),
+                None => Err("nothing was sampled".to_owned()),
+            }
+        },
+    },
+    Told {
+        of: "foong-2003",
+        label: "Hz per bit/s, sending 64 KB at a time (rule of thumb)",
+        unit: Unit::None,
+        then: Then::Fact("foong-2003/rule-of-thumb", 1.0),
+        now: |run| hz(run, "65,536 B", "Transmit"),
+    },
+    Told {
+        of: "foong-2003",
+        label: "Hz per bit/s, receiving 64 KB at a time (rule of thumb)",
+        unit: Unit::None,
+        then: Then::Fact("foong-2003/rule-of-thumb", 1.0),
+        now: |run| hz(run, "65,536 B", "Receive"),
+    },
+    Told {
+        of: "foong-2003",
+        label: "Hz per bit/s, sending 64 bytes at a time (then small transfers, at least)",
+        unit: Unit::None,
+        then: Then::Fact("foong-2003/small-transfer-least", 1.0),
+        now: |run| hz(run, "64 B", "Transmit"),
+    },
+    Told {
+        of: "foong-2003",
+        label: "Hz per bit/s, receiving 64 bytes at a time (then small transfers, at least)",
+        unit: Unit::None,
+        then: Then::Fact("foong-2003/small-transfer-least", 1.0),
+        now: |run| hz(run, "64 B", "Receive"),
+    },
+    Told {
+        of: "foong-2003",
+        label: "touching data, large transfers, receiving (then at least)",
+        unit: Unit::Percent,
+        then: Then::Fact("foong-2003/data-touching-large", 1.0),
+        now: |run| {
+            let row = Which::Named("Data touching");
+            read(run, "foong-profile", "receive", &row, Some("65,536 B"))
+        },
+    },
+    Told {
+        of: "foong-2003",
+        label: "touching data, receiving 64 bytes",
+        unit: Unit::Percent,
+        then: Then::Fact("foong-2003/data-touching-64-receive", 1.0),
+        now: |run| {
+            read(
+                run,
+                "foong-profile",
+                "receive",
+                &Which::Named("Data touching"),
+                Some("64 B"),
+            )
+        },
+    },
+    Told {
+        of: "foong-2003",
+        label: "protocol, large transfers, receiving",
+        unit: Unit::Percent,
+        then: Then::Fact("foong-2003/protocol-receive", 1.0),
+        now: |run| {
+            read(
+                run,
+                "foong-profile",
+                "receive",
+                &Which::Named("Protocol"),
+                Some("65,536 B"),
+            )
+        },
+    },
+    Told {
+        of: "foong-2003",
+        label: "protocol, large transfers, sending (then at least)",
+        unit: Unit::Percent,
+        then: Then::Fact("foong-2003/protocol-transmit-least", 1.0),
+        now: |run| {
+            read(
+                run,
+                "foong-profile",
+                "transmit",
+                &Which::Named("Protocol"),
+                Some("65,536 B"),
+            )
+        },
+    },
+    Told {
+        of: "lehmann-benz-2002/processing",
+        label: "work for a packet, receiving, in cycles (then at least)",
+        unit: Unit::Cycles,
+        then: Then::Cell("lehmann-benz-2002/processing", "receive", "least", MHZ_800),
+        now: |run| packet_cycles(run, "receive: all layers"),
+    },
+    Told {
+        of: "lehmann-benz-2002/processing",
+        label: "work for a packet, sending, in cycles (then at least)",
+        unit: Unit::Cycles,
+        then: Then::Cell("lehmann-benz-2002/processing", "send", "least", MHZ_800),
+        now: |run| packet_cycles(run, "send: all layers"),
+    },
+    Told {
+        of: "lehmann-benz-2002/queueing",
+        label: "wait in the IP queue, response of 8 KB",
+        unit: Unit::Nanoseconds,
+        then: Then::Cell("lehmann-benz-2002/queueing", "ip-queue", "delay", 1_000.0),
+        now: |run| {
+            let row = Which::With("(IP queue)");
+            read(run, "lehmann-queues", "wait-", &row, Some("8,192 B"))
+        },
+    },
+    Told {
+        of: "lehmann-benz-2002",
+        label: "of a gigabit's budget, receiving (then at least)",
+        unit: Unit::Percent,
+        then: Then::Quotient(
+            "lehmann-benz-2002/receive-processing-least",
+            "lehmann-benz-2002/gigabit-budget",
+            100.0,
+        ),
+        now: |run| {
+            let row = Which::Ending(", receive");
+            read(run, "lehmann-budget", "budget", &row, Some("Of the budget"))
+        },
+    },
+    Told {
+        of: "lehmann-benz-2002",
+        label: "of a gigabit's budget, sending (then at least)",
+        unit: Unit::Percent,
+        then: Then::Quotient(
+            "lehmann-benz-2002/send-processing-least",
+            "lehmann-benz-2002/gigabit-budget",
+            100.0,
+        ),
+        now: |run| {
+            let row = Which::Ending(", send");
+            read(run, "lehmann-budget", "budget", &row, Some("Of the budget"))
+        },
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_published_under_its_paper() {
+        for told in ALL {
+            let (value, cell) = told.then().unwrap_or_else(|| panic!("{}", told.label));
+            assert!(value > 0.0, "{}", told.label);
+            assert_eq!(cell.number(), Some(value));
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! A run for the tests of what is made of runs.
+
+use super::{Clock, Experiment, Host, Run, Schema, Tool, VERSION};
+
+/// Of a machine that tells nothing of itself, with a clock of 1 GHz.
+#[must_use]
+pub fn run_of(experiments: Vec<Experiment>) -> Run {
+    Run {
+        schema: Schema::TollgateRun,
+        version: VERSION,
+        tool: Tool {
+            name: "tollgate".to_owned(),
+            version: "0.1.0".to_owned(),
+            git: None,
+        },
+        started: std::time::SystemTime::UNIX_EPOCH.into(),
+        elapsed_s: 1.0,
+        command: String::new(),
+        quick: false,
+        host: Host::read_from(std::path::Path::new("no such tree")),
+        far: None,
+        clock: Clock {
+            source: "tsc".to_owned(),
+            hz: 1e9,
+            read_cost_ns: 10.0,
+            resolution_ns: 1.0,
+        },
+        yardsticks: Vec::new(),
+        experiments,
+        warnings: Vec::new(),
+    }
+}

@@ -1,0 +1,158 @@
+//! Names of paths, workloads and modes: what is written in runs, tables and on the command line.
+//!
+//! It owns the words; what they stand for is done elsewhere.
+
+use serde::{Deserialize, Serialize};
+
+/// A name that is none of those known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {what} `{given}`; known: {known}")]
+pub struct Unknown {
+    /// The kind of name: "path", "workload", "placement", "waiting".
+    pub what: &'static str,
+    /// The name that was given.
+    pub given: String,
+    /// The names that exist, separated by commas.
+    pub known: String,
+}
+
+/// Gives an enum of names its `ALL`, `name`, `Display` and `FromStr`.
+#[macro_export]
+macro_rules! names {
+    ($type:ident, $what:literal, $($variant:ident => $name:literal),+) => {
+        impl $type {
+            /// All of them, in the order in which tables show them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name that users write and read.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::Unknown;
+
+            fn from_str(given: &str) -> Result<Self, $crate::Unknown> {
+                Self::ALL.iter().copied().find(|one| one.name() == given).ok_or_else(|| $crate::Unknown {
+                    what: $what,
+                    given: given.to_owned(),
+                    known: Self::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", "),
+                })
+            }
+        }
+    };
+}
+
+/// What the two ends do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// Request-response on one connection: `size` bytes there, `size` bytes back. An iteration is a round trip.
+    Rr,
+    /// Connect, request, response, close. An iteration is all of it, until both ends have seen the other's FIN.
+    Crr,
+    /// One way: an iteration is one write of `size` bytes. The slice ends when the reader has read all and said so with
+    /// a byte of its own.
+    Stream,
+}
+
+/// Where the two ends run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// Both ends on the same core.
+    OneCore,
+    /// Each end on a core of its own.
+    TwoCores,
+}
+
+/// How an end waits for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Waiting {
+    /// It sleeps until it is woken.
+    Blocking,
+    /// It asks again and again.
+    BusyPoll,
+}
+
+/// The name of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathId {
+    /// Linux TCP over 127.0.0.1.
+    KernelLoopback,
+    /// Linux TCP between two network namespaces over a veth pair.
+    KernelVeth,
+    /// Linux TCP to another host, where `tollgate serve` runs the other end.
+    KernelRemote,
+    /// Two of Tollgate's stacks in one thread over a memory link.
+    StackMemory,
+    /// Two of Tollgate's stacks in two processes over shared memory.
+    StackShm,
+    /// Two smoltcp interfaces in one thread over a memory link.
+    PeerSmoltcp,
+    /// Two processes that copy messages through shared memory with no protocol at all: the floor of `stack-shm`.
+    BareShm,
+}
+
+/// One way in which a path can be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mode {
+    /// Where the ends run.
+    pub placement: Placement,
+    /// How they wait.
+    pub waiting: Waiting,
+}
+
+/// What the devices of a path do for the protocol; [`Offload::Usual`] leaves them as the kernel makes them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Offload {
+    /// As the kernel makes the devices.
+    #[default]
+    Usual,
+    /// They take checksums off the protocol, and segmentation both ways: TSO, GSO and GRO are on.
+    Both,
+    /// They take checksums off the protocol; each segment passes alone.
+    Checksum,
+    /// The protocol computes every checksum, and each segment passes alone.
+    Neither,
+}
+
+names!(Workload, "workload", Rr => "rr", Crr => "crr", Stream => "stream");
+names!(Placement, "placement", OneCore => "one-core", TwoCores => "two-cores");
+names!(Waiting, "waiting", Blocking => "blocking", BusyPoll => "busy-poll");
+names!(Offload, "offload", Usual => "usual", Both => "both", Checksum => "checksum", Neither => "neither");
+names!(PathId, "path",
+    KernelLoopback => "kernel-loopback",
+    KernelVeth => "kernel-veth",
+    KernelRemote => "kernel-remote",
+    StackMemory => "stack-memory",
+    StackShm => "stack-shm",
+    PeerSmoltcp => "peer-smoltcp",
+    BareShm => "bare-shm");
+
+impl PathId {
+    /// Whether the path runs over sockets of the kernel.
+    #[must_use]
+    pub const fn is_kernel(self) -> bool {
+        matches!(
+            self,
+            Self::KernelLoopback | Self::KernelVeth | Self::KernelRemote
+        )
+    }
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.placement, self.waiting)
+    }
+}

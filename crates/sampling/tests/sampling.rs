@@ -1,0 +1,134 @@
+//! Sampling on the real kernel: an echo over loopback is seen, by function, and what is not the workload's is kept apart.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use tollgate_sampling::{
+    Book, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, RING, SampleError, Sampler,
+    Symbols,
+};
+
+/// The sampler and the names, or why this machine gives none.
+fn open(clock: Clock, ring: usize) -> Option<(Sampler, Book)> {
+    let cpus: Vec<usize> = (0..std::thread::available_parallelism().ok()?.get()).collect();
+    let symbols = match Symbols::read() {
+        Ok(symbols) => symbols,
+        Err(reason) => {
+            tollgate_skip::skipped!("{reason}");
+            return None;
+        }
+    };
+    match Sampler::open_with(clock, &cpus, RATE, ring) {
+        Ok(sampler) => Some((sampler, Book::new(symbols))),
+        Err(reason @ (SampleError::Denied { .. } | SampleError::System { .. })) => {
+            tollgate_skip::skipped!("{reason}");
+            None
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// Echoes for a while within one process.
+fn echo(time: Duration) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    let mut buffer = [0; 2_000];
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        near.write_all(&buffer).unwrap();
+        far.read_exact(&mut buffer).unwrap();
+        far.write_all(&buffer).unwrap();
+        near.read_exact(&mut buffer).unwrap();
+    }
+}
+
+fn an_echo_is_seen(clock: Clock) {
+    let Some((mut sampler, mut book)) = open(clock, RING) else {
+        return;
+    };
+    let mut profile = Profile::default();
+    sampler.start().unwrap();
+    echo(Duration::from_millis(400));
+    sampler.stop().unwrap();
+    sampler.drain(&mut book, &mut profile);
+    assert_eq!(profile.malformed, 0);
+    assert!(profile.count(Owner::Workload, Mode::Kernel).samples > 50);
+    let mut classifier = Classifier::new(Categories::kay());
+    let shown = classifier.breakdown(&book, &profile);
+    let categories = classifier.categories().clone();
+    let share = |name: &str| {
+        shown.shares[categories.position(name).unwrap()]
+            .count
+            .samples
+    };
+    assert!(share("ProtSpec") > 0 && share("OpSys") > 0, "{shown:?}");
+    assert!(
+        shown.covered().unwrap() >= 0.95,
+        "{:?}",
+        shown.other_functions
+    );
+    assert!(shown.total().weight > 0);
+
+    // What a stopped sampler gives is nothing.
+    let mut after = Profile::default();
+    echo(Duration::from_millis(20));
+    sampler.drain(&mut book, &mut after);
+    assert_eq!(after.samples(), 0);
+}
+
+#[test]
+fn an_echo_is_seen_by_the_clock() {
+    an_echo_is_seen(Clock::CpuClock);
+}
+
+#[test]
+fn an_echo_is_seen_by_the_cycle_counter() {
+    an_echo_is_seen(Clock::Cycles);
+}
+
+#[test]
+fn every_embedded_file_covers_an_echo() {
+    let Some((mut sampler, mut book)) = open(Clock::CpuClock, RING) else {
+        return;
+    };
+    let mut profile = Profile::default();
+    sampler.start().unwrap();
+    echo(Duration::from_millis(300));
+    sampler.stop().unwrap();
+    sampler.drain(&mut book, &mut profile);
+    for categories in [Categories::kay(), Categories::foong(), Categories::clark()] {
+        let name = categories.name.clone();
+        let shown = Classifier::new(categories).breakdown(&book, &profile);
+        let covered = shown.covered().unwrap();
+        assert!(
+            covered >= 0.95,
+            "{name}: {covered}, {:?}",
+            shown.other_functions
+        );
+    }
+}
+
+#[test]
+fn a_ring_that_is_not_drained_loses_samples_and_says_so() {
+    let Some((mut sampler, mut book)) = open(Clock::CpuClock, 64 << 10) else {
+        return;
+    };
+    sampler.start().unwrap();
+    // Some 6,000 samples, of at least 32 bytes each.
+    echo(Duration::from_millis(600));
+    let mut profile = Profile::default();
+    sampler.drain(&mut book, &mut profile);
+    // The record that tells of a loss is written with the first sample that has room again.
+    echo(Duration::from_millis(50));
+    sampler.stop().unwrap();
+    sampler.drain(&mut book, &mut profile);
+    assert!(profile.lost > 0, "{} samples, none lost", profile.samples());
+}
+
+#[test]
+fn a_processor_that_does_not_exist_is_an_error() {
+    let error = Sampler::open(&[100_000], RATE).unwrap_err();
+    assert!(!error.to_string().is_empty());
+}
