@@ -19,7 +19,9 @@ libelf-dev        | /usr/include/libelf.h /usr/include/*/libelf.h          | the
 zlib1g-dev        | /usr/include/zlib.h /usr/include/*/zlib.h              | the gates of the Linux kernel             | report test lint agree qemu
 pkg-config        | pkg-config                                             | the gates of the Linux kernel             | report test lint agree qemu
 make              | make                                                   | the gates of the Linux kernel             | report test lint agree qemu
-iproute2          | ip                                                     | the devices of the path kernel-veth       | report test agree
+iproute2          | tc                                                     | devices of kernel-veth, and delays at tc  | report test agree
+nftables          | nft                                                    | netfilter rules of a known cost           | agree
+util-linux        | unshare                                                | namespaces and pinned processes           | agree
 valgrind          | valgrind                                               | instruction counts by Callgrind           | report test budget! bench qemu
 chromium          | chromium                                               | the test that renders the HTML report     | test
 fonts-dejavu-core | /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf        | letters in the rendered HTML report       | test
