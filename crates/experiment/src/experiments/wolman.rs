@@ -3,6 +3,9 @@
 //!
 //! What the rows hold differs from the paper in places, which the notes under the tables say.
 
+use std::rc::Rc;
+use std::time::Duration;
+
 use tollgate_gate::Direction;
 use tollgate_papers as papers;
 use tollgate_run::{self as run, Mode, PathId, Source, TrustLine, Workload, present};
@@ -25,6 +28,11 @@ const KERNEL_PATHS: [PathId; 3] = [
 ];
 /// The time that `stack-memory` needs beside that of one of them: its round trips are shorter.
 const STACK_SHARE: f64 = 0.5;
+/// With less time for each size of a ledger, fewer sizes are measured: a closure that can tell is worth more than a column more. In
+/// half of it the fewest blocks of a ledger fit on the slowest path.
+const EACH_SIZE: Duration = Duration::from_millis(700);
+/// The sizes that are left then.
+const FEW_SIZES: [usize; 4] = [4, 200, 1_400, 8_000];
 
 impl Experiment for Wolman {
     fn name(&self) -> &'static str {
@@ -73,7 +81,6 @@ impl Experiment for Wolman {
     }
 
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let sizes = context.options.sizes_or(&SIZES);
         let command = shapes::command(self.name(), &context.options);
         let mut shown = Gathered::default();
         let kernel = kernel_modes(&context.options);
@@ -88,13 +95,14 @@ impl Experiment for Wolman {
         } else {
             0.0
         };
+        let Sizes(sizes) = &*Sizes::of(kernel.len() as f64 + stack, context)?;
         for (at, &(path, mode)) in kernel.iter().enumerate() {
             let share = 1.0 / ((kernel.len() - at) as f64 + stack);
             if path == PathId::KernelRemote {
-                match remote::of(self.name(), mode, &sizes, context) {
+                match remote::of(self.name(), mode, sizes, context) {
                     Ok(hosts) => {
                         let remote = remote_shown::Shown {
-                            sizes: &sizes,
+                            sizes,
                             hosts: &hosts,
                         };
                         let parts = Host::BOTH.map(|host| remote.part(host, self.direction));
@@ -106,7 +114,7 @@ impl Experiment for Wolman {
                 }
                 continue;
             }
-            match ledgers::of_kernel(self.name(), (path, mode), &sizes, share, context) {
+            match ledgers::of_kernel(self.name(), (path, mode), sizes, share, context) {
                 Ok(ledgers) => {
                     let name = if main(path) == Some(mode) {
                         path.to_string()
@@ -125,7 +133,7 @@ impl Experiment for Wolman {
             }
         }
         if context.options.want_stack_memory() {
-            let ledgers = ledgers::of_stack(self.name(), &sizes, context)?;
+            let ledgers = ledgers::of_stack(self.name(), sizes, context)?;
             let stack = Shown {
                 direction: self.direction,
                 name: PathId::StackMemory.to_string(),
@@ -133,7 +141,7 @@ impl Experiment for Wolman {
             };
             shown.add(stack.part(), stack.trust());
         }
-        shown.finish(self, &sizes, command)
+        shown.finish(self, sizes, command)
     }
 }
 
@@ -154,6 +162,24 @@ fn kernel_modes(options: &Options) -> Vec<(PathId, Mode)> {
         modes.extend(first.into_iter().chain(others).map(|mode| (path, mode)));
     }
     modes
+}
+
+/// The sizes that are measured, the same for both directions.
+struct Sizes(Vec<usize>);
+
+impl Sizes {
+    /// The sizes that this many ledgers are measured at, chosen at the first call by the time that is left.
+    fn of(ledgers: f64, context: &Context<'_>) -> Result<Rc<Self>, Error> {
+        context.once(
+            |_| true,
+            || {
+                let all = EACH_SIZE.mul_f64(ledgers * SIZES.len() as f64);
+                let is_enough = context.remaining().is_none_or(|left| left >= all);
+                let usual: &[usize] = if is_enough { &SIZES } else { &FEW_SIZES };
+                Ok(Self(context.options.sizes_or(usual)))
+            },
+        )
+    }
 }
 
 /// What several paths have to show.
