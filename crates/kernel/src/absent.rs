@@ -110,6 +110,19 @@ impl Gates {
         match self.0 {}
     }
 
+    /// Attaches these gates instead of others.
+    ///
+    /// # Errors
+    /// None that can come to be.
+    pub const fn attach_instead(
+        &self,
+        _before: Attached,
+        _gates: GateSet,
+        _namespaces: &[Namespace<'_>],
+    ) -> Result<Attached, Error> {
+        match self.0 {}
+    }
+
     /// Attaches one gate and its twin behind it.
     ///
     /// # Errors

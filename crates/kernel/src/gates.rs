@@ -92,8 +92,8 @@ pub struct Gates {
 /// Gates that are attached; they are detached when this is dropped.
 pub struct Attached {
     gates: GateSet,
-    // Only held.
-    _links: Vec<OneLink>,
+    has_twins: bool,
+    links: Vec<(Gate, OneLink)>,
     _alive: Arc<()>,
 }
 
@@ -221,6 +221,34 @@ impl Gates {
         self.attach_programs(gates, GateSet::EMPTY, namespaces)
     }
 
+    /// Attaches these gates instead of others in the same namespaces: those that both have stay, new ones are attached before
+    /// the others are detached. The kernel lets nobody attach to a tracepoint until all processors have forgotten what was
+    /// detached last (kernel/tracepoint.c, `tp_rcu_cond_sync`), some milliseconds; in this order they are often over.
+    ///
+    /// # Errors
+    /// As [`Self::attach`].
+    pub fn attach_instead(
+        &self,
+        before: Attached,
+        gates: GateSet,
+        namespaces: &[Namespace<'_>],
+    ) -> Result<Attached, Error> {
+        if before.has_twins {
+            drop(before);
+            return self.attach(gates, namespaces);
+        }
+        let new = gates.iter().filter(|&gate| !before.gates.contains(gate));
+        let mut links = self.link(new.collect(), GateSet::EMPTY, namespaces)?;
+        let kept = before.links.into_iter();
+        links.extend(kept.filter(|(gate, _)| gates.contains(*gate)));
+        Ok(Attached {
+            gates,
+            has_twins: false,
+            links,
+            _alive: self.note_attached(gates),
+        })
+    }
+
     /// Attaches one gate and its twin behind it, so that the time between the two events of a passage is what a passage costs.
     ///
     /// # Errors
@@ -240,6 +268,22 @@ impl Gates {
         twins: GateSet,
         namespaces: &[Namespace<'_>],
     ) -> Result<Attached, Error> {
+        let links = self.link(gates, twins, namespaces)?;
+        Ok(Attached {
+            gates,
+            has_twins: !twins.is_empty(),
+            links,
+            _alive: self.note_attached(gates),
+        })
+    }
+
+    /// Attaches the programs of gates, and attaches faults again that have to come after them.
+    fn link(
+        &self,
+        gates: GateSet,
+        twins: GateSet,
+        namespaces: &[Namespace<'_>],
+    ) -> Result<Vec<(Gate, OneLink)>, Error> {
         let mut links = Vec::new();
         for gate in gates.iter() {
             // The answer's first gate stands for it.
@@ -252,7 +296,9 @@ impl Gates {
                 let twins = twins.contains(gate);
                 let order: &[bool] = match (twins, hook.need) {
                     (_, Need::Netfilter(at)) => {
-                        self.attach_filters(hook, program, (at, twins), namespaces, &mut links)?;
+                        let filters =
+                            self.attach_filters(hook, program, (at, twins), namespaces)?;
+                        links.extend(filters.into_iter().map(|link| (gate, link)));
                         continue;
                     }
                     (false, _) => &[false],
@@ -265,18 +311,13 @@ impl Gates {
                     let link = program
                         .ok_or_else(|| refused(NOT_LOADED.to_owned()))?
                         .attach();
-                    links.push(OneLink::OfLibrary(
-                        link.map_err(|error| refused(format!("{error:#}")))?,
-                    ));
+                    let link = link.map_err(|error| refused(format!("{error:#}")))?;
+                    links.push((gate, OneLink::OfLibrary(link)));
                 }
             }
         }
-        let alive = self.note_attached(gates)?;
-        Ok(Attached {
-            gates,
-            _links: links,
-            _alive: alive,
-        })
+        self.attach_faults_after(gates)?;
+        Ok(links)
     }
 
     /// The program of a hook, or its twin, and what to say when it cannot be attached.
@@ -302,8 +343,7 @@ impl Gates {
         program: &str,
         (at, twins): (Netfilter, bool),
         namespaces: &[Namespace<'_>],
-        links: &mut Vec<OneLink>,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<OneLink>, Error> {
         let (gate, refused) = self.program(hook, program, false);
         let (twin, _) = self.program(hook, program, true);
         let (Some(gate), Some(twin)) = (gate, twin) else {
@@ -311,6 +351,7 @@ impl Gates {
         };
         let fds = [gate.as_fd(), twin.as_fd()];
         let fds = &fds[..1 + usize::from(twins)];
+        let mut links = Vec::new();
         for namespace in namespaces {
             for family in FAMILIES {
                 let made = within(*namespace, || {
@@ -319,7 +360,7 @@ impl Gates {
                 links.extend(made.map_err(&refused)?.into_iter().map(OneLink::Own));
             }
         }
-        Ok(())
+        Ok(links)
     }
 
     /// Takes what was recorded since the last time. Programs may go on writing meanwhile.

@@ -190,6 +190,51 @@ fn the_same_holds_for_a_socket_of_both_protocols() {
 }
 
 #[test]
+fn gates_attached_instead_of_others_are_all_that_record() {
+    let _turn = TURN.lock();
+    let gates = gates_or_leave!();
+    let mut pair = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 64);
+    gates.watch(&pair.watch()).unwrap();
+    let mut attached = gates.attach(GateSet::EMPTY, &[Namespace::Own]).unwrap();
+    let all = gates.plan().gates();
+    let of = |wanted: fn(usize) -> bool| -> GateSet {
+        let gates = all.iter().enumerate();
+        gates
+            .filter(|(at, gate)| wanted(*at) && *gate != Gate::ApplicationEnd)
+            .map(|(_, gate)| gate)
+            .collect()
+    };
+    // Some stay each time, some go, some come.
+    let sets = [
+        of(|at| at % 2 == 0),
+        of(|at| at % 3 == 0),
+        of(|at| at % 3 != 1),
+        GateSet::EMPTY,
+        all.without(Gate::ApplicationEnd),
+    ];
+    for set in sets {
+        attached = gates
+            .attach_instead(attached, set, &[Namespace::Own])
+            .unwrap();
+        assert_eq!(attached.gates(), set);
+        pair.run();
+        let seen: GateSet = gates
+            .take()
+            .events
+            .iter()
+            .map(|event| event.gate().unwrap())
+            .collect();
+        let own = gates.plan().own_calls();
+        for gate in all
+            .iter()
+            .filter(|gate| *gate != Gate::ApplicationEnd && !own.contains(*gate))
+        {
+            assert_eq!(seen.contains(gate), set.contains(gate), "{}", gate.name());
+        }
+    }
+}
+
+#[test]
 fn acknowledgments_are_seen_when_that_is_wanted() {
     let _turn = TURN.lock();
     let gates = gates_or_leave!();

@@ -72,7 +72,7 @@ impl Keeper {
         namespaces: &[Namespace<'_>],
         ends: impl IntoIterator<Item = &'a Stamps>,
     ) -> Result<(), tollgate_kernel::Error> {
-        self.attached = None;
+        let before = self.attached.take();
         let own = self.plan.own_calls();
         let wanted = Wanted {
             gates: gates.iter().filter(|&gate| own.contains(gate)).collect(),
@@ -84,9 +84,13 @@ impl Keeper {
         let Some(programs) = &self.programs else {
             return Ok(());
         };
-        self.attached = Some(match (twins, gates.first()) {
-            (true, Some(gate)) => programs.attach_twins(gate, namespaces)?,
-            _ => programs.attach(gates, namespaces)?,
+        self.attached = Some(match (twins, gates.first(), before) {
+            (true, Some(gate), before) => {
+                drop(before);
+                programs.attach_twins(gate, namespaces)?
+            }
+            (_, _, Some(before)) => programs.attach_instead(before, gates, namespaces)?,
+            (_, _, None) => programs.attach(gates, namespaces)?,
         });
         Ok(())
     }

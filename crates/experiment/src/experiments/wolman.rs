@@ -28,8 +28,8 @@ const KERNEL_PATHS: [PathId; 3] = [
 ];
 /// The time that `stack-memory` needs beside that of one of them: its round trips are shorter.
 const STACK_SHARE: f64 = 0.5;
-/// With less time for each size of a ledger, fewer sizes are measured: a closure that can tell is worth more than a column more. In
-/// half of it the fewest blocks of a ledger fit on the slowest path.
+/// With less time for each size of a ledger, less is measured: a closure that can tell is worth more than a column more. In half of
+/// it the fewest blocks of a ledger fit on the slowest path.
 const EACH_SIZE: Duration = Duration::from_millis(700);
 /// The sizes that are left then.
 const FEW_SIZES: [usize; 4] = [4, 200, 1_400, 8_000];
@@ -83,19 +83,15 @@ impl Experiment for Wolman {
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let command = shapes::command(self.name(), &context.options);
         let mut shown = Gathered::default();
-        let kernel = kernel_modes(&context.options);
+        let scope = Scope::of(context)?;
+        let Scope { sizes, kernel, .. } = &*scope;
         let main = |path| {
             kernel
                 .iter()
                 .find(|(one, _)| *one == path)
                 .map(|(_, mode)| *mode)
         };
-        let stack = if context.options.want_stack_memory() {
-            STACK_SHARE
-        } else {
-            0.0
-        };
-        let Sizes(sizes) = &*Sizes::of(kernel.len() as f64 + stack, context)?;
+        let stack = stack_share(&context.options);
         for (at, &(path, mode)) in kernel.iter().enumerate() {
             let share = 1.0 / ((kernel.len() - at) as f64 + stack);
             if path == PathId::KernelRemote {
@@ -141,7 +137,17 @@ impl Experiment for Wolman {
             };
             shown.add(stack.part(), stack.trust());
         }
+        shown.trust.extend(scope.notes());
         shown.finish(self, sizes, command)
+    }
+}
+
+/// The time that `stack-memory` needs, if it is wanted.
+fn stack_share(options: &Options) -> f64 {
+    if options.want_stack_memory() {
+        STACK_SHARE
+    } else {
+        0.0
     }
 }
 
@@ -164,21 +170,59 @@ fn kernel_modes(options: &Options) -> Vec<(PathId, Mode)> {
     modes
 }
 
-/// The sizes that are measured, the same for both directions.
-struct Sizes(Vec<usize>);
+/// What is measured, the same for both directions.
+struct Scope {
+    sizes: Vec<usize>,
+    /// The kernel's paths, each in one mode or more.
+    kernel: Vec<(PathId, Mode)>,
+    /// The modes that there is no time for.
+    left_out: Vec<(PathId, Mode)>,
+}
 
-impl Sizes {
-    /// The sizes that this many ledgers are measured at, chosen at the first call by the time that is left.
-    fn of(ledgers: f64, context: &Context<'_>) -> Result<Rc<Self>, Error> {
+impl Scope {
+    /// All that the options want, or as much of it as there is time for, chosen at the first call. With less time fewer sizes are
+    /// measured, and the first path alone in all modes.
+    fn of(context: &Context<'_>) -> Result<Rc<Self>, Error> {
         context.once(
             |_| true,
-            || {
-                let all = EACH_SIZE.mul_f64(ledgers * SIZES.len() as f64);
-                let is_enough = context.remaining().is_none_or(|left| left >= all);
-                let usual: &[usize] = if is_enough { &SIZES } else { &FEW_SIZES };
-                Ok(Self(context.options.sizes_or(usual)))
-            },
+            || Ok(Self::within(context.remaining(), &context.options)),
         )
+    }
+
+    fn within(time: Option<Duration>, options: &Options) -> Self {
+        let mut kernel = kernel_modes(options);
+        let stack = stack_share(options);
+        let all = options.sizes_or(&SIZES);
+        let takes = EACH_SIZE.mul_f64((kernel.len() as f64 + stack) * all.len() as f64);
+        if time.is_none_or(|time| time >= takes) {
+            return Self {
+                sizes: all,
+                kernel,
+                left_out: Vec::new(),
+            };
+        }
+        let first = kernel.first().map(|(path, _)| *path);
+        let mut shown = Vec::new();
+        let is_other = |(path, _): &mut (PathId, Mode)| {
+            let is_other = Some(*path) != first && shown.contains(path);
+            shown.push(*path);
+            is_other
+        };
+        let left_out = kernel.extract_if(.., is_other).collect();
+        Self {
+            sizes: options.sizes_or(&FEW_SIZES),
+            kernel,
+            left_out,
+        }
+    }
+
+    /// What is left out, for people.
+    fn notes(&self) -> impl Iterator<Item = TrustLine> {
+        self.left_out.iter().map(|(path, mode)| {
+            present::note(format!(
+                "{path} {mode} is left out, since time is short; `tollgate experiment run wolman-receive --path {path}` measures it"
+            ))
+        })
     }
 }
 
@@ -230,5 +274,55 @@ impl Gathered {
             command,
             trust: self.trust,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_of_time_fewer_sizes_and_modes_are_measured() {
+        let options = Options::default();
+        let whole = Scope::within(None, &options);
+        assert_eq!(whole.sizes, SIZES);
+        assert!(whole.left_out.is_empty() && whole.notes().count() == 0);
+        let enough = Scope::within(Some(Duration::from_secs(3_600)), &options);
+        assert_eq!(
+            (enough.sizes, enough.kernel),
+            (whole.sizes.clone(), whole.kernel.clone())
+        );
+        let short = Scope::within(Some(Duration::from_secs(5)), &options);
+        assert_eq!(short.sizes, FEW_SIZES);
+        // Each path is there, and what is not is told.
+        assert_eq!(
+            short.kernel.len() + short.left_out.len(),
+            whole.kernel.len()
+        );
+        for (path, _) in &short.left_out {
+            assert!(short.kernel.iter().any(|(shown, _)| shown == path));
+        }
+        let first = whole.kernel[0].0;
+        let modes = |scope: &Scope, wanted| {
+            let modes = scope.kernel.iter().filter(|(path, _)| *path == wanted);
+            modes.count()
+        };
+        assert_eq!(modes(&short, first), modes(&whole, first));
+        assert!(
+            whole
+                .kernel
+                .iter()
+                .all(|(path, _)| *path == first || modes(&short, *path) == 1)
+        );
+    }
+
+    #[test]
+    fn sizes_of_the_user_stay() {
+        let options = Options {
+            sizes: Some(vec![64]),
+            ..Options::default()
+        };
+        let short = Scope::within(Some(Duration::from_millis(1)), &options);
+        assert_eq!(short.sizes, [64]);
     }
 }

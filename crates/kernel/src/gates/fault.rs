@@ -296,24 +296,28 @@ impl Gates {
             .map_err(|error| Error::load("loading a fault", super::in_words(&error)))
     }
 
-    /// Notes that gates were just attached, and attaches faults again that have to come after them. The gates count as attached
-    /// as long as the result lives.
-    pub(super) fn note_attached(&self, gates: GateSet) -> Result<Arc<()>, Error> {
-        let mut registry = lock(&self.registry);
-        registry
-            .attached
-            .retain(|(_, alive)| alive.strong_count() > 0);
-        let faults: Vec<_> = registry.faults.iter().filter_map(Weak::upgrade).collect();
-        for fault in faults {
+    /// Attaches faults again that have to come after these gates, which were just attached.
+    pub(super) fn attach_faults_after(&self, gates: GateSet) -> Result<(), Error> {
+        let registry = lock(&self.registry);
+        for fault in registry.faults.iter().filter_map(Weak::upgrade) {
             let mut core = lock(&fault);
             if core.comes_after_gate() && gates.contains(core.hook.gate) {
                 // Netfilter alone needs namespaces, and has priorities.
                 core.attach(&[])?;
             }
         }
+        Ok(())
+    }
+
+    /// Notes that gates are attached as long as the result lives.
+    pub(super) fn note_attached(&self, gates: GateSet) -> Arc<()> {
+        let mut registry = lock(&self.registry);
+        registry
+            .attached
+            .retain(|(_, alive)| alive.strong_count() > 0);
         let alive = Arc::new(());
         registry.attached.push((gates, Arc::downgrade(&alive)));
-        Ok(alive)
+        alive
     }
 }
 
