@@ -47,7 +47,7 @@ pub(crate) enum Error {
     Counts(#[from] tollgate_qemu::Error),
     /// What was asked to be observed is not there.
     #[error(transparent)]
-    Scope(#[from] tollgate_kernel::observe::scope::ScopeError),
+    Scope(#[from] tollgate_kernel::scope::ScopeError),
     /// Traffic cannot be observed.
     #[error("traffic was to be observed with BPF programs in the kernel: {reason}; {advice}")]
     Observe {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tollgate_kernel::observe::Filter;
+use tollgate_kernel::filter::Filter;
 
 use crate::args::{Manners, Observe};
 use crate::error::Error;
@@ -24,7 +24,7 @@ pub(crate) fn run(observe: &Observe, manners: &Manners) -> Result<ExitCode, Erro
 
 /// The ports and the filter together.
 fn filter(observe: &Observe) -> Result<Option<Filter>, Error> {
-    let side = tollgate_kernel::observe::filter::Side::Either;
+    let side = tollgate_kernel::filter::Side::Either;
     let ports = observe
         .ports
         .iter()
@@ -49,7 +49,10 @@ mod live {
 
     use tollgate_experiment::context::Cancel;
     use tollgate_kernel::abilities;
-    use tollgate_kernel::observe::{Ask, Choice, Filter, Raw, Watcher, scope, summary};
+    use tollgate_kernel::filter::Filter;
+    use tollgate_kernel::sample_hooks::Choice;
+    use tollgate_kernel::scope;
+    use tollgate_observe::{Ask, Raw, Watcher, summary};
     use tollgate_report::terminal::render_observation;
 
     use crate::args::{Manners, Observe};

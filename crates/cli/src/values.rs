@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tollgate_experiment::experiments;
-use tollgate_kernel::observe::Filter;
+use tollgate_kernel::filter::Filter;
 use tollgate_run::{PathId, Placement, Waiting};
 use tollgate_sampling::Categories;
 use tollgate_workload::MAX_SIZE;

@@ -108,8 +108,8 @@ impl Error {
         }
     }
 
-    #[cfg(feature = "bpf")]
-    pub(crate) fn load(doing: &'static str, reason: impl std::fmt::Display) -> Self {
+    /// What failed while programs were loaded, and why.
+    pub fn load(doing: &'static str, reason: impl std::fmt::Display) -> Self {
         Self::Load {
             doing,
             reason: format!("{reason:#}"),

@@ -15,20 +15,19 @@ use crate::event::Event;
 use crate::fault::ExtraCost;
 use crate::hook::{Hook, Need, Netfilter};
 use crate::plan::Plan;
+use crate::programs::{
+    Aligned, FAMILIES, Mapped, Ranks, in_words, link_at_free_ranks, listen, missed_runs, within,
+};
 use crate::watch::{Namespace, THREADS, Taken, Watch};
 
 mod fault;
-pub(crate) mod system;
-mod words;
+mod memory;
 
 pub use fault::Injected;
 
 use fault::{FaultSettings, Registry};
-use system::{Mapped, Ranks};
+use memory::{cursor, take_event};
 
-/// The compiled programs. The loader reads them as ELF, which wants alignment.
-#[repr(C, align(8))]
-pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/gates.bpf.o")));
 /// The same programs with a cost that is set before they are loaded.
 static EXTRA_COST_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(
@@ -38,9 +37,6 @@ static EXTRA_COST_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(
 
 /// Processors that have a cursor, `CPUS` of the programs.
 const PROCESSORS: usize = 1024;
-/// Protocols that netfilter links are made for.
-pub(crate) const FAMILIES: [i32; 2] = [libbpf_rs::NFPROTO_IPV4, libbpf_rs::NFPROTO_IPV6];
-
 /// Why a program cannot be attached that the plan does not know.
 const NOT_LOADED: &str = "its program was not loaded";
 
@@ -355,7 +351,7 @@ impl Gates {
         for namespace in namespaces {
             for family in FAMILIES {
                 let made = within(*namespace, || {
-                    system::link_at_free_ranks(fds, family, at, Ranks::Gates)
+                    link_at_free_ranks(fds, family, at, Ranks::Gates)
                 });
                 links.extend(made.map_err(&refused)?.into_iter().map(OneLink::Own));
             }
@@ -367,7 +363,7 @@ impl Gates {
     pub fn take(&self) -> Taken {
         let mut taken = Taken::default();
         for processor in 0..self.processors {
-            let cursor: &Cursor = self.cursors.at(processor);
+            let cursor: &Cursor = cursor(&self.cursors, processor);
             let (mut at, head) = (
                 cursor.tail.load(Ordering::Relaxed),
                 cursor.head.load(Ordering::Acquire),
@@ -375,7 +371,7 @@ impl Gates {
             while at < head {
                 let slot =
                     processor * self.room as usize + (at & u64::from(self.room - 1)) as usize;
-                let Some(event) = self.events.take_event(slot) else {
+                let Some(event) = take_event(&self.events, slot) else {
                     // Its program is still writing.
                     break;
                 };
@@ -394,7 +390,7 @@ impl Gates {
     fn missed(&self) -> u64 {
         self.object
             .progs()
-            .map(|program| system::missed_runs(program.as_fd()))
+            .map(|program| missed_runs(program.as_fd()))
             .sum()
     }
 }
@@ -420,61 +416,10 @@ fn open_object(object: &Aligned<[u8]>) -> Result<OpenObject, Error> {
         .map_err(|error| Error::load("opening the BPF programs", in_words(&error)))
 }
 
-/// What libbpf has said on this thread since loading began; the verifier's words are among it.
-const WORDS: usize = 64 * 1024;
-
-thread_local! {
-    static SAID: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
-}
-
-/// libbpf prints by itself unless told not to; what it says is kept for the error instead.
-pub(crate) fn listen() {
-    SAID.take();
-    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, |_, text| {
-        SAID.with_borrow_mut(|said| {
-            if said.len() < WORDS {
-                said.push_str(&text);
-            }
-        });
-    })));
-}
-
-/// An error of libbpf with what was said before it: of a long log the last lines, where the verifier gives its reason.
-pub(crate) fn in_words(error: &libbpf_rs::Error) -> String {
-    let said = SAID.take();
-    match words::last_lines(&said) {
-        None => format!("{error:#}"),
-        Some(lines) => format!("{error:#} ({lines})"),
-    }
-}
-
 pub(crate) fn find<'a>(object: &'a Object, name: &str) -> Option<ProgramMut<'a>> {
     object
         .progs_mut()
         .find(|program| program.name().to_string_lossy() == name)
-}
-
-/// Runs `attach` in the namespace, on a thread of its own: a thread that has changed its namespace may not be able to come back.
-pub(crate) fn within<T: Send>(
-    namespace: Namespace<'_>,
-    attach: impl FnOnce() -> Result<T, String> + Send,
-) -> Result<T, String> {
-    let Namespace::Of(fd) = namespace else {
-        return attach();
-    };
-    std::thread::scope(|scope| {
-        scope
-            .spawn(|| {
-                rustix::thread::move_into_link_name_space(
-                    fd,
-                    Some(rustix::thread::LinkNameSpaceType::Network),
-                )
-                .map_err(|error| format!("entering the network namespace: {error}"))?;
-                attach()
-            })
-            .join()
-            .unwrap_or_else(|_| Err("the thread that attaches has panicked".to_owned()))
-    })
 }
 
 /// Loads one program alone and attaches it, to see whether this kernel allows that.
@@ -491,7 +436,7 @@ pub(crate) fn attempt(name: &str) -> Result<(), String> {
         .find(|hook| hook.program == Some(name));
     match hook.map(|hook| hook.need) {
         Some(Need::Netfilter(at)) => {
-            system::link_at_free_ranks(&[program.as_fd()], FAMILIES[0], at, Ranks::Gates).map(drop)
+            link_at_free_ranks(&[program.as_fd()], FAMILIES[0], at, Ranks::Gates).map(drop)
         }
         _ => program
             .attach()

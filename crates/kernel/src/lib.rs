@@ -1,8 +1,8 @@
 //! Gates of the Linux kernel.
 //!
 //! This crate finds out which hooks this kernel allows, puts gates on the path of a packet with the finest of them, joins what
-//! they record to passages and gives these to the ledger of `tollgate-gate`. It also samples where processors spend their time,
-//! by kernel function and call path.
+//! they record to passages and gives these to the ledger of `tollgate-gate`. Programs that follow the
+//! traffic of others are loaded from here, too.
 //!
 //! It owns all that is attached to the kernel and gives it back on every way out. It must never decide what is measured (that is
 //! the experiment's part), never print, and never leave out an event in silence.
@@ -28,16 +28,20 @@ mod cost;
 mod error;
 pub mod event;
 pub mod fault;
+pub mod filter;
 #[cfg(feature = "bpf")]
 mod gates;
 pub mod hook;
 pub mod join;
 pub mod live;
-pub mod observe;
 pub mod offer;
 pub mod plan;
 #[cfg(feature = "bpf")]
 mod probe;
+#[cfg(feature = "bpf")]
+pub mod programs;
+pub mod sample_hooks;
+pub mod scope;
 pub mod watch;
 
 #[cfg(not(feature = "bpf"))]

@@ -11,10 +11,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use libc::{c_int, sock_filter, sock_fprog, socklen_t};
-
-use crate::observe::Filter;
-use crate::observe::filter::classic;
 use ring::Ring;
+
+use crate::filter::{Filter, classic};
 
 /// The longest time that packets wait in a block of the ring that is not full.
 pub const DELAY: Duration = Duration::from_millis(100);

@@ -10,8 +10,8 @@ use libbpf_rs::btf::{Btf, types};
 use crate::clock;
 use crate::gates::attempt;
 use crate::hook::{HOOKS, Need};
-use crate::observe;
 use crate::plan::{Abilities, Ability};
+use crate::sample_hooks;
 
 mod offers;
 mod trial;
@@ -41,7 +41,7 @@ pub fn abilities() -> Abilities {
         .map(str::to_owned)
         .collect();
     let of_gates = HOOKS.iter().filter_map(|hook| hook.ipv6);
-    let of_samples = observe::hooks::HOOKS.iter().filter_map(|hook| hook.ipv6);
+    let of_samples = sample_hooks::HOOKS.iter().filter_map(|hook| hook.ipv6);
     let of_ipv6: BTreeSet<&'static str> = of_gates.chain(of_samples).map(|at| at.name).collect();
     let function_names: BTreeSet<&'static str> = needed()
         .filter_map(|need| match need {
@@ -83,6 +83,6 @@ pub fn abilities() -> Abilities {
 /// What hooks need of the kernel, those of gates and those of samples.
 fn needed() -> impl Iterator<Item = Need> {
     let gates = HOOKS.iter().map(|hook| hook.need);
-    let samples = observe::hooks::HOOKS.iter().map(|hook| hook.need);
+    let samples = sample_hooks::HOOKS.iter().map(|hook| hook.need);
     gates.chain(samples)
 }

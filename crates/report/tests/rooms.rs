@@ -6,11 +6,12 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The crates that talk to kernels, run workloads or measure.
-const MEASURING: [&str; 7] = [
+const MEASURING: [&str; 8] = [
     "tollgate-budget",
     "tollgate-experiment",
     "tollgate-kernel",
     "tollgate-measure",
+    "tollgate-observe",
     "tollgate-qemu",
     "tollgate-sampling",
     "tollgate-workload",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use tollgate_kernel::observe::Filter;
+use tollgate_kernel::filter::Filter;
 use tollgate_table::engine::{Engine, NoEngine};
 use tollgate_table::place::Place;
 use tollgate_table::prefix::{self, LOCAL, Prefix};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use tollgate_experiment::context::Cancel;
 use tollgate_kernel::live::{Ask, DELAY, Live, Packet};
-use tollgate_kernel::observe::scope;
+use tollgate_kernel::scope;
 use tollgate_run::{format::counted, format::whole};
 use tollgate_table::import::{self, Options};
 use tollgate_table::place::Place;

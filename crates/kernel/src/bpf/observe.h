@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0 */
 /*
- * What the samples of traffic look like in the memory that the programs share with the loader; crates/kernel/src/observe/memory.rs
+ * What the samples of traffic look like in the memory that the programs share with the loader; crates/observe/src/memory.rs
  * has the same, and proves it.
  */
 #ifndef TOLLGATE_OBSERVE_H

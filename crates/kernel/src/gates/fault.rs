@@ -15,11 +15,12 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, Object};
 use tollgate_gate::{Gate, GateSet};
 
-use super::system::{self, Mapped, Ranks};
-use super::{Aligned, Cursor, FAMILIES, Gates, NOT_LOADED, OneLink, PROCESSORS, find, within};
+use super::memory::cursor;
+use super::{Cursor, Gates, NOT_LOADED, OneLink, PROCESSORS, find};
 use crate::error::Error;
 use crate::fault::{ExtraCost, Fault, FaultKind, LONGEST_DELAY, Side};
 use crate::hook::{Hook, Need};
+use crate::programs::{Aligned, FAMILIES, Mapped, Ranks, in_words, link_at_free_ranks, within};
 use crate::watch::Namespace;
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fault.bpf.o")));
@@ -108,7 +109,11 @@ impl Injected {
     pub fn runs(&self) -> u64 {
         let core = lock(&self.core);
         (0..PROCESSORS)
-            .map(|processor| core.cursors.at(processor).head.load(Ordering::Relaxed))
+            .map(|processor| {
+                cursor(&core.cursors, processor)
+                    .head
+                    .load(Ordering::Relaxed)
+            })
             .sum()
     }
 }
@@ -164,9 +169,8 @@ impl Core {
                 let fds = [program.as_fd()];
                 for namespace in namespaces {
                     for family in FAMILIES {
-                        let made = within(*namespace, || {
-                            system::link_at_free_ranks(&fds, family, at, ranks)
-                        });
+                        let made =
+                            within(*namespace, || link_at_free_ranks(&fds, family, at, ranks));
                         links.extend(made.map_err(refused)?.into_iter().map(OneLink::Own));
                     }
                 }
@@ -293,7 +297,7 @@ impl Gates {
             outcome.map_err(|error| Error::load("preparing a fault", error))?;
         }
         open.load()
-            .map_err(|error| Error::load("loading a fault", super::in_words(&error)))
+            .map_err(|error| Error::load("loading a fault", in_words(&error)))
     }
 
     /// Attaches faults again that have to come after these gates, which were just attached.

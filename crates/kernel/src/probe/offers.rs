@@ -14,10 +14,11 @@ use libbpf_rs::{ErrorKind, Object, ObjectBuilder, ProgramMut, TC_EGRESS, TcHookB
 use perf_event_open_sys as sys;
 use perf_event_open_sys::bindings::perf_event_attr;
 
-use crate::gates::{Aligned, find, in_words, listen};
-use crate::observe::scope;
+use crate::gates::find;
 use crate::offer::{Kind, Offer};
 use crate::plan::Ability;
+use crate::programs::{Aligned, in_words, listen};
+use crate::scope;
 
 static OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/offers.bpf.o")));

@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use libbpf_rs::{ErrorKind, Link, MapCore, Object, ObjectBuilder};
 
-use crate::gates::system::Mapped;
-use crate::gates::{Aligned, in_words, listen};
+use crate::programs::{Aligned, Mapped, in_words, listen};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/trial.bpf.o")));
 

@@ -3,13 +3,14 @@
 //! Pure: two readings in, one observation out.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use tollgate_kernel::filter::Flow;
+use tollgate_kernel::sample_hooks::Choice;
 use tollgate_run::observation::{Gates, Observation, Row, SCHEMA, Samples, Slow, Socket};
 
-use super::memory::{Flow, Passage, STAMPS, TcpCounts, Totals, Usage, flag};
-use super::rows::{ON_THE_WAY, rows};
-use super::{Choice, Raw};
+use crate::Raw;
+use crate::memory::{Passage, STAMPS, TcpCounts, Totals, Usage, flag};
+use crate::rows::{ON_THE_WAY, rows};
 
 fn gates(before: Option<&Raw>, after: &Raw, choice: &Choice) -> Gates {
     let of = |count: fn(&Totals) -> u64| {
@@ -145,39 +146,6 @@ fn received(from: TcpCounts, to: TcpCounts) -> (u32, u32) {
         to.segments_in.wrapping_sub(from.segments_in),
         to.data_in.wrapping_sub(from.data_in),
     )
-}
-
-impl Flow {
-    /// The other direction.
-    pub const fn turned(&self) -> Self {
-        Self {
-            ports: self.ports.rotate_left(16),
-            family: self.family,
-            source: self.destination,
-            destination: self.source,
-        }
-    }
-
-    fn end(&self, words: [[u8; 4]; 4], port: u32) -> String {
-        let address: IpAddr = if self.family == 6 {
-            let mut octets = [0; 16];
-            octets.copy_from_slice(words.as_flattened());
-            Ipv6Addr::from(octets).into()
-        } else {
-            Ipv4Addr::from(words[0]).into()
-        };
-        std::net::SocketAddr::new(address, port as u16).to_string()
-    }
-
-    /// Where it comes from, as ADDRESS:PORT.
-    pub fn from(&self) -> String {
-        self.end(self.source, self.ports >> 16)
-    }
-
-    /// Where it goes to, as ADDRESS:PORT.
-    pub fn to(&self) -> String {
-        self.end(self.destination, self.ports & 0xffff)
-    }
 }
 
 fn name(bytes: [u8; 16]) -> String {

@@ -4,7 +4,7 @@
 //! A sample follows one byte of a stream from the socket that sends it (or the wire that it comes in by) to the reader. Each gate
 //! asks whether the sequence numbers that pass it hold a byte that is followed; so it does not matter in which skb it travels.
 //!
-//! This module owns the programs and links it attaches, which go when this process ends, in whatever way. It must never change
+//! It owns the programs and links it attaches, which go when this process ends, in whatever way. It must never change
 //! traffic, and never leave out in silence what it could not count.
 
 #[cfg_attr(
@@ -12,12 +12,6 @@
     allow(dead_code, reason = "the loader of the programs uses the rest")
 )]
 pub mod cost;
-pub mod filter;
-#[cfg_attr(
-    not(feature = "bpf"),
-    allow(dead_code, reason = "the loader of the programs uses the rest")
-)]
-pub mod hooks;
 pub mod memory;
 #[cfg_attr(
     not(feature = "bpf"),
@@ -25,7 +19,6 @@ pub mod memory;
 )]
 pub mod pace;
 pub mod rows;
-pub mod scope;
 #[cfg_attr(
     not(any(feature = "bpf", test)),
     allow(dead_code, reason = "only a build that loads programs fills a series")
@@ -38,11 +31,10 @@ mod watcher;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use memory::{Flow, Operation, Passage, RawHistogram, STAMPS, Totals, Usage};
+use memory::{Passage, RawHistogram, STAMPS, Totals, Usage};
+use tollgate_kernel::filter::{Flow, Operation};
 
 pub use cost::Cost;
-pub use filter::{Filter, FilterError};
-pub use hooks::Choice;
 pub use series::Series;
 #[cfg(feature = "bpf")]
 pub use watcher::Watcher;

@@ -2,6 +2,8 @@
 //!
 //! Plain values without a method that decides anything; what they mean is in the modules beside this one.
 
+use tollgate_kernel::filter::{Flow, Operation};
+
 /// Processors that have a countdown.
 pub const PROCESSORS: usize = 1024;
 /// Bytes that can be followed at once.
@@ -53,38 +55,6 @@ pub mod flag {
     pub const AWAKE: u32 = 64;
     /// It went out again after it had come in.
     pub const FORWARDED: u32 = 128;
-}
-
-/// A connection in one direction. An IPv4 address is the first word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(C)]
-pub struct Flow {
-    /// Source port above destination port.
-    pub ports: u32,
-    /// 4 or 6.
-    pub family: u32,
-    /// In the order of the wire.
-    pub source: [[u8; 4]; 4],
-    /// In the order of the wire.
-    pub destination: [[u8; 4]; 4],
-}
-
-/// An operation of a filter; the constants are in [`super::filter`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Operation {
-    /// Which operation.
-    pub what: u32,
-    /// 1 is the source, 2 the destination, 3 either.
-    pub sides: u32,
-    /// The least port, the family, or the truth of a constant.
-    pub low: u32,
-    /// The greatest port.
-    pub high: u32,
-    /// The address.
-    pub address: [[u8; 4]; 4],
-    /// Which of its bits count.
-    pub mask: [[u8; 4]; 4],
 }
 
 /// What is asked for.

@@ -5,7 +5,7 @@
 
 use tollgate_stats::{Interval, by_batches};
 
-use super::memory::SPANS;
+use crate::memory::SPANS;
 
 /// Parts that are kept; beyond them two neighbours become one.
 const MOST: usize = 256;

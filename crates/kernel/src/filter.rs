@@ -8,9 +8,7 @@
 pub mod classic;
 
 use std::fmt;
-use std::net::IpAddr;
-
-use super::memory::{Flow, Operation};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 const AND: u32 = 0;
 const OR: u32 = 1;
@@ -19,6 +17,71 @@ const FAMILY: u32 = 3;
 const ADDRESS: u32 = 4;
 const PORT: u32 = 5;
 const CONSTANT: u32 = 6;
+
+/// A connection in one direction. An IPv4 address is the first word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C)]
+pub struct Flow {
+    /// Source port above destination port.
+    pub ports: u32,
+    /// 4 or 6.
+    pub family: u32,
+    /// In the order of the wire.
+    pub source: [[u8; 4]; 4],
+    /// In the order of the wire.
+    pub destination: [[u8; 4]; 4],
+}
+
+impl Flow {
+    /// The other direction.
+    pub const fn turned(&self) -> Self {
+        Self {
+            ports: self.ports.rotate_left(16),
+            family: self.family,
+            source: self.destination,
+            destination: self.source,
+        }
+    }
+
+    fn end(&self, words: [[u8; 4]; 4], port: u32) -> String {
+        let address: IpAddr = if self.family == 6 {
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(words.as_flattened());
+            Ipv6Addr::from(bytes).into()
+        } else {
+            Ipv4Addr::from(words[0]).into()
+        };
+        SocketAddr::new(address, port as u16).to_string()
+    }
+
+    /// Where it comes from, as ADDRESS:PORT.
+    pub fn from(&self) -> String {
+        self.end(self.source, self.ports >> 16)
+    }
+
+    /// Where it goes to, as ADDRESS:PORT.
+    pub fn to(&self) -> String {
+        self.end(self.destination, self.ports & 0xffff)
+    }
+}
+
+/// An operation of a filter; as the programs run it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Operation {
+    /// Which operation.
+    pub what: u32,
+    /// 1 is the source, 2 the destination, 3 either.
+    pub sides: u32,
+    /// The least port, the family, or the truth of a constant.
+    pub low: u32,
+    /// The greatest port.
+    pub high: u32,
+    /// The address.
+    pub address: [[u8; 4]; 4],
+    /// Which of its bits count.
+    pub mask: [[u8; 4]; 4],
+}
 
 /// Which end of a message a primitive speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate_kernel::abilities;
-use tollgate_kernel::observe::{Ask, Choice, Watcher, pace};
+use tollgate_kernel::sample_hooks::Choice;
+use tollgate_observe::{Ask, Watcher, pace};
 
 /// How long a slice lasts.
 const SLICE: Duration = Duration::from_secs(2);

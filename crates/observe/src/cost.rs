@@ -13,10 +13,10 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use tollgate_kernel::filter::{Filter, Operation, Side};
 use tollgate_stats::{Estimate, StatsError};
 
-use super::filter::{Filter, Side};
-use super::memory::{Operation, Settings};
+use crate::memory::Settings;
 
 /// Rounds before the first sample: the fewest whose median has an interval ([`tollgate_stats::median`]).
 pub(super) const ROUNDS: usize = 6;
@@ -173,7 +173,7 @@ impl Pair {
             by_group: 1,
             groups: Default::default(),
             call: 0,
-            operation: [Operation::default(); super::memory::OPERATIONS],
+            operation: [Operation::default(); crate::memory::OPERATIONS],
             ..*usual
         };
         settings.operation[..filter.len()].copy_from_slice(&filter);

@@ -2,12 +2,13 @@
 //!
 //! Pure. It must never leave out of a row's interval what is known to move it.
 
+use tollgate_kernel::sample_hooks::Choice;
+use tollgate_kernel::sample_hooks::DRIVER_END_BOUNDARY;
 use tollgate_run::observation::Row;
 use tollgate_stats::Interval;
 
-use super::hooks::DRIVER_END_BOUNDARY;
-use super::memory::{FINEST_BITS, PLACES, RawHistogram};
-use super::{Choice, Raw};
+use crate::Raw;
+use crate::memory::{FINEST_BITS, PLACES, RawHistogram};
 
 const P: Option<&str> = Some("processing");
 const Q: Option<&str> = Some("queueing");
@@ -16,7 +17,7 @@ const TX: Option<&str> = Some("transmit");
 const RX: Option<&str> = Some("receive");
 
 /// The spans and sums by their numbers in the programs: name, direction, kind.
-const SPANS: [(&str, Option<&str>, Option<&str>); super::memory::SPANS] = [
+const SPANS: [(&str, Option<&str>, Option<&str>); crate::memory::SPANS] = [
     ("tcp", TX, P),
     ("tcp, ip", TX, P),
     ("send.queue", TX, Q),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::observe::filter::tests::any_filter;
+use crate::filter::tests::any_filter;
 
 /// A packet, as the socket has it.
 #[derive(Clone, Debug)]

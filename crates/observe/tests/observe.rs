@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use tollgate_kernel::observe::filter::Side;
-use tollgate_kernel::observe::{Ask, Choice, Filter, Watcher, summary};
+use tollgate_kernel::filter::{Filter, Side};
+use tollgate_kernel::sample_hooks::Choice;
+use tollgate_observe::{Ask, Watcher, summary};
 use tollgate_run::observation::{Observation, Row, Slow};
 
 /// A pair that asks and answers on an address until this is dropped.
@@ -398,7 +399,7 @@ fn saturated_server_has_the_sum_that_its_rate_under_gates_asks_for() {
         first = look();
     }
     // Long enough for a calibration on the way, for which the gates are taken off.
-    let rounds = |raw: &tollgate_kernel::observe::Raw| raw.cost.as_ref().unwrap().call.n;
+    let rounds = |raw: &tollgate_observe::Raw| raw.cost.as_ref().unwrap().call.n;
     let mut last = first.clone();
     for _ in 0..12_000 {
         last = look();

@@ -1,19 +1,17 @@
-//! The system calls of the gates: the memory that the programs share with us, links, and what the kernel counts.
+//! The system calls: the memory that programs share with us, links, and what the kernel counts.
 
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::error::Error;
-use crate::event::Event;
 use crate::hook::Netfilter;
 
 /// A map of the programs, mapped into this process.
-pub(crate) struct Mapped {
+pub struct Mapped {
     start: NonNull<c_void>,
     length: usize,
 }
@@ -22,7 +20,11 @@ pub(crate) struct Mapped {
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    pub(crate) fn new(fd: BorrowedFd<'_>, length: usize) -> Result<Self, Error> {
+    /// Maps so many bytes of a map, rounded up to whole pages.
+    ///
+    /// # Errors
+    /// [`Error::System`] when the kernel refuses.
+    pub fn new(fd: BorrowedFd<'_>, length: usize) -> Result<Self, Error> {
         let page = rustix::param::page_size();
         let length = length.div_ceil(page) * page;
         // SAFETY: a new mapping at an address that the kernel chooses.
@@ -42,44 +44,22 @@ impl Mapped {
         Ok(Self { start, length })
     }
 
-    /// The address of the value at this place, which lies within the mapping.
-    pub(crate) fn slot<T>(&self, index: usize) -> NonNull<T> {
+    /// The address of the value at this place.
+    ///
+    /// # Panics
+    /// When the place lies beyond the mapping.
+    pub fn slot<T>(&self, index: usize) -> NonNull<T> {
         assert!((index + 1) * size_of::<T>() <= self.length);
         // SAFETY: the slot lies within the mapping, as was just checked.
         unsafe { self.start.cast::<T>().add(index) }
     }
 
-    /// The atomics at this place.
-    pub(super) fn at(&self, index: usize) -> &super::Cursor {
-        let slot = self.slot::<super::Cursor>(index);
-        // SAFETY: a cursor has atomics and padding only, for which every bit pattern is valid; a mapping begins at a page and
-        // lives as long as the reference.
-        unsafe { slot.as_ref() }
-    }
-
     /// Overwrites what the memory begins with.
-    pub(crate) fn write<T>(&self, value: T) {
+    pub fn write<T>(&self, value: T) {
         let slot = self.slot::<T>(0);
         // SAFETY: the slot is aligned (a page begins there) and within the mapping. The programs may read half of the old and
         // half of the new value; they do not depend on more than a word.
         unsafe { slot.write_volatile(value) };
-    }
-
-    /// Takes the event out of a slot and leaves it empty; none when its program is still writing it.
-    pub(super) fn take_event(&self, index: usize) -> Option<Event> {
-        let slot = self.slot::<Event>(index);
-        // SAFETY: the time is the first field, aligned to 8 in an array of 32 bytes each, and every bit pattern is valid.
-        let ktime = unsafe { AtomicU64::from_ptr(slot.cast::<u64>().as_ptr()) };
-        let at = ktime.load(Ordering::Acquire);
-        if at == 0 {
-            return None;
-        }
-        // SAFETY: the program has finished with the slot, since it writes the time last, and takes it again only after the tail
-        // has moved past it.
-        let mut event = unsafe { slot.read_volatile() };
-        event.ktime = at;
-        ktime.store(0, Ordering::Release);
-        Some(event)
     }
 }
 
@@ -111,7 +91,7 @@ const ALL_RANKS: u8 = FAULT_RANKS + RANKS + FAULT_RANKS;
 
 /// The ranks that a program may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ranks {
+pub enum Ranks {
     /// Those of faults before the gates.
     BeforeGates,
     /// Those of programs that measure or observe.
@@ -167,7 +147,10 @@ fn link_netfilter(
 }
 
 /// Attaches netfilter programs one right behind the other, at the first ranks that nobody else has; all or none.
-pub(crate) fn link_at_free_ranks(
+///
+/// # Errors
+/// What the kernel said, or that all ranks are taken, for people.
+pub fn link_at_free_ranks(
     programs: &[BorrowedFd<'_>],
     family: i32,
     hook: Netfilter,
@@ -191,7 +174,7 @@ pub(crate) fn link_at_free_ranks(
 }
 
 /// How often the kernel has left out a program because it was running already on that processor; 0 when it does not tell.
-pub(crate) fn missed_runs(program: BorrowedFd<'_>) -> u64 {
+pub fn missed_runs(program: BorrowedFd<'_>) -> u64 {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;
     // SAFETY: the kernel writes at most `length` bytes into `info`, whose fields are integers.

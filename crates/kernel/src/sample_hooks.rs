@@ -73,15 +73,19 @@ const DEMUX: Hook = Hook {
     ipv6: None,
     without: Without::Joined,
 };
-pub(super) const IP_OUT_BOUNDARY: &str = "from TCP to IP";
-pub(super) const DEMUX_BOUNDARY: &str = "from IP to TCP";
+/// Where a segment leaves TCP.
+pub const IP_OUT_BOUNDARY: &str = "from TCP to IP";
+/// Where a segment comes to TCP.
+pub const DEMUX_BOUNDARY: &str = "from IP to TCP";
 /// Where it is told what a reader's own code takes between two system calls.
-pub(super) const RETURNED_BOUNDARY: &str = "a reader returns to its code";
-pub(super) const CALLED_BOUNDARY: &str = "a reader calls the kernel";
-pub(super) const DRIVER_END_BOUNDARY: &str = "the driver returns";
+pub const RETURNED_BOUNDARY: &str = "a reader returns to its code";
+/// Where a reader's call begins.
+pub const CALLED_BOUNDARY: &str = "a reader calls the kernel";
+/// Where the driver has taken a segment.
+pub const DRIVER_END_BOUNDARY: &str = "the driver returns";
 const RUNS_BOUNDARY: &str = "a thread runs";
 /// The program that takes segments from wires, too, in the place of the one at the same tracepoint.
-pub(super) const WIRE: (&str, &str) = ("netif_receive_skb", "netif_receive_wire");
+pub const WIRE: (&str, &str) = ("netif_receive_skb", "netif_receive_wire");
 
 /// All hooks, by boundary in the order of the way, the finest first; in the same order as those of gates ([`crate::hook::HOOKS`]).
 pub static HOOKS: &[Hook] = &[
@@ -205,12 +209,12 @@ impl Choice {
     }
 
     /// Whether the boundary is taken.
-    pub(super) fn takes(&self, boundary: &str) -> bool {
+    pub fn takes(&self, boundary: &str) -> bool {
         self.taken.iter().any(|hook| hook.boundary == boundary)
     }
 
     /// Programs that a message runs which is read without waiting for it.
-    pub(super) fn gates_of_a_message(&self) -> usize {
+    pub fn gates_of_a_message(&self) -> usize {
         let runs = |hook: &&Hook| match hook.boundary {
             RUNS_BOUNDARY => 0,
             // One by who sends, one by who reads.
@@ -221,13 +225,13 @@ impl Choice {
     }
 
     /// Whether both ends of a system call are taken, so that a reader's own code is told from the kernel.
-    pub(super) fn takes_calls(&self) -> bool {
+    pub fn takes_calls(&self) -> bool {
         self.takes(RETURNED_BOUNDARY) && self.takes(CALLED_BOUNDARY)
     }
 
     /// Programs that a message runs outside of its way and its gates' programs: its last gate's call, and where both ends of system
     /// calls are taken the entry and the exit of its sender's and the exit of its reader's.
-    pub(super) fn calls_beside_the_way(&self) -> usize {
+    pub fn calls_beside_the_way(&self) -> usize {
         if self.takes_calls() { 4 } else { 1 }
     }
 

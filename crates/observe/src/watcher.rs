@@ -9,26 +9,25 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
-
-use super::cost::{Calibration, Cost, Pair, ROUNDS, Round, Turn as Trips};
-use super::hooks::{Choice, DEMUX_BOUNDARY, DRIVER_END_BOUNDARY, IP_OUT_BOUNDARY, WIRE};
-use super::memory::{
-    Flow, Followed, GROUPS, OPERATIONS, PASSAGES, PROCESSORS, Passage, Processor, RawHistogram,
-    SPANS, Settings, TURNS, Totals, Turn, Usage, WIRES, state,
+use tollgate_kernel::filter::Flow;
+use tollgate_kernel::programs::{
+    FAMILIES, Mapped, OBSERVE, Ranks, in_words, link_at_free_ranks, listen, missed_runs, within,
 };
-use super::pace::{
+use tollgate_kernel::sample_hooks::{
+    Choice, DEMUX_BOUNDARY, DRIVER_END_BOUNDARY, IP_OUT_BOUNDARY, WIRE,
+};
+use tollgate_kernel::{Error, Namespace, Need};
+
+use crate::cost::{Calibration, Cost, Pair, ROUNDS, Round, Turn as Trips};
+use crate::memory::{
+    Followed, GROUPS, OPERATIONS, PASSAGES, PROCESSORS, Passage, Processor, RawHistogram, SPANS,
+    Settings, TURNS, Totals, Turn, Usage, WIRES, state,
+};
+use crate::pace::{
     FIRST, LONGEST_PATIENCE, PATIENCE, Pace, Passed, SETTLE, WINDOW, patience, weight,
 };
-use super::series::{Amount, Amounts, Series};
-use super::{Ask, Raw};
-use crate::error::Error;
-use crate::gates::system::{Mapped, Ranks, link_at_free_ranks, missed_runs};
-use crate::gates::{Aligned, FAMILIES, in_words, listen, within};
-use crate::hook::Need;
-use crate::watch::Namespace;
-
-static OBJECT: &Aligned<[u8]> =
-    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o")));
+use crate::series::{Amount, Amounts, Series};
+use crate::{Ask, Raw};
 
 /// How long a byte may be on its way before it is given up, unless its socket is waited for.
 const LOST_AFTER: Duration = Duration::from_secs(10);
@@ -197,7 +196,7 @@ impl Watcher {
         listen();
         let mut open = ObjectBuilder::default()
             .name("tollgate_observe")
-            .and_then(|builder| builder.open_memory(&OBJECT.0))
+            .and_then(|builder| builder.open_memory(OBSERVE))
             .map_err(|error| Error::load("opening the BPF programs", in_words(&error)))?;
         for mut program in open.progs_mut() {
             let load = wanted.contains(&&*program.name().to_string_lossy());
@@ -667,7 +666,7 @@ impl Watcher {
             let mut builder = RingBufferBuilder::new();
             builder
                 .add(&map, |bytes: &[u8]| {
-                    taken.extend(Passage::read(bytes));
+                    taken.extend(Passage::from_map(bytes));
                     0
                 })
                 .map_err(|error| Error::load("reading slow passages", error))?;
@@ -710,9 +709,10 @@ impl Watcher {
             let value = map
                 .lookup(&key, MapFlags::ANY)
                 .map_err(|error| Error::load("reading connections", error))?;
-            if let (Some(flow), Some(usage)) =
-                (Flow::read(&key), value.as_deref().and_then(Usage::read))
-            {
+            if let (Some(flow), Some(usage)) = (
+                Flow::from_map(&key),
+                value.as_deref().and_then(Usage::from_map),
+            ) {
                 flows.insert(flow, usage);
             }
         }
@@ -762,11 +762,16 @@ fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The value that bytes from a map begin with.
-macro_rules! read {
+/// What the programs write into maps as it is.
+trait FromMap: Copy {
+    /// The value that the bytes begin with; none when they are too few.
+    fn from_map(bytes: &[u8]) -> Option<Self>;
+}
+
+macro_rules! from_map {
     ($($kind:ty),*) => {$(
-        impl $kind {
-            fn read(bytes: &[u8]) -> Option<Self> {
+        impl FromMap for $kind {
+            fn from_map(bytes: &[u8]) -> Option<Self> {
                 if bytes.len() < size_of::<Self>() {
                     return None;
                 }
@@ -776,4 +781,4 @@ macro_rules! read {
         }
     )*};
 }
-read!(Passage, Flow, Usage);
+from_map!(Passage, Flow, Usage);
