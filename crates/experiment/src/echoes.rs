@@ -3,13 +3,13 @@
 //!
 //! As in Kay and Pasquale 1996, section IV: a message is received and one of the same size is sent back; only processor time in
 //! the kernel counts; 40 sizes are evenly spaced from 1 byte to 8,192 bytes. Both ends of an echo do that, so its time is
-//! halved. They share a processor unless the user wants two: one that sleeps and wakes is not idle then, and all of its time is
-//! processing.
+//! halved. For the paper's categories they share a processor unless the user wants two: one that sleeps and wakes is not idle then,
+//! and all of its time is processing. Beside that the other modes are measured at a few sizes, with idle processors' time as well.
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format, present};
 use tollgate_sampling::{Categories, Classifier};
 use tollgate_workload::{Sockets, Spec, Transport, find};
 
@@ -36,12 +36,16 @@ pub(crate) const STANDARD_ERROR: f64 = 0.05;
 const NEGLIGIBLE: f64 = 0.01;
 /// The fewest sizes, unless the user gives them.
 const FEWEST: usize = 6;
+/// The sizes of the modes beside the first.
+const BESIDE: usize = 3;
 
-/// One protocol on one path.
+/// One protocol on one path in one mode.
 #[derive(Debug)]
 pub(crate) struct Panel {
     pub(crate) path: PathId,
     pub(crate) transport: Transport,
+    pub(crate) mode: Mode,
+    pub(crate) sizes: Vec<usize>,
     /// The rounds of each size.
     pub(crate) splits: Vec<Vec<Split>>,
     /// Why there are none, by size.
@@ -59,6 +63,8 @@ pub(crate) struct Echoes {
     /// How many sizes there would be with more time.
     pub(crate) wanted: usize,
     pub(crate) panels: Vec<Panel>,
+    /// The same protocols and paths in the other modes, at a few of the sizes.
+    pub(crate) beside: Vec<Panel>,
 }
 
 /// The paths over sockets of the kernel that the options allow.
@@ -71,9 +77,9 @@ pub(crate) fn kernel_paths(options: &Options) -> Vec<PathId> {
         .collect()
 }
 
-/// How a path is run: on one core and blocking, unless the options want otherwise.
+/// How a path is run for the paper's categories: on one core and blocking, unless the options want otherwise.
 pub(crate) fn mode(path: PathId, options: &Options) -> Option<Mode> {
-    let modes = options.modes(&find(path)?.capabilities());
+    let modes = modes(path, options);
     let usual = Mode {
         placement: Placement::OneCore,
         waiting: Waiting::Blocking,
@@ -83,6 +89,11 @@ pub(crate) fn mode(path: PathId, options: &Options) -> Option<Mode> {
         .copied()
         .find(|&mode| mode == usual)
         .or_else(|| modes.first().copied())
+}
+
+/// The modes of a path that the options want.
+fn modes(path: PathId, options: &Options) -> Vec<Mode> {
+    find(path).map_or_else(Vec::new, |path| options.modes(&path.capabilities()))
 }
 
 /// Message sizes, evenly spaced from 1 byte to 8,192.
@@ -114,46 +125,36 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<Sampled<Echoes
     }
     let transports = [Transport::Tcp, Transport::Udp];
     let lines = paths.len() * transports.len();
+    let others: usize = paths
+        .iter()
+        .map(|&path| modes(path, options).len().saturating_sub(1))
+        .sum();
+    let others = others * transports.len() * BESIDE;
     let sizes = match &options.sizes {
         Some(sizes) => sizes.clone(),
-        None => usual_sizes(affordable(context.remaining(), lines)),
+        None => usual_sizes(affordable(context.remaining(), lines, others)),
     };
-    let mut subjects = Vec::with_capacity(lines * sizes.len());
-    let mut panels = Vec::with_capacity(lines);
+    let few: Vec<usize> = present::some(sizes.len(), BESIDE)
+        .into_iter()
+        .map(|at| sizes[at])
+        .collect();
+    let mut subjects = Vec::with_capacity(lines * sizes.len() + others);
+    let (mut panels, mut beside) = (Vec::new(), Vec::new());
     for &path in &paths {
-        let Some(mode) = mode(path, options) else {
-            continue;
-        };
+        let first = mode(path, options);
         for transport in transports {
-            panels.push(Panel {
-                path,
-                transport,
-                splits: Vec::new(),
-                failures: Vec::new(),
-                first: subjects.len(),
-            });
-            subjects.extend(sizes.iter().map(|&size| {
-                // What is not timed would be sampled: no warm-up.
-                let spec = Spec {
-                    warmup: 0,
-                    ..Spec::new(Workload::Rr, size)
+            for mode in modes(path, options) {
+                let (to, sizes) = if Some(mode) == first {
+                    (&mut panels, &sizes)
+                } else {
+                    (&mut beside, &few)
                 };
-                Subject {
-                    label: format!("{path}, {transport}, {}", format::bytes(size)),
-                    path,
-                    spec: spec.with_mode(mode.placement, mode.waiting).over(Sockets {
-                        transport,
-                        ..Sockets::PLAIN
-                    }),
-                }
-            }));
+                to.push(Panel::new(path, transport, mode, sizes, &mut subjects));
+            }
         }
     }
     let categories = options.categories.clone().unwrap_or_else(Categories::kay);
     let mut classifier = Classifier::new(categories.clone());
-    for panel in &mut panels {
-        panel.splits = vec![Vec::new(); sizes.len()];
-    }
     let mut enough = |survey: &Survey| {
         for panel in &mut panels {
             panel.take(survey, &mut classifier);
@@ -164,11 +165,11 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<Sampled<Echoes
         Sampled::Measured(survey) => survey,
         Sampled::Unavailable(reason) => return Ok(Sampled::Unavailable(reason)),
     };
-    for panel in &mut panels {
+    for panel in panels.iter_mut().chain(&mut beside) {
         // Anew: what was usual in the whole run is known only now.
-        panel.splits = vec![Vec::new(); sizes.len()];
+        panel.splits = vec![Vec::new(); panel.sizes.len()];
         panel.take(&survey, &mut classifier);
-        panel.failures = (panel.first..panel.first + sizes.len())
+        panel.failures = (panel.first..panel.first + panel.sizes.len())
             .map(|at| survey.observed[at].failure.clone())
             .collect();
     }
@@ -178,14 +179,16 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<Sampled<Echoes
         categories,
         sizes,
         panels,
+        beside,
     }))
 }
 
-/// How many sizes of each line there is time for.
-fn affordable(remaining: Option<Duration>, lines: usize) -> usize {
+/// How many sizes of each line there is time for beside so many others.
+fn affordable(remaining: Option<Duration>, lines: usize, others: usize) -> usize {
     let Some(remaining) = remaining else {
         return SIZES;
     };
+    let remaining = remaining.saturating_sub(LEAST * u32::try_from(others).unwrap_or(u32::MAX));
     let each = LEAST.as_nanos() * lines.max(1) as u128;
     usize::try_from(remaining.as_nanos() / each)
         .unwrap_or(SIZES)
@@ -205,6 +208,41 @@ fn known(panels: &[Panel], categories: usize) -> bool {
 }
 
 impl Panel {
+    /// One without rounds, whose subjects join the others.
+    fn new(
+        path: PathId,
+        transport: Transport,
+        mode: Mode,
+        sizes: &[usize],
+        subjects: &mut Vec<Subject>,
+    ) -> Self {
+        let first = subjects.len();
+        subjects.extend(sizes.iter().map(|&size| {
+            // What is not timed would be sampled: no warm-up.
+            let spec = Spec {
+                warmup: 0,
+                ..Spec::new(Workload::Rr, size)
+            };
+            Subject {
+                label: format!("{path} {mode}, {transport}, {}", format::bytes(size)),
+                path,
+                spec: spec.with_mode(mode.placement, mode.waiting).over(Sockets {
+                    transport,
+                    ..Sockets::PLAIN
+                }),
+            }
+        }));
+        Self {
+            path,
+            transport,
+            mode,
+            sizes: sizes.to_vec(),
+            splits: vec![Vec::new(); sizes.len()],
+            failures: Vec::new(),
+            first,
+        }
+    }
+
     /// Sorts the rounds that it has not seen yet.
     fn take(&mut self, survey: &Survey, classifier: &mut Classifier) {
         for (at, splits) in self.splits.iter_mut().enumerate() {
@@ -287,9 +325,10 @@ mod tests {
 
     #[test]
     fn little_time_gives_fewer_sizes() {
-        assert_eq!(affordable(None, 2), 40);
-        assert_eq!(affordable(Some(Duration::from_secs(100)), 2), 40);
-        assert_eq!(affordable(Some(Duration::from_secs(16)), 2), 10);
-        assert_eq!(affordable(Some(Duration::ZERO), 2), FEWEST);
+        assert_eq!(affordable(None, 2, 0), 40);
+        assert_eq!(affordable(Some(Duration::from_secs(100)), 2, 0), 40);
+        assert_eq!(affordable(Some(Duration::from_secs(16)), 2, 0), 10);
+        assert_eq!(affordable(Some(Duration::from_secs(16)), 2, 5), 7);
+        assert_eq!(affordable(Some(Duration::ZERO), 2, 0), FEWEST);
     }
 }

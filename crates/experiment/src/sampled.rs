@@ -65,6 +65,8 @@ pub(crate) struct Round {
     cpu_ns: f64,
     /// The same for each operation in the neighbouring slice without the sampler.
     plain_ns: f64,
+    /// How long each operation took in that slice.
+    plain_elapsed_ns: f64,
     /// How slow the machine was in this round, against what was usual.
     slowness: f64,
     /// How long the slice took.
@@ -90,6 +92,8 @@ pub(crate) struct Survey {
     pub(crate) clock: Clock,
     /// Samples per second and processor.
     pub(crate) rate: u32,
+    /// Processors that are sampled, those of all subjects.
+    processors: Vec<usize>,
     /// How the machine's speed changed from round to round.
     pub(crate) drift: Drift,
     /// The user stopped it.
@@ -168,6 +172,7 @@ fn measure(
             book: Book::new(symbols),
             clock: sampler.clock(),
             rate: sampler.rate(),
+            processors: cpus,
             drift: Drift::default(),
             stopped: false,
         },
@@ -338,11 +343,13 @@ impl Tour<'_> {
         let iterations = iterations.max(LEAST_OPERATIONS);
         let fewer = ((iterations as f64 * PLAIN) as u64).max(LEAST_OPERATIONS);
         let cpu = process_ns();
-        if let Err(error) = session.run(fewer, &mut session.new_samples()) {
+        let mut plain = session.new_samples();
+        if let Err(error) = session.run(fewer, &mut plain) {
             self.fail(at, &error);
             return Ok(());
         }
         let plain_ns = (process_ns() - cpu) / fewer as f64;
+        let plain_elapsed_ns = plain.elapsed_ns() as f64 / fewer as f64;
         let mut samples = session.new_samples();
         let mut profile = Profile::default();
         let cpu = process_ns();
@@ -363,6 +370,7 @@ impl Tour<'_> {
             bytes: samples.bytes(),
             cpu_ns,
             plain_ns,
+            plain_elapsed_ns,
             slowness: 1.0,
             elapsed_ns: samples.elapsed_ns() as f64,
         });
@@ -422,9 +430,27 @@ pub(crate) struct Split {
     pub(crate) operations: u64,
     pub(crate) bytes: u64,
     ns_per_weight: f64,
+    /// Weights of samples on the processors that the ends run on: idle, and of other processes.
+    idle: u64,
+    foreign: u64,
+    /// The time of these processors, by the clock and without the sampler, in ns.
+    pub(crate) whole_ns: f64,
 }
 
 impl Split {
+    /// The workload's samples of a round, without those of others.
+    fn new(round: &Round, breakdown: Breakdown) -> Self {
+        Self {
+            breakdown,
+            operations: round.operations,
+            bytes: round.bytes,
+            ns_per_weight: round.ns_per_weight(),
+            idle: 0,
+            foreign: 0,
+            whole_ns: 0.0,
+        }
+    }
+
     /// A weight of this round's breakdown in ns.
     pub(crate) fn ns(&self, weight: u64) -> f64 {
         weight as f64 * self.ns_per_weight
@@ -437,6 +463,26 @@ impl Split {
             None => self.breakdown.other,
         };
         self.ns(count.weight)
+    }
+
+    /// ns of the programs that talk, and of what this process does to measure.
+    pub(crate) fn application_ns(&self) -> f64 {
+        self.ns(self.breakdown.user.weight + self.breakdown.excluded.weight)
+    }
+
+    /// ns of other processes on the ends' processors.
+    pub(crate) fn foreign_ns(&self) -> f64 {
+        self.ns(self.foreign)
+    }
+
+    /// ns in which the ends' processors were idle.
+    pub(crate) fn idle_ns(&self) -> f64 {
+        self.ns(self.idle)
+    }
+
+    /// ns of all of these.
+    pub(crate) fn sampled_ns(&self) -> f64 {
+        self.total_ns() + self.application_ns() + self.foreign_ns() + self.idle_ns()
     }
 
     /// ns of all categories and of what no rule covers.
@@ -458,11 +504,22 @@ impl Survey {
         round: usize,
         classifier: &mut Classifier,
     ) -> Vec<Split> {
-        let split = |round: &Round| Split {
-            breakdown: classifier.breakdown(&self.book, &round.profile),
-            operations: round.operations,
-            bytes: round.bytes,
-            ns_per_weight: round.ns_per_weight(),
+        let cpus = processors(&self.subjects[subject..=subject]).unwrap_or_default();
+        let split = |round: &Round| {
+            let all = classifier.breakdown(&self.book, &round.profile);
+            let split = Split::new(round, all);
+            let here = if cpus.len() == self.processors.len() {
+                split.breakdown.clone()
+            } else {
+                classifier.breakdown_where(&self.book, &round.profile, |cpu| cpus.contains(&cpu))
+            };
+            let elapsed_ns = round.plain_elapsed_ns / round.slowness * round.operations as f64;
+            Split {
+                idle: here.idle.weight,
+                foreign: here.foreign.weight,
+                whole_ns: cpus.len() as f64 * elapsed_ns,
+                ..split
+            }
         };
         let rounds = &self.observed[subject].rounds;
         rounds.iter().skip(round).map(split).collect()
@@ -477,12 +534,8 @@ impl Survey {
     ) -> Vec<Split> {
         let mut split = |round: &Round| {
             let mut pieces = cut.pieces(&self.book, &round.profile);
-            Split {
-                breakdown: classifier.breakdown(&self.book, &pieces.swap_remove(piece)),
-                operations: round.operations,
-                bytes: round.bytes,
-                ns_per_weight: round.ns_per_weight(),
-            }
+            let breakdown = classifier.breakdown(&self.book, &pieces.swap_remove(piece));
+            Split::new(round, breakdown)
         };
         let rounds = self.observed[subject].rounds.iter();
         rounds.map(&mut split).collect()

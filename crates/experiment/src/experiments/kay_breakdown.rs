@@ -11,7 +11,7 @@ use tollgate_run::{
 use tollgate_sampling::{Categories, Classifier};
 use tollgate_stats as stats;
 
-use super::{Experiment, Reported};
+use super::{Experiment, Reported, kay_modes};
 use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel, STANDARD_ERROR, touching_ns};
@@ -82,11 +82,9 @@ impl Experiment for KayBreakdown {
             .iter()
             .map(|panel| crossover(echoes, panel))
             .collect();
-        let mut tables: Vec<Table> = echoes
-            .panels
-            .iter()
-            .map(|panel| time_table(echoes, panel))
-            .collect();
+        let mut tables = kay_modes::tables(echoes);
+        let panels = echoes.panels.iter();
+        tables.extend(panels.map(|panel| time_table(echoes, panel)));
         tables.extend(
             echoes
                 .panels
@@ -151,7 +149,7 @@ pub(super) fn unavailable(
 }
 
 /// The names of the categories and of what no rule covers.
-fn names(categories: &Categories) -> impl Iterator<Item = &str> {
+pub(super) fn names(categories: &Categories) -> impl Iterator<Item = &str> {
     let all = categories.categories.iter();
     all.map(|category| category.name.as_str())
         .chain([categories.other.as_str()])
@@ -609,6 +607,7 @@ fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
             format::list(&parts)
         ));
     }
+    kay_modes::say(echoes, &mut finding);
     finding.finish()
 }
 

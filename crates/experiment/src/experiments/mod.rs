@@ -13,6 +13,7 @@ mod foong_sendfile;
 mod gates_joined;
 mod kay_breakdown;
 mod kay_detail;
+mod kay_modes;
 mod lehmann;
 mod remote_shown;
 mod rr_by_size;
