@@ -33,6 +33,24 @@ impl Evidence {
         }
     }
 
+    /// A number that was counted and is the same in every run.
+    pub(crate) const fn exact(value: f64) -> Self {
+        let interval = Interval {
+            low: value,
+            high: value,
+        };
+        Self::new(value, Some(interval), LEAST)
+    }
+
+    /// How many of so many operations, in hundredths: all of them were counted.
+    pub(crate) fn counted(part: u64, whole: u64) -> Self {
+        let share = 100.0 * part as f64 / whole as f64;
+        Self {
+            operations: whole,
+            ..Self::exact(share)
+        }
+    }
+
     /// The mean of figures of equal weight, by their interquartile mean, as are its interval's ends; none of none. It closes where
     /// most of them do.
     pub(crate) fn mean_of(all: &[Self]) -> Option<Self> {
@@ -164,6 +182,11 @@ impl Claim {
         }
     }
 
+    /// A count, to the next whole number.
+    pub(crate) fn count(&self) -> String {
+        format::whole(self.value.round() as u64)
+    }
+
     /// Three significant digits.
     pub(crate) fn significant(&self) -> String {
         format::significant(self.value)
@@ -272,7 +295,7 @@ impl Finding {
     }
 
     /// The text: one sentence of what is stated, and one of what cannot be told and why.
-    pub(crate) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> Told {
         let untold: Vec<String> = self
             .untold
             .iter()
@@ -288,7 +311,44 @@ impl Finding {
         if sentences.is_empty() {
             sentences.push("Nothing was measured.".to_owned());
         }
-        sentences.join(" ")
+        Told(sentences.join(" "))
+    }
+}
+
+/// The text of a finding, which nothing else can make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told(String);
+
+impl Told {
+    /// What stands there when an experiment cannot be had here.
+    pub(crate) fn unavailable(reason: &str) -> Self {
+        Self(format!("Not available here: {reason}."))
+    }
+}
+
+impl From<Told> for String {
+    fn from(told: Told) -> Self {
+        told.0
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::ops::Deref for Told {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<&str> for Told {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
     }
 }
 

@@ -208,7 +208,7 @@ mod tests {
             Figure::Median,
             &mut finding,
         );
-        finding.finish()
+        finding.finish().into()
     }
 
     #[test]

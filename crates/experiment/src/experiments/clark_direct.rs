@@ -6,20 +6,19 @@
 
 use tollgate_papers as papers;
 use tollgate_run::{
-    self as run, Axis, Cell, Figure, Interval, Measured, Point, Row, RowKind, Scale, Series,
-    Source, Table, TrustLine, Unit, format, present,
+    Axis, Cell, Figure, Interval, Measured, Point, Row, RowKind, Scale, Series, Source, Table,
+    Unit, format, present,
 };
 use tollgate_sampling::{Categories, Classifier};
 use tollgate_stats::{self as stats, Estimate, Line};
 
 use super::foong_hz::{column, unavailable};
-use super::{Experiment, Reported};
-use crate::claim::{self, Evidence, Finding, Refusal};
+use super::{Content, Experiment, Reported};
+use crate::claim::{self, Evidence, Finding, Refusal, Told};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes};
 use crate::error::Error;
 use crate::sampled::{Mean, Sampled, Split};
-use crate::shapes;
 
 const TABLE: &str = "clark-1989/table-1";
 /// Data bytes of the paper's packets.
@@ -62,22 +61,11 @@ impl Experiment for ClarkDirect {
         !echoes::kernel_paths(options).is_empty()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let command = shapes::command(self.name(), &context.options);
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let sampled = echoes::of(self.name(), context)?;
-        let (finding, tables, figures, trust) = match &*sampled {
-            Sampled::Measured(echoes) => shown(echoes, &command),
+        Ok(match &*sampled {
+            Sampled::Measured(echoes) => shown(echoes, command),
             Sampled::Unavailable(reason) => unavailable(reason),
-        };
-        Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding,
-            command,
-            tables,
-            figures,
-            trust,
         })
     }
 }
@@ -252,7 +240,7 @@ fn figure(fits: &[Fitted], command: &str) -> Option<Figure> {
     })
 }
 
-fn finding(fits: &[Fitted]) -> String {
+fn finding(fits: &[Fitted]) -> Told {
     let fit = |label: &str| fits.iter().find(|one| one.label == label);
     let evidence = |fitted: &Fitted, of: fn(&Line) -> Option<Estimate>| {
         let estimate = fitted.line.as_ref().and_then(of);
@@ -315,7 +303,7 @@ fn finding(fits: &[Fitted]) -> String {
     finding.finish()
 }
 
-fn shown(echoes: &Echoes, command: &str) -> (String, Vec<Table>, Vec<Figure>, Vec<TrustLine>) {
+fn shown(echoes: &Echoes, command: &str) -> Content {
     let fits = fits(echoes);
     let mut trust = echoes.survey.trust(&Categories::clark());
     trust.push(echoes.survey.covered(&Categories::clark()));
@@ -331,12 +319,12 @@ fn shown(echoes: &Echoes, command: &str) -> (String, Vec<Table>, Vec<Figure>, Ve
         "over loopback nothing is copied to a network's memory, checksums are left out and no address is resolved; the paper \
          does not say which direction its rows cover",
     ));
-    (
-        finding(&fits),
-        vec![table(&fits)],
-        figure(&fits, command).into_iter().collect(),
+    Content {
+        finding: finding(&fits),
+        tables: vec![table(&fits)],
+        figures: figure(&fits, command).into_iter().collect(),
         trust,
-    )
+    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use tollgate_budget::clark::{self, ClarkRow};
 use tollgate_papers as papers;
 use tollgate_qemu::counts::Counts;
-use tollgate_run::{
-    self as run, Cell, Column, Row, Source, Table, TrustLine, Unit, format, present,
-};
+use tollgate_run::{Cell, Column, Row, Source, Table, TrustLine, Unit, format, present};
 
-use super::{Experiment, Reported};
+use super::{Content, Experiment, Reported};
+use crate::claim::{Evidence, Finding, Refusal, Told};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::shapes;
@@ -54,7 +53,12 @@ impl Experiment for ClarkInstructions {
         options.want_stack_memory()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+    /// It counts the same whatever the options are.
+    fn command(&self, _: &Options) -> String {
+        shapes::command(self.name(), &Options::default())
+    }
+
+    fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
         context.tell("counting under valgrind", TAKES);
         let limit = context.remaining();
         let deadline = limit.map(|limit| Instant::now() + limit);
@@ -77,20 +81,15 @@ impl Experiment for ClarkInstructions {
         if counted.is_err() && context.cancel.is_raised() {
             return Err(Error::Stopped);
         }
-        let command = shapes::command(self.name(), &Options::default());
         let linux = context.linux_counts.as_ref();
         let mut tables = vec![table(&counted, linux)];
         tables.extend(linux.map(linux::table));
-        Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
+        Ok(Content {
             finding: finding(&counted, linux),
             figures: linux
                 .map(|counts| linux::figure(counts, "make qemu"))
                 .into_iter()
                 .collect(),
-            command,
             tables,
             trust: trust(&counted, linux),
         })
@@ -241,47 +240,38 @@ const TOLD: [(&str, &str); 5] = [
     ("tcb-lookup-hash", "the lookup of the connection"),
 ];
 
-fn finding(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> String {
-    let count = |id: &str| {
-        let rows = counted.as_ref().ok()?;
-        Some(rows.iter().find(|row| row.id == id)?.instructions)
+fn finding(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Told {
+    let mut finding = Finding::default();
+    let ours = |id: &str| match counted {
+        Ok(rows) => {
+            let row = rows.iter().find(|row| row.id == id);
+            row.map(|row| Evidence::exact(row.instructions).amount())
+        }
+        Err(reason) => Some(Err(Refusal::NotMeasured(reason.clone()))),
     };
-    let whole = |value: f64| format::whole(value.round() as u64);
-    let told: Vec<String> = TOLD
-        .into_iter()
-        .filter_map(|(id, what)| {
-            let then = whole(published_count(id)?);
-            let there = linux.and_then(|counts| Some(linux::operation(counts, id)?.each()));
-            match (count(id), there) {
-                (Some(now), None) => Some(format!(
-                    "{what} {} (Clark et al. counted {then})",
-                    whole(now)
-                )),
-                (Some(now), Some(there)) => Some(format!(
-                    "{what} {}, in Linux {} (Clark et al. counted {then})",
-                    whole(now),
-                    whole(there)
-                )),
-                (None, Some(there)) => Some(format!(
-                    "{what} in Linux {} (Clark et al. counted {then})",
-                    whole(there)
-                )),
-                (None, None) => None,
-            }
-        })
-        .collect();
-    let mut sentences = Vec::new();
-    if let Err(reason) = counted {
-        sentences.push(match linux {
-            None => format!("Nothing was counted: {reason}."),
-            Some(_) => format!("Tollgate's stack was not counted: {reason}."),
-        });
-    }
+    let told = TOLD.into_iter().filter_map(|(id, what)| {
+        let then = format::whole(published_count(id)? as u64);
+        let ours =
+            ours(id).and_then(|ours| finding.claim("the instructions of Tollgate's stack", ours));
+        let there = linux.and_then(|counts| linux::operation(counts, id));
+        let there = there.map(|there| Evidence::exact(there.each()).amount());
+        let there = there.and_then(|there| finding.claim("those of Linux", there));
+        let counts = [
+            ours.map(|ours| ours.count()),
+            there.map(|there| format!("in Linux {}", there.count())),
+        ];
+        let counts: Vec<String> = counts.into_iter().flatten().collect();
+        (!counts.is_empty())
+            .then(|| format!("{what} {} (Clark et al. counted {then})", counts.join(", ")))
+    });
+    let told: Vec<String> = told.collect();
     if !told.is_empty() {
-        sentences.push(format!("Instructions today: {}.", format::list(&told)));
+        finding.say(format!("instructions today: {}", format::list(&told)));
     }
-    sentences.extend(linux.and_then(linux::finding));
-    sentences.join(" ")
+    if let Some(counts) = linux {
+        linux::say(counts, &mut finding);
+    }
+    finding.finish()
 }
 
 fn trust(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Vec<TrustLine> {
@@ -394,7 +384,7 @@ mod tests {
         assert!(matches!(&shown.rows[1].cells[4], Cell::NotAvailable { .. }));
         assert!(
             finding(&counted, Some(&linux))
-                .starts_with("Instructions today: TCP input of a data segment 93, in Linux 1,173 (Clark et al. counted 186). A 4-byte")
+                .starts_with("Instructions today: TCP input of a data segment 93, in Linux 1,173 (Clark et al. counted 186); a 4-byte")
         );
         let alone = table(&Err("no valgrind".to_owned()), Some(&linux));
         assert_eq!(alone.rows.len(), 13);

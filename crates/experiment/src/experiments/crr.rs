@@ -1,9 +1,9 @@
 //! `crr`: connect, request, response, close, over all paths.
 
-use tollgate_run::{self as run, PathId, Source, Unit, Workload, format};
+use tollgate_run::{PathId, Source, Unit, Workload, format};
 
-use super::{Experiment, Reported};
-use crate::claim::Finding;
+use super::{Content, Experiment, Reported};
+use crate::claim::{Finding, Told};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
@@ -42,11 +42,10 @@ impl Experiment for Crr {
         4
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let sizes = context.options.sizes_or(&SIZES);
         let line_up = LineUp::of(Workload::Crr, context)?;
         let outcome = interleave::run(self.name(), line_up, &sizes, context)?;
-        let command = shapes::command(self.name(), &context.options);
         let table = shapes::table_by_size(
             "connections",
             "Connect, request, response and close, median",
@@ -61,14 +60,10 @@ impl Experiment for Crr {
             &outcome,
             Figure::Median,
             Vec::new(),
-            &command,
-        );
-        Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding: finding(&outcome),
             command,
+        );
+        Ok(Content {
+            finding: finding(&outcome),
             tables: vec![table],
             figures: vec![figure],
             trust: shapes::trust(
@@ -81,7 +76,7 @@ impl Experiment for Crr {
     }
 }
 
-fn finding(outcome: &Outcome) -> String {
+fn finding(outcome: &Outcome) -> Told {
     let paths = [
         PathId::KernelLoopback,
         PathId::KernelRemote,

@@ -4,12 +4,11 @@ use tollgate_run::{self as run, Cell, Figure, Source, Table, Unit, format, prese
 use tollgate_stats as stats;
 
 use super::foong_hz::{cell_of, column, common_trust, id, lines, source, titled, unavailable};
-use super::{Experiment, Reported};
-use crate::claim::{Evidence, Finding, Refusal, operations};
+use super::{Content, Experiment, Reported};
+use crate::claim::{Evidence, Finding, Refusal, Told, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{Sampled, Split};
-use crate::shapes;
 use crate::streams::{self, Panel, RECEIVE, Streams, TRANSMIT, per_byte};
 
 /// Transmit against receive.
@@ -44,32 +43,21 @@ impl Experiment for FoongDirection {
         !streams::stream_paths(options).is_empty()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let command = shapes::command(self.name(), &context.options);
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let sampled = streams::of(self.name(), context)?;
-        let (finding, tables, figures, trust) = match &*sampled {
+        Ok(match &*sampled {
             Sampled::Measured(streams) => {
                 let panels = || streams.panels.iter();
-                (
-                    finding(streams),
-                    panels().map(|panel| table(streams, panel)).collect(),
-                    panels()
-                        .filter_map(|panel| figure(streams, panel, &command))
+                Content {
+                    finding: finding(streams),
+                    tables: panels().map(|panel| table(streams, panel)).collect(),
+                    figures: panels()
+                        .filter_map(|panel| figure(streams, panel, command))
                         .collect(),
-                    common_trust(streams),
-                )
+                    trust: common_trust(streams),
+                }
             }
             Sampled::Unavailable(reason) => unavailable(reason),
-        };
-        Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding,
-            command,
-            tables,
-            figures,
-            trust,
         })
     }
 }
@@ -142,7 +130,7 @@ fn figure(streams: &Streams, panel: &Panel, command: &str) -> Option<Figure> {
 }
 
 /// The smallest and the largest write; a ratio whose interval holds 1 is no difference.
-fn finding(streams: &Streams) -> String {
+fn finding(streams: &Streams) -> Told {
     let mut finding = Finding::default();
     for panel in &streams.panels {
         let in_cache = || (0..streams.loads.len()).filter(|&at| streams.loads[at].is_in_cache());

@@ -7,19 +7,18 @@ use std::time::Duration;
 
 use tollgate_papers as papers;
 use tollgate_run::{
-    self as run, Axis, Cell, Column, Figure, Mode, PathId, Point, Row, Scale, Series, Source,
-    Table, TrustLine, Unit, format, present,
+    Axis, Cell, Column, Figure, Mode, PathId, Point, Row, Scale, Series, Source, Table, TrustLine,
+    Unit, format, present,
 };
 use tollgate_sampling::{Frequencies, TrafficMeter, nominal_hz};
 use tollgate_workload::cores::Cores;
 use tollgate_workload::{Sockets, Spec, find};
 
-use super::{Experiment, Reported};
-use crate::claim::{Evidence, Finding, operations};
+use super::{Content, Experiment, Reported};
+use crate::claim::{Evidence, Finding, Told, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{self, Mean, Sampled, Split, Subject};
-use crate::shapes;
 use crate::streams::{
     self, Load, NEITHER, Panel, RECEIVE, Streams, TRANSMIT, all_ns, per_byte, user_ns,
 };
@@ -64,25 +63,25 @@ impl Experiment for FoongHz {
         !streams::stream_paths(options).is_empty()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let command = shapes::command(self.name(), &context.options);
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let root = Path::new("/");
         let sampled = streams::of(self.name(), context)?;
         let hz = nominal_hz(root).map_err(|error| error.to_string());
-        let (finding, mut tables, figures, mut trust) = match (&*sampled, &hz) {
+        let mut content = match (&*sampled, &hz) {
             (Sampled::Measured(streams), Ok(hz)) => {
                 let panels = || streams.panels.iter();
-                (
-                    finding(streams, *hz),
-                    panels().map(|panel| table(streams, panel, *hz)).collect(),
-                    panels()
-                        .filter_map(|panel| figure(streams, panel, *hz, &command))
+                Content {
+                    finding: finding(streams, *hz),
+                    tables: panels().map(|panel| table(streams, panel, *hz)).collect(),
+                    figures: panels()
+                        .filter_map(|panel| figure(streams, panel, *hz, command))
                         .collect(),
-                    trust(streams, *hz),
-                )
+                    trust: trust(streams, *hz),
+                }
             }
             (Sampled::Unavailable(reason), _) | (_, Err(reason)) => unavailable(reason),
         };
+        let tables = &mut content.tables;
         tables.push(rule_of_thumb());
         let path = streams::stream_paths(&context.options).first().copied();
         if let Some(path) = path
@@ -103,19 +102,10 @@ impl Experiment for FoongHz {
             };
             tables.push(traffic_table(root, &mut count));
         }
-        if let Some(reason) = untold(&tables) {
-            trust.push(present::note(reason));
+        if let Some(reason) = untold(tables) {
+            content.trust.push(present::note(reason));
         }
-        Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding,
-            command,
-            tables,
-            figures,
-            trust,
-        })
+        Ok(content)
     }
 }
 
@@ -125,7 +115,7 @@ pub(super) fn source(place: &str) -> Option<Source> {
 }
 
 /// What an experiment on streams shows when this machine does not allow sampling.
-pub(super) fn unavailable(reason: &str) -> (String, Vec<Table>, Vec<Figure>, Vec<TrustLine>) {
+pub(super) fn unavailable(reason: &str) -> Content {
     let cell = Cell::NotAvailable {
         reason: reason.to_owned(),
     };
@@ -135,12 +125,12 @@ pub(super) fn unavailable(reason: &str) -> (String, Vec<Table>, Vec<Figure>, Vec
         columns: vec![column("Both ends", Unit::None)],
         rows: vec![present::plain_row("Every size", vec![cell])],
     };
-    (
-        format!("Not available here: {reason}."),
-        vec![table],
-        Vec::new(),
-        vec![present::warning(format!("nothing was sampled: {reason}"))],
-    )
+    Content {
+        finding: Told::unavailable(reason),
+        tables: vec![table],
+        figures: Vec::new(),
+        trust: vec![present::warning(format!("nothing was sampled: {reason}"))],
+    }
 }
 
 pub(super) fn column(name: impl Into<String>, unit: Unit) -> Column {
@@ -331,7 +321,7 @@ fn rule_of_thumb() -> Table {
     }
 }
 
-fn finding(streams: &Streams, hz: f64) -> String {
+fn finding(streams: &Streams, hz: f64) -> Told {
     let mut finding = Finding::default();
     // The first path; the tables have the others.
     let Some(panel) = streams.panels.first() else {

@@ -9,20 +9,18 @@ use std::time::Duration;
 
 use tollgate_papers as papers;
 use tollgate_run::{
-    self as run, Cell, Figure, Interval, Measured, Mode, Offload, PathId, Row, Source, Table,
-    TrustLine, Unit, present,
+    self as run, Cell, Interval, Measured, Mode, Offload, PathId, Row, Source, Table, Unit, present,
 };
 use tollgate_sampling::{Categories, Classifier, nominal_hz};
 use tollgate_stats as stats;
 use tollgate_workload::Sockets;
 
 use super::foong_hz::{column, source, unavailable};
-use super::{Experiment, Reported};
-use crate::claim::{Evidence, Finding, operations};
+use super::{Content, Experiment, Reported};
+use crate::claim::{Evidence, Finding, Told, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
-use crate::shapes;
 use crate::streams::{self, Load, all_ns, per_byte};
 
 const PATH: PathId = PathId::KernelVeth;
@@ -71,8 +69,7 @@ impl Experiment for FoongOffload {
         mode(options).is_some()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let command = shapes::command(self.name(), &context.options);
+    fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
         let Some(mode) = mode(&context.options) else {
             return Err(Error::NothingToRun {
                 workload: tollgate_run::Workload::Stream,
@@ -87,7 +84,7 @@ impl Experiment for FoongOffload {
             .collect();
         let sampled = sampled::survey(self.name(), subjects(&loads, mode), EACH, context)?;
         let hz = nominal_hz(Path::new("/")).map_err(|error| error.to_string());
-        let (finding, tables, figures, trust) = match (sampled, hz) {
+        Ok(match (sampled, hz) {
             (Sampled::Measured(survey), Ok(hz)) => {
                 let groups = context.options.categories.clone();
                 shown(
@@ -98,16 +95,6 @@ impl Experiment for FoongOffload {
                 )
             }
             (Sampled::Unavailable(reason), _) | (_, Err(reason)) => unavailable(&reason),
-        };
-        Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding,
-            command,
-            tables,
-            figures,
-            trust,
         })
     }
 }
@@ -136,9 +123,7 @@ fn subjects(loads: &[Load], mode: Mode) -> Vec<Subject> {
     STATES.iter().flat_map(of).collect()
 }
 
-type Shown = (String, Vec<Table>, Vec<Figure>, Vec<TrustLine>);
-
-fn shown(survey: &Survey, loads: &[Load], hz: f64, groups: Categories) -> Shown {
+fn shown(survey: &Survey, loads: &[Load], hz: f64, groups: Categories) -> Content {
     let mut classifier = Classifier::new(groups.clone());
     let view = View {
         survey,
@@ -163,7 +148,12 @@ fn shown(survey: &Survey, loads: &[Load], hz: f64, groups: Categories) -> Shown 
     trust.push(present::note(
         "a saving is told only where the confidence intervals of the two states do not overlap",
     ));
-    (view.finding(), tables, Vec::new(), trust)
+    Content {
+        finding: view.finding(),
+        tables,
+        figures: Vec::new(),
+        trust,
+    }
 }
 
 /// What was measured, by state and then by load.
@@ -323,9 +313,9 @@ impl View<'_> {
     }
 
     /// What each offload saves at the largest write.
-    fn finding(&self) -> String {
+    fn finding(&self) -> Told {
         let Some(load) = self.loads.len().checked_sub(1) else {
-            return "Nothing was measured.".to_owned();
+            return Finding::default().finish();
         };
         let mut finding = Finding::default();
         let of = format!(

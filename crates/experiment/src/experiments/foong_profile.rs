@@ -2,16 +2,15 @@
 //! and 4. Beside it the same samples by the categories of the study of 2021, which profiled such streams.
 
 use tollgate_papers as papers;
-use tollgate_run::{self as run, Cell, Figure, Source, Table, Unit, format, present};
+use tollgate_run::{Cell, Figure, Source, Table, Unit, format, present};
 use tollgate_sampling::{Categories, Classifier};
 
 use super::foong_hz::{MeanAt, column, common_trust, id, lines, source, titled, unavailable};
-use super::{Experiment, Reported};
+use super::{Content, Experiment, Reported};
 use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{Mean, Sampled, Split};
-use crate::shapes;
 use crate::streams::{self, Panel, RECEIVE, Streams, TRANSMIT};
 
 /// Loads that the tables show, of those that reuse one buffer.
@@ -49,34 +48,21 @@ impl Experiment for FoongProfile {
         !streams::stream_paths(options).is_empty()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let command = shapes::command(self.name(), &context.options);
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let categories = context.options.categories.clone();
         let groups = categories.unwrap_or_else(Categories::foong);
         let sampled = streams::of(self.name(), context)?;
-        let (finding, tables, figures, trust) = match &*sampled {
-            Sampled::Measured(streams) => shown(streams, &groups, &command),
+        Ok(match &*sampled {
+            Sampled::Measured(streams) => shown(streams, &groups, command),
             Sampled::Unavailable(reason) => unavailable(reason),
-        };
-        Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding,
-            command,
-            tables,
-            figures,
-            trust,
         })
     }
 }
 
-type Shown = (String, Vec<Table>, Vec<Figure>, Vec<run::TrustLine>);
-
 /// The rounds of each load of a path by group.
 type Groups = Vec<Vec<Split>>;
 
-fn shown(streams: &Streams, groups: &Categories, command: &str) -> Shown {
+fn shown(streams: &Streams, groups: &Categories, command: &str) -> Content {
     let mut directions = Classifier::new(streams.directions.clone());
     let mut classifier = Classifier::new(groups.clone());
     let mut whole = Classifier::new(Categories::host_stack());
@@ -116,7 +102,12 @@ fn shown(streams: &Streams, groups: &Categories, command: &str) -> Shown {
     tables.push(in_2003());
     let mut trust = common_trust(streams);
     trust.push(streams.survey.covered(groups));
-    (finding.finish(), tables, figures, trust)
+    Content {
+        finding: finding.finish(),
+        tables,
+        figures,
+        trust,
+    }
 }
 
 fn names(categories: &Categories) -> impl Iterator<Item = &str> {

@@ -5,19 +5,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use tollgate_run::{
-    self as run, Axis, Cell, Figure, Mode, PathId, Placement, Point, Scale, Series, Source, Table,
-    TrustLine, Unit, Waiting, format, present,
+    Axis, Cell, Figure, Mode, PathId, Placement, Point, Scale, Series, Source, Table, Unit,
+    Waiting, format, present,
 };
 use tollgate_sampling::{Categories, Classifier};
 use tollgate_workload::{Reading, Sending, Sockets};
 
 use super::foong_hz::{column, source, unavailable};
-use super::{Experiment, Reported};
-use crate::claim::{Evidence, Finding, operations};
+use super::{Content, Experiment, Reported};
+use crate::claim::{Evidence, Finding, Told, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
-use crate::shapes;
 use crate::streams::{self, Load, RECEIVE, TRANSMIT, all_ns, per_byte};
 
 /// Sizes of a write.
@@ -59,8 +58,7 @@ impl Experiment for FoongSendfile {
         !streams::stream_paths(options).is_empty()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let command = shapes::command(self.name(), &context.options);
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let Some(plan) = Plan::of(&context.options) else {
             return Err(Error::NothingToRun {
                 workload: tollgate_run::Workload::Stream,
@@ -68,19 +66,9 @@ impl Experiment for FoongSendfile {
             });
         };
         let sampled = sampled::survey(self.name(), plan.subjects(), EACH, context)?;
-        let (finding, tables, figures, trust) = match sampled {
-            Sampled::Measured(survey) => plan.shown(&survey, &command),
+        Ok(match sampled {
+            Sampled::Measured(survey) => plan.shown(&survey, command),
             Sampled::Unavailable(reason) => unavailable(&reason),
-        };
-        Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding,
-            command,
-            tables,
-            figures,
-            trust,
         })
     }
 }
@@ -168,11 +156,7 @@ impl Plan {
         self.sending(Sending::ALL.len()) + way * self.read.len()
     }
 
-    fn shown(
-        &self,
-        survey: &Survey,
-        command: &str,
-    ) -> (String, Vec<Table>, Vec<Figure>, Vec<TrustLine>) {
+    fn shown(&self, survey: &Survey, command: &str) -> Content {
         let directions = Categories::direction();
         let mut classifier = Classifier::new(directions.clone());
         let splits: Vec<Vec<Split>> = (0..survey.subjects.len())
@@ -212,12 +196,12 @@ impl Plan {
             "a posted reader waits in recv(2) before each write, and the writer waits for it on a futex, which is not counted; a \
              late reader is the writer's own thread, which reads what the socket has taken",
         ));
-        (
-            view.finding(),
+        Content {
+            finding: view.finding(),
             tables,
-            view.figure(command).into_iter().collect(),
+            figures: view.figure(command).into_iter().collect(),
             trust,
-        )
+        }
     }
 }
 
@@ -342,7 +326,7 @@ impl View<'_> {
     }
 
     /// Each way against the copy at the largest load, and late against posted at the smallest.
-    fn finding(&self) -> String {
+    fn finding(&self) -> Told {
         let mut finding = Finding::default();
         if let Some(last) = self.plan.loads.len().checked_sub(1) {
             let rounds = |way: usize| &self.splits[self.plan.sending(way) + last];

@@ -8,11 +8,11 @@ use tollgate_run::{
 };
 use tollgate_stats::interquartile_mean;
 
-use super::{Experiment, Reported};
+use super::{Content, Experiment, Reported};
+use crate::claim::{Evidence, Finding, Told};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::joins::{self, Joins, Row, Seen, Share};
-use crate::shapes;
 use crate::shapes::layer;
 
 /// The share of messages that should be joined.
@@ -83,19 +83,19 @@ impl Experiment for GatesJoined {
         !joins::ways(self.workload, options).is_empty()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+    fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
         let usual: &[usize] = match self.workload {
             Workload::Rr | Workload::Crr => &OF_MESSAGES,
             Workload::Stream => &OF_WRITES,
         };
         let sizes = context.options.sizes_or(usual);
         let joins = joins::run(self.name, self.workload, &sizes, context)?;
-        Ok(self.shown(&joins, &sizes, &context.options))
+        Ok(self.shown(&joins, &sizes))
     }
 }
 
 impl GatesJoined {
-    fn shown(&self, joins: &Joins, sizes: &[usize], options: &Options) -> run::Experiment {
+    fn shown(&self, joins: &Joins, sizes: &[usize]) -> Content {
         let mut tables = vec![
             shares("messages", &self.messages("joined"), joins, sizes, |seen| {
                 seen.messages
@@ -112,12 +112,8 @@ impl GatesJoined {
                 .filter(|row| row.carried.offload == Offload::Usual)
                 .map(|row| spans(row, sizes)),
         );
-        run::Experiment {
-            name: self.name.to_owned(),
-            title: self.title.to_owned(),
-            paper: None,
+        Content {
             finding: self.finding(joins),
-            command: shapes::command(self.name, options),
             tables,
             figures: Vec::new(),
             trust: self.trust(joins, sizes),
@@ -132,31 +128,37 @@ impl GatesJoined {
         }
     }
 
-    fn finding(&self, joins: &Joins) -> String {
+    fn finding(&self, joins: &Joins) -> Told {
         let what = match self.workload {
             Workload::Rr => "requests and responses",
             Workload::Crr => "messages on connections of their own",
             Workload::Stream => "writes",
         };
+        let mut finding = Finding::default();
         let worst = |of: fn(&Seen) -> Share| {
             measured(joins)
-                .filter_map(|(row, _, seen)| Some((row, of(seen).of_one()?)))
-                .min_by(|a, b| a.1.total_cmp(&b.1))
+                .filter_map(|(row, _, seen)| Some((row, of(seen), of(seen).of_one()?)))
+                .min_by(|a, b| a.2.total_cmp(&b.2))
         };
-        let (Some((row, messages)), Some((_, segments))) =
+        if let (Some((row, messages, _)), Some((_, segments, _))) =
             (worst(|seen| seen.messages), worst(|seen| seen.segments))
-        else {
-            return "Nothing was measured.".to_owned();
-        };
-        let lost: u64 = measured(joins).map(|(_, _, seen)| seen.lost).sum();
-        format!(
-            "Of all {what} at least {} % were followed through every gate, and of their segments {} %, each way and size by itself \
-             (the worst: {}); {} lost.",
-            hundredths(messages),
-            hundredths(segments),
-            row.carried.label(),
-            format::counted(lost, "event was", "events were")
-        )
+        {
+            let share = |of: Share| Evidence::counted(of.joined, of.sent).share();
+            let messages = finding.claim(format!("how many {what} were followed"), share(messages));
+            let segments = finding.claim("how many of their segments were", share(segments));
+            let lost: u64 = measured(joins).map(|(_, _, seen)| seen.lost).sum();
+            if let (Some(messages), Some(segments)) = (messages, segments) {
+                finding.say(format!(
+                    "of all {what} at least {} % were followed through every gate, and of their segments {} %, each way and size by \
+                     itself (the worst: {}); {} lost",
+                    hundredths(messages.value()),
+                    hundredths(segments.value()),
+                    row.carried.label(),
+                    format::counted(lost, "event was", "events were")
+                ));
+            }
+        }
+        finding.finish()
     }
 
     fn trust(&self, joins: &Joins, sizes: &[usize]) -> Vec<TrustLine> {
@@ -214,8 +216,8 @@ fn measured(joins: &Joins) -> impl Iterator<Item = (&Row, usize, &Seen)> {
 }
 
 /// A share in percent that is rounded down, so that what is missing is never rounded away.
-fn hundredths(share: f64) -> String {
-    format!("{:.2}", (share * 1e4).floor() / 1e2)
+fn hundredths(percent: f64) -> String {
+    format!("{:.2}", (percent * 1e2).floor() / 1e2)
 }
 
 fn number(value: f64, n: u64) -> Cell {
@@ -357,8 +359,8 @@ fn trust_of(row: &Row) -> Vec<TrustLine> {
     let lost: u64 = seen().map(|seen| seen.lost).sum();
     let mut text = format!(
         "{label}: at least {} % of the messages and {} % of the segments were seen at every gate; {} were not",
-        hundredths(messages),
-        hundredths(segments),
+        hundredths(100.0 * messages),
+        hundredths(100.0 * segments),
         format::whole(unmatched)
     );
     let gates: Vec<String> = row

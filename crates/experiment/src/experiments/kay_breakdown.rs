@@ -5,19 +5,18 @@
 
 use tollgate_papers as papers;
 use tollgate_run::{
-    self as run, Axis, Cell, Column, Figure, Point, Row, Scale, Series, Source, Table, TrustKind,
-    TrustLine, Unit, format, present,
+    Axis, Cell, Column, Figure, Point, Row, Scale, Series, Source, Table, TrustKind, TrustLine,
+    Unit, format, present,
 };
 use tollgate_sampling::{Categories, Classifier};
 use tollgate_stats as stats;
 
-use super::{Experiment, Reported, kay_modes};
-use crate::claim::{Evidence, Finding};
+use super::{Content, Experiment, Reported, kay_modes};
+use crate::claim::{Evidence, Finding, Told};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel, STANDARD_ERROR, touching_ns};
 use crate::error::Error;
 use crate::sampled::{Mean, Sampled, Split};
-use crate::shapes;
 
 const PAPER: &str = "kay-pasquale-1996";
 /// The largest size of the small-message view, in bytes; figure 4 ends at 614.
@@ -55,26 +54,14 @@ impl Experiment for KayBreakdown {
         !echoes::kernel_paths(options).is_empty()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let command = shapes::command(self.name(), &context.options);
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let sampled = echoes::of(self.name(), context)?;
-        let shown = |finding, tables, figures, trust| run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding,
-            command: command.clone(),
-            tables,
-            figures,
-            trust,
-        };
         let echoes = match &*sampled {
             Sampled::Measured(echoes) => echoes,
             Sampled::Unavailable(reason) => {
                 let categories = context.options.categories.clone();
                 let categories = categories.unwrap_or_else(Categories::kay);
-                let (finding, table, trust) = unavailable(&categories, reason);
-                return Ok(shown(finding, vec![table], Vec::new(), trust));
+                return Ok(unavailable(&categories, reason));
             }
         };
         let crossovers: Vec<Crossover> = echoes
@@ -106,15 +93,15 @@ impl Experiment for KayBreakdown {
         .iter()
         .flat_map(|figure| {
             let panels = echoes.panels.iter();
-            panels.filter_map(|panel| figure(echoes, panel, &command))
+            panels.filter_map(|panel| figure(echoes, panel, command))
         })
         .collect();
-        Ok(shown(
-            finding(echoes, &crossovers),
+        Ok(Content {
+            finding: finding(echoes, &crossovers),
             tables,
             figures,
-            trust(echoes),
-        ))
+            trust: trust(echoes),
+        })
     }
 }
 
@@ -124,10 +111,7 @@ pub(super) fn source(place: &str) -> Option<Source> {
 }
 
 /// What stands there when this machine does not allow sampling.
-pub(super) fn unavailable(
-    categories: &Categories,
-    reason: &str,
-) -> (String, Table, Vec<TrustLine>) {
+pub(super) fn unavailable(categories: &Categories, reason: &str) -> Content {
     let cell = || Cell::NotAvailable {
         reason: reason.to_owned(),
     };
@@ -144,8 +128,12 @@ pub(super) fn unavailable(
             .map(|category| present::plain_row(&category.name, vec![cell()]))
             .collect(),
     };
-    let trust = vec![present::warning(format!("nothing was sampled: {reason}"))];
-    (format!("Not available here: {reason}."), table, trust)
+    Content {
+        finding: Told::unavailable(reason),
+        tables: vec![table],
+        figures: Vec::new(),
+        trust: vec![present::warning(format!("nothing was sampled: {reason}"))],
+    }
 }
 
 /// The names of the categories and of what no rule covers.
@@ -554,7 +542,7 @@ fn cumulative_figure(echoes: &Echoes, panel: &Panel, command: &str) -> Option<Fi
 }
 
 /// TCP and UDP over the first path; the tables have the others.
-fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> String {
+fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> Told {
     let last = echoes.sizes.len() - 1;
     let first_path = echoes.panels.first().map(|panel| panel.path);
     let panels = echoes.panels.iter().zip(crossovers);
@@ -694,13 +682,14 @@ mod tests {
 
     #[test]
     fn without_sampling_every_category_says_why() {
-        let (finding, table, trust) = unavailable(&Categories::kay(), "not allowed");
-        assert_eq!(finding, "Not available here: not allowed.");
-        assert_eq!(table.rows.len(), 7);
-        assert!(table.rows.iter().all(|row| matches!(
+        let content = unavailable(&Categories::kay(), "not allowed");
+        assert_eq!(content.finding, "Not available here: not allowed.");
+        let rows = &content.tables[0].rows;
+        assert_eq!(rows.len(), 7);
+        assert!(rows.iter().all(|row| matches!(
             &row.cells[0],
             Cell::NotAvailable { reason } if reason == "not allowed"
         )));
-        assert!(!trust[0].holds);
+        assert!(!content.trust[0].holds);
     }
 }

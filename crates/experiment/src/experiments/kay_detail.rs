@@ -1,18 +1,15 @@
 //! `kay-detail`: the parts of each category of `kay-breakdown`, as Kay and Pasquale 1996 show them in figures 7 to 12.
 
-use tollgate_run::{
-    self as run, Cell, Column, Figure, Row, RowKind, Source, Table, Unit, format, present,
-};
+use tollgate_run::{Cell, Column, Figure, Row, RowKind, Source, Table, Unit, format, present};
 use tollgate_sampling::Categories;
 
 use super::kay_breakdown::{cell_of, lines, series, source, trust, unavailable};
-use super::{Experiment, Reported};
-use crate::claim::{Claim, Evidence, Finding, Refusal};
+use super::{Content, Experiment, Reported};
+use crate::claim::{Claim, Evidence, Finding, Refusal, Told};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel};
 use crate::error::Error;
 use crate::sampled::{Sampled, Split};
-use crate::shapes;
 
 /// Sizes that the tables show, of those that were measured.
 const SHOWN: usize = 6;
@@ -51,37 +48,25 @@ impl Experiment for KayDetail {
         !echoes::kernel_paths(options).is_empty()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let command = shapes::command(self.name(), &context.options);
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let sampled = echoes::of(self.name(), context)?;
-        let (finding, tables, figures, trust) = match &*sampled {
+        Ok(match &*sampled {
             Sampled::Measured(echoes) => {
                 let panels = || echoes.panels.iter();
-                (
-                    finding(echoes),
-                    panels().map(|panel| table(echoes, panel)).collect(),
-                    panels()
-                        .flat_map(|panel| figures(echoes, panel, &command))
+                Content {
+                    finding: finding(echoes),
+                    tables: panels().map(|panel| table(echoes, panel)).collect(),
+                    figures: panels()
+                        .flat_map(|panel| figures(echoes, panel, command))
                         .collect(),
-                    trust(echoes),
-                )
+                    trust: trust(echoes),
+                }
             }
             Sampled::Unavailable(reason) => {
                 let categories = context.options.categories.clone();
                 let categories = categories.unwrap_or_else(Categories::kay);
-                let (finding, table, trust) = unavailable(&categories, reason);
-                (finding, vec![table], Vec::new(), trust)
+                unavailable(&categories, reason)
             }
-        };
-        Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding,
-            command,
-            tables,
-            figures,
-            trust,
         })
     }
 }
@@ -170,7 +155,7 @@ fn figures(echoes: &Echoes, panel: &Panel, command: &str) -> Vec<Figure> {
 }
 
 /// The parts that take the most at the smallest size, by protocol.
-fn finding(echoes: &Echoes) -> String {
+fn finding(echoes: &Echoes) -> Told {
     const TOLD: usize = 3;
     // The first path; the tables have the others.
     let first_path = echoes.panels.first().map(|panel| panel.path);
@@ -216,7 +201,7 @@ fn finding(echoes: &Echoes) -> String {
         }
     }
     if finding.is_empty() {
-        return "The category file names no parts.".to_owned();
+        return Told::unavailable("the category file names no parts");
     }
     finding.finish()
 }

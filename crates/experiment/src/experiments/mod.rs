@@ -26,8 +26,10 @@ mod wolman_rows;
 
 use tollgate_run as run;
 
+use crate::claim::Told;
 use crate::context::{Context, Options};
 use crate::error::Error;
+use crate::shapes;
 
 /// Which reports an experiment is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,11 +69,49 @@ pub trait Experiment: Sync {
         true
     }
 
-    /// Measures.
+    /// The command that repeats it with these options.
+    fn command(&self, options: &Options) -> String {
+        shapes::command(self.name(), options)
+    }
+
+    /// Measures; figures are marked with the command.
     ///
     /// # Errors
     /// When there is nothing to show; a part that could not be measured says so in its cells.
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error>;
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error>;
+
+    /// Measures, and puts a heading over what it shows.
+    ///
+    /// # Errors
+    /// As [`Self::measure`].
+    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+        let command = self.command(&context.options);
+        let content = self.measure(context, &command)?;
+        Ok(self.headed(content, command))
+    }
+
+    /// The content under the heading.
+    fn headed(&self, content: Content, command: String) -> run::Experiment {
+        run::Experiment {
+            name: self.name().to_owned(),
+            title: self.title().to_owned(),
+            paper: self.paper(),
+            finding: content.finding.into(),
+            command,
+            tables: content.tables,
+            figures: content.figures,
+            trust: content.trust,
+        }
+    }
+}
+
+/// What an experiment shows below its heading.
+#[derive(Debug)]
+pub struct Content {
+    pub(crate) finding: Told,
+    pub(crate) tables: Vec<run::Table>,
+    pub(crate) figures: Vec<run::Figure>,
+    pub(crate) trust: Vec<run::TrustLine>,
 }
 
 /// All experiments, in the order in which a report shows them.
@@ -330,7 +370,12 @@ mod tests {
         let Some(shown) = sampled("kay-breakdown", vec![1, 4_000, 8_192]) else {
             return;
         };
-        for table in &shown.tables[..2] {
+        let of = |id: &str| -> Vec<&run::Table> {
+            let tables = shown.tables.iter();
+            tables.filter(|table| table.id.starts_with(id)).collect()
+        };
+        assert_eq!(of("time-").len(), 2);
+        for table in of("time-") {
             assert_eq!(table.rows.len(), 3);
             for row in 0..3 {
                 let cells = numbers(table, row);
@@ -339,7 +384,7 @@ mod tests {
             }
         }
         // Cumulative shares end at all of it.
-        let cumulative = numbers(&shown.tables[2], 0);
+        let cumulative = numbers(of("cumulative-")[0], 0);
         assert!((cumulative.last().unwrap() - 100.0).abs() < 1e-6);
         assert!(shown.finding.contains("over TCP"), "{}", shown.finding);
         assert_eq!(

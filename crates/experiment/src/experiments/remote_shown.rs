@@ -550,12 +550,16 @@ impl Shown<'_> {
         notes
     }
 
-    /// How a round trip divides at the first size that was measured; none where no size was.
-    pub(super) fn finding(&self) -> Option<String> {
-        let (size, sized) = (self.sizes.iter().zip(&self.hosts.sizes))
-            .find(|(_, sized)| sized.sum_ns().is_some() && sized.total_ns().is_some())?;
-        let total = sized.total_ns().filter(|total| *total > 0.0)?;
-        let mut finding = Finding::default();
+    /// Says how a round trip divides at the first size that was measured.
+    pub(super) fn say(&self, finding: &mut Finding) {
+        let mut sizes = self.sizes.iter().zip(&self.hosts.sizes);
+        let measured = sizes.find_map(|(size, sized)| {
+            sized.sum_ns()?;
+            Some((size, sized, sized.total_ns().filter(|total| *total > 0.0)?))
+        });
+        let Some((size, sized, total)) = measured else {
+            return;
+        };
         let what = format!("of a {}-byte round trip", format::whole(*size as u64));
         let open = closure(sized).filter(|share| share.abs() > CLOSES);
         let between = stats::mean(&sized.network_slices)
@@ -575,7 +579,6 @@ impl Shown<'_> {
                 share.percent()
             ));
         }
-        Some(finding.finish())
     }
 }
 

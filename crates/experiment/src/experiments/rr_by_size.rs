@@ -2,12 +2,10 @@
 //! Table 1.
 
 use tollgate_papers as papers;
-use tollgate_run::{
-    self as run, PathId, Point, Row, Series, Source, Table, Unit, Workload, format, present,
-};
+use tollgate_run::{PathId, Point, Row, Series, Source, Table, Unit, Workload, format, present};
 
-use super::{Experiment, Reported};
-use crate::claim::Finding;
+use super::{Content, Experiment, Reported};
+use crate::claim::{Finding, Told};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS, SIZES};
 use crate::error::Error;
@@ -46,11 +44,10 @@ impl Experiment for RrBySize {
         8
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let sizes = context.options.sizes_or(&SIZES);
         let line_up = LineUp::of(Workload::Rr, context)?;
         let outcome = interleave::run(self.name(), line_up, &sizes, context)?;
-        let command = shapes::command(self.name(), &context.options);
         let table = shapes::table_by_size(
             "round-trips",
             "Round trip, median",
@@ -65,14 +62,10 @@ impl Experiment for RrBySize {
             &outcome,
             Figure::Median,
             published_lines(&sizes),
-            &command,
-        );
-        Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding: finding(&outcome),
             command,
+        );
+        Ok(Content {
+            finding: finding(&outcome),
             tables: std::iter::once(table)
                 .chain(published_table(&sizes))
                 .collect(),
@@ -146,7 +139,7 @@ pub(super) fn published_lines(sizes: &[usize]) -> Vec<Series> {
 }
 
 /// What a message costs on each path at the smallest size, and how the paths that answer for each other compare.
-fn finding(outcome: &Outcome) -> String {
+fn finding(outcome: &Outcome) -> Told {
     let paths = [
         PathId::KernelLoopback,
         PathId::KernelRemote,

@@ -1,9 +1,9 @@
 //! `stream-by-write-size`: one-way streams over all paths, by the size of a write.
 
-use tollgate_run::{self as run, PathId, Source, Unit, Workload, format, present};
+use tollgate_run::{PathId, Source, Unit, Workload, format, present};
 
-use super::{Experiment, Reported};
-use crate::claim::Finding;
+use super::{Content, Experiment, Reported};
+use crate::claim::{Finding, Told};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
@@ -42,11 +42,10 @@ impl Experiment for StreamByWriteSize {
         4
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let sizes = context.options.sizes_or(&SIZES);
         let line_up = LineUp::of(Workload::Stream, context)?;
         let outcome = interleave::run(self.name(), line_up, &sizes, context)?;
-        let command = shapes::command(self.name(), &context.options);
         let cost = shapes::table_by_size(
             "cost",
             "Time per byte, both ends",
@@ -68,7 +67,7 @@ impl Experiment for StreamByWriteSize {
             &outcome,
             Figure::PerByte,
             Vec::new(),
-            &command,
+            command,
         );
         let mut trust = shapes::trust(
             &outcome,
@@ -79,12 +78,8 @@ impl Experiment for StreamByWriteSize {
         trust.push(present::note(
             "a slice ends when the reader has read every byte and said so with a byte of its own",
         ));
-        Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
+        Ok(Content {
             finding: finding(&outcome),
-            command,
             tables: vec![cost, rate],
             figures: vec![figure],
             trust,
@@ -92,7 +87,7 @@ impl Experiment for StreamByWriteSize {
     }
 }
 
-fn finding(outcome: &Outcome) -> String {
+fn finding(outcome: &Outcome) -> Told {
     let paths = [
         PathId::KernelLoopback,
         PathId::KernelRemote,

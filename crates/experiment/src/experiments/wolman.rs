@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use tollgate_gate::Direction;
 use tollgate_papers as papers;
-use tollgate_run::{self as run, Mode, PathId, Source, TrustLine, Workload, present};
+use tollgate_run::{Mode, PathId, Source, TrustLine, Workload, present};
 
 use super::wolman_joined::{Joined, Part};
 use super::wolman_ledger::Shown;
 use super::wolman_rows::Wolman;
-use super::{Experiment, Reported, remote_shown};
+use super::{Content, Experiment, Reported, remote_shown};
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::ledgers;
 use crate::remote::{self, Host};
-use crate::shapes;
 
 /// The paths whose gates are the kernel's.
 const KERNEL_PATHS: [PathId; 3] = [
@@ -80,8 +79,7 @@ impl Experiment for Wolman {
         options.want_stack_memory() || !kernel_modes(options).is_empty()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
-        let command = shapes::command(self.name(), &context.options);
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let mut shown = Gathered::default();
         let scope = Scope::of(context)?;
         let Scope { sizes, kernel, .. } = &*scope;
@@ -247,12 +245,7 @@ impl Gathered {
         self.refused.get_or_insert(error);
     }
 
-    fn finish(
-        self,
-        wolman: &Wolman,
-        sizes: &[usize],
-        command: String,
-    ) -> Result<run::Experiment, Error> {
+    fn finish(self, wolman: &Wolman, sizes: &[usize], command: &str) -> Result<Content, Error> {
         if self.parts.is_empty() {
             return Err(self.refused.unwrap_or(Error::NothingToRun {
                 workload: Workload::Rr,
@@ -264,14 +257,10 @@ impl Gathered {
             sizes,
             parts: &self.parts,
         };
-        Ok(run::Experiment {
-            name: wolman.name().to_owned(),
-            title: wolman.title().to_owned(),
-            paper: wolman.paper(),
+        Ok(Content {
             finding: joined.finding(),
             tables: joined.tables(),
-            figures: joined.figures(&command),
-            command,
+            figures: joined.figures(command),
             trust: self.trust,
         })
     }

@@ -10,7 +10,7 @@ use tollgate_run::{
 
 use super::Experiment;
 use super::wolman_rows::{Wolman, labels, manner, name, published_id};
-use crate::claim::{Claim, Evidence, Finding, Refusal};
+use crate::claim::{Claim, Evidence, Finding, Refusal, Told};
 
 /// The sizes of which the one is told in words, the first that was measured.
 const TOLD: [usize; 3] = [200, 4, 1_400];
@@ -348,7 +348,7 @@ impl Joined<'_> {
     }
 
     /// How long each path takes, what takes most of it, and how that compares with the paper.
-    pub(super) fn finding(&self) -> String {
+    pub(super) fn finding(&self) -> Told {
         let at = self.told();
         let out = match self.direction() {
             Direction::Tx => "out",

@@ -3,13 +3,12 @@
 
 use tollgate_papers as papers;
 use tollgate_run::{
-    self as run, Cell, Interval, Measured, Mode, PathId, Row, Source, Table, Unit, Workload,
-    format, present,
+    Cell, Interval, Measured, Mode, PathId, Row, Source, Table, Unit, Workload, format, present,
 };
 
 use super::rr_by_size::{published_lines, published_ns, published_table};
-use super::{Experiment, Reported, remote_shown};
-use crate::claim::{Evidence, Finding};
+use super::{Content, Experiment, Reported, remote_shown};
+use crate::claim::{Evidence, Finding, Refusal};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
 use crate::error::Error;
@@ -53,9 +52,8 @@ impl Experiment for WolmanNetworks {
         NETWORKS.iter().any(|&path| options.wants(path)) || remote_mode(options).is_some()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let sizes = context.options.sizes_or(&SIZES);
-        let command = shapes::command(self.name(), &context.options);
         let wanted = context.options.paths.clone();
         context
             .options
@@ -87,7 +85,7 @@ impl Experiment for WolmanNetworks {
             &outcome,
             Figure::Median,
             published_lines(&sizes),
-            &command,
+            command,
         );
         let pair = pair(&outcome);
         let mut trust = shapes::trust(
@@ -107,7 +105,7 @@ impl Experiment for WolmanNetworks {
                  between them",
             ));
         }
-        let mut finding = finding(&outcome, pair);
+        let mut finding = Finding::default();
         let (mut tables, mut figures) = (vec![table], vec![figure]);
         tables.extend(pair.map(|pair| ratios(&outcome, pair)));
         match &hosts {
@@ -117,27 +115,24 @@ impl Experiment for WolmanNetworks {
                     hosts,
                 };
                 tables.extend([shown.table(), shown.ways()]);
-                figures.extend(shown.figure(&command));
+                figures.extend(shown.figure(command));
                 trust.extend(shown.trust());
-                if let Some(divided) = shown.finding() {
-                    finding = divided;
-                }
+                shown.say(&mut finding);
             }
             Some(Err(error)) => trust.push(present::warning(format!(
                 "where the time of kernel-remote goes is left out: {error}"
             ))),
             None => {}
         }
+        if finding.is_empty() {
+            say(&outcome, pair, &mut finding);
+        }
         tables.extend(published_table(&sizes));
-        Ok(run::Experiment {
-            name: self.name().to_owned(),
-            title: self.title().to_owned(),
-            paper: self.paper(),
-            finding,
+        Ok(Content {
+            finding: finding.finish(),
             tables,
             figures,
             trust,
-            command,
         })
     }
 }
@@ -208,10 +203,10 @@ fn ratios(outcome: &Outcome, (first, second): (usize, usize)) -> Table {
     }
 }
 
-fn finding(outcome: &Outcome, pair: Option<(usize, usize)>) -> String {
-    let mut finding = Finding::default();
+fn say(outcome: &Outcome, pair: Option<(usize, usize)>, finding: &mut Finding) {
     let Some(((first, second), &size)) = pair.zip(outcome.sizes.first()) else {
-        return "The two networks could not be compared.".to_owned();
+        let why = Refusal::NotMeasured("one of them was not measured".to_owned());
+        return finding.refuse("how the two networks compare", &why);
     };
     let what = format!("a {}-byte round trip", format::whole(size as u64));
     let cell = outcome.cell(first, 0, Figure::Median);
@@ -239,5 +234,4 @@ fn finding(outcome: &Outcome, pair: Option<(usize, usize)>) -> String {
         };
         finding.say(format!("{compared}{}", then.unwrap_or_default()));
     }
-    finding.finish()
 }

@@ -8,6 +8,8 @@ use tollgate_run::{
     TrustLine, Unit, format, present,
 };
 
+use crate::claim::{Evidence, Finding};
+
 /// The share of the kernel's instructions that the rules may leave uncovered.
 const UNCOVERED: f64 = 0.05;
 
@@ -204,19 +206,30 @@ pub(super) fn figure(counts: &Counts, command: &str) -> Figure {
     }
 }
 
-/// What a round trip takes, and which layers take most of it; at 200 bytes, or what is nearest.
-pub(super) fn finding(counts: &Counts) -> Option<String> {
-    let regions = counts.of(Workload::RequestResponse);
-    let region = regions
-        .into_iter()
-        .min_by_key(|region| region.size.abs_diff(200))?;
-    let total = region.each(region.total);
-    let share = |value: f64| format!("{:.0} %", 100.0 * value / total);
+/// Says what a round trip takes, and which layers take most of it; at 200 bytes, or what is nearest.
+pub(super) fn say(counts: &Counts, finding: &mut Finding) {
+    let regions = counts.of(Workload::RequestResponse).into_iter();
+    let Some(region) = regions.min_by_key(|region| region.size.abs_diff(200)) else {
+        return;
+    };
+    let what = format!(
+        "a {}-byte round trip in {}",
+        format::whole(region.size),
+        name(counts)
+    );
+    let all = region.each(region.total);
+    let Some(total) = finding.claim(what.clone(), Evidence::exact(all).amount()) else {
+        return;
+    };
+    let mut share = |value: f64| {
+        let share = Evidence::exact(100.0 * value / all).share();
+        finding.claim(format!("a layer's part of {what}"), share)
+    };
     let told: Vec<String> = by_layer(region)
         .into_iter()
         .filter(|(_, value)| *value > 0.0)
         .take(3)
-        .map(|(layer, value)| {
+        .filter_map(|(layer, value)| {
             let what = match layer {
                 Layer::Scheduler => "scheduling and waking",
                 Layer::Socket => "sockets, system calls and copies",
@@ -226,16 +239,14 @@ pub(super) fn finding(counts: &Counts) -> Option<String> {
                 Layer::Driver => "the driver",
                 Layer::Link => "the link",
             };
-            format!("{} in {what}", share(value))
+            Some(format!("{} in {what}", share(value)?.percent()))
         })
         .collect();
-    Some(format!(
-        "A {}-byte round trip takes {} in {}, {}.",
-        format::whole(region.size),
-        format::counted(total.round() as u64, "instruction", "instructions"),
-        name(counts),
+    finding.say(format!(
+        "{what} takes {} instructions, {}",
+        total.count(),
         format::list(&told)
-    ))
+    ));
 }
 
 /// How far the counts can be trusted.
@@ -458,14 +469,19 @@ pub(super) mod tests {
 
     #[test]
     fn the_finding_tells_the_largest_layers_of_the_size_nearest_to_200_bytes() {
+        let told = |counts: &Counts| {
+            let mut finding = Finding::default();
+            say(counts, &mut finding);
+            finding.finish()
+        };
         assert_eq!(
-            finding(&sample()).unwrap(),
-            "A 4-byte round trip takes 3,000 instructions in Linux 6.1.0-56-amd64, 67 % in TCP with its buffers and timers, 23 % \
+            told(&sample()),
+            "A 4-byte round trip in Linux 6.1.0-56-amd64 takes 3,000 instructions, 67 % in TCP with its buffers and timers, 23 % \
              in IP and 7 % in sockets, system calls and copies."
         );
         let mut counts = sample();
         counts.regions.clear();
-        assert_eq!(finding(&counts), None);
+        assert_eq!(told(&counts), "Nothing was measured.");
         assert!(
             matches!(figure(&counts, "make qemu"), Figure::StackedBars { bars, .. } if bars.is_empty())
         );

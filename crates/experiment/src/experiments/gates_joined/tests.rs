@@ -145,7 +145,7 @@ fn measured_somewhere() -> Joins {
 
 #[test]
 fn what_is_missing_is_said_and_never_rounded_away() {
-    let shown = STREAM.shown(&measured_somewhere(), &[65_536, 4], &Options::default());
+    let shown = STREAM.shown(&measured_somewhere(), &[65_536, 4]);
     assert!(
         shown.finding.contains("at least 98.50 %"),
         "{}",

@@ -5,11 +5,12 @@ use tollgate_gate::Kind;
 use tollgate_measure::Figure as Known;
 use tollgate_run::{Cell, Figure, Interval, Row, RowKind, Table, Unit, format, present};
 
+use super::super::Content;
 use super::{
-    Number, Parts, View, absent, axis, columns, figure, missing, not_available, number, over_sizes,
+    Number, View, absent, axis, columns, figure, missing, not_available, number, over_sizes,
     span_row,
 };
-use crate::claim::{Claim, Evidence, Finding};
+use crate::claim::{Claim, Evidence, Finding, Told};
 use crate::context::Options;
 use crate::trains::{AtGates, Measured, Subject, Trains};
 
@@ -24,8 +25,8 @@ pub(in crate::experiments) const BANDWIDTH: View = View {
 };
 
 /// What the measurement shows.
-fn parts(trains: &Trains, _options: &Options, command: &str) -> Parts {
-    Parts {
+fn parts(trains: &Trains, _options: &Options, command: &str) -> Content {
+    Content {
         finding: finding(trains),
         tables: std::iter::once(rates(trains))
             .chain(ledgers(trains))
@@ -192,7 +193,7 @@ fn lines(trains: &Trains, command: &str) -> Figure {
     }
 }
 
-fn finding(trains: &Trains) -> String {
+fn finding(trains: &Trains) -> Told {
     let mut finding = Finding::default();
     let Some((last, &size)) = trains.sizes.iter().enumerate().next_back() else {
         return finding.finish();

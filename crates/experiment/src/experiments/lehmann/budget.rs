@@ -7,9 +7,10 @@ use tollgate_run::{
     format, present,
 };
 
+use super::super::Content;
 use super::processing::{LEAST_TOLD, no_work, told};
-use super::{Parts, View, absent, axis, fact, figure, over_sizes, packet_number, span_row, way};
-use crate::claim::{Evidence, Finding};
+use super::{View, absent, axis, fact, figure, over_sizes, packet_number, span_row, way};
+use crate::claim::{Evidence, Finding, Told};
 use crate::context::{LINE_RATE, Options};
 use crate::shapes;
 use crate::trains::{Measured, Trains};
@@ -31,7 +32,7 @@ pub(in crate::experiments) const BUDGET: View = View {
 };
 
 /// What the measurement shows.
-fn parts(trains: &Trains, options: &Options, command: &str) -> Parts {
+fn parts(trains: &Trains, options: &Options, command: &str) -> Content {
     let rate = options.line_rate.unwrap_or(LINE_RATE);
     let mut trust = super::trust(trains);
     trust.push(present::note(
@@ -39,7 +40,7 @@ fn parts(trains: &Trains, options: &Options, command: &str) -> Parts {
              from the sender and to the reader and the reader's wakeup are not in it, nor are they in the paper, but that our \
              stack copies to the reader while it sums (receive: tcp)",
         ));
-    Parts {
+    Content {
         finding: finding(trains, rate),
         tables: vec![summary(trains, rate), layers(trains, rate)],
         figures: vec![bars(trains, command), lines(trains, rate, command)],
@@ -275,7 +276,7 @@ fn lines(trains: &Trains, rate: u64, command: &str) -> Figure {
     }
 }
 
-fn finding(trains: &Trains, rate: u64) -> String {
+fn finding(trains: &Trains, rate: u64) -> Told {
     let budget = budget_ns(rate);
     let (mut broken, mut kept) = (Vec::new(), Vec::new());
     let mut finding = Finding::default();
@@ -317,11 +318,7 @@ fn finding(trains: &Trains, rate: u64) -> String {
         });
     let parts: Vec<String> = broken.into_iter().chain(keeps).collect();
     if parts.is_empty() && finding.is_empty() {
-        return format!(
-            "At {} a full packet has {}; no path has gates here.",
-            line(rate),
-            format::duration(budget)
-        );
+        return Told::unavailable("no path has gates");
     }
     if !parts.is_empty() {
         finding.say(format!(

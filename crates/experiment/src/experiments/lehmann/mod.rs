@@ -13,12 +13,12 @@ use tollgate_gate::{Direction, Span};
 use tollgate_measure::{Figure as Known, Verdict};
 use tollgate_papers as papers;
 use tollgate_run::{
-    self as run, Axis, Cell, Figure, Interval, Measured as Number, Point, Row, RowKind, Scale,
-    Series, Source, Table, TrustKind, TrustLine, Unit, format, present,
+    Axis, Cell, Interval, Measured as Number, Point, Row, RowKind, Scale, Series, Source, Table,
+    TrustKind, TrustLine, Unit, format, present,
 };
 use tollgate_workload::trains::REQUEST;
 
-use super::{Experiment, Reported};
+use super::{Content, Experiment, Reported};
 use crate::claim::{Evidence, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
@@ -46,37 +46,7 @@ pub(super) struct View {
     summary: &'static str,
     weight: u32,
     /// Given the measurement, the options, and the command that makes it.
-    parts: fn(&Trains, &Options, &str) -> Parts,
-}
-
-/// What a view shows.
-struct Parts {
-    finding: String,
-    tables: Vec<Table>,
-    figures: Vec<Figure>,
-    trust: Vec<TrustLine>,
-}
-
-impl View {
-    fn show(&self, trains: &Trains, options: &Options) -> run::Experiment {
-        let command = shapes::command(self.name, options);
-        let Parts {
-            finding,
-            tables,
-            figures,
-            trust,
-        } = (self.parts)(trains, options, &command);
-        run::Experiment {
-            name: self.name.to_owned(),
-            title: self.title.to_owned(),
-            paper: self.paper(),
-            finding,
-            command,
-            tables,
-            figures,
-            trust,
-        }
-    }
+    parts: fn(&Trains, &Options, &str) -> Content,
 }
 
 impl Experiment for View {
@@ -110,9 +80,9 @@ impl Experiment for View {
         !trains::wanted(options).is_empty()
     }
 
-    fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let trains = trains::of(self.name, context)?;
-        Ok(self.show(&trains, &context.options))
+        Ok((self.parts)(&trains, &context.options, command))
     }
 }
 

@@ -5,11 +5,12 @@ use tollgate_gate::Direction;
 use tollgate_papers as papers;
 use tollgate_run::{self as run, Cell, Figure, Row, RowKind, Table, Unit, format, present};
 
+use super::super::Content;
 use super::{
-    NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, missing, not_available,
+    NANOSECONDS_PER_MICROSECOND, PAPER, View, absent, axis, columns, missing, not_available,
     over_sizes, packet_number, span_row, way,
 };
-use crate::claim::{Claim, Evidence, Finding, Refusal};
+use crate::claim::{Claim, Evidence, Finding, Refusal, Told};
 use crate::context::Options;
 use crate::trains::{Measured, Trains, packets};
 
@@ -24,7 +25,7 @@ pub(in crate::experiments) const PROCESSING: View = View {
 };
 
 /// What the measurement shows.
-fn parts(trains: &Trains, _options: &Options, command: &str) -> Parts {
+fn parts(trains: &Trains, _options: &Options, command: &str) -> Content {
     let mut tables: Vec<Table> = trains
         .measured
         .iter()
@@ -49,7 +50,7 @@ fn parts(trains: &Trains, _options: &Options, command: &str) -> Parts {
         .map(|measured| by_layer(measured, trains, command))
         .collect();
     figures.push(both_ways(trains, command));
-    Parts {
+    Content {
         finding: finding(trains),
         tables,
         figures,
@@ -197,7 +198,7 @@ fn mean_evidence(measured: &Measured, direction: Direction) -> Result<Evidence, 
     Evidence::mean_of(&known).ok_or(refused)
 }
 
-fn finding(trains: &Trains) -> String {
+fn finding(trains: &Trains) -> Told {
     let mut finding = Finding::default();
     let mut any = false;
     for (direction, takes) in [
@@ -227,7 +228,7 @@ fn finding(trains: &Trains) -> String {
         }
     }
     if !any {
-        return "No path has gates here.".to_owned();
+        return Told::unavailable("no path has gates");
     }
     let then = super::fact("send-processing-least").zip(super::fact("receive-processing-least"));
     if let Some((sent, received)) = then.filter(|_| !finding.is_silent()) {

@@ -7,11 +7,12 @@ use tollgate_measure::packets::of_packets;
 use tollgate_papers as papers;
 use tollgate_run::{self as run, Column, Figure, Row, RowKind, Table, Unit, format, present};
 
+use super::super::Content;
 use super::{
-    NANOSECONDS_PER_MICROSECOND, PAPER, Parts, View, absent, axis, columns, first_train, missing,
+    NANOSECONDS_PER_MICROSECOND, PAPER, View, absent, axis, columns, first_train, missing,
     over_packets, over_sizes, packet_number, span_row,
 };
-use crate::claim::{Claim, Evidence, Finding};
+use crate::claim::{Claim, Evidence, Finding, Told};
 use crate::context::Options;
 use crate::trains::{Measured, OVER_TIME, Trains, packets};
 
@@ -29,7 +30,7 @@ pub(in crate::experiments) const QUEUES: View = View {
 };
 
 /// What the measurement shows.
-fn parts(trains: &Trains, _options: &Options, command: &str) -> Parts {
+fn parts(trains: &Trains, _options: &Options, command: &str) -> Content {
     let mut tables = Vec::new();
     let mut figures = Vec::new();
     for measured in &trains.measured {
@@ -56,7 +57,7 @@ fn parts(trains: &Trains, _options: &Options, command: &str) -> Parts {
             left_out,
         ));
     }
-    Parts {
+    Content {
         finding: finding(trains),
         tables,
         figures,
@@ -299,9 +300,9 @@ impl<'a> Longest<'a> {
     }
 }
 
-fn finding(trains: &Trains) -> String {
+fn finding(trains: &Trains) -> Told {
     if first_train(trains).is_none() {
-        return "No path that carries packets has gates here.".to_owned();
+        return Told::unavailable("no path that carries packets has gates");
     }
     let mut finding = Finding::default();
     let Some(at) = shown(trains).last().copied() else {

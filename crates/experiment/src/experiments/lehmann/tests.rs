@@ -39,13 +39,18 @@ fn text(shown: &Shown) -> String {
     text
 }
 
+fn show(view: &View, trains: &Trains, options: &Options) -> Shown {
+    let command = view.command(options);
+    view.headed((view.parts)(trains, options, &command), command)
+}
+
 #[test]
 fn the_views_of_fixed_numbers() {
     let (trains, options) = (fixed(), Options::default());
-    insta::assert_snapshot!("bandwidth", text(&BANDWIDTH.show(&trains, &options)));
-    insta::assert_snapshot!("processing", text(&PROCESSING.show(&trains, &options)));
-    insta::assert_snapshot!("queues", text(&QUEUES.show(&trains, &options)));
-    insta::assert_snapshot!("budget", text(&BUDGET.show(&trains, &options)));
+    insta::assert_snapshot!("bandwidth", text(&show(&BANDWIDTH, &trains, &options)));
+    insta::assert_snapshot!("processing", text(&show(&PROCESSING, &trains, &options)));
+    insta::assert_snapshot!("queues", text(&show(&QUEUES, &trains, &options)));
+    insta::assert_snapshot!("budget", text(&show(&BUDGET, &trains, &options)));
 }
 
 #[test]
@@ -57,7 +62,7 @@ fn work_of_a_ledger_that_does_not_close_is_not_stated() {
         }
     }
     for view in [&PROCESSING, &QUEUES, &BUDGET] {
-        let said = view.show(&trains, &Options::default()).finding;
+        let said = show(view, &trains, &Options::default()).finding;
         assert!(said.starts_with("This run cannot tell"), "{said}");
         assert!(
             said.contains("4.7 % of the whole is unattributed"),
@@ -72,7 +77,7 @@ fn a_faster_line_breaks_at_a_layer() {
         line_rate: Some(100_000_000_000),
         ..Options::default()
     };
-    let shown = BUDGET.show(&fixed(), &options);
+    let shown = show(&BUDGET, &fixed(), &options);
     assert!(
         shown.finding.contains("breaks it at send: tcp"),
         "{}",
