@@ -24,6 +24,7 @@ const VALIDATION: Duration = Duration::from_secs(60);
 pub(crate) fn predict(asked: &Predict, manners: &Manners) -> Result<ExitCode, Error> {
     let mut run = input::run(&asked.from)?;
     let options = predict::Options {
+        sizes: asked.sizes.clone(),
         line_rate: asked.line_rate.unwrap_or(predict::LINE_RATE),
         memory: asked
             .memory

@@ -8,7 +8,7 @@ use tollgate_trace::traffic::Messages;
 
 use super::Measuring;
 use crate::nearest::unknown;
-use crate::values::{Json, amount, duration, line_rate};
+use crate::values::{Json, amount, duration, line_rate, size};
 
 /// `compare`
 #[derive(Debug, Args)]
@@ -57,6 +57,10 @@ pub(crate) struct Predict {
     /// Bytes that memory moves in a second, read or written: 20G [default: measured here, when the run is of this machine].
     #[arg(long, value_name = "RATE", value_parser = memory)]
     pub(crate) memory: Option<f64>,
+    /// Bytes per message or write that are told, with intervals that are to hold nine tenths of what such a run would measure [default: some
+    /// between those of usual runs and beyond them].
+    #[arg(long = "size", value_name = "BYTES,..", value_delimiter = ',', value_parser = size)]
+    pub(crate) sizes: Option<Vec<usize>>,
     /// Measure sizes and MTUs that the run does not have, here, and show by how much they are missed; takes the machine of the run.
     #[arg(long)]
     pub(crate) validate: bool,

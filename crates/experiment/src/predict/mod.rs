@@ -6,6 +6,7 @@
 //! papers' counts.
 
 mod fit;
+mod interval;
 pub mod memory;
 pub mod model;
 #[cfg(test)]
@@ -15,12 +16,13 @@ mod validated;
 
 use tollgate_papers as papers;
 use tollgate_run::{
-    Cell, Column, Experiment, Measured, Run, Source, Table, TrustKind, TrustLine, Unit, format,
-    present::plain_row,
+    Cell, Column, Experiment, Measured, Row, Run, Source, Table, TrustKind, TrustLine, Unit,
+    format, present, present::plain_row,
 };
 use tollgate_stats as stats;
 
 use fit::{Cost, Costs, Shape};
+use interval::{HELD, Point, Teller, Told};
 
 pub use validate::{Validation, validate};
 
@@ -48,8 +50,10 @@ const COPIES: f64 = 2.0;
 pub struct NothingToPredictFrom;
 
 /// What is asked.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Options {
+    /// Sizes that are told; none for some between those of usual runs and beyond them.
+    pub sizes: Option<Vec<usize>>,
     /// Bits per second of the line.
     pub line_rate: u64,
     /// Bytes that memory moves in a second, read or written; none where it was not measured.
@@ -64,16 +68,19 @@ struct Way {
     shape: Shape,
     costs: Costs,
     errors: Vec<Option<f64>>,
+    teller: Teller,
 }
 
 impl Way {
-    fn of(label: &str, points: Vec<(f64, f64)>, shape: Shape) -> Option<Self> {
+    fn of(label: &str, points: &[Point], shape: Shape, teller: Option<Teller>) -> Option<Self> {
+        let points: Vec<(f64, f64)> = points.iter().map(Point::pair).collect();
         Some(Self {
             label: label.to_owned(),
             shape,
             costs: Costs::fit(&points, shape)?,
             errors: fit::left_out(&points, shape),
             points,
+            teller: teller?,
         })
     }
 
@@ -164,6 +171,15 @@ pub fn predict(
             TRIP_COSTS,
             &trips,
         ));
+        tables.push(sizes_told(
+            "round-trips",
+            "Round trips",
+            &options
+                .sizes
+                .clone()
+                .unwrap_or_else(|| validate::SIZES.to_vec()),
+            &trips,
+        ));
         tables.extend(errors(&trips));
         tables.push(effects(run, &trips));
     }
@@ -172,6 +188,15 @@ pub fn predict(
             "stream-costs",
             "What a stream costs",
             WRITE_COSTS,
+            &streams,
+        ));
+        tables.push(sizes_told(
+            "streams",
+            "Writes of a stream",
+            &options
+                .sizes
+                .clone()
+                .unwrap_or_else(|| validate::WRITES.to_vec()),
             &streams,
         ));
         tables.push(at_line(run, &streams, line));
@@ -214,22 +239,62 @@ fn ways(
     let Some(table) = find(run, experiment, table) else {
         return Vec::new();
     };
-    table
+    let points = |row: &Row| -> Vec<Point> {
+        let cells = table.columns.iter().zip(&row.cells);
+        cells
+            .filter_map(|(column, cell)| {
+                let size = format::parse_size(&column.name)?;
+                let times = whole(1.0, size);
+                let whole = Cell::Value(cell.measured()?.clone().times(times));
+                Point::of(size, &whole)
+            })
+            .collect()
+    };
+    let rows = table.rows.iter();
+    let measured: Vec<(Vec<Point>, Shape)> =
+        rows.map(|row| (points(row), shape(&row.label))).collect();
+    let rows = table
         .rows
         .iter()
-        .filter_map(|row| {
-            let points = table
-                .columns
-                .iter()
-                .zip(&row.cells)
-                .filter_map(|(column, cell)| {
-                    let size = format::parse_size(&column.name)?;
-                    Some((size, whole(cell.measured()?.value, size)))
-                })
-                .collect();
-            Way::of(&row.label, points, shape(&row.label))
-        })
+        .zip(&measured)
+        .zip(interval::tellers(&measured));
+    rows.filter_map(|((row, (points, shape)), teller)| Way::of(&row.label, points, *shape, teller))
         .collect()
+}
+
+/// Times of sizes that the run does not have, each with the interval of what such a run would measure.
+fn sizes_told(id: &str, what: &str, sizes: &[usize], ways: &[Way]) -> Table {
+    let rows = ways.iter().flat_map(|way| {
+        let told: Vec<Told> = sizes
+            .iter()
+            .map(|&size| way.teller.at(size as f64))
+            .collect();
+        told_rows(&way.label, &told)
+    });
+    Table {
+        id: format!("told-{id}"),
+        title: format!(
+            "{what} of other sizes, and between what such a run would measure {:.0} % of them",
+            100.0 * HELD
+        ),
+        columns: present::size_columns(sizes, Unit::Nanoseconds),
+        rows: rows.collect(),
+    }
+}
+
+/// What is told of a way, and the ends of the intervals.
+fn told_rows(label: &str, told: &[Told]) -> Vec<Row> {
+    let line = |name: &str, of: fn(&Told) -> Option<f64>| {
+        let cells = told.iter().map(|told| {
+            of(told).map_or_else(|| missing("too few sizes to leave out"), Cell::exact)
+        });
+        plain_row(format!("{label}: {name}"), cells.collect())
+    };
+    vec![
+        line("predicted", |told| Some(told.ns)),
+        line("at least", |told| Some(told.interval?.0)),
+        line("at most", |told| Some(told.interval?.1)),
+    ]
 }
 
 fn find<'a>(run: &'a Run, experiment: &str, table: &str) -> Option<&'a Table> {

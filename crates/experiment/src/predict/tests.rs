@@ -72,6 +72,7 @@ fn run() -> Run {
 
 fn predicted(memory: Option<f64>) -> Experiment {
     let options = Options {
+        sizes: None,
         line_rate: LINE_RATE,
         memory,
     };
@@ -220,6 +221,7 @@ fn a_run_without_sizes_is_refused() {
     let mut run = run();
     run.experiments.clear();
     let options = Options {
+        sizes: None,
         line_rate: LINE_RATE,
         memory: None,
     };
@@ -243,6 +245,7 @@ fn held_out_sizes_and_mtus_are_measured_and_held_against_what_is_predicted() {
     let mut run = run();
     let validation = validate(&run, &mut context).unwrap();
     let options = Options {
+        sizes: None,
         line_rate: LINE_RATE,
         memory: None,
     };

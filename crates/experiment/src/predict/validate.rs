@@ -19,11 +19,12 @@ use crate::interleave::{self, Contender, LineUp};
 use crate::outcome::{Figure, Outcome};
 
 use super::fit::{MTUS, USUAL_MTU};
+use super::interval::Point;
 
 /// Sizes of messages that no run of the usual sizes has: between those and beyond them.
-const SIZES: [usize; 8] = [40, 120, 300, 1_000, 2_500, 6_000, 12_000, 16_000];
+pub(super) const SIZES: [usize; 8] = [40, 120, 300, 1_000, 2_500, 6_000, 12_000, 16_000];
 /// The same of writes.
-const WRITES: [usize; 6] = [96, 512, 2_048, 8_192, 32_768, 131_072];
+pub(super) const WRITES: [usize; 6] = [96, 512, 2_048, 8_192, 32_768, 131_072];
 /// Sizes at every MTU: the first five are fitted at the usual one, the others are not.
 const AT_MTU: [usize; 9] = [4, 200, 1_400, 4_000, 8_000, 1_000, 2_500, 6_000, 12_000];
 /// How many of [`AT_MTU`] are fitted.
@@ -78,12 +79,9 @@ impl Seen {
         })
     }
 
-    /// What the anchors take now: bytes and nanoseconds.
-    pub(super) fn points(&self, label: &str) -> Vec<(f64, f64)> {
-        let point = |&size: &usize| {
-            let cell = self.cell(label, size)?;
-            Some((size as f64, cell.measured()?.value))
-        };
+    /// What the anchors take now, the sizes ascending.
+    pub(super) fn points(&self, label: &str) -> Vec<Point> {
+        let point = |&size: &usize| Point::of(size as f64, &self.cell(label, size)?);
         self.anchors.iter().filter_map(point).collect()
     }
 
@@ -111,9 +109,9 @@ impl Seen {
         let now = self.points(label);
         let mut quotients: Vec<f64> = now
             .iter()
-            .filter_map(|(size, is)| {
-                let (_, was) = then.iter().find(|(one, _)| one == size)?;
-                Some(is / was)
+            .filter_map(|is| {
+                let (_, was) = then.iter().find(|(one, _)| *one == is.size)?;
+                Some(is.ns / was)
             })
             .collect();
         quotients.sort_by(f64::total_cmp);

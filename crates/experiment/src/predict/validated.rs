@@ -1,5 +1,6 @@
 //! What a validation shows: what was predicted, what was measured, and by how much the one misses the other.
 
+use tollgate_analysis::comparison::PRIOR;
 use tollgate_run::{
     Cell, Measured, Offload, Row, Table, TrustLine, Unit, format, present, present::plain_row,
 };
@@ -7,9 +8,13 @@ use tollgate_run::{
 use crate::interleave::Contender;
 use crate::outcome::{Figure, Outcome};
 
-use super::fit::{self, Costs, Curve, Shape};
+use super::fit::{self, Costs, Shape};
+use super::interval::{self, HELD, Point, Teller, Told};
 use super::validate::{Seen, Validation, is_fitted_at_mtu};
 use super::{MEDIAN_BAR, Missed, WORST_BAR, Way, column, missing};
+
+/// The least share of held-out sizes that intervals of [`HELD`] have to hold.
+const LEAST_HELD: f64 = 0.85;
 
 /// What stands in the predictions.
 pub(super) struct Shown {
@@ -45,9 +50,10 @@ pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> S
                 continue;
             }
         };
-        let all: Vec<Held> = ways.iter().filter_map(|way| Held::of(way, seen)).collect();
+        let all = Held::all(ways, seen);
         told.extend(finding(what, &all));
         trust.extend(verdict(what, &all));
+        trust.extend(coverage(what, &all));
         let sizes: Vec<usize> = seen.new_sizes().collect();
         tables.push(missed(
             id,
@@ -107,17 +113,40 @@ struct Held {
     drift: Option<f64>,
     /// How well the same sizes are known; none where that was not looked at.
     known: Option<Missed>,
-    /// Size, what was predicted, what was measured, in nanoseconds.
-    points: Vec<(usize, f64, Cell)>,
+    points: Vec<HeldPoint>,
+}
+
+/// A size that a fit has not seen.
+struct HeldPoint {
+    size: usize,
+    /// What the sizes of the run say of it that were measured now, and what the run itself does; the second where there is one.
+    now: Told,
+    then: Option<Told>,
+    measured: Cell,
 }
 
 impl Held {
-    fn of(way: &Way, seen: &Seen) -> Option<Self> {
+    /// All ways of a table that were measured.
+    fn all(ways: &[Way], seen: &Seen) -> Vec<Self> {
+        let now: Vec<(Vec<Point>, Shape)> = ways
+            .iter()
+            .map(|way| (seen.points(&way.label), way.shape))
+            .collect();
+        let now = interval::tellers(&now);
+        let all = ways.iter().zip(now);
+        all.filter_map(|(way, now)| Self::of(way, &now?, seen))
+            .collect()
+    }
+
+    fn of(way: &Way, now: &Teller, seen: &Seen) -> Option<Self> {
         let drift = seen.drift(&way.label, &way.points)?;
-        let curve = Curve::fit(&seen.points(&way.label), way.shape)?;
         let point = |size: usize| {
-            let predicted = curve.at(size as f64);
-            Some((size, predicted, seen.cell(&way.label, size)?))
+            Some(HeldPoint {
+                size,
+                now: now.at(size as f64),
+                then: Some(way.teller.at_another_time(size as f64, PRIOR)),
+                measured: seen.cell(&way.label, size)?,
+            })
         };
         let sizes = seen.new_sizes();
         Some(Self {
@@ -128,17 +157,79 @@ impl Held {
         })
     }
 
-    fn at(&self, size: usize) -> Option<&(usize, f64, Cell)> {
-        self.points.iter().find(|(one, ..)| *one == size)
-    }
-
-    fn error((_, predicted, measured): &(usize, f64, Cell)) -> Option<f64> {
-        Some(predicted / measured.measured()?.value - 1.0)
+    fn at(&self, size: usize) -> Option<&HeldPoint> {
+        self.points.iter().find(|point| point.size == size)
     }
 
     fn errors(&self) -> impl Iterator<Item = f64> + '_ {
-        self.points.iter().filter_map(Self::error)
+        self.points.iter().filter_map(HeldPoint::error)
     }
+}
+
+impl HeldPoint {
+    fn error(&self) -> Option<f64> {
+        Some(self.now.ns / self.measured.measured()?.value - 1.0)
+    }
+
+    /// Whether an interval holds what was measured; none where either lacks.
+    fn is_held(&self, told: Option<Told>) -> Option<bool> {
+        told?.holds(self.measured.measured()?.value)
+    }
+}
+
+/// How many of the sizes that were measured lie within their intervals.
+struct Coverage {
+    held: usize,
+    all: usize,
+}
+
+impl Coverage {
+    fn of(all: &[Held], told: impl Fn(&HeldPoint) -> Option<Told>) -> Self {
+        let points = all.iter().flat_map(|held| &held.points);
+        let held: Vec<bool> = points
+            .filter_map(|point| point.is_held(told(point)))
+            .collect();
+        Self {
+            held: held.iter().filter(|held| **held).count(),
+            all: held.len(),
+        }
+    }
+
+    fn share(&self) -> f64 {
+        self.held as f64 / self.all as f64
+    }
+
+    fn told(&self) -> String {
+        format!(
+            "{} of {} ({:.0} %)",
+            format::whole(self.held as u64),
+            format::whole(self.all as u64),
+            100.0 * self.share()
+        )
+    }
+}
+
+/// How the intervals stand to what they promise; nothing without any.
+fn coverage(what: &str, all: &[Held]) -> Option<TrustLine> {
+    let now = Coverage::of(all, |point| Some(point.now));
+    let then = Coverage::of(all, |point| point.then);
+    if now.all == 0 || then.all == 0 {
+        return None;
+    }
+    let text = format!(
+        "{what}: of the intervals that are to hold {:.0} %, {} held what was measured, by what the sizes of the run take now; by the run \
+         itself {}, when runs are taken to differ by {:.0} % as a whole",
+        100.0 * HELD,
+        now.told(),
+        then.told(),
+        100.0 * PRIOR
+    );
+    let is_enough = |coverage: &Coverage| coverage.share() >= LEAST_HELD;
+    Some(if is_enough(&now) && is_enough(&then) {
+        present::note(text)
+    } else {
+        present::warning(text)
+    })
 }
 
 /// The ways at every MTU.
@@ -166,8 +257,16 @@ fn at_mtus(outcome: &Outcome) -> Vec<Held> {
         let points = sizes
             .filter(|(_, size)| way != usual || !is_fitted_at_mtu(**size))
             .map(|(at, &size)| {
-                let cell = outcome.cell(way, at, Figure::Median);
-                (size, costs.at(size as f64), cell)
+                let told = Told {
+                    ns: costs.at(size as f64),
+                    interval: None,
+                };
+                HeldPoint {
+                    size,
+                    now: told,
+                    then: None,
+                    measured: outcome.cell(way, at, Figure::Median),
+                }
             });
         Some(Held {
             label: one.label(),
@@ -208,7 +307,7 @@ fn missed(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
     let row = |held: &Held| {
         let mut cells: Vec<Cell> = held.drift.into_iter().map(Cell::exact).collect();
         cells.extend(sizes.iter().map(|&size| match held.at(size) {
-            Some(point) => percent(Held::error(point), "it was not measured"),
+            Some(point) => percent(point.error(), "it was not measured"),
             None => missing("the costs are fitted to it"),
         }));
         let all = Missed::of(held.errors());
@@ -234,25 +333,31 @@ fn missed(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
 fn numbers(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
     let mut rows: Vec<Row> = Vec::new();
     for held in all {
-        let line = |name: &str, of: &dyn Fn(&(usize, f64, Cell)) -> Cell| {
+        let line = |name: &str, of: &dyn Fn(&HeldPoint) -> Option<Cell>| {
             let cells = sizes.iter().map(|&size| match held.at(size) {
-                Some(point) => of(point),
+                Some(point) => of(point).unwrap_or_else(|| missing("it has no interval")),
                 None => missing("the costs are fitted to it"),
             });
             plain_row(format!("{}: {name}", held.label), cells.collect())
         };
-        rows.push(line("predicted", &|(_, predicted, _)| {
-            Cell::exact(*predicted)
-        }));
-        rows.push(line("measured", &|(_, _, measured)| match measured {
-            // Percentiles are not what is predicted.
-            Cell::Value(Measured { value, ci, n, .. }) => Cell::Value(Measured {
-                value: *value,
-                ci: *ci,
-                n: *n,
-                ..Measured::default()
-            }),
-            other => other.clone(),
+        let of =
+            |of: fn(&HeldPoint) -> Option<f64>| move |point: &HeldPoint| of(point).map(Cell::exact);
+        rows.push(line("predicted", &of(|point| Some(point.now.ns))));
+        if held.points.iter().any(|point| point.now.interval.is_some()) {
+            rows.push(line("at least", &of(|point| Some(point.now.interval?.0))));
+            rows.push(line("at most", &of(|point| Some(point.now.interval?.1))));
+        }
+        rows.push(line("measured", &|point| {
+            Some(match &point.measured {
+                // Percentiles are not what is predicted.
+                Cell::Value(Measured { value, ci, n, .. }) => Cell::Value(Measured {
+                    value: *value,
+                    ci: *ci,
+                    n: *n,
+                    ..Measured::default()
+                }),
+                other => other.clone(),
+            })
         }));
     }
     Table {
