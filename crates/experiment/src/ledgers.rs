@@ -11,9 +11,10 @@ use tollgate_gate::{Direction, Gate, Layer, STACK, Span, SpanTable};
 use tollgate_kernel::Plan;
 use tollgate_measure::gated::{self, Amount, Gated};
 use tollgate_measure::kernel::Kernel;
+use tollgate_measure::remote::{Boundaries, OneWay, Remote};
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::{self, StackMemory};
-use tollgate_measure::{Figure, Ledger, Limit, Way};
+use tollgate_measure::{Figure, Host, Ledger, Limit, Way};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
 use tollgate_workload::Spec;
 
@@ -31,8 +32,10 @@ const BLOCKS: u32 = 60;
 const LEAST_BLOCKS: u32 = 10;
 /// Seed of the sets of gates and of the bootstrap.
 const SEED: u64 = 1;
+/// Round trips of the slice that bounds the times of one way between two hosts.
+const ONE_WAY_ROUND_TRIPS: u64 = 256;
 /// Messages of a round trip.
-pub(crate) const MESSAGES: f64 = 2.0;
+const MESSAGES: f64 = 2.0;
 
 /// The ledgers of one path in one mode.
 #[derive(Debug, Clone)]
@@ -41,12 +44,35 @@ pub(crate) struct Ledgers {
     pub(crate) mode: Mode,
     /// The span that each stretch of the way belongs to, in the order of the way. A span may have several stretches.
     pub(crate) spans: Vec<Span>,
-    /// Where the kernel's gates are taken; none of our own stack.
+    /// Where the kernel's gates are taken; none of our own stack, and none where there are two hosts.
     pub(crate) plan: Option<Plan>,
+    /// What is known of the two hosts, where there are two.
+    pub(crate) hosts: Option<Hosts>,
     /// In the order of the sizes.
     pub(crate) sizes: Vec<Sized>,
     /// The user stopped it.
     pub(crate) stopped: bool,
+}
+
+/// What is known of two hosts beside their ledger.
+#[derive(Debug, Clone)]
+pub(crate) struct Hosts {
+    /// The server, as the user named it.
+    pub(crate) server: String,
+    /// The host that has each stretch; none has what lies between them.
+    pub(crate) of_stretches: Vec<Option<Host>>,
+    /// What each host's kernel allows, in the order of [`Host::BOTH`].
+    boundaries: [Boundaries; 2],
+    /// What bounds the times of one way between them, in the order of the sizes; or why nothing does.
+    pub(crate) ways: Vec<Result<OneWay, String>>,
+    /// How long it took until gates were live.
+    pub(crate) start_up: Duration,
+}
+
+impl Hosts {
+    pub(crate) const fn boundaries(&self, host: Host) -> &Boundaries {
+        &self.boundaries[host as usize]
+    }
 }
 
 /// The ledger of one size.
@@ -76,7 +102,27 @@ const APPLICATION: Span = Span {
     to: Gate::ApplicationEnd,
 };
 
+/// What lies between two hosts, there and back.
+const NETWORK: Span = Span {
+    name: "network and clocks",
+    layer: Layer::Link,
+    kind: tollgate_gate::Kind::Queueing,
+    from: Gate::DriverOutBegin,
+    to: Gate::IpInBegin,
+    ..APPLICATION
+};
+
 impl Ledgers {
+    /// Messages that pass each stretch in a round trip: over two hosts one does, on the one host or the other.
+    pub(crate) const fn messages(&self) -> f64 {
+        if self.hosts.is_some() { 1.0 } else { MESSAGES }
+    }
+
+    /// The host that has the stretch at this place; none on one host, and between two.
+    pub(crate) fn host_of(&self, stretch: usize) -> Option<Host> {
+        *self.hosts.as_ref()?.of_stretches.get(stretch)?
+    }
+
     /// How narrow the closure's interval has to be before it may say that it closes.
     pub(crate) const fn limit(&self) -> Limit {
         match self.mode.placement {
@@ -95,17 +141,21 @@ impl Ledgers {
         self.sizes.get(at)?.ledger.as_ref().ok()
     }
 
-    /// The stretches of the way whose span is wanted.
-    pub(crate) fn stretches(&self, wanted: impl Fn(&Span) -> bool) -> Vec<usize> {
+    /// The stretches of the way that are wanted, by their host and span.
+    pub(crate) fn stretches(&self, wanted: impl Fn(Option<Host>, &Span) -> bool) -> Vec<usize> {
         let spans = self.spans.iter().enumerate();
         spans
-            .filter(|(_, span)| wanted(span))
+            .filter(|(stretch, span)| wanted(self.host_of(*stretch), span))
             .map(|(stretch, _)| stretch)
             .collect()
     }
 
     /// The time of some spans of a round trip, at the size at this place; none where nothing of the way belongs to them.
-    pub(crate) fn sum(&self, at: usize, wanted: impl Fn(&Span) -> bool) -> Option<Figure> {
+    pub(crate) fn sum(
+        &self,
+        at: usize,
+        wanted: impl Fn(Option<Host>, &Span) -> bool,
+    ) -> Option<Figure> {
         let stretches = self.stretches(wanted);
         (!stretches.is_empty()).then(|| Some(self.at(at)?.sum_of(&stretches)))?
     }
@@ -152,7 +202,82 @@ fn kernel(
         mode,
         spans,
         plan: Some(plan),
+        hosts: None,
         sizes,
+        stopped,
+    }
+    .or_nothing(experiment)
+}
+
+/// The ledgers of round trips to another host, measured at the first call in this share of the time that is left.
+///
+/// # Errors
+/// As [`of_kernel`].
+pub(crate) fn of_hosts(
+    experiment: &'static str,
+    mode: Mode,
+    sizes: &[usize],
+    share: f64,
+    context: &Context<'_>,
+) -> Result<Rc<Ledgers>, Error> {
+    context.once(
+        |known: &Ledgers| (known.path, known.mode) == (PathId::KernelRemote, mode),
+        || {
+            let within = context.remaining().map(|left| left.mul_f64(share));
+            two_hosts(experiment, mode, sizes, within, context)
+        },
+    )
+}
+
+fn two_hosts(
+    experiment: &'static str,
+    mode: Mode,
+    sizes: &[usize],
+    within: Option<Duration>,
+    context: &Context<'_>,
+) -> Result<Ledgers, Error> {
+    let refused = |reason| Error::NothingMeasured { experiment, reason };
+    let Some(server) = &context.remote else {
+        return Err(refused(
+            "kernel-remote takes a host that serves: --to HOST".to_owned(),
+        ));
+    };
+    let begun = Instant::now();
+    let until = within.map(|within| begun + within);
+    let mut remote = Remote::open(server, mode, context.options.nagle, sizes).map_err(refused)?;
+    let start_up = begun.elapsed();
+    let way = remote.way().clone();
+    let mut stretches: Vec<(Option<Host>, Span)> = Vec::new();
+    for (place, station) in way.stations().enumerate() {
+        if way.span_of(place) == stretches.len() {
+            stretches.push(match remote.span_at(station) {
+                _ if way.span_between_hosts() == Some(stretches.len()) => (None, NETWORK),
+                Some(span) => (Some(station.host), *span),
+                None => (Some(station.host), APPLICATION),
+            });
+        }
+    }
+    let (measured, stopped) = run(&mut remote, sizes, KERNEL_ROUND_TRIPS, until, context);
+    let ways = (0..sizes.len()).map(|at| {
+        if stopped {
+            return Err("the run was stopped before".to_owned());
+        }
+        remote.one_way(at, ONE_WAY_ROUND_TRIPS)
+    });
+    let hosts = Hosts {
+        server: server.target().to_string(),
+        of_stretches: stretches.iter().map(|(host, _)| *host).collect(),
+        ways: ways.collect(),
+        boundaries: Host::BOTH.map(|host| remote.boundaries(host).clone()),
+        start_up,
+    };
+    Ledgers {
+        path: PathId::KernelRemote,
+        mode,
+        spans: stretches.into_iter().map(|(_, span)| span).collect(),
+        plan: None,
+        hosts: Some(hosts),
+        sizes: measured,
         stopped,
     }
     .or_nothing(experiment)
@@ -208,6 +333,7 @@ fn stack(
         },
         spans,
         plan: None,
+        hosts: None,
         sizes: all.collect(),
         stopped,
     }

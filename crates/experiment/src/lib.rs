@@ -20,8 +20,6 @@ mod ledgers;
 pub mod noise;
 mod outcome;
 pub mod predict;
-mod remote;
-mod rotation;
 mod sampled;
 mod shapes;
 mod streams;

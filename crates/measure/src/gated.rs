@@ -165,26 +165,23 @@ impl Sized {
 
     /// Adds a slice; one of too few whole round trips adds to the counts alone.
     fn add(&mut self, gated: &impl Gated, block: u32, probes: Probes, ran: Ran) {
-        let set = probes.active();
-        let whole = ran.passages.iter().filter(|one| one.gates() == set).count();
-        if !set.is_empty() {
-            self.messages += ran.messages;
-            self.joined += whole as u64;
-            self.lost += ran.lost;
-        }
-        let scale = gated.scale();
+        let set = probes.stations();
+        let (way, scale) = (gated.way(), gated.scale());
         let (between, crossings) = if set.is_empty() {
             (Vec::new(), Crossings::default())
         } else {
-            let batch = gated.batch();
-            match trips::chosen(gated.way(), set, &ran.passages, batch, scale) {
+            let messages = trips::messages(way, set, &ran.passages);
+            self.messages += ran.messages;
+            self.joined += (messages.len() * 2 / way.passages()) as u64;
+            self.lost += ran.lost;
+            match trips::chosen(way, messages, gated.batch(), scale) {
                 None => return,
                 Some(chosen) => {
                     let packets = ran.packets.as_ref();
                     let crossings =
-                        packets.map(|packets| packets.crossings(gated.way(), set, &chosen, scale));
+                        packets.map(|packets| packets.crossings(way, set, &chosen, scale));
                     (
-                        trips::between(&chosen, scale),
+                        trips::between(way, set, &chosen, scale),
                         crossings.unwrap_or_default(),
                     )
                 }

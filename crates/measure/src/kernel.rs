@@ -112,7 +112,7 @@ impl Kernel {
             .into_iter()
             .find(|gate| self.way.gates().contains(gate));
         let Some(gate) = gate else { return Ok(()) };
-        self.enable(Probes::Active(GateSet::of(&[gate])))?;
+        self.enable(Probes::Active(GateSet::of(&[gate]).into()))?;
         for size in 0..self.ends.len() {
             self.run(size, LEARNED)?;
         }
@@ -285,7 +285,7 @@ impl Ends {
 }
 
 /// Each round trip, in nanoseconds.
-fn times(samples: &Samples) -> Vec<f64> {
+pub(crate) fn times(samples: &Samples) -> Vec<f64> {
     let buckets = samples.buckets();
     let times = buckets.flat_map(|(ns, count)| std::iter::repeat_n(ns as f64, count as usize));
     times.collect()

@@ -22,11 +22,10 @@ use std::collections::BTreeMap;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use statrs::distribution::{ContinuousCDF, StudentsT};
-use tollgate_gate::Gate;
 
 use crate::packets::PacketTime;
 use crate::trips::Slice;
-use crate::way::Way;
+use crate::way::{Station, Way};
 
 mod blocks;
 
@@ -69,11 +68,11 @@ impl Split {
 
     /// How far the sum of some spans may be wrong, since it is not known on which side of the gates at their ends the costs of these
     /// fall.
-    fn unknown(splits: &[Self], beside: &[Figure], spans: &[usize]) -> f64 {
+    fn unknown(way: &Way, splits: &[Self], beside: &[Figure], spans: &[usize]) -> f64 {
         let gates = splits.len();
         let ends = (0..gates).filter_map(|gate| {
-            let before = spans.contains(&((gate + gates - 1) % gates));
-            let behind = spans.contains(&gate);
+            let before = spans.contains(&way.span_of((gate + gates - 1) % gates));
+            let behind = spans.contains(&way.span_of(gate));
             (before != behind).then_some((gate, behind))
         });
         let ends: Vec<(usize, bool)> = ends.collect();
@@ -116,7 +115,7 @@ impl Figure {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateCost {
     /// The gate.
-    pub gate: Gate,
+    pub station: Station,
     /// Its whole effect on a round trip, wherever it falls: how much it disturbs.
     pub whole: Figure,
     /// What it adds to the two spans that it stands between.
@@ -179,7 +178,7 @@ pub struct Ledger {
     way: Way,
     /// The round trip without gates.
     pub total: Figure,
-    /// The spans, in the order of the way; the last one is the application's turn.
+    /// The spans, in the order of the way ([`Way::span_of`]); the last one is the application's turn.
     pub spans: Vec<Figure>,
     /// The gates, in the order of the way.
     pub gates: Vec<GateCost>,
@@ -363,7 +362,7 @@ impl Ledger {
             let unknown = if from == to {
                 0.0
             } else {
-                blocks::PASSAGE * Split::unknown(splits, &beside, &[from])
+                blocks::passage(&self.way) * Split::unknown(&self.way, splits, &beside, &[from])
             };
             (time, unknown)
         });
@@ -379,9 +378,9 @@ impl Ledger {
     fn told(way: &Way, splits: &[Split], draws: Draws, slices: usize, blocks: usize) -> Self {
         let beside = (0..way.len()).map(|place| draws.figure(|one| one.beside[place], 0.0));
         let beside: Vec<Figure> = beside.collect();
-        let spans = (0..way.len()).map(|span| sum(&draws, splits, &beside, &[span]));
-        let gates = (0..way.len()).map(|place| GateCost {
-            gate: way.gates()[place],
+        let spans = (0..way.spans()).map(|span| sum(way, &draws, splits, &beside, &[span]));
+        let gates = way.stations().enumerate().map(|(place, station)| GateCost {
+            station,
             whole: draws.figure(|one| one.whole[place], 0.0),
             beside: beside[place],
         });
@@ -393,7 +392,7 @@ impl Ledger {
                 .all
                 .asleep
                 .map(|_| draws.figure(Solution::asleep, 0.0)),
-            closure: closure(&draws, 0..way.len()),
+            closure: closure(&draws, 0..way.spans()),
             elsewhere: draws.figure(Solution::elsewhere, 0.0),
             perturbation: draws.figure(Solution::perturbation, 0.0),
             packets: BTreeMap::new(),
@@ -427,7 +426,7 @@ impl Ledger {
     /// When there is no such span.
     pub fn sum_of(&self, spans: &[usize]) -> Figure {
         let beside: Vec<Figure> = self.gates.iter().map(|cost| cost.beside).collect();
-        sum(&self.draws, &self.splits, &beside, spans)
+        sum(&self.way, &self.draws, &self.splits, &beside, spans)
     }
 
     /// The same with an interval that holds chance alone: for a comparison of two ledgers in which splits are the same.
@@ -467,8 +466,8 @@ fn student_t(degrees: f64) -> f64 {
     StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
 }
 
-fn sum(draws: &Draws, splits: &[Split], beside: &[Figure], spans: &[usize]) -> Figure {
-    let unknown = Split::unknown(splits, beside, spans);
+fn sum(way: &Way, draws: &Draws, splits: &[Split], beside: &[Figure], spans: &[usize]) -> Figure {
+    let unknown = Split::unknown(way, splits, beside, spans);
     draws.figure(|one| one.sum(spans), unknown)
 }
 

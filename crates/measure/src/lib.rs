@@ -22,7 +22,7 @@
 //!
 //! Every interval comes from one bootstrap over blocks, so it holds drift, gate cost and all else that is estimated.
 //!
-//! Only the adaptors attach gates and run round trips ([`kernel`], [`stack_memory`]). This crate never draws and never prints.
+//! Only the adaptors attach gates and run round trips ([`kernel`], [`stack_memory`], [`remote`], [`packets`]). This crate never draws and never prints.
 
 pub mod faults;
 pub mod gated;
@@ -30,6 +30,7 @@ pub mod kernel;
 pub mod ledger;
 mod linear;
 pub mod packets;
+pub mod remote;
 pub mod schedule;
 pub mod stack_memory;
 #[cfg(test)]
@@ -40,4 +41,4 @@ pub mod way;
 pub use ledger::{Closure, Figure, Ledger, Limit, NoLedger, Verdict};
 pub use packets::PacketTime;
 pub use trips::Slice;
-pub use way::Way;
+pub use way::{Host, Station, Way};

@@ -42,7 +42,7 @@ use tollgate_gate::join::GATES;
 use tollgate_gate::{Gate, GateSet, Kind, PacketId, Span, SpanTable, TickScale, Ticks};
 
 use crate::trips::Message;
-use crate::way::Way;
+use crate::way::{Host, Stations, Way};
 
 pub mod kernel;
 pub mod stack;
@@ -169,10 +169,11 @@ impl Packets {
     pub(crate) fn crossings(
         &self,
         way: &Way,
-        set: GateSet,
+        set: Stations,
         chosen: &[Message],
         scale: TickScale,
     ) -> Crossings {
+        let set = set.on(Host::Local);
         let places: HashMap<Gate, usize> = way.gates().iter().copied().zip(0..).collect();
         let within = self.within(&places, set.len(), chosen);
         let mut times: BTreeMap<PacketTime, Sum> = BTreeMap::new();

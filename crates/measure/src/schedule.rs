@@ -9,7 +9,7 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use tollgate_gate::GateSet;
 
-use crate::way::Way;
+use crate::way::{Host, Stations, Way};
 
 /// What a slice runs with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +19,19 @@ pub enum Probes {
     /// Code with gates, none of which is wanted.
     Asleep,
     /// Code with gates, of which these record.
-    Active(GateSet),
+    Active(Stations),
 }
 
 impl Probes {
-    /// The gates that record.
-    pub const fn active(self) -> GateSet {
+    /// The gates that record on this host.
+    pub fn active(self) -> GateSet {
+        self.stations().on(Host::Local)
+    }
+
+    /// The gates that record on any host.
+    pub fn stations(self) -> Stations {
         match self {
-            Self::Absent | Self::Asleep => GateSet::EMPTY,
+            Self::Absent | Self::Asleep => Stations::default(),
             Self::Active(set) => set,
         }
     }
@@ -65,7 +70,7 @@ pub fn block(way: &Way, sets: Sets, asleep: bool, random: &mut impl Rng) -> Vec<
     );
     let mut slices = Vec::new();
     for _ in 0..DEALS {
-        let mut gates = way.gates().to_vec();
+        let mut gates: Vec<_> = way.stations().collect();
         gates.shuffle(random);
         for size in sizes(gates.len(), sets, random) {
             slices.push(Probes::Active(gates.drain(..size).collect()));

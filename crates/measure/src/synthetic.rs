@@ -5,7 +5,9 @@
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tollgate_gate::{Event, Gate, JoinPlan, PacketId, Recorded, TickScale, Ticks, join};
+use tollgate_gate::{
+    Event, Gate, GateSet, JoinPlan, PacketId, Passage, Recorded, TickScale, Ticks, join,
+};
 
 use crate::packets::Crossings;
 use crate::schedule::{self, Probes, Sets};
@@ -134,8 +136,7 @@ impl Machine {
                     block,
                     probes,
                     total: trips::mean(times).unwrap(),
-                    between: trips::chosen(&self.way, set, &passages, 1, SCALE)
-                        .map_or_else(Vec::new, |chosen| trips::between(&chosen, SCALE)),
+                    between: self.between(set, &passages),
                     crossings: Crossings::default(),
                 });
             }
@@ -144,6 +145,15 @@ impl Machine {
             slices,
             join_rate: joined / all,
         }
+    }
+
+    fn between(&self, set: GateSet, passages: &[Passage]) -> Vec<f64> {
+        let set = set.into();
+        let messages = trips::messages(&self.way, set, passages);
+        let chosen = trips::chosen(&self.way, messages, 1, SCALE);
+        chosen.map_or_else(Vec::new, |chosen| {
+            trips::between(&self.way, set, &chosen, SCALE)
+        })
     }
 
     /// The round trips of a slice by the application's clock, and what its gates record.

@@ -1,18 +1,18 @@
 //! From passages of messages to the means of a slice.
 //!
 //! A round trip is a request and its response. Gates tell it from the request's passage of their first gate to that of the next
-//! request; so the times between neighbouring gates, round the end of the way, sum to it. The interquartile half of the round
-//! trips is chosen by the whole round trip, and all means are over the same round trips: so means sum as well.
+//! request; so the times between neighbouring gates, round the end of the way, sum to it. Over two hosts the clocks' offset falls
+//! out of the sum of the times there and back, which is one time. The interquartile half of the round trips is chosen by the whole round trip, and all means are over the same round trips: so means sum as well.
 //!
 //! It must never choose a round trip by the time between two of its gates.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use tollgate_gate::{GateSet, PacketId, Passage, TickScale, Ticks};
+use tollgate_gate::{PacketId, Passage, TickScale, Ticks};
 
 use crate::packets::Crossings;
 use crate::schedule::Probes;
-use crate::way::Way;
+use crate::way::{Station, Stations, Way};
 
 /// Mean of the interquartile half of some round trips, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,16 +33,17 @@ pub struct Slice {
     /// Interquartile mean of the round trips by the application's clock.
     pub total: Mean,
     /// For each gate of the set, in the order of the way, the mean time to the next gate of the set, both messages of a round
-    /// trip together, in nanoseconds. The last one leads round the end of the way. Empty where no gate records.
+    /// trip together, in nanoseconds. The last one leads round the end of the way. Where the set has gates on two hosts, the times
+    /// that lead to the other host and back are one, at the place of the first. Empty where no gate records.
     pub between: Vec<f64>,
     /// Passages within these times by packets beside the messages' way, and times of packets.
     pub crossings: Crossings,
 }
 
-/// A message and its times at the gates of a set, in the order of the way; the last one is that of the next message at the
-/// first gate.
+/// What passed the gates of a set, and its times there in the order of the way: a message, or a round trip over two hosts.
 pub(crate) struct Message {
     pub(crate) packet: PacketId,
+    /// The last one is that of the next message at the first gate, once messages are [`chosen`].
     pub(crate) times: Vec<Ticks>,
 }
 
@@ -52,6 +53,58 @@ impl Message {
         let pairs = self.times.windows(2);
         pairs.map(move |pair| scale.ns_between(pair[0], pair[1]))
     }
+
+    /// Time until the next message, which one clock tells.
+    fn whole(&self, scale: TickScale) -> f64 {
+        let ends = self.times.first().zip(self.times.last());
+        ends.map_or(0.0, |(&first, &last)| scale.ns_between(first, last))
+    }
+}
+
+/// What passed all gates of a set, in the order of time.
+///
+/// Over two hosts a passage's number is twice that of its round trip, and one more for the response; a message may have one passage
+/// for each host.
+pub(crate) fn messages(way: &Way, set: Stations, passages: &[Passage]) -> Vec<Message> {
+    let stations: Vec<Station> = way.stations().filter(|one| set.contains(*one)).collect();
+    let mut messages: Vec<Message> = if way.is_of_two_hosts() {
+        round_trips(&stations, passages)
+    } else {
+        let message = |passage: &Passage| {
+            let times = stations.iter().map(|one| passage.at(one.gate));
+            Some(Message {
+                packet: passage.packet,
+                times: times.collect::<Option<_>>()?,
+            })
+        };
+        passages.iter().filter_map(message).collect()
+    };
+    messages.sort_by_key(|message| message.times.first().copied());
+    messages
+}
+
+/// The round trips over two hosts that passed all these gates.
+fn round_trips(stations: &[Station], passages: &[Passage]) -> Vec<Message> {
+    let mut times: HashMap<u32, Vec<Option<Ticks>>> = HashMap::new();
+    for passage in passages {
+        let PacketId(number) = passage.packet;
+        let times = times
+            .entry(number / 2)
+            .or_insert_with(|| vec![None; stations.len()]);
+        let is_request = number % 2 == 0;
+        for (time, station) in times.iter_mut().zip(stations) {
+            if station.is_of_request() == is_request {
+                *time = time.or(passage.at(station.gate));
+            }
+        }
+    }
+    let whole = |(number, times): (u32, Vec<Option<Ticks>>)| {
+        Some(Message {
+            packet: PacketId(number),
+            times: times.into_iter().collect::<Option<_>>()?,
+        })
+    };
+    times.into_iter().filter_map(whole).collect()
 }
 
 /// The messages of the interquartile half of the batches; none when fewer than four batches are whole.
@@ -60,38 +113,34 @@ impl Message {
 /// chosen by whole batches here.
 pub(crate) fn chosen(
     way: &Way,
-    set: GateSet,
-    passages: &[Passage],
+    mut messages: Vec<Message>,
     batch: usize,
     scale: TickScale,
 ) -> Option<Vec<Message>> {
-    let places = way.places(set).into_iter();
-    let gates: Vec<_> = places.map(|place| way.gates()[place]).collect();
-    let mut messages: Vec<Message> = passages
-        .iter()
-        .filter_map(|passage| {
-            let times = gates.iter().map(|&gate| passage.at(gate));
-            Some(Message {
-                packet: passage.packet,
-                times: times.collect::<Option<_>>()?,
-            })
-        })
-        .collect();
-    messages.sort_by_key(|message| message.times.first().copied());
     // A message's last time leads to the first gate of the next one.
-    let firsts: Vec<Ticks> = messages
+    let next: Vec<(PacketId, Ticks)> = messages
         .iter()
-        .filter_map(|message| message.times.first().copied())
+        .skip(1)
+        .filter_map(|message| Some((message.packet, *message.times.first()?)))
         .collect();
-    messages.pop();
-    for (message, &next) in messages.iter_mut().zip(firsts.iter().skip(1)) {
+    messages.truncate(next.len());
+    for (message, &(_, next)) in messages.iter_mut().zip(&next) {
         message.times.push(next);
     }
+    if way.is_of_two_hosts() {
+        // Round trips have numbers, so one before a gap is known to be none.
+        let mut next = next.iter();
+        messages.retain(|message| {
+            next.next()
+                .is_some_and(|(next, _)| next.0 == message.packet.0 + 1)
+        });
+    }
+    let in_batch = way.passages() * batch;
     let mut batches: Vec<(f64, usize)> = messages
-        .chunks_exact(2 * batch)
+        .chunks_exact(in_batch)
         .enumerate()
         .map(|(number, messages)| {
-            let times = messages.iter().flat_map(|message| message.between(scale));
+            let times = messages.iter().map(|message| message.whole(scale));
             (times.sum(), number)
         })
         .collect();
@@ -101,19 +150,21 @@ pub(crate) fn chosen(
         .map(|&(_, number)| number)
         .collect();
     let messages = messages.into_iter().enumerate();
-    let of_half = messages.filter(|(at, _)| half.contains(&(at / (2 * batch))));
+    let of_half = messages.filter(|(at, _)| half.contains(&(at / in_batch)));
     Some(of_half.map(|(_, message)| message).collect())
 }
 
-/// The means between the gates of a set, for each round trip of the messages that are [`chosen`].
-pub(crate) fn between(chosen: &[Message], scale: TickScale) -> Vec<f64> {
-    let gates = chosen
-        .first()
-        .map_or(0, |message| message.times.len().saturating_sub(1));
-    let mut means = vec![0.0; gates];
+/// The means of the times that the gates of a set tell ([`Way::times`]), for each round trip of the messages that are [`chosen`].
+pub(crate) fn between(way: &Way, set: Stations, chosen: &[Message], scale: TickScale) -> Vec<f64> {
+    let times = way.times(&way.places(set));
+    let each = way.passages() as f64 / chosen.len() as f64;
+    let mut means = vec![0.0; times.len()];
     for message in chosen {
-        for (mean, part) in means.iter_mut().zip(message.between(scale)) {
-            *mean += 2.0 * part / chosen.len() as f64;
+        let between: Vec<f64> = message.between(scale).collect();
+        for (mean, pairs) in means.iter_mut().zip(&times) {
+            // Summed first: one way between the hosts alone is as large as the offset of their clocks.
+            let time: f64 = pairs.iter().map(|&pair| between[pair]).sum();
+            *mean += each * time;
         }
     }
     means
@@ -137,7 +188,7 @@ fn interquartile<T>(sorted: &[T]) -> Option<&[T]> {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_gate::{Event, Gate, JoinPlan, PacketId, Recorded, join};
+    use tollgate_gate::{Event, Gate, GateSet, JoinPlan, PacketId, Recorded, join};
 
     use super::*;
 
@@ -211,8 +262,11 @@ mod tests {
     }
 
     fn means(set: GateSet, messages: &[(u64, [u64; 2])], batch: usize) -> Option<Vec<f64>> {
-        let chosen = chosen(&way(), set, &passages(messages), batch, SCALE)?;
-        Some(between(&chosen, SCALE))
+        let way = way();
+        let set = set.into();
+        let messages = super::messages(&way, set, &passages(messages));
+        let chosen = chosen(&way, messages, batch, SCALE)?;
+        Some(between(&way, set, &chosen, SCALE))
     }
 
     fn assert_near(found: &[f64], expected: &[f64]) {

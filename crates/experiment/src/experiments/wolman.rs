@@ -17,7 +17,6 @@ use super::{Content, Experiment, Reported, remote_shown};
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::ledgers;
-use crate::remote::{self, Host};
 
 /// The paths whose gates are the kernel's.
 const KERNEL_PATHS: [PathId; 3] = [
@@ -93,15 +92,12 @@ impl Experiment for Wolman {
         for (at, &(path, mode)) in kernel.iter().enumerate() {
             let share = 1.0 / ((kernel.len() - at) as f64 + stack);
             if path == PathId::KernelRemote {
-                match remote::of(self.name(), mode, sizes, context) {
-                    Ok(hosts) => {
-                        let remote = remote_shown::Shown {
-                            sizes,
-                            hosts: &hosts,
-                        };
-                        let parts = Host::BOTH.map(|host| remote.part(host, self.direction));
-                        shown.parts.extend(parts);
-                        shown.trust.extend(remote.trust());
+                match ledgers::of_hosts(self.name(), mode, sizes, share, context) {
+                    Ok(ledgers) => {
+                        if let Some(remote) = remote_shown::Shown::of(&ledgers) {
+                            shown.parts.extend(remote.parts(self.direction));
+                            shown.trust.extend(remote.trust());
+                        }
                     }
                     Err(Error::Stopped) => return Err(Error::Stopped),
                     Err(error) => shown.leave_out(path, error),
@@ -118,6 +114,7 @@ impl Experiment for Wolman {
                     let kernel = Shown {
                         direction: self.direction,
                         name,
+                        host: None,
                         ledgers: &ledgers,
                     };
                     shown.add(kernel.part(), kernel.trust());
@@ -131,6 +128,7 @@ impl Experiment for Wolman {
             let stack = Shown {
                 direction: self.direction,
                 name: PathId::StackMemory.to_string(),
+                host: None,
                 ledgers: &ledgers,
             };
             shown.add(stack.part(), stack.trust());

@@ -8,7 +8,7 @@ use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, Span, WolmanRow};
 use tollgate_kernel::Plan;
 use tollgate_measure::stack_memory::{MTU, mtu};
-use tollgate_measure::{Figure, Ledger, Verdict};
+use tollgate_measure::{Figure, Host, Ledger, Verdict};
 use tollgate_run::{
     Cell, Interval, Measured, Placement, Row, RowKind, Segment, Table, TrustKind, TrustLine, Unit,
     Waiting, format, present,
@@ -16,7 +16,7 @@ use tollgate_run::{
 
 use super::wolman_joined::Part;
 use super::wolman_rows::labels;
-use crate::ledgers::{Ledgers, MESSAGES};
+use crate::ledgers::{Hosts, Ledgers};
 use crate::shapes::{between_percents, ends, layer, lengths, percent, segment_kind};
 
 /// The share of messages that should be joined.
@@ -27,6 +27,8 @@ pub(super) struct Shown<'a> {
     pub(super) direction: Direction,
     /// The path, and the mode where the path is shown in several.
     pub(super) name: String,
+    /// The host whose spans are shown, where there are two.
+    pub(super) host: Option<Host>,
     pub(super) ledgers: &'a Ledgers,
 }
 
@@ -34,7 +36,7 @@ impl Shown<'_> {
     /// What is shown beside the other paths.
     pub(super) fn part(&self) -> Part {
         let mut tables = vec![self.spans()];
-        if self.direction == Direction::Tx {
+        if self.direction == Direction::Tx && self.host != Some(Host::Remote) {
             tables.push(self.gates());
         }
         Part {
@@ -45,20 +47,21 @@ impl Shown<'_> {
                 .map(|label| (label, self.line(label)))
                 .collect(),
             tables,
-            closure: self.closure(),
+            // The client has the round trip, and its closure.
+            closure: match self.host {
+                Some(Host::Remote) => Vec::new(),
+                Some(Host::Local) | None => self.closure(),
+            },
             open: self.by_size(|ledger| {
                 let closure = ledger.closure;
                 let open = closure.verdict(self.ledgers.limit()) == Verdict::DoesNotClose;
                 open.then_some(closure.left.ns / closure.of_ns)
             }),
             messages: (0..self.ledgers.sizes.len())
-                .map(|at| self.segments(at, 1.0, |span| span.direction == self.direction))
+                .map(|at| self.message(at))
                 .collect(),
             round_trips: (0..self.ledgers.sizes.len())
-                .map(|at| {
-                    let total = self.ledgers.at(at)?.total.ns;
-                    Some((total, self.segments(at, MESSAGES, |_| true)?))
-                })
+                .map(|at| self.round_trip(at))
                 .collect(),
         }
     }
@@ -86,8 +89,8 @@ impl Shown<'_> {
     fn per_message(&self, at: usize, figure: Figure) -> Cell {
         measured(
             Figure {
-                ns: figure.ns / MESSAGES,
-                half_width: figure.half_width / MESSAGES,
+                ns: figure.ns / self.ledgers.messages(),
+                half_width: figure.half_width / self.ledgers.messages(),
             },
             Some(self.ledgers.sizes[at].joined),
         )
@@ -95,8 +98,9 @@ impl Shown<'_> {
 
     /// One of the paper's rows.
     fn line(&self, label: WolmanLabel) -> Vec<Cell> {
-        let belongs = |span: &Span| {
-            span.direction == self.direction
+        let belongs = |host: Option<Host>, span: &Span| {
+            host == self.host
+                && span.direction == self.direction
                 && match label {
                     WolmanLabel::Row(row) => span.wolman == Some(row),
                     WolmanLabel::TcpTotal => span.wolman.is_some_and(WolmanRow::is_tcp),
@@ -116,6 +120,9 @@ impl Shown<'_> {
                 "retransmission keeps a reference to the buffer, so there is no such copy"
             }
             (_, WolmanLabel::Row(WolmanRow::Wakeup)) => "the reader polls, so nobody is woken",
+            (None, label) if self.ledgers.hosts.is_some() => {
+                absent_in_kernel(label).unwrap_or("no span of this host's way belongs to it")
+            }
             (None, WolmanLabel::NotInPaper) => {
                 "the reader's buffer is posted, so no message waits in the socket"
             }
@@ -134,14 +141,16 @@ impl Shown<'_> {
     /// The spans that are shown in this direction, each once, in the order of the way; what lies between the directions is shown
     /// on the way in.
     fn shown(&self) -> Vec<Span> {
-        let shows = |span: &&Span| {
-            span.direction == self.direction
-                || (self.direction == Direction::Rx && span.direction == Direction::Between)
+        let shows = |host: Option<Host>, span: &Span| {
+            host == self.host
+                && (span.direction == self.direction
+                    || (self.direction == Direction::Rx && span.direction == Direction::Between))
         };
         let mut spans: Vec<Span> = Vec::new();
-        for span in self.ledgers.spans.iter().filter(shows) {
-            if !spans.contains(span) {
-                spans.push(*span);
+        for stretch in self.ledgers.stretches(shows) {
+            let span = self.ledgers.spans[stretch];
+            if !spans.contains(&span) {
+                spans.push(span);
             }
         }
         spans
@@ -159,7 +168,9 @@ impl Shown<'_> {
             layer: Some(layer(span.layer)),
             note: Some(self.between(&span)),
             cells: self.cells("", |at| {
-                let figure = self.ledgers.sum(at, |one| *one == span)?;
+                let figure = self
+                    .ledgers
+                    .sum(at, |host, one| host == self.host && *one == span)?;
                 Some(self.per_message(at, figure))
             }),
         });
@@ -172,11 +183,20 @@ impl Shown<'_> {
     }
 
     fn between(&self, span: &Span) -> String {
-        let name = |gate: Gate| match &self.ledgers.plan {
-            None => gate.name(),
-            Some(plan) => hook(plan, gate),
-        };
-        format!("{} -> {}", name(span.from), name(span.to))
+        format!(
+            "{} -> {}",
+            self.hook(self.host, span.from),
+            self.hook(self.host, span.to)
+        )
+    }
+
+    /// What takes a gate, where the kernel does; the gate, where our stack does.
+    fn hook(&self, host: Option<Host>, gate: Gate) -> &str {
+        match (&self.ledgers.plan, &self.ledgers.hosts, host) {
+            (Some(plan), ..) => hook(plan, gate),
+            (None, Some(hosts), Some(host)) => hosts.boundaries(host).hook(gate).unwrap_or("none"),
+            (None, ..) => gate.name(),
+        }
     }
 
     fn columns(&self, unit: Unit) -> Vec<tollgate_run::Column> {
@@ -191,19 +211,21 @@ impl Shown<'_> {
     /// What each gate adds to a round trip, wherever that falls.
     fn gates(&self) -> Table {
         let mut rows = Vec::new();
-        let gates = self.ledgers.sizes.iter().find_map(|sized| {
+        let stations = self.ledgers.sizes.iter().find_map(|sized| {
             let ledger = sized.ledger.as_ref().ok()?;
-            Some(ledger.way().gates().to_vec())
+            Some(ledger.way().stations().collect::<Vec<_>>())
         });
-        for (place, gate) in gates.into_iter().flatten().enumerate() {
+        for (place, station) in stations.into_iter().flatten().enumerate() {
+            let host = self.ledgers.hosts.as_ref().map(|_| station.host);
+            let kernel = self.ledgers.plan.is_some() || host.is_some();
+            let label = match host {
+                Some(host) => format!("{}: {}", host.name(), station.gate.name()),
+                None => station.gate.name().to_owned(),
+            };
             rows.push(Row {
-                note: self
-                    .ledgers
-                    .plan
-                    .as_ref()
-                    .map(|plan| hook(plan, gate).to_owned()),
+                note: kernel.then(|| self.hook(host, station.gate).to_owned()),
                 ..present::plain_row(
-                    gate.name(),
+                    label,
                     self.cells("", |at| {
                         let cost = self.ledgers.at(at)?.gates.get(place)?;
                         Some(measured(cost.whole, None))
@@ -223,14 +245,14 @@ impl Shown<'_> {
     }
 
     /// The sum of all spans against the round trip without gates.
-    fn closure(&self) -> Vec<Row> {
+    pub(super) fn closure(&self) -> Vec<Row> {
         let row = |label: &str, kind, of: &dyn Fn(&Ledger) -> Option<Cell>| Row {
             kind,
             ..present::plain_row(label, self.cells("", |at| of(self.ledgers.at(at)?)))
         };
         let figure = |figure| Some(measured(figure, None));
         let mut rows = vec![row("sum of the spans", RowKind::Plain, &|ledger| {
-            let all: Vec<usize> = (0..ledger.way().len()).collect();
+            let all: Vec<usize> = (0..ledger.way().spans()).collect();
             figure(ledger.sum_of(&all))
         })];
         let mut ledgers = (0..self.ledgers.sizes.len()).filter_map(|at| self.ledgers.at(at));
@@ -279,30 +301,44 @@ impl Shown<'_> {
         }
     }
 
-    /// The spans of one message, or of more, as lengths.
+    /// The spans of a message in this direction, as lengths.
+    fn message(&self, at: usize) -> Option<Vec<Segment>> {
+        let wanted = |host, span: &Span| host == self.host && span.direction == self.direction;
+        self.segments(at, 1.0 / self.ledgers.messages(), wanted)
+    }
+
+    /// A round trip, and its spans as lengths; the client has it where there are two hosts.
+    pub(super) fn round_trip(&self, at: usize) -> Option<(f64, Vec<Segment>)> {
+        let total = self.ledgers.at(at)?.total.ns;
+        let shows = self.host != Some(Host::Remote);
+        shows.then(|| Some((total, self.segments(at, 1.0, |_, _| true)?)))?
+    }
+
+    /// Some spans of so much of a round trip, as lengths.
     fn segments(
         &self,
         at: usize,
-        messages: f64,
-        wanted: impl Fn(&Span) -> bool,
+        part: f64,
+        wanted: impl Fn(Option<Host>, &Span) -> bool,
     ) -> Option<Vec<Segment>> {
         let ledger = self.ledgers.at(at)?;
         let stretches = self.ledgers.stretches(wanted);
-        let times = stretches
-            .iter()
-            .map(|&one| ledger.spans[one].ns / MESSAGES * messages);
+        let times = stretches.iter().map(|&one| ledger.spans[one].ns * part);
         let lengths = lengths(times.collect());
         let mut segments: Vec<Segment> = Vec::new();
-        let mut of: Vec<Span> = Vec::new();
+        let mut of: Vec<(Option<Host>, Span)> = Vec::new();
         for (stretch, value) in stretches.into_iter().zip(lengths) {
-            let span = self.ledgers.spans[stretch];
-            if let Some(known) = of.iter().position(|one| *one == span) {
+            let (host, span) = (self.ledgers.host_of(stretch), self.ledgers.spans[stretch]);
+            if let Some(known) = of.iter().position(|one| *one == (host, span)) {
                 segments[known].value += value;
                 continue;
             }
-            of.push(span);
+            of.push((host, span));
             segments.push(Segment {
-                label: span.name.to_owned(),
+                label: match host {
+                    Some(host) => format!("{}: {}", host.name(), span.name),
+                    None => span.name.to_owned(),
+                },
                 layer: Some(layer(span.layer)),
                 kind: segment_kind(span.kind),
                 value,
@@ -478,9 +514,10 @@ impl Shown<'_> {
                 self.name
             ));
         }
-        match &self.ledgers.plan {
-            None => self.stack_notes(&mut notes),
-            Some(plan) => self.kernel_notes(plan, &mut notes),
+        match (&self.ledgers.plan, &self.ledgers.hosts) {
+            (Some(plan), _) => self.kernel_notes(plan, &mut notes),
+            (None, Some(hosts)) => self.hosts_notes(hosts, &mut notes),
+            (None, None) => self.stack_notes(&mut notes),
         }
         notes
     }
@@ -519,6 +556,35 @@ impl Shown<'_> {
              nanoseconds are what the code between two such readings takes"
                 .to_owned(),
         );
+    }
+
+    fn hosts_notes(&self, hosts: &Hosts, notes: &mut Vec<String>) {
+        let name = &self.name;
+        notes.push(format!(
+            "{name}: the hosts' clocks are not compared: each span is a difference on its own host's clock, and the clocks' offset falls out \
+             of what lies between the hosts both ways; one way alone is known within bounds only, from the fastest messages in both \
+             directions, whatever the clocks' offset and their rates (up to 1,000 ppm apart)"
+        ));
+        for host in Host::BOTH {
+            for boundary in hosts.boundaries(host).iter() {
+                let why = match (&boundary.hook, boundary.unseen) {
+                    (None, _) => boundary.missed.join("; "),
+                    (Some(hook), true) if boundary.gate != Gate::SocketOutEnd => {
+                        format!("not every message was seen at {hook}")
+                    }
+                    (Some(_), _) => continue,
+                };
+                notes.push(format!(
+                    "{name}: the boundary {} of the {} is not resolved, and its rows are joined: {why}",
+                    boundary.gate.name(),
+                    host.name()
+                ));
+            }
+        }
+        notes.push(format!(
+            "{name}: gates were live on both hosts {} ms after the start",
+            hosts.start_up.as_millis()
+        ));
     }
 
     fn kernel_notes(&self, plan: &Plan, notes: &mut Vec<String>) {
@@ -561,7 +627,7 @@ impl Shown<'_> {
 }
 
 /// A figure as a cell.
-fn measured(figure: Figure, n: Option<u64>) -> Cell {
+pub(super) fn measured(figure: Figure, n: Option<u64>) -> Cell {
     Cell::Value(Measured {
         value: figure.ns,
         ci: Some(Interval {

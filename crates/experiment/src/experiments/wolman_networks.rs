@@ -13,10 +13,12 @@ use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
 use crate::error::Error;
 use crate::interleave::{self, LineUp};
+use crate::ledgers;
 use crate::outcome::{Figure, Outcome};
-use crate::remote;
 use crate::shapes;
 
+/// The part of the time that the ledgers of two hosts take, where there are two.
+const HOSTS_SHARE: f64 = 0.5;
 /// The networks unless the user names others.
 const NETWORKS: [PathId; 2] = [PathId::KernelLoopback, PathId::KernelVeth];
 
@@ -61,10 +63,12 @@ impl Experiment for WolmanNetworks {
             .get_or_insert_with(|| NETWORKS.to_vec());
         // First, since round trips take what time is left.
         let hosts = match remote_mode(&context.options) {
-            Some(mode) => match remote::of(self.name(), mode, &sizes, context) {
-                Err(Error::Stopped) => return Err(Error::Stopped),
-                hosts => Some(hosts),
-            },
+            Some(mode) => {
+                match ledgers::of_hosts(self.name(), mode, &sizes, HOSTS_SHARE, context) {
+                    Err(Error::Stopped) => return Err(Error::Stopped),
+                    hosts => Some(hosts),
+                }
+            }
             None => None,
         };
         let outcome = LineUp::of(Workload::Rr, context)
@@ -109,15 +113,13 @@ impl Experiment for WolmanNetworks {
         let (mut tables, mut figures) = (vec![table], vec![figure]);
         tables.extend(pair.map(|pair| ratios(&outcome, pair)));
         match &hosts {
-            Some(Ok(hosts)) => {
-                let shown = remote_shown::Shown {
-                    sizes: &sizes,
-                    hosts,
-                };
-                tables.extend([shown.table(), shown.ways()]);
-                figures.extend(shown.figure(command));
-                trust.extend(shown.trust());
-                shown.say(&mut finding);
+            Some(Ok(ledgers)) => {
+                if let Some(shown) = remote_shown::Shown::of(ledgers) {
+                    tables.extend([shown.table(), shown.ways()]);
+                    figures.extend(shown.figure(command));
+                    trust.extend(shown.trust());
+                    shown.say(&mut finding);
+                }
             }
             Some(Err(error)) => trust.push(present::warning(format!(
                 "where the time of kernel-remote goes is left out: {error}"

@@ -9,7 +9,7 @@ use crate::linear::Normal;
 use crate::packets::{Crossing, PacketTime};
 use crate::schedule::Probes;
 use crate::trips::Slice;
-use crate::way::Way;
+use crate::way::{Way, neighbours};
 
 /// Classes by size in which the scatter of times between gates is looked at.
 const CLASSES: usize = 8;
@@ -71,7 +71,7 @@ impl Others {
         let mut with = vec![0.0; way.len()];
         let mut times = BTreeSet::new();
         for slice in slices {
-            for place in way.places(slice.probes.active()) {
+            for place in way.places(slice.probes.stations()) {
                 with[place] += 1.0;
             }
             for &(place, count) in slice.crossings.within.iter().flatten() {
@@ -89,8 +89,10 @@ impl Others {
     }
 }
 
-/// The share of what a gate adds beside itself that one passage costs: both messages of a round trip pass it.
-pub(super) const PASSAGE: f64 = 0.5;
+/// The share of what a gate adds beside itself that one passage costs.
+pub(super) fn passage(way: &Way) -> f64 {
+    1.0 / way.passages() as f64
+}
 
 /// A time between two neighbouring gates of a slice.
 struct Between {
@@ -131,7 +133,7 @@ pub(super) fn of(
             if slice.probes == Probes::Absent {
                 continue;
             }
-            let places = way.places(slice.probes.active());
+            let places = way.places(slice.probes.stations());
             times.extend(between(
                 (way, splits),
                 slice,
@@ -150,12 +152,12 @@ pub(super) fn of(
         blocks.push(Block {
             control,
             speed,
-            between: Normal::new(2 * way.len()),
+            between: Normal::new(way.spans() + way.len()),
             whole,
             packets,
         });
     }
-    let mut first = Normal::new(2 * way.len());
+    let mut first = Normal::new(way.spans() + way.len());
     for time in &times {
         let weight = time.ns.abs().max(LEAST_DEVIATION).powi(-2);
         first.observe(&time.terms, time.ns, weight);
@@ -171,7 +173,7 @@ pub(super) fn of(
 
 /// The unknowns that some blocks tell; none when they do not tell all.
 pub(super) fn solve(way: &Way, others: &Others, blocks: &[&Block]) -> Option<Solution> {
-    let mut between = Normal::new(2 * way.len());
+    let mut between = Normal::new(way.spans() + way.len());
     let unknowns = blocks.first().map_or(0, |block| block.whole.len());
     let mut whole = Normal::new(unknowns);
     let (mut control, mut speed) = (0.0, 0.0);
@@ -182,7 +184,7 @@ pub(super) fn solve(way: &Way, others: &Others, blocks: &[&Block]) -> Option<Sol
         speed += block.speed / blocks.len() as f64;
     }
     let mut spans = between.solve()?;
-    let beside = spans.split_off(way.len());
+    let beside = spans.split_off(way.spans());
     for span in &mut spans {
         *span *= speed;
     }
@@ -190,8 +192,8 @@ pub(super) fn solve(way: &Way, others: &Others, blocks: &[&Block]) -> Option<Sol
     let asleep = whole.split_off(way.len()).pop();
     Some(Solution {
         total: control,
-        within: within(&beside, &others.within),
-        packets: packets(others.times.len(), &beside, speed, blocks),
+        within: within(way, &beside, &others.within),
+        packets: packets(way, others.times.len(), &beside, speed, blocks),
         spans,
         beside,
         whole,
@@ -200,13 +202,19 @@ pub(super) fn solve(way: &Way, others: &Others, blocks: &[&Block]) -> Option<Sol
 }
 
 /// What passages beside the messages' own cost in a round trip.
-fn within(beside: &[f64], counts: &[f64]) -> f64 {
+fn within(way: &Way, beside: &[f64], counts: &[f64]) -> f64 {
     let costs = beside.iter().zip(counts);
-    costs.map(|(cost, count)| PASSAGE * cost * count).sum()
+    costs.map(|(cost, count)| passage(way) * cost * count).sum()
 }
 
 /// The times of packets without gates; none where no block has one.
-fn packets(times: usize, beside: &[f64], speed: f64, blocks: &[&Block]) -> Vec<Option<f64>> {
+fn packets(
+    way: &Way,
+    times: usize,
+    beside: &[f64],
+    speed: f64,
+    blocks: &[&Block],
+) -> Vec<Option<f64>> {
     let time = |at: usize| {
         let (mut squares, mut ns) = (0.0, 0.0);
         for sum in blocks.iter().map(|block| &block.packets[at]) {
@@ -214,7 +222,7 @@ fn packets(times: usize, beside: &[f64], speed: f64, blocks: &[&Block]) -> Vec<O
             squares += sum.squares;
             ns += sum.ns
                 - gates
-                    .map(|(&place, count)| count * PASSAGE * beside[place])
+                    .map(|(&place, count)| count * passage(way) * beside[place])
                     .sum::<f64>();
         }
         (squares > 0.0).then(|| speed * ns / squares)
@@ -244,27 +252,26 @@ fn between(
     places: &[usize],
     (block, speed): (usize, f64),
 ) -> Result<Vec<Between>, NoLedger> {
-    if slice.between.len() != places.len() {
+    let times = way.times(places);
+    if slice.between.len() != times.len() {
         return Err(NoLedger::Mismatch {
             gates: places.len(),
             times: slice.between.len(),
         });
     }
-    let next = places.iter().cycle().skip(1);
-    let times = places.iter().zip(next).zip(&slice.between).enumerate();
-    let observed = times.map(|(at, ((&from, &to), &ns))| {
-        let spans = way.spans_between(from, to).map(|span| (span, speed));
-        let beside = |place: usize, share: f64| (way.len() + place, share);
-        let behind = splits[from].middle();
-        let before = 1.0 - splits[to].middle();
-        let mut terms: Vec<_> = spans.collect();
-        if from == to {
-            terms.push(beside(from, behind + before));
-        } else {
-            terms.extend([beside(from, behind), beside(to, before)]);
+    let neighbours: Vec<(usize, usize)> = neighbours(places).collect();
+    let times = times.iter().zip(&slice.between).enumerate();
+    let observed = times.map(|(at, (pairs, &ns))| {
+        let beside = |place: usize, share: f64| (way.spans() + place, share);
+        let mut terms: Vec<_> = Vec::new();
+        for &(from, to) in pairs.iter().map(|&pair| &neighbours[pair]) {
+            let spans = way.spans_between(from, to);
+            terms.extend(spans.map(|(span, share)| (span, share * speed)));
+            terms.push(beside(from, splits[from].middle()));
+            terms.push(beside(to, 1.0 - splits[to].middle()));
         }
         for &(place, count) in slice.crossings.within.get(at).into_iter().flatten() {
-            terms.push(beside(place, PASSAGE * count));
+            terms.push(beside(place, passage(way) * count));
         }
         Between { block, terms, ns }
     });

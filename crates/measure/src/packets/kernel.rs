@@ -120,7 +120,7 @@ impl KernelPackets {
             .into_iter()
             .find(|gate| self.way.gates().contains(gate))
             .ok_or("no gate sees where messages begin")?;
-        self.enable(Probes::Active(GateSet::of(&[gate])))?;
+        self.enable(Probes::Active(GateSet::of(&[gate]).into()))?;
         let run = self.trains.run(SEGMENT, 1, &mut |_| ());
         run.map_err(|error| error.to_string())?;
         let taken = self.gates.take();

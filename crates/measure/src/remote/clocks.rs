@@ -18,16 +18,16 @@ const ROUNDING_NS: f64 = 1.0;
 
 /// When a round trip passed the points between the hosts, in nanoseconds, each on its own host's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Exchange {
-    pub(super) client_out: u64,
-    pub(super) server_in: u64,
-    pub(super) server_out: u64,
-    pub(super) client_in: u64,
+pub(crate) struct Exchange {
+    pub(crate) client_out: u64,
+    pub(crate) server_in: u64,
+    pub(crate) server_out: u64,
+    pub(crate) client_in: u64,
 }
 
 impl Exchange {
     /// The time between the hosts both ways together, in nanoseconds.
-    pub(super) fn both_ways_ns(&self) -> f64 {
+    fn both_ways_ns(&self) -> f64 {
         difference(self.client_in, self.client_out) - difference(self.server_out, self.server_in)
     }
 }
@@ -39,9 +39,11 @@ fn difference(later: u64, earlier: u64) -> f64 {
 
 /// A range that holds the true value.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Bounds {
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+pub struct Bounds {
+    /// The least, in nanoseconds.
+    pub low: f64,
+    /// The most, in nanoseconds.
+    pub high: f64,
 }
 
 impl Bounds {
@@ -54,27 +56,30 @@ impl Bounds {
     }
 
     /// The middle of the range.
-    pub(crate) fn middle_ns(&self) -> f64 {
+    pub fn middle_ns(&self) -> f64 {
         f64::midpoint(self.low, self.high)
     }
 
     /// The range's half length.
-    pub(crate) fn half_ns(&self) -> f64 {
+    pub fn half_ns(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
 }
 
 /// The mean time of one way, and of the other, and how far the server's clock is ahead, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct OneWay {
-    pub(super) there: Bounds,
-    pub(super) back: Bounds,
-    pub(super) ahead: Bounds,
+pub struct OneWay {
+    /// From the client's last gate to the server's first one.
+    pub there: Bounds,
+    /// From the server's last gate to the client's first one.
+    pub back: Bounds,
+    /// What the server's clock is ahead of the client's.
+    pub ahead: Bounds,
 }
 
 impl OneWay {
     /// The same less what lies within each way and is known: what gates cost.
-    pub(super) fn less(self, there: f64, back: f64) -> Self {
+    pub fn less(self, there: f64, back: f64) -> Self {
         // What is left is no shorter than nothing either.
         Self {
             there: self.there.map(|ns| (ns - there).max(0.0)),
@@ -84,11 +89,11 @@ impl OneWay {
     }
 }
 
-/// The share of the longest exchanges that means leave out, as the ledger's trimmed mean does; they bound the clocks all the same.
+/// The share of the longest exchanges that means leave out; they bound the clocks all the same.
 const LONGEST: usize = 100;
 
 /// Bounds a slice's one-way times; none without exchanges, or when no two clocks could have shown them.
-pub(super) fn one_way(exchanges: &[Exchange]) -> Option<OneWay> {
+pub(crate) fn one_way(exchanges: &[Exchange]) -> Option<OneWay> {
     let first = exchanges.first()?;
     // Near zero, where a floating point number has digits to spare.
     let apart = i128::from(first.server_in) - i128::from(first.client_out);
