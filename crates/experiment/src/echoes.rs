@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format, present};
 use tollgate_sampling::{Categories, Classifier};
+use tollgate_workload::cores::Cores;
 use tollgate_workload::{Sockets, Spec, Transport, find};
 
 use crate::context::{Context, Options};
@@ -65,6 +66,8 @@ pub(crate) struct Echoes {
     pub(crate) panels: Vec<Panel>,
     /// The same protocols and paths in the other modes, at a few of the sizes.
     pub(crate) beside: Vec<Panel>,
+    /// Why there are fewer modes than the options want.
+    pub(crate) unseated: Option<String>,
 }
 
 /// The paths over sockets of the kernel that the options allow.
@@ -94,6 +97,25 @@ pub(crate) fn mode(path: PathId, options: &Options) -> Option<Mode> {
 /// The modes of a path that the options want.
 fn modes(path: PathId, options: &Options) -> Vec<Mode> {
     find(path).map_or_else(Vec::new, |path| options.modes(&path.capabilities()))
+}
+
+/// The modes of a path that are measured, the first of them in full, and why others that nobody asked for by name are not.
+fn seated(path: PathId, options: &Options) -> (Vec<Mode>, Option<String>) {
+    let first = mode(path, options);
+    let mut refusal = None;
+    let modes = modes(path, options)
+        .into_iter()
+        .filter(|&mode| {
+            if Some(mode) == first || options.placement.is_some() {
+                return true;
+            }
+            let refused = Cores::choose(mode.placement).err();
+            let seated = refused.is_none();
+            refusal = refusal.take().or(refused);
+            seated
+        })
+        .collect();
+    (modes, refusal.map(|error| error.to_string()))
 }
 
 /// Message sizes, evenly spaced from 1 byte to 8,192.
@@ -127,7 +149,7 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<Sampled<Echoes
     let lines = paths.len() * transports.len();
     let others: usize = paths
         .iter()
-        .map(|&path| modes(path, options).len().saturating_sub(1))
+        .map(|&path| seated(path, options).0.len().saturating_sub(1))
         .sum();
     let others = others * transports.len() * BESIDE;
     let sizes = match &options.sizes {
@@ -140,10 +162,13 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<Sampled<Echoes
         .collect();
     let mut subjects = Vec::with_capacity(lines * sizes.len() + others);
     let (mut panels, mut beside) = (Vec::new(), Vec::new());
+    let mut unseated = None;
     for &path in &paths {
         let first = mode(path, options);
+        let (modes, refusal) = seated(path, options);
+        unseated = unseated.or(refusal);
         for transport in transports {
-            for mode in modes(path, options) {
+            for &mode in &modes {
                 let (to, sizes) = if Some(mode) == first {
                     (&mut panels, &sizes)
                 } else {
@@ -180,6 +205,7 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<Sampled<Echoes
         sizes,
         panels,
         beside,
+        unseated,
     }))
 }
 

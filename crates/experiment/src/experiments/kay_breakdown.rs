@@ -632,6 +632,11 @@ pub(super) fn trust(echoes: &Echoes) -> Vec<TrustLine> {
             text,
         });
     }
+    if let Some(reason) = &echoes.unseated {
+        lines.push(present::note(format!(
+            "not measured with both ends on two processors: {reason}"
+        )));
+    }
     if echoes.sizes.len() < echoes.wanted {
         lines.push(present::note(format!(
             "to end in time, cut to {} of {}",
