@@ -2,7 +2,6 @@
 
 use tollgate_gate::Clock;
 use tollgate_gate::clock::Source;
-use tollgate_gate::record::{Ordered, Plain, probe_cost};
 
 fn main() {
     let clock = Clock::calibrate();
@@ -25,15 +24,4 @@ fn main() {
         "resolution  {:.2} ns, the step of the counter",
         clock.resolution_ns()
     );
-    for (name, cost) in [
-        ("plain", probe_cost::<Plain>(clock, 100_000)),
-        ("ordered", probe_cost::<Ordered>(clock, 100_000)),
-    ] {
-        if let Some(cost) = cost {
-            println!(
-                "passage     {name}: median {:.1} ns, trimmed mean {:.1} ns, of {} twins",
-                cost.median_ns, cost.trimmed_mean_ns, cost.n
-            );
-        }
-    }
 }

@@ -1,12 +1,12 @@
-//! Gates, clock, recorder and ledger.
+//! Gates, spans, clock and recorder.
 //!
-//! A *gate* is a named point that a packet passes; a *span* is the way between two gates of one packet; a *ledger* is
-//! the spans of a message or a round trip that closes on a total measured without gates. The Linux kernel and
-//! Tollgate's own stack emit the same gate ids, so one ledger serves both.
+//! A *gate* is a named point that a packet passes; a *span* is the way between two gates of one packet. The Linux kernel
+//! and Tollgate's own stack emit the same gate ids, so one table of spans serves both. The ledger, which estimates what
+//! each span costs, is the crate `measure`.
 //!
 //! The core part ([`id`], [`recorder`], [`set`], [`sampler`], [`span`], [`ticks`]) is `no_std`, reads no clock and
 //! allocates nothing: a stack that is compiled with the recorder [`Off`] contains no trace of it. The other parts
-//! ([`clock`], [`record`], [`join`](mod@join), [`distribution`], [`ledger`]) need the `std` feature.
+//! ([`clock`], [`delay`], [`record`], [`join`](mod@join)) need the `std` feature.
 //!
 //! This crate must never decide what is measured (that is the experiment's part) and never print.
 #![cfg_attr(not(any(test, feature = "std")), no_std)]
@@ -15,13 +15,9 @@
 pub mod clock;
 #[cfg(feature = "std")]
 pub mod delay;
-#[cfg(feature = "std")]
-pub mod distribution;
 pub mod id;
 #[cfg(feature = "std")]
 pub mod join;
-#[cfg(feature = "std")]
-pub mod ledger;
 #[cfg(feature = "std")]
 pub mod record;
 pub mod recorder;
@@ -36,11 +32,9 @@ pub use id::{Gate, Kind, Layer};
 #[cfg(feature = "std")]
 pub use join::{JoinPlan, JoinStats, Joined, Passage, Recorded, join};
 #[cfg(feature = "std")]
-pub use ledger::{Ledger, Row, Scope, Slice, Statistic};
-#[cfg(feature = "std")]
-pub use record::{Event, Trace, Twin, probe_cost};
+pub use record::{Event, Trace};
 pub use recorder::{Off, PacketId, Recorder};
 pub use sampler::Sampler;
-pub use set::{GateSet, rotation};
+pub use set::GateSet;
 pub use span::{Category, Direction, KERNEL, STACK, Span, SpanTable, WolmanRow};
 pub use ticks::{TickScale, Ticks};

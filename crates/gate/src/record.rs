@@ -1,10 +1,8 @@
 //! Recorders that keep what they see.
 //!
 //! [`Trace`] writes the passages into a buffer that was allocated and touched beforehand; while it records it neither
-//! allocates nor calls the system. What does not fit is counted, never dropped in silence. [`Twin`] measures what a
-//! passage costs where it stands.
+//! allocates nor calls the system. What does not fit is counted, never dropped in silence.
 
-use std::hint::black_box;
 use std::marker::PhantomData;
 
 use crate::clock::Clock;
@@ -12,7 +10,7 @@ use crate::id::Gate;
 use crate::join::Recorded;
 use crate::recorder::{PacketId, Recorder};
 use crate::set::GateSet;
-use crate::ticks::{TickScale, Ticks};
+use crate::ticks::Ticks;
 
 /// A packet passed a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +86,7 @@ impl<S> Trace<S> {
         self.active
     }
 
-    /// Changes the gates that are recorded, for the next slice of a rotation.
+    /// Changes the gates that are recorded, for the next slice of a run.
     pub fn set_active(&mut self, active: GateSet) {
         self.active = active;
     }
@@ -166,94 +164,9 @@ impl<S: Stamp> Recorder for Trace<S> {
     }
 }
 
-/// Passes every gate twice, so that the time between the two is what one passage costs in that place.
-///
-/// Give a slice of the workload this recorder with one gate active, then ask [`twin_cost`] for the cost.
-#[derive(Clone, Debug)]
-pub struct Twin<R>(pub R);
-
-impl<R: Recorder> Recorder for Twin<R> {
-    const ON: bool = R::ON;
-    type Lent<'a>
-        = &'a mut Self
-    where
-        Self: 'a;
-
-    #[inline(always)]
-    fn lend(&mut self) -> &mut Self {
-        self
-    }
-
-    #[inline(always)]
-    fn pass(&mut self, gate: Gate, packet: PacketId) {
-        self.0.pass(gate, packet);
-        self.0.pass(gate, packet);
-    }
-}
-
-/// What one passage of a gate costs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ProbeCost {
-    /// The median, in nanoseconds; a whole number of the clock's steps.
-    pub median_ns: f64,
-    /// The mean of all but the longest hundredth, in nanoseconds. Where a passage costs but a few steps of the clock,
-    /// this is the truer figure to subtract from a mean.
-    pub trimmed_mean_ns: f64,
-    /// The mean of the middle half, in nanoseconds: what a passage costs in a packet's usual course, not bound to the clock's
-    /// steps.
-    pub middle_mean_ns: f64,
-    /// The number of twin passages behind all of them.
-    pub n: usize,
-}
-
-impl ProbeCost {
-    fn of(mut costs: Vec<f64>) -> Option<Self> {
-        costs.sort_by(f64::total_cmp);
-        let n = costs.len();
-        let median_ns = *costs.get(n / 2)?;
-        let kept = &costs[..n - n / 100];
-        let trimmed_mean_ns = kept.iter().sum::<f64>() / kept.len() as f64;
-        let middle = &costs[n / 4..n - n / 4];
-        let middle_mean_ns = middle.iter().sum::<f64>() / middle.len() as f64;
-        Some(Self {
-            median_ns,
-            trimmed_mean_ns,
-            middle_mean_ns,
-            n,
-        })
-    }
-}
-
-/// The cost of a passage from the twin passages in `events`, as [`Twin`] records them; none when there is no twin.
-///
-/// Events are paired from the start: a twin is two events in a row of one packet at one gate.
-pub fn twin_cost(events: &[Event], scale: TickScale) -> Option<ProbeCost> {
-    let costs = events
-        .chunks_exact(2)
-        .filter(|pair| pair[0].gate == pair[1].gate && pair[0].packet == pair[1].packet)
-        .map(|pair| scale.ns_between(pair[0].ticks, pair[1].ticks));
-    ProbeCost::of(costs.collect())
-}
-
-/// What one passage costs with nothing around it, from `passages` twins; none when that is 0. In the place where a gate
-/// stands a passage may cost more, because its code and its buffer have left the cache; measure that with [`Twin`].
-pub fn probe_cost<S: Stamp>(clock: Clock, passages: u32) -> Option<ProbeCost> {
-    let gate = Gate::SocketOutBegin;
-    let mut twin = Twin(Trace::<S>::new(
-        clock,
-        GateSet::of(&[gate]),
-        passages as usize * 2,
-    ));
-    for packet in 0..passages {
-        twin.pass(black_box(gate), PacketId(packet));
-    }
-    twin_cost(twin.0.events(), clock.scale())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::Off;
     use std::sync::LazyLock;
 
     static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::calibrate);
@@ -316,64 +229,5 @@ mod tests {
                 gate: Gate::DriverInBegin
             }]
         );
-    }
-
-    #[test]
-    fn a_twin_passes_twice_and_off_stays_off() {
-        let mut twin = Twin(Trace::<Plain>::new(*CLOCK, GateSet::ALL, 4));
-        twin.pass(Gate::DemuxBegin, PacketId(5));
-        assert_eq!(twin.0.events().len(), 2);
-        const { assert!(!Twin::<Off>::ON && Twin::<Trace>::ON) };
-    }
-
-    #[test]
-    fn the_twins_median_is_taken_from_pairs_only() {
-        let at = |ticks, packet, gate| Event {
-            ticks: Ticks(ticks),
-            packet: PacketId(packet),
-            gate,
-        };
-        let gate = Gate::IpInBegin;
-        let events = [
-            at(100, 1, gate),
-            at(120, 1, gate),
-            at(200, 2, gate),
-            at(230, 2, gate),
-            at(300, 3, gate),
-            at(900, 3, gate),
-            at(1_000, 4, gate),
-        ];
-        assert_eq!(
-            twin_cost(&events, TickScale::NANOSECONDS),
-            Some(ProbeCost {
-                median_ns: 30.0,
-                trimmed_mean_ns: 650.0 / 3.0,
-                middle_mean_ns: 650.0 / 3.0,
-                n: 3
-            })
-        );
-        assert_eq!(twin_cost(&events[..1], TickScale::NANOSECONDS), None);
-        let strangers = [at(1, 1, gate), at(2, 2, gate)];
-        assert_eq!(twin_cost(&strangers, TickScale::NANOSECONDS), None);
-    }
-
-    #[test]
-    fn the_longest_hundredth_is_left_out_of_the_mean() {
-        let mut costs = vec![10.0; 150];
-        costs.extend([20.0; 50]);
-        costs[3] = 1e6;
-        costs[77] = 1e6;
-        let cost = ProbeCost::of(costs).unwrap();
-        assert_eq!((cost.median_ns, cost.n), (10.0, 200));
-        assert_eq!(cost.trimmed_mean_ns, (148.0 * 10.0 + 50.0 * 20.0) / 198.0);
-    }
-
-    #[test]
-    fn probe_cost_counts_its_passages() {
-        assert_eq!(
-            probe_cost::<Plain>(*CLOCK, 100).map(|cost| cost.n),
-            Some(100)
-        );
-        assert_eq!(probe_cost::<Ordered>(*CLOCK, 0), None);
     }
 }

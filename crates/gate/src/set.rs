@@ -1,7 +1,4 @@
-//! Sets of gates, and the plan by which gates take turns.
-//!
-//! A gate costs time, and many gates at once make the way that they measure longer. So where we drive the workload,
-//! each slice of a run carries only the two gates of one span; [`rotation`] lists the slices.
+//! Sets of gates: what a slice of a run carries.
 
 use crate::Gate;
 
@@ -87,23 +84,9 @@ impl FromIterator<Gate> for GateSet {
     }
 }
 
-/// The slices of a rotation: the pairs of gates that are neighbours in `gates`, in the order of the way.
-///
-/// Each pair measures the way between its two gates with no other gate active. With fewer than two gates there are no
-/// slices. A pair counts as neighbours among `gates`, not among all gates: leave the checksum gates out to measure TCP
-/// as a whole. [`SpanTable::rotation`](crate::SpanTable::rotation) gives the pairs of a span table, inner spans
-/// included.
-pub fn rotation(gates: GateSet) -> impl Iterator<Item = GateSet> {
-    gates
-        .iter()
-        .zip(gates.iter().skip(1))
-        .map(|(from, to)| GateSet::of(&[from, to]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn a_set_holds_what_was_put_in() {
@@ -118,31 +101,5 @@ mod tests {
         );
         assert_eq!(GateSet::ALL.len(), Gate::ALL.len());
         assert_eq!(GateSet::EMPTY.first(), None);
-    }
-
-    #[test]
-    fn rotation_without_two_gates_has_no_slice() {
-        assert_eq!(rotation(GateSet::EMPTY).count(), 0);
-        assert_eq!(rotation(GateSet::of(&[Gate::IpInBegin])).count(), 0);
-    }
-
-    proptest! {
-        #[test]
-        fn rotation_covers_the_way_pair_by_pair(picks in proptest::collection::vec(any::<bool>(), Gate::ALL.len())) {
-            let picked = Gate::ALL.iter().copied().zip(&picks).filter(|(_, pick)| **pick);
-            let gates: GateSet = picked.map(|(gate, _)| gate).collect();
-            let slices: Vec<GateSet> = rotation(gates).collect();
-            prop_assert_eq!(slices.len(), gates.len().saturating_sub(1));
-            for slice in &slices {
-                prop_assert_eq!(slice.len(), 2);
-            }
-            for pair in slices.windows(2) {
-                prop_assert_eq!(pair[0].last(), pair[1].first());
-            }
-            if !slices.is_empty() {
-                let all = slices.iter().fold(GateSet::EMPTY, |all, slice| all.union(*slice));
-                prop_assert_eq!(all, gates);
-            }
-        }
     }
 }

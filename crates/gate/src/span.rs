@@ -191,7 +191,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Its two gates: what a slice of the rotation carries.
+    /// Its two gates.
     pub const fn gates(&self) -> GateSet {
         GateSet::of(&[self.from, self.to])
     }
@@ -315,14 +315,12 @@ impl SpanTable {
         (index + 1..self.spans.len()).take_while(move |&below| self.outer(below) == Some(index))
     }
 
-    /// The slices of a rotation: the two gates of each span, inner ones included.
-    pub fn rotation(self) -> impl Iterator<Item = GateSet> {
-        self.spans.iter().map(Span::gates)
-    }
-
     /// All gates that bound a span.
     pub fn gates(self) -> GateSet {
-        self.rotation().fold(GateSet::EMPTY, GateSet::union)
+        self.spans
+            .iter()
+            .map(Span::gates)
+            .fold(GateSet::EMPTY, GateSet::union)
     }
 }
 
@@ -588,12 +586,6 @@ mod tests {
         assert_eq!(SpanTable::new(tx.spans()), Ok(tx));
         assert_eq!(SpanTable::new(rx.spans()), Ok(rx));
         assert_eq!(rx.only(Direction::Tx), None);
-    }
-
-    #[test]
-    fn the_rotation_carries_two_gates_at_a_time() {
-        assert_eq!(STACK.rotation().count(), STACK.spans().len());
-        assert!(STACK.rotation().all(|slice| slice.len() == 2));
     }
 
     #[test]

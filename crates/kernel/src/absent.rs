@@ -123,18 +123,6 @@ impl Gates {
         match self.0 {}
     }
 
-    /// Attaches one gate and its twin behind it.
-    ///
-    /// # Errors
-    /// None that can come to be.
-    pub const fn attach_twins(
-        &self,
-        _gate: Gate,
-        _namespaces: &[Namespace<'_>],
-    ) -> Result<Attached, Error> {
-        match self.0 {}
-    }
-
     /// Takes what was recorded since the last time.
     pub const fn take(&self) -> Taken {
         match self.0 {}

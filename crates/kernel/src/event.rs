@@ -26,7 +26,6 @@ pub struct Event {
     flags: u8,
 }
 
-const TWIN: u8 = 1;
 const UP_TO: u8 = 2;
 const THREAD: u8 = 4;
 const ACKNOWLEDGMENT: u8 = 8;
@@ -136,13 +135,6 @@ impl Event {
         self
     }
 
-    /// The same, written by a twin.
-    #[must_use]
-    pub const fn as_twin(mut self) -> Self {
-        self.flags |= TWIN;
-        self
-    }
-
     /// The gate; none for a number that no gate has.
     pub fn gate(&self) -> Option<Gate> {
         Gate::ALL.get(usize::from(self.gate)).copied()
@@ -173,10 +165,5 @@ impl Event {
     /// Whether what passed had no byte: it belongs to no message, and took its time at the gate all the same.
     pub const fn is_acknowledgment(&self) -> bool {
         self.flags & ACKNOWLEDGMENT != 0
-    }
-
-    /// Whether a twin wrote it, to measure what a passage costs.
-    pub const fn is_twin(&self) -> bool {
-        self.flags & TWIN != 0
     }
 }

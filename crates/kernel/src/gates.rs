@@ -88,7 +88,6 @@ pub struct Gates {
 /// Gates that are attached; they are detached when this is dropped.
 pub struct Attached {
     gates: GateSet,
-    has_twins: bool,
     links: Vec<(Gate, OneLink)>,
     _alive: Arc<()>,
 }
@@ -143,8 +142,7 @@ impl Gates {
         })?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            let name = name.strip_suffix("_twin").unwrap_or(&name);
-            program.set_autoload(wanted.contains(&name));
+            program.set_autoload(wanted.contains(&name.as_str()));
         }
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
@@ -214,7 +212,12 @@ impl Gates {
     /// # Errors
     /// [`Error::NoHook`] for a gate that the plan does not take, [`Error::Attach`]; nothing stays attached then.
     pub fn attach(&self, gates: GateSet, namespaces: &[Namespace<'_>]) -> Result<Attached, Error> {
-        self.attach_programs(gates, GateSet::EMPTY, namespaces)
+        let links = self.link(gates, namespaces)?;
+        Ok(Attached {
+            gates,
+            links,
+            _alive: self.note_attached(gates),
+        })
     }
 
     /// Attaches these gates instead of others in the same namespaces: those that both have stay, new ones are attached before
@@ -229,45 +232,12 @@ impl Gates {
         gates: GateSet,
         namespaces: &[Namespace<'_>],
     ) -> Result<Attached, Error> {
-        if before.has_twins {
-            drop(before);
-            return self.attach(gates, namespaces);
-        }
         let new = gates.iter().filter(|&gate| !before.gates.contains(gate));
-        let mut links = self.link(new.collect(), GateSet::EMPTY, namespaces)?;
+        let mut links = self.link(new.collect(), namespaces)?;
         let kept = before.links.into_iter();
         links.extend(kept.filter(|(gate, _)| gates.contains(*gate)));
         Ok(Attached {
             gates,
-            has_twins: false,
-            links,
-            _alive: self.note_attached(gates),
-        })
-    }
-
-    /// Attaches one gate and its twin behind it, so that the time between the two events of a passage is what a passage costs.
-    ///
-    /// # Errors
-    /// As [`Self::attach`].
-    pub fn attach_twins(
-        &self,
-        gate: Gate,
-        namespaces: &[Namespace<'_>],
-    ) -> Result<Attached, Error> {
-        let gate = GateSet::of(&[gate]);
-        self.attach_programs(gate, gate, namespaces)
-    }
-
-    fn attach_programs(
-        &self,
-        gates: GateSet,
-        twins: GateSet,
-        namespaces: &[Namespace<'_>],
-    ) -> Result<Attached, Error> {
-        let links = self.link(gates, twins, namespaces)?;
-        Ok(Attached {
-            gates,
-            has_twins: !twins.is_empty(),
             links,
             _alive: self.note_attached(gates),
         })
@@ -277,7 +247,6 @@ impl Gates {
     fn link(
         &self,
         gates: GateSet,
-        twins: GateSet,
         namespaces: &[Namespace<'_>],
     ) -> Result<Vec<(Gate, OneLink)>, Error> {
         let mut links = Vec::new();
@@ -289,69 +258,53 @@ impl Gates {
             let boundary = self.plan.boundary(gate).ok_or(Error::NoHook(gate))?;
             let hook = boundary.hook.ok_or(Error::NoHook(gate))?;
             for program in &boundary.programs {
-                let twins = twins.contains(gate);
-                let order: &[bool] = match (twins, hook.need) {
-                    (_, Need::Netfilter(at)) => {
-                        let filters =
-                            self.attach_filters(hook, program, (at, twins), namespaces)?;
-                        links.extend(filters.into_iter().map(|link| (gate, link)));
-                        continue;
-                    }
-                    (false, _) => &[false],
-                    // A function calls the program first that came last (kernel/bpf/trampoline.c, hlist_add_head).
-                    (true, Need::Function(_)) => &[true, false],
-                    (true, _) => &[false, true],
-                };
-                for &twin in order {
-                    let (program, refused) = self.program(hook, program, twin);
-                    let link = program
-                        .ok_or_else(|| refused(NOT_LOADED.to_owned()))?
-                        .attach();
-                    let link = link.map_err(|error| refused(format!("{error:#}")))?;
-                    links.push((gate, OneLink::OfLibrary(link)));
+                if let Need::Netfilter(at) = hook.need {
+                    let filters = self.attach_filters(hook, program, at, namespaces)?;
+                    links.extend(filters.into_iter().map(|link| (gate, link)));
+                    continue;
                 }
+                let (program, refused) = self.program(hook, program);
+                let link = program
+                    .ok_or_else(|| refused(NOT_LOADED.to_owned()))?
+                    .attach();
+                let link = link.map_err(|error| refused(format!("{error:#}")))?;
+                links.push((gate, OneLink::OfLibrary(link)));
             }
         }
         self.attach_faults_after(gates)?;
         Ok(links)
     }
 
-    /// The program of a hook, or its twin, and what to say when it cannot be attached.
+    /// The program of a hook, and what to say when it cannot be attached.
     fn program(
         &self,
         hook: &'static Hook,
         program: &str,
-        twin: bool,
     ) -> (Option<ProgramMut<'_>>, impl Fn(String) -> Error + use<>) {
-        let name = format!("{program}{}", if twin { "_twin" } else { "" });
         let refused = |reason: String| Error::Attach {
             gate: hook.gate,
             hook: hook.name,
             reason,
         };
-        (find(&self.object, &name), refused)
+        (find(&self.object, program), refused)
     }
 
-    /// Attaches the program of a netfilter hook, and with `twins` its twin right behind it, in each of the namespaces.
+    /// Attaches the program of a netfilter hook in each of the namespaces.
     fn attach_filters(
         &self,
         hook: &'static Hook,
         program: &str,
-        (at, twins): (Netfilter, bool),
+        at: Netfilter,
         namespaces: &[Namespace<'_>],
     ) -> Result<Vec<OneLink>, Error> {
-        let (gate, refused) = self.program(hook, program, false);
-        let (twin, _) = self.program(hook, program, true);
-        let (Some(gate), Some(twin)) = (gate, twin) else {
-            return Err(refused(NOT_LOADED.to_owned()));
-        };
-        let fds = [gate.as_fd(), twin.as_fd()];
-        let fds = &fds[..1 + usize::from(twins)];
+        let (gate, refused) = self.program(hook, program);
+        let gate = gate.ok_or_else(|| refused(NOT_LOADED.to_owned()))?;
+        let fds = [gate.as_fd()];
         let mut links = Vec::new();
         for namespace in namespaces {
             for family in FAMILIES {
                 let made = within(*namespace, || {
-                    link_at_free_ranks(fds, family, at, Ranks::Gates)
+                    link_at_free_ranks(&fds, family, at, Ranks::Gates)
                 });
                 links.extend(made.map_err(&refused)?.into_iter().map(OneLink::Own));
             }

@@ -44,7 +44,7 @@ pub struct Hook {
     pub gate: Gate,
     /// What users know it by.
     pub name: &'static str,
-    /// The name of its BPF program; that of the twin has `_twin` behind it. None where no program is needed.
+    /// The name of its BPF program; none where no program is needed.
     pub program: Option<&'static str>,
     /// What it needs.
     pub need: Need,

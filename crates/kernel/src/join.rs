@@ -141,7 +141,7 @@ impl Joiner {
     /// Ties the events of one slice, in which no message may be under way at the beginning or at the end. The first slice must
     /// have a gate that sees where a message begins: one of a packet, or the one where a send begins.
     pub fn tie(&mut self, events: &[Event]) -> Tied {
-        let mut sorted: Vec<&Event> = events.iter().filter(|event| !event.is_twin()).collect();
+        let mut sorted: Vec<&Event> = events.iter().collect();
         // At equal times the order of the way decides; the sort is stable, so a processor's own order stands otherwise.
         sorted.sort_by_key(|event| (event.ktime, event.gate()));
         for stream in self.flows.values_mut() {

@@ -18,13 +18,12 @@
 //!    and the ledger take.
 //!
 //! Without the feature `bpf` only what needs no clang is built: the plan and the joining; loading then fails with
-//! [`Error::NotBuilt`]. `examples/rotation.rs` goes the whole way.
+//! [`Error::NotBuilt`]. The crate `measure` makes ledgers of what it sees.
 
 #[cfg(not(feature = "bpf"))]
 mod absent;
 pub mod better;
 mod clock;
-mod cost;
 mod error;
 pub mod event;
 pub mod fault;
@@ -47,7 +46,6 @@ pub mod watch;
 #[cfg(not(feature = "bpf"))]
 pub use absent::{Attached, Gates, Injected, abilities, offers};
 pub use better::{Better, Change, better};
-pub use cost::passage_cost;
 pub use error::Error;
 pub use event::{Event, Flow};
 pub use fault::{ExtraCost, Fault, FaultKind, Side};

@@ -14,9 +14,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::{Gate, GateSet, JoinPlan, Recorded, TickScale, join};
-use tollgate_kernel::{
-    Gates, Joiner, Namespace, Plan, Talk, Traffic, Watch, abilities, passage_cost,
-};
+use tollgate_kernel::{Gates, Joiner, Namespace, Plan, Talk, Traffic, Watch, abilities};
 
 const ROUND_TRIPS: u32 = 64;
 /// The variable by which this program knows that it is the one to be killed.
@@ -264,22 +262,6 @@ fn acknowledgments_are_seen_when_that_is_wanted() {
 }
 
 #[test]
-fn a_twin_tells_what_a_passage_costs() {
-    let _turn = TURN.lock();
-    let gates = gates_or_leave!();
-    let mut pair = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 100);
-    gates.watch(&pair.watch()).unwrap();
-    for gate in [Gate::IpOutBegin, Gate::DeviceQueueIn, Gate::ReaderRuns] {
-        let attached = gates.attach_twins(gate, &[Namespace::Own]).unwrap();
-        pair.run();
-        drop(attached);
-        let cost = passage_cost(&gates.take().events).expect("seen");
-        assert!(cost.n >= ROUND_TRIPS as usize, "{} {}", gate.name(), cost.n);
-        assert!(cost.median_ns > 0.0);
-    }
-}
-
-#[test]
 fn what_is_not_watched_or_not_attached_is_not_recorded() {
     let _turn = TURN.lock();
     let gates = gates_or_leave!();
@@ -391,7 +373,6 @@ fn a_stock_kernel_is_seen_as_well() {
     stock::run_there(&[
         "every_span_of_a_round_trip_is_seen",
         "the_same_holds_for_ipv6",
-        "a_twin_tells_what_a_passage_costs",
         "what_is_not_watched_or_not_attached_is_not_recorded",
         "a_killed_run_leaves_nothing_attached",
     ]);

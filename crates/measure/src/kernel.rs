@@ -204,7 +204,7 @@ impl Gated for Kernel {
         let Some(first) = sessions().next() else {
             return Err("no session is open".to_owned());
         };
-        let attached = self.keeper.attach(set, false, &first.networks(), stamps);
+        let attached = self.keeper.attach(set, &first.networks(), stamps);
         attached.map_err(|error| error.to_string())
     }
 

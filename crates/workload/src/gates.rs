@@ -9,7 +9,7 @@ use tollgate_kernel::{
     Traffic, Watch, abilities,
 };
 
-use crate::stamps::{SOCKET_STAMPED, Stamp, Stamps, Wanted};
+use crate::stamps::{SOCKET_STAMPED, Stamp, Stamps};
 
 /// The gates of this host.
 pub struct Keeper {
@@ -60,37 +60,28 @@ impl Keeper {
             .map_or(Ok(()), |programs| programs.watch(watch))
     }
 
-    /// Attaches these gates instead of those before; with `twins` only the first of them, with its twin. The ends that stamp here
-    /// do so from their next slice on.
+    /// Attaches these gates instead of those before. The ends that stamp here do so from their next slice on.
     ///
     /// # Errors
     /// What the kernel refused; nothing stays attached then.
     pub fn attach<'a>(
         &mut self,
         gates: GateSet,
-        twins: bool,
         namespaces: &[Namespace<'_>],
         ends: impl IntoIterator<Item = &'a Stamps>,
     ) -> Result<(), tollgate_kernel::Error> {
         let before = self.attached.take();
         let own = self.plan.own_calls();
-        let wanted = Wanted {
-            gates: gates.iter().filter(|&gate| own.contains(gate)).collect(),
-            twins,
-        };
+        let wanted: GateSet = gates.iter().filter(|&gate| own.contains(gate)).collect();
         for stamps in ends {
             stamps.want(wanted);
         }
         let Some(programs) = &self.programs else {
             return Ok(());
         };
-        self.attached = Some(match (twins, gates.first(), before) {
-            (true, Some(gate), before) => {
-                drop(before);
-                programs.attach_twins(gate, namespaces)?
-            }
-            (_, _, Some(before)) => programs.attach_instead(before, gates, namespaces)?,
-            (_, _, None) => programs.attach(gates, namespaces)?,
+        self.attached = Some(match before {
+            Some(before) => programs.attach_instead(before, gates, namespaces)?,
+            None => programs.attach(gates, namespaces)?,
         });
         Ok(())
     }
@@ -99,7 +90,7 @@ impl Keeper {
     pub fn detach<'a>(&mut self, ends: impl IntoIterator<Item = &'a Stamps>) {
         self.attached = None;
         for stamps in ends {
-            stamps.want(Wanted::default());
+            stamps.want(GateSet::EMPTY);
         }
     }
 
@@ -131,12 +122,11 @@ impl Keeper {
 
 /// A stamp as an event of the kernel's gates.
 pub fn event_of(stamp: &Stamp, talk: Talk) -> Event {
-    let event = if SOCKET_STAMPED.contains(stamp.gate) {
+    if SOCKET_STAMPED.contains(stamp.gate) {
         of_socket(stamp, talk)
     } else {
         Event::of_thread(stamp.ktime, stamp.gate, stamp.thread)
-    };
-    if stamp.twin { event.as_twin() } else { event }
+    }
 }
 
 /// A stamp of a socket.

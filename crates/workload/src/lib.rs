@@ -47,4 +47,4 @@ pub use path::{Capabilities, KernelEnds, Path, Session};
 pub use paths::{find, find_with_mtu, maybe_run, maybe_run_with, paths};
 pub use sockets::{MAX_DATAGRAM, Reading, Sending, Sockets, Transport};
 pub use spec::{MAX_SIZE, Spec};
-pub use stamps::{SOCKET_STAMPED, STAMPED, Stamp, Stamps, Wanted};
+pub use stamps::{SOCKET_STAMPED, STAMPED, Stamp, Stamps};

@@ -1,7 +1,7 @@
 //! Stamps that the ends of a kernel session take themselves, just before `send()` is called and just after it and `recv()` return.
 //!
 //! The kernel's own hooks at these places (sys_enter, sys_exit) put every system call of every thread on its slow path while they
-//! are attached, which lengthens what is measured by more than any other gate and is seen by no twin. Reading the clock in the
+//! are attached, which lengthens what is measured by more than any other gate. Reading the clock in the
 //! thread that makes the call costs that thread one read, and nobody else anything.
 //!
 //! Times are CLOCK_MONOTONIC, the clock of the kernel's gates. An end writes to memory of its own and gives it away after a slice;
@@ -36,8 +36,6 @@ pub struct Stamp {
     pub thread: u32,
     /// With a boundary of [`SOCKET_STAMPED`], which of the slice's messages in that direction passed, from 0.
     pub message: u32,
-    /// Taken right behind another one of the same passage, to measure what a stamp costs.
-    pub twin: bool,
 }
 
 /// What is wanted of both ends of a session, and what they have stamped.
@@ -48,18 +46,9 @@ pub struct Stamps {
 
 #[derive(Debug, Default)]
 struct Shared {
-    wanted: Wanted,
+    wanted: GateSet,
     taken: Vec<Stamp>,
     timed_from: u64,
-}
-
-/// Which boundaries are stamped.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
-    /// Of these only what is in [`STAMPED`] or [`SOCKET_STAMPED`] counts.
-    pub gates: GateSet,
-    /// Every passage is stamped twice.
-    pub twins: bool,
 }
 
 impl Stamps {
@@ -68,8 +57,8 @@ impl Stamps {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says what both ends stamp from the next slice on.
-    pub fn want(&self, wanted: Wanted) {
+    /// Says what both ends stamp from the next slice on; of these only what is in [`STAMPED`] or [`SOCKET_STAMPED`] counts.
+    pub fn want(&self, wanted: GateSet) {
         self.shared().wanted = wanted;
     }
 
@@ -89,7 +78,7 @@ impl Stamps {
 #[derive(Debug)]
 pub(crate) struct Stamper {
     thread: u32,
-    wanted: Wanted,
+    wanted: GateSet,
     own: Vec<Stamp>,
     of_socket: GateSet,
     /// What CLOCK_MONOTONIC is behind CLOCK_REALTIME.
@@ -105,7 +94,7 @@ impl Stamper {
     pub(crate) fn new(answers: bool) -> Self {
         Self {
             thread: rustix::thread::gettid().as_raw_nonzero().get() as u32,
-            wanted: Wanted::default(),
+            wanted: GateSet::EMPTY,
             own: Vec::new(),
             of_socket: GateSet::EMPTY,
             behind: 0,
@@ -119,7 +108,7 @@ impl Stamper {
         self.wanted = stamps.shared().wanted;
         self.of_socket = SOCKET_STAMPED
             .iter()
-            .filter(|&gate| self.wanted.gates.contains(gate))
+            .filter(|&gate| self.wanted.contains(gate))
             .collect();
         self.received = 0;
         if !self.of_socket.is_empty() {
@@ -128,9 +117,8 @@ impl Stamper {
         let each = STAMPED
             .union(SOCKET_STAMPED)
             .iter()
-            .filter(|&gate| self.wanted.gates.contains(gate))
-            .count()
-            * (1 + usize::from(self.wanted.twins));
+            .filter(|&gate| self.wanted.contains(gate))
+            .count();
         // So that memory is not asked for in the middle of a slice.
         self.own
             .reserve(each.saturating_mul(usize::try_from(messages).unwrap_or(0)));
@@ -144,25 +132,19 @@ impl Stamper {
     /// Passes a boundary now.
     #[inline]
     pub(crate) fn pass(&mut self, gate: Gate) {
-        if self.wanted.gates.contains(gate) {
+        if self.wanted.contains(gate) {
             self.note(gate);
         }
     }
 
     #[inline(never)]
     fn note(&mut self, gate: Gate) {
-        for twin in [false, true] {
-            self.own.push(Stamp {
-                ktime: clock_ns(ClockId::Monotonic),
-                gate,
-                thread: self.thread,
-                message: 0,
-                twin,
-            });
-            if !self.wanted.twins {
-                break;
-            }
-        }
+        self.own.push(Stamp {
+            ktime: clock_ns(ClockId::Monotonic),
+            gate,
+            thread: self.thread,
+            message: 0,
+        });
     }
 
     /// The boundaries that the kernel is to stamp for the socket.
@@ -190,13 +172,12 @@ impl Stamper {
     }
 
     fn note_socket(&mut self, gate: Gate, real: u64, message: u32) {
-        if self.wanted.gates.contains(gate) {
+        if self.wanted.contains(gate) {
             self.own.push(Stamp {
                 ktime: real.saturating_sub(self.behind),
                 gate,
                 thread: self.thread,
                 message,
-                twin: false,
             });
         }
     }
@@ -237,7 +218,7 @@ fn monotonic_behind_real() -> u64 {
 mod tests {
     use super::*;
 
-    fn passed(wanted: Wanted) -> Vec<Stamp> {
+    fn passed(wanted: GateSet) -> Vec<Stamp> {
         let stamps = Stamps::default();
         stamps.want(wanted);
         let mut stamper = Stamper::new(false);
@@ -252,24 +233,17 @@ mod tests {
 
     #[test]
     fn only_what_is_wanted_is_stamped() {
-        assert_eq!(passed(Wanted::default()), []);
-        let gates = GateSet::of(&[Gate::SocketOutBegin]);
-        let seen = passed(Wanted {
-            gates,
-            twins: false,
-        });
+        assert_eq!(passed(GateSet::EMPTY), []);
+        let seen = passed(GateSet::of(&[Gate::SocketOutBegin]));
         assert_eq!(seen.len(), 1);
-        assert_eq!((seen[0].gate, seen[0].twin), (Gate::SocketOutBegin, false));
+        assert_eq!(seen[0].gate, Gate::SocketOutBegin);
     }
 
     #[test]
     fn the_end_of_the_warm_up_lies_between_the_stamps_around_it() {
         let stamps = Stamps::default();
         assert_eq!(stamps.timed_from(), 0);
-        stamps.want(Wanted {
-            gates: STAMPED,
-            twins: false,
-        });
+        stamps.want(STAMPED);
         let mut stamper = Stamper::new(false);
         stamper.begin(&stamps, 1);
         stamper.pass(Gate::SocketOutBegin);
@@ -284,10 +258,7 @@ mod tests {
     fn an_acknowledgment_is_a_passage_of_the_message_that_carries_it() {
         for answers in [false, true] {
             let stamps = Stamps::default();
-            stamps.want(Wanted {
-                gates: SOCKET_STAMPED,
-                twins: false,
-            });
+            stamps.want(SOCKET_STAMPED);
             let mut stamper = Stamper::new(answers);
             stamper.begin(&stamps, 2);
             for _ in 0..2 {
@@ -301,19 +272,6 @@ mod tests {
                 .map(|stamp| (stamp.gate, stamp.message))
                 .collect();
             assert_eq!(seen, [(Gate::SocketQueued, 0), (Gate::SocketQueued, 1)]);
-        }
-    }
-
-    #[test]
-    fn a_twin_comes_right_behind_its_stamp() {
-        let seen = passed(Wanted {
-            gates: STAMPED,
-            twins: true,
-        });
-        assert_eq!(seen.len(), 2 * STAMPED.iter().count());
-        for pair in seen.chunks(2) {
-            assert_eq!((pair[0].gate, pair[0].twin), (pair[1].gate, false));
-            assert!(pair[1].twin && pair[0].ktime <= pair[1].ktime);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `wolman-transmit` and `wolman-receive`: what several paths have to show, joined row by row in one table, with one stacked bar
 //! for each path and size, and the sentence of findings. It computes shares and sums; it measures nothing.
 
-use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::{Direction, WolmanRow};
 use tollgate_run::{
     Bar, Cell, Column, Figure, Measured, Row, RowKind, Segment, SegmentKind, Table, Unit, format,
@@ -9,7 +8,7 @@ use tollgate_run::{
 };
 
 use super::Experiment;
-use super::wolman_rows::{Wolman, labels, manner, name, published_id};
+use super::wolman_rows::{Wolman, WolmanLabel, labels, manner, name, published_id};
 use crate::claim::{Claim, Evidence, Finding, Refusal, Told};
 
 /// The sizes of which the one is told in words, the first that was measured.

@@ -3,7 +3,6 @@
 //!
 //! It must never compute a time that the ledger does not give.
 
-use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, Span, WolmanRow};
 use tollgate_kernel::Plan;
@@ -15,7 +14,7 @@ use tollgate_run::{
 };
 
 use super::wolman_joined::Part;
-use super::wolman_rows::labels;
+use super::wolman_rows::{WolmanLabel, labels};
 use crate::ledgers::{Hosts, Ledgers};
 use crate::shapes::{between_percents, ends, layer, lengths, percent, segment_kind};
 

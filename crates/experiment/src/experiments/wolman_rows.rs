@@ -2,7 +2,6 @@
 //!
 //! It owns the names of rows and the paper's numbers beside them; it must never measure.
 
-use tollgate_gate::ledger::WolmanLabel;
 use tollgate_gate::{Direction, WolmanRow};
 use tollgate_papers as papers;
 use tollgate_run::{Layer, RowKind};
@@ -47,6 +46,31 @@ impl Wolman {
         let table = papers::table(self.table_id())?;
         let us = table.cell(published_id(label)?, &size.to_string())?;
         Some(us * NANOSECONDS_PER_MICROSECOND)
+    }
+}
+
+/// A line of one of the two tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum WolmanLabel {
+    /// A row of the paper.
+    Row(WolmanRow),
+    /// The paper's sum of the rows under "TCP".
+    TcpTotal,
+    /// Spans that the paper has no row for: waiting in the device queue and in the socket queue.
+    NotInPaper,
+    /// The sum of the rows and of what is not in the paper.
+    Total,
+}
+
+impl WolmanLabel {
+    /// The name, as the paper prints it where it is in the paper.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Row(row) => row.name(),
+            Self::TcpTotal => "TCP total",
+            Self::NotInPaper => "not in the paper",
+            Self::Total => "Total",
+        }
     }
 }
 

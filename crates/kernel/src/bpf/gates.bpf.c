@@ -4,9 +4,8 @@
  *
  * A program reads the clock first, then asks whether the packet, the socket or the thread is one that is watched, and only then
  * writes an event of 32 bytes into the memory of its processor; but an acknowledgment that nobody wants costs no reading of the
- * clock. What lies before the reading and what follows it are the cost of a gate; the same program a second time on the same hook
- * (its twin) measures it in place. Headers are read where they lie when the kernel allows that (bpf_rdonly_cast, Linux 6.2),
- * which calls nobody; else they are copied.
+ * clock. What lies before the reading and what follows it are the cost of a gate. Headers are read where they lie when the
+ * kernel allows that (bpf_rdonly_cast, Linux 6.2), which calls nobody; else they are copied.
  *
  * Nothing here decides anything about a packet: netfilter programs accept, the others cannot do otherwise.
  */
@@ -52,8 +51,6 @@ enum gate {
 };
 
 enum flags {
-	/* The second of two programs on one hook. */
-	TWIN = 1,
 	/* `seq` is the end of all that has passed so far, not the beginning of this piece. */
 	UP_TO = 2,
 	/* A thread passed: there are neither ports nor a sequence number. */
@@ -299,18 +296,12 @@ static __always_inline void pass_copy(const struct sk_buff *skb, int len, __u8 f
 	record(ktime, way, FIELD(sk, tcp_sock, copied_seq), len, (__u32)bpf_get_current_pid_tgid(), SOCKET_IN_BEGIN, flags);
 }
 
-/* A hook's program and its twin. The body sees `flags`. */
+/* A hook's program. The body sees `flags`. */
 #define GATE(section, name, ...) GATE_(section, name, __VA_ARGS__)
 #define GATE_(section, name, body, ...)                                                                              \
 	SEC(section) int BPF_PROG(name, ##__VA_ARGS__)                                                                \
 	{                                                                                                             \
 		const __u8 flags = 0;                                                                                 \
-		body;                                                                                                      \
-		return 0;                                                                                             \
-	}                                                                                                             \
-	SEC(section) int BPF_PROG(name##_twin, ##__VA_ARGS__)                                                         \
-	{                                                                                                             \
-		const __u8 flags = TWIN;                                                                              \
 		body;                                                                                                      \
 		return 0;                                                                                             \
 	}
@@ -349,11 +340,6 @@ GATE("tp_btf/sock_recv_length", sock_recv_length,
 	SEC("netfilter") int name(struct bpf_nf_ctx *ctx)                                                             \
 	{                                                                                                             \
 		pass_packet(ctx->skb, network_header(ctx->skb), gate, 0);                                             \
-		return NF_ACCEPT;                                                                                     \
-	}                                                                                                             \
-	SEC("netfilter") int name##_twin(struct bpf_nf_ctx *ctx)                                                      \
-	{                                                                                                             \
-		pass_packet(ctx->skb, network_header(ctx->skb), gate, TWIN);                                          \
 		return NF_ACCEPT;                                                                                     \
 	}
 

@@ -358,15 +358,12 @@ fn several_messages_in_flight_keep_apart() {
 }
 
 #[test]
-fn borders_are_remembered_between_slices_and_twins_are_left_aside() {
+fn borders_are_remembered_between_slices() {
     let mut joiner = Joiner::new(TALK);
     teach(&mut joiner);
     // A slice without gates has carried eleven messages meanwhile.
     let end = START.wrapping_add(1_200);
-    let tied = joiner.tie(&[
-        Event::of_stream(10, Gate::SocketQueued, REQUESTS, end),
-        Event::of_stream(11, Gate::SocketQueued, REQUESTS, end).as_twin(),
-    ]);
+    let tied = joiner.tie(&[Event::of_stream(10, Gate::SocketQueued, REQUESTS, end)]);
     assert_eq!(times(&tied, Gate::SocketQueued), [10]);
     assert_eq!(tied.counts.strange, 0);
 }

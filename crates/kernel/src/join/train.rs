@@ -210,7 +210,7 @@ impl Trains {
     pub fn learn(&mut self, events: &[Event], exchange: &Exchange) -> bool {
         let mut first: Vec<&Event> = events
             .iter()
-            .filter(|event| !event.is_twin() && !event.is_up_to() && !event.is_acknowledgment())
+            .filter(|event| !event.is_up_to() && !event.is_acknowledgment())
             .collect();
         first.sort_by_key(|event| event.ktime);
         for event in first {
@@ -232,7 +232,7 @@ impl Trains {
     /// Ties the events of the slice that comes next, and counts it as gone by.
     pub fn tie(&mut self, events: &[Event], exchange: &Exchange) -> Tied {
         let mut tied = Tied::default();
-        let mut sorted: Vec<&Event> = events.iter().filter(|event| !event.is_twin()).collect();
+        let mut sorted: Vec<&Event> = events.iter().collect();
         // At equal times the order of the way decides; the sort is stable, so a processor's own order stands otherwise.
         sorted.sort_by_key(|event| (event.ktime, event.gate()));
         tied.counts.read = sorted.len() as u64;

@@ -73,7 +73,7 @@ impl Drop for Mapped {
 
 /// Among netfilter's hooks ours come where nobody has changed the packet yet (out) or will any more (in).
 /// No two of a hook may have the same priority, so each of [`RANKS`] ranks is taken by whoever comes first: by programs that sample
-/// traffic, by a gate, and by its twin, which comes right behind it.
+/// traffic, and by gates.
 const fn priority(hook: Netfilter, rank: u8) -> i32 {
     let first = match hook {
         Netfilter::LocalOut => i32::MIN + 1,

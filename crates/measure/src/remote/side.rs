@@ -187,14 +187,14 @@ impl Side {
                     return Ok(());
                 }
                 keeper
-                    .attach(gates, false, &[Namespace::Own], stamps)
+                    .attach(gates, &[Namespace::Own], stamps)
                     .map_err(|error| error.to_string())
             }
             Switch::There(far) => {
                 let done = if gates.is_empty() {
                     far.detach()
                 } else {
-                    far.attach(gates, false)
+                    far.attach(gates)
                 };
                 done.map_err(|error| error.to_string())
             }

@@ -69,7 +69,7 @@ pub fn sampling_cost(spec: &Spec, sampling: &Sampling) -> Result<SamplingCost, E
     };
     let mut with_first = false;
     for _ in 0..sampling.rounds {
-        for active in STACK.rotation() {
+        for active in STACK.spans().iter().map(tollgate_gate::Span::gates) {
             passages.start(active);
             if with_first {
                 cost.with_ns.push(bench.sampled(&mut passages)?);

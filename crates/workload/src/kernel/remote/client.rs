@@ -282,13 +282,13 @@ impl FarGates {
         &self.boundaries
     }
 
-    /// Attaches these gates instead of those before; with `twins` only the first of them, with its twin.
+    /// Attaches these gates instead of those before.
     ///
     /// # Errors
     /// [`Error::Peer`] with what its kernel refused, [`Error::Remote`].
-    pub fn attach(&self, gates: GateSet, twins: bool) -> Result<(), Error> {
+    pub fn attach(&self, gates: GateSet) -> Result<(), Error> {
         let gates = gates.iter().map(|gate| gate.name().to_owned()).collect();
-        let request = Request::Attach { gates, twins };
+        let request = Request::Attach { gates };
         self.link.done(&request, "attaching gates on")
     }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol. Anything that changes a message raises it.
-pub(super) const VERSION: u16 = 2;
+pub(super) const VERSION: u16 = 3;
 const MAGIC: [u8; 8] = *b"TOLLGATE";
 const PREAMBLE: usize = MAGIC.len() + 2;
 /// The longest request, in octets.

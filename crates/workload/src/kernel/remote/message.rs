@@ -51,12 +51,10 @@ pub(super) enum Request {
     },
     /// The server's hook plan; its programs are loaded.
     Gates,
-    /// These gates attached instead of those before, or one with its twin.
+    /// These gates attached instead of those before.
     Attach {
         /// Their names.
         gates: Vec<String>,
-        /// Whether each is attached twice.
-        twins: bool,
     },
     /// No gates.
     Detach,
@@ -157,9 +155,9 @@ enum Who {
 }
 
 /// A passage of a gate as the server's kernel noted it, as a list of values: the time on the server's clock in ns, the gate's name,
-/// who, whether a twin noted it, ports, addresses, sequence number, bytes, thread, processor.
+/// who, ports, addresses, sequence number, bytes, thread, processor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct EventTold(u64, String, Who, bool, u32, u32, u32, u32, u32, u16);
+pub(super) struct EventTold(u64, String, Who, u32, u32, u32, u32, u32, u16);
 
 impl EventTold {
     /// Of an event; none when its gate has no name.
@@ -173,7 +171,6 @@ impl EventTold {
             event.ktime,
             event.gate()?.name().to_owned(),
             who,
-            event.is_twin(),
             event.ports,
             event.addresses,
             event.seq,
@@ -185,7 +182,7 @@ impl EventTold {
 
     /// The event; none for a gate that this build does not know.
     pub(super) fn event(&self) -> Option<Event> {
-        let Self(ktime, gate, who, twin, ports, addresses, seq, len, thread, cpu) = self;
+        let Self(ktime, gate, who, ports, addresses, seq, len, thread, cpu) = self;
         let gate = gate_named(gate)?;
         let flow = Flow {
             ports: *ports,
@@ -198,7 +195,7 @@ impl EventTold {
         }
         .by(*thread);
         event.cpu = *cpu;
-        Some(if *twin { event.as_twin() } else { event })
+        Some(event)
     }
 }
 
@@ -216,7 +213,7 @@ mod tests {
     proptest! {
         #[test]
         fn events_cross_unchanged(
-            ktime in any::<u64>(), gate in 0..Gate::ALL.len(), kind in 0..3, twin in any::<bool>(),
+            ktime in any::<u64>(), gate in 0..Gate::ALL.len(), kind in 0..3,
             ports in any::<u32>(), addresses in any::<u32>(), seq in any::<u32>(), len in any::<u32>(),
             thread in any::<u32>(), cpu in any::<u16>(),
         ) {
@@ -228,7 +225,6 @@ mod tests {
             }
             .by(thread);
             event.cpu = cpu;
-            let event = if twin { event.as_twin() } else { event };
             let text = serde_json::to_string(&EventTold::of(&event).unwrap()).unwrap();
             let read: EventTold = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(read.event(), Some(event));
@@ -237,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_gate_that_is_not_known_is_no_event() {
-        let text = r#"[1,"socket.sideways","p",false,0,0,0,0,0,0]"#;
+        let text = r#"[1,"socket.sideways","p",0,0,0,0,0,0]"#;
         let read: EventTold = serde_json::from_str(text).unwrap();
         assert_eq!(read.event(), None);
     }

@@ -472,7 +472,7 @@ impl Serving<'_> {
                 self.gates = Some(gates);
                 Ok(Response::Plan { boundaries })
             }
-            Request::Attach { gates, twins } => {
+            Request::Attach { gates } => {
                 let named: GateSet = gates
                     .iter()
                     .map(|name| gate_named(name).ok_or_else(|| format!("there is no gate {name}")))
@@ -483,7 +483,7 @@ impl Serving<'_> {
                 self.attached = true;
                 let ends = self.sessions.values().filter_map(Session::stamps);
                 keeper
-                    .attach(named, twins, &[Namespace::Own], ends)
+                    .attach(named, &[Namespace::Own], ends)
                     .map_err(|error| error.to_string())?;
                 Ok(Response::Done)
             }

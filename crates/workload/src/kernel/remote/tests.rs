@@ -296,7 +296,7 @@ fn the_servers_clock_stamps_every_message_that_is_wanted() {
         };
         let mut session = remote.open_session(&spec).unwrap();
         let wanted = GateSet::of(&[Gate::SocketInEnd, Gate::SocketOutBegin]);
-        gates.attach(wanted, false).unwrap();
+        gates.attach(wanted).unwrap();
         session.run(10, &mut session.new_samples()).unwrap();
         let taken = gates.take(&session).unwrap();
         gates.detach().unwrap();
