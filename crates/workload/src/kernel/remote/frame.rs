@@ -211,7 +211,7 @@ mod tests {
         let error = check_preamble(&preamble(7)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "it speaks version 7 of the control protocol, and this is version 2"
+            "it speaks version 7 of the control protocol, and this is version 3"
         );
         let error = check_preamble(b"SSH-2.0-Op").unwrap_err();
         assert!(matches!(error, ChannelError::Stranger));

@@ -171,7 +171,7 @@ fn another_version_is_told_on_both_sides() {
         stream.read_to_end(&mut heard).unwrap();
         heard
     });
-    assert_eq!(heard, b"TOLLGATE\x00\x02");
+    assert_eq!(heard, b"TOLLGATE\x00\x03");
     assert!(
         notices[0].to_string().contains("it speaks version 9"),
         "{notices:?}"
@@ -181,12 +181,12 @@ fn another_version_is_told_on_both_sides() {
     let address = listener.local_addr().unwrap();
     let old = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(b"TOLLGATE\x00\x03").unwrap();
+        stream.write_all(b"TOLLGATE\x00\x02").unwrap();
         stream.read_to_end(&mut Vec::new())
     });
     let error = connect(address).unwrap_err().to_string();
     assert!(
-        error.contains("it speaks version 3 of the control protocol, and this is version 2; install the same version"),
+        error.contains("it speaks version 2 of the control protocol, and this is version 3; install the same version"),
         "{error}"
     );
     // Whether it reads to the end or is reset does not matter.
@@ -198,9 +198,9 @@ fn rubbish_is_refused_and_the_next_client_served() {
     let ((), notices) = served(Service::default(), |address| {
         for rubbish in [
             &b"GET / HTTP/1.1\r\n\r\n"[..],
-            b"TOLLGATE\x00\x01\xff\xff\xff\xff",
-            b"TOLLGATE\x00\x01\x00\x00\x00\x02{}",
-            b"TOLLGATE\x00\x01\x00\x00\x00\x13{\"request\":\"gates\"}",
+            b"TOLLGATE\x00\x03\xff\xff\xff\xff",
+            b"TOLLGATE\x00\x03\x00\x00\x00\x02{}",
+            b"TOLLGATE\x00\x03\x00\x00\x00\x13{\"request\":\"gates\"}",
         ] {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.write_all(rubbish).unwrap();
