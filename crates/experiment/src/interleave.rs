@@ -1,7 +1,7 @@
 //! Runs the contenders of a comparison side by side.
 //!
 //! The order is Wolman's method made fair to a machine that drifts: in a repetition every contender is opened anew at every size (or
-//! kept open, when time is short and opening it takes long), and then they take turns, A B C A B C at one size after the other, in several [`slices`] each. So
+//! in every second one, when time is short and opening it takes long), and then they take turns, A B C A B C at one size after the other, in several [`slices`] each. So
 //! what is compared, paths and sizes, was measured within the same seconds: a processor that is slower for some of them is so for all,
 //! and is not taken for what a size costs. Where that would take more than [`MOST_OPEN`] sessions at once, the sizes make groups, each
 //! with small ones and large ones.
@@ -41,11 +41,13 @@ const fn pilot_ns(workload: Workload) -> f64 {
         Workload::Stream => 4_000_000.0,
     }
 }
-/// With less time than this for an experiment, sessions that are dear to open are kept open from the pilot to the end.
+/// With less time than this for an experiment, sessions that are dear to open serve [`DEAR_SERVES`] repetitions.
 const SHORT: Duration = Duration::from_secs(20);
-/// A session is dear to open when that takes more than this part of what it runs in a repetition. The others are opened anew each time:
-/// where its memory lies, a session keeps for life, and so it would be taken for what a path costs.
+/// A session is dear to open when that takes more than this part of what it runs in a repetition.
 const DEAR: f64 = 0.1;
+/// Repetitions that a dear session serves. More would leave fewer than three sessions: where its memory lies, a session keeps for
+/// life, and one session alone would have that taken for what a path costs.
+const DEAR_SERVES: u32 = 2;
 /// The most sessions that are open at once when they are opened anew: each takes descriptors, and often a thread or a process.
 pub(crate) const MOST_OPEN: usize = 128;
 /// The fewest iterations of a contender in a repetition, however little time there is.
@@ -228,7 +230,7 @@ pub(crate) fn run(
         outcome: Outcome::new(line_up, sizes.to_vec()),
         costs: Vec::new(),
         openings: Vec::new(),
-        places: Vec::new(),
+        kept: Vec::new(),
         short: false,
     };
     race.pilot();
@@ -244,14 +246,6 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
-/// Where the session of a contender at a size comes from.
-enum Place {
-    /// It is opened in each repetition.
-    Anew,
-    /// It is kept open from the pilot on; none while it is in use, and when it has failed.
-    Kept(Option<Box<dyn Session>>),
-}
-
 /// A run of a line-up under way.
 struct Race<'a> {
     context: &'a Context<'a>,
@@ -260,10 +254,10 @@ struct Race<'a> {
     outcome: Outcome,
     /// Nanoseconds per iteration of each contender at each size, as the pilot found them; infinite where it failed.
     costs: Vec<Vec<f64>>,
-    /// Nanoseconds that opening and closing the sessions of each size took in the pilot, those aside that are kept.
+    /// Nanoseconds that opening and closing the sessions of each size takes in a repetition, as the pilot found it.
     openings: Vec<f64>,
-    /// By contender and size.
-    places: Vec<Vec<Place>>,
+    /// Sessions that serve the next repetition too, by contender and size; none of those that failed.
+    kept: Vec<Vec<Option<Box<dyn Session>>>>,
     /// Whether time is short.
     short: bool,
 }
@@ -310,8 +304,8 @@ impl Race<'_> {
         let sessions = (contenders * self.outcome.sizes.len()).max(1) as u32;
         let each = short.map(|left| left / self.repetitions / sessions);
         self.short = short.is_some();
-        let anew = || self.outcome.sizes.iter().map(|_| Place::Anew).collect();
-        self.places = (0..contenders).map(|_| anew()).collect();
+        let nothing = || self.outcome.sizes.iter().map(|_| None).collect();
+        self.kept = (0..contenders).map(|_| nothing()).collect();
         let lasts = pilot_ns(self.outcome.line_up.workload);
         for at in 0..self.outcome.sizes.len() {
             for contender in 0..contenders {
@@ -332,19 +326,16 @@ impl Race<'_> {
                     Ok(ns) => self.costs[contender][at] = ns,
                     Err(error) => self.fail(contender, at, &error),
                 }
-                self.outcome.measurements[contender][at].settings = session.settings();
-                let dear = each.is_some_and(|each| opening > each.mul_f64(DEAR));
-                if dear {
-                    // Its interval holds nothing of what differs between sessions.
-                    let settings = &mut self.outcome.measurements[contender][at].settings;
-                    settings.push(("session", "one for all repetitions".to_owned()));
-                    self.places[contender][at] = Place::Kept(Some(session));
-                } else {
-                    let begun = Instant::now();
-                    drop(session);
-                    let whole = opening + begun.elapsed();
-                    self.openings[at] += whole.as_nanos() as f64;
+                let measurement = &mut self.outcome.measurements[contender][at];
+                measurement.settings = session.settings();
+                if each.is_some_and(|each| opening > each.mul_f64(DEAR)) {
+                    measurement.session_serves(DEAR_SERVES);
                 }
+                let serves = f64::from(measurement.serves());
+                let begun = Instant::now();
+                drop(session);
+                let whole = opening + begun.elapsed();
+                self.openings[at] += whole.as_nanos() as f64 / serves;
             }
         }
     }
@@ -419,10 +410,15 @@ impl Race<'_> {
         }
     }
 
-    /// The session of a contender at a size: the one that was kept, or a new one; none where it failed.
-    fn session(&mut self, contender: usize, at: usize) -> Option<Box<dyn Session>> {
-        if let Place::Kept(session) = &mut self.places[contender][at] {
-            return session.take();
+    /// The session of a contender at a size in this repetition: the one that was kept, or a new one; none where it failed.
+    fn session(
+        &mut self,
+        repetition: u32,
+        contender: usize,
+        at: usize,
+    ) -> Option<Box<dyn Session>> {
+        if !repetition.is_multiple_of(self.outcome.measurements[contender][at].serves()) {
+            return self.kept[contender][at].take();
         }
         let failed = self.outcome.measurements[contender][at].failure.is_some();
         if failed || !self.costs[contender][at].is_finite() {
@@ -444,7 +440,7 @@ impl Race<'_> {
         let mut open = Vec::new();
         for &at in group {
             for (contender, plan) in plan.iter().enumerate().take(contenders) {
-                let session = self.session(contender, at);
+                let session = self.session(repetition, contender, at);
                 open.push((contender, at, scaled(plan[at], scale), session));
             }
         }
@@ -486,8 +482,9 @@ impl Race<'_> {
             }
         }
         for (contender, at, _, session) in open {
-            if let Place::Kept(place) = &mut self.places[contender][at] {
-                *place = session;
+            let serves = self.outcome.measurements[contender][at].serves();
+            if !(repetition + 1).is_multiple_of(serves) {
+                self.kept[contender][at] = session;
             }
         }
     }

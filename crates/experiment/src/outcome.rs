@@ -51,9 +51,23 @@ pub(crate) struct Measurement {
     pub(crate) failure: Option<String>,
     /// What the session says of itself.
     pub(crate) settings: Vec<(&'static str, String)>,
+    /// Repetitions that a session serves beyond the first.
+    serves_more: u32,
 }
 
 impl Measurement {
+    /// Lets a session serve this many repetitions, 1 or more. Its settings say so.
+    pub(crate) fn session_serves(&mut self, repetitions: u32) {
+        self.serves_more = repetitions.saturating_sub(1);
+        self.settings
+            .push(("session", format!("one for {repetitions} repetitions")));
+    }
+
+    /// Repetitions that a session serves.
+    pub(crate) fn serves(&self) -> u32 {
+        self.serves_more + 1
+    }
+
     /// Adds the samples of the slice at this place (repetition, slice).
     pub(crate) fn add_slice(&mut self, place: (u32, u64), samples: &Samples) {
         let Some(median) = samples.quantile_ns(0.5) else {
@@ -77,10 +91,11 @@ impl Measurement {
         }
     }
 
-    /// The figure of each session, by repetition.
+    /// The figure of each session.
     fn sessions(&self, figure: Figure) -> BTreeMap<u32, f64> {
         let slices = self.slices.iter();
-        by_session(slices.map(|((repetition, _), slice)| (*repetition, slice.figure(figure))))
+        let session = |repetition: u32| repetition / self.serves();
+        by_session(slices.map(|(place, slice)| (session(place.0), slice.figure(figure))))
     }
 
     /// The median over the sessions. Its interval needs two of them.
@@ -209,13 +224,13 @@ impl Outcome {
         Some(self.measurements[contender][at].estimate(figure)?.0)
     }
 
-    /// By how much a cell does not repeat itself, as a share: what the odd repetitions say of it over what the even ones do, less 1,
-    /// whatever the direction. None of fewer than two repetitions.
+    /// By how much a cell does not repeat itself, as a share: what the odd sessions say of it over what the even ones do, less 1,
+    /// whatever the direction. None of fewer than two sessions.
     pub(crate) fn repeats(&self, contender: usize, at: usize, figure: Figure) -> Option<f64> {
         let half = |odd: u32| {
             let measurement = &self.measurements[contender][at];
             let sessions = measurement.sessions(figure).into_iter();
-            let halves = sessions.filter(|(repetition, _)| repetition % 2 == odd);
+            let halves = sessions.filter(|(session, _)| session % 2 == odd);
             let mut figures: Vec<f64> = halves.map(|(_, figure)| figure).collect();
             figures.sort_by(f64::total_cmp);
             stats::middle(&figures)
@@ -239,9 +254,13 @@ impl Outcome {
     /// What `a` takes of what `b` takes, over the sessions of the slices that both have.
     pub(crate) fn ratio(&self, a: usize, b: usize, at: usize, figure: Figure) -> Option<Estimate> {
         let (a, b) = (&self.measurements[a][at], &self.measurements[b][at]);
+        let serves = a.serves().max(b.serves());
         let both = a.slices.iter().filter_map(|(place, slice)| {
             let other = b.slices.get(place)?;
-            Some((place.0, slice.figure(figure) / other.figure(figure)))
+            Some((
+                place.0 / serves,
+                slice.figure(figure) / other.figure(figure),
+            ))
         });
         let ratios: Vec<f64> = by_session(both).into_values().collect();
         stats::over_sessions(&ratios).ok()
@@ -321,6 +340,25 @@ mod tests {
             outcome.cell(1, 0, Figure::Median),
             Cell::NotAvailable { .. }
         ));
+    }
+
+    #[test]
+    fn session_of_two_repetitions_counts_once() {
+        let estimate = |serves: u32, figures: &[u64]| {
+            let mut outcome = outcome();
+            for (repetition, ns) in (0..).zip(figures) {
+                let cell = &mut outcome.measurements[0][0];
+                cell.add_slice((repetition, 0), &slice(&[*ns]));
+                cell.add_slice((repetition, 1), &slice(&[*ns]));
+            }
+            outcome.measurements[0][0].session_serves(serves);
+            outcome.measurements[0][0].estimate(Figure::Median)
+        };
+        assert_eq!(
+            estimate(2, &[100, 100, 140, 140, 120, 120]),
+            estimate(1, &[100, 140, 120])
+        );
+        assert_eq!(estimate(2, &[100, 100]), Some((100.0, None)));
     }
 
     #[test]

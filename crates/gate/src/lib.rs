@@ -27,7 +27,7 @@ pub mod span;
 pub mod ticks;
 
 #[cfg(feature = "std")]
-pub use clock::{Clock, Source};
+pub use clock::{Clock, Source, TscRate};
 pub use id::{Gate, Kind, Layer};
 #[cfg(feature = "std")]
 pub use join::{JoinPlan, JoinStats, Joined, Passage, Recorded, join};

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use tollgate_gate::{Gate, GateSet};
+use tollgate_gate::GateSet;
 
 use crate::clock;
 use crate::error::Error;

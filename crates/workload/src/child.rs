@@ -17,10 +17,12 @@ use std::time::{Duration, Instant};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
+use tollgate_gate::TscRate;
 use tollgate_run::PathId;
 
 use crate::cores;
 use crate::error::Error;
+use crate::now::{self, gate_clock};
 use crate::shared_memory::SharedMemory;
 use crate::slice::{Control, Server};
 use crate::spec::Spec;
@@ -64,6 +66,8 @@ struct Orders {
     memory: RawFd,
     core: usize,
     parent: i32,
+    /// The rate of the TSC (ticks per second) and the bound on its error (millionths), where the parent reads it.
+    tsc: Option<(u64, f64)>,
 }
 
 /// Whether `maybe_run` has been called in this process, so that a child of it will find its way.
@@ -96,6 +100,9 @@ fn run(orders: &Orders, roles: &[Role]) -> Result<(), Error> {
         return Err(orders_error(
             "the process that started it is gone".to_owned(),
         ));
+    }
+    if let Some((hz, error_ppm)) = orders.tsc {
+        now::take_rate(TscRate { hz, error_ppm });
     }
     let control = SharedMemory::open(inherited(orders.control)?, size_of::<Control>())
         .map_err(|error| orders_error(format!("control memory: {error}")))?;
@@ -186,6 +193,7 @@ impl Child {
             memory: memory_copy.as_raw_fd(),
             core,
             parent: getpid().as_raw_nonzero().into(),
+            tsc: gate_clock().rate().map(|rate| (rate.hz, rate.error_ppm)),
         };
         let orders = serde_json::to_string(&orders).map_err(|error| {
             Error::system(path, "writing a child's orders", io::Error::from(error))

@@ -2,15 +2,22 @@
 
 use std::sync::OnceLock;
 
-use tollgate_gate::{Clock, Ticks};
+use tollgate_gate::{Clock, Ticks, TscRate};
+
+static CLOCK: OnceLock<(Clock, Ticks)> = OnceLock::new();
 
 /// The process's clock, and its reading when it was calibrated.
 fn clock() -> &'static (Clock, Ticks) {
-    static CLOCK: OnceLock<(Clock, Ticks)> = OnceLock::new();
-    CLOCK.get_or_init(|| {
-        let clock = Clock::calibrate();
-        (clock, clock.now_ordered())
-    })
+    CLOCK.get_or_init(|| started(Clock::calibrate()))
+}
+
+fn started(clock: Clock) -> (Clock, Ticks) {
+    (clock, clock.now_ordered())
+}
+
+/// Takes the rate that the parent process has calibrated, which spares the 20 ms; does nothing once the clock was read.
+pub(crate) fn take_rate(rate: TscRate) {
+    CLOCK.get_or_init(|| started(Clock::with_rate(rate)));
 }
 
 /// The calibrated clock behind [`now_ns`], for gates that are to read the same time. The first call takes some 20 ms.

@@ -6,8 +6,8 @@
 use std::arch::x86_64::{__cpuid, _mm_lfence, _rdtsc};
 use std::time::Duration;
 
-use super::{KernelClock, TscRefused, monotonic_raw};
-use crate::ticks::{TickScale, Ticks};
+use super::{KernelClock, TscRate, TscRefused, monotonic_raw};
+use crate::ticks::Ticks;
 
 /// A rate that is known less well than this is refused, in millionths.
 const MAX_ERROR_PPM: f64 = 100.0;
@@ -80,14 +80,20 @@ fn rate(first: Bracket, last: Bracket) -> Option<(u64, f64)> {
     Some((hz, error * 1e6))
 }
 
-/// The rate of the TSC and the bound on its error in millionths.
-pub(super) fn calibrate(kernel: KernelClock) -> Result<(TickScale, f64), TscRefused> {
+/// Refuses a TSC that cannot be trusted to keep one rate.
+pub(super) fn trusted(kernel: KernelClock) -> Result<(), TscRefused> {
     if !is_invariant() {
         return Err(TscRefused::NotInvariant);
     }
     if kernel.speaks_against_tsc() {
         return Err(TscRefused::KernelDistrusts(kernel));
     }
+    Ok(())
+}
+
+/// Measures the rate of the TSC, where it can be trusted.
+pub(super) fn calibrate(kernel: KernelClock) -> Result<TscRate, TscRefused> {
+    trusted(kernel)?;
     let first = tightest_bracket();
     std::thread::sleep(CALIBRATION);
     let last = tightest_bracket();
@@ -97,8 +103,7 @@ pub(super) fn calibrate(kernel: KernelClock) -> Result<(TickScale, f64), TscRefu
     if error_ppm > MAX_ERROR_PPM {
         return Err(TscRefused::Unsteady { error_ppm });
     }
-    let scale = TickScale::from_hz(hz).map_err(TscRefused::Rate)?;
-    Ok((scale, error_ppm))
+    Ok(TscRate { hz, error_ppm })
 }
 
 fn tightest_bracket() -> Bracket {
