@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help report traces test lint budget bench agree same captures qemu fuzz clean
+.PHONY: help report install uninstall traces test lint budget bench agree same captures qemu fuzz clean
 
 # cargo is found where rustup puts it, too.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -16,12 +16,24 @@ RUNS ?= 20
 SECONDS_EACH ?= 60
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 report: ## Measure this host, print the tables, write tollgate-report.html (OUT=FILE for another name)
 	@scripts/setup.sh report
 	@cargo build --release --locked -p tollgate $$(scripts/features.sh command)
 	@$(TARGET)/release/tollgate report --out $(OUT)
+
+# Where `make install` puts what it installs; DESTDIR stands in front of it for packages.
+PREFIX ?= /usr/local
+INSTALLED := $(DESTDIR)$(PREFIX)
+
+install: ## Install the command, its manual pages and completions under PREFIX (/usr/local)
+	@scripts/setup.sh report
+	@cargo build --release --locked -p tollgate $$(scripts/features.sh command)
+	@scripts/install.sh $(TARGET)/release/tollgate $(INSTALLED)
+
+uninstall: ## Remove what `make install` installed under PREFIX
+	@scripts/install.sh --remove $(INSTALLED)
 
 traces: ## Build the command with traces of traffic and stores of runs, too: target/traces/tollgate (some 280 crates more, minutes)
 	@scripts/setup.sh report

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use tollgate_experiment::context::Options;
 use tollgate_kernel::filter::Filter;
@@ -29,7 +29,7 @@ pub(crate) use derived::{Compare, History, Predict, Profile, Runs};
 #[derive(Debug, Parser)]
 #[command(
     name = "tollgate",
-    version,
+    version = env!("TOLLGATE_VERSION"),
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C.\n\
                   Start with `tollgate report --quick`."
@@ -107,6 +107,17 @@ pub(crate) enum Command {
     Profile(Profile),
     /// What can be measured here, and what would make it better.
     Doctor(Doctor),
+    /// Print what completes commands and options in a shell; `make install` puts it where shells look.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages, one for each command, into a directory; `make install` puts them where man looks.
+    Man {
+        /// The directory; it must exist.
+        #[arg(value_name = "DIR")]
+        into: PathBuf,
+    },
     /// Run one scenario, under Callgrind.
     #[command(name = SCENARIO, hide = true)]
     Scenario(Scenario),
@@ -427,6 +438,17 @@ pub(crate) fn parse() -> Result<Cli, Stop> {
 }
 
 impl Stop {
+    /// The option whose value was refused, with what sets it off from the reason; empty for an operand.
+    fn option(&self) -> String {
+        match self.0.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(shown)) if shown.starts_with('-') => {
+                let name = shown.split([' ', '=', '[']).next().unwrap_or_default();
+                format!("{name}: ")
+            }
+            _ => String::new(),
+        }
+    }
+
     /// Prints what is to be said, a value that was refused in one line.
     pub(crate) fn print(&self) -> ExitCode {
         let refused = match self.0.kind() {
@@ -434,7 +456,7 @@ impl Stop {
             _ => None,
         };
         match refused {
-            Some(reason) => output::say(&format!("error: {reason}")),
+            Some(reason) => output::say(&format!("error: {}{reason}", self.option())),
             None => {
                 // Help or a message; when nobody can read it, nobody misses it.
                 let _ = self.0.print();
@@ -560,8 +582,20 @@ mod tests {
     #[test]
     fn sizes_have_bounds() {
         assert_eq!(size("1"), Ok(1));
-        for wrong in ["0", "-4", "4k", "1048577"] {
-            assert!(size(wrong).unwrap_err().contains("1 to 1048576"));
+        assert_eq!(size("4k"), Ok(4_096));
+        assert_eq!(size("64K"), Ok(65_536));
+        assert_eq!(size("1M"), Ok(1_048_576));
+        for wrong in [
+            "0",
+            "-4",
+            "k",
+            "4kB",
+            "1025k",
+            "2M",
+            "99999999999999M",
+            "1048577",
+        ] {
+            assert!(size(wrong).unwrap_err().contains("1 to 1048576"), "{wrong}");
         }
     }
 }

@@ -12,6 +12,7 @@ mod error;
 mod input;
 mod interrupt;
 mod list;
+mod manual;
 mod measure;
 mod nearest;
 mod observe;
@@ -73,6 +74,8 @@ fn main() -> ExitCode {
         Command::Profile(asked) => profile::run(asked, &cli.manners),
         Command::Compare(asked) => compare::run(asked, &cli.manners),
         Command::Doctor(doctor) => doctor::run(doctor, &cli.manners),
+        Command::Completions { shell } => manual::completions(*shell),
+        Command::Man { into } => manual::pages(into),
         Command::Scenario(scenario) => measure::scenario(scenario),
     };
     match outcome {

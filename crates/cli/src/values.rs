@@ -77,13 +77,24 @@ pub(crate) fn categories(given: &str) -> Result<Box<Categories>, String> {
     read.map(Box::new).map_err(|error| error.to_string())
 }
 
+/// A number of bytes; `k` and `M` are powers of 1,024, as iperf3 and netperf have them.
 pub(crate) fn size(given: &str) -> Result<usize, String> {
-    given
-        .parse()
+    let (number, scale) = match given.strip_suffix(['k', 'K']) {
+        Some(number) => (number, 1 << 10),
+        None => match given.strip_suffix('M') {
+            Some(number) => (number, 1 << 20),
+            None => (given, 1),
+        },
+    };
+    number
+        .parse::<usize>()
         .ok()
+        .and_then(|number| number.checked_mul(scale))
         .filter(|size| (1..=MAX_SIZE).contains(size))
         .ok_or_else(|| {
-            format!("unknown size `{given}`; a size is a number of bytes from 1 to {MAX_SIZE}")
+            format!(
+                "unknown size `{given}`; a size is a number of bytes from 1 to {MAX_SIZE}, like 200, 4k or 1M"
+            )
         })
 }
 

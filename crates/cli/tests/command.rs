@@ -207,7 +207,7 @@ fn what_is_no_run_is_told_in_a_line_and_ends_with_2() {
 fn an_unknown_path_is_refused_with_the_known_ones() {
     assert_eq!(
         refused(&["rr", "--path", "kernel-lopback"]),
-        "error: unknown path `kernel-lopback`; known: kernel-loopback, kernel-veth, kernel-remote, stack-memory, stack-shm, \
+        "error: --path: unknown path `kernel-lopback`; known: kernel-loopback, kernel-veth, kernel-remote, stack-memory, stack-shm, \
          peer-smoltcp, bare-shm; did you mean kernel-loopback?\n"
     );
 }
@@ -216,9 +216,98 @@ fn an_unknown_path_is_refused_with_the_known_ones() {
 fn an_unknown_size_is_refused() {
     assert_eq!(
         refused(&["report", "--size", "4,many"]),
-        "error: unknown size `many`; a size is a number of bytes from 1 to 1048576\n"
+        "error: --size: unknown size `many`; a size is a number of bytes from 1 to 1048576, like 200, 4k or 1M\n"
     );
     assert!(refused(&["stream", "--size", "0"]).contains("from 1 to 1048576"));
+}
+
+#[test]
+fn sizes_have_prefixes() {
+    let folder = folder();
+    let arguments = ["rr", "--json=-", "--quiet"].into_iter().chain(SMALL);
+    let arguments: Vec<&str> = arguments
+        .map(|one| {
+            if one == "--size=4,200" {
+                "--size=4,4k"
+            } else {
+                one
+            }
+        })
+        .collect();
+    let output = outcome(folder.path(), &arguments);
+    let run: Run = serde_json::from_slice(&output.stdout).unwrap();
+    let columns = &run.experiments[0].tables[0].columns;
+    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["4 B", "4,096 B"]);
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn completions_are_scripts_of_their_shell() {
+    let folder = folder();
+    for (shell, sign) in [
+        ("bash", "complete -F _tollgate"),
+        ("zsh", "#compdef tollgate"),
+        ("fish", "complete -c tollgate"),
+    ] {
+        let output = outcome(folder.path(), &["completions", shell]);
+        let script = text(&output.stdout);
+        assert!(script.contains(sign), "{shell}: {script}");
+        assert!(script.contains("line-rate"), "{shell}: {script}");
+        assert!(!script.contains("__scenario"), "{shell}: {script}");
+    }
+    let output = outcome(folder.path(), &["completions", "bash"]);
+    std::fs::write(folder.path().join("script"), output.stdout).unwrap();
+    let mut bash = Command::new("bash");
+    bash.args(["-n", "script"]).current_dir(folder.path());
+    assert!(bash.status().unwrap().success());
+}
+
+#[test]
+fn manual_has_a_page_for_each_command() {
+    let folder = folder();
+    let output = outcome(folder.path(), &["man", "."]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let pages = files(folder.path());
+    for page in [
+        "tollgate.1",
+        "tollgate-report.1",
+        "tollgate-experiment-run.1",
+    ] {
+        assert!(pages.contains(&page.to_owned()), "{pages:?}");
+    }
+    assert!(
+        !pages.iter().any(|page| page.contains("scenario")),
+        "{pages:?}"
+    );
+    let page = std::fs::read_to_string(folder.path().join("tollgate-report.1")).unwrap();
+    assert!(page.contains(".TH tollgate-report 1"), "{page}");
+    assert!(page.contains("\\-\\-quick"), "{page}");
+
+    let output = outcome(folder.path(), &["man", "gone"]);
+    assert!(!output.status.success());
+    assert!(
+        text(&output.stderr).contains("gone/tollgate.1"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn version_has_the_commit() {
+    let folder = folder();
+    let output = outcome(folder.path(), &["--version"]);
+    let git = Command::new("git")
+        .args(["rev-parse", "--short=10", "HEAD"])
+        .output();
+    let version = env!("CARGO_PKG_VERSION");
+    let expected = match git {
+        Ok(git) if git.status.success() => {
+            format!("tollgate {version} ({})\n", text(&git.stdout).trim())
+        }
+        _ => format!("tollgate {version}\n"),
+    };
+    assert_eq!(text(&output.stdout), expected);
 }
 
 #[test]

@@ -354,7 +354,7 @@ fn a_cluster_that_is_not_there_is_told_in_one_line() {
         ),
         (
             ["sizes", "dir", "--engine=spark://big"],
-            "error: unknown engine `spark://big`".to_owned(),
+            "error: --engine: unknown engine `spark://big`".to_owned(),
             2,
         ),
     ] {

@@ -1,0 +1,64 @@
+//! `tollgate completions` and `tollgate man`: what shells and man need, made from the definition of the command line.
+//!
+//! It must never hold a word on an option of its own: help, completions and manual say the same.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory};
+
+use crate::args::Cli;
+use crate::error::Error;
+use crate::output;
+
+/// Prints the completions for a shell.
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Error> {
+    let mut command = seen(&Cli::command());
+    let name = command.get_name().to_owned();
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, name, &mut script);
+    output::print(&String::from_utf8_lossy(&script))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes `tollgate.1` and a page for each command into an existing directory.
+pub(crate) fn pages(into: &Path) -> Result<ExitCode, Error> {
+    let mut command = seen(&Cli::command()).disable_help_subcommand(true);
+    command.build();
+    page(&command, into)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The command without the commands that are hidden from people: completions would offer them.
+fn seen(command: &Command) -> Command {
+    let mut seen =
+        Command::new(command.get_name().to_owned()).args(command.get_arguments().cloned());
+    if let Some(about) = command.get_about() {
+        seen = seen.about(about.clone());
+    }
+    if let Some(about) = command.get_long_about() {
+        seen = seen.long_about(about.clone());
+    }
+    if let Some(after) = command.get_after_help() {
+        seen = seen.after_help(after.clone());
+    }
+    if let Some(version) = command.get_version() {
+        seen = seen.version(version.to_owned());
+    }
+    let below = command.get_subcommands().filter(|one| !one.is_hide_set());
+    seen.subcommands(below.map(self::seen))
+}
+
+/// The page of a command, and those of the commands below it.
+fn page(command: &Command, into: &Path) -> Result<(), Error> {
+    let manual = clap_mangen::Man::new(command.clone());
+    let path = into.join(manual.get_filename());
+    let mut text = Vec::new();
+    let rendered = manual.render(&mut text);
+    rendered.map_err(|error| Error::Usage(format!("{}: {error}", path.display())))?;
+    tollgate_report::write_file(&path, text)?;
+    for below in command.get_subcommands() {
+        page(below, into)?;
+    }
+    Ok(())
+}
