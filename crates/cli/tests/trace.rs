@@ -145,7 +145,7 @@ fn what_is_no_capture_and_no_trace_is_told_in_one_line() {
         (&["sizes", "nowhere"], "error: nowhere: no trace is there"),
         (
             &["sizes", "kay-lan", "--lan", "ten"],
-            "error: `ten` is no prefix",
+            "error: --lan: `ten` is no prefix",
         ),
     ] {
         let output = trace(folder.path(), arguments);

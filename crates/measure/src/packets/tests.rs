@@ -164,12 +164,18 @@ fn passages_that_are_not_counted_leave_it_open() {
 fn delay_is_found(usual: &Ledger, slow: &Ledger, gate: usize, (before, waits): (usize, f64)) {
     let others = usual.within[gate];
     let delay = (slow.total.ns - usual.total.ns) / (2.0 + others);
+    // On a busy machine the delay itself is known within so much only.
+    let about = (slow.total.half_width + usual.total.half_width) / (2.0 + others);
     assert!(delay > 100.0, "{delay}");
-    // The intervals of both, and a tenth of the delay: nothing else moves by as much.
+    // The intervals of both and of the delay, and a tenth of it: nothing else moves by as much.
     let moved = |slow: &Figure, usual: &Figure, times: f64| {
         let off = slow.ns - usual.ns - times * delay;
-        let known = slow.half_width + usual.half_width + 0.1 * delay * times.max(1.0);
-        assert!(off.abs() <= known, "{slow:?} {usual:?} {times} of {delay}");
+        let known =
+            slow.half_width + usual.half_width + times * about + 0.1 * delay * times.max(1.0);
+        assert!(
+            off.abs() <= known,
+            "{slow:?} {usual:?} {times} of {delay} +-{about}"
+        );
     };
     // The last packet of the request and of the response.
     moved(&slow.spans[gate], &usual.spans[gate], 2.0);
