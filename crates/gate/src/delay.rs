@@ -3,6 +3,7 @@
 //! Owns the wait and its calibration. It must never record anything: the recorder that it wraps does that, before the wait.
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::id::Gate;
@@ -10,8 +11,12 @@ use crate::recorder::{PacketId, Recorder};
 
 /// Waits in a row whose mean is one timing.
 const BATCH: u32 = 256;
-/// Timings of which the median counts.
-const TIMINGS: usize = 31;
+/// Timings in a round, of which the median counts.
+const TIMINGS: usize = 7;
+/// Rounds, of which the shortest counts.
+const ROUNDS: usize = 5;
+/// Time between two rounds: a neighbour on the same core can lengthen every wait for milliseconds.
+const APART: Duration = Duration::from_millis(2);
 /// Steps of the chain of the longer of the two waits that calibrate it.
 const STEPS: u32 = 4_096;
 
@@ -26,7 +31,8 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// A wait of so many nanoseconds; an ordered reading of the clock is the shortest that there is. Takes some milliseconds.
+    /// A wait of so many nanoseconds; an ordered reading of the clock is the shortest that there is. Takes some tens of
+    /// milliseconds.
     pub fn calibrate(clock: Clock, ns: f64) -> Self {
         let timed = |steps| Self {
             clock,
@@ -62,12 +68,24 @@ impl Wait {
     }
 
     fn measure(&self) -> f64 {
-        let mut timings: Vec<f64> = (0..TIMINGS)
-            .map(|_| (0..BATCH).map(|_| self.wait()).sum::<f64>() / f64::from(BATCH))
-            .collect();
-        timings.sort_by(f64::total_cmp);
-        timings[TIMINGS / 2]
+        let timing = |_| (0..BATCH).map(|_| self.wait()).sum::<f64>() / f64::from(BATCH);
+        let round = |number| {
+            if number > 0 {
+                std::thread::sleep(APART);
+            }
+            (0..TIMINGS).map(timing).collect()
+        };
+        shortest((0..ROUNDS).map(round))
     }
+}
+
+/// The median of the round that has the least: whatever else runs on the core can only lengthen a wait.
+fn shortest(rounds: impl Iterator<Item = Vec<f64>>) -> f64 {
+    let median = |mut timings: Vec<f64>| {
+        timings.sort_by(f64::total_cmp);
+        timings[timings.len() / 2]
+    };
+    rounds.map(median).fold(f64::INFINITY, f64::min)
 }
 
 /// A recorder that waits behind one gate, whether it records or not.
@@ -124,6 +142,12 @@ mod tests {
             [0.0, 300.0, 30_000.0].map(|ns| Wait::calibrate(clock, ns).steps);
         assert_eq!(least, 0);
         assert!(short < long, "{short} {long}");
+    }
+
+    #[test]
+    fn round_that_was_disturbed_does_not_count() {
+        let rounds = [[493.0, 490.0, 495.0], [304.0, 900.0, 303.0], [493.0; 3]];
+        assert_eq!(shortest(rounds.into_iter().map(Vec::from)), 304.0);
     }
 
     #[test]
