@@ -1,7 +1,9 @@
-//! What runs say: two of them compared, one weighted with a trace, the papers' numbers beside one.
+//! What runs say: one in short, two of them compared, one weighted with a trace, the papers' numbers beside one.
 //!
 //! Everything here is a pure function of runs that are there. It must never measure, and never read a file.
 
+pub mod claim;
 pub mod comparison;
 pub mod history;
 pub mod profile;
+pub mod summary;

@@ -36,21 +36,21 @@ pub(crate) use derived::{Compare, History, Predict, Profile, Runs};
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) manners: Manners,
+    pub(crate) global: GlobalArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// How the program behaves towards its user.
+/// Arguments that every command takes.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Manners {
+pub(crate) struct GlobalArgs {
     /// Colours on standard output; NO_COLOR is heeded.
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     pub(crate) color: Colour,
     /// No progress and no notes on standard error; errors are told.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say what runs, even without a terminal.
+    /// Print all tables and remarks; say what runs, even without a terminal.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Manners {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measure this host: print the tables, write one HTML file with figures.
+    /// Measure this host: print one screen, write one page and the numbers behind it.
     Report(Report),
     /// Request-response on one connection, by the size of the message.
     Rr(Workload),
@@ -97,6 +97,8 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<std::ffi::OsString>,
     },
+    /// Print a saved run: its one screen, or any of its tables.
+    Show(Show),
     /// Two runs, before and after: what became worse, what better, and in what the machines differ.
     Compare(Compare),
     /// What a message, a packet and a byte cost by a run, and what follows for a line.
@@ -144,12 +146,25 @@ pub(crate) enum ExperimentCommand {
     Run(Box<RunExperiments>),
 }
 
+/// `show`
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The run: a file that `report` or --json wrote, or STORE#ID of one that --save keeps.
+    pub(crate) run: PathBuf,
+    /// Experiments of it, each with all its tables, or single tables [default: the run on one screen].
+    #[arg(value_name = "EXPERIMENT[/TABLE]")]
+    pub(crate) parts: Vec<String>,
+    /// Print all: every table, and all that bears on trust.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
 /// `report`
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     #[command(flatten)]
     pub(crate) measuring: Measuring,
-    /// The HTML file.
+    /// The HTML file; the run goes beside it as JSON, unless --json names another place.
     #[arg(long, value_name = "FILE", default_value = "tollgate-report.html")]
     pub(crate) out: PathBuf,
     #[command(flatten)]

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use tollgate_analysis::comparison::{Options, THRESHOLD, compare};
 use tollgate_run::Run;
 
-use crate::args::{Compare, Manners, Runs};
+use crate::args::{Compare, GlobalArgs, Runs};
 use crate::error::Error;
 use crate::values::Sink;
 use crate::{input, output};
 
 /// Compares, and ends with 1 when `--fail-on` was given and something became worse by more than that.
-pub(crate) fn run(asked: &Compare, manners: &Manners) -> Result<ExitCode, Error> {
+pub(crate) fn run(asked: &Compare, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let (before, after) = (read(&asked.before)?, read(&asked.after)?);
     for name in asked.experiments.iter().flatten() {
         let holds = |run: &Run| run.experiments.iter().any(|one| one.name == *name);
@@ -37,7 +37,7 @@ pub(crate) fn run(asked: &Compare, manners: &Manners) -> Result<ExitCode, Error>
             output::print(&tollgate_report::terminal::render_comparison(
                 &comparison,
                 output::width(),
-                output::colour(manners.color),
+                output::colour(global.color),
             ))?;
         }
     }

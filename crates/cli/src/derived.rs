@@ -9,9 +9,10 @@ use tollgate_analysis::history::{self, Extent};
 use tollgate_experiment::context::{Context, Options};
 use tollgate_experiment::noise::Noise;
 use tollgate_experiment::predict::{self, Validation, memory};
+use tollgate_report::terminal::Detail;
 use tollgate_run::{self as run, Experiment, Run, VERSION};
 
-use crate::args::{History, Manners, Predict};
+use crate::args::{GlobalArgs, History, Predict};
 use crate::error::Error;
 use crate::progress::Shown;
 use crate::values::{Json, Sink};
@@ -21,7 +22,7 @@ use crate::{input, interrupt, measure, output};
 const VALIDATION: Duration = Duration::from_secs(60);
 
 /// `tollgate predict`.
-pub(crate) fn predict(asked: &Predict, manners: &Manners) -> Result<ExitCode, Error> {
+pub(crate) fn predict(asked: &Predict, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let mut run = input::run(&asked.from)?;
     let options = predict::Options {
         sizes: asked.sizes.clone(),
@@ -35,14 +36,14 @@ pub(crate) fn predict(asked: &Predict, manners: &Manners) -> Result<ExitCode, Er
     };
     let mut predicted = part(&run, None)?;
     if asked.validate {
-        let validation = validate(&mut run, asked, manners)?;
+        let validation = validate(&mut run, asked, global)?;
         predicted = part(&run, Some(&validation))?;
     }
-    show(run, predicted, &asked.json, asked.out.as_ref(), manners)
+    show(run, predicted, &asked.json, asked.out.as_ref(), global)
 }
 
 /// Measures what the run does not hold; what disturbed that is added to the run's warnings.
-fn validate(run: &mut Run, asked: &Predict, manners: &Manners) -> Result<Validation, Error> {
+fn validate(run: &mut Run, asked: &Predict, global: &GlobalArgs) -> Result<Validation, Error> {
     if !is_this_machine(run) {
         return Err(Error::Usage(format!(
             "held-out sizes were to be measured for {}, which another machine made, or another kernel; validate it there",
@@ -51,7 +52,7 @@ fn validate(run: &mut Run, asked: &Predict, manners: &Manners) -> Result<Validat
     }
     let cancel = interrupt::prepare()?;
     let noise = Noise::begin();
-    let progress = Shown::new(manners);
+    let progress = Shown::new(global);
     let budget = Some(asked.within.unwrap_or(VALIDATION));
     let mut context = Context::new(Options::default(), budget, cancel, &progress);
     let measured = predict::validate(run, &mut context);
@@ -64,13 +65,13 @@ fn validate(run: &mut Run, asked: &Predict, manners: &Manners) -> Result<Validat
 }
 
 /// `tollgate history`.
-pub(crate) fn history(asked: &History, manners: &Manners) -> Result<ExitCode, Error> {
+pub(crate) fn history(asked: &History, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let Some(from) = &asked.from else {
-        return measure::history(asked, manners);
+        return measure::history(asked, global);
     };
     let run = input::run(from)?;
     let part = history::history(&run, Extent::Whole);
-    show(run, part, &asked.json, asked.out.as_ref(), manners)
+    show(run, part, &asked.json, asked.out.as_ref(), global)
 }
 
 /// Whether the run comes from a machine like this one, so that what is measured here belongs to it.
@@ -91,7 +92,7 @@ pub(crate) fn show(
     part: Experiment,
     json: &Json,
     html: Option<&PathBuf>,
-    manners: &Manners,
+    global: &GlobalArgs,
 ) -> Result<ExitCode, Error> {
     let run = Run {
         version: VERSION,
@@ -108,10 +109,12 @@ pub(crate) fn show(
     }
     match &json.to {
         Some(Sink::Stdout) => output::print(&tollgate_report::json::render(&run)?)?,
+        Some(Sink::File(_)) if global.quiet => {}
         Some(Sink::File(_)) | None => output::print(&tollgate_report::terminal::render(
             &run,
+            Detail::Whole,
             output::width(),
-            output::colour(manners.color),
+            output::colour(global.color),
         ))?,
     }
     Ok(ExitCode::SUCCESS)

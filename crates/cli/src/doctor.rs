@@ -12,7 +12,7 @@ use tollgate_gate::Clock;
 use tollgate_run::{Mode, PathId, Workload, format::counted};
 use tollgate_workload::{Error as PathError, Path, Spec, find};
 
-use crate::args::{Doctor, Manners};
+use crate::args::{Doctor, GlobalArgs};
 use crate::error::Error;
 use crate::output;
 use crate::values::Sink;
@@ -83,9 +83,9 @@ struct Findings {
 }
 
 /// Looks, and says what was found.
-pub(crate) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error> {
+pub(crate) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Error> {
     if doctor.self_test {
-        return self_test::run(doctor, manners);
+        return self_test::run(doctor, global);
     }
     let findings = Findings {
         schema: "tollgate.doctor",
@@ -102,7 +102,7 @@ pub(crate) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error>
     match &doctor.json.to {
         Some(Sink::Stdout) => output::print(&json(&findings)?)?,
         Some(Sink::File(path)) => tollgate_report::write_file(path, json(&findings)?)?,
-        None => output::print(&text(&findings, output::colour(manners.color)))?,
+        None => output::print(&text(&findings, output::colour(global.color)))?,
     }
     Ok(ExitCode::SUCCESS)
 }

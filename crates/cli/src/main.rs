@@ -23,6 +23,7 @@ mod progress;
 mod runs;
 mod save;
 mod serve;
+mod show;
 #[cfg(feature = "sql")]
 mod trace;
 mod values;
@@ -46,34 +47,33 @@ fn main() -> ExitCode {
         Err(stop) => return stop.print(),
     };
     let outcome = match &cli.command {
-        Command::Report(report) => measure::report(report, &cli.manners),
-        Command::Rr(workload) => {
-            measure::workload("rr-by-size", "rr-gates", workload, &cli.manners)
-        }
-        Command::Crr(workload) => measure::workload("crr", "crr-gates", workload, &cli.manners),
+        Command::Report(report) => measure::report(report, &cli.global),
+        Command::Rr(workload) => measure::workload("rr-by-size", "rr-gates", workload, &cli.global),
+        Command::Crr(workload) => measure::workload("crr", "crr-gates", workload, &cli.global),
         Command::Stream(workload) => measure::workload(
             "stream-by-write-size",
             "stream-gates",
             workload,
-            &cli.manners,
+            &cli.global,
         ),
         Command::Experiment(ExperimentCommand::List(list)) => list::list(list),
-        Command::Experiment(ExperimentCommand::Run(run)) => measure::experiments(run, &cli.manners),
-        Command::Serve(serve) => serve::run(serve, &cli.manners),
-        Command::Observe(observe) => observe::run(observe, &cli.manners),
+        Command::Experiment(ExperimentCommand::Run(run)) => measure::experiments(run, &cli.global),
+        Command::Serve(serve) => serve::run(serve, &cli.global),
+        Command::Observe(observe) => observe::run(observe, &cli.global),
         #[cfg(feature = "sql")]
-        Command::Trace(command) => trace::run(command, &cli.manners),
+        Command::Trace(command) => trace::run(command, &cli.global),
         #[cfg(not(feature = "sql"))]
         Command::Trace { rest: _ } => Err(Error::NoTables("trace")),
         #[cfg(feature = "sql")]
-        Command::Runs(command) => runs::run(command, &cli.manners),
+        Command::Runs(command) => runs::run(command, &cli.global),
         #[cfg(not(feature = "sql"))]
         Command::Runs { rest: _ } => Err(Error::NoTables("runs")),
-        Command::Predict(asked) => derived::predict(asked, &cli.manners),
-        Command::History(asked) => derived::history(asked, &cli.manners),
-        Command::Profile(asked) => profile::run(asked, &cli.manners),
-        Command::Compare(asked) => compare::run(asked, &cli.manners),
-        Command::Doctor(doctor) => doctor::run(doctor, &cli.manners),
+        Command::Show(args) => show::run(args, &cli.global),
+        Command::Predict(asked) => derived::predict(asked, &cli.global),
+        Command::History(asked) => derived::history(asked, &cli.global),
+        Command::Profile(asked) => profile::run(asked, &cli.global),
+        Command::Compare(asked) => compare::run(asked, &cli.global),
+        Command::Doctor(doctor) => doctor::run(doctor, &cli.global),
         Command::Completions { shell } => manual::completions(*shell),
         Command::Man { into } => manual::pages(into),
         Command::Scenario(scenario) => measure::scenario(scenario),

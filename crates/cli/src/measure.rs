@@ -16,11 +16,12 @@ use tollgate_experiment::experiments::{self, Experiment};
 use tollgate_experiment::noise::Noise;
 use tollgate_gate::{Clock, Source};
 use tollgate_qemu::counts::Counts;
+use tollgate_report::terminal::{self, Detail, Rest};
 use tollgate_run::{self as run, Host, Run, Schema, Tool, VERSION, format};
 use tollgate_workload::remote::KernelRemote;
 
 use crate::args::{
-    History, Manners, Measuring, Profile, Report, RunExperiments, SCENARIO, Scenario, Workload,
+    GlobalArgs, History, Measuring, Profile, Report, RunExperiments, SCENARIO, Scenario, Workload,
 };
 use crate::error::{Error, INTERRUPTED};
 use crate::interrupt;
@@ -46,9 +47,20 @@ struct Job<'a> {
     measuring: &'a Measuring,
     options: Options,
     html: Option<&'a PathBuf>,
+    json: Option<PathBuf>,
+    shown: Shape,
     linux_counts: Option<&'a PathBuf>,
     budget: Option<Duration>,
     papers: Papers,
+}
+
+/// How a run is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// On one screen.
+    Screen,
+    /// Experiment by experiment.
+    Experiments(Detail),
 }
 
 /// What is told of the papers.
@@ -63,7 +75,7 @@ enum Papers {
 }
 
 /// `tollgate report`.
-pub(crate) fn report(report: &Report, manners: &Manners) -> Result<ExitCode, Error> {
+pub(crate) fn report(report: &Report, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let job = Job {
         experiments: experiments::of_report(report.measuring.quick)
             .filter(|experiment| experiment.concerns(&report.measuring.options()))
@@ -71,11 +83,16 @@ pub(crate) fn report(report: &Report, manners: &Manners) -> Result<ExitCode, Err
         measuring: &report.measuring,
         options: report.measuring.options(),
         html: Some(&report.out),
+        json: match &report.measuring.json.to {
+            None => Some(report.out.with_extension("json")),
+            Some(_) => file_of(&report.measuring),
+        },
+        shown: Shape::Screen,
         linux_counts: report.counted.linux_counts.as_ref(),
         budget: Some(budget(&report.measuring).unwrap_or(FULL)),
         papers: Papers::Page,
     };
-    job.run(manners)
+    job.run(global)
 }
 
 /// `tollgate rr`, `crr` or `stream`: the experiment of that workload, and with `--gates` that of its gates.
@@ -83,7 +100,7 @@ pub(crate) fn workload(
     experiment: &str,
     gates: &str,
     workload: &Workload,
-    manners: &Manners,
+    global: &GlobalArgs,
 ) -> Result<ExitCode, Error> {
     let options = workload.far.add_to(workload.measuring.options())?;
     let mut wanted = vec![experiments::find(experiment)];
@@ -103,15 +120,17 @@ pub(crate) fn workload(
         measuring: &workload.measuring,
         options,
         html: workload.out.as_ref(),
+        json: file_of(&workload.measuring),
+        shown: Shape::Experiments(Detail::Brief),
         linux_counts: None,
         budget: budget(&workload.measuring),
         papers: Papers::Apart,
     };
-    job.run(manners)
+    job.run(global)
 }
 
 /// `tollgate experiment run`.
-pub(crate) fn experiments(run: &RunExperiments, manners: &Manners) -> Result<ExitCode, Error> {
+pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let wanted = |one: &&'static dyn Experiment| run.names.contains(&one.name());
     let options = Options {
         rate: run.rate,
@@ -134,15 +153,17 @@ pub(crate) fn experiments(run: &RunExperiments, manners: &Manners) -> Result<Exi
         measuring: &run.measuring,
         options,
         html: run.out.as_ref(),
+        json: file_of(&run.measuring),
+        shown: Shape::Experiments(Detail::Tables),
         linux_counts: run.counted.linux_counts.as_ref(),
         budget: budget(&run.measuring),
         papers: Papers::Apart,
     };
-    job.run(manners)
+    job.run(global)
 }
 
 /// `tollgate history` without a run: measures what has counterparts in the papers, and no more.
-pub(crate) fn history(asked: &History, manners: &Manners) -> Result<ExitCode, Error> {
+pub(crate) fn history(asked: &History, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let measuring = Measuring::within(asked.within.unwrap_or(HISTORY), asked.json.clone());
     let names = history::experiments();
     let options = measuring.options();
@@ -155,11 +176,13 @@ pub(crate) fn history(asked: &History, manners: &Manners) -> Result<ExitCode, Er
         measuring: &measuring,
         options,
         html: asked.out.as_ref(),
+        json: file_of(&measuring),
+        shown: Shape::Experiments(Detail::Tables),
         linux_counts: None,
         budget: budget(&measuring),
         papers: Papers::Alone,
     };
-    job.run(manners)
+    job.run(global)
 }
 
 /// What `tollgate profile` needs, where no run is given: the experiments by name, with these options. Without a run, the exit
@@ -168,7 +191,7 @@ pub(crate) fn measured(
     names: &[&str],
     profile: &Profile,
     options: Options,
-    manners: &Manners,
+    global: &GlobalArgs,
 ) -> Result<(Option<Run>, ExitCode), Error> {
     let job = Job {
         experiments: names
@@ -178,13 +201,15 @@ pub(crate) fn measured(
         measuring: &profile.measuring,
         options,
         html: profile.out.as_ref(),
+        json: file_of(&profile.measuring),
+        shown: Shape::Experiments(Detail::Whole),
         linux_counts: None,
         papers: Papers::Apart,
         budget: Some(budget(&profile.measuring).unwrap_or(QUICK)),
     };
-    let Outcome { run, store, code } = job.measure(manners)?;
+    let Outcome { run, store, code } = job.measure(global)?;
     if let (Some(run), Some(store)) = (&run, store) {
-        store.save(run, manners)?;
+        store.save(run, global)?;
     }
     Ok((run, code))
 }
@@ -193,6 +218,14 @@ pub(crate) fn measured(
 pub(crate) fn scenario(scenario: &Scenario) -> Result<ExitCode, Error> {
     print(&scenario_output(&scenario.name, scenario.count)?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The file that JSON is to go to, where one is named.
+fn file_of(measuring: &Measuring) -> Option<PathBuf> {
+    match &measuring.json.to {
+        Some(Sink::File(path)) => Some(path.clone()),
+        Some(Sink::Stdout) | None => None,
+    }
 }
 
 fn budget(measuring: &Measuring) -> Option<Duration> {
@@ -213,36 +246,28 @@ struct Outcome {
 }
 
 impl Job<'_> {
-    /// The file that JSON goes to.
-    fn file(&self) -> Option<&PathBuf> {
-        match &self.measuring.json.to {
-            Some(Sink::File(path)) => Some(path),
-            Some(Sink::Stdout) | None => None,
-        }
-    }
-
-    fn run(&self, manners: &Manners) -> Result<ExitCode, Error> {
-        let Outcome { run, store, code } = self.measure(manners)?;
+    fn run(&self, global: &GlobalArgs) -> Result<ExitCode, Error> {
+        let Outcome { run, store, code } = self.measure(global)?;
         let Some(run) = run else {
             return Ok(code);
         };
         // A reader that goes away must not keep the files from being written.
-        let printed = self.print(&run, manners);
-        if let Some(path) = self.file() {
-            written(path, &tollgate_report::json::render(&run)?, manners)?;
+        let printed = self.print(&run, global);
+        if let Some(path) = &self.json {
+            written(path, &tollgate_report::json::render(&run)?, global)?;
         }
         if let Some(path) = self.html {
-            written(path, &tollgate_report::html::render(&run), manners)?;
+            written(path, &tollgate_report::html::render(&run), global)?;
         }
         if let Some(store) = store {
-            store.save(&run, manners)?;
+            store.save(&run, global)?;
         }
         printed?;
         Ok(code)
     }
 
-    fn measure(&self, manners: &Manners) -> Result<Outcome, Error> {
-        let file = self.file();
+    fn measure(&self, global: &GlobalArgs) -> Result<Outcome, Error> {
+        let file = self.json.as_ref();
         for path in self.html.into_iter().chain(file) {
             tollgate_report::check_writable(path)?;
         }
@@ -275,7 +300,7 @@ impl Job<'_> {
             tollgate_workload::kernel::features(LOOPBACK).map_err(|error| error.to_string()),
         );
         let clock = Clock::calibrate();
-        let progress = Shown::new(manners);
+        let progress = Shown::new(global);
         let budget = self.budget.map(|time| time.saturating_sub(begun.elapsed()));
         let mut context = Context::new(self.options.clone(), budget, cancel.clone(), &progress);
         context.counter = Program::this([SCENARIO]).ok();
@@ -312,7 +337,7 @@ impl Job<'_> {
             }
         }
         if conducted.shown.is_empty() {
-            if conducted.failed.is_empty() && !manners.quiet {
+            if conducted.failed.is_empty() && !global.quiet {
                 say("stopped before anything was measured");
             }
             return Ok(Outcome {
@@ -349,21 +374,36 @@ impl Job<'_> {
         })
     }
 
-    fn print(&self, run: &Run, manners: &Manners) -> Result<(), Error> {
+    fn print(&self, run: &Run, global: &GlobalArgs) -> Result<(), Error> {
         match self.measuring.json.to {
-            Some(Sink::Stdout) => print(&tollgate_report::json::render(run)?),
-            Some(Sink::File(_)) | None => print(&tollgate_report::terminal::render(
-                run,
-                output::width(),
-                output::colour(manners.color),
-            )),
+            Some(Sink::Stdout) => return print(&tollgate_report::json::render(run)?),
+            Some(Sink::File(_)) if global.quiet => return Ok(()),
+            Some(Sink::File(_)) | None => {}
         }
+        let (width, colour) = (output::width(), output::colour(global.color));
+        let shape = match self.shown {
+            _ if global.verbose > 0 => Shape::Experiments(Detail::Whole),
+            shape => shape,
+        };
+        let text = match shape {
+            Shape::Screen => {
+                let [html, json] = [self.html, self.json.as_ref()]
+                    .map(|path| path.map(|path| path.display().to_string()));
+                let rest = Rest {
+                    html: html.as_deref(),
+                    json: json.as_deref(),
+                };
+                terminal::render_screen(run, &rest, width, colour)
+            }
+            Shape::Experiments(detail) => terminal::render(run, detail, width, colour),
+        };
+        print(&text)
     }
 }
 
-fn written(path: &Path, contents: &str, manners: &Manners) -> Result<(), Error> {
+fn written(path: &Path, contents: &str, global: &GlobalArgs) -> Result<(), Error> {
     tollgate_report::write_file(path, contents)?;
-    if !manners.quiet {
+    if !global.quiet {
         say(&format!("wrote {}", path.display()));
     }
     Ok(())

@@ -4,17 +4,17 @@ use std::process::ExitCode;
 
 use tollgate_kernel::filter::Filter;
 
-use crate::args::{Manners, Observe};
+use crate::args::{GlobalArgs, Observe};
 use crate::error::Error;
 
 /// Observes until the time is over or Ctrl-C, and shows what was seen.
-pub(crate) fn run(observe: &Observe, manners: &Manners) -> Result<ExitCode, Error> {
+pub(crate) fn run(observe: &Observe, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let filter = filter(observe)?;
     #[cfg(feature = "bpf")]
-    return live::run(observe, manners, filter);
+    return live::run(observe, global, filter);
     #[cfg(not(feature = "bpf"))]
     {
-        let _ = (manners, filter);
+        let _ = (global, filter);
         Err(Error::Observe {
             reason: tollgate_kernel::Error::NotBuilt.to_string(),
             advice: "make report builds with them",
@@ -55,7 +55,7 @@ mod live {
     use tollgate_observe::{Ask, Raw, Watcher, summary};
     use tollgate_report::terminal::render_observation;
 
-    use crate::args::{Manners, Observe};
+    use crate::args::{GlobalArgs, Observe};
     use crate::error::{Error, INTERRUPTED};
     use crate::values::Sink;
     use crate::{interrupt, output};
@@ -67,7 +67,7 @@ mod live {
 
     pub(super) fn run(
         observe: &Observe,
-        manners: &Manners,
+        global: &GlobalArgs,
         filter: Option<Filter>,
     ) -> Result<ExitCode, Error> {
         let pids = observe.pids.iter().map(|&pid| scope::process(pid));
@@ -90,7 +90,7 @@ mod live {
         let choice = Choice::of(&abilities());
         let mut watcher = Watcher::start(choice, &ask, scope::other_namespaces(NAMESPACES))
             .map_err(|error| failed(&error))?;
-        if !manners.quiet {
+        if !global.quiet {
             let until = observe.within.map_or("until Ctrl-C".to_owned(), |time| {
                 format!("for {} s or until Ctrl-C", time.as_secs_f64())
             });
@@ -117,7 +117,7 @@ mod live {
             None => output::print(&render_observation(
                 &observation,
                 output::width(),
-                output::colour(manners.color),
+                output::colour(global.color),
             ))?,
         }
         say_gone(observe);

@@ -7,17 +7,17 @@ use tollgate_run::{PathId, Run};
 use tollgate_trace::rebuilt::Rebuilt;
 use tollgate_trace::traffic::{Messages, Traffic};
 
-use crate::args::{Manners, Profile};
+use crate::args::{GlobalArgs, Profile};
 use crate::error::Error;
 use crate::{derived, input, measure};
 
 /// Weights, and shows it like a run.
-pub(crate) fn run(asked: &Profile, manners: &Manners) -> Result<ExitCode, Error> {
+pub(crate) fn run(asked: &Profile, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let path = path(asked)?;
     let trace = Trace::open(&asked.trace, asked.messages)?;
     let (run, code) = match &asked.from {
         Some(from) => (input::run(from)?, ExitCode::SUCCESS),
-        None => match measured(asked, path, &trace.traffic, manners)? {
+        None => match measured(asked, path, &trace.traffic, global)? {
             (Some(run), code) => (run, code),
             (None, code) => return Ok(code),
         },
@@ -41,13 +41,7 @@ pub(crate) fn run(asked: &Profile, manners: &Manners) -> Result<ExitCode, Error>
         Some(_) => Error::Usage(error.to_string()),
         None => Error::Profile(error),
     })?;
-    let shown = derived::show(
-        run,
-        part,
-        &asked.measuring.json,
-        asked.out.as_ref(),
-        manners,
-    )?;
+    let shown = derived::show(run, part, &asked.measuring.json, asked.out.as_ref(), global)?;
     Ok(if code == ExitCode::SUCCESS {
         shown
     } else {
@@ -72,7 +66,7 @@ fn measured(
     asked: &Profile,
     path: Option<PathId>,
     traffic: &Traffic,
-    manners: &Manners,
+    global: &GlobalArgs,
 ) -> Result<(Option<Run>, ExitCode), Error> {
     let path = path.unwrap_or(PathId::KernelLoopback);
     let mut options = asked.measuring.options();
@@ -89,7 +83,7 @@ fn measured(
             )));
         }
     };
-    measure::measured(&names, asked, options, manners)
+    measure::measured(&names, asked, options, global)
 }
 
 /// A trace that was read.

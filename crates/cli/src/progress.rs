@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tollgate_experiment::context::Progress;
 
-use crate::args::Manners;
+use crate::args::GlobalArgs;
 use crate::output;
 
 /// Parts of the bar.
@@ -28,8 +28,8 @@ pub(crate) enum Shown {
 
 impl Shown {
     /// A bar on a terminal, lines with `-v`, else nothing.
-    pub(crate) fn new(manners: &Manners) -> Self {
-        if manners.quiet {
+    pub(crate) fn new(global: &GlobalArgs) -> Self {
+        if global.quiet {
             Self::Nothing
         } else if io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(
@@ -40,7 +40,7 @@ impl Shown {
                 bar.set_style(style);
             }
             Self::Bar(bar)
-        } else if manners.verbose > 0 {
+        } else if global.verbose > 0 {
             Self::Lines(RefCell::default())
         } else {
             Self::Nothing

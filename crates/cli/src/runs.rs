@@ -9,7 +9,7 @@ use tollgate_table::answer::Answer;
 use tollgate_table::place::Place;
 use tollgate_table::runs::{Saved, Store};
 
-use crate::args::Manners;
+use crate::args::GlobalArgs;
 use crate::error::Error;
 use crate::{answered, input, output};
 use args::{Add, Get, List, RunsCommand, Sql};
@@ -19,7 +19,7 @@ const LIST: &str = "SELECT run, started, coalesce(host, '') AS host, coalesce(ke
                     ORDER BY started, run";
 
 /// Runs a command on stores.
-pub(crate) fn run(command: &RunsCommand, manners: &Manners) -> Result<ExitCode, Error> {
+pub(crate) fn run(command: &RunsCommand, global: &GlobalArgs) -> Result<ExitCode, Error> {
     match command {
         RunsCommand::List(List { store, json }) => {
             answered::show(&ask(store, LIST)?, json)?;
@@ -30,7 +30,7 @@ pub(crate) fn run(command: &RunsCommand, manners: &Manners) -> Result<ExitCode, 
         RunsCommand::Get(Get { store, id }) => {
             output::print(&Store::open(&place(store))?.json(id)?)?;
         }
-        RunsCommand::Add(add) => run_add(add, manners)?,
+        RunsCommand::Add(add) => run_add(add, global)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -40,14 +40,14 @@ fn ask(store: &str, query: &str) -> Result<Answer, Error> {
     Ok(Answer::of(&rows.0, &rows.1)?)
 }
 
-fn run_add(add: &Add, manners: &Manners) -> Result<(), Error> {
+fn run_add(add: &Add, global: &GlobalArgs) -> Result<(), Error> {
     let runs = add.files.iter().map(|path| input::run(path));
     let runs = runs.collect::<Result<Vec<_>, Error>>()?;
     let store = Store::prepare(&place(&add.store))?;
     for (path, run) in add.files.iter().zip(&runs) {
         // Rendered anew, so that the same run has the same name however its file is indented.
         let saved = store.save(run, &json::render(run)?, add.host.as_deref())?;
-        if !manners.quiet {
+        if !global.quiet {
             output::say(&format!(
                 "{}: {}",
                 path.display(),

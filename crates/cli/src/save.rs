@@ -2,7 +2,7 @@
 
 use tollgate_run::Run;
 
-use crate::args::Manners;
+use crate::args::GlobalArgs;
 use crate::error::Error;
 
 /// A store that was opened before anything is measured, so that nobody waits for a run that cannot be saved.
@@ -21,12 +21,12 @@ impl Store {
     }
 
     /// Saves what this host measured.
-    pub(crate) fn save(&self, run: &Run, manners: &Manners) -> Result<(), Error> {
+    pub(crate) fn save(&self, run: &Run, global: &GlobalArgs) -> Result<(), Error> {
         let node = rustix::system::uname();
         let host = node.nodename().to_string_lossy();
         let json = tollgate_report::json::render(run)?;
         let saved = self.0.save(run, &json, Some(&host))?;
-        if !manners.quiet {
+        if !global.quiet {
             crate::output::say(&crate::runs::told(&saved, self.0.place()));
         }
         Ok(())
@@ -41,7 +41,7 @@ impl Store {
     }
 
     /// There is none.
-    pub(crate) fn save(&self, _: &Run, _: &Manners) -> Result<(), Error> {
+    pub(crate) fn save(&self, _: &Run, _: &GlobalArgs) -> Result<(), Error> {
         match self.0 {}
     }
 }

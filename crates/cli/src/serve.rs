@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use tollgate_run::Host;
 use tollgate_workload::remote::{Server, Service};
 
-use crate::args::{Manners, Serve};
+use crate::args::{GlobalArgs, Serve};
 use crate::error::Error;
 use crate::measure::tool_words;
 use crate::{interrupt, output};
 
 /// Serves until Ctrl-C, which ends it in good order.
-pub(crate) fn run(serve: &Serve, manners: &Manners) -> Result<ExitCode, Error> {
+pub(crate) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let token = serve.token();
     let open = token.is_none();
     let service = Service {
@@ -23,7 +23,7 @@ pub(crate) fn run(serve: &Serve, manners: &Manners) -> Result<ExitCode, Error> {
     let server = Server::listen(serve.listen, service)?;
     let cancel = interrupt::prepare()?;
     let address = server.address();
-    if !manners.quiet {
+    if !global.quiet {
         let whom = match (address.ip().is_loopback(), open) {
             (true, _) => "clients of this host only; --listen ADDRESS lets others in",
             (false, true) => "whoever reaches it; --token TOKEN keeps strangers out",
@@ -32,7 +32,7 @@ pub(crate) fn run(serve: &Serve, manners: &Manners) -> Result<ExitCode, Error> {
         output::print(&format!("waiting at {address} for {whom}\n"))?;
     }
     server.serve(&|| cancel.is_raised(), &|notice| {
-        if !manners.quiet {
+        if !global.quiet {
             // A reader that has gone away does not keep clients from being served.
             let _ = output::print(&format!("{notice}\n"));
         }

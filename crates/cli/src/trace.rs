@@ -23,7 +23,7 @@ use tollgate_table::{flows, sizes, tcb};
 use tollgate_trace::anonymise::KEY_LEN;
 use tollgate_trace::flows::Limits;
 
-use crate::args::Manners;
+use crate::args::GlobalArgs;
 use crate::error::{Error, INTERRUPTED};
 use crate::progress::Shown as Progress;
 use crate::values::{Json, Sink};
@@ -32,15 +32,15 @@ use args::{Cache, Flows, How, Import, Info, Sizes, Sql, TraceCommand, Where, Whi
 use show::Shown;
 
 /// Runs a command on traces.
-pub(crate) fn run(command: &TraceCommand, manners: &Manners) -> Result<ExitCode, Error> {
+pub(crate) fn run(command: &TraceCommand, global: &GlobalArgs) -> Result<ExitCode, Error> {
     match command {
-        TraceCommand::Import(import) => run_import(import, manners),
-        TraceCommand::Capture(asked) => capture::run(asked, manners),
-        TraceCommand::Info(info) => run_info(info, manners),
-        TraceCommand::Sizes(sizes) => heeded(run_sizes(sizes, manners)),
-        TraceCommand::Flows(flows) => heeded(run_flows(flows, manners)),
-        TraceCommand::Cache(cache) => run_cache(cache, manners),
-        TraceCommand::Sql(sql) => heeded(run_sql(sql, manners)),
+        TraceCommand::Import(import) => run_import(import, global),
+        TraceCommand::Capture(asked) => capture::run(asked, global),
+        TraceCommand::Info(info) => run_info(info, global),
+        TraceCommand::Sizes(sizes) => heeded(run_sizes(sizes, global)),
+        TraceCommand::Flows(flows) => heeded(run_flows(flows, global)),
+        TraceCommand::Cache(cache) => run_cache(cache, global),
+        TraceCommand::Sql(sql) => heeded(run_sql(sql, global)),
     }
 }
 
@@ -55,7 +55,7 @@ fn heeded(outcome: Result<ExitCode, Error>) -> Result<ExitCode, Error> {
     }
 }
 
-fn run_import(import: &Import, manners: &Manners) -> Result<ExitCode, Error> {
+fn run_import(import: &Import, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let options = options(&import.how)?;
     let cancel = interrupt::prepare()?;
     let mut trace = Writable::open(&import.into)?;
@@ -65,7 +65,7 @@ fn run_import(import: &Import, manners: &Manners) -> Result<ExitCode, Error> {
         let mut told = 0;
         let mut goes_on = |packets: u64| {
             // Every ten million packets, a few seconds.
-            if manners.verbose > 0 && packets / 10_000_000 > told {
+            if global.verbose > 0 && packets / 10_000_000 > told {
                 told = packets / 10_000_000;
                 output::say(&format!(
                     "{}: {} so far",
@@ -104,7 +104,7 @@ fn run_import(import: &Import, manners: &Manners) -> Result<ExitCode, Error> {
     let loss = show::loss(&imported);
     if !imported.is_empty() || failed.is_none() {
         let shown = show::import(&imported, &import.into);
-        give(&imported, &import.json, manners, |_| shown)?;
+        give(&imported, &import.json, global, |_| shown)?;
         if let (Some(loss), Some(_)) = (&loss, &import.json.to) {
             output::say(loss);
         }
@@ -149,43 +149,43 @@ fn key(how: &How) -> Result<Option<[u8; KEY_LEN]>, Error> {
     Ok(Some(key))
 }
 
-fn run_info(info: &Info, manners: &Manners) -> Result<ExitCode, Error> {
+fn run_info(info: &Info, global: &GlobalArgs) -> Result<ExitCode, Error> {
     match Origin::named(&info.which.name)? {
-        Origin::Stored(trace) => give(trace.sources(), &info.json, manners, |sources| {
+        Origin::Stored(trace) => give(trace.sources(), &info.json, global, |sources| {
             show::info(sources, trace.place())
         })?,
         Origin::Rebuilt(rebuilt) => give(
             &show::RebuiltInfo::of(rebuilt),
             &info.json,
-            manners,
+            global,
             show::rebuilt,
         )?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_sizes(asked: &Sizes, manners: &Manners) -> Result<ExitCode, Error> {
-    let session = open(&asked.which, &asked.place, manners)?;
+fn run_sizes(asked: &Sizes, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let session = open(&asked.which, &asked.place, global)?;
     let local: Vec<Prefix> = asked.local();
     // The usual prefixes say nothing of replaced addresses.
     let known = asked.lan.is_some() || !session.origin().is_anonymised();
     let sizes = sizes::of(&session, known.then_some(local.as_slice()))?;
-    give(&sizes, &asked.json, manners, |sizes| {
+    give(&sizes, &asked.json, global, |sizes| {
         show::sizes(sizes, session.origin(), asked.bins)
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_flows(asked: &Flows, manners: &Manners) -> Result<ExitCode, Error> {
-    let session = open(&asked.which, &asked.place, manners)?;
+fn run_flows(asked: &Flows, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let session = open(&asked.which, &asked.place, global)?;
     let flows = flows::of(&session)?;
-    give(&flows, &asked.json, manners, |flows| {
+    give(&flows, &asked.json, global, |flows| {
         show::flows(flows, session.origin())
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_cache(asked: &Cache, manners: &Manners) -> Result<ExitCode, Error> {
+fn run_cache(asked: &Cache, global: &GlobalArgs) -> Result<ExitCode, Error> {
     if asked.engine.is_some() {
         return Err(Error::Usage(
             "`trace cache` runs on no cluster: it reads packets one after the other, in their order; leave --engine out".to_owned(),
@@ -193,14 +193,14 @@ fn run_cache(asked: &Cache, manners: &Manners) -> Result<ExitCode, Error> {
     }
     let session = Session::open(Origin::named(&asked.which.name)?)?;
     let caches = tcb::of(&session, asked.top)?;
-    give(&caches, &asked.json, manners, |caches| {
+    give(&caches, &asked.json, global, |caches| {
         show::caches(caches, session.origin())
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_sql(asked: &Sql, manners: &Manners) -> Result<ExitCode, Error> {
-    let session = open(&asked.which, &asked.place, manners)?;
+fn run_sql(asked: &Sql, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let session = open(&asked.which, &asked.place, global)?;
     let rows = session.query(&asked.query)?;
     let answer = Answer::of(&rows.0, &rows.1)?;
     answered::show(&answer, &asked.json)?;
@@ -208,13 +208,13 @@ fn run_sql(asked: &Sql, manners: &Manners) -> Result<ExitCode, Error> {
 }
 
 /// Opens a trace where queries are to run. Ctrl-C ends those on a cluster there as well.
-fn open(which: &Which, place: &Where, manners: &Manners) -> Result<Session, Error> {
+fn open(which: &Which, place: &Where, global: &GlobalArgs) -> Result<Session, Error> {
     let origin = Origin::named(&which.name)?;
     let Some(engine) = &place.engine else {
         return Ok(Session::open(origin)?);
     };
-    let progress = Progress::new(manners);
-    let quiet = manners.quiet;
+    let progress = Progress::new(global);
+    let quiet = global.quiet;
     let watch = Watch {
         limit: place.cluster_timeout.unwrap_or(cluster::LIMIT),
         cancel: interrupt::prepare()?,
@@ -232,7 +232,7 @@ fn open(which: &Which, place: &Where, manners: &Manners) -> Result<Session, Erro
 fn give<T: Serialize + ?Sized>(
     found: &T,
     json: &Json,
-    manners: &Manners,
+    global: &GlobalArgs,
     show: impl FnOnce(&T) -> Shown,
 ) -> Result<(), Error> {
     match &json.to {
@@ -243,7 +243,7 @@ fn give<T: Serialize + ?Sized>(
                 &shown.tables,
                 &shown.trust,
                 output::width(),
-                output::colour(manners.color),
+                output::colour(global.color),
             ))
         }
         Some(sink) => {

@@ -14,7 +14,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_run::{Mode, Offload, PathId, Placement, Waiting, Workload, format};
+use tollgate_run::{Mode, Offload, PathId, Workload, format, path_and_mode};
 use tollgate_workload::{Session, Sockets, Spec, find_with_mtu};
 
 use crate::context::{Context, ITERATIONS, REPETITIONS};
@@ -81,20 +81,12 @@ impl Contender {
 
     /// The one whose row has this name, of those that run as the path usually is.
     pub(crate) fn named(label: &str) -> Option<Self> {
-        let modes = Placement::ALL.iter().flat_map(|&placement| {
-            Waiting::ALL
-                .iter()
-                .map(move |&waiting| Mode { placement, waiting })
-        });
-        let all = PathId::ALL
-            .iter()
-            .flat_map(|&path| modes.clone().map(move |mode| Self::new(path, mode)));
-        all.into_iter().find(|one| one.label() == label)
+        path_and_mode(label).map(|(path, mode)| Self::new(path, mode))
     }
 
     /// The name of the row: the path, how it is run, and what is not as it usually is.
     pub(crate) fn label(&self) -> String {
-        let mut label = format!("{}, {}", self.path, self.way());
+        let mut label = format!("{}, {}", self.path, self.mode.words());
         if let Some(mtu) = self.mtu {
             label.push_str(&format!(", MTU {mtu}"));
         }
@@ -121,19 +113,7 @@ impl Contender {
 
     /// The name in a sentence.
     pub(crate) fn phrase(&self) -> String {
-        format!("{} ({})", self.path, self.way())
-    }
-
-    fn way(&self) -> String {
-        let cores = match self.mode.placement {
-            Placement::OneCore => "1 core",
-            Placement::TwoCores => "2 cores",
-        };
-        let waiting = match self.mode.waiting {
-            Waiting::Blocking => "blocking",
-            Waiting::BusyPoll => "polling",
-        };
-        format!("{cores}, {waiting}")
+        format!("{} ({})", self.path, self.mode.words())
     }
 }
 
@@ -567,8 +547,8 @@ mod tests {
     #[test]
     fn a_row_names_its_contender() {
         let mode = Mode {
-            placement: Placement::OneCore,
-            waiting: Waiting::Blocking,
+            placement: tollgate_run::Placement::OneCore,
+            waiting: tollgate_run::Waiting::Blocking,
         };
         let one = Contender::new(PathId::KernelVeth, mode);
         assert_eq!(Contender::named("kernel-veth, 1 core, blocking"), Some(one));

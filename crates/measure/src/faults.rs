@@ -60,12 +60,11 @@ impl Shown {
         alone <= most && least <= alone * MOST_SHARE + MESSAGES * MOST_NS
     }
 
-    /// Whether the span grew by the delay at least, and at most by what the round trip grew.
+    /// Whether the span grew by what the round trip without gates grew, as far as both are known. What was asked for is held
+    /// against the round trip alone ([`Self::was_put_in`]): it is no measurement.
     pub fn is_in_place(&self) -> bool {
-        let most = self.span.ns + self.span.half_width;
-        let over = self.span.ns - self.put_in.ns;
-        MESSAGES * self.alone_ns <= most
-            && over <= self.span.half_width.hypot(self.put_in.half_width)
+        let apart = (self.span.ns - self.put_in.ns).abs();
+        apart <= self.span.half_width.hypot(self.put_in.half_width)
     }
 
     /// Whether the ledger tells the span well enough: to half of the delay, or to all of it below a microsecond.
@@ -260,3 +259,44 @@ const NOTHING: Figure = Figure {
     ns: 0.0,
     half_width: 0.0,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(put_in: f64, span: f64) -> Shown {
+        let figure = |ns| Figure {
+            ns,
+            half_width: 30.0,
+        };
+        Shown {
+            gate: Gate::TcpOutBegin,
+            alone_ns: 300.0,
+            put_in: figure(put_in),
+            span: figure(span),
+            half_width: 60.0,
+            strayed: Vec::new(),
+            others: 12,
+            closure: Closure {
+                left: NOTHING,
+                of_ns: 4_000.0,
+            },
+        }
+    }
+
+    #[test]
+    fn delays_are_in_place_where_span_and_round_trip_grow_alike() {
+        assert!(shown(600.0, 590.0).is_in_place());
+        assert!(shown(580.0, 590.0).is_in_place());
+        for elsewhere in [0.0, 540.0, 660.0] {
+            assert!(!shown(600.0, elsewhere).is_in_place(), "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn delays_that_the_round_trip_does_not_show_were_not_put_in() {
+        assert!(shown(600.0, 600.0).was_put_in());
+        assert!(!shown(560.0, 560.0).was_put_in());
+        assert!(!shown(1_000.0, 1_000.0).was_put_in());
+    }
+}

@@ -19,7 +19,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     )?;
     tollgate_report::write_file(
         &folder.join("sample.txt"),
-        tollgate_report::terminal::render(&run, 120, true),
+        tollgate_report::terminal::render(
+            &run,
+            tollgate_report::terminal::Detail::Whole,
+            120,
+            true,
+        ),
     )?;
     tollgate_report::json::write(&run, &folder.join("sample.json"))?;
     Ok(())

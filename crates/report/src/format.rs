@@ -70,6 +70,16 @@ impl Shown {
         significant(scaled)
     }
 
+    /// An error of the value: with as many decimals as the value has, and with as many more as show a digit other than zero.
+    pub(crate) fn like(self, error: f64, value: f64) -> String {
+        let value = self.number(value);
+        let error = error / self.divisor;
+        let decimals = fraction_width(&value).saturating_sub(1);
+        let shows = |decimals: &usize| error * 10_f64.powi(*decimals as i32) >= 0.5;
+        let decimals = (decimals..=9).find(shows).unwrap_or(decimals);
+        group_thousands(&format!("{error:.decimals$}"))
+    }
+
     /// The number with its unit.
     pub(crate) fn with_unit(self, value: f64) -> String {
         let number = self.number(value);

@@ -1,4 +1,5 @@
-//! The run as text for a terminal: for each experiment the finding, the tables, the bars, and how far to trust them.
+//! The run as text for a terminal: on one screen, or experiment by experiment with the finding, the tables, the bars, and how far
+//! to trust them.
 //!
 //! Pure text: the caller knows whether there is a terminal, how wide it is and whether `NO_COLOR` is set. Control
 //! characters in the run are replaced, so that no name can move the cursor.
@@ -7,7 +8,7 @@ use std::fmt::Write;
 
 use tollgate_run::{
     Axis, Cell, Clock, Column, Experiment, Figure, Host, Layer, Measured, Reading, Row, RowKind,
-    Run, Series, Table, format::counted,
+    Run, Series, Table, TrustLine, format::counted,
 };
 
 use crate::format::{alone, frequency, memory, significant};
@@ -15,30 +16,56 @@ use crate::format::{alone, frequency, memory, significant};
 mod bars;
 mod comparison;
 mod observe;
+mod screen;
 mod table;
 
 pub use comparison::render_comparison;
 pub use observe::render_observation;
+pub use screen::{Rest, render_screen};
 
 /// The widths that tables are laid out for; others are brought into this range.
-const WIDTHS: std::ops::RangeInclusive<usize> = 80..=200;
+const WIDTHS: std::ops::RangeInclusive<usize> = 60..=200;
 
-/// Renders the run for a terminal of `width` columns (80 to 200; other widths are brought into that range), with ANSI
-/// colours if `colour`.
+/// How much of an experiment is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// The finding, the first table and one line of trust; what else there is is named.
+    Brief,
+    /// The finding, all tables and bars, and one line of trust.
+    Tables,
+    /// All of it.
+    Whole,
+}
+
+/// Renders the experiments of the run for a terminal of `width` columns (60 to 200; other widths are brought into that range), with
+/// ANSI colours if `colour`.
 ///
 /// Curves are not drawn: their numbers are in the tables. Lines that belong to no table are shown as one.
 #[must_use]
-pub fn render(run: &Run, width: usize, colour: bool) -> String {
-    let mut page = Page {
-        text: String::new(),
-        width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
-        colour,
-    };
+pub fn render(run: &Run, detail: Detail, width: usize, colour: bool) -> String {
+    let mut page = Page::new(width, colour);
     page.head(run);
     for experiment in &run.experiments {
-        page.experiment(experiment);
+        page.experiment(experiment, detail);
     }
     page.text
+}
+
+/// Renders one experiment of a run, as [`render`] does; with `table`, that one of its tables alone.
+#[must_use]
+pub fn render_experiment(
+    experiment: &Experiment,
+    table: Option<&Table>,
+    detail: Detail,
+    width: usize,
+    colour: bool,
+) -> String {
+    let mut page = Page::new(width, colour);
+    match table {
+        Some(table) => page.table(table),
+        None => page.experiment(experiment, detail),
+    }
+    page.text.trim_start_matches('\n').to_owned()
 }
 
 /// Renders a finding, its tables, and how far to trust them, of something that is no run; as [`render`] does.
@@ -50,11 +77,7 @@ pub fn render_tables(
     width: usize,
     colour: bool,
 ) -> String {
-    let mut page = Page {
-        text: String::new(),
-        width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
-        colour,
-    };
+    let mut page = Page::new(width, colour);
     page.wrap(Ink::Bold, "", 0, finding);
     tables.iter().for_each(|table| page.table(table));
     if !trust.is_empty() {
@@ -84,6 +107,15 @@ struct Page {
 }
 
 impl Page {
+    /// An empty page; widths that tables are not laid out for are brought into range.
+    fn new(width: usize, colour: bool) -> Self {
+        Self {
+            text: String::new(),
+            width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
+            colour,
+        }
+    }
+
     /// The text in the given ink; the caller has padded it already.
     fn ink(&self, ink: Ink, text: &str) -> String {
         let code = match ink {
@@ -143,13 +175,17 @@ impl Page {
             let line = format!("other end: {} · {}", far.address, facts.join(" · "));
             self.wrap(Ink::Faint, "", 0, &line);
         }
+        self.warnings(run);
+    }
+
+    fn warnings(&mut self, run: &Run) {
         for warning in &run.warnings {
             let lead = self.ink(Ink::Warning, "warning: ");
             self.wrap(Ink::Plain, &lead, 9, warning);
         }
     }
 
-    fn experiment(&mut self, experiment: &Experiment) {
+    fn experiment(&mut self, experiment: &Experiment, detail: Detail) {
         self.line("");
         let paper = experiment
             .paper
@@ -160,10 +196,17 @@ impl Page {
         self.line(&rule);
         self.wrap(Ink::Bold, "", 0, &format!("{}{paper}", experiment.title));
         self.wrap(Ink::Plain, "", 0, &experiment.finding);
-        for table in &experiment.tables {
-            self.table(table);
-        }
-        for figure in &experiment.figures {
+        let tables = match detail {
+            Detail::Brief => experiment.tables.len().min(1),
+            Detail::Tables | Detail::Whole => experiment.tables.len(),
+        };
+        let (shown, other) = experiment.tables.split_at(tables);
+        shown.iter().for_each(|table| self.table(table));
+        let drawn = match detail {
+            Detail::Brief => &[][..],
+            Detail::Tables | Detail::Whole => &experiment.figures[..],
+        };
+        for figure in drawn {
             match figure {
                 Figure::StackedBars {
                     title,
@@ -183,17 +226,17 @@ impl Page {
                 Figure::Lines { .. } => {}
             }
         }
-        if !experiment.trust.is_empty() {
+        if !experiment.trust.is_empty() || !other.is_empty() {
             self.line("");
-            for line in &experiment.trust {
-                let lead = if line.holds {
-                    "  ".to_owned()
-                } else {
-                    self.ink(Ink::Warning, "! ")
-                };
-                let ink = if line.holds { Ink::Faint } else { Ink::Plain };
-                self.wrap(ink, &lead, 2, &line.text);
-            }
+        }
+        match detail {
+            Detail::Whole => experiment.trust.iter().for_each(|line| self.trust(line)),
+            Detail::Brief | Detail::Tables => self.trust_in_one_line(&experiment.trust),
+        }
+        if !other.is_empty() {
+            let names: Vec<&str> = other.iter().map(|table| table.id.as_str()).collect();
+            let text = format!("not shown: {}; --verbose prints all", names.join(", "));
+            self.wrap(Ink::Faint, "  ", 2, &text);
         }
         self.wrap(
             Ink::Faint,
@@ -201,6 +244,38 @@ impl Page {
             2,
             &experiment.command,
         );
+    }
+
+    fn trust(&mut self, line: &TrustLine) {
+        let lead = if line.holds {
+            "  ".to_owned()
+        } else {
+            self.ink(Ink::Warning, "! ")
+        };
+        let ink = if line.holds { Ink::Faint } else { Ink::Plain };
+        self.wrap(ink, &lead, 2, &line.text);
+    }
+
+    /// The first warning, or the first remark where nothing is to be warned of, and how many more there are.
+    fn trust_in_one_line(&mut self, lines: &[TrustLine]) {
+        let Some(first) = lines.iter().find(|line| !line.holds).or(lines.first()) else {
+            return;
+        };
+        let warnings = lines.iter().filter(|line| !line.holds).count();
+        let more = lines.len() - 1;
+        let text = match (more, warnings) {
+            (0, _) => first.text.clone(),
+            (more, 0..=1) => format!("{} ({more} more remarks with --verbose)", first.text),
+            (more, warnings) => format!(
+                "{} ({more} more remarks with --verbose, {} of them warnings)",
+                first.text,
+                warnings - 1
+            ),
+        };
+        self.trust(&TrustLine {
+            text,
+            ..first.clone()
+        });
     }
 }
 

@@ -4,7 +4,7 @@ mod sample;
 
 use tollgate_analysis::history::{Extent, history};
 use tollgate_experiment::predict;
-use tollgate_report::terminal::render;
+use tollgate_report::terminal::{Detail, render};
 use tollgate_run::Run;
 
 fn with(part: tollgate_run::Experiment) -> Run {
@@ -24,17 +24,17 @@ fn predictions_at_120_columns() {
         memory: Some(20e9),
     };
     let part = predict::predict(&sample::run(), &options, None).unwrap();
-    insta::assert_snapshot!(render(&with(part), 120, false));
+    insta::assert_snapshot!(render(&with(part), Detail::Whole, 120, false));
 }
 
 #[test]
 fn then_and_now_at_120_columns() {
     let part = history(&sample::run(), Extent::Whole);
-    insta::assert_snapshot!(render(&with(part), 120, false));
+    insta::assert_snapshot!(render(&with(part), Detail::Whole, 120, false));
 }
 
 #[test]
 fn the_papers_page_at_120_columns() {
     let part = history(&sample::run(), Extent::Page);
-    insta::assert_snapshot!(render(&with(part), 120, false));
+    insta::assert_snapshot!(render(&with(part), Detail::Whole, 120, false));
 }

@@ -4,8 +4,51 @@ mod sample;
 
 use std::time::UNIX_EPOCH;
 
-use tollgate_report::terminal::render;
-use tollgate_run::{Cell, Run, Timestamp};
+use tollgate_report::terminal::{Detail, Rest, render_screen};
+use tollgate_run::{Cell, Run, Timestamp, fixture};
+
+/// The whole of a run.
+fn render(run: &Run, width: usize, colour: bool) -> String {
+    tollgate_report::terminal::render(run, Detail::Whole, width, colour)
+}
+
+const REST: Rest<'_> = Rest {
+    html: Some("tollgate-report.html"),
+    json: Some("tollgate-report.json"),
+};
+
+#[test]
+fn screen_of_a_report_at_100_columns() {
+    let text = render_screen(&fixture::report(), &REST, 100, false);
+    assert!(text.lines().count() <= 60, "{}", text.lines().count());
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn screen_of_a_report_at_60_columns() {
+    insta::assert_snapshot!(render_screen(&fixture::report(), &REST, 60, false));
+}
+
+#[test]
+fn screen_is_no_wider_than_the_terminal() {
+    for width in [60, 72, 80, 100, 200] {
+        for line in render_screen(&fixture::report(), &REST, width, false).lines() {
+            assert!(line.chars().count() <= width, "{width}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn brief_experiments_have_one_table_and_one_line_of_trust() {
+    let mut run = sample::run();
+    run.experiments.truncate(1);
+    let brief = tollgate_report::terminal::render(&run, Detail::Brief, 100, false);
+    let tables = &run.experiments[0].tables;
+    assert!(brief.contains(&tables[0].title));
+    for other in &tables[1..] {
+        assert!(!brief.contains(&other.title) && brief.contains(&other.id));
+    }
+}
 
 #[test]
 fn the_sample_at_120_columns() {
@@ -45,7 +88,7 @@ fn colours_change_nothing_but_the_colour() {
 
 #[test]
 fn no_line_is_wider_than_the_terminal() {
-    for width in [80, 97, 120, 200] {
+    for width in [60, 80, 97, 120, 200] {
         for line in render(&sample::run(), width, false).lines() {
             assert!(line.chars().count() <= width, "{width}: {line:?}");
         }
@@ -55,7 +98,7 @@ fn no_line_is_wider_than_the_terminal() {
 #[test]
 fn other_widths_are_brought_into_range() {
     let run = sample::run();
-    assert_eq!(render(&run, 0, false), render(&run, 80, false));
+    assert_eq!(render(&run, 0, false), render(&run, 60, false));
     assert_eq!(render(&run, usize::MAX, false), render(&run, 200, false));
 }
 

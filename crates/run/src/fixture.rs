@@ -1,4 +1,4 @@
-//! A run for the tests of what is made of runs.
+//! Runs for the tests of what is made of runs.
 
 use super::{Clock, Experiment, Host, Run, Schema, Tool, VERSION};
 
@@ -29,4 +29,13 @@ pub fn run_of(experiments: Vec<Experiment>) -> Run {
         experiments,
         warnings: Vec::new(),
     }
+}
+
+/// The main parts of a full report that was measured on a virtual machine with two processors, at two sizes.
+///
+/// # Panics
+/// When the file that this crate holds is no run, which a test rules out.
+#[must_use]
+pub fn report() -> Run {
+    serde_json::from_str(include_str!("../fixtures/report.json")).expect("the fixture is a run")
 }

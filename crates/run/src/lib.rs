@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_stats as stats;
 
 pub use host::{Host, Mitigation, Setting};
-pub use names::{Mode, Offload, PathId, Placement, Unknown, Waiting, Workload};
+pub use names::{Mode, Offload, PathId, Placement, Unknown, Waiting, Workload, path_and_mode};
 pub use network::Network;
 pub use time::{Timestamp, TimestampError};
 

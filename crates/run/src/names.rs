@@ -151,6 +151,51 @@ impl PathId {
     }
 }
 
+impl Mode {
+    /// The mode in tables and sentences, like `2 cores, polling`.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match (self.placement, self.waiting) {
+            (Placement::OneCore, Waiting::Blocking) => "1 core, blocking",
+            (Placement::OneCore, Waiting::BusyPoll) => "1 core, polling",
+            (Placement::TwoCores, Waiting::Blocking) => "2 cores, blocking",
+            (Placement::TwoCores, Waiting::BusyPoll) => "2 cores, polling",
+        }
+    }
+
+    /// All modes.
+    pub const ALL: [Self; 4] = {
+        const fn mode(placement: Placement, waiting: Waiting) -> Mode {
+            Mode { placement, waiting }
+        }
+        [
+            mode(Placement::TwoCores, Waiting::Blocking),
+            mode(Placement::TwoCores, Waiting::BusyPoll),
+            mode(Placement::OneCore, Waiting::Blocking),
+            mode(Placement::OneCore, Waiting::BusyPoll),
+        ]
+    };
+}
+
+/// The path and the mode that a row or a heading of a run names: `kernel-loopback, 2 cores, polling`, or as `--cores` and
+/// `--wait` spell them: `kernel-loopback two-cores busy-poll`. None where it names anything beside, like an MTU.
+///
+/// ```
+/// use tollgate_run::{Mode, PathId, Placement, Waiting, path_and_mode};
+/// let mode = Mode { placement: Placement::OneCore, waiting: Waiting::Blocking };
+/// assert_eq!(path_and_mode("kernel-veth, 1 core, blocking"), Some((PathId::KernelVeth, mode)));
+/// assert_eq!(path_and_mode("kernel-veth one-core blocking"), Some((PathId::KernelVeth, mode)));
+/// assert_eq!(path_and_mode("kernel-veth, 1 core, blocking, MTU 9000"), None);
+/// ```
+#[must_use]
+pub fn path_and_mode(label: &str) -> Option<(PathId, Mode)> {
+    let end = label.find([',', ' '])?;
+    let (path, mode) = label.split_at(end);
+    let mode = mode.trim_start_matches([',', ' ']);
+    let named = |one: &&Mode| one.words() == mode || one.to_string() == mode;
+    Some((path.parse().ok()?, *Mode::ALL.iter().find(named)?))
+}
+
 impl std::fmt::Display for Mode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.placement, self.waiting)

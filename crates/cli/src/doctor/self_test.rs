@@ -18,7 +18,7 @@ use tollgate_measure::{Figure, Limit, NoLedger, Verdict};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_workload::Spec;
 
-use crate::args::{Doctor, Manners};
+use crate::args::{Doctor, GlobalArgs};
 use crate::error::Error;
 use crate::progress::Shown as Progressed;
 use crate::values::Sink;
@@ -181,9 +181,9 @@ struct Cost {
 }
 
 /// Tries all faults, and says what was shown.
-pub(super) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error> {
+pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let cancel = interrupt::prepare()?;
-    let progress = Progressed::new(manners);
+    let progress = Progressed::new(global);
     let begun = Instant::now();
     let goes_on = |what: &str| {
         let spent = begun.elapsed();
@@ -237,7 +237,7 @@ pub(super) fn run(doctor: &Doctor, manners: &Manners) -> Result<ExitCode, Error>
     match &doctor.json.to {
         Some(Sink::Stdout) => output::print(&json(&found)?)?,
         Some(Sink::File(path)) => tollgate_report::write_file(path, json(&found)?)?,
-        None => output::print(&found.text(output::colour(manners.color)))?,
+        None => output::print(&found.text(output::colour(global.color)))?,
     }
     Ok(if found.passed {
         ExitCode::SUCCESS

@@ -21,7 +21,7 @@ use tollgate_wire::cooked::V2;
 use super::args::Capture;
 use super::show::{self, Imported, Shown, share};
 use super::{give, options};
-use crate::args::Manners;
+use crate::args::GlobalArgs;
 use crate::error::Error;
 use crate::{interrupt, output};
 
@@ -34,7 +34,7 @@ const ANY: &str = "any";
 /// The size of a ring's files, unless something else ends them.
 const FILE_SIZE: u64 = 100_000_000;
 
-pub(super) fn run(asked: &Capture, manners: &Manners) -> Result<ExitCode, Error> {
+pub(super) fn run(asked: &Capture, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let options = options(&asked.how)?;
     let interface = match asked.iface.as_str() {
         ANY => None,
@@ -58,7 +58,7 @@ pub(super) fn run(asked: &Capture, manners: &Manners) -> Result<ExitCode, Error>
         ));
     };
     let cancel = interrupt::prepare()?;
-    if !manners.quiet {
+    if !global.quiet {
         let until = if asked.within.is_some() {
             ""
         } else {
@@ -93,7 +93,7 @@ pub(super) fn run(asked: &Capture, manners: &Manners) -> Result<ExitCode, Error>
         kept_files: if asked.keep { left.files } else { Vec::new() },
         imported,
     };
-    give(&captured, &asked.json, manners, |captured| {
+    give(&captured, &asked.json, global, |captured| {
         shown(captured, place)
     })?;
     Ok(ExitCode::SUCCESS)

@@ -15,7 +15,7 @@ use tollgate_workload::cores::Cores;
 use tollgate_workload::{Sockets, Spec, find};
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding, Told, operations};
+use crate::claim::{self, Evidence, Finding, Told, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{self, Mean, Sampled, Split, Subject};
@@ -339,7 +339,7 @@ fn finding(streams: &Streams, hz: f64) -> Told {
     let mut parts = Vec::new();
     for at in places {
         let rounds = &panel.splits[at];
-        let cycles = Evidence::mean(hz_per_bps(rounds, hz, all_ns), rounds);
+        let cycles = claim::mean(hz_per_bps(rounds, hz, all_ns), rounds);
         let what = format!("the cycles of a bit in writes of {}", label(at));
         if let Some(cycles) = finding.claim(what, cycles.and_then(Evidence::amount)) {
             parts.push(format!(

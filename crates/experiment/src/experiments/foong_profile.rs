@@ -7,7 +7,7 @@ use tollgate_sampling::{Categories, Classifier};
 
 use super::foong_hz::{MeanAt, column, common_trust, id, lines, source, titled, unavailable};
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding};
+use crate::claim::{self, Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{Mean, Sampled, Split};
@@ -205,7 +205,7 @@ fn largest(
             .max_by(|a, b| a.0.value.total_cmp(&b.0.value));
         let label = streams.loads[at].label();
         let what = format!("what takes most of {direction} for {label}");
-        let claim = Evidence::mean(largest.map(|(mean, _)| mean), &splits[at]);
+        let claim = claim::mean(largest.map(|(mean, _)| mean), &splits[at]);
         let claim = finding.claim(what, claim.and_then(Evidence::share));
         if let (Some((_, name)), Some(claim)) = (largest, claim) {
             parts.push((name, format!("{} for {label}", claim.percent())));

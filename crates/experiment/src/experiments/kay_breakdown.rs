@@ -12,7 +12,7 @@ use tollgate_sampling::{Categories, Classifier};
 use tollgate_stats as stats;
 
 use super::{Content, Experiment, Reported, kay_modes};
-use crate::claim::{Evidence, Finding, Told};
+use crate::claim::{self, Evidence, Finding, Told};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel, STANDARD_ERROR, touching_ns};
 use crate::error::Error;
@@ -555,9 +555,9 @@ fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> Told {
         places.dedup();
         for at in places {
             let (size, rounds) = (format::size(echoes.sizes[at]), &panel.splits[at]);
-            let total = Evidence::mean(panel.mean(at, Split::total_ns), rounds);
+            let total = claim::mean(panel.mean(at, Split::total_ns), rounds);
             let touching = panel.percent(at, |split| touching_ns(&echoes.categories, split));
-            let touching = Evidence::mean(touching, rounds);
+            let touching = claim::mean(touching, rounds);
             let total = finding.claim(
                 format!("the time of {size} over {name}"),
                 total.and_then(Evidence::amount),

@@ -5,7 +5,7 @@ use tollgate_sampling::Categories;
 
 use super::kay_breakdown::{cell_of, lines, series, source, trust, unavailable};
 use super::{Content, Experiment, Reported};
-use crate::claim::{Claim, Evidence, Finding, Refusal, Told};
+use crate::claim::{self, Claim, Evidence, Finding, Refusal, Told};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel};
 use crate::error::Error;
@@ -168,7 +168,7 @@ fn finding(echoes: &Echoes) -> Told {
         for (at, category) in echoes.categories.categories.iter().enumerate() {
             for (part, name) in category.parts.iter().enumerate() {
                 let share = panel.percent(0, |split| part_ns(split, at, part));
-                match Evidence::mean(share, &panel.splits[0]).and_then(Evidence::share) {
+                match claim::mean(share, &panel.splits[0]).and_then(Evidence::share) {
                     Ok(claim) => {
                         parts.push((claim.value(), claim, format!("{name} ({})", category.name)));
                     }

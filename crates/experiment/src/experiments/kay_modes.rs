@@ -7,7 +7,7 @@
 use tollgate_run::{Cell, Column, Row, RowKind, Table, Unit, format, present};
 
 use super::kay_breakdown::{cell_of, names};
-use crate::claim::{Evidence, Finding};
+use crate::claim::{self, Evidence, Finding};
 use crate::echoes::{Echoes, Panel};
 use crate::sampled::{Mean, Split};
 
@@ -118,8 +118,8 @@ pub(super) fn say(echoes: &Echoes, finding: &mut Finding) {
             panel.name(echoes),
             mode.mode
         );
-        let idle = Evidence::mean(share(&Split::idle_ns), rounds).map(closes);
-        let whole = Evidence::mean(mode.mean(0, |split| split.whole_ns), rounds).map(closes);
+        let idle = claim::mean(share(&Split::idle_ns), rounds).map(closes);
+        let whole = claim::mean(mode.mean(0, |split| split.whole_ns), rounds).map(closes);
         let idle = finding.claim(what.clone(), idle.and_then(Evidence::share));
         let whole = finding.claim(what, whole.and_then(Evidence::amount));
         if let (Some(idle), Some(whole)) = (idle, whole) {

@@ -3,6 +3,7 @@
 //!
 //! It must never compute a time that the ledger does not give.
 
+use tollgate_analysis::summary::anatomy::ASLEEP;
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, Span, WolmanRow};
 use tollgate_kernel::Plan;
@@ -256,11 +257,9 @@ impl Shown<'_> {
         })];
         let mut ledgers = (0..self.ledgers.sizes.len()).filter_map(|at| self.ledgers.at(at));
         if ledgers.any(|ledger| ledger.asleep.is_some()) {
-            rows.push(row(
-                "of it asleep gates in the code",
-                RowKind::Plain,
-                &|ledger| figure(ledger.asleep?),
-            ));
+            rows.push(row(ASLEEP, RowKind::Plain, &|ledger| {
+                figure(ledger.asleep?)
+            }));
         }
         rows.extend([
             row("left open", RowKind::Unattributed, &|ledger| {

@@ -180,7 +180,11 @@ fn unpack(deb: &Path, directory: &Path) -> Result<PathBuf, Error> {
             }
         });
     }
-    fs::rename(fresh.path(), &target).map_err(Error::file(&target))?;
+    // Another process may have unpacked the same package meanwhile.
+    match fs::rename(fresh.path(), &target) {
+        Err(_) if image_in(&target).is_some() => {}
+        renamed => renamed.map_err(Error::file(&target))?,
+    }
     image_in(&target).ok_or_else(|| Error::NoImage {
         path: deb.to_owned(),
     })

@@ -31,7 +31,7 @@ impl Page {
             .unwrap_or(0)
             .max(12);
         let longest = bar.segments.iter().map(|s| s.value).fold(0.0, f64::max);
-        let room = self.width.saturating_sub(name_width + 42).clamp(10, 60);
+        let room = self.width.saturating_sub(name_width + 42).clamp(4, 60);
         for segment in &bar.segments {
             let length = cells(segment.value, longest, room);
             let blocks = solid_or_shaded(segment.kind).to_string().repeat(length);

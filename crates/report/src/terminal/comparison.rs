@@ -8,17 +8,13 @@ use tollgate_analysis::comparison::{
 };
 use tollgate_run::format::counted;
 
-use super::{Ink, Page, WIDTHS};
+use super::{Ink, Page};
 use crate::format::{Shown, group_thousands, signed_percent};
 
 /// Renders a comparison for a terminal of `width` columns, with ANSI colours if `colour`.
 #[must_use]
 pub fn render_comparison(comparison: &Comparison, width: usize, colour: bool) -> String {
-    let mut page = Page {
-        text: String::new(),
-        width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
-        colour,
-    };
+    let mut page = Page::new(width, colour);
     page.wrap(Ink::Bold, "", 0, &comparison.finding);
     for (runs, name) in [(&comparison.a, "before"), (&comparison.b, "after")] {
         page.runs(name, runs);

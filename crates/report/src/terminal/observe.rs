@@ -3,17 +3,13 @@
 use tollgate_run::observation::{Observation, Row};
 use tollgate_run::{Unit, format::counted};
 
-use super::{Ink, Page, WIDTHS, clean, pad_left, pad_right, width};
+use super::{Ink, Page, clean, pad_left, pad_right, width};
 use crate::format::{alone, group_thousands, percent};
 
 /// Renders an observation for a terminal of `width` columns, with ANSI colours if `colour`.
 #[must_use]
 pub fn render_observation(observation: &Observation, width: usize, colour: bool) -> String {
-    let mut page = Page {
-        text: String::new(),
-        width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
-        colour,
-    };
+    let mut page = Page::new(width, colour);
     page.wrap(Ink::Bold, "", 0, &finding(observation));
     if let Some(warning) = selection(observation) {
         page.wrap(Ink::Bold, "", 0, &warning);

@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use tollgate_run::{Cell, Column, Row, RowKind, Table};
+use tollgate_run::{Cell, Row, RowKind, Table};
 
-use super::{Ink, Page, clean, pad_left, pad_right, width};
-use crate::cells::{Footnotes, RowMarks, half_width, has_spread, shown_columns};
-use crate::format::{Shown, fraction_width, percent};
+use super::{Ink, Page, clean, pad_left, pad_right, width, wrap_words};
+use crate::cells::{Footnotes, shown_columns};
+use crate::format::{Shown, fraction_width};
 
 /// Space between columns.
 const GAP: usize = 2;
@@ -38,31 +38,39 @@ impl Page {
         let shown = shown_columns(table);
         let notes = Footnotes::of(table);
         let spans = table.rows.iter().any(|row| is_span(row.kind));
-        let labels: Vec<Label> = table
-            .rows
-            .iter()
-            .zip(&notes.rows)
-            .map(|(row, marks)| label(row, spans, marks.label))
-            .collect();
+        let mut labels: Vec<Label> = Vec::new();
+        let mut texts: Vec<Vec<CellText>> = vec![Vec::new(); table.columns.len()];
+        for (row, marks) in table.rows.iter().zip(&notes.rows) {
+            labels.push(label(row, spans, marks.label));
+            // Those of single spans are left to the other renderers, because they would double the length of a ledger.
+            let p99 = !is_span(row.kind) && row.cells.iter().any(|cell| p99(cell).is_some());
+            if p99 {
+                labels.push(label_of_p99(row, spans));
+            }
+            for (at, texts) in texts.iter_mut().enumerate() {
+                let cell = row.cells.get(at).zip(marks.cells.get(at));
+                texts.push(cell.map_or_else(CellText::default, |(cell, mark)| {
+                    cell_text(cell, shown[at], *mark)
+                }));
+                if p99 {
+                    let number = row.cells.get(at).and_then(self::p99);
+                    let number = number.map_or_else(String::new, |ns| shown[at].number(ns));
+                    texts.push(CellText {
+                        number,
+                        ..CellText::default()
+                    });
+                }
+            }
+        }
         let columns: Vec<Texts> = table
             .columns
             .iter()
             .zip(&shown)
-            .enumerate()
-            .map(|(at, (column, shown))| {
-                let text = |(row, marks): (&Row, &RowMarks)| match (
-                    row.cells.get(at),
-                    marks.cells.get(at),
-                ) {
-                    (Some(cell), Some(mark)) => cell_text(cell, *shown, *mark),
-                    _ => String::new(),
-                };
-                let texts = table.rows.iter().zip(&notes.rows).map(text).collect();
-                Texts {
-                    name: clean(&column.name),
-                    unit: shown.name,
-                    cells: align(texts),
-                }
+            .zip(texts)
+            .map(|((column, shown), texts)| Texts {
+                name: clean(&column.name),
+                unit: shown.name,
+                cells: align(texts),
             })
             .collect();
         self.blocks(&labels, &columns);
@@ -74,90 +82,20 @@ impl Page {
         for (at, note) in notes.texts.iter().enumerate() {
             self.wrap(Ink::Faint, &format!("  [{}] ", at + 1), 6, note);
         }
-        self.spread(table, &shown);
-    }
-
-    /// The confidence intervals and 99th percentiles, in the layout of the table that they belong to. Those of single
-    /// spans are left to the other renderers, because they would double the length of a ledger.
-    fn spread(&mut self, table: &Table, shown: &[Shown]) {
-        let spread = |row: &&Row| row.cells.iter().any(has_spread);
-        let rows: Vec<&Row> = table
-            .rows
-            .iter()
-            .filter(spread)
-            .filter(|row| !is_span(row.kind))
-            .collect();
-        let mut lines: Vec<(String, Vec<String>)> = Vec::new();
-        // Whether there are lines of either kind.
-        let mut shows = [false; 2];
-        for row in &rows {
-            let halves = row
-                .cells
-                .iter()
-                .map(|cell| Some(percent(half_width(cell.measured()?)?)));
-            let p99s = row
-                .cells
-                .iter()
-                .zip(shown)
-                .map(|(cell, shown)| Some(shown.number(cell.measured()?.p99?)));
-            let both = [("±", halves.collect::<Vec<_>>()), ("p99", p99s.collect())];
-            for ((what, texts), shows) in both.into_iter().zip(&mut shows) {
-                if texts.iter().any(Option::is_some) {
-                    *shows = true;
-                    let texts = texts.into_iter().map(Option::unwrap_or_default).collect();
-                    lines.push((format!("{}, {what}", clean(&row.label)), texts));
-                }
-            }
-        }
-        if !lines.is_empty() {
-            let column = |(at, column): (usize, &Column)| Texts {
-                name: clean(&column.name),
-                unit: shown[at].name,
-                cells: align_right(lines.iter().map(|(_, texts)| texts[at].clone()).collect()),
-            };
-            let columns: Vec<Texts> = table.columns.iter().enumerate().map(column).collect();
-            let label = |(text, _): &(String, Vec<String>)| Label {
-                mark: "",
-                mark_ink: Ink::Plain,
-                text: text.clone(),
-                ink: Ink::Faint,
-                note: String::new(),
-            };
-            let labels: Vec<Label> = lines.iter().map(label).collect();
-            self.line("");
-            self.wrap(
-                Ink::Faint,
-                "",
-                0,
-                match shows {
-                    [true, false] => "Spread: half the 95 % confidence interval (±)",
-                    [false, _] => "Spread: the 99th percentile",
-                    [true, true] => {
-                        "Spread: half the 95 % confidence interval (±) and the 99th percentile"
-                    }
-                },
-            );
-            self.blocks(&labels, &columns);
-        }
-        if table.rows.iter().filter(spread).count() > rows.len() {
-            self.wrap(
-                Ink::Faint,
-                "",
-                0,
-                "The spread of each span is in the HTML file and in the JSON.",
-            );
-        }
     }
 
     /// Prints the columns, in as many blocks as the width demands.
     fn blocks(&mut self, labels: &[Label], columns: &[Texts]) {
+        let widths: Vec<usize> = columns.iter().map(column_width).collect();
+        // A label that leaves no room for a column is broken into several lines.
+        let room = widths.iter().max().map_or(0, |widest| GAP + widest);
         let label_width = labels
             .iter()
             .map(|l| width(l.mark) + width(&l.text))
             .max()
             .unwrap_or(0)
+            .min(self.width.saturating_sub(room))
             .max(8);
-        let widths: Vec<usize> = columns.iter().map(column_width).collect();
         let note_width = labels
             .iter()
             .map(|label| width(&label.note))
@@ -215,10 +153,23 @@ impl Page {
         }
         for (row, label) in labels.iter().enumerate() {
             let mut line = self.ink(label.mark_ink, label.mark);
-            line += &self.ink(
-                label.ink,
-                &pad_right(&label.text, label_width - width(label.mark)),
-            );
+            let room = label_width - width(label.mark);
+            let indent = label.text.len() - label.text.trim_start().len();
+            let (lead, words) = label.text.split_at(indent);
+            let mut parts = if width(&label.text) <= room {
+                vec![words.to_owned()]
+            } else {
+                wrap_words(words, room.saturating_sub(indent + 1))
+            };
+            let last = parts.pop().unwrap_or_default();
+            for (at, part) in parts.iter().enumerate() {
+                let hang = if at == 0 { "" } else { " " };
+                line += &self.ink(label.ink, &format!("{lead}{hang}{part}"));
+                self.line(&line);
+                line = " ".repeat(width(label.mark));
+            }
+            let hang = if parts.is_empty() { "" } else { " " };
+            line += &self.ink(label.ink, &pad_right(&format!("{lead}{hang}{last}"), room));
             for at in range.clone() {
                 line += &" ".repeat(GAP);
                 line += &self.ink(label.ink, &pad_left(&columns[at].cells[row], widths[at]));
@@ -259,24 +210,63 @@ fn label(row: &Row, spans: bool, footnote: Option<usize>) -> Label {
     }
 }
 
-fn cell_text(cell: &Cell, shown: Shown, mark: Option<usize>) -> String {
-    let mark = mark.map_or(String::new(), |mark| format!(" [{mark}]"));
-    match cell {
-        Cell::Value(measured) => shown.number(measured.value),
-        Cell::Published { value, .. } => shown.number(*value) + &mark,
-        Cell::NotAvailable { .. } => format!("n/a{mark}"),
-        Cell::Text { text } => clean(text),
+/// The 99th percentile, where the cell has one.
+fn p99(cell: &Cell) -> Option<f64> {
+    cell.measured()?.p99
+}
+
+/// The label of the row of 99th percentiles under a row.
+fn label_of_p99(row: &Row, spans: bool) -> Label {
+    Label {
+        mark: if spans { "  " } else { "" },
+        mark_ink: Ink::Plain,
+        text: "  ".repeat(usize::from(row.depth).min(8) + 1) + "p99",
+        ink: Ink::Faint,
+        note: String::new(),
     }
 }
 
-/// Puts the decimal points of the numbers of a column under each other. Text stays at the right edge.
-fn align(texts: Vec<String>) -> Vec<String> {
-    // A footnote's mark stands to the right of all numbers.
-    let split = |text: &str| match text.split_once(" [") {
-        Some((number, mark)) => (number.to_owned(), format!(" [{mark}")),
-        None => (text.to_owned(), String::new()),
+/// What stands in a cell.
+#[derive(Debug, Clone, Default)]
+struct CellText {
+    /// The number, or words.
+    number: String,
+    /// Half the 95 % interval, after the number.
+    error: String,
+    /// The footnote's mark, after all.
+    mark: String,
+}
+
+fn cell_text(cell: &Cell, shown: Shown, mark: Option<usize>) -> CellText {
+    let mark = mark.map_or(String::new(), |mark| format!(" [{mark}]"));
+    let plain = |number| CellText {
+        number,
+        ..CellText::default()
     };
-    let parts: Vec<(String, String)> = texts.iter().map(|text| split(text)).collect();
+    match cell {
+        Cell::Value(measured) => CellText {
+            number: shown.number(measured.value),
+            error: measured.ci.map_or_else(String::new, |ci| {
+                let half = (ci.high - ci.low) / 2.0;
+                format!(" ±{}", shown.like(half, measured.value))
+            }),
+            mark: String::new(),
+        },
+        Cell::Published { value, .. } => CellText {
+            mark,
+            ..plain(shown.number(*value))
+        },
+        Cell::NotAvailable { .. } => CellText {
+            mark,
+            ..plain("n/a".to_owned())
+        },
+        Cell::Text { text } => plain(clean(text)),
+    }
+}
+
+/// Puts the decimal points of the numbers of a column under each other, the errors to the right of all numbers, and the marks of
+/// footnotes to the right of those. Words stand at the right edge.
+fn align(texts: Vec<CellText>) -> Vec<String> {
     let is_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     let fraction = |text: &str| {
         if is_number(text) {
@@ -285,21 +275,22 @@ fn align(texts: Vec<String>) -> Vec<String> {
             0
         }
     };
-    let widest = parts
-        .iter()
-        .map(|(number, _)| fraction(number))
-        .max()
-        .unwrap_or(0);
-    let widest_mark = parts.iter().map(|(_, mark)| width(mark)).max().unwrap_or(0);
-    let pad = |(number, mark): (String, String)| match number.as_str() {
+    let widest = |of: &dyn Fn(&CellText) -> usize| texts.iter().map(of).max().unwrap_or(0);
+    let fractions = widest(&|text| fraction(&text.number));
+    let errors = widest(&|text| width(&text.error));
+    let marks = widest(&|text| width(&text.mark));
+    let pad = |text: &CellText| match text.number.as_str() {
         "" => String::new(),
-        text if is_number(text) => {
-            let fill = widest - fraction(text);
-            text.to_owned() + &" ".repeat(fill) + &pad_right(&mark, widest_mark)
+        number if is_number(number) => {
+            let fill = fractions - fraction(number);
+            number.to_owned()
+                + &" ".repeat(fill)
+                + &pad_right(&text.error, errors)
+                + &pad_right(&text.mark, marks)
         }
-        text => text.to_owned() + &pad_right(&mark, widest_mark),
+        words => words.to_owned() + &pad_right(&text.mark, marks),
     };
-    align_right(parts.into_iter().map(pad).collect())
+    align_right(texts.iter().map(pad).collect())
 }
 
 fn align_right(texts: Vec<String>) -> Vec<String> {
@@ -356,11 +347,22 @@ mod tests {
 
     #[test]
     fn decimal_points_stand_under_each_other() {
-        let texts = ["0.340", "5.70", "14.1", "n/a [1]", "1,234", "2.0 [2]", ""]
-            .map(str::to_owned)
-            .to_vec();
+        let text = |(number, mark): (&str, &str)| CellText {
+            number: number.to_owned(),
+            mark: mark.to_owned(),
+            ..CellText::default()
+        };
+        let texts = [
+            ("0.340", ""),
+            ("5.70", ""),
+            ("14.1", ""),
+            ("n/a", " [1]"),
+            ("1,234", ""),
+            ("2.0", " [2]"),
+            ("", ""),
+        ];
         assert_eq!(
-            align(texts),
+            align(texts.map(text).to_vec()),
             [
                 "    0.340    ",
                 "    5.70     ",

@@ -1,0 +1,440 @@
+//! Claims: the figures that a finding may state, and the sentence that is made of them.
+//!
+//! It owns what a figure must show before a finding states it: a closure that holds, a value that is possible, enough
+//! operations and an interval. It must never measure, and never state a figure that was refused.
+
+use std::fmt;
+
+use tollgate_run::{Cell, Interval, Measured, format};
+use tollgate_stats as stats;
+
+/// The fewest operations that a finding may rest on: a median of fewer has no 99th percentile beside it worth the name.
+const LEAST: u64 = 1_000;
+
+/// What stands before the reason where an experiment could not be had.
+pub const UNAVAILABLE: &str = "Not available here: ";
+
+/// What stands before the figures that were refused.
+pub const REFUSED: &str = "This run cannot tell ";
+
+/// A figure with what it rests on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Evidence {
+    value: f64,
+    interval: Option<Interval>,
+    operations: u64,
+    unattributed: Option<f64>,
+}
+
+impl Evidence {
+    /// A figure, its 95 % interval, and the operations that it rests on.
+    pub const fn new(value: f64, interval: Option<Interval>, operations: u64) -> Self {
+        Self {
+            value,
+            interval,
+            operations,
+            unattributed: None,
+        }
+    }
+
+    /// A number that was counted and is the same in every run.
+    pub const fn exact(value: f64) -> Self {
+        let interval = Interval {
+            low: value,
+            high: value,
+        };
+        Self::new(value, Some(interval), LEAST)
+    }
+
+    /// How many of so many operations, in hundredths: all of them were counted.
+    pub fn counted(part: u64, whole: u64) -> Self {
+        let share = 100.0 * part as f64 / whole as f64;
+        Self {
+            operations: whole,
+            ..Self::exact(share)
+        }
+    }
+
+    /// The mean of figures of equal weight, by their interquartile mean, as are its interval's ends; none of none. It closes where
+    /// most of them do.
+    pub fn mean_of(all: &[Self]) -> Option<Self> {
+        let mean = |of: &dyn Fn(&Self) -> Option<f64>| {
+            let values: Option<Vec<f64>> = all.iter().map(of).collect();
+            stats::interquartile_mean(&values?)
+        };
+        let open: Vec<f64> = all.iter().filter_map(|one| one.unattributed).collect();
+        let low = mean(&|one| Some(one.interval?.low));
+        let high = mean(&|one| Some(one.interval?.high));
+        Some(Self {
+            value: mean(&|one| Some(one.value))?,
+            interval: low.zip(high).map(|(low, high)| Interval { low, high }),
+            operations: all.iter().map(|one| one.operations).sum(),
+            unattributed: stats::interquartile_mean(&open).filter(|_| 2 * open.len() > all.len()),
+        })
+    }
+
+    /// The figure of a cell; refused where the cell has none.
+    pub fn of(cell: &Cell) -> Result<Self, Refusal> {
+        match cell {
+            Cell::Value(Measured { value, ci, n, .. }) => {
+                Ok(Self::new(*value, *ci, n.unwrap_or(0)))
+            }
+            Cell::NotAvailable { reason } => Err(Refusal::NotMeasured(reason.clone())),
+            Cell::Published { .. } | Cell::Text { .. } => {
+                Err(Refusal::NotMeasured("it was not measured".to_owned()))
+            }
+        }
+    }
+
+    /// The quotient of what pairs of rounds took, which had so many operations; refused where there are too few pairs.
+    pub fn quotient(a: &[f64], b: &[f64], operations: u64) -> Result<Self, Refusal> {
+        let common = a.len().min(b.len());
+        let ratio = stats::ratio(&a[..common], &b[..common]).map_err(|_| Refusal::NoInterval)?;
+        let interval = ratio.interval.into();
+        Ok(Self::new(ratio.value, Some(interval), operations))
+    }
+
+    /// The quotient of two figures that were not measured in pairs: its interval holds every quotient of theirs.
+    #[must_use]
+    pub fn over(self, other: Self) -> Self {
+        let interval = self.interval.zip(other.interval);
+        Self {
+            value: self.value / other.value,
+            interval: interval
+                .filter(|(_, below)| below.low > 0.0)
+                .map(|(above, below)| Interval {
+                    low: above.low / below.high,
+                    high: above.high / below.low,
+                }),
+            operations: self.operations.min(other.operations),
+            unattributed: self.unattributed.or(other.unattributed),
+        }
+    }
+
+    /// The same figure as a part of a ledger that leaves this share of the whole unattributed, where that is too much.
+    pub const fn leaving(self, unattributed: Option<f64>) -> Self {
+        Self {
+            unattributed,
+            ..self
+        }
+    }
+
+    /// The same figure times a number that is known exactly.
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            value: self.value * factor,
+            interval: self.interval.map(|interval| Interval {
+                low: interval.low * factor,
+                high: interval.high * factor,
+            }),
+            ..self
+        }
+    }
+
+    /// A claim on an amount that cannot be below zero: a time, a rate, a quotient of two.
+    pub fn amount(self) -> Result<Claim, Refusal> {
+        if let Some(share) = self.unattributed {
+            return Err(Refusal::Open(share));
+        }
+        if self.operations < LEAST {
+            return Err(Refusal::Few(self.operations));
+        }
+        let Some(interval) = self.interval else {
+            return Err(Refusal::NoInterval);
+        };
+        if !self.value.is_finite() || self.value < 0.0 || interval.low < 0.0 {
+            return Err(Refusal::BelowZero);
+        }
+        Ok(Claim {
+            value: self.value,
+            interval,
+        })
+    }
+
+    /// A claim on a share of a whole, in hundredths.
+    pub fn share(self) -> Result<Claim, Refusal> {
+        let claim = self.amount()?;
+        if claim.value > 100.0 {
+            return Err(Refusal::BeyondWhole);
+        }
+        Ok(claim)
+    }
+}
+
+/// A figure that a finding may state.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Claim {
+    value: f64,
+    interval: Interval,
+}
+
+impl Claim {
+    /// The figure.
+    pub const fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// Whether the interval holds this number, so that the figure is not told from it.
+    pub fn may_be(&self, number: f64) -> bool {
+        (self.interval.low..=self.interval.high).contains(&number)
+    }
+
+    /// A time in nanoseconds, in words.
+    pub fn duration(&self) -> String {
+        format::duration(self.value)
+    }
+
+    /// A share, in words.
+    pub fn percent(&self) -> String {
+        match self.value {
+            small if small < 1.0 => "less than 1 %".to_owned(),
+            value => format!("{value:.0} %"),
+        }
+    }
+
+    /// A count, to the next whole number.
+    pub fn count(&self) -> String {
+        format::whole(self.value.round() as u64)
+    }
+
+    /// Three significant digits.
+    pub fn significant(&self) -> String {
+        format::significant(self.value)
+    }
+
+    /// A quotient of two costs as how much quicker the first is; none where no difference is shown.
+    pub fn speed(&self) -> Option<String> {
+        (!self.may_be(1.0)).then(|| format::speed(self.value))
+    }
+
+    /// A quotient of two amounts as how much more or less the first is; none where no difference is shown.
+    pub fn amount_against(&self) -> Option<String> {
+        (!self.may_be(1.0)).then(|| format::amount_against(self.value))
+    }
+}
+
+/// The reason why a finding does not state a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Refusal {
+    /// There is none; the reason.
+    NotMeasured(String),
+    /// It rests on this few operations.
+    Few(u64),
+    /// It has no interval: too few repetitions, or none.
+    NoInterval,
+    /// Its ledger leaves this share of the whole unattributed.
+    Open(f64),
+    /// It is below zero, or not told from what is.
+    BelowZero,
+    /// A share is larger than its whole.
+    BeyondWhole,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotMeasured(reason) => f.write_str(reason),
+            Self::Few(n) => write!(
+                f,
+                "{}, fewer than {}",
+                format::counted(*n, "operation", "operations"),
+                format::whole(LEAST)
+            ),
+            Self::NoInterval => f.write_str("it has no interval"),
+            Self::Open(share) => f.write_str(&does_not_close(*share)),
+            Self::BelowZero => f.write_str("not told from zero"),
+            Self::BeyondWhole => f.write_str("the part came out larger than the whole"),
+        }
+    }
+}
+
+/// How far a ledger is from closing. A share that is no part of a whole is not stated.
+pub fn does_not_close(share: f64) -> String {
+    let percent = 100.0 * share.abs();
+    if percent > 100.0 || !percent.is_finite() {
+        "the ledger does not close: the spans and the whole differ by more than the whole"
+            .to_owned()
+    } else if share < 0.0 {
+        format!("the ledger does not close: the spans sum to {percent:.1} % more than the whole")
+    } else {
+        format!("the ledger does not close: {percent:.1} % of the whole is unattributed")
+    }
+}
+
+/// A finding in the making: what is stated, and what cannot be told.
+#[derive(Debug, Default)]
+pub struct Finding {
+    clauses: Vec<String>,
+    /// The figures that were refused, by reason.
+    untold: Vec<(String, Vec<String>)>,
+}
+
+impl Finding {
+    /// Adds a clause that is stated.
+    pub fn say(&mut self, clause: impl Into<String>) {
+        self.clauses.push(clause.into());
+    }
+
+    /// Notes that `what` cannot be told.
+    pub fn refuse(&mut self, what: impl Into<String>, why: &Refusal) {
+        let (what, why) = (what.into(), why.to_string());
+        match self.untold.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, all)) if all.contains(&what) => {}
+            Some((_, all)) => all.push(what),
+            None => self.untold.push((why, vec![what])),
+        }
+    }
+
+    /// The claim on `what`; a refusal is noted.
+    pub fn claim(
+        &mut self,
+        what: impl Into<String>,
+        claim: Result<Claim, Refusal>,
+    ) -> Option<Claim> {
+        claim.map_err(|why| self.refuse(what, &why)).ok()
+    }
+
+    /// Whether nothing is stated.
+    pub const fn is_silent(&self) -> bool {
+        self.clauses.is_empty()
+    }
+
+    /// Whether there is nothing in it, stated or refused.
+    pub const fn is_empty(&self) -> bool {
+        self.clauses.is_empty() && self.untold.is_empty()
+    }
+
+    /// The sentence on what cannot be told and why; none where nothing was refused.
+    #[must_use]
+    pub fn refused(&self) -> Option<String> {
+        let untold: Vec<String> = self
+            .untold
+            .iter()
+            .map(|(why, what)| format!("{} ({why})", format::list(what)))
+            .collect();
+        (!untold.is_empty()).then(|| format!("{REFUSED}{}.", untold.join("; ")))
+    }
+
+    /// The text: one sentence of what is stated, and one of what cannot be told and why.
+    #[must_use]
+    pub fn finish(self) -> Told {
+        let mut sentences = Vec::new();
+        if !self.clauses.is_empty() {
+            sentences.push(format::sentence(&self.clauses));
+        }
+        sentences.extend(self.refused());
+        if sentences.is_empty() {
+            sentences.push("Nothing was measured.".to_owned());
+        }
+        Told(sentences.join(" "))
+    }
+}
+
+/// The text of a finding, which nothing else can make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told(String);
+
+impl Told {
+    /// What stands there when an experiment cannot be had here.
+    pub fn unavailable(reason: &str) -> Self {
+        Self(format!("{UNAVAILABLE}{reason}."))
+    }
+}
+
+impl From<Told> for String {
+    fn from(told: Told) -> Self {
+        told.0
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::ops::Deref for Told {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<&str> for Told {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evidence(value: f64) -> Evidence {
+        let interval = Interval {
+            low: value - 0.5,
+            high: value + 0.5,
+        };
+        Evidence::new(value, Some(interval), LEAST)
+    }
+
+    #[test]
+    fn claims_are_made_of_what_can_be() {
+        let claim = evidence(40.0).share().unwrap();
+        assert_eq!((claim.value(), claim.percent().as_str()), (40.0, "40 %"));
+        assert!(claim.may_be(40.4) && !claim.may_be(41.0));
+        assert_eq!(evidence(100.0).share().map(|one| one.value()), Ok(100.0));
+    }
+
+    #[test]
+    fn claims_are_refused_with_the_reason() {
+        let few = Evidence {
+            operations: 999,
+            ..evidence(1.0)
+        };
+        assert_eq!(
+            few.amount().unwrap_err().to_string(),
+            "999 operations, fewer than 1,000"
+        );
+        let once = Evidence {
+            interval: None,
+            ..evidence(1.0)
+        };
+        assert_eq!(once.amount(), Err(Refusal::NoInterval));
+        for below in [-3.0, 0.4, f64::NAN] {
+            assert_eq!(evidence(below).amount(), Err(Refusal::BelowZero), "{below}");
+        }
+        assert_eq!(evidence(115.0).share(), Err(Refusal::BeyondWhole));
+        assert!(evidence(115.0).amount().is_ok());
+        let open = evidence(40.0).leaving(Some(0.12)).share().unwrap_err();
+        assert_eq!(
+            open.to_string(),
+            "the ledger does not close: 12.0 % of the whole is unattributed"
+        );
+    }
+
+    #[test]
+    fn claims_state_no_unattributed_share_beyond_the_whole() {
+        for share in [-11.66, 7.91, f64::NAN] {
+            assert!(!does_not_close(share).contains('%'), "{share}");
+        }
+        assert!(does_not_close(-0.07).ends_with("sum to 7.0 % more than the whole"));
+    }
+
+    #[test]
+    fn findings_say_what_cannot_be_told_and_why() {
+        let mut finding = Finding::default();
+        assert!(finding.claim("a", Err(Refusal::NoInterval)).is_none());
+        finding.refuse("b", &Refusal::NoInterval);
+        finding.refuse("b", &Refusal::NoInterval);
+        finding.refuse("c", &Refusal::BeyondWhole);
+        assert!(!finding.is_empty());
+        finding.say("d takes 2 ns");
+        assert_eq!(
+            finding.finish(),
+            "D takes 2 ns. This run cannot tell a and b (it has no interval); c (the part came out larger than the whole)."
+        );
+        assert_eq!(Finding::default().finish(), "Nothing was measured.");
+    }
+}

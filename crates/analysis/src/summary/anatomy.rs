@@ -1,0 +1,333 @@
+//! The anatomy of a round trip: the spans of each path's ledger in the order of the way, by the part of the system that takes
+//! them, and what they leave open of the round trip without gates.
+//!
+//! It reads the tables of `wolman-transmit` and `wolman-receive` and the round trips of `rr-by-size`. It must never hide what a
+//! ledger leaves open.
+
+use tollgate_run::{
+    Cell, Experiment, Interval, Layer, Measured, Mode, PathId, Placement, Row, RowKind, Run, Table,
+    Waiting, format, path_and_mode,
+};
+
+/// The row of a closure that tells what asleep gates add.
+pub const ASLEEP: &str = "of it asleep gates in the code";
+/// Messages in a round trip: the tables tell spans for one.
+const MESSAGES: f64 = 2.0;
+/// The sizes of which one is shown, the first that was measured.
+const SIZES: [usize; 4] = [200, 4, 64, 1_400];
+
+/// Who takes a part of a round trip. A part has the same letter and colour in every picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The program between its receive and its send.
+    Application,
+    /// The system-call or socket interface.
+    Socket,
+    /// TCP with its checksum and demultiplexing.
+    Tcp,
+    /// IP.
+    Ip,
+    /// The device's driver.
+    Device,
+    /// Queues in front of and behind the device.
+    Queue,
+    /// Waking the reader until it runs again.
+    Wakeup,
+}
+
+impl Part {
+    /// All of them, from the program down; waiting last.
+    pub const ALL: [Self; 7] = [
+        Self::Application,
+        Self::Socket,
+        Self::Tcp,
+        Self::Ip,
+        Self::Device,
+        Self::Queue,
+        Self::Wakeup,
+    ];
+
+    /// The name in legends.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::Socket => "socket",
+            Self::Tcp => "TCP",
+            Self::Ip => "IP",
+            Self::Device => "device",
+            Self::Queue => "queues",
+            Self::Wakeup => "wakeup",
+        }
+    }
+
+    /// Whether the message waits there.
+    #[must_use]
+    pub const fn waits(self) -> bool {
+        match self {
+            Self::Queue | Self::Wakeup => true,
+            Self::Application | Self::Socket | Self::Tcp | Self::Ip | Self::Device => false,
+        }
+    }
+
+    /// The part to which a row of a ledger belongs.
+    fn of(row: &Row) -> Option<Self> {
+        match row.layer? {
+            Layer::Socket if row.label == "application" => Some(Self::Application),
+            // From the wakeup to the return of the system call that slept.
+            Layer::Socket if row.label == "resume" => Some(Self::Wakeup),
+            Layer::Socket => Some(Self::Socket),
+            Layer::Tcp => Some(Self::Tcp),
+            Layer::Ip => Some(Self::Ip),
+            Layer::Device | Layer::Driver | Layer::Link if row.kind == RowKind::Queueing => {
+                Some(Self::Queue)
+            }
+            Layer::Device | Layer::Driver | Layer::Link => Some(Self::Device),
+            Layer::Scheduler => Some(Self::Wakeup),
+        }
+    }
+}
+
+/// One part of the way that a round trip passes without leaving it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stretch {
+    /// Who takes it.
+    pub part: Part,
+    /// Its spans, by their names.
+    pub spans: Vec<String>,
+    /// What it takes of a round trip, in ns; noise may bring it below zero.
+    pub ns: f64,
+    /// Half the 95 % interval of `ns`, at most.
+    pub half_width: f64,
+}
+
+/// A round trip of one path in one mode.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoundTrip {
+    /// The path.
+    pub path: PathId,
+    /// Where its ends run and how they wait.
+    pub mode: Mode,
+    /// The round trip without gates, in ns.
+    pub total: Measured,
+    /// The way there and back, one message like the other; empty where the path has no ledger.
+    pub stretches: Vec<Stretch>,
+    /// What gates add that are asleep in the code, in ns: the spans hold it, the round trip without gates does not.
+    pub asleep_ns: f64,
+    /// What the ledger leaves open: the round trip with what asleep gates add, less all spans, in ns; below zero where the spans
+    /// sum to more. None without a ledger.
+    pub open_ns: Option<f64>,
+    /// What the ledger says of its closure, in words.
+    pub verdict: Option<String>,
+}
+
+impl RoundTrip {
+    /// What one part takes, in ns, with its half-width; none where the way has none of it.
+    #[must_use]
+    pub fn of(&self, part: Part) -> Option<(f64, f64)> {
+        let mine = || self.stretches.iter().filter(|one| one.part == part);
+        let (ns, half) = (
+            mine().map(|one| one.ns).sum(),
+            mine().map(|one| one.half_width).sum(),
+        );
+        mine().next().map(|_| (ns, half))
+    }
+
+    /// The shares of the round trip between which a part lies, in hundredths: its interval, widened by what the ledger leaves
+    /// open and by what asleep gates add, since either may belong to any part.
+    #[must_use]
+    pub fn share(&self, part: Part) -> Option<Interval> {
+        let (ns, half) = self.of(part)?;
+        let slack = half + self.open_ns?.abs() + self.asleep_ns;
+        let hundredths = |ns: f64| (100.0 * ns / self.total.value).clamp(0.0, 100.0);
+        Some(Interval {
+            low: hundredths(ns - slack),
+            high: hundredths(ns + slack),
+        })
+    }
+
+    /// The part that takes most, where it does so whatever belongs to it of what is left open.
+    #[must_use]
+    pub fn largest(&self) -> Option<Part> {
+        let mut parts: Vec<(Part, Interval)> = Part::ALL
+            .into_iter()
+            .filter_map(|part| Some((part, self.share(part)?)))
+            .collect();
+        parts.sort_by(|a, b| (b.1.low + b.1.high).total_cmp(&(a.1.low + a.1.high)));
+        let [(part, first), rest @ ..] = parts.as_slice() else {
+            return None;
+        };
+        rest.iter()
+            .all(|(_, other)| first.low > other.high)
+            .then_some(*part)
+    }
+
+    /// The stretches as lengths of a picture: what is below zero is taken off its neighbours, so that the sum stays.
+    #[must_use]
+    pub fn lengths(&self) -> Vec<f64> {
+        let mut lengths: Vec<f64> = self.stretches.iter().map(|one| one.ns).collect();
+        let mut owed = 0.0;
+        let mut take = |length: &mut f64| {
+            let left = *length + owed;
+            owed = left.min(0.0);
+            *length = left.max(0.0);
+        };
+        lengths.iter_mut().for_each(&mut take);
+        lengths.iter_mut().rev().for_each(&mut take);
+        lengths
+    }
+
+    /// Whether both ends sleep or poll on processors of their own.
+    #[must_use]
+    pub fn is(&self, placement: Placement, waiting: Waiting) -> bool {
+        self.mode == Mode { placement, waiting }
+    }
+}
+
+/// The round trips of one size, those over the kernel first, how people run first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Anatomy {
+    /// Bytes each way.
+    pub size: usize,
+    /// The round trips; at least one of them has a ledger.
+    pub round_trips: Vec<RoundTrip>,
+}
+
+/// The anatomy that a run shows: of its kernel path with most ledgers, and of our stack; none where it has no ledger.
+#[must_use]
+pub fn anatomy(run: &Run) -> Option<Anatomy> {
+    let experiment = |name: &str| run.experiments.iter().find(|one| one.name == name);
+    let transmit = experiment("wolman-transmit")?;
+    let receive = experiment("wolman-receive")?;
+    let closure = receive.tables.iter().find(|table| table.id == "closure")?;
+    let sizes = SIZES
+        .into_iter()
+        .chain(closure.columns.iter().filter_map(size_of));
+    for size in sizes {
+        let Some(at) = column(closure, size) else {
+            continue;
+        };
+        let mut round_trips: Vec<RoundTrip> = ledgers(closure)
+            .filter_map(|(label, rows)| round_trip(label, rows, at, [transmit, receive]))
+            .collect();
+        if round_trips.is_empty() {
+            continue;
+        }
+        keep_one_kernel_path(&mut round_trips);
+        if let Some(rr) = experiment("rr-by-size") {
+            round_trips.extend(without_ledger(rr, size));
+        }
+        round_trips.sort_by_key(|one| {
+            let order = Mode::ALL.iter().position(|mode| *mode == one.mode);
+            (!one.path.is_kernel(), order)
+        });
+        return Some(Anatomy { size, round_trips });
+    }
+    None
+}
+
+fn size_of(column: &tollgate_run::Column) -> Option<usize> {
+    format::parse_size(&column.name).map(|bytes| bytes as usize)
+}
+
+fn column(table: &Table, size: usize) -> Option<usize> {
+    table
+        .columns
+        .iter()
+        .position(|column| size_of(column) == Some(size))
+}
+
+/// The ledgers of a closure table: the heading of each, and its rows.
+fn ledgers(closure: &Table) -> impl Iterator<Item = (&str, &[Row])> {
+    let headed = closure.rows.chunk_by(|_, next| next.depth > 0);
+    headed.filter_map(|rows| {
+        rows.split_first()
+            .map(|(head, rows)| (head.label.as_str(), rows))
+    })
+}
+
+fn round_trip(
+    label: &str,
+    closure: &[Row],
+    at: usize,
+    directions: [&Experiment; 2],
+) -> Option<RoundTrip> {
+    let (path, mode) = path_and_mode(label)?;
+    let cell = |kind: RowKind| closure.iter().find(|row| row.kind == kind)?.cells.get(at);
+    let mut total = cell(RowKind::Total)?.measured()?.clone();
+    let title = format!("The spans of {label}, per message");
+    let mut stretches: Vec<Stretch> = Vec::new();
+    let mut messages = None;
+    for direction in directions {
+        let table = direction.tables.iter().find(|table| table.title == title)?;
+        for row in &table.rows {
+            // A span that could not be measured leaves its time open.
+            let (Some(part), Some(measured)) = (Part::of(row), row.cells.get(at)?.measured())
+            else {
+                continue;
+            };
+            messages = messages.or(measured.n);
+            let half = measured.ci.map_or(0.0, |ci| (ci.high - ci.low) / 2.0);
+            let (ns, half_width) = (MESSAGES * measured.value, MESSAGES * half);
+            match stretches.last_mut().filter(|last| last.part == part) {
+                Some(last) => {
+                    last.ns += ns;
+                    last.half_width += half_width;
+                    last.spans.push(row.label.clone());
+                }
+                None => stretches.push(Stretch {
+                    part,
+                    spans: vec![row.label.clone()],
+                    ns,
+                    half_width,
+                }),
+            }
+        }
+    }
+    total.n = total.n.or(messages);
+    let asleep = closure.iter().find(|row| row.label == ASLEEP);
+    let asleep = asleep.and_then(|row| row.cells.get(at)?.number());
+    let open_ns = cell(RowKind::Unattributed)?.number()?;
+    let verdict = closure.iter().find_map(|row| match row.cells.get(at) {
+        Some(Cell::Text { text }) => Some(text.clone()),
+        _ => None,
+    });
+    Some(RoundTrip {
+        path,
+        mode,
+        total,
+        stretches,
+        asleep_ns: asleep.unwrap_or(0.0),
+        open_ns: Some(open_ns),
+        verdict,
+    })
+}
+
+/// Keeps the kernel path with most ledgers, the first of several; paths of the kernel differ little, and a picture of all says
+/// less.
+fn keep_one_kernel_path(round_trips: &mut Vec<RoundTrip>) {
+    let count = |path: PathId| round_trips.iter().filter(|one| one.path == path).count();
+    let kernel = PathId::ALL.iter().copied().filter(|path| path.is_kernel());
+    let most = kernel.rev().max_by_key(|path| count(*path));
+    round_trips.retain(|one| !one.path.is_kernel() || Some(one.path) == most);
+}
+
+/// Our stack between two processors, which has no ledger: its round trip alone.
+fn without_ledger(rr: &Experiment, size: usize) -> Option<RoundTrip> {
+    let table = rr.tables.first()?;
+    let at = column(table, size)?;
+    table.rows.iter().find_map(|row| {
+        let (path, mode) = path_and_mode(&row.label)?;
+        let wanted = path == PathId::StackShm && mode.waiting == Waiting::BusyPoll;
+        let total = row.cells.get(at)?.measured()?.clone();
+        wanted.then_some(RoundTrip {
+            path,
+            mode,
+            total,
+            stretches: Vec::new(),
+            asleep_ns: 0.0,
+            open_ns: None,
+            verdict: None,
+        })
+    })
+}

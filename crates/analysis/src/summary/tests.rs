@@ -1,0 +1,143 @@
+use tollgate_run::{Measured, Placement, fixture};
+
+use super::*;
+
+/// A round trip of 1,000 ns with these stretches.
+fn round_trip(stretches: &[(Part, f64)], open_ns: f64) -> RoundTrip {
+    let stretch = |(part, ns): &(Part, f64)| Stretch {
+        part: *part,
+        spans: vec![part.name().to_owned()],
+        ns: *ns,
+        half_width: 10.0,
+    };
+    RoundTrip {
+        path: tollgate_run::PathId::KernelLoopback,
+        mode: tollgate_run::Mode::ALL[0],
+        total: Measured {
+            value: 1_000.0,
+            ..Measured::default()
+        },
+        stretches: stretches.iter().map(stretch).collect(),
+        asleep_ns: 0.0,
+        open_ns: Some(open_ns),
+        verdict: None,
+    }
+}
+
+#[test]
+fn anatomy_of_a_report_has_each_mode_of_the_kernel_and_the_stack() {
+    let anatomy = anatomy(&fixture::report()).unwrap();
+    assert_eq!(anatomy.size, 200);
+    let names: Vec<String> = anatomy
+        .round_trips
+        .iter()
+        .map(|one| format!("{}, {}", one.path, one.mode.words()))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "kernel-loopback, 2 cores, blocking",
+            "kernel-loopback, 2 cores, polling",
+            "kernel-loopback, 1 core, blocking",
+            "stack-shm, 2 cores, polling",
+            "stack-memory, 1 core, polling",
+        ]
+    );
+    for one in anatomy
+        .round_trips
+        .iter()
+        .filter(|one| !one.stretches.is_empty())
+    {
+        let sum: f64 = one.stretches.iter().map(|stretch| stretch.ns).sum();
+        let whole = one.total.value + one.asleep_ns;
+        // The table's numbers are rounded.
+        let off = (sum + one.open_ns.unwrap() - whole).abs();
+        assert!(off < 2e-3 * whole, "{}: {off}", one.path);
+        let lengths: f64 = one.lengths().iter().sum();
+        assert!((lengths - sum).abs() < 1e-6 * sum);
+    }
+}
+
+#[test]
+fn anatomy_needs_a_ledger() {
+    assert_eq!(anatomy(&fixture::run_of(Vec::new())), None);
+}
+
+#[test]
+fn shares_hold_what_the_ledger_leaves_open() {
+    let one = round_trip(&[(Part::Tcp, 300.0), (Part::Socket, 600.0)], 100.0);
+    let share = one.share(Part::Tcp).unwrap();
+    assert!((share.low - 19.0).abs() < 1e-9 && (share.high - 41.0).abs() < 1e-9);
+    assert_eq!(one.share(Part::Wakeup), None);
+}
+
+#[test]
+fn largest_part_is_told_only_where_the_open_rest_cannot_change_it() {
+    let parts = [(Part::Tcp, 300.0), (Part::Socket, 600.0)];
+    assert_eq!(round_trip(&parts, 100.0).largest(), Some(Part::Socket));
+    assert_eq!(round_trip(&parts, 200.0).largest(), None);
+    assert_eq!(round_trip(&parts, -200.0).largest(), None);
+}
+
+#[test]
+fn findings_of_a_report_answer_in_one_sentence_each() {
+    let summary = summary(&fixture::report());
+    let texts: Vec<&str> = summary
+        .findings
+        .iter()
+        .map(|one| one.text.as_str())
+        .collect();
+    insta::assert_snapshot!(texts.join("\n"));
+    for text in texts {
+        assert!(text.split_whitespace().count() <= 25, "{text}");
+    }
+    assert_eq!(summary.refused, None);
+}
+
+#[test]
+fn findings_that_rest_on_too_little_are_refused_with_the_reason() {
+    let mut run = fixture::report();
+    let crr = run
+        .experiments
+        .iter_mut()
+        .find(|one| one.name == "crr")
+        .unwrap();
+    for row in &mut crr.tables[0].rows {
+        for cell in &mut row.cells {
+            if let Cell::Value(measured) = cell {
+                measured.n = Some(48);
+            }
+        }
+    }
+    let summary = summary(&run);
+    assert!(summary.findings.iter().all(|one| one.experiment != "crr"));
+    assert_eq!(
+        summary.refused.as_deref(),
+        Some("This run cannot tell what a connection takes (48 operations, fewer than 1,000).")
+    );
+}
+
+#[test]
+fn what_states_nothing_is_missing_with_its_reason() {
+    let mut run = fixture::report();
+    run.experiments[1].finding = "Not available here: no root.".to_owned();
+    let summary = summary(&run);
+    assert_eq!(summary.missing, ["crr: not available here: no root."]);
+}
+
+#[test]
+fn trust_counts_the_ledgers_that_close() {
+    let summary = summary(&fixture::report());
+    assert!(
+        summary.trust[0].contains(" of 8 ledgers close"),
+        "{:?}",
+        summary.trust
+    );
+    let one_core = anatomy(&fixture::report()).unwrap();
+    assert!(
+        one_core
+            .round_trips
+            .iter()
+            .any(|one| one.mode.placement == Placement::OneCore)
+    );
+}

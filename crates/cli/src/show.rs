@@ -1,0 +1,76 @@
+//! `tollgate show`: a saved run on one screen, or any part of it.
+
+use std::process::ExitCode;
+
+use tollgate_report::terminal::{self, Detail, Rest};
+use tollgate_run::{Experiment, Run, Table};
+
+use crate::args::{GlobalArgs, Show};
+use crate::error::Error;
+use crate::nearest::unknown;
+use crate::{input, output};
+
+/// `tollgate show`.
+pub(crate) fn run(args: &Show, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let run = input::run(&args.run)?;
+    let (width, colour) = (output::width(), output::colour(global.color));
+    let text = match args.parts.as_slice() {
+        [] if args.full => terminal::render(&run, Detail::Whole, width, colour),
+        [] => {
+            let name = args.run.display().to_string();
+            let rest = Rest {
+                json: Some(&name),
+                html: None,
+            };
+            terminal::render_screen(&run, &rest, width, colour)
+        }
+        parts => {
+            let detail = if args.full {
+                Detail::Whole
+            } else {
+                Detail::Tables
+            };
+            let mut texts = Vec::new();
+            for part in parts {
+                let (experiment, table) = find(&run, part)?;
+                texts.push(terminal::render_experiment(
+                    experiment, table, detail, width, colour,
+                ));
+            }
+            texts.join("\n")
+        }
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The experiment that a name means, and with `NAME/TABLE` the table.
+fn find<'a>(run: &'a Run, part: &str) -> Result<(&'a Experiment, Option<&'a Table>), Error> {
+    let (name, table) = match part.split_once('/') {
+        Some((name, table)) => (name, Some(table)),
+        None => (part, None),
+    };
+    let names: Vec<&str> = run
+        .experiments
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
+    let mut all = run.experiments.iter();
+    let experiment = all
+        .find(|one| one.name == name)
+        .ok_or_else(|| Error::Usage(unknown("experiment of this run", name, &names)))?;
+    let Some(id) = table else {
+        return Ok((experiment, None));
+    };
+    let ids: Vec<&str> = experiment
+        .tables
+        .iter()
+        .map(|one| one.id.as_str())
+        .collect();
+    let mut tables = experiment.tables.iter();
+    let what = format!("table of {name}");
+    let table = tables
+        .find(|one| one.id == id)
+        .ok_or_else(|| Error::Usage(unknown(&what, id, &ids)))?;
+    Ok((experiment, Some(table)))
+}

@@ -1,0 +1,309 @@
+//! The run on one screen: the machine, the anatomy of a round trip, at most six findings, how far to trust them, what could not be
+//! measured, and where the rest is.
+//!
+//! It must never take more than 60 lines at 100 columns: what is longer is counted and left to the other renderings.
+
+use tollgate_analysis::summary::{Part, RoundTrip, Summary, summary};
+use tollgate_run::{Layer, Run, Unit};
+
+use super::{Ink, Page, clean, width};
+use crate::format::{Shown, alone, signed_percent};
+
+/// Lines on what could not be measured.
+const MISSING: usize = 3;
+/// The longest sentence on what is missing, in lines.
+const LINES: usize = 2;
+/// A bar shorter than this share of the room is drawn again, magnified.
+const SHORT: f64 = 0.34;
+
+/// Where the rest of a run is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rest<'a> {
+    /// The HTML file.
+    pub html: Option<&'a str>,
+    /// The JSON file.
+    pub json: Option<&'a str>,
+}
+
+/// Renders the run on one screen, for a terminal of `width` columns, with ANSI colours if `colour`.
+#[must_use]
+pub fn render_screen(run: &Run, rest: &Rest<'_>, width: usize, colour: bool) -> String {
+    let mut page = Page::new(width, colour);
+    let summary = summary(run);
+    page.short_head(run);
+    if let Some(anatomy) = &summary.anatomy {
+        page.line("");
+        let title = format!(
+            "Where a round trip of {} goes, to scale",
+            tollgate_run::format::bytes(anatomy.size)
+        );
+        page.wrap(Ink::Bold, "", 0, &title);
+        let longest = anatomy.round_trips.iter().map(extent).fold(0.0, f64::max);
+        for one in &anatomy.round_trips {
+            page.round_trip(one, longest);
+        }
+        page.legend_of_parts();
+    }
+    page.findings(&summary);
+    page.section("Trust", &summary.trust, usize::MAX);
+    page.section("Not measured", &summary.missing, MISSING);
+    page.rest(run, rest);
+    page.text
+}
+
+/// How long the bar is: the spans may sum to more than the round trip.
+fn extent(one: &RoundTrip) -> f64 {
+    one.total.value.max(one.lengths().iter().sum::<f64>())
+}
+
+const fn letter(part: Part) -> char {
+    match part {
+        Part::Application => 'A',
+        Part::Socket => 'S',
+        Part::Tcp => 'T',
+        Part::Ip => 'I',
+        Part::Device => 'D',
+        Part::Queue => 'Q',
+        Part::Wakeup => 'W',
+    }
+}
+
+const fn ink(part: Part) -> Ink {
+    match part {
+        Part::Application => Ink::Plain,
+        Part::Socket => Ink::Of(Layer::Socket),
+        Part::Tcp => Ink::Of(Layer::Tcp),
+        Part::Ip => Ink::Of(Layer::Ip),
+        Part::Device => Ink::Of(Layer::Driver),
+        Part::Queue => Ink::Of(Layer::Device),
+        Part::Wakeup => Ink::Of(Layer::Scheduler),
+    }
+}
+
+impl Page {
+    /// The program, the machine and the time, and what must be known before any number is believed.
+    fn short_head(&mut self, run: &Run) {
+        let kind = if run.quick { "quick run" } else { "run" };
+        let parts = [
+            format!("Tollgate {}", run.tool.version),
+            super::host_line(&run.host),
+            format!("{}, {kind} of {:.0} s", run.started, run.elapsed_s),
+        ];
+        self.wrap(Ink::Bold, "", 0, &parts.join(" · "));
+        if let Some(far) = &run.far {
+            let line = format!(
+                "other end: {} · {}",
+                far.address,
+                super::host_line(&far.host)
+            );
+            self.wrap(Ink::Faint, "", 0, &line);
+        }
+        self.warnings(run);
+    }
+
+    /// A round trip: its name and total, the bar on the common scale, the bar magnified where that is short, its largest parts.
+    fn round_trip(&mut self, one: &RoundTrip, longest: f64) {
+        let name = format!("{}, {}", one.path, one.mode.words());
+        let shown = Shown::choose(Unit::Nanoseconds, [one.total.value]);
+        let mut total = shown.with_unit(one.total.value);
+        if let Some(half) = one.total.ci.map(|ci| (ci.high - ci.low) / 2.0) {
+            total = format!("{} ±{}", total, shown.like(half, one.total.value));
+        }
+        let mut line = format!("{name}  {}", self.ink(Ink::Bold, &total));
+        if one.stretches.is_empty() {
+            line += &self.ink(Ink::Faint, "  (no ledger)");
+        }
+        self.line(&line);
+        let room = self.width - 2;
+        let cells = (extent(one) / longest * room as f64).max(1.0);
+        let bar = self.bar(one, cells);
+        self.line(&format!("  {bar}"));
+        if one.stretches.is_empty() {
+            return;
+        }
+        if cells < SHORT * room as f64 {
+            let exact = extent(one) / longest * room as f64;
+            let factor = ((room as f64 - 6.0) / exact).floor();
+            let times = format!("x{factor} ");
+            let bar = self.bar(one, exact * factor);
+            let lead = self.ink(Ink::Faint, &times);
+            self.line(&format!("  {lead}{bar}"));
+        }
+        self.wrap(Ink::Plain, "  ", 2, &largest(one));
+    }
+
+    /// A bar of so many characters; each stretch begins with its letter where it has room.
+    fn bar(&self, one: &RoundTrip, cells: f64) -> String {
+        let extent = extent(one);
+        let at = |ns: f64| (ns / extent * cells).round() as usize;
+        let (mut bar, mut drawn, mut sum) = (String::new(), 0, 0.0);
+        // One character stands for no part of several.
+        if one.stretches.is_empty() || at(extent) < 2 {
+            return "▇".repeat(at(extent).max(1));
+        }
+        for (stretch, length) in one.stretches.iter().zip(one.lengths()) {
+            sum += length;
+            let end = at(sum);
+            let cells = end.saturating_sub(drawn);
+            drawn = drawn.max(end);
+            if cells > 0 {
+                let fill = if stretch.part.waits() { "▒" } else { "▇" };
+                let text = letter(stretch.part).to_string() + &fill.repeat(cells - 1);
+                bar += &self.ink(ink(stretch.part), &text);
+            }
+        }
+        let open = at(extent).saturating_sub(drawn);
+        bar += &self.ink(Ink::Faint, &"░".repeat(open));
+        bar
+    }
+
+    /// The text, cut at a word where it takes too many lines.
+    fn shortened(&self, text: &str) -> String {
+        let longest = LINES * (self.width - 2) - 8;
+        if width(text) <= longest {
+            return text.to_owned();
+        }
+        let kept: String = text.chars().take(longest).collect();
+        let end = kept.rfind(' ').unwrap_or(kept.len());
+        format!("{} ...", &kept[..end])
+    }
+
+    fn legend_of_parts(&mut self) {
+        let parts: Vec<String> = Part::ALL
+            .iter()
+            .map(|part| format!("{} {}", letter(*part), part.name()))
+            .collect();
+        self.wrap(
+            Ink::Faint,
+            "",
+            0,
+            &format!(
+                "{} · ▇ processing ▒ waiting ░ left open by the ledger",
+                parts.join("  ")
+            ),
+        );
+    }
+
+    fn findings(&mut self, summary: &Summary) {
+        if summary.findings.is_empty() && summary.refused.is_none() {
+            return;
+        }
+        self.line("");
+        self.wrap(Ink::Bold, "", 0, "Findings");
+        for (at, finding) in summary.findings.iter().enumerate() {
+            let lead = format!("{} ", at + 1);
+            self.wrap(Ink::Plain, &lead, 2, &finding.text);
+        }
+        if let Some(refused) = &summary.refused {
+            let text = self.shortened(refused);
+            self.wrap(Ink::Faint, "  ", 2, &text);
+        }
+    }
+
+    /// A heading with at most so many lines under it.
+    fn section(&mut self, heading: &str, lines: &[String], most: usize) {
+        if lines.is_empty() {
+            return;
+        }
+        self.line("");
+        self.wrap(Ink::Bold, "", 0, heading);
+        for line in lines.iter().take(most) {
+            let text = self.shortened(line);
+            self.wrap(Ink::Plain, "  ", 2, &text);
+        }
+        let more = lines.len().saturating_sub(most);
+        if more > 0 {
+            self.wrap(
+                Ink::Faint,
+                "  ",
+                2,
+                &format!("and {more} more, in the files below"),
+            );
+        }
+    }
+
+    /// Where the rest is, as commands.
+    fn rest(&mut self, run: &Run, rest: &Rest<'_>) {
+        self.line("");
+        self.wrap(Ink::Bold, "", 0, "Next");
+        let json = rest
+            .json
+            .map_or("RUN.json".to_owned(), tollgate_run::format::quoted);
+        let mut lines = Vec::new();
+        if let Some(html) = rest.html {
+            lines.push((html.to_owned(), "every figure and table on one page"));
+        }
+        if run.quick {
+            lines.push((
+                "tollgate report".to_owned(),
+                "adds processor time, packets and queues: 3 minutes",
+            ));
+        }
+        lines.push((
+            format!("tollgate compare {json} AFTER.json"),
+            "what a change made worse or better",
+        ));
+        lines.push((
+            "tollgate doctor --self-test".to_owned(),
+            "whether known delays are found",
+        ));
+        lines.push((
+            format!("tollgate show {json} NAME"),
+            "prints the tables of NAME, which is one of:",
+        ));
+        let commands = lines.iter().map(|(command, _)| width(command)).max();
+        let explained = lines.iter().map(|(_, what)| width(what)).max();
+        let (commands, explained) = (commands.unwrap_or(0), explained.unwrap_or(0));
+        for (command, what) in &lines {
+            if commands + explained + 4 <= self.width {
+                let lead = format!("  {:commands$}  ", clean(command));
+                self.wrap(Ink::Faint, &lead, commands + 4, what);
+            } else {
+                self.line(&format!("  {}", clean(command)));
+                self.wrap(Ink::Faint, "    ", 4, what);
+            }
+        }
+        let names: Vec<&str> = run
+            .experiments
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect();
+        self.wrap(Ink::Faint, "    ", 4, &names.join(" "));
+    }
+}
+
+/// The three largest parts, and what the ledger leaves open.
+fn largest(one: &RoundTrip) -> String {
+    let mut parts: Vec<(Part, f64)> = Part::ALL
+        .into_iter()
+        .filter_map(|part| Some((part, one.of(part)?.0)))
+        .filter(|(_, ns)| *ns > 0.0)
+        .collect();
+    parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+    parts.truncate(3);
+    let share = |ns: f64| format!("{:.0} %", 100.0 * ns / one.total.value);
+    let mut words: Vec<String> = parts
+        .iter()
+        .map(|(part, ns)| {
+            format!(
+                "{} {} ({})",
+                part.name(),
+                alone(Unit::Nanoseconds, *ns),
+                share(*ns)
+            )
+        })
+        .collect();
+    if one.asleep_ns > 0.0 {
+        words.push(format!(
+            "gates asleep {}",
+            signed_percent(one.asleep_ns / one.total.value)
+        ));
+    }
+    if let Some(open) = one.open_ns {
+        words.push(format!(
+            "left open {}",
+            signed_percent(open / one.total.value)
+        ));
+    }
+    words.join(" · ")
+}
