@@ -1,6 +1,6 @@
 //! What the cells of a table need besides their numbers: a common unit for each column, and numbered footnotes.
 
-use tollgate_run::{Cell, Column, Measured, Table, Unit};
+use tollgate_run::{Cell, Column, Table, Unit};
 
 use crate::format::Shown;
 
@@ -113,29 +113,6 @@ fn remark(cell: &Cell) -> Option<String> {
         Cell::NotAvailable { reason } => Some(format!("not available: {reason}")),
         Cell::Value(_) | Cell::Text { .. } => None,
     }
-}
-
-/// Half the width of the confidence interval as a share of the value.
-pub(crate) fn half_width(measured: &Measured) -> Option<f64> {
-    let interval = measured.ci?;
-    (measured.value != 0.0).then(|| ((interval.high - interval.low) / 2.0 / measured.value).abs())
-}
-
-/// Whether the cell tells more than its value.
-pub(crate) fn has_spread(cell: &Cell) -> bool {
-    let Cell::Value(Measured {
-        value: _,
-        ci,
-        n: _,
-        mean,
-        p50,
-        p99,
-        p99_9,
-    }) = cell
-    else {
-        return false;
-    };
-    ci.is_some() || [mean, p50, p99, p99_9].iter().any(|part| part.is_some())
 }
 
 #[cfg(test)]

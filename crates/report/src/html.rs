@@ -1,22 +1,29 @@
-//! The run as one HTML file: findings first, then figures and tables, then how far they can be trusted.
+//! The run as one HTML file: the anatomy of a round trip, six findings and the round trip by size on the first screen; then chapters
+//! that open on demand, each experiment with its first figure, its first table and one line of trust, all else folded.
 //!
 //! The file needs no network, no font and no script: figures are inline SVG, values appear on hovering by `<title>`,
 //! light and dark follow the reader's system. Everything that comes from the run is escaped.
 
+use std::collections::BTreeSet;
+
+use tollgate_analysis::summary::{Summary, summary};
 use tollgate_run::{
-    Clock, Experiment, FarEnd, Figure, Host, Mitigation, Reading, Run, TrustLine, Unit,
-    format::counted,
+    Clock, Experiment, FarEnd, Figure, Host, Mitigation, Reading, Run, Table, TrustKind, TrustLine,
+    Unit, format, format::counted,
 };
 
 use crate::format::{alone, frequency, memory, significant};
 
+mod anatomy;
 mod bars;
 mod lines;
 mod markup;
 mod palette;
+mod panels;
 mod table;
 
 use markup::Markup;
+use panels::{Drawing, Lines};
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -28,6 +35,8 @@ pub fn render(run: &Run) -> String {
         figures: 0,
         tables: 0,
         lines: palette::LineStyles::of(run),
+        drawn: BTreeSet::new(),
+        said: BTreeSet::new(),
     };
     page.document(run);
     page.out.into_text()
@@ -39,6 +48,84 @@ struct Page {
     figures: usize,
     tables: usize,
     lines: palette::LineStyles,
+    /// The drawings that stand on the first screen: the experiment, and which of its drawings.
+    drawn: BTreeSet<(String, usize)>,
+    /// The remarks that stand somewhere already.
+    said: BTreeSet<String>,
+}
+
+/// A chapter of the page.
+struct Chapter {
+    title: &'static str,
+    /// Its experiments; none for those of no other chapter.
+    experiments: &'static [&'static str],
+}
+
+const CHAPTERS: [Chapter; 8] = [
+    Chapter {
+        title: "Latency",
+        experiments: &["rr-by-size", "crr", "wolman-networks"],
+    },
+    Chapter {
+        title: "Where the time goes",
+        experiments: &["wolman-transmit", "wolman-receive"],
+    },
+    Chapter {
+        title: "Throughput, and cycles for each bit",
+        experiments: &[
+            "stream-by-write-size",
+            "foong-hz",
+            "foong-direction",
+            "foong-offload",
+            "foong-sendfile",
+        ],
+    },
+    Chapter {
+        title: "The processor",
+        experiments: &[
+            "kay-breakdown",
+            "kay-detail",
+            "foong-profile",
+            "clark-direct",
+        ],
+    },
+    Chapter {
+        title: "Packets and queues",
+        experiments: &[
+            "lehmann-bandwidth",
+            "lehmann-processing",
+            "lehmann-queues",
+            "lehmann-budget",
+        ],
+    },
+    Chapter {
+        title: "Instructions",
+        experiments: &["clark-instructions"],
+    },
+    Chapter {
+        title: "More",
+        experiments: &[],
+    },
+    Chapter {
+        title: "The five papers, then and now",
+        experiments: &["history"],
+    },
+];
+
+/// Whether the statement is about a ledger: those stand together.
+const fn is_of_ledger(line: &TrustLine) -> bool {
+    !matches!(line.kind, TrustKind::Note)
+}
+
+const fn about(kind: TrustKind) -> &'static str {
+    match kind {
+        TrustKind::Closure => "Closure",
+        TrustKind::Residual => "Left open",
+        TrustKind::Perturbation => "Gate cost",
+        TrustKind::EventsLost => "Events lost",
+        TrustKind::JoinRate => "Coverage",
+        TrustKind::Note => "Remark",
+    }
 }
 
 impl Page {
@@ -61,11 +148,12 @@ impl Page {
             .raw(STYLE)
             .raw("</style>\n</head>\n<body>\n");
         self.out.raw(&palette::patterns());
+        let summary = summary(run);
         self.header(run);
         self.out.raw("<main>\n");
-        for (at, experiment) in run.experiments.iter().enumerate() {
-            self.experiment(at, experiment);
-        }
+        self.first_screen(run, &summary);
+        self.chapters(run);
+        self.belief(run);
         self.host(run);
         self.out.raw("</main>\n");
         self.footer(run);
@@ -85,27 +173,98 @@ impl Page {
                 .text(warning)
                 .raw("</p>\n");
         }
-        if !run.experiments.is_empty() {
-            out.raw("<nav aria-labelledby=\"findings\">\n<h2 id=\"findings\">Findings</h2>\n<ol class=\"findings\">\n");
-            for (at, experiment) in run.experiments.iter().enumerate() {
-                out.raw(&format!("<li><a href=\"#e{}\">", at + 1));
-                out.text(&experiment.title)
-                    .raw("</a><p>")
-                    .text(&micro(&experiment.finding))
-                    .raw("</p></li>\n");
-            }
-            out.raw("</ol>\n<p class=\"also\"><a href=\"#host\">The machine and the clock</a></p>\n</nav>\n");
-        }
         out.raw("</header>\n");
     }
 
+    /// What is read without opening anything: the anatomy, the findings, the round trip by size.
+    fn first_screen(&mut self, run: &Run, summary: &Summary) {
+        if let Some(anatomy) = &summary.anatomy {
+            self.out
+                .raw("<section class=\"first\" aria-label=\"Anatomy\">\n");
+            let title = format!(
+                "Where a round trip of {} goes, to scale",
+                format::bytes(anatomy.size)
+            );
+            self.figure(&title, None, |page| anatomy::draw(&mut page.out, anatomy));
+            self.out.raw("</section>\n");
+        }
+        if !summary.findings.is_empty() || !summary.trust.is_empty() {
+            self.findings(run, summary);
+        }
+        let rr = run.experiments.iter().find(|one| one.name == "rr-by-size");
+        if let (Some(rr), false) = (rr, summary.findings.is_empty())
+            && let Some(Drawing::Lines(lines)) = panels::join(&rr.figures).first()
+        {
+            self.out
+                .raw("<section class=\"first\" aria-label=\"Round trip by size\">\n");
+            self.lines_figure(lines, Some(&rr.command));
+            self.out.raw("</section>\n");
+            self.drawn.insert((rr.name.clone(), 0));
+        }
+    }
+
+    fn findings(&mut self, run: &Run, summary: &Summary) {
+        let chapter_of = |name: &str| run.experiments.iter().position(|one| one.name == name);
+        let out = &mut self.out;
+        out.raw("<section class=\"first\" aria-labelledby=\"findings\">\n<h2 id=\"findings\">Findings</h2>\n<ol class=\"findings\">\n");
+        for finding in &summary.findings {
+            out.raw("<li>").text(&micro(&finding.text));
+            if let Some(at) = chapter_of(finding.experiment) {
+                out.raw(&format!(" <a href=\"#e{}\">numbers</a>", at + 1));
+            }
+            out.raw("</li>\n");
+        }
+        out.raw("</ol>\n");
+        for line in summary.refused.iter().chain(&summary.missing) {
+            out.raw("<p class=\"refused\">")
+                .text(&micro(line))
+                .raw("</p>\n");
+        }
+        if !summary.trust.is_empty() {
+            out.raw("<p class=\"refused\"><b>Trust.</b> ");
+            out.text(&micro(&summary.trust.join(" ")));
+            out.raw(" <a href=\"#belief\">Every ledger</a></p>\n");
+        }
+        out.raw("</section>\n");
+    }
+
+    /// The chapters, each closed; a run of few experiments shows them opened.
+    fn chapters(&mut self, run: &Run) {
+        let open = if run.experiments.len() <= 2 {
+            " open"
+        } else {
+            ""
+        };
+        for (at, chapter) in CHAPTERS.iter().enumerate() {
+            let mine = |name: &str| match chapter.experiments {
+                [] => !CHAPTERS.iter().any(|one| one.experiments.contains(&name)),
+                names => names.contains(&name),
+            };
+            let all: Vec<usize> = (0..run.experiments.len())
+                .filter(|&at| mine(&run.experiments[at].name))
+                .collect();
+            if all.is_empty() {
+                continue;
+            }
+            self.out.raw(&format!(
+                "<details class=\"chapter\" id=\"chapter-{}\"{open}><summary><h2>{}</h2></summary>\n",
+                at + 1,
+                chapter.title
+            ));
+            for at in all {
+                self.experiment(at, &run.experiments[at]);
+            }
+            self.out.raw("</details>\n");
+        }
+    }
+
+    /// An experiment: the finding, the first figure, the first table and one line of trust; the rest is folded.
     fn experiment(&mut self, at: usize, experiment: &Experiment) {
         let number = at + 1;
         self.out.raw(&format!(
-            "<section id=\"e{number}\" aria-labelledby=\"e{number}-title\">\n<h2 id=\"e{number}-title\">\
-             <span class=\"number\">{number}</span> "
+            "<section id=\"e{number}\" aria-labelledby=\"e{number}-title\">\n<h3 class=\"title\" id=\"e{number}-title\">"
         ));
-        self.out.text(&experiment.title).raw("</h2>\n");
+        self.out.text(&experiment.title).raw("</h3>\n");
         if let Some(paper) = &experiment.paper {
             self.out
                 .raw("<p class=\"paper\">after ")
@@ -116,66 +275,138 @@ impl Page {
             .raw("<p class=\"finding\">")
             .text(&micro(&experiment.finding))
             .raw("</p>\n");
-        for figure in &experiment.figures {
-            self.figures += 1;
-            match figure {
-                Figure::Lines {
-                    title,
-                    x,
-                    y,
-                    series,
-                    command,
-                } => {
-                    let chart = lines::Chart {
-                        title,
-                        x,
-                        y,
-                        series,
-                    };
-                    self.figure(title, command, |page| {
-                        lines::draw(&mut page.out, &page.lines, chart)
-                    });
-                }
-                Figure::StackedBars {
-                    title,
-                    unit,
-                    bars,
-                    command,
-                } => {
-                    self.figure(title, command, |page| {
-                        bars::draw(&mut page.out, title, *unit, bars)
-                    });
-                }
-            }
+        let drawings = panels::join(&experiment.figures);
+        let mut drawings: Vec<&Drawing<'_>> = drawings
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !self.drawn.contains(&(experiment.name.clone(), *at)))
+            .map(|(_, drawing)| drawing)
+            .collect();
+        let folded = drawings.split_off(drawings.len().min(1));
+        for drawing in drawings {
+            self.drawing(drawing);
         }
-        for table in &experiment.tables {
-            self.tables += 1;
-            table::draw(&mut self.out, self.tables, table);
+        let (first, more) = experiment.tables.split_at(experiment.tables.len().min(1));
+        for table in first {
+            self.table(table);
         }
-        if !experiment.trust.is_empty() {
-            self.trust(&experiment.trust);
+        // Each remark stands once on the page.
+        let fresh: Vec<&TrustLine> = experiment
+            .trust
+            .iter()
+            .filter(|line| !is_of_ledger(line) && self.said.insert(line.text.clone()))
+            .collect();
+        let main = fresh.iter().position(|line| !line.holds).unwrap_or(0);
+        if let Some(line) = fresh.get(main) {
+            self.trust(&[*line]);
         }
-        let told = |figure: &Figure| match figure {
-            Figure::Lines { command, .. } | Figure::StackedBars { command, .. } => {
-                *command == experiment.command
-            }
-        };
-        if !experiment.figures.iter().any(told) {
+        let rest: Vec<&TrustLine> = fresh
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != main)
+            .map(|(_, line)| *line)
+            .collect();
+        if !folded.is_empty() || !more.is_empty() || !rest.is_empty() {
+            let counts = [
+                (folded.len(), "figure", "figures"),
+                (more.len(), "table", "tables"),
+                (rest.len(), "remark", "remarks"),
+            ];
+            let words: Vec<String> = counts
+                .iter()
+                .filter(|(count, ..)| *count > 0)
+                .map(|(count, one, many)| counted(*count as u64, one, many))
+                .collect();
             self.out
-                .raw("<p class=\"command\">")
-                .element("code", &experiment.command)
-                .raw("</p>\n");
+                .raw("<details class=\"more\"><summary>")
+                .text(&format!("{} more", format::list(&words)))
+                .raw("</summary>\n");
+            for drawing in folded {
+                self.drawing(drawing);
+            }
+            for table in more {
+                self.table(table);
+            }
+            if !rest.is_empty() {
+                self.trust(&rest);
+            }
+            self.out.raw("</details>\n");
         }
-        self.out.raw("</section>\n");
+        self.out
+            .raw("<p class=\"command\">")
+            .element("code", &experiment.command)
+            .raw("</p>\n</section>\n");
     }
 
-    /// A figure with its caption and its command; `draw` returns a remark for the caption, or nothing.
+    fn table(&mut self, table: &Table) {
+        self.tables += 1;
+        table::draw(&mut self.out, self.tables, table);
+    }
+
+    fn drawing(&mut self, drawing: &Drawing<'_>) {
+        match drawing {
+            Drawing::Bars(Figure::StackedBars {
+                title, unit, bars, ..
+            }) => self.figure(title, None, |page| {
+                bars::draw(&mut page.out, title, *unit, bars)
+            }),
+            Drawing::Bars(Figure::Lines { .. }) => {}
+            Drawing::Lines(lines) => self.lines_figure(lines, None),
+        }
+    }
+
+    fn lines_figure(&mut self, lines: &[Lines<'_>], command: Option<&str>) {
+        let title = match lines {
+            [one] => one.title.to_owned(),
+            several => panels::titles(several).0,
+        };
+        self.figure(&title, command, |page| {
+            panels::draw(&mut page.out, &page.lines, lines)
+        });
+    }
+
+    /// What bears on the trust in every ledger, each statement once.
+    fn belief(&mut self, run: &Run) {
+        let mut lines: Vec<(&str, &TrustLine)> = Vec::new();
+        for experiment in &run.experiments {
+            for line in experiment.trust.iter().filter(|line| is_of_ledger(line)) {
+                if self.said.insert(line.text.clone()) {
+                    lines.push((&experiment.title, line));
+                }
+            }
+        }
+        if lines.is_empty() {
+            return;
+        }
+        self.out.raw(
+            "<details class=\"chapter\" id=\"belief\"><summary><h2>Can I believe it?</h2></summary>\n<div class=\"table\"><div \
+             class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"What bears on trust\">\n<table \
+             class=\"belief\">\n<thead><tr><th scope=\"col\">About</th><th scope=\"col\">Experiment</th><th \
+             scope=\"col\">Statement</th></tr></thead>\n<tbody>\n",
+        );
+        lines.sort_by_key(|(_, line)| about(line.kind));
+        for (title, line) in lines {
+            let class = if line.holds { "" } else { " class=\"doubt\"" };
+            self.out
+                .raw("<tr><th scope=\"row\">")
+                .text(about(line.kind))
+                .raw("</th><td class=\"words\">");
+            self.out
+                .text(title)
+                .raw(&format!("</td><td class=\"words\"><span{class}>"));
+            self.out.text(&micro(&line.text)).raw("</span></td></tr>\n");
+        }
+        self.out.raw("</tbody>\n</table></div></div>\n</details>\n");
+    }
+
+    /// A figure with its caption, and its command where no other line has it; `draw` returns a remark for the caption, or nothing.
     fn figure(
         &mut self,
         title: &str,
-        command: &str,
+        command: Option<&str>,
         draw: impl FnOnce(&mut Self) -> Option<String>,
     ) {
+        self.figures += 1;
         let number = self.figures;
         self.out.raw(&format!("<figure id=\"figure-{number}\">\n"));
         let remark = draw(self);
@@ -185,15 +416,18 @@ impl Page {
         if let Some(remark) = remark {
             self.out.raw(" ").text(&remark);
         }
-        self.out
-            .raw("</p><p class=\"command\">")
-            .element("code", command)
-            .raw("</p></figcaption>\n</figure>\n");
+        self.out.raw("</p>");
+        if let Some(command) = command {
+            self.out
+                .raw("<p class=\"command\">")
+                .element("code", command)
+                .raw("</p>");
+        }
+        self.out.raw("</figcaption>\n</figure>\n");
     }
 
-    fn trust(&mut self, lines: &[TrustLine]) {
-        self.out
-            .raw("<div class=\"trust\">\n<h3>How far to trust this</h3>\n<ul>\n");
+    fn trust(&mut self, lines: &[&TrustLine]) {
+        self.out.raw("<div class=\"trust\">\n<ul>\n");
         for line in lines {
             let (class, lead) = if line.holds {
                 ("", "")
@@ -244,7 +478,7 @@ impl Page {
             command,
             ..
         } = run;
-        self.out.raw("<section id=\"host\" aria-labelledby=\"host-title\">\n<h2 id=\"host-title\">The machine and the clock</h2>\n<dl class=\"facts\">\n");
+        self.out.raw("<details class=\"chapter\" id=\"host\"><summary><h2>The machine and the clock</h2></summary>\n<dl class=\"facts\">\n");
         self.machine_facts(host);
         self.fact("Clock", &value(clock_words(clock)), String::clone);
         let git = tool
@@ -274,7 +508,7 @@ impl Page {
             self.machine_facts(host);
             self.mitigation_facts(host);
         }
-        self.out.raw("</section>\n");
+        self.out.raw("</details>\n");
     }
 
     fn fact<T>(&mut self, name: &str, reading: &Reading<T>, show: impl Fn(&T) -> String) {

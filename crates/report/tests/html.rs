@@ -7,7 +7,7 @@ use std::process::Command;
 
 use proptest::prelude::*;
 use tollgate_report::html::render;
-use tollgate_run::{Cell, Figure, Interval, Point, Reading, Run};
+use tollgate_run::{Cell, Figure, Interval, Point, Reading, Run, fixture};
 
 /// Elements that have no end tag.
 const VOID: [&str; 3] = ["meta", "link", "br"];
@@ -132,14 +132,13 @@ fn ids_are_unique_and_links_lead_to_them() {
 fn every_part_of_the_run_is_there() {
     let html = render(&sample::run());
     let run = sample::run();
-    let figures: usize = run
-        .experiments
-        .iter()
-        .map(|experiment| experiment.figures.len())
-        .sum();
-    assert_eq!(html.matches("<figure ").count(), figures);
+    let figures = html.matches("<figure ").count();
+    assert!(figures > 0);
     assert_eq!(html.matches("</figcaption>").count(), figures);
-    assert_eq!(html.matches("role=\"img\"").count(), figures);
+    // Each drawing has words for those who cannot see it.
+    let drawings = html.matches("<svg class=\"chart").count();
+    assert!(drawings >= figures);
+    assert_eq!(html.matches("role=\"img\" aria-label=\"").count(), drawings);
     for experiment in &run.experiments {
         assert!(html.contains(&experiment.title), "{}", experiment.title);
         assert!(html.contains(&experiment.command), "{}", experiment.command);
@@ -161,6 +160,47 @@ fn every_part_of_the_run_is_there() {
     ] {
         assert!(html.contains(part), "{part}");
     }
+}
+
+/// The words that are read before anything is opened: those outside of `details`, and the summaries of the outermost.
+fn unfolded(html: &str) -> usize {
+    let body = &html[html.find("<body>").unwrap()..];
+    let (mut depth, mut summary, mut words) = (0_usize, false, 0);
+    for part in body.split('<').skip(1) {
+        let (tag, text) = part.split_once('>').unwrap();
+        match tag.split(' ').next().unwrap() {
+            "details" => (depth, summary) = (depth + 1, false),
+            "/details" => (depth, summary) = (depth - 1, false),
+            "summary" => summary = depth == 1,
+            "/summary" => summary = false,
+            _ => {}
+        }
+        if (depth == 0 || summary) && tag != "title" {
+            words += text.split_whitespace().count();
+        }
+    }
+    words
+}
+
+#[test]
+fn first_screen_of_a_report_is_short_and_the_rest_is_folded() {
+    let html = render(&fixture::report());
+    let words = unfolded(&html);
+    assert!((100..1_500).contains(&words), "{words}");
+    assert!(html.find("class=\"chart anatomy\"") < html.find("id=\"findings\""));
+    assert!(html.matches("<details class=\"chapter\"").count() >= 4);
+    check_tags(&html).unwrap();
+}
+
+#[test]
+fn remarks_stand_once_on_the_page() {
+    let mut run = fixture::report();
+    let mut line = run.experiments[0].trust[0].clone();
+    line.text = "a remark of its own".to_owned();
+    for experiment in &mut run.experiments {
+        experiment.trust.push(line.clone());
+    }
+    assert_eq!(render(&run).matches("a remark of its own").count(), 1);
 }
 
 #[test]
@@ -407,13 +447,6 @@ fn headless_chromium_renders_the_report() {
         .filter(|line| line.contains("CONSOLE"))
         .collect();
     assert!(complaints.is_empty(), "{complaints:?}");
-    let figures: usize = run
-        .experiments
-        .iter()
-        .map(|experiment| experiment.figures.len())
-        .sum();
-    assert_eq!(dom.matches("<figure ").count(), figures);
-    assert_eq!(dom.matches("<svg class=\"chart").count(), figures);
     for experiment in &run.experiments {
         assert!(dom.contains(&experiment.title), "{}", experiment.title);
     }

@@ -162,6 +162,19 @@ impl RoundTrip {
             .then_some(*part)
     }
 
+    /// The three parts that take most, in ns, the largest first.
+    #[must_use]
+    pub fn largest_parts(&self) -> Vec<(Part, f64)> {
+        let mut parts: Vec<(Part, f64)> = Part::ALL
+            .into_iter()
+            .filter_map(|part| Some((part, self.of(part)?.0)))
+            .filter(|(_, ns)| *ns > 0.0)
+            .collect();
+        parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+        parts.truncate(3);
+        parts
+    }
+
     /// The stretches as lengths of a picture: what is below zero is taken off its neighbours, so that the sum stays.
     #[must_use]
     pub fn lengths(&self) -> Vec<f64> {

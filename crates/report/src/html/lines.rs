@@ -8,16 +8,46 @@ use super::palette::LineStyles;
 use super::{typographic, unit_name};
 use crate::format::{Shown, alone};
 
-const WIDTH: f64 = 1000.0;
-const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 62.0;
 const TOP: f64 = 34.0;
-const BOTTOM: f64 = HEIGHT - 56.0;
 const FONT: f64 = 13.0;
+/// How far an axis goes beyond the data.
+const MARGIN: f64 = 1.04;
+/// A line in a panel with more points than this has no markers.
+const MOST_MARKERS: usize = 16;
 /// The least distance between the baselines of two labels.
 const LABEL_PITCH: f64 = 19.0;
 /// Above this number of distinct places on the horizontal axis, ticks stand at round numbers and not at the data.
 const MOST_DATA_TICKS: usize = 14;
+
+/// What a chart is drawn on.
+#[derive(Clone, Copy)]
+pub(super) struct Sheet {
+    width: f64,
+    height: f64,
+    /// Whether lines bear their names at their ends; else a legend names them.
+    named: bool,
+}
+
+impl Sheet {
+    /// A figure of its own.
+    pub(super) const WHOLE: Self = Self {
+        width: 1000.0,
+        height: 440.0,
+        named: true,
+    };
+    /// One of several, side by side.
+    pub(super) const PANEL: Self = Self {
+        width: 480.0,
+        height: 290.0,
+        named: false,
+    };
+
+    /// Where the horizontal axis lies.
+    const fn bottom(self) -> f64 {
+        self.height - 56.0
+    }
+}
 
 /// What a figure of lines shows.
 #[derive(Clone, Copy)]
@@ -26,6 +56,8 @@ pub(super) struct Chart<'a> {
     pub(super) x: &'a Axis,
     pub(super) y: &'a Axis,
     pub(super) series: &'a [Series],
+    /// Lines in the background, which are within the axes, too.
+    pub(super) context: &'a [Series],
 }
 
 /// An axis ready to place values.
@@ -69,10 +101,16 @@ struct Frame<'a> {
     x: Placed,
     y: Placed,
     right: f64,
+    sheet: Sheet,
 }
 
 /// Draws the figure. Returns a remark for the caption, when points had to be left out.
-pub(super) fn draw(out: &mut Markup, styles: &LineStyles, chart: Chart<'_>) -> Option<String> {
+pub(super) fn draw(
+    out: &mut Markup,
+    styles: &LineStyles,
+    chart: Chart<'_>,
+    sheet: Sheet,
+) -> Option<String> {
     let lines: Vec<(&Series, Vec<Point>)> = chart
         .series
         .iter()
@@ -85,7 +123,15 @@ pub(super) fn draw(out: &mut Markup, styles: &LineStyles, chart: Chart<'_>) -> O
         out.raw("<p class=\"missing\">There is nothing to draw: no line has a point on these axes.</p>\n");
         return None;
     }
-    let all = || lines.iter().flat_map(|(_, points)| points);
+    let context: Vec<Vec<Point>> = chart
+        .context
+        .iter()
+        .map(|line| drawable(line, chart))
+        .collect();
+    let all = || {
+        let own = lines.iter().map(|(_, points)| points);
+        own.chain(&context).flatten()
+    };
     // Intervals are within the axis too; only an end at zero or below is cut off on a logarithmic one.
     let ends = |point: &Point| {
         [
@@ -99,19 +145,30 @@ pub(super) fn draw(out: &mut Markup, styles: &LineStyles, chart: Chart<'_>) -> O
         .flatten()
         .filter(|y| has_place(chart.y, *y))
         .collect();
-    let y = place(chart.y, ys, BOTTOM, TOP, true);
-    let label_room = lines
-        .iter()
-        .map(|(line, points)| label_width(line, points, y.shown))
-        .fold(60.0, f64::max)
-        .min(300.0);
-    let right = WIDTH - label_room - 26.0;
+    let y = place(chart.y, ys, sheet.bottom(), TOP, true);
+    let label_room = match sheet.named {
+        false => 0.0,
+        true => lines
+            .iter()
+            .map(|(line, points)| label_width(line, points, y.shown))
+            .fold(60.0, f64::max)
+            .min(300.0),
+    };
+    let right = sheet.width - label_room - 26.0;
     let xs: Vec<f64> = all().map(|point| point.x).collect();
     let x = place(chart.x, xs.clone(), LEFT + 12.0, right, false);
-    let frame = Frame { chart, x, y, right };
+    let frame = Frame {
+        chart,
+        x,
+        y,
+        right,
+        sheet,
+    };
     out.raw_format(format_args!(
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Figure\"><svg class=\"chart lines\" \
-         viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+         viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n",
+        sheet.width,
+        sheet.height,
         escape(&spoken(chart, &lines)),
     ));
     draw_axes(out, &frame, &x_ticks(chart.x, xs, &frame.x));
@@ -119,7 +176,16 @@ pub(super) fn draw(out: &mut Markup, styles: &LineStyles, chart: Chart<'_>) -> O
         .iter()
         .map(|(_, points)| frame.y.position(points[points.len() - 1].y))
         .collect();
-    let label_ys = spread_labels(&ends, TOP, BOTTOM);
+    let label_ys = spread_labels(&ends, TOP, sheet.bottom());
+    for (line, points) in chart.context.iter().zip(&context) {
+        // What only sets the scale has no name and is not drawn.
+        if !line.label.is_empty() && !points.is_empty() {
+            out.raw_format(format_args!(
+                "<path class=\"background\" d=\"M{}\"/>\n",
+                path(points, &frame)
+            ));
+        }
+    }
     for ((line, points), label_y) in lines.iter().zip(label_ys) {
         out.raw_format(format_args!(
             "<g class=\"series {}{}\">",
@@ -127,7 +193,9 @@ pub(super) fn draw(out: &mut Markup, styles: &LineStyles, chart: Chart<'_>) -> O
             if line.published { " published" } else { "" },
         ));
         draw_line(out, styles, line, points, &frame);
-        draw_label(out, line, points, &frame, label_y);
+        if sheet.named {
+            draw_label(out, line, points, &frame, label_y);
+        }
         out.raw("</g>\n");
     }
     out.raw("</svg></div>\n");
@@ -138,7 +206,7 @@ pub(super) fn draw(out: &mut Markup, styles: &LineStyles, chart: Chart<'_>) -> O
         } else {
             "points are"
         };
-        format!("{missing} {points} not drawn, having no place on these axes (a logarithmic axis has none for zero or less).")
+        format!("{missing} {points} not drawn, having no place on these axes, which begin at zero or, logarithmic ones, above it.")
     })
 }
 
@@ -149,7 +217,7 @@ const SIZES: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
 fn has_place(axis: &Axis, value: f64) -> bool {
     match axis.scale {
         Scale::Log => SIZES.contains(&value),
-        Scale::Linear => value == 0.0 || SIZES.contains(&value.abs()),
+        Scale::Linear => value == 0.0 || SIZES.contains(&value),
     }
 }
 
@@ -166,21 +234,14 @@ fn drawable(line: &Series, chart: Chart<'_>) -> Vec<Point> {
         .collect()
 }
 
-/// Chooses the range of an axis; `round` widens it to round numbers.
-fn place(axis: &Axis, values: Vec<f64>, from: f64, to: f64, round: bool) -> Placed {
+/// Chooses the range of an axis: it ends at the data, `beyond` a little after it, and a linear one begins at zero.
+fn place(axis: &Axis, values: Vec<f64>, from: f64, to: f64, beyond: bool) -> Placed {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let (low, high) = match axis.scale {
-        Scale::Log if round => (round_down(least), round_up(most)),
+        Scale::Log if beyond => (MARGIN.recip() * least, MARGIN * most),
         Scale::Log => (least, most),
-        Scale::Linear => {
-            let low = least.min(0.0);
-            let step = linear_step(most.max(0.0) - low, 6);
-            (
-                (low / step).floor() * step,
-                (most.max(0.0) / step).ceil() * step,
-            )
-        }
+        Scale::Linear => (0.0, MARGIN * most.max(0.0)),
     };
     // One value alone stands in the middle.
     let (low, high) = match axis.scale {
@@ -206,24 +267,6 @@ fn place(axis: &Axis, values: Vec<f64>, from: f64, to: f64, round: bool) -> Plac
 /// The power of ten that is not above the value.
 fn decade(value: f64) -> f64 {
     10_f64.powf(value.log10().floor())
-}
-
-/// The largest of 1, 2, 5 times a power of ten that is not above the value.
-fn round_down(value: f64) -> f64 {
-    let decade = decade(value);
-    let factor = [5.0, 2.0]
-        .into_iter()
-        .find(|factor| factor * decade <= value * 1.000_001);
-    factor.unwrap_or(1.0) * decade
-}
-
-/// The smallest of 1, 2, 5 times a power of ten that is not below the value.
-fn round_up(value: f64) -> f64 {
-    let decade = decade(value);
-    let factor = [1.0, 2.0, 5.0]
-        .into_iter()
-        .find(|factor| factor * decade >= value * 0.999_999);
-    factor.unwrap_or(10.0) * decade
 }
 
 /// 1, 2, 5 times powers of ten within the range; only the powers where that would be crowded.
@@ -297,9 +340,16 @@ fn between(placed: &Placed, most: usize) -> Vec<f64> {
 }
 
 fn draw_axes(out: &mut Markup, frame: &Frame<'_>, x_ticks: &[f64]) {
-    let Frame { chart, x, y, right } = frame;
+    let Frame {
+        chart,
+        x,
+        y,
+        right,
+        sheet,
+    } = frame;
+    let bottom = sheet.bottom();
     let y_ticks = match y.scale {
-        Scale::Log => log_ticks(y.low, y.high, 11),
+        Scale::Log => log_ticks(y.low, y.high, if sheet.named { 11 } else { 7 }),
         Scale::Linear => between(y, 6),
     };
     out.raw("<g class=\"axis\">");
@@ -317,15 +367,15 @@ fn draw_axes(out: &mut Markup, frame: &Frame<'_>, x_ticks: &[f64]) {
     for tick in x_ticks {
         let position = x.position(*tick);
         out.raw_format(format_args!(
-            "<path class=\"base\" d=\"M{} {BOTTOM}v5\"/><text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            "<path class=\"base\" d=\"M{} {bottom}v5\"/><text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             at(position),
             at(position),
-            at(BOTTOM + 20.0),
+            at(bottom + 20.0),
             escape(&tick_label(x.shown, *tick)),
         ));
     }
     out.raw_format(format_args!(
-        "<path class=\"base\" d=\"M{LEFT} {BOTTOM}H{}\"/>",
+        "<path class=\"base\" d=\"M{LEFT} {bottom}H{}\"/>",
         at(right + 6.0)
     ));
     out.raw_format(format_args!(
@@ -333,7 +383,7 @@ fn draw_axes(out: &mut Markup, frame: &Frame<'_>, x_ticks: &[f64]) {
          text-anchor=\"end\">{}</text></g>\n",
         escape(&axis_title(chart.y, y.shown)),
         at(right + 6.0),
-        at(BOTTOM + 44.0),
+        at(bottom + 44.0),
         escape(&axis_title(chart.x, x.shown)),
     ));
 }
@@ -343,6 +393,16 @@ fn axis_title(axis: &Axis, shown: Shown) -> String {
         "" => axis.label.clone(),
         unit => format!("{} ({unit})", axis.label),
     }
+}
+
+/// The points as a path.
+fn path(points: &[Point], frame: &Frame<'_>) -> String {
+    let point = |point: &Point| {
+        let (x, y) = (frame.x.position(point.x), frame.y.position(point.y));
+        format!("{} {}", at(x), at(y))
+    };
+    let points: Vec<String> = points.iter().map(point).collect();
+    points.join("L")
 }
 
 fn draw_line(
@@ -357,59 +417,61 @@ fn draw_line(
         x,
         y,
         right: _,
+        sheet: _,
     } = frame;
-    let path: Vec<String> = points
-        .iter()
-        .map(|point| format!("{} {}", at(x.position(point.x)), at(y.position(point.y))))
-        .collect();
     out.raw_format(format_args!(
         "<path class=\"stroke\" d=\"M{}\"/>",
-        path.join("L")
+        path(points, frame)
     ));
+    if !frame.sheet.named && points.len() > MOST_MARKERS {
+        let interval = |point: &Point| {
+            let ci = point.ci?;
+            let (low, high) = (y.within(ci.low), y.within(ci.high));
+            Some(format!(
+                "M{} {}V{}",
+                at(x.position(point.x)),
+                at(low),
+                at(high)
+            ))
+        };
+        let intervals: Vec<String> = points.iter().filter_map(interval).collect();
+        out.raw_format(format_args!(
+            "<path class=\"interval\" d=\"{}\"/>",
+            intervals.concat()
+        ));
+        return;
+    }
     for point in points {
         let (px, py) = (x.position(point.x), y.position(point.y));
         out.raw_format(format_args!(
             "<g class=\"point\"><title>{}</title>",
-            escape(&point_words(line, point, *chart))
+            escape(&point_words(line, point, *chart, frame.sheet))
         ));
         if let Some(ci) = point.ci {
             let (low, high) = (y.within(ci.low), y.within(ci.high));
             out.raw_format(format_args!(
-                "<path class=\"interval\" d=\"M{} {}V{}\"/>",
+                "<path d=\"M{} {}V{}\"/>",
                 at(px),
                 at(low),
                 at(high)
             ));
         }
-        out.raw_format(format_args!(
-            "<circle class=\"hit\" cx=\"{}\" cy=\"{}\" r=\"11\"/>",
-            at(px),
-            at(py)
-        ));
-        out.raw_format(format_args!(
-            "<g class=\"marker\">{}</g></g>",
-            styles.marker(&line.label, px, py)
-        ));
+        out.raw(&styles.marker(&line.label, px, py)).raw("</g>");
     }
 }
 
-fn point_words(line: &Series, point: &Point, chart: Chart<'_>) -> String {
+fn point_words(line: &Series, point: &Point, chart: Chart<'_>, sheet: Sheet) -> String {
     let interval = point.ci.map_or(String::new(), |ci| {
         let shown = Shown::choose(chart.y.unit, [point.y]);
-        format!(
-            " (95 % CI {} to {})",
-            shown.number(ci.low),
-            shown.number(ci.high)
-        )
+        format!(" ({} to {})", shown.number(ci.low), shown.number(ci.high))
     });
-    let published = if line.published { ", published" } else { "" };
     let (x, y) = (alone(chart.x.unit, point.x), alone(chart.y.unit, point.y));
-    format!(
-        "{}, {}: {}{interval}{published}",
-        line.label,
-        typographic(&x),
-        typographic(&y)
-    )
+    let name = match sheet.named {
+        true => format!("{}, ", line.label),
+        // In a panel the legend tells it by its colour.
+        false => String::new(),
+    };
+    format!("{name}{}: {}{interval}", typographic(&x), typographic(&y))
 }
 
 fn label_words(points: &[Point], shown: Shown) -> String {
@@ -427,6 +489,7 @@ fn draw_label(out: &mut Markup, line: &Series, points: &[Point], frame: &Frame<'
         x,
         y,
         right,
+        sheet,
     } = frame;
     let last = points[points.len() - 1];
     let (end_x, end_y) = (x.position(last.x), y.position(last.y));
@@ -443,7 +506,7 @@ fn draw_label(out: &mut Markup, line: &Series, points: &[Point], frame: &Frame<'
         ));
     }
     let value = label_words(points, y.shown);
-    let room = WIDTH - right - 24.0 - text_width(&value, FONT) - 8.0;
+    let room = sheet.width - right - 24.0 - text_width(&value, FONT) - 8.0;
     out.raw_format(format_args!(
         "<text x=\"{}\" y=\"{}\"><title>{}</title><tspan class=\"name\">{}</tspan><tspan class=\"quiet\" \
          dx=\"7\">{}</tspan></text>",
@@ -536,10 +599,6 @@ mod tests {
             &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
         ));
         assert!(close(&linear_ticks(0.0, 8), &[0.0]));
-        assert!(close(
-            &[round_down(118.0), round_up(17_930.0), round_up(1_000.0)],
-            &[100.0, 20_000.0, 1_000.0]
-        ));
     }
 
     #[test]

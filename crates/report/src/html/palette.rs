@@ -103,13 +103,22 @@ pub(super) fn style() -> String {
             ".fill-{name}{{fill:var(--{name})}}.chart .on-{name}{{fill:var(--on-{name})}}"
         );
     }
+    css.push_str(".fill-application{fill:var(--soft)}.chart .on-application{fill:var(--paper)}\n");
     for at in 0..LINES.len() {
         let _ = writeln!(css, ".line-{at}{{--c:var(--line-{at})}}");
     }
     css
 }
 
-/// The hatching of each layer, for queueing; referred to by every figure.
+/// The markers of lines around the origin.
+const MARKERS: [&str; 4] = [
+    "<circle r=\"4\"/>",
+    "<rect x=\"-3.7\" y=\"-3.7\" width=\"7.4\" height=\"7.4\"/>",
+    "<path d=\"M0 -5.2l4.8 8.4h-9.6z\"/>",
+    "<path d=\"M0 -5l5 5l-5 5l-5 -5z\"/>",
+];
+
+/// The hatching of each layer, for queueing, and the markers of lines; referred to by every figure.
 pub(super) fn patterns() -> String {
     let mut svg = "<svg class=\"patterns\" width=\"0\" height=\"0\" aria-hidden=\"true\" focusable=\"false\"><defs>\n".to_owned();
     for layer in Layer::ALL {
@@ -120,6 +129,9 @@ pub(super) fn patterns() -> String {
              patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" class=\"fill-{name}\" opacity=\"0.22\"/>\
              <rect width=\"2.4\" height=\"6\" class=\"fill-{name}\"/></pattern>"
         );
+    }
+    for (at, marker) in MARKERS.iter().enumerate() {
+        let _ = writeln!(svg, "<g id=\"m{at}\">{marker}</g>");
     }
     svg + "</defs></svg>\n"
 }
@@ -162,7 +174,8 @@ impl LineStyles {
                 };
                 for line in series.iter().filter(|line| line.published == published) {
                     let next = by_label.len();
-                    by_label.entry(line.label.clone()).or_insert(next);
+                    let label = super::panels::label_of(line, series.len());
+                    by_label.entry(label.to_owned()).or_insert(next);
                 }
             }
         }
@@ -177,16 +190,10 @@ impl LineStyles {
     /// The marker of the line at a point, filled with the line's colour.
     pub(super) fn marker(&self, label: &str, x: f64, y: f64) -> String {
         use super::markup::at;
-        match self.number(label) % 4 {
-            0 => format!("<circle cx=\"{}\" cy=\"{}\" r=\"4\"/>", at(x), at(y)),
-            1 => format!(
-                "<rect x=\"{}\" y=\"{}\" width=\"7.4\" height=\"7.4\"/>",
-                at(x - 3.7),
-                at(y - 3.7)
-            ),
-            2 => format!("<path d=\"M{} {}l4.8 8.4h-9.6z\"/>", at(x), at(y - 5.2)),
-            _ => format!("<path d=\"M{} {}l5 5l-5 5l-5 -5z\"/>", at(x), at(y - 5.0)),
-        }
+        let number = self.number(label);
+        // Shifted where colours and markers would come round together.
+        let marker = (number + number / (2 * LINES.len())) % MARKERS.len();
+        format!("<use href=\"#m{marker}\" x=\"{}\" y=\"{}\"/>", at(x), at(y))
     }
 
     fn number(&self, label: &str) -> usize {

@@ -1,12 +1,12 @@
-//! Tables: numbers at the right with their points under each other, units under the headings, remarks underneath,
-//! the spread of each number on hovering and in a table that folds out.
+//! Tables: numbers at the right with their points under each other and their errors beside them, units under the headings, remarks
+//! underneath, percentiles on hovering.
 
 use tollgate_run::{Cell, Measured, Row, RowKind, SegmentKind, Table};
 
 use super::markup::{Markup, escape};
 use super::{micro, palette, typographic, unit_name};
-use crate::cells::{Footnotes, half_width, has_spread, shown_columns};
-use crate::format::{Shown, fraction_width, group_thousands, percent};
+use crate::cells::{Footnotes, shown_columns};
+use crate::format::{Shown, fraction_width, group_thousands};
 
 pub(super) fn draw(out: &mut Markup, number: usize, table: &Table) {
     let shown = shown_columns(table);
@@ -47,7 +47,6 @@ pub(super) fn draw(out: &mut Markup, number: usize, table: &Table) {
         }
         out.raw("</ol>\n");
     }
-    draw_spread(out, table, &shown);
     out.raw("</div>\n");
 }
 
@@ -109,6 +108,10 @@ fn draw_cell(out: &mut Markup, cell: &Cell, shown: Shown, fraction: usize, mark:
                 false => out.raw_format(format_args!("<td title=\"{}\">", escape(&title))),
             };
             out.text(&aligned(&shown.number(measured.value), fraction));
+            if let Some(ci) = measured.ci {
+                let half = shown.like((ci.high - ci.low) / 2.0, measured.value);
+                out.raw("<small>±").raw(&half).raw("</small>");
+            }
         }
         Cell::Published { value, .. } => {
             out.raw("<td class=\"published\">")
@@ -143,25 +146,20 @@ fn widest_fraction(table: &Table, at: usize, shown: Shown) -> usize {
     table.rows.iter().filter_map(number).max().unwrap_or(0)
 }
 
+/// What a cell tells on hovering, where it holds percentiles: its error stands beside it.
 fn hover(measured: &Measured, shown: Shown) -> String {
     let Measured {
-        value: _,
-        ci,
-        n,
         mean,
-        p50,
         p99,
         p99_9,
+        n,
+        ..
     } = measured;
-    let mut parts = Vec::new();
-    if let Some(ci) = ci {
-        parts.push(format!(
-            "95 % CI {} to {}",
-            shown.number(ci.low),
-            typographic(&shown.with_unit(ci.high))
-        ));
+    if p99.is_none() {
+        return String::new();
     }
-    for (name, part) in [("mean", mean), ("p50", p50), ("p99", p99), ("p99.9", p99_9)] {
+    let mut parts = Vec::new();
+    for (name, part) in [("mean", mean), ("p99", p99), ("p99.9", p99_9)] {
         if let Some(part) = part {
             parts.push(format!("{name} {}", typographic(&shown.with_unit(*part))));
         }
@@ -170,68 +168,6 @@ fn hover(measured: &Measured, shown: Shown) -> String {
         parts.push(format!("n = {}", group_thousands(&n.to_string())));
     }
     parts.join("\n")
-}
-
-/// Each measured number with its spread, one line each, folded away.
-fn draw_spread(out: &mut Markup, table: &Table, shown: &[Shown]) {
-    if !table.rows.iter().flat_map(|row| &row.cells).any(has_spread) {
-        return;
-    }
-    out.raw("<details><summary>Confidence intervals and percentiles</summary>\n");
-    out.raw("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Confidence intervals and percentiles\">");
-    out.raw("<table class=\"spread\">\n<thead><tr><td></td><td></td>");
-    for name in ["value", "95 % CI", "±", "mean", "p50", "p99", "p99.9", "n"] {
-        out.raw("<th scope=\"col\">").text(name).raw("</th>");
-    }
-    out.raw("</tr></thead>\n<tbody>\n");
-    for row in &table.rows {
-        for ((column, cell), shown) in table.columns.iter().zip(&row.cells).zip(shown) {
-            let Cell::Value(measured) = cell else {
-                continue;
-            };
-            if has_spread(cell) {
-                out.raw("<tr><th scope=\"row\">")
-                    .text(&row.label)
-                    .raw("</th><td>")
-                    .text(&column.name)
-                    .raw("</td>");
-                spread_cells(out, measured, *shown);
-                out.raw("</tr>\n");
-            }
-        }
-    }
-    out.raw("</tbody>\n</table></div></details>\n");
-}
-
-fn spread_cells(out: &mut Markup, measured: &Measured, shown: Shown) {
-    let Measured {
-        value,
-        ci,
-        n,
-        mean,
-        p50,
-        p99,
-        p99_9,
-    } = measured;
-    let number =
-        |number: &Option<f64>| number.map_or(String::new(), |number| shown.with_unit(number));
-    let interval = ci.map_or(String::new(), |ci| {
-        format!(
-            "{} to {}",
-            typographic(&shown.number(ci.low)),
-            typographic(&shown.number(ci.high))
-        )
-    });
-    let half = half_width(measured).map_or(String::new(), percent);
-    let n = n.map_or(String::new(), |n| group_thousands(&n.to_string()));
-    let numbers = [mean, p50, p99, p99_9].map(number);
-    let texts = [shown.with_unit(*value), interval, half]
-        .into_iter()
-        .chain(numbers)
-        .chain([n]);
-    for text in texts {
-        out.raw("<td>").text(&typographic(&text)).raw("</td>");
-    }
 }
 
 fn capitalised(text: &str) -> String {

@@ -274,13 +274,7 @@ impl Page {
 
 /// The three largest parts, and what the ledger leaves open.
 fn largest(one: &RoundTrip) -> String {
-    let mut parts: Vec<(Part, f64)> = Part::ALL
-        .into_iter()
-        .filter_map(|part| Some((part, one.of(part)?.0)))
-        .filter(|(_, ns)| *ns > 0.0)
-        .collect();
-    parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-    parts.truncate(3);
+    let parts = one.largest_parts();
     let share = |ns: f64| format!("{:.0} %", 100.0 * ns / one.total.value);
     let mut words: Vec<String> = parts
         .iter()
