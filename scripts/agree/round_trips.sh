@@ -76,7 +76,7 @@ for cores in 1 2; do
         for ((round = 1; round <= rounds; round++)); do
             at="$directory/round-$cores-$rate-$round"
             talk "$cores" "$rate" "$at.default" --port "$port"
-            talk "$cores" "$rate" "$at.every" --port "$port" --always --sample 1
+            talk "$cores" "$rate" "$at.every" --port "$port" --no-duty-cycle --sample 1
             # At a given rate the client waits before it sends. Its turn is taken to be as long as that of the server, to which
             # the requests go.
             if [[ $rate != max ]]; then

@@ -4,6 +4,6 @@
 
 pub mod claim;
 pub mod comparison;
-pub mod history;
+pub mod papers;
 pub mod profile;
 pub mod summary;

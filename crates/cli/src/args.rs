@@ -23,7 +23,15 @@ use crate::values::{
 
 mod derived;
 
-pub(crate) use derived::{Compare, History, Predict, Profile, Runs};
+pub(crate) use derived::{Compare, Estimate, Papers, Predict, Runs};
+
+#[cfg(feature = "sql")]
+const AFTER_HELP: &str = "Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C.\n\
+                          Start with `tollgate report --quick`.";
+#[cfg(not(feature = "sql"))]
+const AFTER_HELP: &str = "Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C.\n\
+                          Left out of this build: trace and runs; `make traces` builds them.\n\
+                          Start with `tollgate report --quick`.";
 
 /// Where every nanosecond of TCP/IP goes: measures the Linux kernel, Tollgate's own stack and smoltcp side by side.
 #[derive(Debug, Parser)]
@@ -31,8 +39,7 @@ pub(crate) use derived::{Compare, History, Predict, Profile, Runs};
     name = "tollgate",
     version = env!("TOLLGATE_VERSION"),
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C.\n\
-                  Start with `tollgate report --quick`."
+    after_help = AFTER_HELP
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -104,9 +111,9 @@ pub(crate) enum Command {
     /// What a message, a packet and a byte cost by a run, and what follows for a line.
     Predict(Predict),
     /// The rows of the five papers beside those of a run.
-    History(History),
+    Papers(Papers),
     /// Where the time goes on the traffic of a trace, and what would be saved there (measuring needs root).
-    Profile(Profile),
+    Estimate(Estimate),
     /// What can be measured here, and what would make it better.
     Doctor(Doctor),
     /// Print what completes commands and options in a shell; `make install` puts it where shells look.
@@ -157,6 +164,9 @@ pub(crate) struct Show {
     /// Print all: every table, and all that bears on trust.
     #[arg(long)]
     pub(crate) full: bool,
+    /// Write the figure of where a round trip goes as SVG, instead.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["parts", "full"])]
+    pub(crate) svg: Option<PathBuf>,
 }
 
 /// `report`
@@ -181,7 +191,7 @@ pub(crate) struct Counted {
 
 /// The host at the other end.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Far {
+pub(crate) struct RemoteArgs {
     /// The other end runs on this host, by `tollgate serve`; implies --path kernel-remote.
     #[arg(long = "to", value_name = "HOST[:PORT]", value_parser = target)]
     host: Option<Target>,
@@ -198,7 +208,7 @@ fn token(given: Option<&String>) -> Option<String> {
     given.cloned().or_else(|| std::env::var(TOKEN).ok())
 }
 
-impl Far {
+impl RemoteArgs {
     /// The options with the host.
     ///
     /// # Errors
@@ -251,7 +261,7 @@ pub(crate) struct Workload {
     #[command(flatten)]
     pub(crate) measuring: Measuring,
     #[command(flatten)]
-    pub(crate) far: Far,
+    pub(crate) remote: RemoteArgs,
     /// Then run it under all gates of the kernel, and say how many messages and segments they follow from end to end (needs root).
     #[arg(long, conflicts_with = "host")]
     pub(crate) gates: bool,
@@ -276,7 +286,7 @@ pub(crate) struct RunExperiments {
     #[command(flatten)]
     pub(crate) measuring: Measuring,
     #[command(flatten)]
-    pub(crate) far: Far,
+    pub(crate) remote: RemoteArgs,
     /// Samples per second and processor, where processor time is sampled [default: 20000].
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(100..=49_000))]
     pub(crate) rate: Option<u32>,
@@ -292,6 +302,7 @@ pub(crate) struct RunExperiments {
 
 /// `observe`
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("../../../docs/spans.md"))]
 pub(crate) struct Observe {
     /// Only connections with one of these ports at either end.
     #[arg(long = "port", value_name = "PORT,..", value_delimiter = ',')]
@@ -324,7 +335,7 @@ pub(crate) struct Observe {
     /// Leave the gates on all the time, but for some tens of milliseconds each 5 s in which they are calibrated. A service that is busy all
     /// the time loses 14 to 36 % of its throughput. What its messages wait behind the gates of other messages cannot be taken off.
     #[arg(long, conflicts_with = "overhead")]
-    pub(crate) always: bool,
+    pub(crate) no_duty_cycle: bool,
     /// Sockets listed.
     #[arg(long, value_name = "N", default_value_t = summary::SOCKETS)]
     pub(crate) top: usize,
@@ -560,7 +571,7 @@ mod tests {
     #[test]
     fn a_host_implies_its_path_and_the_path_wants_its_host() {
         let options = |line: &str| match parsed(line).unwrap().command {
-            Command::Rr(workload) => workload.far.add_to(workload.measuring.options()),
+            Command::Rr(workload) => workload.remote.add_to(workload.measuring.options()),
             other => panic!("{other:?}"),
         };
         let told = options("tollgate rr --to box").unwrap();

@@ -1,18 +1,18 @@
-//! `tollgate predict` and `tollgate history`: a part that is computed from a run that was measured before, put out like a run.
+//! `tollgate predict` and `tollgate papers`: a part that is computed from a run that was measured before, put out like a run.
 //! With --validate, predictions are held against what is measured now.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tollgate_analysis::history::{self, Extent};
+use tollgate_analysis::papers::{self, Extent};
 use tollgate_experiment::context::{Context, Options};
 use tollgate_experiment::noise::Noise;
 use tollgate_experiment::predict::{self, Validation, memory};
 use tollgate_report::terminal::Detail;
 use tollgate_run::{self as run, Experiment, Run, VERSION};
 
-use crate::args::{GlobalArgs, History, Predict};
+use crate::args::{GlobalArgs, Papers, Predict};
 use crate::error::Error;
 use crate::progress::Shown;
 use crate::values::{Json, Sink};
@@ -64,13 +64,13 @@ fn validate(run: &mut Run, asked: &Predict, global: &GlobalArgs) -> Result<Valid
     Ok(measured?)
 }
 
-/// `tollgate history`.
-pub(crate) fn history(asked: &History, global: &GlobalArgs) -> Result<ExitCode, Error> {
+/// `tollgate papers`.
+pub(crate) fn papers(asked: &Papers, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let Some(from) = &asked.from else {
-        return measure::history(asked, global);
+        return measure::papers(asked, global);
     };
     let run = input::run(from)?;
-    let part = history::history(&run, Extent::Whole);
+    let part = papers::beside(&run, Extent::Whole);
     show(run, part, &asked.json, asked.out.as_ref(), global)
 }
 

@@ -9,6 +9,7 @@ mod compare;
 mod derived;
 mod doctor;
 mod error;
+mod estimate;
 mod input;
 mod interrupt;
 mod list;
@@ -17,7 +18,6 @@ mod measure;
 mod nearest;
 mod observe;
 mod output;
-mod profile;
 mod progress;
 #[cfg(feature = "sql")]
 mod runs;
@@ -70,8 +70,8 @@ fn main() -> ExitCode {
         Command::Runs { rest: _ } => Err(Error::NoTables("runs")),
         Command::Show(args) => show::run(args, &cli.global),
         Command::Predict(asked) => derived::predict(asked, &cli.global),
-        Command::History(asked) => derived::history(asked, &cli.global),
-        Command::Profile(asked) => profile::run(asked, &cli.global),
+        Command::Papers(args) => derived::papers(args, &cli.global),
+        Command::Estimate(args) => estimate::run(args, &cli.global),
         Command::Compare(asked) => compare::run(asked, &cli.global),
         Command::Doctor(doctor) => doctor::run(doctor, &cli.global),
         Command::Completions { shell } => manual::completions(*shell),

@@ -1,4 +1,4 @@
-//! `tollgate report`, `rr`, `crr`, `stream` and `experiment run`: runs experiments and puts out what they show. `tollgate profile`
+//! `tollgate report`, `rr`, `crr`, `stream` and `experiment run`: runs experiments and puts out what they show. `tollgate estimate`
 //! has its costs measured here.
 //!
 //! Output files are checked before anything is measured, and written when all is done. When JSON goes to standard output
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use tollgate_analysis::history::{self, Extent};
+use tollgate_analysis::papers::{self, Extent};
 use tollgate_budget::valgrind::{Program, scenario_output};
 use tollgate_experiment::conduct::conduct;
 use tollgate_experiment::context::{Context, Options};
@@ -21,7 +21,7 @@ use tollgate_run::{self as run, Host, Run, Schema, Tool, VERSION, format};
 use tollgate_workload::remote::KernelRemote;
 
 use crate::args::{
-    GlobalArgs, History, Measuring, Profile, Report, RunExperiments, SCENARIO, Scenario, Workload,
+    self, Estimate, GlobalArgs, Measuring, Report, RunExperiments, SCENARIO, Scenario, Workload,
 };
 use crate::error::{Error, INTERRUPTED};
 use crate::interrupt;
@@ -38,8 +38,8 @@ const QUICK: Duration = Duration::from_secs(25);
 /// What a full report allows for the measurements, so that all of it ends within 5 minutes.
 const FULL: Duration = Duration::from_secs(270);
 
-/// What `tollgate history` measures for, unless told otherwise.
-const HISTORY: Duration = Duration::from_secs(45);
+/// What `tollgate papers` measures for, unless told otherwise.
+const PAPERS: Duration = Duration::from_secs(45);
 
 /// What is to be done.
 struct Job<'a> {
@@ -102,7 +102,7 @@ pub(crate) fn workload(
     workload: &Workload,
     global: &GlobalArgs,
 ) -> Result<ExitCode, Error> {
-    let options = workload.far.add_to(workload.measuring.options())?;
+    let options = workload.remote.add_to(workload.measuring.options())?;
     let mut wanted = vec![experiments::find(experiment)];
     if workload.gates {
         let gated = experiments::find(gates).filter(|one| one.concerns(&options));
@@ -135,7 +135,7 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
     let options = Options {
         rate: run.rate,
         categories: run.categories.as_deref().cloned(),
-        ..run.far.add_to(run.measuring.options())?
+        ..run.remote.add_to(run.measuring.options())?
     };
     if let Some(idle) = experiments::all()
         .iter()
@@ -162,10 +162,10 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
     job.run(global)
 }
 
-/// `tollgate history` without a run: measures what has counterparts in the papers, and no more.
-pub(crate) fn history(asked: &History, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    let measuring = Measuring::within(asked.within.unwrap_or(HISTORY), asked.json.clone());
-    let names = history::experiments();
+/// `tollgate papers` without a run: measures what has counterparts in the papers, and no more.
+pub(crate) fn papers(asked: &args::Papers, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let measuring = Measuring::within(asked.within.unwrap_or(PAPERS), asked.json.clone());
+    let names = papers::experiments();
     let options = measuring.options();
     let job = Job {
         experiments: experiments::all()
@@ -185,11 +185,11 @@ pub(crate) fn history(asked: &History, global: &GlobalArgs) -> Result<ExitCode, 
     job.run(global)
 }
 
-/// What `tollgate profile` needs, where no run is given: the experiments by name, with these options. Without a run, the exit
+/// What `tollgate estimate` needs, where no run is given: the experiments by name, with these options. Without a run, the exit
 /// code that tells why.
 pub(crate) fn measured(
     names: &[&str],
-    profile: &Profile,
+    estimate: &Estimate,
     options: Options,
     global: &GlobalArgs,
 ) -> Result<(Option<Run>, ExitCode), Error> {
@@ -198,14 +198,14 @@ pub(crate) fn measured(
             .iter()
             .filter_map(|name| experiments::find(name))
             .collect(),
-        measuring: &profile.measuring,
+        measuring: &estimate.measuring,
         options,
-        html: profile.out.as_ref(),
-        json: file_of(&profile.measuring),
+        html: estimate.out.as_ref(),
+        json: file_of(&estimate.measuring),
         shown: Shape::Experiments(Detail::Whole),
         linux_counts: None,
         papers: Papers::Apart,
-        budget: Some(budget(&profile.measuring).unwrap_or(QUICK)),
+        budget: Some(budget(&estimate.measuring).unwrap_or(QUICK)),
     };
     let Outcome { run, store, code } = job.measure(global)?;
     if let (Some(run), Some(store)) = (&run, store) {
@@ -322,10 +322,10 @@ impl Job<'_> {
             say(&format!("error: {error}"));
         }
         let mut failed = !conducted.failed.is_empty();
-        let mut far = None;
+        let mut remote_end = None;
         if let Some(remote) = &context.remote {
-            match far_end(remote) {
-                Ok(end) => far = Some(end),
+            match remote_end_of(remote) {
+                Ok(end) => remote_end = Some(end),
                 Err(warning) => warnings.push(warning),
             }
             if let Some(error) = remote.lost() {
@@ -355,16 +355,16 @@ impl Job<'_> {
             command: command_line(),
             quick: self.measuring.quick,
             host,
-            far,
+            remote: remote_end,
             clock: clock_of(&clock),
-            yardsticks: conducted.yardsticks,
+            controls: conducted.controls,
             experiments: conducted.shown,
             warnings,
         };
         match self.papers {
             Papers::Apart => {}
-            Papers::Page => run.experiments.push(history::history(&run, Extent::Page)),
-            Papers::Alone => run.experiments = vec![history::history(&run, Extent::Whole)],
+            Papers::Page => run.experiments.push(papers::beside(&run, Extent::Page)),
+            Papers::Alone => run.experiments = vec![papers::beside(&run, Extent::Whole)],
         }
         run.check()?;
         Ok(Outcome {
@@ -432,10 +432,10 @@ pub(crate) fn tool_words() -> String {
 }
 
 /// The host at the other end, or why nothing can be told of it.
-fn far_end(remote: &KernelRemote) -> Result<run::FarEnd, String> {
+fn remote_end_of(remote: &KernelRemote) -> Result<run::RemoteEnd, String> {
     let address = remote.target().to_string();
     match serde_json::from_value(remote.host().clone()) {
-        Ok(host) => Ok(run::FarEnd {
+        Ok(host) => Ok(run::RemoteEnd {
             address,
             server: remote.tool().to_owned(),
             host,

@@ -83,7 +83,7 @@ mod live {
             namespace: scope::namespace(),
             slower_than: observe.slower_than,
             every: observe.sample,
-            budget: (!observe.always).then_some(observe.overhead / 100.0),
+            budget: (!observe.no_duty_cycle).then_some(observe.overhead / 100.0),
         };
         let cancel = interrupt::prepare()?;
         let started = Instant::now();

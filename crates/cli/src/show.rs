@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use tollgate_report::svg;
 use tollgate_report::terminal::{self, Detail, Rest};
 use tollgate_run::{Experiment, Run, Table};
 
@@ -13,6 +14,16 @@ use crate::{input, output};
 /// `tollgate show`.
 pub(crate) fn run(args: &Show, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let run = input::run(&args.run)?;
+    if let Some(file) = &args.svg {
+        let figure = svg::render(&run).ok_or_else(|| {
+            Error::Usage(format!(
+                "{} has no ledger, so there is no figure of a round trip; give a run of `tollgate report`",
+                args.run.display()
+            ))
+        })?;
+        tollgate_report::write_file(file, figure)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let (width, colour) = (output::width(), output::colour(global.color));
     let text = match args.parts.as_slice() {
         [] if args.full => terminal::render(&run, Detail::Whole, width, colour),

@@ -122,7 +122,7 @@ fn run_import(import: &Import, global: &GlobalArgs) -> Result<ExitCode, Error> {
 fn options(how: &How) -> Result<Options, Error> {
     Ok(Options {
         limits: Limits {
-            pause_ns: how.pause.as_nanos() as i64,
+            pause_ns: how.write_gap.as_nanos() as i64,
             ..Limits::default()
         },
         key: key(how)?,

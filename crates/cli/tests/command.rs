@@ -133,7 +133,7 @@ fn history_is_told_of_any_run_and_predictions_need_three_sizes() {
     let run = run_file(folder.path(), "run.json", 1.0);
     let output = outcome(
         folder.path(),
-        &["history", "--from", &run, "--out", "h.html"],
+        &["papers", "--from", &run, "--out", "h.html"],
     );
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("Then and now"));
@@ -167,7 +167,7 @@ fn history_is_told_of_any_run_and_predictions_need_three_sizes() {
         error.contains("another machine") && error.lines().count() == 1,
         "{error}"
     );
-    for command in ["history", "predict"] {
+    for command in ["papers", "predict"] {
         let output = outcome(folder.path(), &[command, "--from", "gone.json"]);
         assert_eq!(output.status.code(), Some(2), "{command}");
     }

@@ -112,9 +112,9 @@ fn every_workload_runs_to_a_server_that_says_what_it_does() {
                 .contains(&format!("--to {}", server.address))
         );
     }
-    let far = run.far.unwrap();
+    let remote = run.remote.unwrap();
     assert_eq!(
-        (far.address, far.host.kernel),
+        (remote.address, remote.host.kernel),
         (server.address.clone(), run.host.kernel)
     );
     let (code, said) = server.said();
@@ -374,7 +374,7 @@ fn between_two_namespaces_both_hosts_are_joined() {
         .unwrap();
     let run = run_of(&output);
     check_both_hosts(&run);
-    assert_eq!(run.far.unwrap().address, server.address);
+    assert_eq!(run.remote.unwrap().address, server.address);
     // With programs, there is more than the callers' own clocks.
     let networks = text(&output.stdout);
     if networks.contains("net_dev_start_xmit") {

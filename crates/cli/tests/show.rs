@@ -65,3 +65,24 @@ fn show_names_what_it_does_not_know() {
             .contains("no-such.json")
     );
 }
+
+#[test]
+fn show_writes_the_figure_as_svg() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("anatomy.svg");
+    let report = report();
+    let args = [
+        "show",
+        report.to_str().unwrap(),
+        "--svg",
+        file.to_str().unwrap(),
+    ];
+    let output = tollgate(&args, "100");
+    assert!(
+        output.status.success() && output.stdout.is_empty(),
+        "{output:?}"
+    );
+    let svg = std::fs::read_to_string(&file).unwrap();
+    assert!(svg.starts_with("<svg xmlns=") && svg.trim_end().ends_with("</svg>"));
+    assert!(svg.contains("kernel-loopback, 2 cores, blocking") && !svg.contains("<script"));
+}

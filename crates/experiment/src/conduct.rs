@@ -3,9 +3,9 @@
 use tollgate_run as run;
 
 use crate::context::Context;
+use crate::control;
 use crate::error::Error;
 use crate::experiments::Experiment;
-use crate::yardstick;
 
 /// What became of each experiment.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Conducted {
     /// The experiments that the user's stop left out or cut short, by name.
     pub stopped: Vec<&'static str>,
     /// What the machine was worth meanwhile.
-    pub yardsticks: Vec<run::Yardstick>,
+    pub controls: Vec<run::Control>,
 }
 
 /// Runs the experiments, those whose time is fixed last, and shows them in their order. One that fails does not keep the
@@ -44,10 +44,10 @@ pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_
         } else {
             context.begin(experiment.title(), experiment.weight(), weights);
         }
-        yardstick::look(context);
+        control::look(context);
         let outcome = experiment.run(context);
-        yardstick::look(context);
-        conducted.yardsticks.extend(yardstick::take(context, name));
+        control::look(context);
+        conducted.controls.extend(control::take(context, name));
         if context.cancel.is_raised() {
             conducted.stopped.push(name);
         }

@@ -18,9 +18,9 @@ use tollgate_run::{Mode, Offload, PathId, Workload, format, path_and_mode};
 use tollgate_workload::{Session, Sockets, Spec, find_with_mtu};
 
 use crate::context::{Context, ITERATIONS, REPETITIONS};
+use crate::control::between_slices;
 use crate::error::Error;
 use crate::outcome::Outcome;
-use crate::yardstick::between_slices;
 
 /// Slices of each contender in a repetition at a size.
 ///

@@ -16,8 +16,8 @@ use tollgate_workload::trains::SEGMENT;
 use tollgate_workload::{Session, Sockets, Spec, find};
 
 use crate::context::{Context, Options};
+use crate::control::between_slices;
 use crate::error::Error;
-use crate::yardstick::between_slices;
 
 /// Gates whose events name the bytes that pass. Those of threads are left out: a stream's calls are no messages to them.
 const NAMED: GateSet = GateSet::of(&[

@@ -19,8 +19,8 @@ use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
 use tollgate_workload::Spec;
 
 use crate::context::Context;
+use crate::control::between_slices;
 use crate::error::Error;
-use crate::yardstick::between_slices;
 
 /// Round trips of a slice: attaching gates takes the kernel as long as many of them.
 const KERNEL_ROUND_TRIPS: u64 = 64;

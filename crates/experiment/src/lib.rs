@@ -10,6 +10,7 @@ mod claim;
 mod compare;
 pub mod conduct;
 pub mod context;
+mod control;
 mod drift;
 mod echoes;
 mod error;
@@ -24,6 +25,5 @@ mod sampled;
 mod shapes;
 mod streams;
 mod trains;
-mod yardstick;
 
 pub use error::Error;

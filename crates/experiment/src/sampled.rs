@@ -21,9 +21,9 @@ use tollgate_workload::cores::Cores;
 use tollgate_workload::{Session, Spec, find};
 
 use crate::context::Context;
+use crate::control::between_slices;
 use crate::drift::Drift;
 use crate::error::Error;
-use crate::yardstick::between_slices;
 
 mod trust;
 

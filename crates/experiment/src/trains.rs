@@ -21,8 +21,8 @@ use tollgate_workload::kernel::trains::{Carrier, KernelTrains};
 use tollgate_workload::trains::SEGMENT;
 
 use crate::context::{Context, Options};
+use crate::control::between_slices;
 use crate::error::Error;
-use crate::yardstick::between_slices;
 
 /// Bytes between two sizes of the paper's sweep, and the last of them.
 const STEP: usize = 256;

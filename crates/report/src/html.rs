@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_analysis::summary::{Summary, summary};
+use tollgate_analysis::summary::{Anatomy, Summary, summary};
 use tollgate_run::{
-    Clock, Experiment, FarEnd, Figure, Host, Mitigation, Reading, Run, Table, TrustKind, TrustLine,
-    Unit, format, format::counted,
+    Clock, Experiment, Figure, Host, Mitigation, Reading, RemoteEnd, Run, Table, TrustKind,
+    TrustLine, Unit, format, format::counted,
 };
 
 use crate::format::{alone, frequency, memory, significant};
@@ -40,6 +40,17 @@ pub fn render(run: &Run) -> String {
     };
     page.document(run);
     page.out.into_text()
+}
+
+/// The anatomy of a round trip as an SVG document.
+pub(crate) fn standalone_anatomy(anatomy: &Anatomy) -> String {
+    let style = format!(
+        "{}{}\n{}",
+        palette::style(),
+        STYLE,
+        ".chart{font-family:system-ui,sans-serif}svg{background:var(--paper)}"
+    );
+    anatomy::standalone(anatomy, &style)
 }
 
 /// The document under construction, with the numbers of figures and tables so far.
@@ -108,7 +119,8 @@ const CHAPTERS: [Chapter; 8] = [
     },
     Chapter {
         title: "The five papers, then and now",
-        experiments: &["history"],
+        // Runs of schema 1 call it history.
+        experiments: &["papers", "history"],
     },
 ];
 
@@ -472,7 +484,7 @@ impl Page {
     fn host(&mut self, run: &Run) {
         let Run {
             host,
-            far,
+            remote,
             clock,
             tool,
             command,
@@ -492,11 +504,11 @@ impl Page {
         );
         self.fact("Command", &value(command.clone()), String::clone);
         self.mitigation_facts(host);
-        if let Some(FarEnd {
+        if let Some(RemoteEnd {
             address,
             server,
             host,
-        }) = far
+        }) = remote
         {
             self.out
                 .raw("<h3>The machine at the other end</h3>\n<dl class=\"facts\">\n");

@@ -169,10 +169,10 @@ impl Page {
         )];
         facts.extend(host_facts(&run.host));
         self.wrap(Ink::Faint, "", 0, &facts.join(" · "));
-        if let Some(far) = &run.far {
-            let mut facts = vec![host_line(&far.host)];
-            facts.extend(host_facts(&far.host));
-            let line = format!("other end: {} · {}", far.address, facts.join(" · "));
+        if let Some(remote) = &run.remote {
+            let mut facts = vec![host_line(&remote.host)];
+            facts.extend(host_facts(&remote.host));
+            let line = format!("other end: {} · {}", remote.address, facts.join(" · "));
             self.wrap(Ink::Faint, "", 0, &line);
         }
         self.warnings(run);

@@ -26,11 +26,11 @@ fn changed() -> Run {
             }
         }
     }
-    for yardstick in &mut run.yardsticks {
-        if yardstick.cores == Cores::Two {
-            yardstick.median_ns *= 1.2;
-            yardstick.low_ns *= 1.2;
-            yardstick.high_ns *= 1.2;
+    for control in &mut run.controls {
+        if control.cores == Cores::Two {
+            control.median_ns *= 1.2;
+            control.low_ns *= 1.2;
+            control.high_ns *= 1.2;
         }
     }
     run.host.kernel = Reading::Value {

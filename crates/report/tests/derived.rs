@@ -2,7 +2,7 @@
 
 mod sample;
 
-use tollgate_analysis::history::{Extent, history};
+use tollgate_analysis::papers::{Extent, beside};
 use tollgate_experiment::predict;
 use tollgate_report::terminal::{Detail, render};
 use tollgate_run::Run;
@@ -29,12 +29,12 @@ fn predictions_at_120_columns() {
 
 #[test]
 fn then_and_now_at_120_columns() {
-    let part = history(&sample::run(), Extent::Whole);
+    let part = beside(&sample::run(), Extent::Whole);
     insta::assert_snapshot!(render(&with(part), Detail::Whole, 120, false));
 }
 
 #[test]
 fn the_papers_page_at_120_columns() {
-    let part = history(&sample::run(), Extent::Page);
+    let part = beside(&sample::run(), Extent::Page);
     insta::assert_snapshot!(render(&with(part), Detail::Whole, 120, false));
 }

@@ -41,7 +41,7 @@ fn a_newer_version_is_refused_with_advice_even_when_its_fields_are_unknown() {
     assert!(matches!(error, ReadError::Newer { found } if found == u64::from(VERSION) + 1));
     let words = error.to_string();
     assert!(
-        words.contains("version 2") && words.contains("newer tollgate"),
+        words.contains("version 3") && words.contains("newer tollgate"),
         "{words}"
     );
 }
@@ -85,6 +85,27 @@ fn a_number_that_is_not_finite_is_named_and_no_file_is_made() {
     let result = write(&run, &folder.path().join("run.json"));
     assert!(matches!(result, Err(SaveError::Render(_))));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn runs_of_version_1_are_read() {
+    let mut run = sample::run();
+    run.controls.push(tollgate_run::Control {
+        experiment: "crr".to_owned(),
+        cores: tollgate_run::Cores::One,
+        path: "peer-smoltcp".to_owned(),
+        median_ns: 277.0,
+        low_ns: 275.0,
+        high_ns: 279.0,
+        n: 92,
+    });
+    let text = render(&run).unwrap();
+    assert!(text.contains("\"controls\""));
+    let old = text
+        .replace("\"controls\"", "\"yardsticks\"")
+        .replace("\"version\": 2", "\"version\": 1");
+    let read = parse(&old).unwrap();
+    assert_eq!((read.version, &read.controls), (1, &run.controls));
 }
 
 #[test]

@@ -18,14 +18,14 @@ pub fn run_of(experiments: Vec<Experiment>) -> Run {
         command: String::new(),
         quick: false,
         host: Host::read_from(std::path::Path::new("no such tree")),
-        far: None,
+        remote: None,
         clock: Clock {
             source: "tsc".to_owned(),
             hz: 1e9,
             read_cost_ns: 10.0,
             resolution_ns: 1.0,
         },
-        yardsticks: Vec::new(),
+        controls: Vec::new(),
         experiments,
         warnings: Vec::new(),
     }

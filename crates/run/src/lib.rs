@@ -28,8 +28,9 @@ pub mod observation;
 pub mod present;
 mod time;
 
-/// The version of the schema that this build writes, and the highest that it reads.
-pub const VERSION: u32 = 1;
+/// The version of the schema that this build writes, and the highest that it reads. Version 1 is read, too: its fields `far` and
+/// `yardsticks` are `remote` and `controls` now.
+pub const VERSION: u32 = 2;
 
 /// The name in the field `schema`, by which a file is recognised as a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,13 +60,13 @@ pub struct Run {
     /// The machine.
     pub host: Host,
     /// The host at the other end, where it is another.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub far: Option<FarEnd>,
+    #[serde(default, alias = "far", skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteEnd>,
     /// The clock that the times were read from.
     pub clock: Clock,
     /// What the machine itself was worth meanwhile, experiment by experiment; what could not be timed is left out.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub yardsticks: Vec<Yardstick>,
+    #[serde(default, alias = "yardsticks", skip_serializing_if = "Vec::is_empty")]
+    pub controls: Vec<Control>,
     /// What was measured, in the order in which it is shown.
     pub experiments: Vec<Experiment>,
     /// What the reader must know before trusting any number of this run.
@@ -74,7 +75,7 @@ pub struct Run {
 
 /// The host at the other end, as its server describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FarEnd {
+pub struct RemoteEnd {
     /// The host and the port of its server, as the user named them.
     pub address: String,
     /// The version of its server.
@@ -127,7 +128,7 @@ pub struct Clock {
 /// Something that neither the kernel nor Tollgate's stack is part of, timed again and again while an experiment ran: what moves it
 /// is the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Yardstick {
+pub struct Control {
     /// The experiment between whose slices it was looked at.
     pub experiment: String,
     /// How many processors it takes.

@@ -137,7 +137,7 @@ fn complete() -> Run {
         elapsed_s: 28.5,
         command: command(),
         quick: true,
-        far: Some(FarEnd {
+        remote: Some(RemoteEnd {
             address: "box:8655".into(),
             server: "tollgate 0.1.0".into(),
             host: host.clone(),
@@ -149,7 +149,7 @@ fn complete() -> Run {
             read_cost_ns: 22.0,
             resolution_ns: 10.0,
         },
-        yardsticks: vec![Yardstick {
+        controls: vec![Control {
             experiment: "rr".into(),
             cores: Cores::Two,
             path: "bare-shm".into(),

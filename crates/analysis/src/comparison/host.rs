@@ -1,7 +1,7 @@
 //! In what two machines differ, as far as their runs describe them.
 
 use serde::Serialize;
-use tollgate_run::{FarEnd, Host, Network, Reading, Run, Setting};
+use tollgate_run::{Host, Network, Reading, RemoteEnd, Run, Setting};
 
 /// A fact that is not the same on both machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,34 +24,34 @@ pub(super) struct Compared {
     pub(super) not_known: Vec<String>,
 }
 
-/// Compares the hosts, and those at the far end, where both runs have one.
+/// Compares the hosts, and those at the remote end, where both runs have one.
 pub(super) fn compared(a: &Run, b: &Run) -> Compared {
     let Facts {
         found: mut compared,
     } = of_hosts(&a.host, &b.host);
     let found = &mut compared.differences;
-    match (&a.far, &b.far) {
+    match (&a.remote, &b.remote) {
         (Some(a), Some(b)) => found.extend(
             of_hosts(&a.host, &b.host)
                 .found
                 .differences
                 .into_iter()
                 .map(|one| HostDifference {
-                    name: format!("far end: {}", one.name),
+                    name: format!("remote end: {}", one.name),
                     ..one
                 }),
         ),
         (None, None) => {}
         (a, b) => {
-            let text = |far: &Option<FarEnd>| {
-                if far.is_some() {
+            let text = |remote: &Option<RemoteEnd>| {
+                if remote.is_some() {
                     "another host"
                 } else {
                     "none"
                 }
             };
             found.push(HostDifference {
-                name: "far end".to_owned(),
+                name: "remote end".to_owned(),
                 a: text(a).to_owned(),
                 b: text(b).to_owned(),
             });

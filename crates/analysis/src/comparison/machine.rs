@@ -8,7 +8,7 @@
 //! This module owns the covariate. It must never remove more than the benchmark moved, nor less than nothing.
 
 use serde::Serialize;
-use tollgate_run::{Cores, PathId, Run, Unit, Yardstick, format};
+use tollgate_run::{Control, Cores, PathId, Run, Unit, format};
 use tollgate_stats as stats;
 
 use super::cells::Pair;
@@ -133,7 +133,7 @@ pub(super) struct Machine {
 impl Machine {
     /// The benchmarks that all runs have, with slopes between their bounds.
     pub(super) fn of(a: &[&Run], b: &[&Run]) -> Self {
-        let moved = a.first().map_or(&[][..], |run| &run.yardsticks);
+        let moved = a.first().map_or(&[][..], |run| &run.controls);
         Self {
             moved: moved
                 .iter()
@@ -286,9 +286,9 @@ impl Machine {
 
 impl Moved {
     /// None unless all runs have this benchmark.
-    fn of(first: &Yardstick, a: &[&Run], b: &[&Run]) -> Option<Self> {
+    fn of(first: &Control, a: &[&Run], b: &[&Run]) -> Option<Self> {
         let of = |run: &&Run| -> Option<(f64, f64)> {
-            let one = run.yardsticks.iter().find(|one| {
+            let one = run.controls.iter().find(|one| {
                 one.cores == first.cores
                     && one.path == first.path
                     && one.experiment == first.experiment

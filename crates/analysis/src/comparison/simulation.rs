@@ -3,7 +3,7 @@
 use tollgate_run::{Cell, Cores, Interval, Measured};
 use tollgate_stats as stats;
 
-use super::tests::{known, run, two, yardstick};
+use super::tests::{control, known, run, two};
 use super::*;
 
 /// A generator with a seed (SplitMix64; Steele, Lea and Flood 2014), so that what is simulated is the same everywhere.
@@ -198,11 +198,11 @@ fn paths_run(dice: &mut Dice, between: Between, slower: impl Fn(&str) -> f64) ->
             (*path, cells)
         })
         .collect();
-    let mut shown = yardstick(Cores::One, "peer-smoltcp", 270.0 * benchmark.exp());
+    let mut shown = control(Cores::One, "peer-smoltcp", 270.0 * benchmark.exp());
     shown.low_ns = shown.median_ns * (-between.benchmark).exp();
     shown.high_ns = shown.median_ns * between.benchmark.exp();
     Run {
-        yardsticks: vec![shown],
+        controls: vec![shown],
         ..run(Unit::Nanoseconds, &rows)
     }
 }

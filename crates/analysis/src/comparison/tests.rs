@@ -1,8 +1,8 @@
 //! Comparisons of runs whose numbers are given.
 
 use tollgate_run::{
-    Cell, Column, Cores, Experiment, Host, Interval, Measured, Mitigation, Network, PathId,
-    Reading, Row, RowKind, Setting, Table, Yardstick, fixture::run_of,
+    Cell, Column, Control, Cores, Experiment, Host, Interval, Measured, Mitigation, Network,
+    PathId, Reading, Row, RowKind, Setting, Table, fixture::run_of,
 };
 
 use super::*;
@@ -439,8 +439,8 @@ fn differences_of_the_machines_are_listed() {
 }
 
 /// A control benchmark that took so long, a quarter of its samples one part in a hundred longer or shorter.
-pub(super) fn yardstick(cores: Cores, path: &str, ns: f64) -> Yardstick {
-    Yardstick {
+pub(super) fn control(cores: Cores, path: &str, ns: f64) -> Control {
+    Control {
         experiment: "rr-by-size".to_owned(),
         cores,
         path: path.to_owned(),
@@ -462,9 +462,9 @@ fn with_benchmarks(times: [f64; 2], benchmarks: [f64; 2]) -> Run {
         ("kernel-veth, 2 cores, polling", row(8_000.0 * times[1])),
     ];
     Run {
-        yardsticks: vec![
-            yardstick(Cores::One, "peer-smoltcp", 270.0 * benchmarks[0]),
-            yardstick(Cores::Two, "bare-shm", 130.0 * benchmarks[1]),
+        controls: vec![
+            control(Cores::One, "peer-smoltcp", 270.0 * benchmarks[0]),
+            control(Cores::Two, "bare-shm", 130.0 * benchmarks[1]),
         ],
         ..run(Unit::Nanoseconds, &rows)
     }
@@ -523,7 +523,7 @@ fn a_control_benchmark_is_a_covariate_of_the_rows_on_its_processors() {
 #[test]
 fn a_control_benchmark_that_is_restless_within_runs_hides_no_doubled_path() {
     let restless = |mut run: Run| {
-        for one in &mut run.yardsticks {
+        for one in &mut run.controls {
             (one.low_ns, one.high_ns) = (0.5 * one.median_ns, 2.0 * one.median_ns);
         }
         run

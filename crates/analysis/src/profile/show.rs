@@ -21,7 +21,7 @@ impl Profile<'_> {
         tables.extend(self.inside());
         tables.push(self.savings());
         Experiment {
-            name: "profile".to_owned(),
+            name: "estimate".to_owned(),
             title: format!("Where the time goes on {}", self.trace.name),
             paper: source("Figs. 5 to 12, sections VII and VIII"),
             finding: self.finding(),
@@ -35,7 +35,7 @@ impl Profile<'_> {
     /// The command that gives the same page.
     fn command(&self) -> String {
         let trace = format::quoted(self.trace.name);
-        let mut command = format!("tollgate profile --trace {trace}");
+        let mut command = format!("tollgate estimate --trace {trace}");
         if self.trace.messages != Messages::default() {
             command.push_str(&format!(" --messages {}", self.trace.messages.name()));
         }

@@ -729,11 +729,11 @@ fn the_command_under_a_profile_gives_the_same_page() {
     };
     assert_eq!(
         command("office", Messages::Segments, RUN),
-        "tollgate profile --trace office --from run.json"
+        "tollgate estimate --trace office --from run.json"
     );
     assert_eq!(
         command("my office", Messages::Writes, Origin::Run("runs/a b.json")),
-        "tollgate profile --trace 'my office' --messages writes --from 'runs/a b.json'"
+        "tollgate estimate --trace 'my office' --messages writes --from 'runs/a b.json'"
     );
     assert_eq!(
         command(
@@ -741,6 +741,6 @@ fn the_command_under_a_profile_gives_the_same_page() {
             Messages::Segments,
             Origin::Measured(" --size 1,8192")
         ),
-        "tollgate profile --trace office --size 1,8192"
+        "tollgate estimate --trace office --size 1,8192"
     );
 }

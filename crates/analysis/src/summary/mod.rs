@@ -103,7 +103,7 @@ fn ledgers(run: &Run) -> Option<String> {
 
 fn control(run: &Run) -> Option<String> {
     let moved = run
-        .yardsticks
+        .controls
         .iter()
         .map(|one| 100.0 * (one.high_ns - one.low_ns) / one.median_ns)
         .reduce(f64::max)?;

@@ -74,9 +74,9 @@ pub(crate) struct Predict {
     pub(crate) json: Json,
 }
 
-/// `history`
+/// `papers`
 #[derive(Debug, Args)]
-pub(crate) struct History {
+pub(crate) struct Papers {
     /// The run: a file that `tollgate report --json FILE` wrote [default: what is needed is measured now].
     #[arg(long, value_name = "RUN")]
     pub(crate) from: Option<PathBuf>,
@@ -90,9 +90,9 @@ pub(crate) struct History {
     pub(crate) json: Json,
 }
 
-/// `profile`
+/// `estimate`
 #[derive(Debug, Args)]
-pub(crate) struct Profile {
+pub(crate) struct Estimate {
     /// A trace: a folder, s3://BUCKET/PREFIX, or kay-lan or kay-wan, which are rebuilt from published facts.
     #[arg(long, value_name = "TRACE")]
     pub(crate) trace: String,

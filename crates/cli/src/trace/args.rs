@@ -79,7 +79,7 @@ pub(crate) struct How {
     pub(crate) key: Option<PathBuf>,
     /// A sender's silence that ends what its application wrote.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
-    pub(crate) pause: Duration,
+    pub(crate) write_gap: Duration,
 }
 
 /// `trace capture`

@@ -192,8 +192,8 @@ mod tests {
 
     #[test]
     fn experiments_that_analysis_reads_are_there() {
-        use tollgate_analysis::{history, profile};
-        let read = history::experiments().into_iter();
+        use tollgate_analysis::{papers, profile};
+        let read = papers::experiments().into_iter();
         for name in read.chain(profile::OF_KERNEL).chain(profile::OF_STACK) {
             assert!(find(name).is_some(), "{name}");
         }

@@ -48,6 +48,44 @@ pub(super) fn draw(out: &mut Markup, anatomy: &Anatomy) -> Option<String> {
     })
 }
 
+/// The bars as an SVG document of its own, with their legend.
+pub(super) fn standalone(anatomy: &Anatomy, style: &str) -> String {
+    let longest = anatomy.round_trips.iter().map(extent).fold(0.0, f64::max);
+    let mut drawing = Markup::default();
+    let mut x = 0.0;
+    for part in Part::ALL {
+        drawing.raw_format(format_args!(
+            "<rect x=\"{}\" y=\"6\" width=\"12\" height=\"12\" rx=\"2\" {}/><text x=\"{}\" y=\"16\">{}</text>\n",
+            at(x),
+            paint(part),
+            at(x + 18.0),
+            part.name(),
+        ));
+        x += 40.0 + text_width(part.name(), FONT);
+    }
+    drawing.raw_format(format_args!(
+        "<text x=\"{}\" y=\"16\" class=\"quiet\">hatched: waiting · dashed: left open</text>\n",
+        at(x)
+    ));
+    let mut y = 34.0;
+    for one in &anatomy.round_trips {
+        y = round_trip(&mut drawing, one, longest, y) + GAP;
+    }
+    let title = format!(
+        "Where a round trip of {} goes, to scale",
+        format::bytes(anatomy.size)
+    );
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"-12 -34 {} {}\" role=\"img\" \
+         aria-label=\"{}\">\n<style>{style}</style>\n{}<text x=\"0\" y=\"-10\" class=\"bar-label\">{title}</text>\n{}</svg>\n",
+        WIDTH + 24.0,
+        at(y + 30.0),
+        escape(&spoken(anatomy)),
+        palette::hatching(),
+        drawing.into_text(),
+    )
+}
+
 fn extent(one: &RoundTrip) -> f64 {
     one.total.value.max(one.lengths().iter().sum())
 }

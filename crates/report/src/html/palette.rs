@@ -120,20 +120,28 @@ const MARKERS: [&str; 4] = [
 
 /// The hatching of each layer, for queueing, and the markers of lines; referred to by every figure.
 pub(super) fn patterns() -> String {
-    let mut svg = "<svg class=\"patterns\" width=\"0\" height=\"0\" aria-hidden=\"true\" focusable=\"false\"><defs>\n".to_owned();
+    let mut svg = "<svg class=\"patterns\" width=\"0\" height=\"0\" aria-hidden=\"true\" focusable=\"false\">".to_owned();
+    svg += &hatching();
+    svg += "<defs>\n";
+    for (at, marker) in MARKERS.iter().enumerate() {
+        let _ = writeln!(svg, "<g id=\"m{at}\">{marker}</g>");
+    }
+    svg + "</defs></svg>\n"
+}
+
+/// The hatching of each layer.
+pub(super) fn hatching() -> String {
+    let mut defs = "<defs>\n".to_owned();
     for layer in Layer::ALL {
         let name = layer.name();
         let _ = writeln!(
-            svg,
+            defs,
             "<pattern id=\"wait-{name}\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
              patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" class=\"fill-{name}\" opacity=\"0.22\"/>\
              <rect width=\"2.4\" height=\"6\" class=\"fill-{name}\"/></pattern>"
         );
     }
-    for (at, marker) in MARKERS.iter().enumerate() {
-        let _ = writeln!(svg, "<g id=\"m{at}\">{marker}</g>");
-    }
-    svg + "</defs></svg>\n"
+    defs + "</defs>\n"
 }
 
 /// The attribute that paints a span: solid for processing, hatched for queueing, grey for what no layer explains.

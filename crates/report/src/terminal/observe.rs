@@ -102,7 +102,7 @@ fn selection(observation: &Observation) -> Option<String> {
     let count = |n: u64| group_thousands(&n.to_string());
     Some(format!(
         "The rows lack {} of the samples, mostly slow ones: {} cut on the way and {} unread as a window ended, {} skipped since too many of \
-         their connections were followed already. --always cuts none, and --sample N with a larger N skips fewer.",
+         their connections were followed already. --no-duty-cycle cuts none, and --sample N with a larger N skips fewer.",
         percent(share),
         count(samples.cut),
         count(samples.unread),
@@ -535,7 +535,7 @@ mod tests {
         observation.samples.skipped = 1_983;
         insta::assert_snapshot!(
             selection(&observation).unwrap(),
-            @"The rows lack 99 % of the samples, mostly slow ones: 112 cut on the way and 3 unread as a window ended, 1,983 skipped since too many of their connections were followed already. --always cuts none, and --sample N with a larger N skips fewer."
+            @"The rows lack 99 % of the samples, mostly slow ones: 112 cut on the way and 3 unread as a window ended, 1,983 skipped since too many of their connections were followed already. --no-duty-cycle cuts none, and --sample N with a larger N skips fewer."
         );
     }
 

@@ -90,11 +90,11 @@ impl Page {
             format!("{}, {kind} of {:.0} s", run.started, run.elapsed_s),
         ];
         self.wrap(Ink::Bold, "", 0, &parts.join(" · "));
-        if let Some(far) = &run.far {
+        if let Some(remote) = &run.remote {
             let line = format!(
                 "other end: {} · {}",
-                far.address,
-                super::host_line(&far.host)
+                remote.address,
+                super::host_line(&remote.host)
             );
             self.wrap(Ink::Faint, "", 0, &line);
         }

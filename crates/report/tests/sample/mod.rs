@@ -579,8 +579,8 @@ fn one_bar() -> Experiment {
 }
 
 /// What the machine took between the slices of the first experiment.
-fn yardstick(cores: Cores, path: &str, ns: f64) -> Yardstick {
-    Yardstick {
+fn control(cores: Cores, path: &str, ns: f64) -> Control {
+    Control {
         experiment: "rr-by-size".into(),
         cores,
         path: path.into(),
@@ -632,11 +632,11 @@ pub fn run() -> Run {
             offloads: None,
         network: None,
         },
-        far: None,
+        remote: None,
         clock: Clock { source: "tsc".into(), hz: 2.1e9, read_cost_ns: 22.0, resolution_ns: 9.5 },
-        yardsticks: vec![
-            yardstick(Cores::One, "peer-smoltcp", 267.0),
-            yardstick(Cores::Two, "bare-shm", 118.0),
+        controls: vec![
+            control(Cores::One, "peer-smoltcp", 267.0),
+            control(Cores::Two, "bare-shm", 118.0),
         ],
         experiments: vec![
             rr_by_size(),

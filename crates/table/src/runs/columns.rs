@@ -11,7 +11,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, TimeUnit};
 use serde::Serialize;
 use tollgate_analysis::comparison::{self, Number};
-use tollgate_run::{FarEnd, Host, Interval, Measured, Reading, Run};
+use tollgate_run::{Host, Interval, Measured, Reading, RemoteEnd, Run};
 
 use crate::Error;
 
@@ -205,7 +205,7 @@ impl Rows<'_> {
 
     fn settings(&self) -> Vec<ArrayRef> {
         let mut rows = settings(&self.run.host, false);
-        if let Some(far) = &self.run.far {
+        if let Some(far) = &self.run.remote {
             rows.extend(settings(&far.host, true));
         }
         vec![
@@ -230,7 +230,7 @@ impl Rows<'_> {
             Some(git) => format!("{} {} {git}", tool.name, tool.version),
             None => format!("{} {}", tool.name, tool.version),
         };
-        let far = run.far.as_ref();
+        let far = run.remote.as_ref();
         vec![
             one(Some(self.id)),
             self.started(1),
@@ -246,7 +246,7 @@ impl Rows<'_> {
             one(fact(&host.hypervisor)),
             one(fact(&host.governor)),
             one(Some(&run.clock.source)),
-            one(far.map(|FarEnd { address, .. }| address.as_str())),
+            one(far.map(|RemoteEnd { address, .. }| address.as_str())),
             one(far.and_then(|far| fact(&far.host.kernel))),
             whole(Some(comparison::numbers(run).len() as u64)),
             whole(Some(run.warnings.len() as u64)),

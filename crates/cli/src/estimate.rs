@@ -1,4 +1,4 @@
-//! `tollgate profile`: costs by size, from a run or measured now, weighted with the messages of a trace.
+//! `tollgate estimate`: costs by size, from a run or measured now, weighted with the messages of a trace.
 
 use std::process::ExitCode;
 
@@ -7,12 +7,12 @@ use tollgate_run::{PathId, Run};
 use tollgate_trace::rebuilt::Rebuilt;
 use tollgate_trace::traffic::{Messages, Traffic};
 
-use crate::args::{GlobalArgs, Profile};
+use crate::args::{Estimate, GlobalArgs};
 use crate::error::Error;
 use crate::{derived, input, measure};
 
 /// Weights, and shows it like a run.
-pub(crate) fn run(asked: &Profile, global: &GlobalArgs) -> Result<ExitCode, Error> {
+pub(crate) fn run(asked: &Estimate, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let path = path(asked)?;
     let trace = Trace::open(&asked.trace, asked.messages)?;
     let (run, code) = match &asked.from {
@@ -50,7 +50,7 @@ pub(crate) fn run(asked: &Profile, global: &GlobalArgs) -> Result<ExitCode, Erro
 }
 
 /// The one path that was named.
-fn path(asked: &Profile) -> Result<Option<PathId>, Error> {
+fn path(asked: &Estimate) -> Result<Option<PathId>, Error> {
     let paths = asked.measuring.options().paths;
     match paths.as_deref() {
         None => Ok(None),
@@ -63,7 +63,7 @@ fn path(asked: &Profile) -> Result<Option<PathId>, Error> {
 
 /// Measures what a profile of this path is made from.
 fn measured(
-    asked: &Profile,
+    asked: &Estimate,
     path: Option<PathId>,
     traffic: &Traffic,
     global: &GlobalArgs,

@@ -1,4 +1,4 @@
-//! `tollgate profile` from outside: a fixed run and the built-in traces, and what is refused.
+//! `tollgate estimate` from outside: a fixed run and the built-in traces, and what is refused.
 
 #[cfg(feature = "sql")]
 #[path = "../../trace/src/craft.rs"]
@@ -37,7 +37,7 @@ fn with_run(folder: &Path) {
 }
 
 /// A run over kernel-loopback with `kay-breakdown` and `kay-detail`, as measured, without figures.
-const KERNEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/profile/kernel.json");
+const KERNEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/estimate/kernel.json");
 
 fn table<'a>(run: &'a Run, id: &str) -> &'a Table {
     let tables = &run.experiments[0].tables;
@@ -63,7 +63,7 @@ fn a_fixed_run_on_the_lan_trace() {
     with_run(folder.path());
     let output = tollgate(
         folder.path(),
-        &["profile", "--trace", "kay-lan", "--from", RUN],
+        &["estimate", "--trace", "kay-lan", "--from", RUN],
     );
     assert!(output.status.success(), "{}", text(&output.stderr));
     insta::assert_snapshot!(text(&output.stdout));
@@ -76,7 +76,7 @@ fn shares_sum_to_all_and_lie_in_their_intervals() {
         let output = tollgate(
             folder.path(),
             &[
-                "profile",
+                "estimate",
                 "--trace",
                 trace,
                 "--from",
@@ -121,7 +121,7 @@ fn our_stack_is_measured_and_weighted() {
         folder.path(),
         &[
             "-q",
-            "profile",
+            "estimate",
             "--trace",
             "kay-wan",
             "--path",
@@ -200,7 +200,7 @@ fn what_makes_no_profile_is_told_in_one_line() {
         ),
         (&["--trace", "nowhere", "--from", KERNEL], 1, "nowhere"),
     ] {
-        let all: Vec<&str> = std::iter::once("profile")
+        let all: Vec<&str> = std::iter::once("estimate")
             .chain(arguments.iter().copied())
             .collect();
         let output = tollgate(folder.path(), &all);
@@ -216,7 +216,9 @@ fn what_makes_no_profile_is_told_in_one_line() {
     // What is asked of the measurement makes no sense beside a run that was made before.
     let output = tollgate(
         folder.path(),
-        &["profile", "--trace", "kay-lan", "--from", KERNEL, "--quick"],
+        &[
+            "estimate", "--trace", "kay-lan", "--from", KERNEL, "--quick",
+        ],
     );
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("cannot be used with"));
@@ -256,7 +258,7 @@ fn a_fixed_run_on_an_imported_capture() {
     let folder = tempfile::tempdir().unwrap();
     import(folder.path(), 8_000);
     with_run(folder.path());
-    let profile = ["profile", "--trace", "office", "--from", RUN];
+    let profile = ["estimate", "--trace", "office", "--from", RUN];
     let output = tollgate(folder.path(), &profile);
     assert!(output.status.success(), "{}", text(&output.stderr));
     insta::assert_snapshot!(text(&output.stdout));
@@ -267,7 +269,7 @@ fn a_fixed_run_on_an_imported_capture() {
 fn nothing_is_told_where_most_data_is_in_larger_messages_than_were_measured() {
     let folder = tempfile::tempdir().unwrap();
     import(folder.path(), 60_000);
-    let profile = ["profile", "--trace", "office", "--from", KERNEL, "--json"];
+    let profile = ["estimate", "--trace", "office", "--from", KERNEL, "--json"];
     let output = tollgate(folder.path(), &profile);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let run: Run = serde_json::from_slice(&output.stdout).unwrap();

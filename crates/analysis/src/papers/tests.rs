@@ -95,7 +95,7 @@ fn every_published_table_is_known_and_every_experiment_exists() {
 
 #[test]
 fn every_published_row_is_told_or_says_why_not() {
-    let empty = history(&run_of(Vec::new()), Extent::Whole);
+    let empty = beside(&run_of(Vec::new()), Extent::Whole);
     let in_tables: usize = papers::all()
         .iter()
         .flat_map(|paper| &paper.tables)
@@ -153,7 +153,7 @@ fn what_stands_elsewhere_in_the_run_is_found() {
         vec![table("work-kernel-loopback", &columns, work)],
     );
     let run_with = || run_of(vec![kay.clone(), lehmann.clone()]);
-    let told = history(&run_with(), Extent::Whole);
+    let told = beside(&run_with(), Extent::Whole);
     let numbers = |id: &str, label: &str| {
         let table = told.tables.iter().find(|one| one.id == id).unwrap();
         let row = table.rows.iter().find(|row| row.label.starts_with(label));
@@ -183,7 +183,7 @@ fn what_stands_elsewhere_in_the_run_is_found() {
         told.finding
     );
     assert!(run_of(vec![told]).check().is_ok());
-    let page = history(&run_with(), Extent::Page);
+    let page = beside(&run_with(), Extent::Page);
     let ids: Vec<&str> = page.tables.iter().map(|table| table.id.as_str()).collect();
     assert_eq!(ids, ["kay-pasquale-1996", "lehmann-benz-2002"]);
     let row = &page.tables[1].rows[1];
@@ -196,7 +196,7 @@ fn what_stands_elsewhere_in_the_run_is_found() {
 
 #[test]
 fn shares_are_compared_where_a_paper_gives_them() {
-    let told = history(&run_of(vec![transmit()]), Extent::Whole);
+    let told = beside(&run_of(vec![transmit()]), Extent::Whole);
     let table = told
         .tables
         .iter()
@@ -227,7 +227,7 @@ fn tables_of(name: &str, table: Table) -> Vec<Table> {
         tables: vec![table],
         ..transmit()
     };
-    history(&run_of(vec![experiment]), Extent::Whole).tables
+    beside(&run_of(vec![experiment]), Extent::Whole).tables
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn columns_are_paired_by_name_and_not_by_unit() {
 fn shares_that_cannot_be_are_left_out() {
     let mut shown = transmit();
     shown.tables[0].rows[0].cells[3] = known(115.0);
-    let tables = history(&run_of(vec![shown]), Extent::Whole).tables;
+    let tables = beside(&run_of(vec![shown]), Extent::Whole).tables;
     assert!(tables.iter().all(|one| one.id != "wolman-1994-table-2"));
 }
 
@@ -282,7 +282,7 @@ fn means_are_held_against_means() {
         ],
         ..transmit()
     };
-    let tables = history(&run_of(vec![experiment]), Extent::Whole).tables;
+    let tables = beside(&run_of(vec![experiment]), Extent::Whole).tables;
     let pairs = tables.iter().find(|one| one.id == "wolman-1994-table-1");
     assert_eq!(pairs.unwrap().rows[0].cells[1].number(), Some(15_000.0));
 }

@@ -156,7 +156,7 @@ impl Pair {
 
 /// The rows of the five papers beside those of a run.
 #[must_use]
-pub fn history(run: &Run, extent: Extent) -> Experiment {
+pub fn beside(run: &Run, extent: Extent) -> Experiment {
     let mut tables = Vec::new();
     let (mut told, mut silent) = (0, 0);
     let (mut changes, mut notes) = (Vec::new(), Vec::new());
@@ -255,7 +255,7 @@ pub fn history(run: &Run, extent: Extent) -> Experiment {
         }
     };
     let reasons = match extent {
-        Extent::Page => "for which `tollgate history --from RUN` gives the reasons",
+        Extent::Page => "for which `tollgate papers --from RUN` gives the reasons",
         Extent::Whole => "each with the reason",
     };
     notes.push(present::note(format!(
@@ -264,11 +264,11 @@ pub fn history(run: &Run, extent: Extent) -> Experiment {
         format::counted(silent as u64, "row of the papers has", "rows of the papers have")
     )));
     Experiment {
-        name: "history".to_owned(),
+        name: "papers".to_owned(),
         title: "Then and now: the five papers beside this run".to_owned(),
         paper: None,
         finding,
-        command: "tollgate history --from RUN".to_owned(),
+        command: "tollgate papers --from RUN".to_owned(),
         tables,
         figures: Vec::new(),
         trust: notes,

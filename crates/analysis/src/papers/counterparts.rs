@@ -188,7 +188,7 @@ pub(super) const TABLES: [(&str, Counterpart); 22] = [
     (
         "kay-pasquale-1996/data-touching-share",
         none(
-            "they are shares over a trace of messages: `tollgate profile --trace kay-lan` weighs a run's costs by such a trace",
+            "they are shares over a trace of messages: `tollgate estimate --trace kay-lan` weighs a run's costs by such a trace",
         ),
     ),
     (

@@ -4,7 +4,7 @@
 //! one core now and further apart then, which makes a cache line between them take four times as long. Each number of a run that
 //! falls into such a time is as exact as ever. So a run also times, again and again between its slices, two things that neither the
 //! kernel nor Tollgate's stack is part of: round trips of `peer-smoltcp` on one core, and of `bare-shm` between two. `compare` holds two
-//! runs' yardsticks against each other.
+//! runs' controls against each other.
 //!
 //! It owns these times. It must never change what an experiment measures, nor fail a run: what cannot be opened is left out.
 
@@ -12,14 +12,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use tollgate_run::{Cores, PathId, Placement, Waiting, Workload, Yardstick};
+use tollgate_run::{Control, Cores, PathId, Placement, Waiting, Workload};
 use tollgate_stats as stats;
 use tollgate_workload::{Session, Spec, find};
 
 use crate::context::Context;
 use crate::error::Error;
 
-/// The least time from one look at the yardsticks to the next: a look takes some 2 ms.
+/// The least time from one look at the control benchmarks to the next: a look takes some 2 ms.
 const EVERY: Duration = Duration::from_millis(250);
 /// Round trips of a look, of whose times the median is kept.
 const ROUND_TRIPS: u64 = 2_048;
@@ -28,12 +28,12 @@ const SIZE: usize = 4;
 /// The part of the looks that lies below `low`, and of those above `high`. A row is a median over slices that lie all over its experiment,
 /// so what lasts for less than a quarter of that hardly moves it.
 const BESIDE: f64 = 0.25;
-/// The fewest looks that tell of an experiment. One with fewer shows what an experiment before it has measured, and so do its yardsticks.
+/// The fewest looks that tell of an experiment. One with fewer shows what an experiment before it has measured, and so do its controls.
 const LEAST: usize = 4;
 
-/// The yardsticks of a run.
+/// The control benchmarks of a run.
 #[derive(Default)]
-struct Yardsticks(RefCell<Option<Looked>>);
+struct Controls(RefCell<Option<Looked>>);
 
 struct Looked {
     last: Instant,
@@ -80,7 +80,7 @@ impl Yard {
     }
 
     /// Ends an experiment.
-    fn take(&mut self, experiment: &str) -> Option<Yardstick> {
+    fn take(&mut self, experiment: &str) -> Option<Control> {
         let mut looks = std::mem::take(&mut self.looks);
         if looks.len() < LEAST && self.before.len() > looks.len() {
             looks.clone_from(&self.before);
@@ -88,7 +88,7 @@ impl Yard {
         self.before.clone_from(&looks);
         looks.sort_by(f64::total_cmp);
         let beside = (BESIDE * looks.len() as f64) as usize;
-        Some(Yardstick {
+        Some(Control {
             experiment: experiment.to_owned(),
             cores: self.cores,
             path: self.path.to_string(),
@@ -100,29 +100,29 @@ impl Yard {
     }
 }
 
-/// The pause between two slices of an experiment: says what runs and how long it still needs, and looks at the yardsticks.
+/// The pause between two slices of an experiment: says what runs and how long it still needs, and looks at the control benchmarks.
 pub(crate) fn between_slices(context: &Context<'_>, what: &str, left: Duration) {
     context.tell(what, left);
     look(context);
 }
 
-/// Looks at the yardsticks of the run.
+/// Looks at the control benchmarks of the run.
 pub(crate) fn look(context: &Context<'_>) {
-    if let Ok(yardsticks) = of(context) {
-        yardsticks.look();
+    if let Ok(controls) = of(context) {
+        controls.look();
     }
 }
 
-/// What the yardsticks of the run showed since the experiment before this one ended.
-pub(crate) fn take(context: &Context<'_>, experiment: &str) -> Vec<Yardstick> {
-    of(context).map_or_else(|_| Vec::new(), |yardsticks| yardsticks.take(experiment))
+/// What the control benchmarks of the run showed since the experiment before this one ended.
+pub(crate) fn take(context: &Context<'_>, experiment: &str) -> Vec<Control> {
+    of(context).map_or_else(|_| Vec::new(), |controls| controls.take(experiment))
 }
 
-fn of(context: &Context<'_>) -> Result<Rc<Yardsticks>, Error> {
-    context.once(|_| true, || Ok(Yardsticks::default()))
+fn of(context: &Context<'_>) -> Result<Rc<Controls>, Error> {
+    context.once(|_| true, || Ok(Controls::default()))
 }
 
-impl Yardsticks {
+impl Controls {
     /// Looks at both, unless the last look was a moment ago.
     fn look(&self) {
         let mut looked = self.0.borrow_mut();
@@ -141,7 +141,7 @@ impl Yardsticks {
     }
 
     /// What they showed since the experiment before this one ended; nothing of one that could not be opened.
-    fn take(&self, experiment: &str) -> Vec<Yardstick> {
+    fn take(&self, experiment: &str) -> Vec<Control> {
         let mut looked = self.0.borrow_mut();
         let yards = looked.iter_mut().flat_map(|one| &mut one.yards);
         yards.filter_map(|yard| yard.take(experiment)).collect()
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_experiment_that_measured_nothing_has_the_yardsticks_of_the_one_before() {
+    fn an_experiment_that_measured_nothing_has_the_controls_of_the_one_before() {
         let mut yard = yard(&[1.0, 2.0, 3.0, 4.0]);
         yard.take("measures");
         yard.looks.push(100.0);
@@ -189,12 +189,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_opened_is_left_out_and_looks_lie_apart() {
-        let yardsticks = Yardsticks::default();
-        assert_eq!(yardsticks.take("nothing"), []);
-        yardsticks.look();
-        yardsticks.look();
+        let controls = Controls::default();
+        assert_eq!(controls.take("nothing"), []);
+        controls.look();
+        controls.look();
         // The test program starts no second process, so bare-shm cannot be opened.
-        let taken = yardsticks.take("rr");
+        let taken = controls.take("rr");
         assert_eq!(taken.len(), 1);
         assert_eq!((taken[0].cores, taken[0].n), (Cores::One, 1));
         assert!(taken[0].median_ns > 0.0);
