@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C.
 
+mod alone;
 #[cfg(feature = "sql")]
 mod answered;
 mod args;

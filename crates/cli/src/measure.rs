@@ -18,8 +18,10 @@ use tollgate_gate::{Clock, Source};
 use tollgate_qemu::counts::Counts;
 use tollgate_report::terminal::{self, Detail, Rest};
 use tollgate_run::{self as run, Host, Run, Schema, Tool, VERSION, format};
+use tollgate_sampling::limit;
 use tollgate_workload::remote::KernelRemote;
 
+use crate::alone;
 use crate::args::{
     self, Estimate, GlobalArgs, Measuring, Report, RunExperiments, SCENARIO, Scenario, Workload,
 };
@@ -294,6 +296,8 @@ impl Job<'_> {
         let cancel = interrupt::prepare()?;
         let begun = Instant::now();
         let started = SystemTime::now();
+        let alone = alone::claim();
+        let sampling = limit::Limit::read();
         let noise = Noise::begin();
         let host = Host::read().with_network(
             LOOPBACK,
@@ -310,6 +314,8 @@ impl Job<'_> {
         progress.finish();
 
         let mut warnings = warnings(&clock);
+        warnings.extend(alone.err());
+        warnings.extend(left_changed(sampling.put_back()));
         warnings.extend(noise.end(host.cores.value().copied().unwrap_or(1)));
         if !conducted.stopped.is_empty() {
             warnings.push(format!(
@@ -414,6 +420,21 @@ fn exit_code(stopped: bool, failed: bool) -> ExitCode {
         (true, _) => ExitCode::from(INTERRUPTED),
         (false, true) => ExitCode::FAILURE,
         (false, false) => ExitCode::SUCCESS,
+    }
+}
+
+/// What this run leaves changed on the machine.
+fn left_changed(limit: limit::Outcome) -> Option<String> {
+    match limit {
+        limit::Outcome::Unchanged => None,
+        limit::Outcome::PutBack { found, lowered } => Some(format!(
+            "while processors were sampled the kernel lowered kernel.perf_event_max_sample_rate from {found} to {lowered}, so samples \
+             were fewer than asked for; it is {found} again"
+        )),
+        limit::Outcome::Lowered { found, lowered } => Some(format!(
+            "while processors were sampled the kernel lowered kernel.perf_event_max_sample_rate from {found} to {lowered}, and it stays so; \
+             as root: sysctl kernel.perf_event_max_sample_rate={found}"
+        )),
     }
 }
 

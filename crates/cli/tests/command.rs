@@ -183,7 +183,7 @@ fn what_is_no_run_is_told_in_a_line_and_ends_with_2() {
         ("other.json", "{\"a\": 1}".to_owned(), "not a run"),
         (
             "newer.json",
-            whole.replace("\"version\": 1,", "\"version\": 2,"),
+            whole.replace("\"version\": 1,", "\"version\": 99,"),
             "newer tollgate",
         ),
         (

@@ -11,6 +11,7 @@
 mod book;
 mod categories;
 mod classify;
+pub mod limit;
 mod machine;
 mod record;
 mod ring;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use tollgate_sampling::limit;
+
 use super::checks::{check, read};
 use super::{Check, State};
 
@@ -53,6 +55,7 @@ pub(super) fn all(root: &Path) -> Vec<Check> {
     vec![
         capabilities(root),
         settings(root),
+        sample_rate(root),
         lockdown(root),
         cgroups(root),
         namespace(root),
@@ -130,7 +133,39 @@ fn settings(root: &Path) -> Check {
         )
         .advice("run as root, or sysctl kernel.perf_event_paranoid=-1 (as root)");
     }
+    // At 1 addresses are for those with CAP_SYSLOG.
+    let sees_addresses = effective(root).is_some_and(|set| set >> 34 & 1 == 1);
+    if number("kptr_restrict") == Some(1) && !sees_addresses {
+        return check(
+            "settings",
+            State::Improvable,
+            format!("{found}: addresses are hidden without CAP_SYSLOG, so samples have no names"),
+        )
+        .advice("run as root, or sysctl kernel.kptr_restrict=0 (as root)");
+    }
     check("settings", State::Good, found)
+}
+
+/// The limit on samples, which the kernel lowers for good when samples take it long.
+fn sample_rate(root: &Path) -> Check {
+    let name = "sample rate";
+    match limit::Limit::read_from(root).found() {
+        None => check(name, State::Improvable, "the kernel has no perf events"),
+        Some(rate) if rate < limit::DEFAULT => check(
+            name,
+            State::Improvable,
+            format!("kernel.perf_event_max_sample_rate {rate}: lowered, by the kernel or by hand"),
+        )
+        .advice(format!(
+            "sysctl kernel.perf_event_max_sample_rate={} (as root)",
+            limit::DEFAULT
+        )),
+        Some(rate) => check(
+            name,
+            State::Good,
+            format!("kernel.perf_event_max_sample_rate {rate}"),
+        ),
+    }
 }
 
 fn lockdown(root: &Path) -> Check {
@@ -248,6 +283,36 @@ mod tests {
         let nobody = settings(with_status("0000000000000000", &files).path());
         assert_eq!(nobody.state, State::Improvable);
         assert!(nobody.advice.is_some());
+    }
+
+    #[test]
+    fn settings_of_addresses_have_the_advice_for_their_value() {
+        let of = |value, set| {
+            let files = [
+                ("proc/sys/kernel/perf_event_paranoid", "-1\n"),
+                ("proc/sys/kernel/kptr_restrict", value),
+            ];
+            settings(with_status(set, &files).path())
+        };
+        let (root, nobody) = ("000001ffffffffff", "0000000000000000");
+        assert_eq!(of("0\n", nobody).state, State::Good);
+        assert_eq!(of("1\n", root).state, State::Good);
+        let advice = of("1\n", nobody).advice.unwrap();
+        assert!(advice.contains("kptr_restrict=0"), "{advice}");
+        let advice = of("2\n", root).advice.unwrap();
+        assert!(advice.contains("kptr_restrict=1"), "{advice}");
+    }
+
+    #[test]
+    fn sample_rates_that_were_lowered_are_told() {
+        let of = |text| {
+            sample_rate(tree(&[("proc/sys/kernel/perf_event_max_sample_rate", text)]).path())
+        };
+        assert_eq!(of("100000\n").state, State::Good);
+        let lowered = of("7000\n");
+        assert_eq!(lowered.state, State::Improvable);
+        assert!(lowered.advice.unwrap().ends_with("=100000 (as root)"));
+        assert_eq!(sample_rate(tree(&[]).path()).state, State::Improvable);
     }
 
     #[test]
