@@ -1,0 +1,235 @@
+//! How the project reads: sentences of README, docs and findings are short and easy, and private words do not come back.
+//!
+//! The reading ease is Flesch's: 206.835 less 1.015 times the words of a sentence, less 84.6 times the syllables of a word.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tollgate_analysis::summary::summary;
+use tollgate_run::fixture;
+
+/// Words of a sentence at most.
+const LONGEST: usize = 25;
+/// The reading ease at least.
+const EASE: f64 = 50.0;
+/// Doc comments that begin with What, Who, Whether, How, Why, Where or As; each that is rewritten lowers it.
+const DOC_COMMENTS: usize = 2_101;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The README and the pages of `docs`.
+fn pages() -> Vec<PathBuf> {
+    let docs = fs::read_dir(root().join("docs")).unwrap();
+    let mut pages: Vec<PathBuf> = docs
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
+        .collect();
+    pages.push(root().join("README.md"));
+    pages.sort();
+    pages
+}
+
+/// The sentences of Markdown, without headings, tables, images and code in blocks; each item of a list begins one.
+fn sentences(markdown: &str) -> Vec<String> {
+    let mut paragraphs = vec![String::new()];
+    let mut code = false;
+    for line in markdown.lines() {
+        let text = line.trim_start();
+        if text.starts_with("```") {
+            code = !code;
+        }
+        let item = text.starts_with("- ") || text.starts_with("* ");
+        let apart = text.is_empty() || item || text.starts_with("```");
+        if apart || code {
+            paragraphs.push(String::new());
+        }
+        if code || text.starts_with(['#', '|', '!']) || text.starts_with("```") {
+            paragraphs.push(String::new());
+            continue;
+        }
+        let last = paragraphs.len() - 1;
+        paragraphs[last].push_str(text.trim_start_matches(['-', '*']));
+        paragraphs[last].push(' ');
+    }
+    let mut sentences = Vec::new();
+    for paragraph in paragraphs {
+        let mut sentence: Vec<&str> = Vec::new();
+        let words: Vec<&str> = paragraph.split_whitespace().collect();
+        for (at, word) in words.iter().enumerate() {
+            sentence.push(word);
+            let closes = word
+                .trim_end_matches(['*', ')', '"'])
+                .ends_with(['.', '?', '!', ':']);
+            let opens = words.get(at + 1).is_none_or(|next| {
+                next.starts_with(|c: char| {
+                    c.is_ascii_uppercase() || "`*([".contains(c) || c.is_ascii_digit()
+                })
+            });
+            if closes && opens {
+                sentences.push(sentence.join(" "));
+                sentence.clear();
+            }
+        }
+        if !sentence.is_empty() {
+            sentences.push(sentence.join(" "));
+        }
+    }
+    sentences
+}
+
+/// The syllables of a word: groups of vowels, but for an `e` at the end.
+fn syllables(word: &str) -> usize {
+    let word: String = word
+        .chars()
+        .filter(char::is_ascii_alphabetic)
+        .collect::<String>()
+        .to_lowercase();
+    let vowel = |c: char| "aeiouy".contains(c);
+    let groups = word.chars().fold((0, false), |(count, before), c| {
+        (count + usize::from(vowel(c) && !before), vowel(c))
+    });
+    let silent = word.ends_with('e') && !word.ends_with("le") && groups.0 > 1;
+    (groups.0 - usize::from(silent)).max(1)
+}
+
+/// Flesch's reading ease of the sentences; code counts as one short word.
+fn ease(sentences: &[String]) -> f64 {
+    let words: Vec<&str> = sentences
+        .iter()
+        .flat_map(|one| one.split_whitespace())
+        .collect();
+    let count = |word: &&str| {
+        if word.contains('`') {
+            1
+        } else {
+            syllables(word)
+        }
+    };
+    let syllables: usize = words.iter().map(count).sum();
+    let (words, sentences) = (words.len() as f64, sentences.len() as f64);
+    206.835 - 1.015 * words / sentences - 84.6 * syllables as f64 / words
+}
+
+#[test]
+fn sentences_of_markdown_are_found() {
+    let text = "# Head\n\nOne two. Three `a.b` four?\n- five\n- six\n\n| a | b |\n\n```\ncode. Code.\n```\nSeven\neight.\n";
+    assert_eq!(
+        sentences(text),
+        [
+            "One two.",
+            "Three `a.b` four?",
+            "five",
+            "six",
+            "Seven eight."
+        ]
+    );
+    assert_eq!(
+        ["measure", "table", "a", "queue"].map(syllables),
+        [2, 2, 1, 1]
+    );
+    assert!(
+        ease(&["The cat sat.".to_owned()])
+            > ease(&["Multiplicity exponentially decelerates.".to_owned()])
+    );
+}
+
+#[test]
+fn sentences_of_readme_and_docs_are_short_and_easy() {
+    let mut long = Vec::new();
+    for page in pages() {
+        let name = page.file_name().unwrap().to_string_lossy().into_owned();
+        let sentences = sentences(&fs::read_to_string(&page).unwrap());
+        let ease = ease(&sentences);
+        assert!(ease >= EASE, "{name}: reading ease {ease:.0}");
+        let too_long = sentences
+            .into_iter()
+            .filter(|one| one.split_whitespace().count() > LONGEST);
+        long.extend(too_long.map(|one| format!("{name}: {one}")));
+    }
+    assert!(
+        long.is_empty(),
+        "{} sentences of more than {LONGEST} words:\n{}",
+        long.len(),
+        long.join("\n")
+    );
+}
+
+#[test]
+fn sentences_of_the_first_screen_are_short_and_easy() {
+    let findings = summary(&fixture::report()).findings;
+    let texts: Vec<String> = findings.into_iter().map(|one| one.text).collect();
+    assert!(
+        texts.len() >= 4 && ease(&texts) >= EASE,
+        "{:.0}",
+        ease(&texts)
+    );
+    assert!(
+        texts
+            .iter()
+            .all(|one| one.split_whitespace().count() <= LONGEST)
+    );
+}
+
+/// The sources of all crates.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn words_that_are_gone_do_not_come_back() {
+    // Each was a private word, or the name of a command or option that has another one now.
+    const GONE: [&str; 6] = [
+        "yardstick",
+        "Manners",
+        "tollgate history",
+        "tollgate profile",
+        "--always",
+        "--pause",
+    ];
+    let mut files = pages();
+    sources(&root().join("crates"), &mut files);
+    let (mut comments, mut found) = (0, Vec::new());
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        let name = file.strip_prefix(root()).unwrap().display().to_string();
+        let is_this = name.ends_with("tests/prose.rs");
+        for word in GONE.iter().filter(|word| !is_this && text.contains(**word)) {
+            // Old runs have the old name of the field.
+            if !(*word == "yardstick"
+                && (name.ends_with("run/src/lib.rs") || name.ends_with("tests/json.rs")))
+            {
+                found.push(format!("{name}: {word}"));
+            }
+        }
+        let begins = |line: &str| {
+            let line = line.trim_start();
+            let Some(text) = line
+                .strip_prefix("/// ")
+                .or_else(|| line.strip_prefix("//! "))
+            else {
+                return false;
+            };
+            let first = text
+                .split(|c: char| !c.is_alphabetic())
+                .next()
+                .unwrap_or("");
+            ["What", "Who", "Whether", "How", "Why", "Where", "As"].contains(&first)
+                || text.starts_with("The same ")
+        };
+        comments += text.lines().filter(|line| begins(line)).count();
+    }
+    assert!(found.is_empty(), "{found:#?}");
+    assert!(
+        comments <= DOC_COMMENTS,
+        "{comments} doc comments begin with What, How or the like, {DOC_COMMENTS} before: begin with a noun or a verb"
+    );
+}
