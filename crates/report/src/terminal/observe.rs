@@ -1,6 +1,6 @@
 //! An observation of live traffic as text: the finding, the spans, the sockets, slow passages, and how far to trust them.
 
-use tollgate_run::observation::{Observation, Row};
+use tollgate_run::observation::{Observation, Row, Socket};
 use tollgate_run::{Unit, format::counted};
 
 use super::{Ink, Page, clean, pad_left, pad_right, width};
@@ -27,7 +27,57 @@ pub fn render_observation(observation: &Observation, width: usize, colour: bool)
     page.text
 }
 
-/// What the numbers say, in a sentence.
+/// The two ends of a connection that were both seen, as one.
+struct Pair<'a> {
+    /// The end that messages wait longer for.
+    waited_for: &'a Socket,
+    /// The other end; none where it was not seen, since it is on another host or found no room.
+    other: Option<&'a Socket>,
+}
+
+impl Pair<'_> {
+    fn sum(&self, of: impl Fn(&Socket) -> u64) -> u64 {
+        of(self.waited_for) + self.other.map_or(0, of)
+    }
+}
+
+/// The sockets by connection, in their order.
+fn pairs(sockets: &[Socket]) -> Vec<Pair<'_>> {
+    let mut taken = vec![false; sockets.len()];
+    let mut pairs = Vec::new();
+    for (at, one) in sockets.iter().enumerate() {
+        if taken[at] {
+            continue;
+        }
+        let is_other = |other: &Socket| other.local == one.remote && other.remote == one.local;
+        let other = (at + 1..sockets.len()).find(|&next| !taken[next] && is_other(&sockets[next]));
+        let other = other.map(|next| {
+            taken[next] = true;
+            &sockets[next]
+        });
+        pairs.push(match other {
+            Some(other) if other.queueing_ns > one.queueing_ns => Pair {
+                waited_for: other,
+                other: Some(one),
+            },
+            other => Pair {
+                waited_for: one,
+                other,
+            },
+        });
+    }
+    pairs
+}
+
+/// A process by name and number, where it was seen.
+fn process(socket: &Socket) -> Option<String> {
+    (socket.pid != 0).then(|| format!("{} ({})", socket.process, socket.pid))
+}
+
+/// Waiting for the reader makes at least this share of the way before the reader is named as what is waited for.
+const READER: f64 = 0.3;
+
+/// Whose the time is, in a sentence or two: who waits for whom, how long a segment takes, what the program itself takes.
 fn finding(observation: &Observation) -> String {
     let seconds = alone(
         Unit::Nanoseconds,
@@ -40,53 +90,51 @@ fn finding(observation: &Observation) -> String {
         };
         return format!("Nothing to show for {seconds}: {why}.");
     }
-    let share = |names: &[&str]| -> f64 {
-        let rows = observation.spans.iter();
-        rows.filter(|row| names.contains(&row.name))
-            .filter_map(|row| row.share)
-            .sum()
+    let share = |wanted: &dyn Fn(&Row) -> bool| -> f64 {
+        let rows = observation.spans.iter().filter(|row| wanted(row));
+        rows.filter_map(|row| row.share).sum()
     };
-    let queueing: f64 = observation
-        .spans
-        .iter()
-        .filter(|row| row.kind == Some("queueing"))
-        .filter_map(|row| row.share)
-        .sum();
-    let reader = share(&["wakeup", "socket.queue"]);
-    let way = observation
-        .sum("send to receive")
-        .or_else(|| observation.sum("receive"))
-        .or_else(|| observation.sum("transmit"));
-    let long = way.map_or(String::new(), |way| {
-        format!(
-            ", which takes {} at the median",
-            alone(Unit::Nanoseconds, way.p50_ns)
-        )
+    let reader = share(&|row| ["wakeup", "socket.queue"].contains(&row.name));
+    let queueing = share(&|row| row.kind == Some("queueing"));
+    let pairs = pairs(&observation.sockets);
+    let busiest = pairs.iter().max_by_key(|pair| pair.sum(|one| one.n));
+    let (reader_name, other) = busiest.map_or((None, None), |pair| {
+        (process(pair.waited_for), pair.other.and_then(process))
     });
-    if reader >= 0.3 {
-        return format!(
-            "{} of the way of a segment{long}, is waiting for the reader.",
-            percent(reader)
-        );
+    let between = match (&other, &reader_name) {
+        (Some(other), Some(reader)) => format!(" between {other} and {reader}"),
+        (None, Some(one)) => format!(" to or from {one}"),
+        (_, None) => String::new(),
+    };
+    let long = way(observation).map_or("the time".to_owned(), |way| {
+        format!("the {} (median)", alone(Unit::Nanoseconds, way.p50_ns))
+    });
+    let waits = match &reader_name {
+        Some(name) if reader >= READER => {
+            format!("waiting for {name} to read takes {}", percent(reader))
+        }
+        _ => format!("waiting takes {}", percent(queueing)),
+    };
+    let mut text = format!("Of {long} that a segment takes{between}, {waits}.");
+    let application = observation.spans.iter().chain(&observation.sums);
+    if let Some(own) = application
+        .into_iter()
+        .find(|row| row.name == "receive to send")
+        .filter(|row| row.n > 0)
+    {
+        text.push_str(&format!(
+            " From a receive to the next send the program takes {} itself.",
+            alone(Unit::Nanoseconds, own.mean_ns)
+        ));
     }
-    let most = observation.spans.iter().max_by(|one, other| {
-        one.share
-            .unwrap_or(0.0)
-            .total_cmp(&other.share.unwrap_or(0.0))
-    });
-    let most = most.map_or(String::new(), |row| {
-        format!(
-            "; the longest part is {} ({}, {}), {}",
-            row.name,
-            row.direction.unwrap_or_default(),
-            row.kind.unwrap_or_default(),
-            percent(row.share.unwrap_or(0.0))
-        )
-    });
-    format!(
-        "{} of the way of a segment{long}, is waiting{most}.",
-        percent(queueing)
-    )
+    text
+}
+
+/// The whole way, or as much of it as was seen.
+fn way(observation: &Observation) -> Option<&Row> {
+    ["send to receive", "receive", "transmit"]
+        .iter()
+        .find_map(|name| observation.sum(name))
 }
 
 /// Rows leave out more than this share of the samples: then they are of a selection.
@@ -110,43 +158,90 @@ fn selection(observation: &Observation) -> Option<String> {
     ))
 }
 
-const HEADINGS: [&str; 10] = [
-    "", "", "", "n", "mean us", "+- us", "p50 us", "p99 us", "p99.9 us", "share",
+const HEADINGS: [&str; 11] = [
+    "", "", "", "share", "adds us", "n", "mean us", "+- us", "p50 us", "p99 us", "p99.9 us",
 ];
 
 /// Behind the mean of a row of which more than a third was taken off.
 const MARK: &str = "*";
 
-fn cells(row: &Row, direction: &str) -> [String; 10] {
-    let us = |ns: f64| format!("{:.2}", ns / 1e3);
+/// The characters of the longest bar.
+const BAR: usize = 8;
+
+/// A row with less of the way is folded.
+const FOLDED: f64 = 0.01;
+
+/// A row of the table; `whole_ns` is the mean of the way, of which each span adds its share.
+fn cells(row: &Row, direction: &str, whole_ns: Option<f64>) -> [String; 11] {
+    let us = |ns: f64| group_thousands(&format!("{:.2}", ns / 1e3));
+    let fill = match row.kind {
+        Some("queueing") => "▒",
+        Some("application") => "░",
+        _ => "▇",
+    };
+    let length = row
+        .share
+        .map_or(0, |share| (share.min(1.0) * BAR as f64).round() as usize);
     [
         direction.to_owned(),
         row.name.to_owned(),
-        row.kind.unwrap_or_default().to_owned(),
-        group_thousands(&row.n.to_string()),
-        group_thousands(&us(row.mean_ns)) + if row.marked { MARK } else { "" },
-        row.interval_ns.map_or("-".to_owned(), |[_, high]| {
-            group_thousands(&us(high - row.mean_ns))
-        }),
-        group_thousands(&us(row.p50_ns)),
-        group_thousands(&us(row.p99_ns)),
-        group_thousands(&us(row.p999_ns)),
+        fill.repeat(length),
         row.share.map(percent).unwrap_or_default(),
+        match (row.share, whole_ns) {
+            (Some(share), Some(whole)) => us(share * whole),
+            _ => String::new(),
+        },
+        group_thousands(&row.n.to_string()),
+        us(row.mean_ns) + if row.marked { MARK } else { "" },
+        row.interval_ns
+            .map_or("-".to_owned(), |[_, high]| match high - row.mean_ns {
+                small if small < 10.0 => format!("{:.3}", small / 1e3),
+                half => us(half),
+            }),
+        us(row.p50_ns),
+        us(row.p99_ns),
+        us(row.p999_ns),
     ]
 }
 
 impl Page {
     fn ways(&mut self, observation: &Observation) {
+        let whole = way(observation).map(|way| way.mean_ns);
         let mut rows = vec![HEADINGS.map(str::to_owned)];
         let mut last = "";
-        for row in &observation.spans {
-            let direction = row.direction.unwrap_or_default();
-            rows.push(cells(row, if direction == last { "" } else { direction }));
+        let small = |row: &&Row| row.share.is_some_and(|share| share < FOLDED);
+        for row in observation.spans.iter().filter(|row| !small(row)) {
+            let direction = match row.direction {
+                Some("transmit") => "out",
+                Some("receive") => "in",
+                other => other.unwrap_or_default(),
+            };
+            let shown = if direction == last { "" } else { direction };
+            rows.push(cells(row, shown, whole));
             last = direction;
         }
         let first_sum = rows.len();
-        rows.extend(observation.sums.iter().map(|row| cells(row, "sum")));
+        rows.extend(observation.sums.iter().map(|row| cells(row, "sum", None)));
         self.columns(&rows, 3, Some(first_sum));
+        self.wrap(
+            Ink::Faint,
+            "  ",
+            2,
+            "▇ processing  ▒ waiting  ░ the program's own; `adds us` is the row's part of the mean way, and the parts add up",
+        );
+        let folded: Vec<&str> = observation
+            .spans
+            .iter()
+            .filter(small)
+            .map(|row| row.name)
+            .collect();
+        if !folded.is_empty() {
+            let text = format!(
+                "below 1 % each, and only in the JSON: {}",
+                folded.join(", ")
+            );
+            self.wrap(Ink::Faint, "  ", 2, &text);
+        }
     }
 
     /// Texts in columns, the first `left` of them at the left; a line is left free before a row.
@@ -187,12 +282,12 @@ impl Page {
             Ink::Bold,
             "",
             0,
-            "Sockets by the processing at their end, as the samples stand for it; passages of one segment or one receive overlap, so it is no processor time",
+            "Connections by the processing at their ends, as the samples stand for it; passages overlap, so it is no processor time",
         );
         let headings = [
-            "socket",
+            "waits for",
             "other end",
-            "process",
+            "connection",
             "n",
             "processing",
             "waiting",
@@ -200,23 +295,31 @@ impl Page {
             "sent again",
         ];
         let mut rows = vec![headings.map(str::to_owned)];
-        for socket in &observation.sockets {
-            let process = match socket.pid {
-                0 => "not seen".to_owned(),
-                pid => format!("{} ({pid})", socket.process),
-            };
+        for pair in pairs(&observation.sockets) {
+            let socket = pair.waited_for;
+            let seen = |name: Option<String>| name.unwrap_or_else(|| "not seen".to_owned());
             rows.push([
-                socket.local.clone(),
-                socket.remote.clone(),
-                process,
-                group_thousands(&socket.n.to_string()),
-                alone(Unit::Nanoseconds, socket.processing_ns as f64),
-                alone(Unit::Nanoseconds, socket.queueing_ns as f64),
-                group_thousands(&socket.slow.to_string()),
-                group_thousands(&socket.retransmitted.to_string()),
+                seen(process(socket)),
+                seen(pair.other.and_then(process)),
+                format!("{} - {}", socket.local, socket.remote),
+                group_thousands(&pair.sum(|one| one.n).to_string()),
+                alone(Unit::Nanoseconds, pair.sum(|one| one.processing_ns) as f64),
+                alone(Unit::Nanoseconds, pair.sum(|one| one.queueing_ns) as f64),
+                group_thousands(&pair.sum(|one| one.slow).to_string()),
+                group_thousands(&pair.sum(|one| u64::from(one.retransmitted)).to_string()),
             ]);
         }
-        self.columns(&rows, 3, None);
+        // Most traffic has neither slow passages nor segments sent again.
+        let usual: Vec<[String; 6]> = rows
+            .iter()
+            .map(|row| std::array::from_fn(|at| row[at].clone()))
+            .collect();
+        let none = |row: &[String; 8]| row[6] == "0" && row[7] == "0";
+        if rows.iter().skip(1).all(none) {
+            self.columns(&usual, 3, None);
+        } else {
+            self.columns(&rows, 3, None);
+        }
         if observation.more_sockets > 0 {
             let more = format!(
                 "and {} more",
@@ -401,7 +504,7 @@ fn trust(observation: &Observation) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_run::observation::{Gates, SCHEMA, Samples, Slow, Socket};
+    use tollgate_run::observation::{Gates, SCHEMA, Samples, Slow};
 
     use super::*;
 
@@ -429,6 +532,21 @@ mod tests {
         }
     }
 
+    fn socket([local, remote]: [&str; 2], (pid, name): (u32, &str), queueing_ns: u64) -> Socket {
+        Socket {
+            local: local.to_owned(),
+            remote: remote.to_owned(),
+            pid,
+            process: name.to_owned(),
+            n: 1_234,
+            stands_for: 123_400,
+            processing_ns: 120_000_000,
+            queueing_ns,
+            slow: 1,
+            retransmitted: 0,
+        }
+    }
+
     fn sample() -> Observation {
         Observation {
             schema: SCHEMA.0,
@@ -441,7 +559,8 @@ mod tests {
             arrivals: 0,
             spans: vec![
                 row("tcp", "transmit", "processing", 1_000.0, 0.25),
-                row("ip", "transmit", "processing", 500.0, 0.125),
+                row("ip", "transmit", "processing", 500.0, 0.12),
+                row("driver", "transmit", "processing", 20.0, 0.005),
                 row("wakeup", "receive", "queueing", 2_500.0, 0.625),
             ],
             sums: vec![Row {
@@ -471,18 +590,18 @@ mod tests {
                 pure_acks: 12,
                 ..Samples::default()
             },
-            sockets: vec![Socket {
-                local: "127.0.0.1:7777".to_owned(),
-                remote: "127.0.0.1:40000".to_owned(),
-                pid: 42,
-                process: "serve".to_owned(),
-                n: 1_234,
-                stands_for: 123_400,
-                processing_ns: 120_000_000,
-                queueing_ns: 300_000_000,
-                slow: 1,
-                retransmitted: 0,
-            }],
+            sockets: vec![
+                socket(
+                    ["127.0.0.1:40000", "127.0.0.1:7777"],
+                    (41, "ask"),
+                    20_000_000,
+                ),
+                socket(
+                    ["127.0.0.1:7777", "127.0.0.1:40000"],
+                    (42, "serve"),
+                    300_000_000,
+                ),
+            ],
             more_sockets: 0,
             slow: vec![Slow {
                 at_s: 1.25,
@@ -507,6 +626,30 @@ mod tests {
     #[test]
     fn an_observation_reads_as_it_should() {
         insta::assert_snapshot!(render_observation(&sample(), 120, false));
+    }
+
+    #[test]
+    fn parts_of_the_way_add_up_and_small_ones_are_folded() {
+        let text = render_observation(&sample(), 120, false);
+        assert!(text.contains("below 1 % each, and only in the JSON: driver"));
+        let adds: f64 = sample()
+            .spans
+            .iter()
+            .map(|row| 4.0 * row.share.unwrap())
+            .sum();
+        assert!((adds - 4.0).abs() < 1e-9);
+        assert!(text.contains("2.50"), "{text}");
+    }
+
+    #[test]
+    fn ends_of_one_connection_are_one_row() {
+        let observation = sample();
+        let pairs = pairs(&observation.sockets);
+        assert_eq!(pairs.len(), 1);
+        assert_eq!(pairs[0].waited_for.process, "serve");
+        assert_eq!(pairs[0].sum(|one| one.n), 2_468);
+        let alone = super::pairs(&observation.sockets[..1]);
+        assert!(alone[0].other.is_none());
     }
 
     #[test]
