@@ -174,7 +174,7 @@ impl Claim {
         self.value
     }
 
-    /// Whether the interval holds this number, so that the figure is not told from it.
+    /// Tells whether the interval holds this number, so that the figure is not told from it.
     pub fn may_be(&self, number: f64) -> bool {
         (self.interval.low..=self.interval.high).contains(&number)
     }
@@ -294,12 +294,12 @@ impl Finding {
         claim.map_err(|why| self.refuse(what, &why)).ok()
     }
 
-    /// Whether nothing is stated.
+    /// Tells whether nothing is stated.
     pub const fn is_silent(&self) -> bool {
         self.clauses.is_empty()
     }
 
-    /// Whether there is nothing in it, stated or refused.
+    /// Tells whether there is nothing in it, stated or refused.
     pub const fn is_empty(&self) -> bool {
         self.clauses.is_empty() && self.untold.is_empty()
     }

@@ -79,7 +79,7 @@ impl Estimate {
 pub enum Outcome {
     /// The value.
     Measured(Estimate),
-    /// Why there is none.
+    /// The reason why there is none.
     Unavailable(String),
 }
 
@@ -99,7 +99,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Whether the bar is met; nothing when there is no bar, or no value.
+    /// Tells whether the bar is met; nothing when there is no bar, or no value.
     pub fn met(&self) -> Option<bool> {
         match (&self.outcome, self.bar) {
             (Outcome::Measured(estimate), Some(bar)) => Some(estimate.median <= bar),

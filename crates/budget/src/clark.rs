@@ -135,7 +135,7 @@ const PARTS: &[Part] = &[
 /// Counts every part in `program`.
 ///
 /// # Errors
-/// As [`Program::count`].
+/// Those of [`Program::count`].
 pub fn clark(program: &Program) -> Result<Vec<ClarkRow>, Error> {
     let wanted: Vec<Row> = rows::ROWS
         .iter()

@@ -53,7 +53,7 @@ pub enum Error {
     Unreadable {
         /// What ran.
         scenario: String,
-        /// Where it differs.
+        /// The place where it differs.
         what: String,
     },
     /// A file could not be read or written.
@@ -61,7 +61,7 @@ pub enum Error {
     File {
         /// Which.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
     /// The budgets file is no TOML of the documented form.

@@ -169,7 +169,7 @@ impl Sources {
     }
 }
 
-/// Where an instruction lies.
+/// The place where an instruction lies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     object: String,

@@ -67,21 +67,21 @@ const fn row(id: &'static str, what: &'static str, bar: Bar, others: &'static st
     }
 }
 
-/// Whether an instruction is the pool's.
+/// Tells whether an instruction is the pool's.
 fn is_pool(one: &Instruction) -> bool {
     one.frames
         .iter()
         .any(|frame| frame.function.contains("tollgate_stack::buffer::Pool"))
 }
 
-/// Whether an instruction is the wheel's.
+/// Tells whether an instruction is the wheel's.
 fn is_wheel(one: &Instruction) -> bool {
     one.frames
         .iter()
         .any(|frame| frame.function.contains("tollgate_stack::timer::"))
 }
 
-/// Whether an instruction is the wheel's and puts a timer in its place, not takes it out of another.
+/// Tells whether an instruction is the wheel's and puts a timer in its place, not takes it out of another.
 fn is_wheel_insertion(one: &Instruction) -> bool {
     is_wheel(one)
         && one
@@ -90,7 +90,7 @@ fn is_wheel_insertion(one: &Instruction) -> bool {
             .all(|frame| !frame.function.ends_with("Wheel::unlink"))
 }
 
-/// Whether a symbol copies memory.
+/// Tells whether a symbol copies memory.
 fn is_copy(symbol: &str) -> bool {
     symbol.contains("memcpy") || symbol.contains("memmove")
 }

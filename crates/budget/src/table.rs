@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Whether a value keeps to its bar.
+/// Tells whether a value keeps to its bar.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "bar")]
 pub enum BarVerdict {
@@ -21,7 +21,7 @@ pub enum BarVerdict {
     },
 }
 
-/// Whether a value keeps to its budget.
+/// Tells whether a value keeps to its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "budget")]
 pub enum BudgetVerdict {
@@ -51,9 +51,9 @@ pub struct Line {
     pub budget: Option<f64>,
     /// What was counted.
     pub value: f64,
-    /// Whether the bar is kept to.
+    /// Tells whether the bar is kept to.
     pub bar_verdict: BarVerdict,
-    /// Whether the budget is.
+    /// Tells whether the budget is.
     pub budget_verdict: BudgetVerdict,
     /// What others need.
     pub others: &'static str,
@@ -64,7 +64,7 @@ pub struct Line {
 pub struct Check {
     /// The rows.
     pub lines: Vec<Line>,
-    /// Whether no budget is exceeded or missing.
+    /// Tells whether no budget is exceeded or missing.
     pub passed: bool,
 }
 
@@ -166,7 +166,7 @@ pub fn number(value: f64) -> String {
     text
 }
 
-/// Where the cells of a column are put.
+/// The place where the cells of a column are put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Words.

@@ -42,7 +42,7 @@ impl Counts {
 /// Runs a scenario and says what it did, as [`Program`] wants it printed.
 ///
 /// # Errors
-/// As [`scenario::run_scenario`].
+/// Those of [`scenario::run_scenario`].
 pub fn scenario_output(name: &str, count: u64) -> Result<String, Error> {
     let done = scenario::run_scenario(name, count)?;
     Ok(format!(
@@ -54,7 +54,7 @@ pub fn scenario_output(name: &str, count: u64) -> Result<String, Error> {
 /// Counts `scenario` with `count` operations in the program `exe`, called with the hidden subcommand `__scenario`.
 ///
 /// # Errors
-/// As [`Program::count`].
+/// Those of [`Program::count`].
 pub fn count(exe: &Path, scenario: &str, count: u64) -> Result<Counts, Error> {
     Program::new(exe, ["__scenario"]).count(scenario, count)
 }
@@ -116,7 +116,7 @@ impl Program {
     /// Counts `scenario` instruction by instruction, each with the functions that it was inlined from.
     ///
     /// # Errors
-    /// As [`Program::count`], and when the program's debug information cannot be read.
+    /// Those of [`Program::count`], and when the program's debug information cannot be read.
     pub fn profile(&self, scenario: &str, count: u64) -> Result<(Done, Profile), Error> {
         let (done, text) = self.run(scenario, count, &["--dump-instr=yes"])?;
         let profile = Profile::parse(&text, &self.exe).map_err(|what| Error::Unreadable {
@@ -129,7 +129,7 @@ impl Program {
     /// Instructions that switching counting on and off again adds.
     ///
     /// # Errors
-    /// As [`Program::count`].
+    /// Those of [`Program::count`].
     pub fn pair_cost(&self) -> Result<u64, Error> {
         let empty = self.count("empty", 1_000)?;
         if empty.collected % empty.done.pairs != 0 {

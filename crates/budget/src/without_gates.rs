@@ -1,4 +1,4 @@
-//! Whether gates that are off cost nothing: the same scenario, counted in this program and in one that was built from a
+//! Tells whether gates that are off cost nothing: the same scenario, counted in this program and in one that was built from a
 //! stack out of whose source every call of the recorder was taken (`crates/budget/without-gates.sh`).
 
 use crate::Error;
@@ -26,7 +26,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether both are the same, to the instruction.
+    /// Tells whether both are the same, to the instruction.
     pub fn same(&self) -> bool {
         self.off == self.removed && self.functions.is_empty()
     }
@@ -36,7 +36,7 @@ impl Comparison {
         (self.off / self.removed - 1.0) * 100.0
     }
 
-    /// Whether gates that are off cost at most `tolerance_percent`.
+    /// Tells whether gates that are off cost at most `tolerance_percent`.
     pub fn within(&self, tolerance_percent: f64) -> bool {
         self.percent() <= tolerance_percent
     }
@@ -70,7 +70,7 @@ impl fmt::Display for Comparison {
 /// Counts the scenario in `program` and in `without`, both called in the same way.
 ///
 /// # Errors
-/// As [`Program::profile`].
+/// Those of [`Program::profile`].
 pub fn compare(program: &Program, without: &Path) -> Result<Comparison, Error> {
     let count = scenario::find(SCENARIO)?.count;
     let of = |program: &Program| -> Result<(f64, BTreeMap<String, u64>), Error> {

@@ -11,7 +11,7 @@ fn program() -> Program {
     )
 }
 
-/// Whether Valgrind is here; if not, says that the test was left out.
+/// Tells whether Valgrind is here; if not, says that the test was left out.
 fn valgrind_is_here() -> bool {
     let here = std::process::Command::new("valgrind")
         .arg("--version")

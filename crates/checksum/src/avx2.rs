@@ -39,7 +39,7 @@ pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> P
 }
 
 /// # Safety
-/// As for [`copy_and_sum`]; without `COPY`, `dst` may be null.
+/// Like [`copy_and_sum`]; without `COPY`, `dst` may be null.
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
 unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, len: usize) -> Partial {
@@ -58,7 +58,7 @@ unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, len: usize) -> Par
 /// What is too long for one block; apart, to keep its needs out of the way of the rest.
 ///
 /// # Safety
-/// As for [`run`].
+/// Like [`run`].
 #[cold]
 #[inline(never)]
 #[target_feature(enable = "avx2,bmi2")]
@@ -120,7 +120,7 @@ impl Group {
     /// Two vectors.
     ///
     /// # Safety
-    /// As for [`load`], with 64 bytes.
+    /// Like [`load`], with 64 bytes.
     #[inline]
     #[target_feature(enable = "avx2,bmi2")]
     unsafe fn of_2<const COPY: bool>(dst: *mut u8, src: *const u8) -> Self {
@@ -141,7 +141,7 @@ impl Group {
     /// Four vectors.
     ///
     /// # Safety
-    /// As for [`load`], with 128 bytes.
+    /// Like [`load`], with 128 bytes.
     #[inline]
     #[target_feature(enable = "avx2,bmi2")]
     unsafe fn of_4<const COPY: bool>(dst: *mut u8, src: *const u8) -> Self {
@@ -154,7 +154,7 @@ impl Group {
     /// Eight vectors.
     ///
     /// # Safety
-    /// As for [`load`], with 256 bytes.
+    /// Like [`load`], with 256 bytes.
     #[inline]
     #[target_feature(enable = "avx2,bmi2")]
     unsafe fn of_8<const COPY: bool>(dst: *mut u8, src: *const u8) -> Self {
@@ -246,7 +246,7 @@ impl Lanes {
     /// Adds two groups of eight vectors, which count as one group of sixteen.
     ///
     /// # Safety
-    /// As for [`load`], with 512 bytes.
+    /// Like [`load`], with 512 bytes.
     #[inline]
     #[target_feature(enable = "avx2,bmi2")]
     unsafe fn add_16<const COPY: bool>(self, dst: *mut u8, src: *const u8) -> Self {
@@ -304,7 +304,7 @@ fn in_register(vector: __m256i) -> __m256i {
 /// Sums at least 128 and at most `BLOCK + 128` bytes.
 ///
 /// # Safety
-/// As for [`copy_and_sum`], with `len >= 128`; without `COPY`, `dst` may be null.
+/// Like [`copy_and_sum`], with `len >= 128`; without `COPY`, `dst` may be null.
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
 unsafe fn block<const COPY: bool>(dst: *mut u8, src: *const u8, len: usize) -> u64 {

@@ -38,7 +38,7 @@ pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> P
 }
 
 /// # Safety
-/// As for [`copy_and_sum`]; without `COPY`, `dst` may be null.
+/// Like [`copy_and_sum`]; without `COPY`, `dst` may be null.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi2")]
 unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, len: usize) -> Partial {
@@ -57,7 +57,7 @@ unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, len: usize) -> Par
 /// What is too long for one block; apart, to keep its needs out of the way of the rest.
 ///
 /// # Safety
-/// As for [`run`].
+/// Like [`run`].
 #[cold]
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi2")]
@@ -142,7 +142,7 @@ impl Group {
     /// Two vectors.
     ///
     /// # Safety
-    /// As for [`of_1`](Self::of_1), with 128 bytes.
+    /// Like [`of_1`](Self::of_1), with 128 bytes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi2")]
     unsafe fn of_2<const COPY: bool>(dst: *mut u8, src: *const u8) -> Self {
@@ -155,7 +155,7 @@ impl Group {
     /// Four vectors.
     ///
     /// # Safety
-    /// As for [`of_1`](Self::of_1), with 256 bytes.
+    /// Like [`of_1`](Self::of_1), with 256 bytes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi2")]
     unsafe fn of_4<const COPY: bool>(dst: *mut u8, src: *const u8) -> Self {
@@ -168,7 +168,7 @@ impl Group {
     /// Eight vectors.
     ///
     /// # Safety
-    /// As for [`of_1`](Self::of_1), with 512 bytes.
+    /// Like [`of_1`](Self::of_1), with 512 bytes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi2")]
     unsafe fn of_8<const COPY: bool>(dst: *mut u8, src: *const u8) -> Self {
@@ -218,7 +218,7 @@ impl Lanes {
 /// Sums at most `BLOCK` bytes.
 ///
 /// # Safety
-/// As for [`copy_and_sum`]; without `COPY`, `dst` may be null.
+/// Like [`copy_and_sum`]; without `COPY`, `dst` may be null.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi2")]
 unsafe fn block<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, len: usize) -> u64 {

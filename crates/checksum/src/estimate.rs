@@ -23,7 +23,7 @@
 //!
 //! The lane's worth is then C plus the upper plus the lower half of W, as 2³² ≡ 1 too.
 
-/// Where the sum of the estimates starts: one unit.
+/// The place where the sum of the estimates starts: one unit.
 pub(crate) const START: u64 = 1 << 16;
 
 /// How long a block may be, in turns of the main loop, which takes `2^k` vectors each, when

@@ -187,14 +187,14 @@ impl Kernel {
         unsafe { (self.copy_and_sum)(dst.as_mut_ptr(), src.as_ptr(), len) }
     }
 
-    /// Whether [`copy_and_sum_few`](Self::copy_and_sum_few) takes so many bytes.
+    /// Tells whether [`copy_and_sum_few`](Self::copy_and_sum_few) takes so many bytes.
     #[inline(always)]
     #[must_use]
     pub fn takes_as_few(&self, len: usize) -> bool {
         len < self.few
     }
 
-    /// As [`copy_and_sum`](Self::copy_and_sum) when there are so few bytes that the kernel has no loop for them: what it does
+    /// Like [`copy_and_sum`](Self::copy_and_sum) when there are so few bytes that the kernel has no loop for them: what it does
     /// then stands in the caller's place, which is larger for it and saves the call. Nothing, and nothing done, when there are
     /// more.
     #[inline(always)]

@@ -36,7 +36,7 @@ pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> P
 }
 
 /// # Safety
-/// As for [`copy_and_sum`]; without `COPY`, `dst` may be null.
+/// Like [`copy_and_sum`]; without `COPY`, `dst` may be null.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn run<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, mut len: usize) -> Partial {
@@ -56,7 +56,7 @@ unsafe fn run<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, mut len: u
 /// Sums at most [`TURNS`] turns.
 ///
 /// # Safety
-/// As for [`copy_and_sum`], with `64 * turns` bytes; without `COPY`, `dst` may be null.
+/// Like [`copy_and_sum`], with `64 * turns` bytes; without `COPY`, `dst` may be null.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn block<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, turns: usize) -> u64 {

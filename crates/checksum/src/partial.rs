@@ -127,7 +127,7 @@ impl Partial {
         Checksum(!self.fold())
     }
 
-    /// Whether data that was summed together with its checksum field is intact: the sum
+    /// Tells whether data that was summed together with its checksum field is intact: the sum
     /// folds to 0xFFFF (RFC 1071 section 1).
     ///
     /// All-zero input folds to 0 and is not valid: the checksum of zeros is 0xFFFF.
@@ -220,14 +220,14 @@ impl Wide {
         ))
     }
 
-    /// As [`Wide::add`] for a part in 32 bits.
+    /// Like [`Wide::add`] for a part in 32 bits.
     #[inline(always)]
     #[must_use]
     pub const fn add_partial(self, other: Partial) -> Self {
         self.add(Self(other.0 as u64))
     }
 
-    /// As [`Partial::finish`].
+    /// Like [`Partial::finish`].
     #[inline(always)]
     #[must_use]
     pub const fn finish(self) -> Checksum {
@@ -241,7 +241,7 @@ impl Wide {
         Partial::from_ne_u64(self.0)
     }
 
-    /// As [`Partial::is_valid`], without folding: the sum is a multiple of 0xFFFF and not that of zeros alone.
+    /// Like [`Partial::is_valid`], without folding: the sum is a multiple of 0xFFFF and not that of zeros alone.
     #[inline(always)]
     #[must_use]
     pub const fn is_valid(self) -> bool {
@@ -356,7 +356,7 @@ impl Checksum {
         self.replace(Partial(old.to_be() as u32), Partial(new.to_be() as u32))
     }
 
-    /// As [`update`](Self::update) for a 32-bit field, such as an address, at an even offset.
+    /// Like [`update`](Self::update) for a 32-bit field, such as an address, at an even offset.
     #[inline]
     #[must_use]
     pub const fn update_u32(self, old: u32, new: u32) -> Self {

@@ -25,7 +25,7 @@ pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> P
 }
 
 /// # Safety
-/// As for [`copy_and_sum`]; without `COPY`, `dst` may be null.
+/// Like [`copy_and_sum`]; without `COPY`, `dst` may be null.
 #[inline(always)]
 unsafe fn run<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, mut len: usize) -> Partial {
     let mut total = 0;

@@ -1,4 +1,4 @@
-//! Whether another tollgate measures on this machine: two that measure at once disturb each other.
+//! Tells whether another tollgate measures on this machine: two that measure at once disturb each other.
 //!
 //! A name in the abstract namespace of Unix sockets is taken for as long as this process measures; the kernel gives it back
 //! however the process ends. Network namespaces have names of their own, so those in others are not seen.

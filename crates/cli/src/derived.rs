@@ -74,7 +74,7 @@ pub(crate) fn papers(asked: &Papers, global: &GlobalArgs) -> Result<ExitCode, Er
     show(run, part, &asked.json, asked.out.as_ref(), global)
 }
 
-/// Whether the run comes from a machine like this one, so that what is measured here belongs to it.
+/// Tells whether the run comes from a machine like this one, so that what is measured here belongs to it.
 fn is_this_machine(run: &Run) -> bool {
     let here = run::Host::read();
     here.cpu_model.value().is_some()

@@ -66,7 +66,7 @@ struct Tried {
     /// The median of a few 64-byte round trips, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     round_trip_ns: Option<u64>,
-    /// Why it cannot be used.
+    /// The reason why it cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }

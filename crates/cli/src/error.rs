@@ -80,7 +80,7 @@ pub(crate) enum Error {
         "the key in {path} cannot be read: {reason}; it is to hold 32 octets: head -c 32 /dev/urandom > {path}"
     )]
     Key {
-        /// Where the key is.
+        /// The place where the key is.
         path: String,
         /// What went wrong.
         reason: String,

@@ -90,7 +90,7 @@ fn measured(
 struct Trace {
     traffic: Traffic,
     rebuilt: Option<Rebuilt>,
-    /// Where sizes are made up, the same messages as small and as large as may be.
+    /// The place where sizes are made up, the same messages as small and as large as may be.
     bounds: Option<(Traffic, Traffic)>,
 }
 

@@ -242,7 +242,7 @@ fn budget(measuring: &Measuring) -> Option<Duration> {
 struct Outcome {
     /// Nothing when everything failed, or the user stopped it before anything was measured.
     run: Option<Run>,
-    /// Where it is to be saved.
+    /// The place where it is to be saved.
     store: Option<Store>,
     code: ExitCode,
 }

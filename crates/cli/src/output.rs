@@ -1,4 +1,4 @@
-//! Where text goes: standard output without a panic when its reader goes away, standard error, colour and width.
+//! The place where text goes: standard output without a panic when its reader goes away, standard error, colour and width.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -27,7 +27,7 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Whether standard output gets colours.
+/// Tells whether standard output gets colours.
 pub(crate) fn colour(choice: Colour) -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

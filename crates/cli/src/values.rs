@@ -25,7 +25,7 @@ pub(crate) enum Colour {
     Never,
 }
 
-/// Where JSON goes.
+/// The place where JSON goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sink {
     /// Standard output.

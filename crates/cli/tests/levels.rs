@@ -126,7 +126,7 @@ fn unplugged(thread: &str, arguments: &str) -> Errand {
     }
 }
 
-/// Where the second processor is switched.
+/// The place where the second processor is switched.
 const SECOND: &str = "/sys/devices/system/cpu/cpu1/online";
 
 /// A processor that is unplugged while gates are attached, and a kernel whose types nobody can read: both are said, and nothing stays

@@ -473,7 +473,7 @@ fn several_import_into_a_bucket_at_once() {
     assert_eq!(one_row(&place, COUNTS), [18, 3]);
 }
 
-/// Where an import of the test that is killed reads from, in its process.
+/// The place where an import of the test that is killed reads from, in its process.
 const KILLED: &str = "TOLLGATE_TEST_KILLED";
 
 #[test]

@@ -121,7 +121,7 @@ impl Options {
         self.sizes.clone().unwrap_or_else(|| usual.to_vec())
     }
 
-    /// Whether the user wants this path.
+    /// Tells whether the user wants this path.
     #[must_use]
     pub fn wants(&self, path: PathId) -> bool {
         self.paths
@@ -129,7 +129,7 @@ impl Options {
             .is_none_or(|paths| paths.contains(&path))
     }
 
-    /// Whether the user wants `stack-memory`, which both ends run on one core, polling.
+    /// Tells whether the user wants `stack-memory`, which both ends run on one core, polling.
     #[must_use]
     pub(crate) fn want_stack_memory(&self) -> bool {
         self.wants(PathId::StackMemory)
@@ -206,7 +206,7 @@ impl Cancel {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether to stop.
+    /// Tells whether to stop.
     #[must_use]
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)

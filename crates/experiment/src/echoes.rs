@@ -49,7 +49,7 @@ pub(crate) struct Panel {
     pub(crate) sizes: Vec<usize>,
     /// The rounds of each size.
     pub(crate) splits: Vec<Vec<Split>>,
-    /// Why there are none, by size.
+    /// The reason why there are none, by size.
     pub(crate) failures: Vec<Option<String>>,
     /// The place of the first size among the survey's subjects.
     pub(crate) first: usize,
@@ -66,7 +66,7 @@ pub(crate) struct Echoes {
     pub(crate) panels: Vec<Panel>,
     /// The same protocols and paths in the other modes, at a few of the sizes.
     pub(crate) beside: Vec<Panel>,
-    /// Why there are fewer modes than the options want.
+    /// The reason why there are fewer modes than the options want.
     pub(crate) unseated: Option<String>,
 }
 
@@ -221,7 +221,7 @@ fn affordable(remaining: Option<Duration>, lines: usize, others: usize) -> usize
         .clamp(FEWEST, SIZES)
 }
 
-/// Whether the standard error of every category, averaged over the sizes, is below the bar on every panel. That asks more than the
+/// Tells whether the standard error of every category, averaged over the sizes, is below the bar on every panel. That asks more than the
 /// average over all of them, which is what the bar is for: with time left, the small ones become better known too.
 fn known(panels: &[Panel], categories: usize) -> bool {
     let average = |errors: Vec<f64>| errors.iter().sum::<f64>() / errors.len() as f64;

@@ -1,8 +1,8 @@
-//! Why an experiment has nothing to show.
+//! The reason why an experiment has nothing to show.
 
 use tollgate_run::Workload;
 
-/// Why an experiment has nothing to show. What could be measured in part is no error: its cells say what is missing.
+/// The reason why an experiment has nothing to show. What could be measured in part is no error: its cells say what is missing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,7 +21,7 @@ pub enum Error {
     NothingMeasured {
         /// The experiment's name.
         experiment: &'static str,
-        /// Why the first of the paths failed.
+        /// The reason why the first of the paths failed.
         reason: String,
     },
     /// The user stopped it before anything was measured.

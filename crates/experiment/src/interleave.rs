@@ -184,7 +184,7 @@ impl LineUp {
     }
 }
 
-/// Why there is no path of this name.
+/// The reason why there is no path of this name.
 fn no_such_path(path: PathId) -> String {
     match path {
         PathId::KernelRemote => "kernel-remote takes a host that serves: --to HOST".to_owned(),
@@ -238,7 +238,7 @@ struct Race<'a> {
     openings: Vec<f64>,
     /// Sessions that serve the next repetition too, by contender and size; none of those that failed.
     kept: Vec<Vec<Option<Box<dyn Session>>>>,
-    /// Whether time is short.
+    /// Tells whether time is short.
     short: bool,
 }
 

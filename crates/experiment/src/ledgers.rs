@@ -44,7 +44,7 @@ pub(crate) struct Ledgers {
     pub(crate) mode: Mode,
     /// The span that each stretch of the way belongs to, in the order of the way. A span may have several stretches.
     pub(crate) spans: Vec<Span>,
-    /// Where the kernel's gates are taken; none of our own stack, and none where there are two hosts.
+    /// The place where the kernel's gates are taken; none of our own stack, and none where there are two hosts.
     pub(crate) plan: Option<Plan>,
     /// What is known of the two hosts, where there are two.
     pub(crate) hosts: Option<Hosts>,
@@ -212,7 +212,7 @@ fn kernel(
 /// The ledgers of round trips to another host, measured at the first call in this share of the time that is left.
 ///
 /// # Errors
-/// As [`of_kernel`].
+/// Those of [`of_kernel`].
 pub(crate) fn of_hosts(
     experiment: &'static str,
     mode: Mode,
@@ -286,7 +286,7 @@ fn two_hosts(
 /// The ledgers of `stack-memory`, measured at the first call in the time that is left.
 ///
 /// # Errors
-/// As [`of_kernel`].
+/// Those of [`of_kernel`].
 pub(crate) fn of_stack(
     experiment: &'static str,
     sizes: &[usize],

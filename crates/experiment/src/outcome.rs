@@ -47,7 +47,7 @@ pub(crate) struct Measurement {
     pub(crate) samples: Option<Samples>,
     /// By repetition and slice.
     slices: BTreeMap<(u32, u64), Slice>,
-    /// Why it failed.
+    /// The reason why it failed.
     pub(crate) failure: Option<String>,
     /// What the session says of itself.
     pub(crate) settings: Vec<(&'static str, String)>,
@@ -164,7 +164,7 @@ impl Outcome {
         }
     }
 
-    /// Whether nothing at all was measured.
+    /// Tells whether nothing at all was measured.
     pub(crate) fn is_empty(&self) -> bool {
         self.measurements
             .iter()

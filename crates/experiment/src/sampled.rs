@@ -77,7 +77,7 @@ pub(crate) struct Round {
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     pub(crate) rounds: Vec<Round>,
-    /// Why it failed.
+    /// The reason why it failed.
     pub(crate) failure: Option<String>,
     /// What the session says of itself.
     pub(crate) settings: Vec<(&'static str, String)>,
@@ -115,7 +115,7 @@ pub(crate) type Judge<'a> = &'a mut dyn FnMut(&Survey) -> bool;
 /// Measures the subjects, for `each` unless there is less time.
 ///
 /// # Errors
-/// As [`survey_until`].
+/// Those of [`survey_until`].
 pub(crate) fn survey(
     experiment: &'static str,
     subjects: Vec<Subject>,

@@ -77,7 +77,7 @@ impl Load {
         }
     }
 
-    /// Whether one buffer is used again and again.
+    /// Tells whether one buffer is used again and again.
     pub(crate) fn is_in_cache(&self) -> bool {
         self.memory == self.size
     }
@@ -109,9 +109,9 @@ pub(crate) struct Streams {
     pub(crate) survey: Survey,
     pub(crate) directions: Categories,
     pub(crate) loads: Vec<Load>,
-    /// Why none goes beyond the last cache.
+    /// The reason why none goes beyond the last cache.
     pub(crate) no_beyond: Option<String>,
-    /// Whether sizes were left out to end in time.
+    /// Tells whether sizes were left out to end in time.
     pub(crate) cut: bool,
     pub(crate) panels: Vec<Panel>,
 }

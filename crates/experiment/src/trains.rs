@@ -81,7 +81,7 @@ impl Subject {
         }
     }
 
-    /// Whether each segment travels as a packet of its own.
+    /// Tells whether each segment travels as a packet of its own.
     pub(crate) const fn is_a_train(self) -> bool {
         !matches!(self, Self::Kernel(_, Carrier::Gso))
     }
@@ -109,7 +109,7 @@ pub(crate) struct Measured {
     pub(crate) mode: Mode,
     /// The spans; none where the path was run without gates.
     pub(crate) table: Option<SpanTable>,
-    /// Why there are no gates.
+    /// The reason why there are no gates.
     pub(crate) without_gates: Option<String>,
     pub(crate) sizes: Vec<AtSize>,
     /// Events that belong to no packet.
@@ -129,7 +129,7 @@ pub(crate) struct AtSize {
     pub(crate) lost: u64,
     /// Messages that were sent while gates watched, and those that passed all of them.
     pub(crate) messages: (u64, u64),
-    /// Why it failed, or has no ledger.
+    /// The reason why it failed, or has no ledger.
     pub(crate) failure: Option<String>,
 }
 
@@ -156,7 +156,7 @@ pub(crate) struct AtGates {
 #[derive(Debug)]
 pub(crate) struct Trains {
     pub(crate) sizes: Vec<usize>,
-    /// Whether sizes were left out for want of time.
+    /// Tells whether sizes were left out for want of time.
     pub(crate) fewer: bool,
     pub(crate) measured: Vec<Measured>,
     /// Subjects that could not be run at all, and why.

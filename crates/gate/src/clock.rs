@@ -14,7 +14,7 @@ use crate::ticks::{RateOutOfRange, TickScale, Ticks};
 #[cfg(target_arch = "x86_64")]
 use tsc::{calibrate as calibrate_tsc, trusted as trusted_tsc};
 
-/// Where the ticks come from.
+/// The place where the ticks come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Source {
     /// The processor's time-stamp counter, which runs at the same rate in every power state.
@@ -24,12 +24,12 @@ pub enum Source {
     },
     /// `CLOCK_MONOTONIC_RAW`; a tick is a nanosecond.
     MonotonicRaw {
-        /// Why the TSC is not used.
+        /// The reason why the TSC is not used.
         reason: TscRefused,
     },
 }
 
-/// Why the TSC is not used.
+/// The reason why the TSC is not used.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum TscRefused {
     /// The processor has none that we know how to read.
@@ -96,7 +96,7 @@ impl KernelClock {
         }
     }
 
-    /// Whether the kernel speaks against the TSC. A witness that cannot be read says nothing.
+    /// Tells whether the kernel speaks against the TSC. A witness that cannot be read says nothing.
     pub const fn speaks_against_tsc(self) -> bool {
         matches!(self, Self::Other)
     }

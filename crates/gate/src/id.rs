@@ -21,7 +21,7 @@ pub enum Layer {
     Scheduler,
 }
 
-/// Whether a span is work or waiting.
+/// Tells whether a span is work or waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// A processor works on the packet.

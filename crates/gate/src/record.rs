@@ -19,7 +19,7 @@ pub struct Event {
     pub ticks: Ticks,
     /// Which packet.
     pub packet: PacketId,
-    /// Where.
+    /// The place.
     pub gate: Gate,
 }
 

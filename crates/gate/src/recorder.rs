@@ -14,7 +14,7 @@ pub struct PacketId(pub u32);
 
 /// Notes that a packet passes a gate.
 pub trait Recorder {
-    /// Whether passages are recorded at all. Work that serves only the recorder is done only when this is true.
+    /// Tells whether passages are recorded at all. Work that serves only the recorder is done only when this is true.
     const ON: bool;
 
     /// The recorder as it is handed down by value: nothing at all for [`Off`], so that no register is spent on it.

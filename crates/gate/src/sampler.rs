@@ -49,7 +49,7 @@ impl Sampler {
         self.one_in
     }
 
-    /// Whether the next packet is recorded.
+    /// Tells whether the next packet is recorded.
     #[inline(always)]
     pub fn pick(&mut self) -> bool {
         self.countdown -= 1;

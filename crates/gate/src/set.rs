@@ -43,7 +43,7 @@ impl GateSet {
         Self(self.0 | other.0)
     }
 
-    /// Whether `gate` is in the set.
+    /// Tells whether `gate` is in the set.
     #[inline(always)]
     pub const fn contains(self, gate: Gate) -> bool {
         self.0 & (1 << gate as u8) != 0
@@ -54,7 +54,7 @@ impl GateSet {
         self.0.count_ones() as usize
     }
 
-    /// Whether there is no gate.
+    /// Tells whether there is no gate.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -19,7 +19,7 @@ mod kernel;
 
 pub use kernel::KERNEL;
 
-/// Whether a span lies with the sender, with the receiver, or between a message and its answer.
+/// Tells whether a span lies with the sender, with the receiver, or between a message and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// From `send()` to the link.
@@ -77,7 +77,7 @@ impl WolmanRow {
         }
     }
 
-    /// Whether the paper sums the row under "TCP".
+    /// Tells whether the paper sums the row under "TCP".
     pub const fn is_tcp(self) -> bool {
         matches!(self, Self::Checksum | Self::Mcopy | Self::Segment)
     }
@@ -156,7 +156,7 @@ impl Category {
     }
 }
 
-/// Where a span stands in its table.
+/// The place where a span stands in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// It begins where the span before it on the way ends.

@@ -40,7 +40,7 @@ pub enum Error {
         side: &'static str,
         /// The gate's hook.
         hook: &'static str,
-        /// Why not.
+        /// The reason why not.
         reason: &'static str,
     },
     /// The plan has no hook for this gate.
@@ -68,7 +68,7 @@ pub enum Error {
     Missing {
         /// The finest hook of the boundary.
         hook: &'static str,
-        /// Why neither it nor another one can be had.
+        /// The reason why neither it nor another one can be had.
         reason: String,
     },
     /// A program that was loaded could not be attached.

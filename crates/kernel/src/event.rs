@@ -70,7 +70,7 @@ impl Flow {
         }
     }
 
-    /// Whether its bytes are counted from 0 in every slice, and not by the connection's sequence numbers.
+    /// Tells whether its bytes are counted from 0 in every slice, and not by the connection's sequence numbers.
     pub const fn is_of_socket(self) -> bool {
         self.source() == 0 || self.destination() == 0
     }
@@ -157,12 +157,12 @@ impl Event {
         }
     }
 
-    /// Whether it stands for all bytes before `seq`.
+    /// Tells whether it stands for all bytes before `seq`.
     pub const fn is_up_to(&self) -> bool {
         self.flags & UP_TO != 0
     }
 
-    /// Whether what passed had no byte: it belongs to no message, and took its time at the gate all the same.
+    /// Tells whether what passed had no byte: it belongs to no message, and took its time at the gate all the same.
     pub const fn is_acknowledgment(&self) -> bool {
         self.flags & ACKNOWLEDGMENT != 0
     }

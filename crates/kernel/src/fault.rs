@@ -59,6 +59,6 @@ pub struct ExtraCost {
     pub before: Duration,
     /// Time behind the stamp, at most [`LONGEST_DELAY`].
     pub behind: Duration,
-    /// Whether each cache line of 32 KiB of memory is read behind the stamp.
+    /// Tells whether each cache line of 32 KiB of memory is read behind the stamp.
     pub touches_32_kib: bool,
 }

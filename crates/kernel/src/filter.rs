@@ -54,12 +54,12 @@ impl Flow {
         SocketAddr::new(address, port as u16).to_string()
     }
 
-    /// Where it comes from, as ADDRESS:PORT.
+    /// The place where it comes from, as ADDRESS:PORT.
     pub fn from(&self) -> String {
         self.end(self.source, self.ports >> 16)
     }
 
-    /// Where it goes to, as ADDRESS:PORT.
+    /// The place where it goes to, as ADDRESS:PORT.
     pub fn to(&self) -> String {
         self.end(self.destination, self.ports & 0xffff)
     }
@@ -86,9 +86,9 @@ pub struct Operation {
 /// Which end of a message a primitive speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Where it comes from.
+    /// The place where it comes from.
     Source,
-    /// Where it goes to.
+    /// The place where it goes to.
     Destination,
     /// One of both.
     Either,
@@ -127,11 +127,11 @@ pub enum Filter {
     Or(Box<Self>, Box<Self>),
 }
 
-/// Why a filter is refused.
+/// The reason why a filter is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: {reason}")]
 pub struct FilterError {
-    /// Where, counted from 1 in characters.
+    /// The place, counted from 1 in characters.
     pub column: usize,
     /// What is wrong there.
     pub reason: String,
@@ -162,7 +162,7 @@ impl Filter {
         }
     }
 
-    /// Whether a connection passes.
+    /// Tells whether a connection passes.
     pub fn passes(&self, flow: &Flow) -> bool {
         let side = |side: Side, test: &dyn Fn(bool) -> bool| {
             (side.bits() & 1 != 0 && test(true)) || (side.bits() & 2 != 0 && test(false))

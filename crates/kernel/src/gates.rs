@@ -37,7 +37,7 @@ static EXTRA_COST_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(
 
 /// Processors that have a cursor, `CPUS` of the programs.
 const PROCESSORS: usize = 1024;
-/// Why a program cannot be attached that the plan does not know.
+/// The reason why a program cannot be attached that the plan does not know.
 const NOT_LOADED: &str = "its program was not loaded";
 
 /// A processor's cursor in the memory that it shares with the programs.
@@ -118,7 +118,7 @@ impl Gates {
     /// [`Self::load`]; with one they are a copy of their own, so that gates without it have no instruction more.
     ///
     /// # Errors
-    /// As [`Self::load`], and [`Error::TooMany`] for a cost of more than [`crate::fault::LONGEST_DELAY`].
+    /// Those of [`Self::load`], and [`Error::TooMany`] for a cost of more than [`crate::fault::LONGEST_DELAY`].
     pub fn load_with_extra_cost(plan: &Plan, room: u32, cost: &ExtraCost) -> Result<Self, Error> {
         let extra = FaultSettings::of_gates(cost)?;
         let processors = libbpf_rs::num_possible_cpus()
@@ -225,7 +225,7 @@ impl Gates {
     /// detached last (kernel/tracepoint.c, `tp_rcu_cond_sync`), some milliseconds; in this order they are often over.
     ///
     /// # Errors
-    /// As [`Self::attach`].
+    /// Those of [`Self::attach`].
     pub fn attach_instead(
         &self,
         before: Attached,

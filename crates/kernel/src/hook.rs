@@ -48,7 +48,7 @@ pub struct Hook {
     pub program: Option<&'static str>,
     /// What it needs.
     pub need: Need,
-    /// Where segments of IPv6 take another way.
+    /// The place where segments of IPv6 take another way.
     pub ipv6: Option<Function>,
 }
 

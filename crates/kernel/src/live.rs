@@ -34,7 +34,7 @@ pub struct Ask<'a> {
     pub snaplen: u32,
 }
 
-/// Why nothing can be captured.
+/// The reason why nothing can be captured.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// The filter is too long.
@@ -77,7 +77,7 @@ pub struct Packet<'a> {
 }
 
 impl Packet<'_> {
-    /// Whether this host sends it.
+    /// Tells whether this host sends it.
     pub const fn is_outgoing(&self) -> bool {
         self.kind == libc::PACKET_OUTGOING
     }

@@ -24,7 +24,7 @@ pub enum Kind {
     Kprobes,
 }
 
-/// Where a kind of hook comes.
+/// The place where a kind of hook comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// At the boundary of this gate.
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// Where it comes.
+    /// The place where it comes.
     pub const fn place(self) -> Place {
         match self {
             Self::CgroupPackets => Place::Elsewhere(
@@ -82,6 +82,6 @@ impl Kind {
 pub struct Offer {
     /// The kind.
     pub kind: Kind,
-    /// Whether it was tried and works.
+    /// Tells whether it was tried and works.
     pub ability: Ability,
 }

@@ -18,7 +18,7 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// Whether there is somebody who can take such a hook.
+    /// Tells whether there is somebody who can take such a hook.
     fn allows(self, need: Need) -> bool {
         match need {
             Need::OwnCall | Need::OwnSocket => self == Self::Ours,
@@ -27,7 +27,7 @@ impl Traffic {
     }
 }
 
-/// Whether a kind of hook works here.
+/// Tells whether a kind of hook works here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ability {
     /// It was tried and works.
@@ -37,12 +37,12 @@ pub enum Ability {
 }
 
 impl Ability {
-    /// Whether it works.
+    /// Tells whether it works.
     pub const fn works(&self) -> bool {
         matches!(self, Self::Works)
     }
 
-    /// Why it does not.
+    /// The reason why it does not.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Works => None,
@@ -91,7 +91,7 @@ impl Abilities {
         }
     }
 
-    /// Whether the kind of hook works that has this need.
+    /// Tells whether the kind of hook works that has this need.
     pub const fn of(&self, need: Need) -> &Ability {
         match need {
             Need::Tracepoint(_) => &self.tracepoints,
@@ -102,7 +102,7 @@ impl Abilities {
         }
     }
 
-    /// Why this kernel does not have what a hook needs; none when it has.
+    /// The reason why this kernel does not have what a hook needs; none when it has.
     pub(crate) fn lacks(&self, need: Need) -> Option<String> {
         let refused = |ability: &Ability| ability.reason().map(str::to_owned);
         match need {
@@ -219,7 +219,7 @@ impl Plan {
         gates
     }
 
-    /// Whether a gate is taken by a program.
+    /// Tells whether a gate is taken by a program.
     pub fn has_programs(&self) -> bool {
         self.boundaries
             .iter()

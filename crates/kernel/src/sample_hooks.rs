@@ -14,7 +14,7 @@ pub struct Hook {
     pub program: &'static str,
     /// What it needs.
     pub need: Need,
-    /// Where segments of IPv6 take another way.
+    /// The place where segments of IPv6 take another way.
     pub ipv6: Option<Function>,
     /// What is missing where no hook of this boundary can be had.
     pub without: Without,
@@ -73,15 +73,15 @@ const DEMUX: Hook = Hook {
     ipv6: None,
     without: Without::Joined,
 };
-/// Where a segment leaves TCP.
+/// The place where a segment leaves TCP.
 pub const IP_OUT_BOUNDARY: &str = "from TCP to IP";
-/// Where a segment comes to TCP.
+/// The place where a segment comes to TCP.
 pub const DEMUX_BOUNDARY: &str = "from IP to TCP";
-/// Where it is told what a reader's own code takes between two system calls.
+/// The place where it is told what a reader's own code takes between two system calls.
 pub const RETURNED_BOUNDARY: &str = "a reader returns to its code";
-/// Where a reader's call begins.
+/// The place where a reader's call begins.
 pub const CALLED_BOUNDARY: &str = "a reader calls the kernel";
-/// Where the driver has taken a segment.
+/// The place where the driver has taken a segment.
 pub const DRIVER_END_BOUNDARY: &str = "the driver returns";
 const RUNS_BOUNDARY: &str = "a thread runs";
 /// The program that takes segments from wires, too, in the place of the one at the same tracepoint.
@@ -208,7 +208,7 @@ impl Choice {
         choice
     }
 
-    /// Whether the boundary is taken.
+    /// Tells whether the boundary is taken.
     pub fn takes(&self, boundary: &str) -> bool {
         self.taken.iter().any(|hook| hook.boundary == boundary)
     }
@@ -224,7 +224,7 @@ impl Choice {
         self.taken.iter().map(runs).sum()
     }
 
-    /// Whether both ends of a system call are taken, so that a reader's own code is told from the kernel.
+    /// Tells whether both ends of a system call are taken, so that a reader's own code is told from the kernel.
     pub fn takes_calls(&self) -> bool {
         self.takes(RETURNED_BOUNDARY) && self.takes(CALLED_BOUNDARY)
     }

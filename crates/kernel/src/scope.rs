@@ -30,7 +30,7 @@ pub enum ScopeError {
     Cgroup {
         /// What was looked for.
         path: PathBuf,
-        /// Where cgroup2 is mounted.
+        /// The place where cgroup2 is mounted.
         root: PathBuf,
         /// What the system said.
         #[source]
@@ -40,7 +40,7 @@ pub enum ScopeError {
 
 const INTERFACES: &str = "/sys/class/net";
 
-/// Whether the process is there.
+/// Tells whether the process is there.
 pub fn process(pid: u32) -> Result<u32, ScopeError> {
     Path::new(&format!("/proc/{pid}"))
         .is_dir()

@@ -16,7 +16,7 @@ pub struct Watch {
     pub ports: Vec<u16>,
     /// Threads, by their id; at most [`THREADS`].
     pub threads: Vec<u32>,
-    /// Whether segments without a byte are recorded as well ([`Event::is_acknowledgment`]).
+    /// Tells whether segments without a byte are recorded as well ([`Event::is_acknowledgment`]).
     pub acknowledgments: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Faults on the real kernel: a delay is on its side of the gate and in no other span, and goes when it is dropped.
 //!
-//! Where gates cannot be had these tests say why and leave themselves out. A delay is a lower bound that no other program can
+//! The place where gates cannot be had these tests say why and leave themselves out. A delay is a lower bound that no other program can
 //! break, and it is some twenty times as long as the spans, so a busy machine does not decide.
 #![cfg(feature = "bpf")]
 
@@ -131,12 +131,12 @@ fn delayed(spans: &[u64]) -> f64 {
     delayed as f64 / spans.len() as f64
 }
 
-/// Whether all spans hold the delay, but for those at the ends of runs.
+/// Tells whether all spans hold the delay, but for those at the ends of runs.
 fn is_in(share: f64) -> bool {
     share > 0.95
 }
 
-/// Whether spans do not hold it: a few may take as long for other reasons.
+/// Tells whether spans do not hold it: a few may take as long for other reasons.
 fn is_not_in(share: f64) -> bool {
     share < 0.5
 }

@@ -68,7 +68,7 @@ impl<L: Link, W: Write> Capture<L, W> {
         }
     }
 
-    /// As [`new`](Self::new), with a clock that is read once for every burst.
+    /// Like [`new`](Self::new), with a clock that is read once for every burst.
     pub fn with_clock(
         inner: L,
         out: W,
@@ -177,7 +177,7 @@ struct File<W: Write> {
     now: Instant,
     comment: String,
     blocks: Vec<u8>,
-    /// Where each block ends in `blocks`.
+    /// The place where each block ends in `blocks`.
     ends: Vec<usize>,
     stats: Stats,
     error: Option<io::Error>,

@@ -79,7 +79,7 @@ impl Memory {
         }
     }
 
-    /// Whether no frame is on its way.
+    /// Tells whether no frame is on its way.
     #[inline(always)]
     pub const fn is_idle(&self) -> bool {
         self.to_a.is_empty() && self.to_b.is_empty()

@@ -31,7 +31,7 @@ use tollgate_checksum::Kernel;
 use tollgate_stack::buffer::{Frame, PAYLOAD_OFFSET, Pool, RxChecksum, SUMMED_FROM};
 use tollgate_stack::port::{BURST, Link};
 
-/// Where a received frame is placed in its pool frame: the payload of a TCP segment with timestamps (14 + 20 + 32 octets of
+/// The place where a received frame is placed in its pool frame: the payload of a TCP segment with timestamps (14 + 20 + 32 octets of
 /// headers) begins at a cache line.
 const PLACED_AT: usize = PAYLOAD_OFFSET - 66;
 
@@ -96,7 +96,7 @@ pub struct Stats {
     pub no_frame: u64,
     /// Lost: arrived with a length that cannot be, or does not fit into the pool's frames.
     pub bad_length: u64,
-    /// Whether the peer broke the protocol (an index or turn that cannot be). The link then neither sends nor receives.
+    /// Tells whether the peer broke the protocol (an index or turn that cannot be). The link then neither sends nor receives.
     pub broken: bool,
     /// Wake-ups that were sent to the peer.
     pub wakes: u64,
@@ -168,7 +168,7 @@ impl ShmLink {
         &self.stats
     }
 
-    /// Whether the peer has closed its side, or broken the protocol, so that nothing more will come than what
+    /// Tells whether the peer has closed its side, or broken the protocol, so that nothing more will come than what
     /// [`receive`](Link::receive) still finds. It costs a load; a peer that died without closing is found by
     /// [`peer_alive`](Self::peer_alive) and [`wait`](Self::wait).
     pub fn peer_closed(&self) -> bool {
@@ -181,7 +181,7 @@ impl ShmLink {
                 != 0
     }
 
-    /// Whether the peer's process lives, as far as can be told; `true` while nobody has taken the other side. It costs a
+    /// Tells whether the peer's process lives, as far as can be told; `true` while nobody has taken the other side. It costs a
     /// system call. The peer's number is taken from the segment, so both must live in one PID namespace.
     pub fn peer_alive(&self) -> bool {
         let owner = self
@@ -264,7 +264,7 @@ impl ShmLink {
         }
     }
 
-    /// Whether a call of `receive` or `transmit` would get on.
+    /// Tells whether a call of `receive` or `transmit` would get on.
     #[inline(always)]
     fn is_ready(&self) -> bool {
         !self.stats.broken
@@ -272,7 +272,7 @@ impl ShmLink {
                 || (self.wants_room && self.transmit.has_news()))
     }
 
-    /// Whether there is something to receive, once the pool has a frame for it.
+    /// Tells whether there is something to receive, once the pool has a frame for it.
     fn has_frames(&self) -> bool {
         !self.stats.broken && !self.receive.is_empty()
     }

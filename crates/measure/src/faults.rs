@@ -52,7 +52,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Whether the round trip without gates grew by the delay, or by the little more that a program or a barrier costs.
+    /// Tells whether the round trip without gates grew by the delay, or by the little more that a program or a barrier costs.
     pub fn was_put_in(&self) -> bool {
         let alone = MESSAGES * self.alone_ns;
         let least = self.put_in.ns - self.put_in.half_width;
@@ -60,14 +60,14 @@ impl Shown {
         alone <= most && least <= alone * MOST_SHARE + MESSAGES * MOST_NS
     }
 
-    /// Whether the span grew by what the round trip without gates grew, as far as both are known. What was asked for is held
+    /// Tells whether the span grew by what the round trip without gates grew, as far as both are known. What was asked for is held
     /// against the round trip alone ([`Self::was_put_in`]): it is no measurement.
     pub fn is_in_place(&self) -> bool {
         let apart = (self.span.ns - self.put_in.ns).abs();
         apart <= self.span.half_width.hypot(self.put_in.half_width)
     }
 
-    /// Whether the ledger tells the span well enough: to half of the delay, or to all of it below a microsecond.
+    /// Tells whether the ledger tells the span well enough: to half of the delay, or to all of it below a microsecond.
     pub fn is_known(&self) -> bool {
         let bar = if self.alone_ns < 1_000.0 { 1.0 } else { 0.5 };
         self.half_width <= bar * MESSAGES * self.alone_ns

@@ -26,7 +26,7 @@ pub trait Gated {
     /// Number of sizes.
     fn sizes(&self) -> usize;
 
-    /// Whether gates cost something where none of them is wanted, so that this is to be measured.
+    /// Tells whether gates cost something where none of them is wanted, so that this is to be measured.
     fn has_asleep(&self) -> bool;
 
     /// Round trips that one reading of the application's clock spans.
@@ -76,7 +76,7 @@ pub struct Sized {
     pub joined: u64,
     /// Events that found no room.
     pub lost: u64,
-    /// Why the size was given up.
+    /// The reason why the size was given up.
     pub failure: Option<String>,
 }
 

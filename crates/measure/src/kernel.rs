@@ -57,7 +57,7 @@ impl Kernel {
     /// The same with gates that cost more than they have to, to try the ledger.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// Those of [`Self::open`].
     pub fn open_with_extra_cost(
         path: PathId,
         spec: &Spec,

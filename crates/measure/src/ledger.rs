@@ -9,7 +9,7 @@
 //! widened by Student's t of the number of blocks. The closure of each draw is computed from that draw's spans, so the
 //! interval of a sum is never the sum of intervals.
 //!
-//! Where gates are compiled into the code, they cost something even when none is wanted. That lies in the spans as well, so it is
+//! The place where gates are compiled into the code, they cost something even when none is wanted. That lies in the spans as well, so it is
 //! measured on its own, in slices with asleep gates beside slices without: the sum of the spans is held against the round trip
 //! through code with asleep gates, and what these cost is a row of its own.
 //!
@@ -105,7 +105,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Whether the interval holds a value.
+    /// Tells whether the interval holds a value.
     pub fn contains(&self, ns: f64) -> bool {
         (self.ns - ns).abs() <= self.half_width
     }
@@ -204,7 +204,7 @@ pub struct Ledger {
     draws: Draws,
 }
 
-/// Why there is no ledger.
+/// The reason why there is no ledger.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NoLedger {
     /// Round trips could not be run.

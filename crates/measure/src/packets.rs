@@ -154,7 +154,7 @@ pub fn on_the_way(table: SpanTable) -> impl Iterator<Item = &'static Span> {
     spans.filter(|span| span.place == tollgate_gate::span::Place::OnTheWay)
 }
 
-/// Whether packets are seen at both ends of a span, and not only messages.
+/// Tells whether packets are seen at both ends of a span, and not only messages.
 pub fn of_packets(span: &Span) -> bool {
     let of_messages = GateSet::of(&[
         Gate::SocketOutBegin,

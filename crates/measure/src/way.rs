@@ -34,15 +34,15 @@ pub struct Station {
 }
 
 impl Station {
-    /// Whether a request passes it, where there are two hosts; else a response does.
+    /// Tells whether a request passes it, where there are two hosts; else a response does.
     pub(crate) const fn is_of_request(self) -> bool {
         matches!(self.host, Host::Local) == is_out(self.gate)
     }
 }
 
-/// Whether what a host sends passes a gate, as far as its driver.
+/// Tells whether what a host sends passes a gate, as far as its driver.
 ///
-/// Where a driver hands a packet to the queue of the other end is the first that the receiver has of it.
+/// The place where a driver hands a packet to the queue of the other end is the first that the receiver has of it.
 pub const fn is_out(gate: Gate) -> bool {
     (gate as u8) < Gate::DriverOutEnd as u8
 }
@@ -63,7 +63,7 @@ impl Stations {
         }
     }
 
-    /// Whether a gate is in it.
+    /// Tells whether a gate is in it.
     pub const fn contains(self, station: Station) -> bool {
         self.on(station.host).contains(station.gate)
     }
@@ -73,7 +73,7 @@ impl Stations {
         self.local.len() + self.remote.len()
     }
 
-    /// Whether there is no gate on either host.
+    /// Tells whether there is no gate on either host.
     pub const fn is_empty(self) -> bool {
         self.local.is_empty() && self.remote.is_empty()
     }
@@ -209,7 +209,7 @@ impl Way {
         false
     }
 
-    /// Whether it leads to another host and back.
+    /// Tells whether it leads to another host and back.
     pub const fn is_of_two_hosts(&self) -> bool {
         self.between_hosts.is_some()
     }

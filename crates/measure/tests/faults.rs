@@ -74,7 +74,7 @@ mod kernel {
 
     const SPEC: Spec = Spec::new(Workload::Rr, 64).with_mode(Placement::OneCore, Waiting::Blocking);
 
-    /// Whether programs load; the test is skipped when they do not.
+    /// Tells whether programs load; the test is skipped when they do not.
     fn programs_load() -> bool {
         let abilities = abilities();
         let reason = abilities.tracepoints.reason();

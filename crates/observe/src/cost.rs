@@ -118,12 +118,12 @@ impl Calibration {
         self.last = now;
     }
 
-    /// Whether a round is due when the gates are put on.
+    /// Tells whether a round is due when the gates are put on.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.last) >= DUE
     }
 
-    /// Whether the gates have to be taken off for a round.
+    /// Tells whether the gates have to be taken off for a round.
     pub(super) fn is_overdue(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.last) >= OVERDUE
     }

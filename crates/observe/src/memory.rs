@@ -67,23 +67,23 @@ pub struct Settings {
     pub weight: u32,
     /// Operations of the filter.
     pub operations: u32,
-    /// Whether only these processes.
+    /// Tells whether only these processes.
     pub by_group: u32,
-    /// Whether only the control groups in the map.
+    /// Tells whether only the control groups in the map.
     pub by_cgroup: u32,
     /// Only this interface; 0 is any.
     pub interface: u32,
     /// The network namespace that the wires are in.
     pub namespace: u32,
-    /// Whether there is a gate before IP on the way out.
+    /// Tells whether there is a gate before IP on the way out.
     pub has_ip_out: u32,
-    /// Whether there is a gate behind IP on the way in.
+    /// Tells whether there is a gate behind IP on the way in.
     pub has_demux: u32,
     /// What a gate costs beyond the time in its program, in nanoseconds.
     pub call: u32,
-    /// Whether a program runs when a driver returns.
+    /// Tells whether a program runs when a driver returns.
     pub has_driver_end: u32,
-    /// Whether programs run at the entry and the exit of system calls.
+    /// Tells whether programs run at the entry and the exit of system calls.
     pub has_calls: u32,
     /// Passages that take at least so many nanoseconds are written out; 0 is none.
     pub slower_than: u64,

@@ -86,7 +86,7 @@ impl Pace {
         }
     }
 
-    /// Whether so many more than wanted are sampled that the choice must not wait.
+    /// Tells whether so many more than wanted are sampled that the choice must not wait.
     pub(super) fn is_late(&self, over: Duration, passed: Passed) -> bool {
         self.fixed.is_none()
             && passed.samples as f64 > 2.0 * MOST_IN_A_WINDOW * over.as_secs_f64() + 10.0

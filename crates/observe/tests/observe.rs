@@ -449,7 +449,7 @@ impl Room {
         File::open(format!("/proc/{}/ns/net", self.0.id())).unwrap()
     }
 
-    /// Whether a command succeeds in there.
+    /// Tells whether a command succeeds in there.
     fn runs(&self, command: &str) -> bool {
         let status = Command::new("nsenter")
             .arg(format!("--net=/proc/{}/ns/net", self.0.id()))

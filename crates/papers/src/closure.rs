@@ -1,4 +1,4 @@
-//! Whether a table's totals and computed columns follow from its other cells.
+//! Tells whether a table's totals and computed columns follow from its other cells.
 //!
 //! Owns the recomputation and the tolerance that printed digits allow. Must never decide whether a deviation is
 //! forgiven: [`Table::gaps`] lists the known ones, and the tests hold the two lists against each other.
@@ -26,7 +26,7 @@ impl Closure<'_> {
         self.printed - self.computed
     }
 
-    /// Whether rounding explains the deviation.
+    /// Tells whether rounding explains the deviation.
     pub fn closes(&self) -> bool {
         self.deviation().abs() <= self.tolerance + 1e-9
     }
@@ -45,7 +45,7 @@ impl Table {
         totals.chain(derived).collect()
     }
 
-    /// Whether every cell that can be recomputed closes; `None` when there is none.
+    /// Tells whether every cell that can be recomputed closes; `None` when there is none.
     pub fn closes(&self) -> Option<bool> {
         let closures = self.closures();
         if closures.is_empty() {

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a file of published numbers was refused.
+/// The reason why a file of published numbers was refused.
 #[derive(Debug, Error)]
 pub(super) enum LoadError {
     /// Not TOML, or not the expected keys and types.

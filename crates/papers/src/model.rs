@@ -131,7 +131,7 @@ pub struct Fact {
     pub value: f64,
     /// Unit as the paper uses it.
     pub unit: String,
-    /// Whether the paper states the number, estimates it, or gives a bound.
+    /// Tells whether the paper states the number, estimates it, or gives a bound.
     #[serde(default)]
     pub bound: Bound,
     /// Section, table or figure of the paper.
@@ -143,7 +143,7 @@ pub struct Fact {
     /// Ids of the facts that the paper computes this number from; empty when it is measured or assumed.
     #[serde(default)]
     pub inputs: Vec<String>,
-    /// Why the number may not be what the authors meant.
+    /// The reason why the number may not be what the authors meant.
     pub doubt: Option<String>,
 }
 
@@ -390,7 +390,7 @@ impl Content {
 pub struct Cell {
     /// What the paper prints.
     pub content: Content,
-    /// Why it may not be what the authors measured.
+    /// The reason why it may not be what the authors measured.
     pub doubt: Option<String>,
 }
 

@@ -149,7 +149,7 @@ fn run(user: u32, words: &[String], fate: Fate<'_>) -> io::Result<String> {
     Ok(status.to_string())
 }
 
-/// Whether a process has a thread whose name begins like this; one that has ended has none.
+/// Tells whether a process has a thread whose name begins like this; one that has ended has none.
 fn has_thread(process: u32, name: &str) -> bool {
     let tasks = fs::read_dir(format!("/proc/{process}/task"));
     let mut tasks = tasks.into_iter().flatten().flatten();

@@ -81,7 +81,7 @@ fn run(arguments: &[String]) -> io::Result<()> {
     symbols()
 }
 
-/// Whether this process may write to the port that the host reads. It may only while it speaks: each switch to a process that
+/// Tells whether this process may write to the port that the host reads. It may only while it speaks: each switch to a process that
 /// may would cost the kernel instructions that are not the network's.
 fn allow_port(allowed: bool) -> io::Result<()> {
     // SAFETY: the call only changes which ports this process may use.

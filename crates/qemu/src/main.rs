@@ -27,7 +27,7 @@ struct Arguments {
 enum Command {
     /// Fetch the kernel and print where its image is
     Fetch {
-        /// Where packages and images are kept
+        /// The place where packages and images are kept
         #[arg(long, default_value = "target/qemu")]
         cache: PathBuf,
     },
@@ -49,7 +49,7 @@ struct Count {
     /// Round trips that are counted at each size
     #[arg(long, default_value_t = 500)]
     count: u32,
-    /// Where packages and images are kept
+    /// The place where packages and images are kept
     #[arg(long, default_value = "target/qemu")]
     cache: PathBuf,
     /// A kernel package to take instead of the newest of Debian 12
@@ -58,7 +58,7 @@ struct Count {
     /// Rules for the layers to take instead of the built-in ones
     #[arg(long, value_name = "FILE")]
     layers: Option<PathBuf>,
-    /// Where the counts are written as JSON
+    /// The place where the counts are written as JSON
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Seconds after which a machine that has not ended is stopped

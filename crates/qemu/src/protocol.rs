@@ -78,7 +78,7 @@ pub struct Task {
     pub count: u32,
 }
 
-/// Where the guest finds its errands, one to a line; it carries them out in the place of tasks.
+/// The place where the guest finds its errands, one to a line; it carries them out in the place of tasks.
 pub const ERRANDS: &str = "errands";
 
 /// Something that the guest does for the host apart from counting, as it stands in [`ERRANDS`].
@@ -128,7 +128,7 @@ pub enum Errand {
     },
 }
 
-/// Where a line comes from that a program of the guest has written.
+/// The place where a line comes from that a program of the guest has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Its standard output.

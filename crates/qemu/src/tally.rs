@@ -24,7 +24,7 @@ const RETPOLINE_REACH: u64 = 32;
 pub struct Block {
     /// Address of the first instruction.
     pub pc: u64,
-    /// Whether the first is a string instruction with a repeat prefix.
+    /// Tells whether the first is a string instruction with a repeat prefix.
     pub begins_repeated: bool,
     /// What the last instruction is.
     pub ending: Ending,
@@ -35,7 +35,7 @@ pub struct Block {
 pub enum Ending {
     /// With a call.
     Call {
-        /// Where it is.
+        /// The place where it is.
         site: u64,
         /// The address behind it.
         returns_to: u64,
@@ -49,7 +49,7 @@ pub enum Ending {
 }
 
 impl Block {
-    /// Whether the block belongs to a program and not to the kernel.
+    /// Tells whether the block belongs to a program and not to the kernel.
     #[must_use]
     pub const fn is_user(&self) -> bool {
         self.pc >> 63 == 0
@@ -58,7 +58,7 @@ impl Block {
 
 /// A path of calls: the index of its last one.
 type Node = u32;
-/// Where no call is known: the kernel's entry, and user space.
+/// The place where no call is known: the kernel's entry, and user space.
 const ROOT: Node = 0;
 
 /// One call on a path: from where it was called to where it went.
@@ -72,7 +72,7 @@ struct Call {
 /// A call that has not returned.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
-    /// Where on the stack the return address is.
+    /// The place where on the stack the return address is.
     slot: u64,
     call: Call,
     node: Node,
@@ -113,7 +113,7 @@ struct UnderWay {
     /// The path that it lies on; none for a program.
     node: Option<Node>,
     pc: u64,
-    /// Whether it begins with the repetition of an instruction that was counted before.
+    /// Tells whether it begins with the repetition of an instruction that was counted before.
     repetition: bool,
     /// Instructions executed before it.
     executed: u64,

@@ -215,7 +215,7 @@ fn children() -> Vec<Pid> {
         .collect()
 }
 
-/// Whether a process is a QEMU whose main loop waits for signals: any other one would be ended by this signal. One that starts a
+/// Tells whether a process is a QEMU whose main loop waits for signals: any other one would be ended by this signal. One that starts a
 /// thread blocks all signals for a moment, and before its main loop is set up it lets them through again.
 fn is_listening(process: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();

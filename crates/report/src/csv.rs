@@ -50,7 +50,7 @@ pub fn render(table: &Table) -> String {
 #[derive(Default)]
 struct Csv {
     text: String,
-    /// Whether the line has a field already.
+    /// Tells whether the line has a field already.
     started: bool,
 }
 

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Why a file could not be written.
+/// The reason why a file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The path does not end in a file name.
@@ -70,7 +70,7 @@ pub fn write_file(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), WriteEr
 /// at `path` is not touched.
 ///
 /// # Errors
-/// As [`write_file`].
+/// Those of [`write_file`].
 pub fn check_writable(path: &Path) -> Result<(), WriteError> {
     let failed = |tried| move |source| WriteError::io(path, tried, source);
     match Place::of(path)? {
@@ -96,7 +96,7 @@ impl WriteError {
     }
 }
 
-/// Where a path leads.
+/// The place where a path leads.
 enum Place {
     /// A device or a pipe: a place to write to, not a name to take over.
     InPlace(PathBuf),

@@ -8,7 +8,7 @@ pub(crate) struct Shown {
     divisor: f64,
     /// The name in ASCII, empty when there is none.
     pub(crate) name: &'static str,
-    /// Whether whole numbers are shown to the last digit.
+    /// Tells whether whole numbers are shown to the last digit.
     exact: bool,
 }
 

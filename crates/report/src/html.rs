@@ -124,7 +124,7 @@ const CHAPTERS: [Chapter; 8] = [
     },
 ];
 
-/// Whether the statement is about a ledger: those stand together.
+/// Tells whether the statement is about a ledger: those stand together.
 const fn is_of_ledger(line: &TrustLine) -> bool {
     !matches!(line.kind, TrustKind::Note)
 }

@@ -11,7 +11,7 @@ use tollgate_run::{Run, RunError, VERSION};
 
 use crate::{WriteError, write_file};
 
-/// Why a run could not be turned into JSON.
+/// The reason why a run could not be turned into JSON.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// The run contradicts itself.
@@ -31,7 +31,7 @@ pub enum RenderError {
     Serialise(#[from] serde_json::Error),
 }
 
-/// Why a run could not be saved.
+/// The reason why a run could not be saved.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
     /// It could not be turned into JSON.
@@ -42,7 +42,7 @@ pub enum SaveError {
     Write(#[from] WriteError),
 }
 
-/// Why a run could not be read.
+/// The reason why a run could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file could not be read.
@@ -96,7 +96,7 @@ pub fn render(run: &Run) -> Result<String, RenderError> {
 /// Saves the run at `path`, atomically.
 ///
 /// # Errors
-/// As [`render`] and [`write_file`]; nothing partial is left behind.
+/// Those of [`render`] and [`write_file`]; nothing partial is left behind.
 pub fn write(run: &Run, path: &Path) -> Result<(), SaveError> {
     Ok(write_file(path, render(run)?)?)
 }

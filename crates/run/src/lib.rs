@@ -55,7 +55,7 @@ pub struct Run {
     pub elapsed_s: f64,
     /// The command line that made the run.
     pub command: String,
-    /// Whether the run was shortened, so that its intervals are wider.
+    /// Tells whether the run was shortened, so that its intervals are wider.
     pub quick: bool,
     /// The machine.
     pub host: Host,
@@ -107,7 +107,7 @@ pub enum Reading<T> {
     },
     /// It could not be read; nothing is guessed in its place.
     NotAvailable {
-        /// Why not, for people.
+        /// The reason why not, for people.
         reason: String,
     },
 }
@@ -177,7 +177,7 @@ pub struct Experiment {
     pub trust: Vec<TrustLine>,
 }
 
-/// Where a published number stands.
+/// The place where a published number stands.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Source {
     /// The authors as they are cited, like `Kay and Pasquale`.
@@ -209,7 +209,7 @@ pub struct TrustLine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrustKind {
-    /// Whether the ledger closes on the total that was measured without gates.
+    /// Tells whether the ledger closes on the total that was measured without gates.
     Closure,
     /// What the ledger leaves unexplained.
     Residual,
@@ -388,12 +388,12 @@ pub enum Cell {
     Published {
         /// The number, in the column's unit.
         value: f64,
-        /// Where it was published.
+        /// The place where it was published.
         source: Source,
     },
     /// A number that could not be had here.
     NotAvailable {
-        /// Why not, for people.
+        /// The reason why not, for people.
         reason: String,
     },
     /// Words.
@@ -502,7 +502,7 @@ pub struct Series {
     pub label: String,
     /// The points in the order in which they are joined.
     pub points: Vec<Point>,
-    /// Whether the numbers were published and not measured in this run.
+    /// Tells whether the numbers were published and not measured in this run.
     pub published: bool,
 }
 

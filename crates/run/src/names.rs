@@ -63,7 +63,7 @@ pub enum Workload {
     Stream,
 }
 
-/// Where the two ends run.
+/// The place where the two ends run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
@@ -106,7 +106,7 @@ pub enum PathId {
 /// One way in which a path can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mode {
-    /// Where the ends run.
+    /// The place where the ends run.
     pub placement: Placement,
     /// How they wait.
     pub waiting: Waiting,
@@ -141,7 +141,7 @@ names!(PathId, "path",
     BareShm => "bare-shm");
 
 impl PathId {
-    /// Whether the path runs over sockets of the kernel.
+    /// Tells whether the path runs over sockets of the kernel.
     #[must_use]
     pub const fn is_kernel(self) -> bool {
         matches!(

@@ -71,7 +71,7 @@ pub struct Gates {
     pub call_interval_ns: Option<[f64; 2]>,
     /// Rounds of messages of our own that these are the medians of; further ones are made while it is observed.
     pub rounds: u64,
-    /// Why these could not be measured; then they are missing, and what lies outside of the programs is not taken off.
+    /// The reason why these could not be measured; then they are missing, and what lies outside of the programs is not taken off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_measured: Option<String>,
 }
@@ -179,9 +179,9 @@ pub struct Socket {
 pub struct Slow {
     /// Seconds since the gates were live, at its first gate.
     pub at_s: f64,
-    /// Where it comes from.
+    /// The place where it comes from.
     pub source: String,
-    /// Where it goes to.
+    /// The place where it goes to.
     pub destination: String,
     /// The sender's process, 0 when it came by a wire.
     pub sender_pid: u32,
@@ -230,7 +230,7 @@ pub struct Row {
     pub interval_ns: Option<[f64; 2]>,
     /// Nanoseconds of the gates that were taken off, in the mean.
     pub taken_off_ns: f64,
-    /// Whether that was more than a third of the time between the gates at both ends.
+    /// Tells whether that was more than a third of the time between the gates at both ends.
     pub marked: bool,
     /// Of the time of all spans on the way; missing for sums.
     #[serde(skip_serializing_if = "Option::is_none")]

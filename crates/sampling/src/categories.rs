@@ -46,7 +46,7 @@ const CLARK: &str = include_str!("categories/clark.toml");
 /// The reserved name of what is passed over.
 const CALLER: &str = "caller";
 
-/// Why a category file cannot be used.
+/// The reason why a category file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}, field `{field}`: {problem}")]
 pub struct CategoriesError {
@@ -65,7 +65,7 @@ pub struct CategoriesError {
 pub struct Category {
     /// Its name.
     pub name: String,
-    /// Whether its operations touch every byte of a message.
+    /// Tells whether its operations touch every byte of a message.
     pub touches_data: bool,
     /// What belongs to it.
     pub about: String,
@@ -117,7 +117,7 @@ pub struct Categories {
 pub(super) struct Pattern(String);
 
 impl Pattern {
-    /// Whether the pattern fits the name.
+    /// Tells whether the pattern fits the name.
     pub(super) fn fits(&self, name: &str) -> bool {
         let mut pieces = self.0.split('*');
         let Some(mut rest) = pieces.next().and_then(|first| name.strip_prefix(first)) else {

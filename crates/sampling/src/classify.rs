@@ -21,11 +21,11 @@ struct Facts {
     excluded: bool,
 }
 
-/// Where a call path belongs.
+/// The place where a call path belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Verdict {
     place: Place,
-    /// Whether it counts when the idle task or another process ran.
+    /// Tells whether it counts when the idle task or another process ran.
     elsewhere: bool,
 }
 
@@ -36,7 +36,7 @@ enum Place {
     Category {
         category: usize,
         part: Option<usize>,
-        /// Whether a rule names the function itself, not one of its callers.
+        /// Tells whether a rule names the function itself, not one of its callers.
         named: bool,
     },
 }
@@ -304,7 +304,7 @@ fn facts(categories: &Categories, name: &str) -> Facts {
     }
 }
 
-/// Where a call path, innermost first, belongs.
+/// The place where a call path, innermost first, belongs.
 fn judge(categories: &Categories, path: &[&Facts]) -> Verdict {
     let end = path
         .iter()

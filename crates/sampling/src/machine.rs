@@ -5,14 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
-/// Why the machine does not tell, or does not do.
+/// The reason why the machine does not tell, or does not do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MachineError {
     /// The kernel shows no caches.
     #[error("{} shows no cache; a hypervisor may hide them", path.display())]
     NoCaches {
-        /// Where they would stand.
+        /// The place where they would stand.
         path: PathBuf,
     },
     /// The frequency cannot be read or set.
@@ -21,15 +21,15 @@ pub enum MachineError {
         path.display()
     )]
     NoCpufreq {
-        /// Where it would stand.
+        /// The place where it would stand.
         path: PathBuf,
     },
     /// No counter of memory traffic.
     #[error("no counter of memory traffic: {resctrl}; {uncore}")]
     NoTraffic {
-        /// Why resctrl does not tell.
+        /// The reason why resctrl does not tell.
         resctrl: String,
-        /// Why the memory controllers do not tell.
+        /// The reason why the memory controllers do not tell.
         uncore: String,
     },
     /// A file could not be read or written, or holds something else.

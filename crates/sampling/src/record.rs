@@ -22,7 +22,7 @@ pub(super) enum Record {
     Sample {
         /// The process; 0 is the idle task.
         pid: u32,
-        /// Whether it ran in kernel mode.
+        /// Tells whether it ran in kernel mode.
         kernel: bool,
         /// After how much of what it counts the event samples: ns of the clock, cycles of the counter.
         period: u64,

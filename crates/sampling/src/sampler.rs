@@ -27,7 +27,7 @@ const NANOSECONDS: u64 = 1_000_000_000;
 /// Bytes that a sample takes in the ring, with 30 callers.
 const SAMPLE_BYTES: usize = 280;
 
-/// Why there is no sampler.
+/// The reason why there is no sampler.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SampleError {
@@ -104,7 +104,7 @@ impl Sampler {
         }
     }
 
-    /// As [`Sampler::open`], with this clock and no other, and rings of `ring` bytes where the kernel allows it.
+    /// Like [`Sampler::open`], with this clock and no other, and rings of `ring` bytes where the kernel allows it.
     ///
     /// # Errors
     /// [`SampleError`].

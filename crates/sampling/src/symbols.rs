@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Why functions have no names.
+/// The reason why functions have no names.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SymbolsError {
@@ -42,7 +42,7 @@ pub struct FunctionId(pub(super) u32);
 /// The functions of the running kernel.
 #[derive(Debug, Clone)]
 pub struct Symbols {
-    /// Where each begins, ascending.
+    /// The place where each begins, ascending.
     starts: Vec<u64>,
     /// The number in `names` of each.
     ids: Vec<u32>,
@@ -64,7 +64,7 @@ impl Symbols {
     /// The functions of the kernel whose `proc` lies under `root`.
     ///
     /// # Errors
-    /// As [`Symbols::read`].
+    /// Those of [`Symbols::read`].
     pub fn read_in(root: &Path) -> Result<Self, SymbolsError> {
         let path = root.join("proc/kallsyms");
         let text = std::fs::read_to_string(&path).map_err(|source| SymbolsError::Read {
@@ -147,13 +147,13 @@ impl Symbols {
         self.names.len() - 1
     }
 
-    /// Whether there is none.
+    /// Tells whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a function of this name exists.
+    /// Tells whether a function of this name exists.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)

@@ -20,7 +20,7 @@ use tollgate_checksum::{Partial, Wide, prefetch};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
 
-/// Where payload begins in a frame that the stack fills: room for the longest link, IP and TCP headers, and a cache
+/// The place where payload begins in a frame that the stack fills: room for the longest link, IP and TCP headers, and a cache
 /// line's alignment for the copy.
 pub const PAYLOAD_OFFSET: usize = 192;
 
@@ -79,7 +79,7 @@ pub const SUMMED_FROM: usize = 34;
 pub struct Frame {
     /// Which frame.
     pub id: FrameId,
-    /// Where the Ethernet header begins.
+    /// The place where the Ethernet header begins.
     pub offset: u16,
     /// Octets from there.
     pub len: u16,
@@ -195,7 +195,7 @@ impl Buffer {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Tells whether there are none.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -284,7 +284,7 @@ impl Pool {
         }
     }
 
-    /// Where a frame begins in the region.
+    /// The place where a frame begins in the region.
     #[inline(always)]
     const fn start(&self, id: FrameId) -> usize {
         id.index() << self.frame_size as u32
@@ -332,26 +332,26 @@ impl Pool {
         self.alloc()
     }
 
-    /// Whether no more than half of the reserve is left, without which nothing that was received could be acknowledged. No
+    /// Tells whether no more than half of the reserve is left, without which nothing that was received could be acknowledged. No
     /// link takes frames then, be it for what arrives or to hold what it delays.
     #[inline(always)]
     pub const fn is_scarce(&self) -> bool {
         self.free.count <= self.reserve / 2
     }
 
-    /// Whether only the reserve is left.
+    /// Tells whether only the reserve is left.
     #[inline(always)]
     pub(crate) const fn is_low(&self) -> bool {
         self.free.count <= self.reserve
     }
 
-    /// Whether a quarter of the reserve is used, `passing` frames apart that a link has taken for what has just arrived. The
+    /// Tells whether a quarter of the reserve is used, `passing` frames apart that a link has taken for what has just arrived. The
     /// rest is for what links take in and for acknowledgments: nothing that waits for an application may hold it.
     pub(crate) const fn is_short(&self, passing: usize) -> bool {
         self.free.count + passing <= self.reserve - self.reserve / 4
     }
 
-    /// Whether `len` bytes fit behind the received payload of a frame that nobody else holds.
+    /// Tells whether `len` bytes fit behind the received payload of a frame that nobody else holds.
     #[inline(always)]
     pub(crate) fn has_room_behind_received(&self, id: FrameId, len: u16) -> bool {
         let meta = self.meta(id);
@@ -441,7 +441,7 @@ impl Pool {
         }
     }
 
-    /// Whether frame `id` is one of the pool's and there are `len` octets behind its headers.
+    /// Tells whether frame `id` is one of the pool's and there are `len` octets behind its headers.
     #[inline(always)]
     const fn has_room(&self, id: FrameId, len: usize) -> bool {
         // An id that no frame has stands for octets that the region has not.
@@ -493,7 +493,7 @@ impl Pool {
         }
     }
 
-    /// Whether somebody else holds the frame as well.
+    /// Tells whether somebody else holds the frame as well.
     #[inline(always)]
     pub fn is_shared(&self, id: FrameId) -> bool {
         self.meta[id.index()].refs > 1
@@ -510,7 +510,7 @@ impl Pool {
         self.meta.get(id.index())
     }
 
-    /// As [`Pool::meta_if`], to be written.
+    /// Like [`Pool::meta_if`], to be written.
     #[inline(always)]
     pub(crate) fn meta_mut_if(&mut self, id: FrameId) -> Option<&mut Meta> {
         self.meta.get_mut(id.index())

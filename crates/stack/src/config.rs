@@ -241,7 +241,7 @@ impl Config {
         )
     }
 
-    /// Whether `ip` is on the local network.
+    /// Tells whether `ip` is on the local network.
     pub(crate) fn is_local(&self, ip: Ipv4Addr) -> bool {
         let mask = u32::MAX
             .checked_shl(32 - u32::from(self.prefix_len))
@@ -249,7 +249,7 @@ impl Config {
         (u32::from(ip) ^ u32::from(self.ip)) & mask == 0
     }
 
-    /// Whether `ip` is a broadcast address here.
+    /// Tells whether `ip` is a broadcast address here.
     pub(crate) fn is_broadcast(&self, ip: Ipv4Addr) -> bool {
         let host = u32::MAX
             .checked_shr(u32::from(self.prefix_len))

@@ -1,7 +1,7 @@
 //! What the stack counts. Nothing is lost in silence: each way to drop a packet and each reason to miss a prediction has
 //! its number.
 
-/// Why a segment was not predicted.
+/// The reason why a segment was not predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Miss {
@@ -78,7 +78,7 @@ impl Miss {
     }
 }
 
-/// Why a segment that was not predicted as part of a data transfer, because it belongs to no connection or for its state or
+/// The reason why a segment that was not predicted as part of a data transfer, because it belongs to no connection or for its state or
 /// flags, was not predicted to move a connection on to its next state either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -141,7 +141,7 @@ impl ChangeMiss {
     }
 }
 
-/// Why a packet was dropped.
+/// The reason why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Drop {

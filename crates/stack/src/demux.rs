@@ -283,7 +283,7 @@ impl Table {
     /// Adds `slot` where a search has just ended.
     ///
     /// # Errors
-    /// As [`Table::insert`].
+    /// Those of [`Table::insert`].
     #[inline(always)]
     pub(crate) fn insert_at(&mut self, vacant: Vacant, slot: u32) -> Result<(), Full> {
         debug_assert_eq!(
@@ -338,7 +338,7 @@ impl Table {
         true
     }
 
-    /// Where `slot` under `hash` stands.
+    /// The place where `slot` under `hash` stands.
     fn position(&self, hash: FlowHash, slot: u32) -> Option<usize> {
         let wanted = pack(hash, slot);
         let mut position = self.home(hash);
@@ -354,7 +354,7 @@ impl Table {
         }
     }
 
-    /// Where the search for `hash` begins.
+    /// The place where the search for `hash` begins.
     #[inline(always)]
     fn home(&self, hash: FlowHash) -> usize {
         hash.0 as usize & (self.entries.len() - 1)

@@ -35,7 +35,7 @@ impl Stack {
         (&mut self.neighbours, users)
     }
 
-    /// Whether `ip` is an address of this host.
+    /// Tells whether `ip` is an address of this host.
     #[inline(always)]
     pub(crate) fn is_ours(&self, ip: Ipv4Addr) -> bool {
         ip == self.config.ip || (unlikely(!self.addresses.is_empty()) && self.is_another(ip))
@@ -136,7 +136,7 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Whether a packet is of a connection whose application has named a source route.
+    /// Tells whether a packet is of a connection whose application has named a source route.
     fn is_routed(&self, header: &ipv4::Header, packet: &[u8]) -> bool {
         let Some([a, b, c, d]) = packet[usize::from(header.header_len)..].first_chunk::<4>() else {
             return false;
@@ -155,7 +155,7 @@ impl<R: Recorder> Active<'_, R> {
             })
     }
 
-    /// Whether an address can be the source of a packet: RFC 1122, 3.2.1.3, it is always a unicast host's.
+    /// Tells whether an address can be the source of a packet: RFC 1122, 3.2.1.3, it is always a unicast host's.
     pub(crate) fn is_another_host(&self, source: Ipv4Addr) -> bool {
         !(source.is_multicast()
             || source.is_unspecified()

@@ -75,7 +75,7 @@ pub(crate) enum Resolution {
     Send(MacAddr, Frame),
     /// There is no answer yet.
     Queued {
-        /// Whether the caller has to ask for the address now.
+        /// Tells whether the caller has to ask for the address now.
         ask: bool,
         /// The frame itself, when it found no room, to be released.
         refused: Option<Frame>,
@@ -191,7 +191,7 @@ enum State {
     Known {
         mac: MacAddr,
         stale_at: Instant,
-        /// Whether [`Action::Stale`] was told.
+        /// Tells whether [`Action::Stale`] was told.
         told: bool,
         questions: Option<Questions>,
     },
@@ -634,7 +634,7 @@ fn ask(ip: Ipv4Addr, questions: &mut Questions, now: Instant, act: &mut dyn FnMu
     true
 }
 
-/// Whether a single host on the link can have this address.
+/// Tells whether a single host on the link can have this address.
 fn is_host(ip: Ipv4Addr) -> bool {
     !(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || ip.is_broadcast())
 }

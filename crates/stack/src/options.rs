@@ -67,7 +67,7 @@ pub struct Info {
     pub local: SocketAddrV4,
     /// The peer's address and port.
     pub remote: SocketAddrV4,
-    /// Whether the timestamp option is on.
+    /// Tells whether the timestamp option is on.
     pub timestamps: bool,
     /// Shift of the windows that the peer sends.
     pub send_window_shift: u8,

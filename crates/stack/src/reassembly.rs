@@ -58,7 +58,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a fragment was dropped.
+/// The reason why a fragment was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// It carries nothing.
@@ -102,9 +102,9 @@ pub(crate) enum Outcome {
 pub(crate) struct Fragment {
     /// The frame as it came.
     pub(crate) frame: Frame,
-    /// Where in the frame (counted from its `offset`) the IP payload begins.
+    /// The place where in the frame (counted from its `offset`) the IP payload begins.
     pub(crate) payload_at: u16,
-    /// Where in the datagram's payload this part begins.
+    /// The place where in the datagram's payload this part begins.
     pub(crate) offset: u16,
     /// Octets of this part.
     pub(crate) len: u16,
@@ -246,7 +246,7 @@ impl Partial {
         }
     }
 
-    /// Where a part belongs among the fragments, or why it does not.
+    /// The place where a part belongs among the fragments, or why it does not.
     fn place(&self, offset: usize, end: usize, last: bool) -> Result<usize, Reason> {
         let at = self
             .fragments
@@ -278,7 +278,7 @@ impl Partial {
         }
     }
 
-    /// Whether nothing is missing. Fragments do not overlap, so counting octets is enough.
+    /// Tells whether nothing is missing. Fragments do not overlap, so counting octets is enough.
     fn is_complete(&self) -> bool {
         self.total == Some(self.held)
     }

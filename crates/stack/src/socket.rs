@@ -28,7 +28,7 @@ pub struct ListenerId {
     pub(crate) generation: u32,
 }
 
-/// Why a connection ended, or a call failed.
+/// The reason why a connection ended, or a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// It cannot be done now; an event will tell when it can.
@@ -401,7 +401,7 @@ impl<R: Recorder> Active<'_, R> {
     /// (it cannot: the handle moves).
     ///
     /// # Errors
-    /// As [`Active::send`], and [`Error::TooLong`] when it is longer than [`Info::mss`]; the buffer is returned with the
+    /// Those of [`Active::send`], and [`Error::TooLong`] when it is longer than [`Info::mss`]; the buffer is returned with the
     /// error.
     pub fn send_buffer(&mut self, conn: ConnId, buffer: Buffer) -> Result<(), (Error, Buffer)> {
         let index = match self.stack.index(conn) {
@@ -550,7 +550,7 @@ impl<R: Recorder> Active<'_, R> {
     /// reported is undefined: a segment that turned out damaged or out of place may have been copied there.
     ///
     /// # Errors
-    /// As [`Active::receive`].
+    /// Those of [`Active::receive`].
     #[inline(always)]
     pub fn poll_receive<L: crate::Link>(
         &mut self,

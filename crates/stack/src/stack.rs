@@ -56,10 +56,10 @@ pub struct Stack {
     /// What payload is copied by on its way out; it sums nothing when checksums are off.
     pub(crate) copier: Kernel,
     pub(crate) send_predictable: bool,
-    /// Whether checksums are made and verified at all.
+    /// Tells whether checksums are made and verified at all.
     pub(crate) sums: bool,
     pub(crate) unidirectional: bool,
-    /// Whether checksums are made and verified, and prediction is not unidirectional.
+    /// Tells whether checksums are made and verified, and prediction is not unidirectional.
     pub(crate) usual: bool,
     pub(crate) delayed_ack: u32,
     pub(crate) floor: Floor,
@@ -286,7 +286,7 @@ impl Stack {
         self.device.len()
     }
 
-    /// Whether frames are left that the link had no room for when it was asked last. A loop that can wait for room in the
+    /// Tells whether frames are left that the link had no room for when it was asked last. A loop that can wait for room in the
     /// link does so then, and polls when there is some.
     pub const fn wants_link(&self) -> bool {
         self.ask_again.is_some()
@@ -533,7 +533,7 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Whether another frame may join the device queue.
+    /// Tells whether another frame may join the device queue.
     #[inline(always)]
     pub(crate) fn device_has_room(&self) -> bool {
         self.stack.device.len() < self.stack.config.device_queue

@@ -68,13 +68,13 @@ impl Tick {
     /// Nanoseconds per tick, as a power of two.
     pub(crate) const SHIFT: u32 = 20;
 
-    /// Whether `self` comes before `other` on the circle.
+    /// Tells whether `self` comes before `other` on the circle.
     #[inline(always)]
     pub(crate) const fn before(self, other: Self) -> bool {
         (self.0.wrapping_sub(other.0) as i32) < 0
     }
 
-    /// Whether `self` has come when it is `now`.
+    /// Tells whether `self` has come when it is `now`.
     #[inline(always)]
     pub(crate) const fn reached(self, now: Self) -> bool {
         (now.0.wrapping_sub(self.0) as i32) >= 0

@@ -130,7 +130,7 @@ impl Wheel {
         }
     }
 
-    /// Whether timer `index` is set and [`Wheel::pop_expired`] has not returned it.
+    /// Tells whether timer `index` is set and [`Wheel::pop_expired`] has not returned it.
     #[inline]
     pub(crate) fn is_armed(&self, index: u32) -> bool {
         self.nodes
@@ -458,7 +458,7 @@ mod tests {
             self.expired.extend(come);
         }
 
-        /// Whether the wheel's next time is neither late nor earlier than the earliest timer's level makes it.
+        /// Tells whether the wheel's next time is neither late nor earlier than the earliest timer's level makes it.
         fn check_next(&self, wheel: &Wheel) {
             let earliest = self.armed.values().min().copied();
             let next = wheel

@@ -22,7 +22,7 @@ pub use mixed::{Mean, SCATTER_EFFICIENCY, Variance, median_of, scatter, weighted
 
 pub use samples::{MixedTimings, Samples, Timing};
 
-/// Why a statistic cannot be computed.
+/// The reason why a statistic cannot be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StatsError {
     /// Fewer values than the statistic needs.
@@ -59,7 +59,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether `value` lies in it.
+    /// Tells whether `value` lies in it.
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
@@ -70,7 +70,7 @@ impl Interval {
 pub struct Estimate {
     /// The value.
     pub value: f64,
-    /// Where it lies with 95 % confidence.
+    /// The place where it lies with 95 % confidence.
     pub interval: Interval,
     /// From how many observations it was computed.
     pub n: u64,

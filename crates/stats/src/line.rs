@@ -5,7 +5,7 @@ use super::{Estimate, Interval, student_t};
 /// `y = intercept + slope x` by least squares.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Line {
-    /// Where it meets the vertical axis.
+    /// The place where it meets the vertical axis.
     pub intercept: f64,
     /// How steep it is.
     pub slope: f64,

@@ -153,7 +153,7 @@ impl Samples {
         }
     }
 
-    /// Whether these are single operations or batches.
+    /// Tells whether these are single operations or batches.
     pub fn timing(&self) -> Timing {
         self.timing
     }

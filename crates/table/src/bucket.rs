@@ -27,7 +27,7 @@ const REGION: [&str; 4] = [
 /// What `object_store` says when the answer of another region names none.
 const REDIRECT: &str = "Received redirect without LOCATION";
 
-/// Whether the server says that it has no such bucket.
+/// Tells whether the server says that it has no such bucket.
 pub(crate) fn is_missing(error: &object_store::Error) -> bool {
     code(&chain(error)) == Some("NoSuchBucket")
 }
@@ -72,7 +72,7 @@ pub(crate) fn told(error: &object_store::Error) -> String {
     }
 }
 
-/// Whether no answer came from the server, as far as the texts of the reasons say.
+/// Tells whether no answer came from the server, as far as the texts of the reasons say.
 fn is_unreached(error: &object_store::Error) -> bool {
     let mut next = error.source();
     while let Some(reason) = next {

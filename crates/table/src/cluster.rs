@@ -122,7 +122,7 @@ impl Default for Watch {
     }
 }
 
-/// Whether the scheduler says what this module has to know.
+/// Tells whether the scheduler says what this module has to know.
 pub(crate) async fn check(scheduler: &Scheduler) -> Result<(), Error> {
     let said = async { Api::at(&scheduler.authority())?.policy().await };
     said.await.map_err(silent(scheduler)).map(drop)
@@ -242,7 +242,7 @@ struct Job<'a> {
     scheduler: &'a Scheduler,
     watch: &'a Watch,
     policy: Policy,
-    /// Whether it will not be submitted again.
+    /// Tells whether it will not be submitted again.
     last: bool,
     /// What the submission before lost.
     before: Option<String>,

@@ -1,4 +1,4 @@
-//! Where queries run: on this machine, or on a Ballista cluster.
+//! The place where queries run: on this machine, or on a Ballista cluster.
 //!
 //! Any cluster of the version of `ballista` in Cargo.toml will do. Its executors read the files of the trace themselves, so they
 //! have to see them under the same paths; what they do not have, our function `in_prefix`, is spelled out for them.
@@ -19,12 +19,12 @@ use crate::prefix::{self, spelled::Spelled};
 use crate::{Error, cluster, queries};
 
 const SCHEME: &str = "ballista://";
-/// Where Ballista's scheduler listens unless it is told otherwise.
+/// The place where Ballista's scheduler listens unless it is told otherwise.
 const PORT: u16 = 50_050;
 /// How long a scheduler may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Where queries run.
+/// The place where queries run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
     /// On this machine.
@@ -34,7 +34,7 @@ pub enum Engine {
     Ballista(Scheduler),
 }
 
-/// Where a scheduler of Ballista listens.
+/// The place where a scheduler of Ballista listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduler {
     host: String,
@@ -110,7 +110,7 @@ impl Scheduler {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// Whether anybody listens there.
+    /// Tells whether anybody listens there.
     pub(crate) fn answers(&self) -> Result<(), Error> {
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
         let connect = || {

@@ -163,7 +163,7 @@ pub enum Error {
         lost: Option<String>,
         /// How far it was.
         done: String,
-        /// Whether executors stay booked for tasks that are no more.
+        /// Tells whether executors stay booked for tasks that are no more.
         booked: bool,
     },
     /// A query that lost executors each time.
@@ -253,9 +253,9 @@ pub enum Error {
     NoRun {
         /// What was asked for.
         id: String,
-        /// Where.
+        /// The place.
         place: String,
-        /// Why it is none.
+        /// The reason why it is none.
         why: &'static str,
     },
     /// The user wants no more.

@@ -80,7 +80,7 @@ pub fn file(
 /// Imports all that `source` gives; as [`file`] does.
 ///
 /// # Errors
-/// As [`file`].
+/// Those of [`file`].
 pub fn stream(
     source: impl Read,
     name: &str,

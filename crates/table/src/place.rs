@@ -1,4 +1,4 @@
-//! Where tables are kept: in a folder, or in a bucket that is spoken to as to S3.
+//! The place where tables are kept: in a folder, or in a bucket that is spoken to as to S3.
 //!
 //! Owns how a place is named and reached. Keys, region and endpoint of a bucket come from the environment, in the variables
 //! that other tools use: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`. Must never know what
@@ -138,7 +138,7 @@ impl Place {
 type Outcome<T> = Result<T, object_store::Error>;
 
 impl Opened {
-    /// Where it is.
+    /// The place where it is.
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
@@ -212,7 +212,7 @@ impl Opened {
         Ok(names)
     }
 
-    /// Whether there is nothing but what begins with a dot.
+    /// Tells whether there is nothing but what begins with a dot.
     pub(crate) fn is_empty(&self) -> Result<bool, Error> {
         let listed = self.listed()?;
         let objects = listed.objects.iter().map(|object| &object.location);

@@ -59,7 +59,7 @@ impl std::fmt::Display for Prefix {
 }
 
 impl Prefix {
-    /// Whether `address` lies in it.
+    /// Tells whether `address` lies in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (mine, other, width) = match (self.address, address) {
             (IpAddr::V4(mine), IpAddr::V4(other)) => {

@@ -19,7 +19,7 @@ use crate::schema::Table;
 use crate::store::{Source, Trace};
 use crate::writer::{Batches, Writer};
 
-/// Where a trace comes from.
+/// The place where a trace comes from.
 #[derive(Debug)]
 pub enum Origin {
     /// Captures in a folder or a bucket.
@@ -43,7 +43,7 @@ impl Origin {
         }
     }
 
-    /// Whether addresses were replaced in some of it.
+    /// Tells whether addresses were replaced in some of it.
     pub fn is_anonymised(&self) -> bool {
         match self {
             Self::Stored(trace) => trace.sources().iter().any(|source| source.anonymised),
@@ -57,7 +57,7 @@ pub struct Session {
     origin: Origin,
     engine: Engine,
     watch: Watch,
-    /// Whether the cluster is known to find the trace.
+    /// Tells whether the cluster is known to find the trace.
     seen: Cell<bool>,
     runtime: Runtime,
     context: SessionContext,
@@ -83,7 +83,7 @@ impl Session {
     /// Opens a trace whose queries run there, and are watched so when that is a cluster.
     ///
     /// # Errors
-    /// As [`Self::on`].
+    /// Those of [`Self::on`].
     pub fn watched(engine: &Engine, origin: Origin, watch: Watch) -> Result<Self, Error> {
         match (engine, &origin) {
             (Engine::Ballista(_), Origin::Rebuilt(rebuilt)) => {
@@ -112,7 +112,7 @@ impl Session {
         })
     }
 
-    /// Where the trace comes from.
+    /// The place where the trace comes from.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }

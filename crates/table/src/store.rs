@@ -57,7 +57,7 @@ pub struct Source {
     pub format: String,
     /// plain, gzip or zstd.
     pub compression: String,
-    /// Whether the addresses were replaced.
+    /// Tells whether the addresses were replaced.
     pub anonymised: bool,
     /// The silence that ends a write, in nanoseconds.
     pub pause_ns: i64,
@@ -99,7 +99,7 @@ impl Source {
         self.damage.skipped_octets + self.damage.cut_octets
     }
 
-    /// Whether too much of it could not be read.
+    /// Tells whether too much of it could not be read.
     pub fn loss(&self) -> Option<Loss> {
         let Self { counts, damage, .. } = self;
         let lost = self.lost_octets();
@@ -194,7 +194,7 @@ impl Trace {
         self.read.insert(directory);
     }
 
-    /// Where it is.
+    /// The place where it is.
     pub fn place(&self) -> &Place {
         self.opened.place()
     }
@@ -224,7 +224,7 @@ impl Trace {
     }
 }
 
-/// Whether a place is marked as a trace.
+/// Tells whether a place is marked as a trace.
 fn is_marked(opened: &Opened) -> Result<bool, Error> {
     let Some(text) = opened.read(MARK)? else {
         return Ok(false);
@@ -239,7 +239,7 @@ fn mark() -> String {
     format!("{mark:#}\n")
 }
 
-/// Whether a file is one of this version.
+/// Tells whether a file is one of this version.
 fn check(path: &str, text: &[u8]) -> Result<(), Error> {
     let mark: Mark = serde_json::from_slice(text).map_err(|source| Error::Manifest {
         path: path.to_owned(),

@@ -228,7 +228,7 @@ struct Texts {
     keys: Vec<i32>,
     /// All texts, one behind the other.
     octets: Vec<u8>,
-    /// Where each of them ends.
+    /// The place where each of them ends.
     ends: Vec<i32>,
 }
 

@@ -97,7 +97,7 @@ pub struct Damage {
     pub without_time: u64,
     /// Packets captured at least [`CLOCK_STEP_NS`] before the one in front of them.
     pub clock_steps: u64,
-    /// Why the file could not be read to its end.
+    /// The reason why the file could not be read to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<String>,
 }
@@ -327,7 +327,7 @@ impl<R: Read> Capture<R> {
     /// Reads the source to its end, for its hash, and says what it holds and what of it could not be read.
     ///
     /// # Errors
-    /// As [`Self::drain`].
+    /// Those of [`Self::drain`].
     pub fn finish(mut self) -> io::Result<(Content, Damage)> {
         while self.drain()? {}
         let mut damage = self.damage;

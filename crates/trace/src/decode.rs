@@ -12,7 +12,7 @@ use tollgate_wire::{Malformed, SeqNumber, cooked, ipv4, ipv6, tcp, udp, vlan};
 use crate::capture::{LinkType, Packet};
 use crate::rows::{End, Protocol};
 
-/// Why there is no message in a packet.
+/// The reason why there is no message in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// Its link type is not known.
@@ -43,9 +43,9 @@ impl From<Malformed> for Ignored {
 pub struct Part {
     /// What the parts of one datagram have in common besides addresses and protocol.
     pub identification: u32,
-    /// Where in the datagram's payload it begins, in octets.
+    /// The place where in the datagram's payload it begins, in octets.
     pub offset: u16,
-    /// Whether more parts follow.
+    /// Tells whether more parts follow.
     pub more: bool,
 }
 

@@ -108,7 +108,7 @@ struct Flow {
     last_ns: i64,
     opened: bool,
     reset: bool,
-    /// Whether the client, and the server, has sent a FIN.
+    /// Tells whether the client, and the server, has sent a FIN.
     finished: [bool; 2],
     /// What the client, and what the server, sent.
     carried: [Carried; 2],
@@ -140,7 +140,7 @@ impl Flow {
     }
 }
 
-/// Whether the end with this port is the server, as far as ports tell: its is the lower, as one below 1,024 (RFC 6335, 6) always is
+/// Tells whether the end with this port is the server, as far as ports tell: its is the lower, as one below 1,024 (RFC 6335, 6) always is
 /// beside another. No service listens on port 0, which says that nobody waits for an answer (RFC 768).
 const fn is_service(port: u16, other: u16) -> bool {
     port != 0 && (other == 0 || port < other)
@@ -184,7 +184,7 @@ impl Flows {
         &self.tally
     }
 
-    /// Whether it takes long until what a packet needs has come from memory, so that [`Self::fetch`] is worth it.
+    /// Tells whether it takes long until what a packet needs has come from memory, so that [`Self::fetch`] is worth it.
     #[inline]
     pub fn is_far(&self) -> bool {
         self.slots.len() > NEAR
@@ -301,7 +301,7 @@ impl Flows {
         Some(*slot as usize)
     }
 
-    /// Whether a segment opens another connection between the same ends.
+    /// Tells whether a segment opens another connection between the same ends.
     fn is_another(&self, slot: usize, transport: &Transport, from_low: bool) -> bool {
         let Some(segment) = &transport.segment else {
             return false;

@@ -202,7 +202,7 @@ impl Fragments {
     }
 }
 
-/// Why a part does not fit.
+/// The reason why a part does not fit.
 enum Misfit {
     Duplicate,
     Contradiction,

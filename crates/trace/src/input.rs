@@ -189,7 +189,7 @@ impl<R: Read> Input<R> {
         self.offset
     }
 
-    /// Why the source ended before its end, if it did: it could not be read, or not be decompressed.
+    /// The reason why the source ended before its end, if it did: it could not be read, or not be decompressed.
     pub const fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()
     }

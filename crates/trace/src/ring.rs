@@ -43,7 +43,7 @@ pub struct Seen<'a> {
     pub octets: &'a [u8],
     /// How long it was.
     pub wire_len: u32,
-    /// Whether this host sent it.
+    /// Tells whether this host sent it.
     pub outgoing: bool,
     /// What stands in place of its link header.
     pub link: V2<'a>,

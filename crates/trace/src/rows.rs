@@ -61,7 +61,7 @@ pub struct PacketRow {
     pub time_ns: i64,
     /// The flow's number.
     pub flow: u64,
-    /// Whether the client sent it.
+    /// Tells whether the client sent it.
     pub to_server: bool,
     /// Octets of user data.
     pub size: u32,
@@ -76,7 +76,7 @@ pub struct MessageRow {
     pub time_ns: i64,
     /// The flow's number.
     pub flow: u64,
-    /// Whether the client sent it.
+    /// Tells whether the client sent it.
     pub to_server: bool,
     /// Octets of user data, without headers.
     pub size: u32,
@@ -84,7 +84,7 @@ pub struct MessageRow {
     pub packets: u32,
     /// What counts it as a message.
     pub counted: Counted,
-    /// Whether all of it had been sent before.
+    /// Tells whether all of it had been sent before.
     pub again: bool,
 }
 
@@ -100,12 +100,12 @@ pub enum Counted {
 }
 
 impl Counted {
-    /// Whether it is the payload of a segment or datagram.
+    /// Tells whether it is the payload of a segment or datagram.
     pub const fn is_segment(self) -> bool {
         matches!(self, Self::AsSegment | Self::AsBoth)
     }
 
-    /// Whether it is what an application wrote.
+    /// Tells whether it is what an application wrote.
     pub const fn is_write(self) -> bool {
         matches!(self, Self::AsWrite | Self::AsBoth)
     }
@@ -162,7 +162,7 @@ pub struct FlowRow {
     pub first_ns: i64,
     /// Its last packet.
     pub last_ns: i64,
-    /// Whether its SYN was captured.
+    /// Tells whether its SYN was captured.
     pub opened: bool,
     /// How it ended.
     pub ending: Ending,
@@ -174,7 +174,7 @@ pub struct FlowRow {
 
 /// Who keeps the rows.
 pub trait Rows {
-    /// Why a row could not be kept.
+    /// The reason why a row could not be kept.
     type Error;
 
     /// Takes a packet.

@@ -84,7 +84,7 @@ impl Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Side {
     flow: u64,
-    /// Whether it is the server's.
+    /// Tells whether it is the server's.
     server: bool,
 }
 
@@ -93,9 +93,9 @@ struct Side {
 enum Tcb {
     Alive {
         key: FlowKey,
-        /// Whether this end, and the other, has sent a FIN.
+        /// Tells whether this end, and the other, has sent a FIN.
         finished: [bool; 2],
-        /// Whether the table holds it.
+        /// Tells whether the table holds it.
         in_table: bool,
     },
     Gone,

@@ -37,7 +37,7 @@ impl Messages {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// Whether a message that was counted so is one.
+    /// Tells whether a message that was counted so is one.
     pub const fn holds(self, counted: Counted) -> bool {
         match self {
             Self::Segments => counted.is_segment(),

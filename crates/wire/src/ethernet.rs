@@ -15,13 +15,13 @@ impl MacAddr {
     /// All ones.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether the group bit is set (broadcast included).
+    /// Tells whether the group bit is set (broadcast included).
     #[inline]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether a single station can own this address.
+    /// Tells whether a single station can own this address.
     #[inline]
     pub fn is_unicast(self) -> bool {
         !self.is_multicast() && self != Self([0; 6])

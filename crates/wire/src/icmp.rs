@@ -5,7 +5,7 @@ use crate::{Malformed, be16};
 /// Octets of the header in front of an echo's data or an error's quoted datagram.
 pub const HEADER_LEN: usize = 8;
 
-/// Why a destination cannot be reached (RFC 792, RFC 1122 3.2.2.1).
+/// The reason why a destination cannot be reached (RFC 792, RFC 1122 3.2.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     /// Code 0.

@@ -87,7 +87,7 @@ impl Header {
         })
     }
 
-    /// Whether the header checksum of a packet that [`Header::parse`] accepted is right.
+    /// Tells whether the header checksum of a packet that [`Header::parse`] accepted is right.
     pub fn checksum_is_valid(packet: &[u8]) -> bool {
         let header_len = usize::from(packet[0] & 0xf) * 4;
         sum_header(&packet[..header_len]).is_valid()
@@ -98,12 +98,12 @@ impl Header {
         (self.flags_and_offset & OFFSET_MASK) * 8
     }
 
-    /// Whether more fragments follow.
+    /// Tells whether more fragments follow.
     pub const fn more_fragments(&self) -> bool {
         self.flags_and_offset & MORE_FRAGMENTS != 0
     }
 
-    /// Whether the packet is a fragment of a larger datagram.
+    /// Tells whether the packet is a fragment of a larger datagram.
     pub const fn is_fragment(&self) -> bool {
         self.flags_and_offset & (MORE_FRAGMENTS | OFFSET_MASK) != 0
     }

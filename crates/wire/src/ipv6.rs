@@ -69,7 +69,7 @@ impl Header {
 pub struct Fragment {
     /// Of this part in the fragmentable part of the packet, in octets.
     pub offset: u16,
-    /// Whether more parts follow.
+    /// Tells whether more parts follow.
     pub more: bool,
     /// What the parts of one packet have in common.
     pub identification: u32,

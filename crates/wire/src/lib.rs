@@ -26,7 +26,7 @@ pub use seq::SeqNumber;
 
 use core::fmt;
 
-/// Why bytes are not the header that they should be.
+/// The reason why bytes are not the header that they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// The slice ends before the header, or before the length that the header names.

@@ -14,19 +14,19 @@ use core::ops::{Add, AddAssign, Sub};
 pub struct SeqNumber(pub u32);
 
 impl SeqNumber {
-    /// Whether `self` comes before `other` on the circle (`self < other`).
+    /// Tells whether `self` comes before `other` on the circle (`self < other`).
     #[inline(always)]
     pub const fn before(self, other: Self) -> bool {
         (self.0.wrapping_sub(other.0) as i32) < 0
     }
 
-    /// Whether `self` comes before `other` or equals it.
+    /// Tells whether `self` comes before `other` or equals it.
     #[inline(always)]
     pub const fn at_or_before(self, other: Self) -> bool {
         (self.0.wrapping_sub(other.0) as i32) <= 0
     }
 
-    /// Whether `self` lies in `[start, end]`, both ends included, on the circle.
+    /// Tells whether `self` lies in `[start, end]`, both ends included, on the circle.
     #[inline(always)]
     pub const fn within(self, start: Self, end: Self) -> bool {
         self.0.wrapping_sub(start.0) <= end.0.wrapping_sub(start.0)

@@ -38,13 +38,13 @@ impl Flags {
     /// Congestion window reduced (RFC 3168).
     pub const CWR: Self = Self(0x80);
 
-    /// Whether all bits of `other` are set.
+    /// Tells whether all bits of `other` are set.
     #[inline(always)]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any bit of `other` is set.
+    /// Tells whether any bit of `other` is set.
     #[inline(always)]
     pub const fn any(self, other: Self) -> bool {
         self.0 & other.0 != 0

@@ -14,7 +14,7 @@ pub struct Header {
     pub destination_port: u16,
     /// Octets of header and payload.
     pub len: u16,
-    /// Whether the sender left the checksum out (a zero field).
+    /// Tells whether the sender left the checksum out (a zero field).
     pub no_checksum: bool,
 }
 

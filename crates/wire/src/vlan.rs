@@ -2,7 +2,7 @@
 
 use crate::be16;
 
-/// Whether `ethertype` announces a tag: of a customer, of a provider (802.1ad), or of those who began before 802.1ad did.
+/// Tells whether `ethertype` announces a tag: of a customer, of a provider (802.1ad), or of those who began before 802.1ad did.
 pub const fn is_tag(ethertype: u16) -> bool {
     matches!(ethertype, 0x8100 | 0x88a8 | 0x9100)
 }

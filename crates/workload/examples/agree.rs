@@ -172,7 +172,7 @@ fn median(values: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Whether an event is of what goes to this port.
+/// Tells whether an event is of what goes to this port.
 fn goes_to(port: u16) -> impl Fn(&Event) -> bool {
     move |event| event.flow().is_some_and(|flow| flow.destination() == port)
 }

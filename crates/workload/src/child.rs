@@ -70,7 +70,7 @@ struct Orders {
     tsc: Option<(u64, f64)>,
 }
 
-/// Whether `maybe_run` has been called in this process, so that a child of it will find its way.
+/// Tells whether `maybe_run` has been called in this process, so that a child of it will find its way.
 static ENTRY: AtomicBool = AtomicBool::new(false);
 
 /// Takes over when this process is such a child, with one of these roles; see [`maybe_run`](crate::maybe_run).
@@ -254,7 +254,7 @@ impl Child {
         control_in(&self.control).finish(self.path, || alive(process))
     }
 
-    /// Whether the child still runs and has not failed; to be asked now and then while busy polling.
+    /// Tells whether the child still runs and has not failed; to be asked now and then while busy polling.
     ///
     /// # Errors
     /// [`Error::Peer`] with how it died or what it said.
@@ -267,7 +267,7 @@ impl Child {
     }
 }
 
-/// Whether the process still runs, else how it ended.
+/// Tells whether the process still runs, else how it ended.
 fn alive(process: &mut std::process::Child) -> Result<(), String> {
     match process.try_wait() {
         Ok(None) => Ok(()),

@@ -22,7 +22,7 @@ pub struct Cores {
     pub near: usize,
     /// The CPU of the other end.
     pub far: usize,
-    /// Whether the two CPUs are hyperthreads of one core.
+    /// Tells whether the two CPUs are hyperthreads of one core.
     pub siblings: bool,
 }
 

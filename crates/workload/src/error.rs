@@ -110,7 +110,7 @@ pub enum Error {
         what: &'static str,
         /// Which message since the session was opened, counted from 0.
         message: u64,
-        /// Where the first wrong byte lies.
+        /// The place where the first wrong byte lies.
         offset: u64,
     },
     /// The other end, a thread or a process, reported a failure or died.

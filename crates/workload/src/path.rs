@@ -25,7 +25,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Whether the path runs this workload in this way.
+    /// Tells whether the path runs this workload in this way.
     pub fn allows(&self, spec: &Spec) -> bool {
         self.workloads.contains(&spec.workload) && self.modes.contains(&mode_of(spec))
     }

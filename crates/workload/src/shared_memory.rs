@@ -64,7 +64,7 @@ impl SharedMemory {
         Ok(Self { file, start, len })
     }
 
-    /// Where it begins: at a page's start, zero bytes when fresh.
+    /// The place where it begins: at a page's start, zero bytes when fresh.
     pub fn as_ptr(&self) -> NonNull<u8> {
         self.start
     }
@@ -74,7 +74,7 @@ impl SharedMemory {
         self.len
     }
 
-    /// Whether it has no bytes at all, which no mapping has.
+    /// Tells whether it has no bytes at all, which no mapping has.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

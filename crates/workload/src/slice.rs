@@ -112,12 +112,12 @@ impl Control {
         wake(&self.order);
     }
 
-    /// Whether both ends are to stop. Busy-polling ends look at it now and then.
+    /// Tells whether both ends are to stop. Busy-polling ends look at it now and then.
     pub fn is_quit(&self) -> bool {
         self.quit.load(Ordering::Acquire) != 0
     }
 
-    /// Why the other end failed, if it did.
+    /// The reason why the other end failed, if it did.
     pub fn failure(&self) -> Option<String> {
         (self.failed.load(Ordering::Acquire) != 0).then(|| {
             let len = (self.reason_len.load(Ordering::Relaxed) as usize).min(REASON);

@@ -17,7 +17,7 @@ pub struct Spec {
     pub workload: Workload,
     /// Bytes of user data per message (rr, crr: each way) or per write (stream); 1 to [`MAX_SIZE`].
     pub size: usize,
-    /// Where the two ends run.
+    /// The place where the two ends run.
     pub placement: Placement,
     /// How an end waits for the other.
     pub waiting: Waiting,
@@ -29,7 +29,7 @@ pub struct Spec {
     pub nagle: bool,
     /// How often the clock is read: given, or as the path has it (`None`).
     pub timing: Option<Timing>,
-    /// Whether each message carries other bytes and the receiver compares every one. It costs time, so it is for tests
+    /// Tells whether each message carries other bytes and the receiver compares every one. It costs time, so it is for tests
     /// and for doubts, not for measurements.
     pub verify: bool,
     /// How kernel sockets carry it; [`Sockets::PLAIN`] on every other path.

@@ -32,7 +32,7 @@ pub(crate) const CLIENT: u8 = 1;
 /// See [`CLIENT`].
 pub(crate) const SERVER: u8 = 2;
 
-/// Where the server listens.
+/// The place where the server listens.
 pub(crate) fn server_address() -> SocketAddrV4 {
     SocketAddrV4::new(address(SERVER), PORT)
 }

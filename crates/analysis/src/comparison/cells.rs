@@ -10,7 +10,7 @@ use tollgate_run::{Cell, Cores, Layer, Measured, PathId, RowKind, Run, Table, Un
 
 use super::facts;
 
-/// Where a number stands in a run.
+/// The place where a number stands in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Place {
     /// The experiment.
@@ -32,7 +32,7 @@ impl fmt::Display for Place {
 /// A measured number of a run, and where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Number<'a> {
-    /// Where it stands.
+    /// The place where it stands.
     pub place: Place,
     /// Its unit.
     pub unit: Unit,

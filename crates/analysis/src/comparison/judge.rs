@@ -4,7 +4,7 @@
 //! ([`super::machine`]). Its variance has three parts: the runs' 95 % intervals on the logarithmic scale, the step of the clock for the
 //! spans of a ledger, and the uncertainty of the covariate. What runs differ by as a whole is added later ([`super::effects`]).
 //!
-//! Where a number or its interval is not above zero there is no quotient. Then the observation is the difference of the sides' means, as
+//! The place where a number or its interval is not above zero there is no quotient. Then the observation is the difference of the sides' means, as
 //! a share of the larger one, with the same parts of variance.
 
 use tollgate_run::{Interval, Measured, RowKind, Unit};
@@ -18,7 +18,7 @@ const NORMAL: f64 = 1.96;
 /// The variance of what is uniform over a step of 1.
 const UNIFORM: f64 = 1.0 / 12.0;
 
-/// Why a row of such a unit, or such a kind, is not judged.
+/// The reason why a row of such a unit, or such a kind, is not judged.
 const NO_DIRECTION: &str = "it has no better and no worse";
 const NO_INTERVAL: &str = "the runs hold no interval for it";
 const BOTH_ZERO: &str = "both numbers are zero";

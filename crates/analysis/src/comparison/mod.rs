@@ -89,7 +89,7 @@ pub struct Side {
     pub started: Timestamp,
     /// The version of the tool.
     pub tool: String,
-    /// Whether it was shortened.
+    /// Tells whether it was shortened.
     pub quick: bool,
 }
 
@@ -107,7 +107,7 @@ pub enum Verdict {
     NoDifference,
     /// No judgement is possible.
     NotJudged {
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
 }
@@ -173,10 +173,10 @@ impl PathChange {
 /// A number that both sides hold.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// Where it stands.
+    /// The place where it stands.
     #[serde(flatten)]
     pub place: Place,
-    /// Where the same fact stands again.
+    /// The place where the same fact stands again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Place>,
     /// Its unit.
@@ -188,7 +188,7 @@ pub struct Change {
     /// `(b - a) / a`; none when `a` is not above zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<f64>,
-    /// Where the change lies less what control benchmark and run explain; none when the row is exact or not judged.
+    /// The place where the change lies less what control benchmark and run explain; none when the row is exact or not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<ChangeInterval>,
     /// The p-value, adjusted for all rows that are judged; none when this one is not.

@@ -14,7 +14,7 @@ pub(super) enum Counterpart {
     },
     /// None does.
     None {
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
 }

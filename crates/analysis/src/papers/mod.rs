@@ -41,7 +41,7 @@ pub enum Extent {
 
 /// The most rows of a published table that a page shows.
 const ON_A_PAGE: usize = 8;
-/// Where numbers stand that are in no table.
+/// The place where numbers stand that are in no table.
 const IN_TEXT: &str = "text to the figures";
 
 /// A published table, or a paper's text, with what of it has a counterpart.
@@ -463,7 +463,7 @@ fn of_means(then: &Table, now: &Table, row: &str) -> Vec<Pair> {
     pairs
 }
 
-/// Whether a number can be: no share is beyond its whole, and nothing here is below zero.
+/// Tells whether a number can be: no share is beyond its whole, and nothing here is below zero.
 fn is_possible(unit: Unit, value: f64) -> bool {
     value >= 0.0 && (unit != Unit::Percent || value <= 100.0)
 }

@@ -12,7 +12,7 @@ pub(super) struct Told {
     /// What it is.
     pub(super) label: &'static str,
     pub(super) unit: Unit,
-    /// Where it is published.
+    /// The place where it is published.
     then: Then,
     /// Its counterpart, or why this run has none.
     now: fn(&Run) -> Now,
@@ -21,7 +21,7 @@ pub(super) struct Told {
 /// A counterpart, or why a run has none.
 pub(super) type Now = Result<Measured, String>;
 
-/// Where a number is published, and what makes it one of the unit.
+/// The place where a number is published, and what makes it one of the unit.
 enum Then {
     Fact(&'static str, f64),
     Cell(&'static str, &'static str, &'static str, f64),
@@ -55,7 +55,7 @@ impl Told {
     }
 }
 
-/// Whether this row of a published table is told.
+/// Tells whether this row of a published table is told.
 pub(super) fn has(table: &str, row: &str) -> bool {
     ALL.iter()
         .any(|told| matches!(told.then, Then::Cell(of, one, ..) if of == table && one == row))

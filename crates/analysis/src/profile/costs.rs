@@ -82,7 +82,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Whether the run gives intervals.
+    /// Tells whether the run gives intervals.
     pub(super) fn has_errors(&self) -> bool {
         let totals = self.categories.iter().flat_map(|(_, costs)| &costs.totals);
         totals.into_iter().any(|total| total.degrees.is_some())
@@ -95,7 +95,7 @@ impl Measured {
     }
 }
 
-/// Whether the category touches data, as the file of Kay and Pasquale's categories has it.
+/// Tells whether the category touches data, as the file of Kay and Pasquale's categories has it.
 pub(super) fn touches_data(category: &str) -> bool {
     let all = Categories::kay().categories;
     all.iter()

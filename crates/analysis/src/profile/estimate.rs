@@ -143,7 +143,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Whether there is nothing to weight.
+    /// Tells whether there is nothing to weight.
     pub(super) fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

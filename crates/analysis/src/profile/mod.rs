@@ -53,7 +53,7 @@ pub fn sizes(traffic: &Traffic) -> Vec<usize> {
     sizes
 }
 
-/// Where more of the user data is in messages larger than any that was measured, what they cost is not told: how it goes on is made up.
+/// The place where more of the user data is in messages larger than any that was measured, what they cost is not told: how it goes on is made up.
 const MOST_BEYOND: f64 = 0.5;
 
 /// The share of messages, or of their octets, that are larger than the largest that was measured.
@@ -164,7 +164,7 @@ pub struct TraceOf<'a> {
     pub bounds: Option<(&'a Traffic, &'a Traffic)>,
 }
 
-/// Where the run with the costs comes from.
+/// The place where the run with the costs comes from.
 #[derive(Debug, Clone, Copy)]
 pub enum Origin<'a> {
     /// It was there, and the user calls it so.

@@ -61,7 +61,7 @@ impl Part {
         }
     }
 
-    /// Whether the message waits there.
+    /// Tells whether the message waits there.
     #[must_use]
     pub const fn waits(self) -> bool {
         match self {
@@ -106,7 +106,7 @@ pub struct Stretch {
 pub struct RoundTrip {
     /// The path.
     pub path: PathId,
-    /// Where its ends run and how they wait.
+    /// The place where its ends run and how they wait.
     pub mode: Mode,
     /// The round trip without gates, in ns.
     pub total: Measured,
@@ -190,7 +190,7 @@ impl RoundTrip {
         lengths
     }
 
-    /// Whether both ends sleep or poll on processors of their own.
+    /// Tells whether both ends sleep or poll on processors of their own.
     #[must_use]
     pub fn is(&self, placement: Placement, waiting: Waiting) -> bool {
         self.mode == Mode { placement, waiting }

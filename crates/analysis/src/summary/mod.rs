@@ -23,7 +23,7 @@ pub struct Summary {
     pub anatomy: Option<Anatomy>,
     /// What was found.
     pub findings: Vec<Sentence>,
-    /// Why a finding is missing; none where none is.
+    /// The reason why a finding is missing; none where none is.
     pub refused: Option<String>,
     /// How far the run can be trusted.
     pub trust: Vec<String>,

@@ -32,9 +32,9 @@ struct Tried {
 #[derive(Debug, Serialize)]
 struct Other {
     name: &'static str,
-    /// Whether the kernel allows it.
+    /// Tells whether the kernel allows it.
     allowed: bool,
-    /// Why it is not needed, or was refused.
+    /// The reason why it is not needed, or was refused.
     reason: String,
 }
 

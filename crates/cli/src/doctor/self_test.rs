@@ -72,7 +72,7 @@ const COSTS: [(&str, ExtraCost); 3] = [
 struct SelfTest {
     schema: &'static str,
     version: u32,
-    /// Whether the ledger showed what was put in, as often as it has to.
+    /// Tells whether the ledger showed what was put in, as often as it has to.
     passed: bool,
     delays: Vec<Delays>,
     costs: Option<Costs>,

@@ -25,7 +25,7 @@ use crate::args::GlobalArgs;
 use crate::error::Error;
 use crate::{interrupt, output};
 
-/// Where the files are, in the trace's folder.
+/// The place where the files are, in the trace's folder.
 const FILES: &str = "captures";
 /// What their folder's name begins with, where the trace is in a bucket.
 const FILES_FOR_BUCKET: &str = "tollgate-capture-";
@@ -134,7 +134,7 @@ struct Followed {
     packets: u64,
     /// When nothing more was let pass.
     until: Instant,
-    /// Why the interface gave no more, if it did not.
+    /// The reason why the interface gave no more, if it did not.
     ended: Option<io::Error>,
 }
 
@@ -228,7 +228,7 @@ struct Captured {
     packets: u64,
     /// Packets that the kernel had no room for.
     dropped: u64,
-    /// Why it ended before it was to end.
+    /// The reason why it ended before it was to end.
     ended: Option<String>,
     /// Files that made room for others in the ring.
     removed_files: u64,

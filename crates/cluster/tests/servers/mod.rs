@@ -29,7 +29,7 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// The place where it listens.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -304,7 +304,7 @@ fn events(joins: &Joins) -> Table {
     }
 }
 
-/// Where the messages of a way spent their time, with all gates attached.
+/// The place where the messages of a way spent their time, with all gates attached.
 fn spans(row: &Row, sizes: &[usize]) -> Table {
     let spans = row.table.spans().iter().enumerate();
     let rows = spans

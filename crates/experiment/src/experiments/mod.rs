@@ -63,7 +63,7 @@ pub trait Experiment: Sync {
     /// the time, so that none of the others stands still meanwhile.
     fn weight(&self) -> u32;
 
-    /// Whether there is something to measure with these options; a report leaves out what is not concerned.
+    /// Tells whether there is something to measure with these options; a report leaves out what is not concerned.
     fn concerns(&self, options: &Options) -> bool {
         let _ = options;
         true
@@ -83,7 +83,7 @@ pub trait Experiment: Sync {
     /// Measures, and puts a heading over what it shows.
     ///
     /// # Errors
-    /// As [`Self::measure`].
+    /// Those of [`Self::measure`].
     fn run(&self, context: &mut Context<'_>) -> Result<run::Experiment, Error> {
         let command = self.command(&context.options);
         let content = self.measure(context, &command)?;

@@ -113,7 +113,7 @@ impl Shown<'_> {
         })
     }
 
-    /// Why there is no such row.
+    /// The reason why there is no such row.
     fn absent(&self, label: WolmanLabel) -> &'static str {
         match (&self.ledgers.plan, label) {
             (_, WolmanLabel::Row(WolmanRow::Mcopy)) => {
@@ -371,7 +371,7 @@ impl Shown<'_> {
         lines
     }
 
-    /// Whether the sums close on the round trips without gates.
+    /// Tells whether the sums close on the round trips without gates.
     fn closes(&self) -> Option<TrustLine> {
         let limit = self.ledgers.limit();
         let sizes = self.ledgers.sizes.iter();
@@ -646,7 +646,7 @@ fn hook(plan: &Plan, gate: Gate) -> &'static str {
     plan.hook(gate).map_or("none", |hook| hook.name)
 }
 
-/// Why the kernel never has such a row.
+/// The reason why the kernel never has such a row.
 pub(super) fn absent_in_kernel(label: WolmanLabel) -> Option<&'static str> {
     Some(match label {
         WolmanLabel::Row(WolmanRow::Checksum) => {

@@ -36,14 +36,14 @@ pub(super) enum Shape {
     /// than one of them is acknowledged as soon as it is read, by a packet of its own and not by the answer (Linux,
     /// `__tcp_cleanup_rbuf`: more than `rcv_mss` was read).
     Together(f64),
-    /// As [`Shape::Together`], but each segment is a packet of its own and costs as such (no segmentation offload).
+    /// Like [`Shape::Together`], but each segment is a packet of its own and costs as such (no segmentation offload).
     Alone(f64),
     /// A write of a stream over kernel sockets: what it hands over beyond so many bytes takes further segments (GSO). Small writes pile up
     /// behind the reader and leave together, larger ones each make a segment of their own; from where on shows in the times.
     Piled(f64),
     /// A message costs what it is and what its bytes are: nothing is cut, or what is cut has no borders in the stream.
     Whole,
-    /// As [`Shape::Whole`], but the ends work at the same time, each on a processor of its own. The reader takes what it finds, many
+    /// Like [`Shape::Whole`], but the ends work at the same time, each on a processor of its own. The reader takes what it finds, many
     /// writes at once, so it pays for bytes alone; the slower end sets the pace.
     BothEnds,
 }

@@ -148,7 +148,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Whether the interval holds a time; none without an interval.
+    /// Tells whether the interval holds a time; none without an interval.
     pub(super) fn holds(&self, ns: f64) -> Option<bool> {
         self.interval.map(|(low, high)| (low..=high).contains(&ns))
     }

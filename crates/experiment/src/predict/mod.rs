@@ -84,7 +84,7 @@ impl Way {
         })
     }
 
-    /// Whether sizes that were left out are told well enough.
+    /// Tells whether sizes that were left out are told well enough.
     fn is_straight(&self) -> bool {
         self.held_out().is_some_and(Missed::is_met)
     }

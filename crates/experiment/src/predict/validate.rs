@@ -1,4 +1,4 @@
-//! Whether costs hold where the fit has not seen them: sizes between and beyond those of the run, and MTUs that it does not
+//! Tells whether costs hold where the fit has not seen them: sizes between and beyond those of the run, and MTUs that it does not
 //! have, measured here and now beside sizes that it has.
 //!
 //! A machine is not today what it was when the run was made. So the sizes of the run, the anchors, are measured again, in turn with
@@ -55,7 +55,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Where the way with this label was measured at this size: the outcome, the contender and the place of the size.
+    /// The place where the way with this label was measured at this size: the outcome, the contender and the place of the size.
     fn find(&self, label: &str, size: usize) -> Option<(&Outcome, usize, usize)> {
         let at = self.sizes.iter().position(|&one| one == size)?;
         self.outcomes.iter().find_map(|outcome| {
@@ -259,7 +259,7 @@ fn at_mtus(options: &Options) -> Vec<Contender> {
         .collect()
 }
 
-/// Whether costs at the usual MTU are fitted to this size.
+/// Tells whether costs at the usual MTU are fitted to this size.
 pub(super) fn is_fitted_at_mtu(size: usize) -> bool {
     AT_MTU[..FITTED_AT_MTU].contains(&size)
 }

@@ -171,7 +171,7 @@ impl HeldPoint {
         Some(self.now.ns / self.measured.measured()?.value - 1.0)
     }
 
-    /// Whether an interval holds what was measured; none where either lacks.
+    /// Tells whether an interval holds what was measured; none where either lacks.
     fn is_held(&self, told: Option<Told>) -> Option<bool> {
         told?.holds(self.measured.measured()?.value)
     }

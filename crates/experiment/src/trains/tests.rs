@@ -241,7 +241,7 @@ fn packets_are_joined_on_the_running_kernel() {
     }
 }
 
-/// Whether namespaces of its own may be made.
+/// Tells whether namespaces of its own may be made.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -145,7 +145,7 @@ struct Core {
 }
 
 impl Core {
-    /// Whether it is on its side only when it is attached after its gate.
+    /// Tells whether it is on its side only when it is attached after its gate.
     const fn comes_after_gate(&self) -> bool {
         comes_after_gate(self.hook, self.side)
     }
@@ -203,7 +203,7 @@ impl Gates {
     /// Puts a program on a gate's hook that delays what the gate's own program would record, whether that is attached or not,
     /// until the result is dropped. The namespaces matter to hooks of netfilter only.
     ///
-    /// Where the application takes the gate with its own clock, the program stands at the system call: it can be behind the
+    /// The place where the application takes the gate with its own clock, the program stands at the system call: it can be behind the
     /// beginning of a send, and before the end of a send or of a receive.
     ///
     /// # Errors

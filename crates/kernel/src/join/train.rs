@@ -9,7 +9,7 @@
 //! first byte's arrival in TCP, then the passages of its last segment, the return of the call that reads its last byte, and the
 //! call that answers.
 //!
-//! Where messages begin is not guessed: both ends talk in turn, so it follows from how many messages of which length went before.
+//! The place where messages begin is not guessed: both ends talk in turn, so it follows from how many messages of which length went before.
 //! Whoever drives the ends tells [`Trains::tie`] and [`Trains::advance`] of every slice. Which passage counts when a segment passes
 //! a gate twice (a retransmission) is for `tollgate_gate::join` to judge. Nothing is left out in silence: what belongs to no
 //! segment is counted.
@@ -175,7 +175,7 @@ pub struct Trains {
     far_port: u16,
     /// The thread of the end that asks, and that of the end that answers.
     threads: (u32, u32),
-    /// Where the next message of each leg begins.
+    /// The place where the next message of each leg begins.
     begins: HashMap<Leg, u32>,
 }
 
@@ -458,7 +458,7 @@ impl Slice<'_> {
         }
     }
 
-    /// Where no gate saw sends begin in TCP, calls are known by their number, when there is one for each message.
+    /// The place where no gate saw sends begin in TCP, calls are known by their number, when there is one for each message.
     fn note_calls(&mut self, leg: Leg) {
         let thread = match leg {
             Leg::Request => self.trains.threads.0,

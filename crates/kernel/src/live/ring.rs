@@ -14,13 +14,13 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::Packet;
 
-/// Where a block has its fields.
+/// The place where a block has its fields.
 const STATUS: usize =
     offset_of!(tpacket_block_desc, hdr) + offset_of!(tpacket_hdr_v1, block_status);
 const COUNT: usize = offset_of!(tpacket_block_desc, hdr) + offset_of!(tpacket_hdr_v1, num_pkts);
 const FIRST: usize =
     offset_of!(tpacket_block_desc, hdr) + offset_of!(tpacket_hdr_v1, offset_to_first_pkt);
-/// Where a packet has the sender's address: behind its header, aligned (linux/if_packet.h).
+/// The place where a packet has the sender's address: behind its header, aligned (linux/if_packet.h).
 const ADDRESS: usize = size_of::<tpacket3_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
 
 /// The ring.
@@ -58,7 +58,7 @@ impl Ring {
         })
     }
 
-    /// Whether there is a block to take.
+    /// Tells whether there is a block to take.
     pub(super) fn is_ready(&self) -> bool {
         // Acquire: what the block holds was written before.
         self.status(self.next).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0

@@ -25,7 +25,7 @@ static OBJECT: &Aligned<[u8]> =
 
 /// The loopback device is the first of every network namespace (LOOPBACK_IFINDEX of net/loopback.h).
 const LOOPBACK: i32 = 1;
-/// Where the kernel tells the number of its PMU for kprobes.
+/// The place where the kernel tells the number of its PMU for kprobes.
 const KPROBE_TYPE: &str = "/sys/bus/event_source/devices/kprobe/type";
 /// What sock_ops programs call to ask for stamps.
 const STAMPS: &str = "bpf_sock_ops_enable_tx_tstamp";
@@ -145,7 +145,7 @@ fn at_cgroup(name: &str) -> Result<(), String> {
         .map_err(|error| format!("{}: {error:#}", path.display()))
 }
 
-/// Where the control group of this process is in the cgroup2 hierarchy.
+/// The place where the control group of this process is in the cgroup2 hierarchy.
 fn own_cgroup() -> Result<PathBuf, String> {
     let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
     let root = scope::hierarchy(&read("/proc/self/mounts")?)

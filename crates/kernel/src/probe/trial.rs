@@ -54,7 +54,7 @@ struct Attached {
 /// hooks, and why.
 ///
 /// # Errors
-/// Why no program is allowed at any function.
+/// The reason why no program is allowed at any function.
 pub(super) fn run(
     functions: &BTreeSet<&'static str>,
     of_ipv6: &BTreeSet<&'static str>,
@@ -182,7 +182,7 @@ impl Attached {
     }
 }
 
-/// Why a program that was attached is not called.
+/// The reason why a program that was attached is not called.
 fn why_idle() -> String {
     let switch = std::fs::read_to_string(FTRACE_ENABLED);
     let why = if switch.is_ok_and(|value| value.trim() == "0") {

@@ -43,7 +43,7 @@ impl Probability {
         self.threshold as f64 / (1u64 << 32) as f64
     }
 
-    /// Whether it happens, for 32 uniform bits.
+    /// Tells whether it happens, for 32 uniform bits.
     pub(super) const fn happens(self, draw: u32) -> bool {
         (draw as u64) < self.threshold
     }
@@ -111,7 +111,7 @@ pub struct Faults {
     pub truncate: Probability,
     /// Frames in which bits are flipped.
     pub corrupt: Probability,
-    /// Where they are flipped.
+    /// The place where they are flipped.
     pub corrupt_at: Corrupt,
     /// Frames that come twice; the copy goes through everything below on its own.
     pub duplicate: Probability,
@@ -148,7 +148,7 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Whether some frame's octets may be changed.
+    /// Tells whether some frame's octets may be changed.
     pub(super) const fn damage(&self) -> bool {
         self.truncate.is_possible() || self.corrupt.is_possible()
     }

@@ -90,7 +90,7 @@ pub(super) fn retract(sleep: &AtomicU32) {
     sleep.swap(AWAKE, Ordering::AcqRel);
 }
 
-/// Whether the other side sleeps and must be woken, after frames were published. It is called once for a burst; the
+/// Tells whether the other side sleeps and must be woken, after frames were published. It is called once for a burst; the
 /// caller that gets `true` wakes it.
 #[inline(always)]
 pub(super) fn must_wake_for_frames(sleep: &AtomicU32) -> bool {
@@ -98,7 +98,7 @@ pub(super) fn must_wake_for_frames(sleep: &AtomicU32) -> bool {
     sleep.load(Ordering::Relaxed) != AWAKE && sleep.swap(AWAKE, Ordering::AcqRel) != AWAKE
 }
 
-/// Whether the other side sleeps for room and must be woken, after slots were given back.
+/// Tells whether the other side sleeps for room and must be woken, after slots were given back.
 #[inline(always)]
 pub(super) fn must_wake_for_room(sleep: &AtomicU32) -> bool {
     fence(Ordering::SeqCst);

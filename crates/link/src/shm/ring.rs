@@ -169,7 +169,7 @@ impl Producer {
         Ok((slots - (self.tail - self.head_seen)) as usize)
     }
 
-    /// Whether the consumer has given slots back since [`room`](Self::room) last looked.
+    /// Tells whether the consumer has given slots back since [`room`](Self::room) last looked.
     pub(super) fn has_news(&self) -> bool {
         self.memory.head().load(Ordering::Acquire) != self.head_seen
     }
@@ -232,7 +232,7 @@ impl Consumer {
         Self { memory, head: 0 }
     }
 
-    /// Whether there is nothing to read and nothing to report.
+    /// Tells whether there is nothing to read and nothing to report.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         protocol::look(

@@ -103,7 +103,7 @@ pub enum AttachError {
     },
 }
 
-/// Where everything lies.
+/// The place where everything lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) mtu: u32,
@@ -140,7 +140,7 @@ impl Layout {
         self.geometry.size().next_multiple_of(PAGE)
     }
 
-    /// Where the slots of the ring begin that `producer` fills.
+    /// The place where the slots of the ring begin that `producer` fills.
     const fn slots_from(&self, producer: Side) -> usize {
         match producer {
             Side::A => PAGE,
@@ -356,7 +356,7 @@ impl Segment {
     /// The ring that `producer` fills.
     ///
     /// # Safety
-    /// As [`ring::Memory::new`]: in this process at most one producer and one consumer use each ring, and the segment
+    /// Like [`ring::Memory::new`]: in this process at most one producer and one consumer use each ring, and the segment
     /// outlives them.
     pub(super) unsafe fn ring_from(&self, producer: Side) -> ring::Memory {
         let start = self.mapping.start;

@@ -230,7 +230,7 @@ fn packets(
     (0..times).map(time).collect()
 }
 
-/// Whether gates that are asleep were measured.
+/// Tells whether gates that are asleep were measured.
 fn has_asleep(slices: &[Slice]) -> bool {
     slices.iter().any(|slice| slice.probes == Probes::Asleep)
 }

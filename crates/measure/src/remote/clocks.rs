@@ -161,7 +161,7 @@ impl Lines {
         }
     }
 
-    /// Whether the line lies where it must.
+    /// Tells whether the line lies where it must.
     fn holds(&self, start: f64, slope: f64) -> bool {
         let line = |point: &Point| start + slope * point.at;
         slope.abs() <= MAX_SKEW * (1.0 + 1e-9)

@@ -214,7 +214,7 @@ impl Side {
     }
 }
 
-/// Whether an event is of this host: where both ends are on one machine, its kernel shows each host the other one's as well.
+/// Tells whether an event is of this host: where both ends are on one machine, its kernel shows each host the other one's as well.
 fn is_own(host: Host, event: &Event, talk: Talk) -> bool {
     let (thread, sends_to_far) = match host {
         Host::Local => (talk.near, true),

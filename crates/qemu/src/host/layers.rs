@@ -179,7 +179,7 @@ impl Rules {
     /// The rules that come with Tollgate.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// Those of [`Self::parse`].
     pub fn built_in() -> Result<Self, Error> {
         Self::parse(BUILT_IN)
     }

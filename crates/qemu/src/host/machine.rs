@@ -70,7 +70,7 @@ pub fn version() -> Result<String, Error> {
     }
 }
 
-/// Whether a QEMU that says this of itself loads plugins of version 1.
+/// Tells whether a QEMU that says this of itself loads plugins of version 1.
 fn speaks_version_1(line: &str) -> bool {
     let numbers = line
         .split_whitespace()

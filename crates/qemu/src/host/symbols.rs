@@ -26,7 +26,7 @@ impl Symbols {
         self.functions.len()
     }
 
-    /// Whether there is none.
+    /// Tells whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()

@@ -19,9 +19,9 @@ use crate::protocol::{ERRANDS, Errand, Message, Stream};
 /// A file that the guest has, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Carried {
-    /// Where it is in the guest, without a leading slash.
+    /// The place where it is in the guest, without a leading slash.
     pub to: String,
-    /// Where it is here.
+    /// The place where it is here.
     pub from: PathBuf,
 }
 

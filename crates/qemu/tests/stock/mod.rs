@@ -11,7 +11,7 @@ use tollgate_qemu::protocol::Errand;
 use tollgate_qemu::visit::{Report, Visit, with_libraries};
 use tollgate_qemu::{Error, machine};
 
-/// Where `make qemu` keeps the same things, so that neither fetches nor builds what the other has.
+/// The place where `make qemu` keeps the same things, so that neither fetches nor builds what the other has.
 fn cache() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     target.join("qemu")

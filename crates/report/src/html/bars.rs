@@ -20,7 +20,7 @@ const SEAM: f64 = 1.5;
 /// What sets a part off from the one before it.
 const PALE: &str = " opacity=\"0.55\"";
 
-/// Where lengths become positions.
+/// The place where lengths become positions.
 struct Layout {
     left: f64,
     right: f64,
@@ -300,7 +300,7 @@ fn legend(out: &mut Markup, bars: &[Bar]) {
     );
 }
 
-/// Whether it is work of all layers, which its label names: a category of what is done.
+/// Tells whether it is work of all layers, which its label names: a category of what is done.
 fn is_part(segment: &Segment) -> bool {
     segment.layer.is_none() && segment.kind == SegmentKind::Processing
 }

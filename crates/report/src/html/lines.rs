@@ -25,7 +25,7 @@ const MOST_DATA_TICKS: usize = 14;
 pub(super) struct Sheet {
     width: f64,
     height: f64,
-    /// Whether lines bear their names at their ends; else a legend names them.
+    /// Tells whether lines bear their names at their ends; else a legend names them.
     named: bool,
 }
 
@@ -43,7 +43,7 @@ impl Sheet {
         named: false,
     };
 
-    /// Where the horizontal axis lies.
+    /// The place where the horizontal axis lies.
     const fn bottom(self) -> f64 {
         self.height - 56.0
     }
@@ -65,7 +65,7 @@ struct Placed {
     scale: Scale,
     low: f64,
     high: f64,
-    /// Where `low` and `high` lie in the drawing.
+    /// The place where `low` and `high` lie in the drawing.
     from: f64,
     to: f64,
     shown: Shown,
@@ -83,7 +83,7 @@ impl Placed {
         self.from + self.share(value) * (self.to - self.from)
     }
 
-    /// As [`Self::position`], but never outside the axis: for the ends of intervals.
+    /// Like [`Self::position`], but never outside the axis: for the ends of intervals.
     fn within(&self, value: f64) -> f64 {
         let value = if self.scale == Scale::Log {
             value.max(self.low)
@@ -213,7 +213,7 @@ pub(super) fn draw(
 /// Sizes that a figure can show; nothing that is measured lies outside, and inside no arithmetic here overflows.
 const SIZES: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
 
-/// Whether the value can be drawn on the axis.
+/// Tells whether the value can be drawn on the axis.
 fn has_place(axis: &Axis, value: f64) -> bool {
     match axis.scale {
         Scale::Log => SIZES.contains(&value),

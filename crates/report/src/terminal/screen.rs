@@ -16,7 +16,7 @@ const LINES: usize = 2;
 /// A bar shorter than this share of the room is drawn again, magnified.
 const SHORT: f64 = 0.34;
 
-/// Where the rest of a run is.
+/// The place where the rest of a run is.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rest<'a> {
     /// The HTML file.
@@ -222,7 +222,7 @@ impl Page {
         }
     }
 
-    /// Where the rest is, as commands.
+    /// The place where the rest is, as commands.
     fn rest(&mut self, run: &Run, rest: &Rest<'_>) {
         self.line("");
         self.wrap(Ink::Bold, "", 0, "Next");

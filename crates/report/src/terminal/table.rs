@@ -183,7 +183,7 @@ impl Page {
     }
 }
 
-/// Whether rows of this kind are told apart by a mark.
+/// Tells whether rows of this kind are told apart by a mark.
 fn is_span(kind: RowKind) -> bool {
     matches!(kind, RowKind::Processing | RowKind::Queueing)
 }
@@ -326,7 +326,7 @@ fn fit(widths: &[usize], space: usize) -> Vec<Range<usize>> {
     ranges
 }
 
-/// As [`fit`], in as many blocks, but with blocks of about the same width.
+/// Like [`fit`], in as many blocks, but with blocks of about the same width.
 fn fit_evenly(widths: &[usize], space: usize) -> Vec<Range<usize>> {
     let mut best = fit(widths, space);
     for narrower in (0..space).rev() {

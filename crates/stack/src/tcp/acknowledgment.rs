@@ -173,7 +173,7 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.tcbs[index].predict();
     }
 
-    /// Whether what waits for the window may be sent (RFC 9293, 3.8.6.2.1). While it may not, the timer that overrides that
+    /// Tells whether what waits for the window may be sent (RFC 9293, 3.8.6.2.1). While it may not, the timer that overrides that
     /// goes on, whatever the peer sends.
     fn window_suffices(&self, index: usize) -> bool {
         let tcb = &self.stack.tcbs[index];

@@ -32,7 +32,7 @@ impl Awaited {
         }
     }
 
-    /// Whether there is somebody.
+    /// Tells whether there is somebody.
     pub(crate) const fn is_anybody(self) -> bool {
         matches!(self, Self::Through(_) | Self::Until(_))
     }

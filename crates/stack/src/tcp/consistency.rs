@@ -144,7 +144,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Whether a place holds a connection that segments find.
+    /// Tells whether a place holds a connection that segments find.
     fn is_attached(&self, index: usize) -> bool {
         self.tcbs.get(index).is_some_and(|tcb| {
             !matches!(tcb.state, State::Closed | State::Listen | State::TimeWait)

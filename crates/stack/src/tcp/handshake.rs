@@ -107,10 +107,10 @@ impl<R: Recorder> Active<'_, R> {
         self.open_actively((self.stack.config.ip, None), remote, 0, &None)
     }
 
-    /// As [`Active::connect`], in a particular way.
+    /// Like [`Active::connect`], in a particular way.
     ///
     /// # Errors
-    /// As [`Active::connect`], [`Error::BadAddress`] also for a local address that is not the stack's and for local port 0,
+    /// Those of [`Active::connect`], [`Error::BadAddress`] also for a local address that is not the stack's and for local port 0,
     /// [`Error::InUse`] when the local port has a connection to `remote` or has had one lately (TIME-WAIT), and
     /// [`Error::BadOption`] for a Diffserv codepoint above 63 or a source route that has too many hops or leaves no room.
     pub fn connect_with(&mut self, remote: SocketAddrV4, open: &Open<'_>) -> Result<ConnId, Error> {
@@ -154,7 +154,7 @@ impl<R: Recorder> Active<'_, R> {
         Ok(self.stack.conn_id(index))
     }
 
-    /// Whether the address is one that a connection can be opened to.
+    /// Tells whether the address is one that a connection can be opened to.
     #[cold]
     fn is_host(&self, address: Ipv4Addr) -> bool {
         !(address.is_unspecified()
@@ -334,7 +334,7 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Whether a listener keeps another half-open connection. Where the pool is low it does not: cookies cost nothing.
+    /// Tells whether a listener keeps another half-open connection. Where the pool is low it does not: cookies cost nothing.
     #[inline(always)]
     pub(super) fn takes_half_open(&self, listener: u32) -> bool {
         let listener = self.stack.listeners.get(listener as usize);

@@ -127,22 +127,22 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Whether it takes connections to `address` and `port`.
+    /// Tells whether it takes connections to `address` and `port`.
     pub(crate) fn takes(&self, address: Ipv4Addr, port: u16) -> bool {
         self.port == port && self.address.is_none_or(|own| own == address)
     }
 
-    /// Whether a connection could be both its and that of another on `address`, or any, and `port`.
+    /// Tells whether a connection could be both its and that of another on `address`, or any, and `port`.
     pub(crate) fn collides(&self, address: Option<Ipv4Addr>, port: u16) -> bool {
         address.map_or(self.port == port, |address| self.takes(address, port))
     }
 
-    /// Whether another half-open connection may be kept.
+    /// Tells whether another half-open connection may be kept.
     pub(crate) fn has_room(&self) -> bool {
         self.half_open as usize + self.queue.len() < usize::from(self.backlog)
     }
 
-    /// Whether another complete connection may be kept: one that comes by a cookie was never half open.
+    /// Tells whether another complete connection may be kept: one that comes by a cookie was never half open.
     pub(crate) fn may_queue(&self) -> bool {
         self.queue.len() < usize::from(self.backlog)
     }
@@ -171,10 +171,10 @@ impl<R: Recorder> Active<'_, R> {
         self.listen_with(port, backlog, &Open::default())
     }
 
-    /// As [`Active::listen`], in a particular way. A port may be listened on at several addresses by several listeners.
+    /// Like [`Active::listen`], in a particular way. A port may be listened on at several addresses by several listeners.
     ///
     /// # Errors
-    /// As [`Active::listen`], [`Error::BadAddress`] also for a local address that is not the stack's, and
+    /// Those of [`Active::listen`], [`Error::BadAddress`] also for a local address that is not the stack's, and
     /// [`Error::BadOption`] for a Diffserv codepoint above 63, a source route or a local port.
     pub fn listen_with(
         &mut self,

@@ -98,7 +98,7 @@ fn mark_sent(tcb: &mut Tcb, meta: &mut Meta, now: Instant) -> Flags {
     meta.tx_flags | push | Flags::ACK
 }
 
-/// Why output stops.
+/// The reason why output stops.
 enum Stop {
     /// Nothing is unsent.
     Nothing,
@@ -113,7 +113,7 @@ enum Stop {
 }
 
 impl Stack {
-    /// Whether all that is unsent is the segment that small writes go behind, and Nagle's algorithm holds it as before.
+    /// Tells whether all that is unsent is the segment that small writes go behind, and Nagle's algorithm holds it as before.
     #[inline(always)]
     fn still_waits(&self, pool: &Pool, index: usize) -> bool {
         let tcb = &self.tcbs[index];

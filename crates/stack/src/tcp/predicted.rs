@@ -104,7 +104,7 @@ fn stamp_of<const N: usize>(head: &[u8; N]) -> Option<u32> {
     (N == STAMPED).then(|| be32(head, N - 8))
 }
 
-/// Whether a frame is addressed to us and carries an unfragmented TCP segment behind an IPv4 header without options.
+/// Tells whether a frame is addressed to us and carries an unfragmented TCP segment behind an IPv4 header without options.
 #[inline(always)]
 fn is_tcp<const N: usize>(head: &[u8; N], mac_word: u64) -> bool {
     const TYPE_AND_VERSION: u32 = u32::from_ne_bytes([0x08, 0x00, 0x45, 0]);
@@ -349,7 +349,7 @@ fn ip_header_is_intact<const N: usize>(head: &[u8; N]) -> bool {
         .is_some_and(|header| Wide::of(header).is_valid())
 }
 
-/// Whether pseudo-header, TCP header with its option, and payload are intact. Addresses and TCP header lie next to each
+/// Tells whether pseudo-header, TCP header with its option, and payload are intact. Addresses and TCP header lie next to each
 /// other.
 #[inline(always)]
 pub(super) fn segment_is_intact<const N: usize>(

@@ -89,7 +89,7 @@ impl Stack {
         Ok(())
     }
 
-    /// As [`Stack::changed`] for a segment that belongs to no connection, as `search` says.
+    /// Like [`Stack::changed`] for a segment that belongs to no connection, as `search` says.
     #[inline(never)]
     pub(super) fn opened<R: Recorder>(
         &mut self,
@@ -119,7 +119,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Whether the checksum of a frame's segment is to be verified.
+    /// Tells whether the checksum of a frame's segment is to be verified.
     #[inline(always)]
     fn must_verify(&self, frame: &Frame) -> bool {
         self.sums && frame.checksum != RxChecksum::Verified
@@ -288,7 +288,7 @@ fn expect<const FIN: bool>(
     })
 }
 
-/// Whether nothing is going on with a connection but what its state says, and an acknowledgment of everything moves it on,
+/// Tells whether nothing is going on with a connection but what its state says, and an acknowledgment of everything moves it on,
 /// or a FIN with one; a FIN moves an established connection on whatever it acknowledges.
 #[inline(always)]
 fn moves_on<const FIN: bool>(tcb: &Tcb, ack: SeqNumber) -> bool {

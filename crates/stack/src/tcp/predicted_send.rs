@@ -19,7 +19,7 @@ use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::tcp::Flags;
 
 impl Mechanisms {
-    /// Whether the predicted path of output does what these mechanisms ask for.
+    /// Tells whether the predicted path of output does what these mechanisms ask for.
     pub(crate) fn send_predictable(&self) -> bool {
         let Self {
             prediction: _,

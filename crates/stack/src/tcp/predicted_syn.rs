@@ -27,7 +27,7 @@ pub(super) const SYN_ACK: u16 = SYN | Flags::ACK.0 as u16;
 /// The IP packet's octets, no payload included.
 const TOTAL_LEN: u16 = (USUAL - 14) as u16;
 
-/// Whether pseudo-header and segment are intact.
+/// Tells whether pseudo-header and segment are intact.
 #[inline(always)]
 fn is_intact(head: &[u8; USUAL]) -> bool {
     let rest = Partial::from_be_word(TOTAL_LEN - 20 + u16::from(ipv4::protocol::TCP));
@@ -66,7 +66,7 @@ impl<R: Recorder> Active<'_, R> {
         Ok(())
     }
 
-    /// Whether a packet is for us and comes from another host.
+    /// Tells whether a packet is for us and comes from another host.
     #[cold]
     #[inline(never)]
     pub(super) fn are_hosts(&self, key: FlowKey) -> bool {

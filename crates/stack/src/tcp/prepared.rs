@@ -47,7 +47,7 @@ impl Prepared {
         self.tcb.key = FlowKey::default();
     }
 
-    /// Whether it is for connections between these addresses, which then are another host's and ours.
+    /// Tells whether it is for connections between these addresses, which then are another host's and ours.
     #[inline(always)]
     pub(crate) fn is_for(&self, key: FlowKey, tick: Tick) -> bool {
         self.tcb.key.addresses() == key.addresses() && self.tick == tick

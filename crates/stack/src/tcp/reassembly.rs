@@ -20,7 +20,7 @@ pub(super) fn most_frames(tcb: &Tcb, pool: &Pool) -> u16 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) id: FrameId,
-    /// Where in the frame they begin.
+    /// The place where in the frame they begin.
     pub(crate) offset: u16,
     pub(crate) len: u16,
     pub(crate) seq: SeqNumber,

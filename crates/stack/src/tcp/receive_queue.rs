@@ -14,7 +14,7 @@ use super::tcb::{Tcb, rare};
 use crate::buffer::{FrameId, Pool};
 use tollgate_wire::SeqNumber;
 
-/// Whether `len` bytes in frame `id` may be queued, while `behind` frames that arrived with it have not been looked at. Where
+/// Tells whether `len` bytes in frame `id` may be queued, while `behind` frames that arrived with it have not been looked at. Where
 /// the frame is the sender's as well (both ends in one thread share the pool), refusing it would set nothing free.
 pub(super) fn takes(tcb: &Tcb, pool: &Pool, id: FrameId, len: u16, behind: usize) -> bool {
     if tcb.rx_head.is_none() {

@@ -62,7 +62,7 @@ impl Rtt {
         }
     }
 
-    /// Whether a round trip was measured.
+    /// Tells whether a round trip was measured.
     pub(crate) const fn is_known(self) -> bool {
         self.smoothed != 0
     }

@@ -244,7 +244,7 @@ fn syn_flags(tcb: &Tcb) -> Flags {
     }
 }
 
-/// Whether a connection's SYN carries a window scale and timestamps.
+/// Tells whether a connection's SYN carries a window scale and timestamps.
 #[inline(always)]
 fn syn_options(tcb: &Tcb, config: &Config) -> (bool, bool) {
     if tcb.state == State::SynSent {

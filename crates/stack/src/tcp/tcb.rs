@@ -50,7 +50,7 @@ pub enum State {
 }
 
 impl State {
-    /// Whether the handshake is complete and a peer knows the connection.
+    /// Tells whether the handshake is complete and a peer knows the connection.
     pub const fn is_synchronized(self) -> bool {
         !matches!(
             self,
@@ -58,7 +58,7 @@ impl State {
         )
     }
 
-    /// Whether the user may still send.
+    /// Tells whether the user may still send.
     #[inline(always)]
     pub const fn may_send(self) -> bool {
         matches!(self, State::Established | State::CloseWait)
@@ -76,7 +76,7 @@ impl State {
         }
     }
 
-    /// Whether data may still arrive.
+    /// Tells whether data may still arrive.
     pub const fn may_receive(self) -> bool {
         matches!(self, State::Established | State::FinWait1 | State::FinWait2)
     }
@@ -275,7 +275,7 @@ pub(crate) struct Tcb {
     pub(crate) rare: u16,
     pub(crate) ooo_head: FrameId,
     pub(crate) rcv_limit: u32,
-    /// Where the peer's FIN lies, valid once [`rare::FIN_SEEN`].
+    /// The place where the peer's FIN lies, valid once [`rare::FIN_SEEN`].
     pub(crate) fin_seq: SeqNumber,
     /// Keepalive, user timeout, FIN-WAIT-2: whichever is earliest of the rare ones.
     pub(crate) keep_deadline: Deadline,
@@ -475,7 +475,7 @@ impl Tcb {
         self.flags & flag != 0
     }
 
-    /// Whether one of `flags` is set, or one of `events`, which lie next to each other: looked at in one load.
+    /// Tells whether one of `flags` is set, or one of `events`, which lie next to each other: looked at in one load.
     #[inline(always)]
     pub(crate) const fn is_any(&self, flags: u8, events: u8) -> bool {
         u16::from_le_bytes([self.events, self.flags]) & u16::from_le_bytes([events, flags]) != 0
@@ -521,7 +521,7 @@ impl Tcb {
         self.max_snd_wnd = self.max_snd_wnd.max(window);
     }
 
-    /// Whether a keepalive probe is out. The answer is looked at by the full state machine: whatever it says, it is one.
+    /// Tells whether a keepalive probe is out. The answer is looked at by the full state machine: whatever it says, it is one.
     pub(crate) const fn is_probed(&self) -> bool {
         self.keep_looks >= QUIET_LOOKS
     }
@@ -535,7 +535,7 @@ impl Tcb {
         })
     }
 
-    /// Whether a segment without data that is not acceptable may be answered now: once in half a second for each
+    /// Tells whether a segment without data that is not acceptable may be answered now: once in half a second for each
     /// connection. What one connection draws then says nothing of another (RFC 5961, 7).
     pub(crate) fn may_answer(&mut self, now: Tick) -> bool {
         let allowed = now.0.wrapping_sub(self.answered.0) >= ANSWER_INTERVAL;
@@ -596,7 +596,7 @@ impl Tcb {
         u16::from_be_bytes([high, low])
     }
 
-    /// Whether segments get their headers, with timestamps, from the template and go straight to the device queue, as far as
+    /// Tells whether segments get their headers, with timestamps, from the template and go straight to the device queue, as far as
     /// the mechanisms allow it.
     #[inline(always)]
     pub(crate) const fn goes_straight(&self) -> bool {

@@ -25,7 +25,7 @@ pub(crate) struct Common {
     pub(crate) link: [u8; 10],
     /// Octets 20 to 23 as a number: don't fragment, TTL, protocol.
     rest: u64,
-    /// Whether checksums are made.
+    /// Tells whether checksums are made.
     sums: bool,
 }
 

@@ -17,9 +17,9 @@ use tollgate_wire::source_route::{self, SourceRoute};
 use tollgate_wire::tcp::Flags;
 use tollgate_wire::{SeqNumber, ipv4};
 
-/// Where the IP header lies in a frame.
+/// The place where the IP header lies in a frame.
 const ETHERNET: usize = 14;
-/// Where the TCP header lies in a frame whose IP header has no options.
+/// The place where the TCP header lies in a frame whose IP header has no options.
 const TCP: usize = 34;
 
 /// What few connections have.
@@ -42,7 +42,7 @@ pub(crate) struct Unusual {
 }
 
 impl Unusual {
-    /// Whether the headers of segments say more than the template.
+    /// Tells whether the headers of segments say more than the template.
     fn amends(&self) -> bool {
         self.snd_up.is_some() || self.diffserv != 0 || self.fragmentable || self.route.is_some()
     }

@@ -54,13 +54,13 @@ impl Stack {
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// As [`Active::send`], with the octets that are taken marked as urgent: their segments carry the urgent pointer, which
+    /// Like [`Active::send`], with the octets that are taken marked as urgent: their segments carry the urgent pointer, which
     /// points behind the last of them. Where they cannot be sent at once, the peer is told of them all the same.
     ///
     /// New applications should not use this (RFC 9293, SHLD-13): what becomes of it on the way is uncertain.
     ///
     /// # Errors
-    /// As [`Active::send`].
+    /// Those of [`Active::send`].
     pub fn send_urgent(&mut self, conn: ConnId, data: &[u8]) -> Result<usize, Error> {
         let index = self.stack.index(conn)?;
         let taken = self.queue(index, data)?;

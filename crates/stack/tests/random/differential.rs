@@ -40,7 +40,7 @@ const DEFAULT: Mechanisms = Mechanisms {
 };
 
 impl Versus {
-    /// Whether readers post their buffers. What is predicted is with such a reader before it is acknowledged, so windows
+    /// Tells whether readers post their buffers. What is predicted is with such a reader before it is acknowledged, so windows
     /// differ from those without prediction, and only streams are compared.
     fn posts(&self) -> bool {
         self.equal == Equal::Streams || self.mechanisms.prediction == DEFAULT.prediction

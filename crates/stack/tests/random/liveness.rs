@@ -94,7 +94,7 @@ pub fn run(setting: &Setting, seed: u64, trace: bool) -> Result<Summary, String>
 /// Runs what a stream of numbers says.
 ///
 /// # Errors
-/// As [`run`].
+/// Those of [`run`].
 pub fn run_with(setting: &Setting, numbers: Numbers<'_>, trace: bool) -> Result<Summary, String> {
     let mut world = World::new(setting, numbers, trace);
     let outcome = world.go();

@@ -58,7 +58,7 @@ impl<'a> Numbers<'a> {
         low + self.below(high - low + 1)
     }
 
-    /// As [`Numbers::between`], small numbers as likely as large ones.
+    /// Like [`Numbers::between`], small numbers as likely as large ones.
     pub fn skewed(&mut self, low: u64, high: u64) -> u64 {
         let bits = u64::from(u64::BITS - (high - low).leading_zeros());
         let bits = self.between(0, bits);

@@ -51,7 +51,7 @@ pub struct Peer {
     pub stack_port: u16,
     isn: u32,
     iss: u32,
-    /// Whether timestamps and window scaling are on, as far as the peer knows.
+    /// Tells whether timestamps and window scaling are on, as far as the peer knows.
     stamps: bool,
     scaled: bool,
     setup: Setup,
@@ -108,7 +108,7 @@ impl Peer {
         }
     }
 
-    /// Whether the stack's SYN has arrived.
+    /// Tells whether the stack's SYN has arrived.
     pub fn knows_stack(&self) -> bool {
         self.heard_syn
     }

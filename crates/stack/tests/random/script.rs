@@ -105,7 +105,7 @@ pub struct Setup {
     pub answer_after: u64,
 }
 
-/// Where a segment of the peer begins.
+/// The place where a segment of the peer begins.
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
     /// Behind everything that the peer sent in order.

@@ -315,7 +315,7 @@ fn the_ttl_is_configured_and_in_every_segment() {
     assert_eq!(peer.expect(syn()).ip.ttl, 9);
 }
 
-/// Whether the application has been told of a soft error since it was last asked.
+/// Tells whether the application has been told of a soft error since it was last asked.
 fn told_of_trouble(peer: &mut Peer, conn: ConnId) -> bool {
     std::iter::from_fn(|| peer.next_ready()).any(|(told, ready)| told == conn && ready.soft_error())
 }

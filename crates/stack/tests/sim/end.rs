@@ -198,12 +198,12 @@ impl End {
         self.writing.octets + self.reading.octets + steps
     }
 
-    /// Whether the application is done with the connection.
+    /// Tells whether the application is done with the connection.
     pub fn is_over(&self) -> bool {
         self.over != Over::Open && self.held.is_empty()
     }
 
-    /// Whether a read may be tried with a posted buffer now.
+    /// Tells whether a read may be tried with a posted buffer now.
     pub fn may_post(&self, now: Instant) -> bool {
         self.posts
             && self.connected

@@ -101,7 +101,7 @@ impl Plug {
         self.police.borrow_mut().offence.take()
     }
 
-    /// Whether nothing is on its way from or to this host.
+    /// Tells whether nothing is on its way from or to this host.
     pub fn is_idle(&self) -> bool {
         self.fault.held() == 0 && self.cable.borrow().is_idle()
     }

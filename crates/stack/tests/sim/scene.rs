@@ -9,9 +9,9 @@ use tollgate_stack::{Config, ConnId, Instant, Link, Pool, SocketOption};
 use tollgate_wire::ethernet::MacAddr;
 use tollgate_wire::tcp::Header;
 
-/// Where the honest client is.
+/// The place where the honest client is.
 pub const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// Where the server is.
+/// The place where the server is.
 pub const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// The client's link address.
 pub const MAC_A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);

@@ -185,7 +185,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Where a corrupted ARP packet would be believed, or ARP is not the matter, the hosts are told of each other.
+    /// The place where a corrupted ARP packet would be believed, or ARP is not the matter, the hosts are told of each other.
     fn tell_neighbours(&mut self) {
         self.told_neighbours = self.now;
         if self.scenario.arp {

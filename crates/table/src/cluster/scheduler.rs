@@ -83,7 +83,7 @@ enum Status {
     Failed { reason: String },
 }
 
-/// Why a task failed that is no fault of the query.
+/// The reason why a task failed that is no fault of the query.
 const LOST: [&str; 3] = ["ExecutorLost", "ResultLost", "FetchPartitionError"];
 
 impl Tasks {

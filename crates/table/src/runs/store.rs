@@ -103,7 +103,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Where it is.
+    /// The place where it is.
     pub fn place(&self) -> &Place {
         self.opened.place()
     }

@@ -68,7 +68,7 @@ fn next(ours: &Ours, theirs: &Theirs) -> (usize, usize) {
     }
 }
 
-/// Whether both are the same frame by time and length.
+/// Tells whether both are the same frame by time and length.
 fn agree(one: &(Frame, ours::Details), other: &(Frame, theirs::Details)) -> bool {
     let is_time = other.0.time_ns.is_none()
         || one.0.time_ns == other.0.time_ns

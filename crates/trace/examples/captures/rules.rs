@@ -132,7 +132,7 @@ fn missing(pair: &Pair<'_>) -> Option<Rule> {
     }
 }
 
-/// Whether a TCP header has an impossible length.
+/// Tells whether a TCP header has an impossible length.
 fn is_short_tcp(pair: &Pair<'_>) -> bool {
     let theirs = pair.theirs.transport.as_ref();
     let is_tcp = theirs.is_some_and(|it| it.protocol == Protocol::Tcp);
@@ -145,7 +145,7 @@ fn is_short_tcp(pair: &Pair<'_>) -> bool {
     is_tcp && pair.their_details.tcp_header.is_some_and(is_impossible)
 }
 
-/// Whether a UDP length is less than its header's, or more than the datagram has.
+/// Tells whether a UDP length is less than its header's, or more than the datagram has.
 fn is_odd_udp(pair: &Pair<'_>) -> bool {
     let theirs = pair.theirs.transport.as_ref();
     let Some((size, (on_wire, _))) = theirs
@@ -165,7 +165,7 @@ fn time(pair: &Pair<'_>) -> Option<Rule> {
     }
 }
 
-/// Whether one time has the fraction carried into the seconds, and the other has it in 32 bits with a sign, of which
+/// Tells whether one time has the fraction carried into the seconds, and the other has it in 32 bits with a sign, of which
 /// nothing was carried.
 pub fn is_carried(ours: Option<i64>, printed: Option<(i64, i64)>) -> bool {
     let Some((ours, (seconds, fraction))) = ours.zip(printed) else {

@@ -57,11 +57,11 @@ const EXTENSIONS: [&str; 5] = [
 /// What tshark knows of a frame besides what is compared.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
-    /// Whether the frame is a packet; tshark also numbers some blocks of pcapng that are none.
+    /// Tells whether the frame is a packet; tshark also numbers some blocks of pcapng that are none.
     pub is_packet: bool,
     /// The protocols, outermost first.
     pub protocols: Vec<String>,
-    /// Whether TCP or UDP is anywhere in the frame.
+    /// Tells whether TCP or UDP is anywhere in the frame.
     pub any_transport: bool,
     /// Seconds and fraction of the time as they are printed: the fraction may have more than nine digits.
     pub printed_time: Option<(i64, i64)>,

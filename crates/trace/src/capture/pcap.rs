@@ -43,7 +43,7 @@ pub(super) fn variant(front: &[u8]) -> Option<u32> {
         .find(|known| magic == *known || magic == known.swap_bytes())
 }
 
-/// Whether a file that begins with these octets is in the other byte order than little-endian, and the nanoseconds of its smaller unit
+/// Tells whether a file that begins with these octets is in the other byte order than little-endian, and the nanoseconds of its smaller unit
 /// of time.
 pub(super) fn magic(front: [u8; 4]) -> Option<(bool, u32)> {
     match u32::from_le_bytes(front) {
@@ -124,7 +124,7 @@ impl Reader {
         })
     }
 
-    /// Whether a record leads to another one, or to the end of the file, although its fraction is a second or more: some
+    /// Tells whether a record leads to another one, or to the end of the file, although its fraction is a second or more: some
     /// writers count on, and some put nanoseconds under the mark of microseconds. The time is right when the fraction is
     /// carried into the seconds.
     #[cold]
@@ -144,14 +144,14 @@ impl Reader {
         })
     }
 
-    /// Whether a record may be one at all.
+    /// Tells whether a record may be one at all.
     #[inline]
     fn fits(&self, record: &Record) -> bool {
         record.captured <= self.longest
             && u64::from(record.fraction) * u64::from(self.unit) < 1_000_000_000
     }
 
-    /// Whether a record at a place that was found by looking is one, behind another of this time, if there was one.
+    /// Tells whether a record at a place that was found by looking is one, behind another of this time, if there was one.
     fn is_believed(&self, record: &Record, behind: Option<u32>) -> bool {
         behind.is_none_or(|seconds| record.seconds.abs_diff(seconds) <= BELIEVED_S)
             && self.fits(record)
@@ -195,7 +195,7 @@ impl Reader {
         next
     }
 
-    /// Whether the record at the window's front is followed by a record, or by nothing.
+    /// Tells whether the record at the window's front is followed by a record, or by nothing.
     fn is_followed<R: Read>(&self, input: &mut Input<R>) -> bool {
         let Some(record) = self.record(input.window(), 0) else {
             return false;

@@ -75,7 +75,7 @@ pub(super) struct Reader {
     looking: bool,
 }
 
-/// Whether `front` is that of a section.
+/// Tells whether `front` is that of a section.
 pub(super) fn begins(front: &[u8]) -> bool {
     byte_order(front).is_some()
 }
@@ -90,7 +90,7 @@ pub(super) fn version(front: &[u8]) -> Option<u16> {
     })
 }
 
-/// Whether the section at the front is in the other byte order than little-endian.
+/// Tells whether the section at the front is in the other byte order than little-endian.
 fn byte_order(front: &[u8]) -> Option<bool> {
     let head: &[u8; 12] = front.first_chunk()?;
     let magic = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
@@ -320,7 +320,7 @@ impl Reader {
         next
     }
 
-    /// Where behind the front a block of a known type begins whose two lengths agree.
+    /// The place where behind the front a block of a known type begins whose two lengths agree.
     fn next_block(&self, window: &[u8]) -> Option<usize> {
         (1..window.len().saturating_sub(LEAST - 1)).find(|&at| {
             let rest = &window[at..];

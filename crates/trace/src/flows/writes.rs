@@ -49,7 +49,7 @@ pub(crate) struct Taken {
     pub(crate) fresh: u32,
     /// The write that it ended.
     pub(crate) ended: Option<Write>,
-    /// Whether octets in front of it were passed over.
+    /// Tells whether octets in front of it were passed over.
     pub(crate) gap: bool,
 }
 

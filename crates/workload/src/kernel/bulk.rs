@@ -56,13 +56,13 @@ pub(super) struct BulkSession {
     own_reader: Option<Reader>,
     thread: Option<JoinHandle<()>>,
     source: Source,
-    /// Where in the memory the next write begins.
+    /// The place where in the memory the next write begins.
     at: usize,
     writes: u32,
     failed: bool,
 }
 
-/// Where written bytes come from.
+/// The place where written bytes come from.
 enum Source {
     Memory(Vec<u8>),
     ZeroCopy(Vec<u8>, Completions),
@@ -116,7 +116,7 @@ impl Source {
 struct Reader {
     end: End,
     memory: Vec<u8>,
-    /// Where in the memory the next read goes.
+    /// The place where in the memory the next read goes.
     at: usize,
     size: usize,
     verify: bool,

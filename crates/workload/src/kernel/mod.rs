@@ -75,7 +75,7 @@ fn destination(connection: u64) -> usize {
     (connection / CONNECTIONS_EACH) as usize % LISTENERS
 }
 
-/// Where the ends are.
+/// The place where the ends are.
 #[derive(Debug, Clone)]
 enum Place {
     /// Both in the process's own namespace, on 127.0.0.1.

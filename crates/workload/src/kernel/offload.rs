@@ -17,7 +17,7 @@ struct Feature {
     name: &'static str,
     get: u32,
     set: u32,
-    /// Whether it belongs to segmentation, else to checksums.
+    /// Tells whether it belongs to segmentation, else to checksums.
     segments: bool,
 }
 

@@ -31,7 +31,7 @@ const BACKLOG: i32 = 16;
 pub(super) struct Options {
     /// TCP_NODELAY.
     pub(super) nodelay: bool,
-    /// Whether calls sleep or are repeated.
+    /// Tells whether calls sleep or are repeated.
     pub(super) waiting: Waiting,
     /// TCP_MAXSEG in bytes; as the device has it unless given.
     pub(super) max_segment: Option<u32>,

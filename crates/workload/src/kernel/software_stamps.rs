@@ -83,7 +83,7 @@ pub(super) fn settle() {
     }
 }
 
-/// Whether a datagram to ourselves has a stamp.
+/// Tells whether a datagram to ourselves has a stamp.
 fn stamps_what_comes_in() -> io::Result<bool> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(socket.local_addr()?)?;

@@ -53,7 +53,7 @@ impl Carrier {
     }
 }
 
-/// Where the ends are.
+/// The place where the ends are.
 enum Home {
     /// The machine's loopback.
     Loopback,

@@ -75,7 +75,7 @@ impl Path for KernelVeth {
     }
 }
 
-/// Whether the sockets are used otherwise than plainly, whatever the devices do.
+/// Tells whether the sockets are used otherwise than plainly, whatever the devices do.
 fn carried_otherwise(sockets: &Sockets) -> bool {
     let sockets = Sockets {
         offload: Offload::Usual,
@@ -378,7 +378,7 @@ mod tests {
     use crate::paths::find;
     use tollgate_run::{Placement, Waiting};
 
-    /// Why these tests cannot run here.
+    /// The reason why these tests cannot run here.
     fn reason() -> Option<String> {
         namespace().err().map(|error| error.to_string())
     }

@@ -63,7 +63,7 @@ fn frames(session: &SmoltcpSession) -> u64 {
     session.near.link.sent() + session.far.link.sent()
 }
 
-/// Whether an ACK delay of 10 ms runs out in between is up to the machine, so a few more frames are allowed for it.
+/// Tells whether an ACK delay of 10 ms runs out in between is up to the machine, so a few more frames are allowed for it.
 const SLACK: u64 = 10;
 
 #[test]

@@ -66,7 +66,7 @@ pub(super) fn link() -> (LinkEnd, LinkEnd) {
 }
 
 impl LinkEnd {
-    /// Whether a frame has arrived.
+    /// Tells whether a frame has arrived.
     #[inline]
     pub(super) fn has_arrived(&self) -> bool {
         !self.inn.borrow().under_way.is_empty()

@@ -17,7 +17,7 @@ use crate::stack_host::{self, BACKLOG, CLIENT, POOL, PORT, SERVER};
 
 /// The gates that a round trip carries, chosen at compile time.
 pub(super) trait Gates {
-    /// Whether nearly all messages run with these gates, so that their code is worth a copy for each direction. Code that
+    /// Tells whether nearly all messages run with these gates, so that their code is worth a copy for each direction. Code that
     /// runs now and then has left the caches by its next turn; one copy for both directions is fetched once.
     const FREQUENT: bool;
 
@@ -370,7 +370,7 @@ impl Hosts {
         taken(self.near().send(conn, data))
     }
 
-    /// Whether the near end's device queue holds a burst.
+    /// Tells whether the near end's device queue holds a burst.
     #[inline]
     pub(super) fn burst_has_gathered(&self) -> bool {
         self.near.stack.device_queue_len() >= BURST

@@ -95,7 +95,7 @@ pub struct StackTrains {
     cores: Cores,
     clock: Clock,
     fault: Option<Fault>,
-    /// Where the next request and the next response begin; learnt when the ends are opened.
+    /// The place where the next request and the next response begin; learnt when the ends are opened.
     begins: (u32, u32),
 }
 
@@ -128,7 +128,7 @@ struct Gating {
     near: OneEnd,
     far: OneEnd,
     clock: Clock,
-    /// Where messages end: the events and the vain asks of both ends until then.
+    /// The place where messages end: the events and the vain asks of both ends until then.
     marks: Vec<Mark>,
 }
 
@@ -398,7 +398,7 @@ impl StackTrains {
         settings
     }
 
-    /// Where the sequence numbers of both directions stand: what the first segment of each says.
+    /// The place where the sequence numbers of both directions stand: what the first segment of each says.
     fn learn(&mut self) -> Result<(), Error> {
         self.gating.start(GateSet::of(&[Gate::TcpOutBegin]));
         self.ends.prepare(1);

@@ -325,7 +325,7 @@ struct Far<'a> {
 }
 
 impl Far<'_> {
-    /// Whether to go on.
+    /// Tells whether to go on.
     fn look(control: &Control) -> Result<(), Error> {
         match control.is_quit() {
             true => Err(Error::Stopped { path: PATH }),

@@ -26,7 +26,7 @@ pub(super) fn operation<'a>(counts: &'a Counts, id: &str) -> Option<&'a Operatio
     counts.operations().find(|operation| operation.id == id)
 }
 
-/// Why the kernel has no such operation on its common path.
+/// The reason why the kernel has no such operation on its common path.
 pub(super) fn missing(id: &str) -> &'static str {
     match id {
         "timer-set" | "wheel-insert" => {

@@ -18,7 +18,7 @@ use crate::trains::{Measured, Trains};
 /// Bytes of a full Ethernet frame in the paper's reckoning: MTU and header, without preamble, check sequence and gap.
 const FRAME: f64 = 1_514.0;
 const BITS: f64 = 8.0;
-/// Why there is no time of very little work.
+/// The reason why there is no time of very little work.
 const TOO_SHORT: &str = "it takes less than 1 ns, which the clock cannot tell";
 
 /// Section 4.

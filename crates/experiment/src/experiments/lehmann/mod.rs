@@ -170,7 +170,7 @@ fn not_available(reason: impl Into<String>) -> Cell {
     }
 }
 
-/// Why a subject has no number at a size.
+/// The reason why a subject has no number at a size.
 fn missing(measured: &Measured, at: usize, reason: &str) -> Cell {
     let failure = measured.sizes[at].failure.clone();
     not_available(

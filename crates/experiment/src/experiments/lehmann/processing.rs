@@ -239,7 +239,7 @@ fn finding(trains: &Trains) -> Told {
     finding.finish()
 }
 
-/// Why a kind of packet has no number, for tables of other views.
+/// The reason why a kind of packet has no number, for tables of other views.
 pub(super) fn no_work() -> Cell {
     not_available("every packet waited here")
 }

@@ -81,7 +81,7 @@ fn queues(measured: &Measured) -> impl Iterator<Item = (usize, &'static Span)> {
     measured.spans().filter(|(_, span)| of_packets(span))
 }
 
-/// Where packets wait at a span: what Lehmann and Benz would call it.
+/// The place where packets wait at a span: what Lehmann and Benz would call it.
 fn queue(span: &Span) -> &'static str {
     match (span.from, span.to) {
         (Gate::TcpOutBegin, _) => "for the window or the packets before",

@@ -202,17 +202,17 @@ impl KernelRemote {
         VERSION
     }
 
-    /// Why the connection is gone, if it is.
+    /// The reason why the connection is gone, if it is.
     pub fn lost(&self) -> Option<Error> {
         let link = self.link.lock();
         let reason = link.channel.as_ref().err()?;
         Some(lost(&self.target, "measuring with", reason.clone()))
     }
 
-    /// As [`Path::open`], with what only such a session has.
+    /// Like [`Path::open`], with what only such a session has.
     ///
     /// # Errors
-    /// As [`Path::open`].
+    /// Those of [`Path::open`].
     pub fn open_session(&self, spec: &Spec) -> Result<RemoteSession, Error> {
         CAPABILITIES.check(PATH, spec)?;
         RemoteSession::open(spec, *self.address.ip(), &self.link)
@@ -266,7 +266,7 @@ pub struct FarBoundary {
     pub gate: Gate,
     /// What the hook that takes it is called; none when it stays unresolved.
     pub hook: Option<String>,
-    /// Why finer hooks could not be had.
+    /// The reason why finer hooks could not be had.
     pub missed: Vec<String>,
 }
 

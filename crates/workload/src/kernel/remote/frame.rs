@@ -22,7 +22,7 @@ const STEP: usize = 64 * 1024;
 /// How often an end that waits looks whether it should go on.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Why the control connection cannot be used any more.
+/// The reason why the control connection cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChannelError {
     /// What came first is not what Tollgate says first.
@@ -62,7 +62,7 @@ pub(super) enum ChannelError {
     System(io::Error),
 }
 
-/// Whether an end that waits should go on.
+/// Tells whether an end that waits should go on.
 pub(super) type GoOn<'a> = &'a mut dyn FnMut() -> Result<(), ChannelError>;
 
 /// The control connection.

@@ -78,7 +78,7 @@ pub(super) enum Response {
     },
     /// The client is not served.
     Refused {
-        /// Why not.
+        /// The reason why not.
         why: Refusal,
     },
     /// A session is there.
@@ -111,12 +111,12 @@ pub(super) enum Response {
     },
     /// What was asked for could not be done.
     Failed {
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
 }
 
-/// Why a client is not served.
+/// The reason why a client is not served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Refusal {
@@ -136,7 +136,7 @@ pub(super) struct BoundaryTold {
     pub(super) gate: String,
     /// The hook that takes it; none when it stays unresolved.
     pub(super) hook: Option<String>,
-    /// Why finer hooks could not be had.
+    /// The reason why finer hooks could not be had.
     pub(super) missed: Vec<String>,
 }
 

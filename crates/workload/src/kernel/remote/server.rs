@@ -52,7 +52,7 @@ const LOOK: Timespec = Timespec {
 /// Silence after which the system asks whether the client is still there, and how often and how many times it asks.
 const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(10), Duration::from_secs(5), 3);
 
-/// Whether a server is to stop.
+/// Tells whether a server is to stop.
 type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// What a server is told.
@@ -60,7 +60,7 @@ type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 pub struct Service {
     /// What clients must say; anything will do without it.
     pub token: Option<String>,
-    /// Whether it ends with its first client.
+    /// Tells whether it ends with its first client.
     pub once: bool,
     /// The server's version, for people.
     pub tool: String,
@@ -89,7 +89,7 @@ pub enum Notice {
     Refused {
         /// Its address.
         client: SocketAddr,
-        /// Why not.
+        /// The reason why not.
         why: String,
     },
     /// A client is gone.
@@ -160,7 +160,7 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The place where it listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -399,7 +399,7 @@ struct Serving<'a> {
     attached: bool,
 }
 
-/// Why a request could not be done, in words for the client.
+/// The reason why a request could not be done, in words for the client.
 type Failed = String;
 
 impl Serving<'_> {
