@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tollgate_gate::Direction;
 use tollgate_papers as papers;
-use tollgate_run::{Mode, PathId, Source, TrustLine, Workload, present};
+use tollgate_run::{Mode, PathId, Placement, Source, TrustLine, Waiting, Workload, present};
 
 use super::wolman_joined::{Joined, Part};
 use super::wolman_ledger::Shown;
@@ -31,6 +31,10 @@ const STACK_SHARE: f64 = 0.5;
 const EACH_SIZE: Duration = Duration::from_millis(700);
 /// The sizes that are left then.
 const FEW_SIZES: [usize; 4] = [4, 200, 1_400, 8_000];
+/// The size that is measured when there is no time for those.
+const ONE_SIZE: [usize; 1] = [200];
+/// The time that the fewest slices of a size take.
+const LEAST: Duration = Duration::from_millis(200);
 
 impl Experiment for Wolman {
     fn name(&self) -> &'static str {
@@ -138,6 +142,14 @@ impl Experiment for Wolman {
     }
 }
 
+/// The time that the fewest slices of a size take, about; between processors that sleep a round trip takes ten times as long.
+fn least(mode: Mode) -> Duration {
+    match (mode.placement, mode.waiting) {
+        (Placement::TwoCores, Waiting::Blocking) => 3 * LEAST,
+        (Placement::TwoCores, Waiting::BusyPoll) | (Placement::OneCore, _) => LEAST,
+    }
+}
+
 /// The time that `stack-memory` needs, if it is wanted.
 fn stack_share(options: &Options) -> f64 {
     if options.want_stack_memory() {
@@ -204,9 +216,23 @@ impl Scope {
             shown.push(*path);
             is_other
         };
-        let left_out = kernel.extract_if(.., is_other).collect();
+        let mut left_out: Vec<(PathId, Mode)> = kernel.extract_if(.., is_other).collect();
+        let time = time.unwrap_or_default();
+        let takes_at_least = |kernel: &[(PathId, Mode)], sizes: &[usize]| {
+            let modes = kernel.iter().map(|(_, mode)| least(*mode));
+            let of_stack = LEAST.mul_f64(stack);
+            (modes.sum::<Duration>() + of_stack).mul_f64(sizes.len() as f64)
+        };
+        let mut sizes = options.sizes_or(&FEW_SIZES);
+        if takes_at_least(&kernel, &sizes) > time {
+            sizes = options.sizes_or(&ONE_SIZE);
+        }
+        // The first mode stays, however short the time is.
+        while kernel.len() > 1 && takes_at_least(&kernel, &sizes) > time {
+            left_out.extend(kernel.pop());
+        }
         Self {
-            sizes: options.sizes_or(&FEW_SIZES),
+            sizes,
             kernel,
             left_out,
         }
@@ -279,7 +305,7 @@ mod tests {
             (enough.sizes, enough.kernel),
             (whole.sizes.clone(), whole.kernel.clone())
         );
-        let short = Scope::within(Some(Duration::from_secs(5)), &options);
+        let short = Scope::within(Some(Duration::from_secs(8)), &options);
         assert_eq!(short.sizes, FEW_SIZES);
         // Each path is there, and what is not is told.
         assert_eq!(
@@ -300,6 +326,21 @@ mod tests {
                 .kernel
                 .iter()
                 .all(|(path, _)| *path == first || modes(&short, *path) == 1)
+        );
+    }
+
+    #[test]
+    fn very_short_of_time_one_size_and_the_first_mode_are_measured() {
+        let options = Options::default();
+        let whole = Scope::within(None, &options);
+        let three = Scope::within(Some(Duration::from_secs(3)), &options);
+        assert_eq!(three.sizes, ONE_SIZE);
+        assert!(three.kernel.len() > 1);
+        let least = Scope::within(Some(Duration::from_millis(100)), &options);
+        assert_eq!(least.kernel, whole.kernel[..1]);
+        assert_eq!(
+            least.kernel.len() + least.left_out.len(),
+            whole.kernel.len()
         );
     }
 
