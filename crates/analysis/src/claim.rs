@@ -304,24 +304,30 @@ impl Finding {
         self.clauses.is_empty() && self.untold.is_empty()
     }
 
-    /// The sentence on what cannot be told and why; none where nothing was refused.
+    /// A sentence for each reason for which something cannot be told; none where nothing was refused.
     #[must_use]
     pub fn refused(&self) -> Option<String> {
-        let untold: Vec<String> = self
-            .untold
-            .iter()
-            .map(|(why, what)| format!("{} ({why})", format::list(what)))
-            .collect();
-        (!untold.is_empty()).then(|| format!("{REFUSED}{}.", untold.join("; ")))
+        let sentence = |(why, what): &(String, Vec<String>)| {
+            let named: Vec<String> = match what.as_slice() {
+                [first, second, rest @ ..] if rest.len() > 1 => {
+                    let more = format!("{} more", format::whole(rest.len() as u64));
+                    vec![first.clone(), second.clone(), more]
+                }
+                all => all.to_vec(),
+            };
+            format!("{REFUSED}{} ({why}).", format::list(&named))
+        };
+        let sentences: Vec<String> = self.untold.iter().map(sentence).collect();
+        (!sentences.is_empty()).then(|| sentences.join(" "))
     }
 
-    /// The text: one sentence of what is stated, and one of what cannot be told and why.
+    /// The text: a sentence for each clause that is stated, and one for each reason of what cannot be told.
     #[must_use]
     pub fn finish(self) -> Told {
-        let mut sentences = Vec::new();
-        if !self.clauses.is_empty() {
-            sentences.push(format::sentence(&self.clauses));
-        }
+        let clauses = self.clauses.iter();
+        let mut sentences: Vec<String> = clauses
+            .map(|clause| format::sentence(std::slice::from_ref(clause)))
+            .collect();
         sentences.extend(self.refused());
         if sentences.is_empty() {
             sentences.push("Nothing was measured.".to_owned());
@@ -433,7 +439,8 @@ mod tests {
         finding.say("d takes 2 ns");
         assert_eq!(
             finding.finish(),
-            "D takes 2 ns. This run cannot tell a and b (it has no interval); c (the part came out larger than the whole)."
+            "D takes 2 ns. This run cannot tell a and b (it has no interval). This run cannot tell c (the part came out larger than the \
+             whole)."
         );
         assert_eq!(Finding::default().finish(), "Nothing was measured.");
     }

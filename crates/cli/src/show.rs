@@ -24,9 +24,11 @@ pub(crate) fn run(args: &Show, global: &GlobalArgs) -> Result<ExitCode, Error> {
         tollgate_report::write_file(file, figure)?;
         return Ok(ExitCode::SUCCESS);
     }
+    // What is left out is told to be had by --verbose.
+    let full = args.full || global.verbose > 0;
     let (width, colour) = (output::width(), output::colour(global.color));
     let text = match args.parts.as_slice() {
-        [] if args.full => terminal::render(&run, Detail::Whole, width, colour),
+        [] if full => terminal::render(&run, Detail::Whole, width, colour),
         [] => {
             let name = args.run.display().to_string();
             let rest = Rest {
@@ -36,11 +38,7 @@ pub(crate) fn run(args: &Show, global: &GlobalArgs) -> Result<ExitCode, Error> {
             terminal::render_screen(&run, &rest, width, colour)
         }
         parts => {
-            let detail = if args.full {
-                Detail::Whole
-            } else {
-                Detail::Tables
-            };
+            let detail = if full { Detail::Whole } else { Detail::Tables };
             let mut texts = Vec::new();
             for part in parts {
                 let (experiment, table) = find(&run, part)?;

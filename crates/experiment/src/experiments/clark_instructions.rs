@@ -384,7 +384,7 @@ mod tests {
         assert!(matches!(&shown.rows[1].cells[4], Cell::NotAvailable { .. }));
         assert!(
             finding(&counted, Some(&linux))
-                .starts_with("Instructions today: TCP input of a data segment 93, in Linux 1,173 (Clark et al. counted 186); a 4-byte")
+                .starts_with("Instructions today: TCP input of a data segment 93, in Linux 1,173 (Clark et al. counted 186). A 4-byte")
         );
         let alone = table(&Err("no valgrind".to_owned()), Some(&linux));
         assert_eq!(alone.rows.len(), 13);
