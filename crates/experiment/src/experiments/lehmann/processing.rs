@@ -212,7 +212,13 @@ fn finding(trains: &Trains) -> Told {
             any = true;
             means.extend(
                 finding
-                    .claim(format!("what it {takes} on {label}"), mean)
+                    .claim(
+                        format!(
+                            "what it takes {} on {label}",
+                            takes.trim_end_matches(" takes")
+                        ),
+                        mean,
+                    )
                     .map(|claim| (label, claim)),
             );
         }
