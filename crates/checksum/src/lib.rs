@@ -28,6 +28,7 @@ extern crate std;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod copy_only;
 mod detect;
 #[cfg(target_arch = "x86_64")]
 mod estimate;
@@ -38,12 +39,11 @@ mod partial;
 mod prefetch;
 mod scalar;
 mod unrolled;
-mod unsummed;
 
 use core::{fmt, ptr};
 
 use detect::Features;
-pub use partial::{Checksum, Partial, Wide};
+pub use partial::{Accumulator, Checksum, Partial};
 pub use prefetch::prefetch;
 
 /// Sums a header of 20 to 60 bytes (any length is correct) without a call or a choice of kernel.
@@ -91,9 +91,9 @@ impl Kernel {
     /// No checksum: copies, and says zero of every sum. Not among [`all`](Self::all), since its sums are not the others'.
     pub const UNSUMMED: Self = Self {
         name: "unsummed",
-        sum: unsummed::sum,
+        sum: copy_only::sum,
         few: 0,
-        copy_and_sum: unsummed::copy_and_sum,
+        copy_and_sum: copy_only::copy_and_sum,
     };
 
     /// 64-bit words in four chains; the best without vector instructions.
@@ -199,14 +199,14 @@ impl Kernel {
     /// more.
     #[inline(always)]
     #[must_use]
-    pub fn copy_and_sum_few(&self, dst: &mut [u8], src: &[u8]) -> Option<Wide> {
+    pub fn copy_and_sum_few(&self, dst: &mut [u8], src: &[u8]) -> Option<Accumulator> {
         debug_assert_eq!(dst.len(), src.len());
         let len = dst.len().min(src.len());
         if !self.takes_as_few(len) {
             return None;
         }
         // SAFETY: both slices have at least `len` bytes, which are fewer than 128; a `&mut` overlaps with nothing.
-        Some(Wide(unsafe {
+        Some(Accumulator(unsafe {
             scalar::short::<true>(0, dst.as_mut_ptr(), src.as_ptr(), len)
         }))
     }

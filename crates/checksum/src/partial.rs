@@ -142,21 +142,21 @@ impl Partial {
 /// is folded.
 ///
 /// ```
-/// use tollgate_checksum::{Kernel, Wide};
+/// use tollgate_checksum::{Kernel, Accumulator};
 ///
 /// let header: [u8; 20] = [0x45, 0, 0, 0x3c, 0x1c, 0x46, 0x40, 0, 0x40, 6, 0xb1, 0xe6, 172, 16, 10, 99, 172, 16, 10, 12];
-/// assert!(Wide::of(&header).is_valid());
-/// assert_eq!(Wide::of(&header).narrow(), Kernel::UNROLLED.sum(&header));
+/// assert!(Accumulator::of(&header).is_valid());
+/// assert_eq!(Accumulator::of(&header).narrow(), Kernel::UNROLLED.sum(&header));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Wide(pub(crate) u64);
+pub struct Accumulator(pub(crate) u64);
 
-impl Wide {
+impl Accumulator {
     /// The sum of no data.
     pub const ZERO: Self = Self(0);
 }
 
-impl Wide {
+impl Accumulator {
     /// The sum of as many bytes as the compiler knows, from an even offset: one add-with-carry for every eight of them.
     #[inline(always)]
     #[must_use]
@@ -220,7 +220,7 @@ impl Wide {
         ))
     }
 
-    /// Like [`Wide::add`] for a part in 32 bits.
+    /// Like [`Accumulator::add`] for a part in 32 bits.
     #[inline(always)]
     #[must_use]
     pub const fn add_partial(self, other: Partial) -> Self {
@@ -252,7 +252,7 @@ impl Wide {
     }
 }
 
-impl From<Partial> for Wide {
+impl From<Partial> for Accumulator {
     #[inline(always)]
     fn from(sum: Partial) -> Self {
         Self(u64::from(sum.0))

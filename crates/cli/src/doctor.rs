@@ -97,7 +97,10 @@ pub(crate) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
             .filter(|&&path| path != PathId::KernelRemote)
             .flat_map(|&path| try_path(path))
             .collect(),
-        gates: gates::Report::of(&tollgate_kernel::abilities(), &tollgate_kernel::offers()),
+        gates: gates::Report::of(
+            &tollgate_kernel::kernel_features(),
+            &tollgate_kernel::offers(),
+        ),
     };
     match &doctor.json.to {
         Some(Sink::Stdout) => output::print(&json(&findings)?)?,
@@ -274,7 +277,7 @@ mod tests {
                 },
             ],
             gates: gates::Report::of(
-                &tollgate_kernel::Abilities::none("this build has none"),
+                &tollgate_kernel::KernelFeatures::none("this build has none"),
                 &[],
             ),
         };

@@ -48,8 +48,8 @@ mod live {
     use std::time::{Duration, Instant};
 
     use tollgate_experiment::context::Cancel;
-    use tollgate_kernel::abilities;
     use tollgate_kernel::filter::Filter;
+    use tollgate_kernel::kernel_features;
     use tollgate_kernel::sample_hooks::Choice;
     use tollgate_kernel::scope;
     use tollgate_observe::{Ask, Raw, Watcher, summary};
@@ -87,7 +87,7 @@ mod live {
         };
         let cancel = interrupt::prepare()?;
         let started = Instant::now();
-        let choice = Choice::of(&abilities());
+        let choice = Choice::of(&kernel_features());
         let mut watcher = Watcher::start(choice, &ask, scope::other_namespaces(NAMESPACES))
             .map_err(|error| failed(&error))?;
         if !global.quiet {

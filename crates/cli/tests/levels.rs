@@ -10,8 +10,8 @@ mod stock;
 use std::path::Path;
 
 use serde_json::Value;
-use tollgate_qemu::protocol::Errand;
-use tollgate_qemu::visit::Report;
+use tollgate_qemu::guest_run::Report;
+use tollgate_qemu::protocol::GuestCommand;
 
 const ROOT: u32 = 0;
 const NOBODY: u32 = 65_534;
@@ -30,8 +30,8 @@ const MEASURE: &str = "experiment run wolman-transmit --path kernel-loopback --c
 /// Nobody talks meanwhile: what is looked at is whether its programs go together with this kernel.
 const OBSERVE: &str = "observe --for 1s --quiet --json -";
 
-fn run(user: u32, arguments: &str) -> Errand {
-    Errand::Run {
+fn run(user: u32, arguments: &str) -> GuestCommand {
+    GuestCommand::Run {
         user,
         words: tollgate(arguments),
     }
@@ -116,8 +116,8 @@ fn the_categories_cover_a_stock_kernel() {
 const TWO_CORES: &str = "experiment run wolman-transmit --path kernel-loopback --cores 2 --size 200 --iterations 128 --quiet --json -";
 
 /// Takes the second processor away in the midst of a program.
-fn unplugged(thread: &str, arguments: &str) -> Errand {
-    Errand::During {
+fn unplugged(thread: &str, arguments: &str) -> GuestCommand {
+    GuestCommand::During {
         path: SECOND.to_owned(),
         value: "0".to_owned(),
         thread: thread.to_owned(),
@@ -140,27 +140,27 @@ fn bad_days_end_with_words() {
             return;
         }
     };
-    let back = || Errand::Write {
+    let back = || GuestCommand::Write {
         path: SECOND.to_owned(),
         value: "1".to_owned(),
     };
-    let errands = [
+    let commands = [
         unplugged("tg-peer", TWO_CORES),
-        Errand::Leftovers,
+        GuestCommand::Leftovers,
         back(),
         unplugged("tollgate", OBSERVE),
-        Errand::Leftovers,
+        GuestCommand::Leftovers,
         back(),
-        Errand::Hide {
+        GuestCommand::Hide {
             path: "/sys/kernel/btf".to_owned(),
         },
         run(ROOT, DOCTOR),
         run(ROOT, OBSERVE),
         run(ROOT, MEASURE),
-        Errand::Leftovers,
+        GuestCommand::Leftovers,
     ];
     let program = Path::new(env!("CARGO_BIN_EXE_tollgate"));
-    let reports = stock::visit_with(2, &kernel, program, &errands);
+    let reports = stock::visit_with(2, &kernel, program, &commands);
     let [
         measured,
         left,
@@ -215,25 +215,25 @@ fn the_plan_has_its_three_levels_on_a_stock_kernel() {
             return;
         }
     };
-    let ftrace = |value: &str| Errand::Write {
+    let ftrace = |value: &str| GuestCommand::Write {
         path: "/proc/sys/kernel/ftrace_enabled".to_owned(),
         value: value.to_owned(),
     };
-    let errands = [
+    let commands = [
         run(ROOT, DOCTOR),
         run(ROOT, MEASURE),
-        Errand::Leftovers,
-        Errand::Kill {
+        GuestCommand::Leftovers,
+        GuestCommand::Kill {
             user: ROOT,
             words: tollgate(MEASURE),
         },
-        Errand::Leftovers,
+        GuestCommand::Leftovers,
         run(ROOT, OBSERVE),
-        Errand::Kill {
+        GuestCommand::Kill {
             user: ROOT,
             words: tollgate(OBSERVE),
         },
-        Errand::Leftovers,
+        GuestCommand::Leftovers,
         // Programs on functions are attached then, and never called.
         ftrace("0"),
         run(ROOT, DOCTOR),
@@ -241,10 +241,10 @@ fn the_plan_has_its_three_levels_on_a_stock_kernel() {
         ftrace("1"),
         run(NOBODY, DOCTOR),
         run(NOBODY, MEASURE),
-        Errand::Leftovers,
+        GuestCommand::Leftovers,
     ];
     let program = Path::new(env!("CARGO_BIN_EXE_tollgate"));
-    let reports = stock::visit(&kernel, program, &errands);
+    let reports = stock::visit(&kernel, program, &commands);
     let [
         doctor,
         measured,

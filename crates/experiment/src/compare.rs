@@ -5,7 +5,7 @@
 use tollgate_run::{PathId, format};
 
 use crate::claim::{Claim, Evidence, Finding, Refusal};
-use crate::interleave::Contender;
+use crate::interleave::Variant;
 use crate::outcome::{Figure, Outcome};
 
 /// The first size at which anything was measured, and what each of the paths takes there.
@@ -58,11 +58,11 @@ fn at_size(
         .find(|shown: &Vec<PathId>| !shown.is_empty())?;
     let mut phrases = Vec::new();
     for path in shown {
-        let Some(contender) = outcome.quickest(path, at, figure) else {
+        let Some(variant) = outcome.quickest(path, at, figure) else {
             continue;
         };
-        let phrase = outcome.line_up.contenders[contender].phrase();
-        let claim = Evidence::of(&outcome.cell(contender, at, figure)).and_then(Evidence::amount);
+        let phrase = outcome.matrix.variants[variant].phrase();
+        let claim = Evidence::of(&outcome.cell(variant, at, figure)).and_then(Evidence::amount);
         let what = format!("{phrase} at {}", format::bytes(outcome.sizes[at]));
         if let Some(claim) = finding.claim(what, claim) {
             phrases.push(format!("{} over {phrase}", shown_as(&claim, figure)));
@@ -79,7 +79,7 @@ fn shown_as(claim: &Claim, figure: Figure) -> String {
     }
 }
 
-/// Claims how many times one contender takes what another takes, over the sessions that both have; refused of one session.
+/// Claims how many times one variant takes what another takes, over the sessions that both have; refused of one session.
 pub(crate) fn ratio(
     outcome: &Outcome,
     ours: usize,
@@ -89,7 +89,7 @@ pub(crate) fn ratio(
 ) -> Result<Claim, Refusal> {
     let ratio = outcome.ratio(ours, theirs, at, figure);
     let ratio = ratio.ok_or(Refusal::NoInterval)?;
-    let operations = |contender: usize| outcome.measurements[contender][at].operations();
+    let operations = |variant: usize| outcome.measurements[variant][at].operations();
     let fewest = operations(ours).min(operations(theirs));
     Evidence::new(ratio.value, Some(ratio.interval.into()), fewest).amount()
 }
@@ -109,22 +109,17 @@ pub(crate) fn over_sizes(
             .zip(outcome.quickest(b, at, figure));
         let Some((ours, theirs)) = pair else { continue };
         let claim = ratio(outcome, ours, theirs, at, figure);
-        let contenders = &outcome.line_up.contenders;
-        standings.push((
-            outcome.sizes[at],
-            contenders[ours],
-            contenders[theirs],
-            claim,
-        ));
+        let variants = &outcome.matrix.variants;
+        standings.push((outcome.sizes[at], variants[ours], variants[theirs], claim));
     }
     let last = standings.len().saturating_sub(1);
-    let ends: Vec<&(usize, Contender, Contender, Result<Claim, Refusal>)> = standings
+    let ends: Vec<&(usize, Variant, Variant, Result<Claim, Refusal>)> = standings
         .iter()
         .enumerate()
         .filter(|(at, _)| *at == 0 || *at == last)
         .map(|(_, standing)| standing)
         .collect();
-    let mut clause: Option<(String, Contender, Contender)> = None;
+    let mut clause: Option<(String, Variant, Variant)> = None;
     for (size, ours, theirs, claim) in ends {
         let what = format!("{a} against {b} at {}", format::bytes(*size));
         let Some(claim) = finding.claim(what, claim.clone()) else {
@@ -167,7 +162,7 @@ mod tests {
     use tollgate_stats::{Samples, Timing};
 
     use super::*;
-    use crate::interleave::LineUp;
+    use crate::interleave::Matrix;
 
     /// Eight sessions of so many operations for each path and size.
     fn outcome(ours: [u64; 2], theirs: [u64; 2], operations: u64) -> Outcome {
@@ -175,24 +170,21 @@ mod tests {
             placement: Placement::OneCore,
             waiting: Waiting::BusyPoll,
         };
-        let contender = |path| Contender::new(path, mode);
-        let line_up = LineUp {
+        let variant = |path| Variant::new(path, mode);
+        let matrix = Matrix {
             workload: Workload::Rr,
-            contenders: vec![
-                contender(PathId::StackMemory),
-                contender(PathId::PeerSmoltcp),
-            ],
+            variants: vec![variant(PathId::StackMemory), variant(PathId::PeerSmoltcp)],
             absent: Vec::new(),
         };
-        let mut outcome = Outcome::new(line_up, vec![4, 8_000]);
-        for (contender, sizes) in [ours, theirs].into_iter().enumerate() {
+        let mut outcome = Outcome::new(matrix, vec![4, 8_000]);
+        for (variant, sizes) in [ours, theirs].into_iter().enumerate() {
             for (at, ns) in sizes.into_iter().enumerate() {
                 for place in 0..8 {
                     let mut samples = Samples::new(Timing::Each);
                     for _ in 0..operations {
                         samples.record(ns + u64::from(place % 3), 1);
                     }
-                    outcome.measurements[contender][at].add_slice((place, 0), &samples);
+                    outcome.measurements[variant][at].add_slice((place, 0), &samples);
                 }
             }
         }

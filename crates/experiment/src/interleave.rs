@@ -1,12 +1,12 @@
-//! Runs the contenders of a comparison side by side.
+//! Runs the variants of a comparison side by side.
 //!
-//! The order is Wolman's method made fair to a machine that drifts: in a repetition every contender is opened anew at every size (or
+//! The order is Wolman's method made fair to a machine that drifts: in a repetition every variant is opened anew at every size (or
 //! in every second one, when time is short and opening it takes long), and then they take turns, A B C A B C at one size after the other, in several [`slices`] each. So
 //! what is compared, paths and sizes, was measured within the same seconds: a processor that is slower for some of them is so for all,
 //! and is not taken for what a size costs. Where that would take more than [`MOST_OPEN`] sessions at once, the sizes make groups, each
 //! with small ones and large ones.
 //!
-//! When there is a time budget, a short pilot measures what an iteration of each contender costs, and the slow ones run fewer
+//! When there is a time budget, a short pilot measures what an iteration of each variant costs, and the slow ones run fewer
 //! iterations (see [`shares`]); later blocks are cut further when the machine turns out to be slower than the pilot said. How
 //! many iterations were run is kept with the numbers.
 //!
@@ -22,7 +22,7 @@ use crate::control::between_slices;
 use crate::error::Error;
 use crate::outcome::Outcome;
 
-/// Slices of each contender in a repetition at a size.
+/// Slices of each variant in a repetition at a size.
 ///
 /// Of a stream there are fewer and longer ones. Its slice begins with an empty pipe, and until the receive buffer is full each write
 /// goes its way alone: over loopback on one core, with writes of 64 bytes, the first 125 take 4 us each and all others 0.5.
@@ -50,7 +50,7 @@ const DEAR: f64 = 0.1;
 const DEAR_SERVES: u32 = 2;
 /// The most sessions that are open at once when they are opened anew: each takes descriptors, and often a thread or a process.
 pub(crate) const MOST_OPEN: usize = 128;
-/// The fewest iterations of a contender in a repetition, however little time there is.
+/// The fewest iterations of a variant in a repetition, however little time there is.
 const LEAST: u64 = 8;
 /// Fewer iterations than this in a repetition are one slice: each slice begins with round trips that are not timed.
 const ONE_SLICE: u64 = 64;
@@ -59,7 +59,7 @@ const ALWAYS: u32 = 2;
 
 /// A path in one of the ways in which it can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Contender {
+pub(crate) struct Variant {
     pub(crate) path: PathId,
     pub(crate) mode: Mode,
     /// The largest IP packet in bytes; as the path has it unless given.
@@ -68,7 +68,7 @@ pub(crate) struct Contender {
     pub(crate) offload: Offload,
 }
 
-impl Contender {
+impl Variant {
     /// The path as it is.
     pub(crate) const fn new(path: PathId, mode: Mode) -> Self {
         Self {
@@ -119,13 +119,13 @@ impl Contender {
 
 /// What is to be compared, and what was left out with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LineUp {
+pub(crate) struct Matrix {
     pub(crate) workload: Workload,
-    pub(crate) contenders: Vec<Contender>,
+    pub(crate) variants: Vec<Variant>,
     pub(crate) absent: Vec<(String, String)>,
 }
 
-impl LineUp {
+impl Matrix {
     /// All paths that fit the options, in the order of the options or of [`PathId::ALL`].
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl LineUp {
             let without_host = |id: &PathId| *id != PathId::KernelRemote || options.to.is_some();
             PathId::ALL.iter().copied().filter(without_host).collect()
         });
-        let (mut contenders, mut absent) = (Vec::new(), Vec::new());
+        let (mut variants, mut absent) = (Vec::new(), Vec::new());
         for path in ids {
             let Some(found) = context.path(path) else {
                 absent.push((path.to_string(), no_such_path(path)));
@@ -168,9 +168,9 @@ impl LineUp {
                     format!("{path} runs {} only", format::list(&has)),
                 ));
             }
-            contenders.extend(modes.into_iter().map(|mode| Contender::new(path, mode)));
+            variants.extend(modes.into_iter().map(|mode| Variant::new(path, mode)));
         }
-        if contenders.is_empty() {
+        if variants.is_empty() {
             return Err(Error::NothingToRun {
                 workload,
                 asked: options.restrictions(),
@@ -178,7 +178,7 @@ impl LineUp {
         }
         Ok(Self {
             workload,
-            contenders,
+            variants,
             absent,
         })
     }
@@ -195,28 +195,28 @@ fn no_such_path(path: PathId) -> String {
 /// Runs the line-up over the sizes.
 ///
 /// # Errors
-/// [`Error::Stopped`] when the user stopped it before anything was measured, [`Error::NothingMeasured`] when every contender
+/// [`Error::Stopped`] when the user stopped it before anything was measured, [`Error::NothingMeasured`] when every variant
 /// failed at every size.
 pub(crate) fn run(
     experiment: &'static str,
-    line_up: LineUp,
+    matrix: Matrix,
     sizes: &[usize],
     context: &Context<'_>,
 ) -> Result<Outcome, Error> {
-    let mut race = Race {
+    let mut run = InterleavedRun {
         wanted: context.options.iterations.unwrap_or(ITERATIONS).max(1),
         repetitions: context.options.repetitions.unwrap_or(REPETITIONS).max(1),
         context,
-        outcome: Outcome::new(line_up, sizes.to_vec()),
+        outcome: Outcome::new(matrix, sizes.to_vec()),
         costs: Vec::new(),
         openings: Vec::new(),
         kept: Vec::new(),
         short: false,
     };
-    race.pilot();
-    race.repetitions();
-    race.outcome.stopped = context.cancel.is_raised();
-    let outcome = race.outcome;
+    run.pilot();
+    run.repetitions();
+    run.outcome.stopped = context.cancel.is_raised();
+    let outcome = run.outcome;
     if outcome.is_empty() {
         return Err(match outcome.first_failure() {
             Some(reason) if !outcome.stopped => Error::NothingMeasured { experiment, reason },
@@ -227,25 +227,25 @@ pub(crate) fn run(
 }
 
 /// A run of a line-up under way.
-struct Race<'a> {
+struct InterleavedRun<'a> {
     context: &'a Context<'a>,
     wanted: u64,
     repetitions: u32,
     outcome: Outcome,
-    /// Nanoseconds per iteration of each contender at each size, as the pilot found them; infinite where it failed.
+    /// Nanoseconds per iteration of each variant at each size, as the pilot found them; infinite where it failed.
     costs: Vec<Vec<f64>>,
     /// Nanoseconds that opening and closing the sessions of each size takes in a repetition, as the pilot found it.
     openings: Vec<f64>,
-    /// Sessions that serve the next repetition too, by contender and size; none of those that failed.
+    /// Sessions that serve the next repetition too, by variant and size; none of those that failed.
     kept: Vec<Vec<Option<Box<dyn Session>>>>,
     /// Tells whether time is short.
     short: bool,
 }
 
-impl Race<'_> {
-    fn spec(&self, contender: usize, size: usize) -> Spec {
-        let Contender { mode, offload, .. } = self.outcome.line_up.contenders[contender];
-        Spec::new(self.outcome.line_up.workload, size)
+impl InterleavedRun<'_> {
+    fn spec(&self, variant: usize, size: usize) -> Spec {
+        let Variant { mode, offload, .. } = self.outcome.matrix.variants[variant];
+        Spec::new(self.outcome.matrix.workload, size)
             .with_mode(mode.placement, mode.waiting)
             .with_nagle(self.context.options.nagle)
             .over(Sockets {
@@ -255,40 +255,40 @@ impl Race<'_> {
     }
 
     /// Opens a session, or keeps the reason why there is none.
-    fn open(&mut self, contender: usize, at: usize) -> Option<Box<dyn Session>> {
-        let spec = self.spec(contender, self.outcome.sizes[at]);
-        let who = self.outcome.line_up.contenders[contender];
+    fn open(&mut self, variant: usize, at: usize) -> Option<Box<dyn Session>> {
+        let spec = self.spec(variant, self.outcome.sizes[at]);
+        let who = self.outcome.matrix.variants[variant];
         match who.open(&spec, self.context)? {
             Ok(session) => Some(session),
             Err(error) => {
-                self.fail(contender, at, &error);
+                self.fail(variant, at, &error);
                 None
             }
         }
     }
 
-    fn fail(&mut self, contender: usize, at: usize, error: &tollgate_workload::Error) {
+    fn fail(&mut self, variant: usize, at: usize, error: &tollgate_workload::Error) {
         // A signal that stops the run may reach a second process first.
         if !self.context.cancel.is_raised() {
-            let measurement = &mut self.outcome.measurements[contender][at];
+            let measurement = &mut self.outcome.measurements[variant][at];
             measurement.failure.get_or_insert_with(|| error.to_string());
         }
     }
 
     fn pilot(&mut self) {
-        let contenders = self.outcome.line_up.contenders.len();
-        self.costs = vec![vec![f64::INFINITY; self.outcome.sizes.len()]; contenders];
+        let variants = self.outcome.matrix.variants.len();
+        self.costs = vec![vec![f64::INFINITY; self.outcome.sizes.len()]; variants];
         self.openings = vec![0.0; self.outcome.sizes.len()];
         let short = self.context.remaining().filter(|left| *left < SHORT);
         // What a session may run in a repetition, when all get the same.
-        let sessions = (contenders * self.outcome.sizes.len()).max(1) as u32;
+        let sessions = (variants * self.outcome.sizes.len()).max(1) as u32;
         let each = short.map(|left| left / self.repetitions / sessions);
         self.short = short.is_some();
         let nothing = || self.outcome.sizes.iter().map(|_| None).collect();
-        self.kept = (0..contenders).map(|_| nothing()).collect();
-        let lasts = pilot_ns(self.outcome.line_up.workload);
+        self.kept = (0..variants).map(|_| nothing()).collect();
+        let lasts = pilot_ns(self.outcome.matrix.workload);
         for at in 0..self.outcome.sizes.len() {
-            for contender in 0..contenders {
+            for variant in 0..variants {
                 if self.context.cancel.is_raised() {
                     return;
                 }
@@ -298,15 +298,15 @@ impl Race<'_> {
                     self.context.remaining().unwrap_or_default(),
                 );
                 let begun = Instant::now();
-                let Some(mut session) = self.open(contender, at) else {
+                let Some(mut session) = self.open(variant, at) else {
                     continue;
                 };
                 let opening = begun.elapsed();
                 match pilot(session.as_mut(), self.wanted, lasts) {
-                    Ok(ns) => self.costs[contender][at] = ns,
-                    Err(error) => self.fail(contender, at, &error),
+                    Ok(ns) => self.costs[variant][at] = ns,
+                    Err(error) => self.fail(variant, at, &error),
                 }
-                let measurement = &mut self.outcome.measurements[contender][at];
+                let measurement = &mut self.outcome.measurements[variant][at];
                 measurement.settings = session.settings();
                 if each.is_some_and(|each| opening > each.mul_f64(DEAR)) {
                     measurement.session_serves(DEAR_SERVES);
@@ -320,7 +320,7 @@ impl Race<'_> {
         }
     }
 
-    /// The iterations of each contender at each size in one repetition.
+    /// The iterations of each variant at each size in one repetition.
     fn plan(&self) -> Vec<Vec<u64>> {
         let flat: Vec<f64> = self.costs.iter().flatten().copied().collect();
         let opening: f64 = self.openings.iter().sum();
@@ -337,11 +337,11 @@ impl Race<'_> {
 
     /// The places of the sizes that take turns with each other: few groups, each with small sizes and large ones.
     fn groups(&self) -> Vec<Vec<usize>> {
-        let contenders = self.outcome.line_up.contenders.len().max(1);
+        let variants = self.outcome.matrix.variants.len().max(1);
         let at_once = if self.short {
             usize::MAX
         } else {
-            (MOST_OPEN / contenders).max(1)
+            (MOST_OPEN / variants).max(1)
         };
         let sizes = self.outcome.sizes.len();
         let groups = sizes.div_ceil(at_once);
@@ -390,21 +390,16 @@ impl Race<'_> {
         }
     }
 
-    /// The session of a contender at a size in this repetition: the one that was kept, or a new one; none where it failed.
-    fn session(
-        &mut self,
-        repetition: u32,
-        contender: usize,
-        at: usize,
-    ) -> Option<Box<dyn Session>> {
-        if !repetition.is_multiple_of(self.outcome.measurements[contender][at].serves()) {
-            return self.kept[contender][at].take();
+    /// The session of a variant at a size in this repetition: the one that was kept, or a new one; none where it failed.
+    fn session(&mut self, repetition: u32, variant: usize, at: usize) -> Option<Box<dyn Session>> {
+        if !repetition.is_multiple_of(self.outcome.measurements[variant][at].serves()) {
+            return self.kept[variant][at].take();
         }
-        let failed = self.outcome.measurements[contender][at].failure.is_some();
-        if failed || !self.costs[contender][at].is_finite() {
+        let failed = self.outcome.measurements[variant][at].failure.is_some();
+        if failed || !self.costs[variant][at].is_finite() {
             return None;
         }
-        self.open(contender, at)
+        self.open(variant, at)
     }
 
     /// A group of sizes in one repetition.
@@ -416,19 +411,19 @@ impl Race<'_> {
         scale: f64,
         left: f64,
     ) {
-        let contenders = self.outcome.line_up.contenders.len();
+        let variants = self.outcome.matrix.variants.len();
         let mut open = Vec::new();
         for &at in group {
-            for (contender, plan) in plan.iter().enumerate().take(contenders) {
-                let session = self.session(repetition, contender, at);
-                open.push((contender, at, scaled(plan[at], scale), session));
+            for (variant, plan) in plan.iter().enumerate().take(variants) {
+                let session = self.session(repetition, variant, at);
+                open.push((variant, at, scaled(plan[at], scale), session));
             }
         }
         let begun = Instant::now();
-        let slices = slices(self.outcome.line_up.workload);
+        let slices = slices(self.outcome.matrix.workload);
         for slice in 0..slices {
-            for (contender, at, iterations, place) in &mut open {
-                let (contender, at) = (*contender, *at);
+            for (variant, at, iterations, place) in &mut open {
+                let (variant, at) = (*variant, *at);
                 let Some(session) = place else { continue };
                 if self.context.cancel.is_raised() {
                     return;
@@ -452,19 +447,19 @@ impl Race<'_> {
                 );
                 let mut samples = session.new_samples();
                 match session.run(share, &mut samples) {
-                    Ok(()) => self.outcome.measurements[contender][at]
+                    Ok(()) => self.outcome.measurements[variant][at]
                         .add_slice((repetition, slice), &samples),
                     Err(error) => {
-                        self.fail(contender, at, &error);
+                        self.fail(variant, at, &error);
                         *place = None;
                     }
                 }
             }
         }
-        for (contender, at, _, session) in open {
-            let serves = self.outcome.measurements[contender][at].serves();
+        for (variant, at, _, session) in open {
+            let serves = self.outcome.measurements[variant][at].serves();
             if !(repetition + 1).is_multiple_of(serves) {
-                self.kept[contender][at] = session;
+                self.kept[variant][at] = session;
             }
         }
     }
@@ -550,10 +545,10 @@ mod tests {
             placement: tollgate_run::Placement::OneCore,
             waiting: tollgate_run::Waiting::Blocking,
         };
-        let one = Contender::new(PathId::KernelVeth, mode);
-        assert_eq!(Contender::named("kernel-veth, 1 core, blocking"), Some(one));
-        assert_eq!(Contender::named("kernel-veth, 3 cores"), None);
-        let jumbo = Contender {
+        let one = Variant::new(PathId::KernelVeth, mode);
+        assert_eq!(Variant::named("kernel-veth, 1 core, blocking"), Some(one));
+        assert_eq!(Variant::named("kernel-veth, 3 cores"), None);
+        let jumbo = Variant {
             mtu: Some(9_000),
             offload: Offload::Checksum,
             ..one

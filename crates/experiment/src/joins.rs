@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, SpanTable, TickScale, join};
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Trains};
-use tollgate_kernel::{Event, Gates, Plan, Taken, Traffic, Watch, abilities, watch::ROOM};
+use tollgate_kernel::{Event, Gates, Plan, Taken, Traffic, Watch, kernel_features, watch::ROOM};
 use tollgate_run::{Mode, Offload, PathId, Waiting, Workload};
 use tollgate_workload::trains::SEGMENT;
 use tollgate_workload::{Session, Sockets, Spec, find};
@@ -186,15 +186,18 @@ pub(crate) fn run(
         });
     }
     let refused = |reason: String| Error::NothingMeasured { experiment, reason };
-    let abilities = abilities();
-    let plan = Plan::choose(&abilities, Traffic::Ours);
+    let kernel_features = kernel_features();
+    let plan = Plan::choose(&kernel_features, Traffic::Ours);
     let active: GateSet = plan
         .gates()
         .iter()
         .filter(|&gate| NAMED.contains(gate))
         .collect();
     if !plan.has_programs() || active.len() < 2 {
-        let reason = abilities.types.reason().or(abilities.tracepoints.reason());
+        let reason = kernel_features
+            .types
+            .reason()
+            .or(kernel_features.tracepoints.reason());
         return Err(refused(
             reason
                 .unwrap_or("this kernel has fewer than two of the hooks")

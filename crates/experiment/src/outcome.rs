@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use tollgate_run::{Cell, Interval, Measured, PathId};
 use tollgate_stats::{self as stats, Estimate, Samples, Timing};
 
-use crate::interleave::{Contender, LineUp};
+use crate::interleave::{Matrix, Variant};
 
 /// The figure of a slice that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Slice {
     }
 }
 
-/// What was measured of one contender at one size.
+/// What was measured of one variant at one size.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Measurement {
     /// All slices together.
@@ -140,9 +140,9 @@ fn by_session(figures: impl Iterator<Item = (u32, f64)>) -> BTreeMap<u32, f64> {
 /// What an interleaved run measured.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
-    pub(crate) line_up: LineUp,
+    pub(crate) matrix: Matrix,
     pub(crate) sizes: Vec<usize>,
-    /// By contender, then by size.
+    /// By variant, then by size.
     pub(crate) measurements: Vec<Vec<Measurement>>,
     /// Repetitions that were gone through.
     pub(crate) repetitions: u32,
@@ -152,11 +152,10 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// Nothing measured yet.
-    pub(crate) fn new(line_up: LineUp, sizes: Vec<usize>) -> Self {
-        let measurements =
-            vec![vec![Measurement::default(); sizes.len()]; line_up.contenders.len()];
+    pub(crate) fn new(matrix: Matrix, sizes: Vec<usize>) -> Self {
+        let measurements = vec![vec![Measurement::default(); sizes.len()]; matrix.variants.len()];
         Self {
-            line_up,
+            matrix,
             sizes,
             measurements,
             repetitions: 0,
@@ -180,22 +179,22 @@ impl Outcome {
             .find_map(|measurement| measurement.failure.clone())
     }
 
-    /// Each contender with its failures: the reason, once.
-    pub(crate) fn failures(&self) -> Vec<(Contender, String)> {
-        self.line_up
-            .contenders
+    /// Each variant with its failures: the reason, once.
+    pub(crate) fn failures(&self) -> Vec<(Variant, String)> {
+        self.matrix
+            .variants
             .iter()
             .zip(&self.measurements)
-            .filter_map(|(contender, sizes)| {
+            .filter_map(|(variant, sizes)| {
                 let reason = sizes.iter().find_map(|m| m.failure.clone())?;
-                Some((*contender, reason))
+                Some((*variant, reason))
             })
             .collect()
     }
 
     /// The cell of a table.
-    pub(crate) fn cell(&self, contender: usize, at: usize, figure: Figure) -> Cell {
-        let measurement = &self.measurements[contender][at];
+    pub(crate) fn cell(&self, variant: usize, at: usize, figure: Figure) -> Cell {
+        let measurement = &self.measurements[variant][at];
         let Some((value, ci)) = measurement.estimate(figure) else {
             let reason = match &measurement.failure {
                 Some(reason) => reason.clone(),
@@ -220,15 +219,15 @@ impl Outcome {
     }
 
     /// The value of a cell.
-    pub(crate) fn value(&self, contender: usize, at: usize, figure: Figure) -> Option<f64> {
-        Some(self.measurements[contender][at].estimate(figure)?.0)
+    pub(crate) fn value(&self, variant: usize, at: usize, figure: Figure) -> Option<f64> {
+        Some(self.measurements[variant][at].estimate(figure)?.0)
     }
 
     /// By how much a cell does not repeat itself, as a share: what the odd sessions say of it over what the even ones do, less 1,
     /// whatever the direction. None of fewer than two sessions.
-    pub(crate) fn repeats(&self, contender: usize, at: usize, figure: Figure) -> Option<f64> {
+    pub(crate) fn repeats(&self, variant: usize, at: usize, figure: Figure) -> Option<f64> {
         let half = |odd: u32| {
-            let measurement = &self.measurements[contender][at];
+            let measurement = &self.measurements[variant][at];
             let sessions = measurement.sessions(figure).into_iter();
             let halves = sessions.filter(|(session, _)| session % 2 == odd);
             let mut figures: Vec<f64> = halves.map(|(_, figure)| figure).collect();
@@ -244,11 +243,11 @@ impl Outcome {
             Figure::Median | Figure::PerByte => a.1.total_cmp(&b.1),
             Figure::Rate => b.1.total_cmp(&a.1),
         };
-        (0..self.line_up.contenders.len())
-            .filter(|&contender| self.line_up.contenders[contender].path == path)
-            .filter_map(|contender| Some((contender, self.value(contender, at, figure)?)))
+        (0..self.matrix.variants.len())
+            .filter(|&variant| self.matrix.variants[variant].path == path)
+            .filter_map(|variant| Some((variant, self.value(variant, at, figure)?)))
             .min_by(better)
-            .map(|(contender, _)| contender)
+            .map(|(variant, _)| variant)
     }
 
     /// What `a` takes of what `b` takes, over the sessions of the slices that both have.
@@ -266,17 +265,17 @@ impl Outcome {
         stats::over_sessions(&ratios).ok()
     }
 
-    /// The operations of each cell of a contender that has any.
-    pub(crate) fn operations(&self, contender: usize) -> impl Iterator<Item = u64> + '_ {
-        self.measurements[contender]
+    /// The operations of each cell of a variant that has any.
+    pub(crate) fn operations(&self, variant: usize) -> impl Iterator<Item = u64> + '_ {
+        self.measurements[variant]
             .iter()
             .map(Measurement::operations)
             .filter(|&operations| operations > 0)
     }
 
-    /// How a contender was timed.
-    pub(crate) fn timing(&self, contender: usize) -> Option<Timing> {
-        let samples = self.measurements[contender]
+    /// How a variant was timed.
+    pub(crate) fn timing(&self, variant: usize) -> Option<Timing> {
+        let samples = self.measurements[variant]
             .iter()
             .find_map(|m| m.samples.as_ref())?;
         Some(samples.timing())
@@ -303,16 +302,13 @@ mod tests {
             placement: Placement::OneCore,
             waiting: Waiting::BusyPoll,
         };
-        let contender = |path| Contender::new(path, mode);
-        let line_up = LineUp {
+        let variant = |path| Variant::new(path, mode);
+        let matrix = Matrix {
             workload: Workload::Rr,
-            contenders: vec![
-                contender(PathId::StackMemory),
-                contender(PathId::PeerSmoltcp),
-            ],
+            variants: vec![variant(PathId::StackMemory), variant(PathId::PeerSmoltcp)],
             absent: Vec::new(),
         };
-        Outcome::new(line_up, vec![100])
+        Outcome::new(matrix, vec![100])
     }
 
     #[test]

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use tollgate_run::{Cell, Interval, Measured, PathId};
 use tollgate_sampling::{
-    Book, Breakdown, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, Sampler, Symbols,
+    Breakdown, CallPaths, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, Sampler,
+    Symbols,
 };
 use tollgate_stats as stats;
 use tollgate_workload::cores::Cores;
@@ -88,7 +89,7 @@ pub(crate) struct Observed {
 pub(crate) struct Survey {
     pub(crate) subjects: Vec<Subject>,
     pub(crate) observed: Vec<Observed>,
-    pub(crate) book: Book,
+    pub(crate) book: CallPaths,
     pub(crate) clock: Clock,
     /// Samples per second and processor.
     pub(crate) rate: u32,
@@ -169,7 +170,7 @@ fn measure(
         survey: Survey {
             observed: subjects.iter().map(|_| Observed::default()).collect(),
             subjects,
-            book: Book::new(symbols),
+            book: CallPaths::new(symbols),
             clock: sampler.clock(),
             rate: sampler.rate(),
             processors: cpus,

@@ -1,4 +1,4 @@
-//! The shapes that experiments share: columns by size, rows of contenders, lines over size, published rows, and what is said
+//! The shapes that experiments share: columns by size, rows of variants, lines over size, published rows, and what is said
 //! of an interleaved run's trust.
 
 use tollgate_run::{
@@ -10,7 +10,7 @@ use tollgate_stats::Timing;
 use crate::interleave::slices;
 use crate::outcome::{Figure, Outcome};
 
-/// A table of the contenders over the sizes, those that are absent included.
+/// A table of the variants over the sizes, those that are absent included.
 pub(crate) fn table_by_size(
     id: &str,
     title: &str,
@@ -19,18 +19,18 @@ pub(crate) fn table_by_size(
     figure: Figure,
 ) -> Table {
     let mut rows: Vec<Row> = outcome
-        .line_up
-        .contenders
+        .matrix
+        .variants
         .iter()
         .enumerate()
-        .map(|(contender, who)| {
+        .map(|(variant, who)| {
             let cells = (0..outcome.sizes.len())
-                .map(|at| outcome.cell(contender, at, figure))
+                .map(|at| outcome.cell(variant, at, figure))
                 .collect();
             present::plain_row(who.label(), cells)
         })
         .collect();
-    rows.extend(outcome.line_up.absent.iter().map(|(label, reason)| {
+    rows.extend(outcome.matrix.absent.iter().map(|(label, reason)| {
         let cell = || Cell::NotAvailable {
             reason: reason.clone(),
         };
@@ -44,7 +44,7 @@ pub(crate) fn table_by_size(
     }
 }
 
-/// The contenders as lines over the size, on logarithmic axes.
+/// The variants as lines over the size, on logarithmic axes.
 pub(crate) fn lines_by_size(
     title: &str,
     x: &str,
@@ -54,9 +54,9 @@ pub(crate) fn lines_by_size(
     published: Vec<Series>,
     command: &str,
 ) -> Drawing {
-    let line = |contender: usize| {
+    let line = |variant: usize| {
         let points = outcome.sizes.iter().enumerate().filter_map(|(at, &size)| {
-            let cell = outcome.cell(contender, at, figure);
+            let cell = outcome.cell(variant, at, figure);
             let measured = cell.measured()?;
             Some(Point {
                 x: size as f64,
@@ -65,12 +65,12 @@ pub(crate) fn lines_by_size(
             })
         });
         Series {
-            label: outcome.line_up.contenders[contender].label(),
+            label: outcome.matrix.variants[variant].label(),
             points: points.collect(),
             published: false,
         }
     };
-    let mut series: Vec<Series> = (0..outcome.line_up.contenders.len())
+    let mut series: Vec<Series> = (0..outcome.matrix.variants.len())
         .map(line)
         .filter(|series| !series.points.is_empty())
         .collect();
@@ -100,16 +100,16 @@ pub(crate) fn trust(
     what: &str,
 ) -> Vec<TrustLine> {
     let mut lines = Vec::new();
-    let contenders = outcome.line_up.contenders.len();
+    let variants = outcome.matrix.variants.len();
     let full = wanted * u64::from(repetitions);
     let mut text = format!(
         "{} {what} in {} for each cell, in {} slices that take turns over paths and sizes; the value is the median over the repetitions, and intervals are told from what \
          differs between them",
         format::whole(full),
         format::counted(repetitions.into(), "repetition", "repetitions"),
-        slices(outcome.line_up.workload) * u64::from(repetitions),
+        slices(outcome.matrix.workload) * u64::from(repetitions),
     );
-    let ran = || (0..contenders).flat_map(|contender| outcome.operations(contender));
+    let ran = || (0..variants).flat_map(|variant| outcome.operations(variant));
     if let Some(least) = ran().min().filter(|&least| least < full) {
         let most = ran().max().unwrap_or(least);
         text.push_str(&format!(
@@ -126,10 +126,10 @@ pub(crate) fn trust(
         }
     }
     lines.push(present::note(text));
-    let batched: Vec<String> = (0..contenders)
-        .filter_map(|contender| match outcome.timing(contender)? {
+    let batched: Vec<String> = (0..variants)
+        .filter_map(|variant| match outcome.timing(variant)? {
             Timing::Each => None,
-            Timing::Batch(_) => Some(outcome.line_up.contenders[contender].path.to_string()),
+            Timing::Batch(_) => Some(outcome.matrix.variants[variant].path.to_string()),
         })
         .collect();
     if !batched.is_empty() {
@@ -141,8 +141,8 @@ pub(crate) fn trust(
         )));
     }
     lines.extend(settings(outcome).into_iter().map(present::note));
-    lines.extend(outcome.failures().into_iter().map(|(contender, reason)| {
-        present::warning(format!("{} failed: {reason}", contender.label()))
+    lines.extend(outcome.failures().into_iter().map(|(variant, reason)| {
+        present::warning(format!("{} failed: {reason}", variant.label()))
     }));
     if outcome.stopped {
         lines.push(present::warning(
@@ -156,11 +156,11 @@ pub(crate) fn trust(
 /// processors, which go with the placement, come first.
 fn settings(outcome: &Outcome) -> Vec<String> {
     const CORES: &str = "cores";
-    let contenders = &outcome.line_up.contenders;
+    let variants = &outcome.matrix.variants;
     let mut placed: Vec<(&str, &str)> = Vec::new();
     let mut paths: Vec<(String, Vec<(&str, &str)>)> = Vec::new();
-    for (contender, who) in contenders.iter().enumerate() {
-        for measurement in &outcome.measurements[contender] {
+    for (variant, who) in variants.iter().enumerate() {
+        for measurement in &outcome.measurements[variant] {
             let all = &measurement.settings;
             if all.is_empty() {
                 continue;
@@ -271,7 +271,7 @@ mod tests {
 
     use super::*;
     use crate::context::Options;
-    use crate::interleave::{Contender, LineUp};
+    use crate::interleave::{Matrix, Variant};
 
     #[test]
     fn the_command_carries_what_is_not_usual() {
@@ -294,22 +294,19 @@ mod tests {
 
     #[test]
     fn settings_are_told_once_for_a_path_and_processors_once_for_a_placement() {
-        let contender = |placement| {
+        let variant = |placement| {
             let mode = Mode {
                 placement,
                 waiting: Waiting::Blocking,
             };
-            Contender::new(PathId::KernelLoopback, mode)
+            Variant::new(PathId::KernelLoopback, mode)
         };
-        let line_up = LineUp {
+        let matrix = Matrix {
             workload: Workload::Rr,
-            contenders: vec![
-                contender(Placement::OneCore),
-                contender(Placement::TwoCores),
-            ],
+            variants: vec![variant(Placement::OneCore), variant(Placement::TwoCores)],
             absent: Vec::new(),
         };
-        let mut outcome = Outcome::new(line_up, vec![4, 80]);
+        let mut outcome = Outcome::new(matrix, vec![4, 80]);
         let set = |cores: &str, lane: &str| {
             vec![
                 ("nagle", "off".to_owned()),

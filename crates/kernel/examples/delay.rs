@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use tollgate_gate::{Gate, GateSet};
 use tollgate_kernel::{
-    Fault, FaultKind, Gates, Namespace, Plan, ROOM, Side, Traffic, Watch, abilities,
+    Fault, FaultKind, Gates, Namespace, Plan, ROOM, Side, Traffic, Watch, kernel_features,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
     let runs = std::env::args()
         .nth(1)
         .map_or(Ok(20), |text| text.parse())?;
-    let plan = Plan::choose(&abilities(), Traffic::Others);
+    let plan = Plan::choose(&kernel_features(), Traffic::Others);
     let (first, second) = (Gates::load(&plan, ROOM)?, Gates::load(&plan, ROOM)?);
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut client = TcpStream::connect(listener.local_addr()?)?;

@@ -6,22 +6,22 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-use crate::plan::{Abilities, Ability};
+use crate::plan::{KernelFeature, KernelFeatures};
 
 const OFFSETS: &str = "/proc/self/timens_offsets";
 
 /// A time namespace (time_namespaces(7)) moves the clock that processes see, and not that of BPF programs.
-pub(crate) fn clock() -> Ability {
+pub(crate) fn clock() -> KernelFeature {
     match fs::read_to_string(OFFSETS) {
         Ok(text) => judge(&text),
         // A kernel without time namespaces has one clock for all.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ability::Works,
-        Err(error) => Ability::Refused(format!("{OFFSETS} cannot be read: {error}")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => KernelFeature::Works,
+        Err(error) => KernelFeature::Refused(format!("{OFFSETS} cannot be read: {error}")),
     }
 }
 
 /// Asks for the stamps that plans use, on a socket that is closed again.
-pub(crate) fn sockets() -> Ability {
+pub(crate) fn sockets() -> KernelFeature {
     let tried = || -> Result<(), String> {
         let socket =
             UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
@@ -44,34 +44,34 @@ pub(crate) fn sockets() -> Ability {
         }
     };
     match tried() {
-        Ok(()) => Ability::Works,
-        Err(reason) => Ability::Refused(format!(
+        Ok(()) => KernelFeature::Works,
+        Err(reason) => KernelFeature::Refused(format!(
             "time stamps of sockets (SO_TIMESTAMPING) were tried and refused: {reason}"
         )),
     }
 }
 
 /// What can be had without programs, and why programs cannot be had.
-pub(crate) fn without_programs(reason: &str) -> Abilities {
-    Abilities {
+pub(crate) fn without_programs(reason: &str) -> KernelFeatures {
+    KernelFeatures {
         clock: clock(),
         sockets: sockets(),
-        ..Abilities::none(reason)
+        ..KernelFeatures::none(reason)
     }
 }
 
 /// Judges lines of a clock's name, seconds and nanoseconds.
-fn judge(offsets: &str) -> Ability {
+fn judge(offsets: &str) -> KernelFeature {
     let moved = offsets.lines().any(|line| {
         let mut words = line.split_whitespace();
         words.next() == Some("monotonic") && words.any(|word| word != "0")
     });
     if moved {
-        Ability::Refused(
+        KernelFeature::Refused(
             "this process is in a time namespace whose clock is not the kernel's".to_owned(),
         )
     } else {
-        Ability::Works
+        KernelFeature::Works
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn it_is_tried_here() {
-        if let Ability::Refused(reason) = clock() {
+        if let KernelFeature::Refused(reason) = clock() {
             println!("our clock is not the kernel's: {reason}");
         }
     }

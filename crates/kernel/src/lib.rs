@@ -9,7 +9,7 @@
 //!
 //! The way through it:
 //!
-//! 1. [`abilities`] tries what the kernel allows; [`Plan::choose`] makes the hook plan of it. [`offers`] tries what the plan could
+//! 1. [`kernel_features`] tries what the kernel allows; [`Plan::choose`] makes the hook plan of it. [`offers`] tries what the plan could
 //!    do without.
 //! 2. [`Gates::load`] loads the plan's programs; [`Gates::watch`] says whose packets and threads; [`Gates::attach`] attaches a few
 //!    gates for a slice and detaches them when the result is dropped; [`Gates::take`] gives the [`Event`]s.
@@ -20,9 +20,7 @@
 //! Without the feature `bpf` only what needs no clang is built: the plan and the joining; loading then fails with
 //! [`Error::NotBuilt`]. The crate `measure` makes ledgers of what it sees.
 
-#[cfg(not(feature = "bpf"))]
-mod absent;
-pub mod better;
+pub mod advice;
 mod clock;
 mod error;
 pub mod event;
@@ -41,11 +39,11 @@ mod probe;
 pub mod programs;
 pub mod sample_hooks;
 pub mod scope;
+#[cfg(not(feature = "bpf"))]
+mod stub;
 pub mod watch;
 
-#[cfg(not(feature = "bpf"))]
-pub use absent::{Attached, Gates, Injected, abilities, offers};
-pub use better::{Better, Change, better};
+pub use advice::{Advice, Change, advice};
 pub use error::Error;
 pub use event::{Event, Flow};
 pub use fault::{ExtraCost, Fault, FaultKind, Side};
@@ -54,7 +52,9 @@ pub use gates::{Attached, Gates, Injected};
 pub use hook::{Hook, Need};
 pub use join::{Joiner, Talk};
 pub use offer::{Kind, Offer, Place};
-pub use plan::{Abilities, Ability, Boundary, Plan, Traffic};
+pub use plan::{Boundary, KernelFeature, KernelFeatures, Plan, Traffic};
 #[cfg(feature = "bpf")]
-pub use probe::{abilities, offers};
+pub use probe::{kernel_features, offers};
+#[cfg(not(feature = "bpf"))]
+pub use stub::{Attached, Gates, Injected, kernel_features, offers};
 pub use watch::{Namespace, ROOM, Taken, Watch};

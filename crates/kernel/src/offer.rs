@@ -3,7 +3,7 @@
 
 use tollgate_gate::Gate;
 
-use crate::plan::Ability;
+use crate::plan::KernelFeature;
 
 /// A kind of hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,5 +83,5 @@ pub struct Offer {
     /// The kind.
     pub kind: Kind,
     /// Tells whether it was tried and works.
-    pub ability: Ability,
+    pub kernel_feature: KernelFeature,
 }

@@ -1,6 +1,6 @@
 //! The hook plan: which boundary is taken by which hook, and what stays unresolved.
 //!
-//! A pure function of what a kernel allows ([`Abilities`]), so that it can be tested for kernels that are not running.
+//! A pure function of what a kernel allows ([`KernelFeatures`]), so that it can be tested for kernels that are not running.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,14 +29,14 @@ impl Traffic {
 
 /// Tells whether a kind of hook works here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ability {
+pub enum KernelFeature {
     /// It was tried and works.
     Works,
     /// It was tried and refused, or cannot be tried; why.
     Refused(String),
 }
 
-impl Ability {
+impl KernelFeature {
     /// Tells whether it works.
     pub const fn works(&self) -> bool {
         matches!(self, Self::Works)
@@ -53,19 +53,19 @@ impl Ability {
 
 /// What a kernel allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Abilities {
+pub struct KernelFeatures {
     /// The kernel's types (BTF), without which no program finds its fields.
-    pub types: Ability,
+    pub types: KernelFeature,
     /// BPF programs on tracepoints with types (tp_btf).
-    pub tracepoints: Ability,
+    pub tracepoints: KernelFeature,
     /// BPF netfilter links (Linux 6.4).
-    pub netfilter: Ability,
+    pub netfilter: KernelFeature,
     /// BPF programs at the entry of functions (fentry).
-    pub functions: Ability,
+    pub functions: KernelFeature,
     /// The kernel stamps for sockets of ours (SO_TIMESTAMPING); it takes no privilege.
-    pub sockets: Ability,
+    pub sockets: KernelFeature,
     /// Our clock and the kernel's tell the same time, so that stamps of ours lie among those of the gates.
-    pub clock: Ability,
+    pub clock: KernelFeature,
     /// The tracepoints that the kernel's types name, of those that hooks need.
     pub tracepoint_names: BTreeSet<String>,
     /// The functions that the kernel's types name, of those that hooks need.
@@ -74,10 +74,10 @@ pub struct Abilities {
     pub unfit_functions: BTreeMap<String, String>,
 }
 
-impl Abilities {
+impl KernelFeatures {
     /// A kernel that allows nothing, for this reason.
     pub fn none(reason: &str) -> Self {
-        let refused = || Ability::Refused(reason.to_owned());
+        let refused = || KernelFeature::Refused(reason.to_owned());
         Self {
             types: refused(),
             tracepoints: refused(),
@@ -92,7 +92,7 @@ impl Abilities {
     }
 
     /// Tells whether the kind of hook works that has this need.
-    pub const fn of(&self, need: Need) -> &Ability {
+    pub const fn of(&self, need: Need) -> &KernelFeature {
         match need {
             Need::Tracepoint(_) => &self.tracepoints,
             Need::Netfilter(_) => &self.netfilter,
@@ -104,7 +104,7 @@ impl Abilities {
 
     /// The reason why this kernel does not have what a hook needs; none when it has.
     pub(crate) fn lacks(&self, need: Need) -> Option<String> {
-        let refused = |ability: &Ability| ability.reason().map(str::to_owned);
+        let refused = |kernel_feature: &KernelFeature| kernel_feature.reason().map(str::to_owned);
         match need {
             Need::Tracepoint(name) => refused(&self.tracepoints).or_else(|| {
                 (!self.tracepoint_names.contains(name))
@@ -141,8 +141,8 @@ pub struct Boundary {
 }
 
 impl Boundary {
-    /// The finest of the hooks of a gate that these abilities allow.
-    fn choose(gate: Gate, abilities: &Abilities, traffic: Traffic) -> Self {
+    /// The finest of the hooks of a gate that these features allow.
+    fn choose(gate: Gate, kernel_features: &KernelFeatures, traffic: Traffic) -> Self {
         let mut boundary = Self {
             gate,
             hook: None,
@@ -150,14 +150,14 @@ impl Boundary {
             missed: Vec::new(),
         };
         for hook in Hook::of(gate).filter(|hook| traffic.allows(hook.need)) {
-            if let Some(reason) = abilities.lacks(hook.need) {
+            if let Some(reason) = kernel_features.lacks(hook.need) {
                 boundary.missed.push((hook, reason));
                 continue;
             }
             boundary.hook = Some(hook);
             boundary.programs.extend(hook.program);
             if let Some(ipv6) = hook.ipv6 {
-                match abilities.lacks(Need::Function(ipv6.name)) {
+                match kernel_features.lacks(Need::Function(ipv6.name)) {
                     None => boundary.programs.push(ipv6.program),
                     Some(reason) => boundary
                         .missed
@@ -177,13 +177,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The finest set of hooks that these abilities allow.
-    pub fn choose(abilities: &Abilities, traffic: Traffic) -> Self {
+    /// The finest set of hooks that these features allow.
+    pub fn choose(kernel_features: &KernelFeatures, traffic: Traffic) -> Self {
         let boundaries = KERNEL
             .gates()
             .iter()
             .filter(|&gate| gate != Gate::ApplicationEnd)
-            .map(|gate| Boundary::choose(gate, abilities, traffic))
+            .map(|gate| Boundary::choose(gate, kernel_features, traffic))
             .collect();
         Self { boundaries }
     }

@@ -1,6 +1,6 @@
 //! What this kernel allows, found out by trying.
 //!
-//! Owns what it attaches for the trial, which goes when [`abilities`] returns; it must never leave anything attached, nor change
+//! Owns what it attaches for the trial, which goes when [`kernel_features`] returns; it must never leave anything attached, nor change
 //! what a packet meets.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use libbpf_rs::btf::{Btf, types};
 use crate::clock;
 use crate::gates::attempt;
 use crate::hook::{HOOKS, Need};
-use crate::plan::{Abilities, Ability};
+use crate::plan::{KernelFeature, KernelFeatures};
 use crate::sample_hooks;
 
 mod offers;
@@ -19,7 +19,7 @@ mod trial;
 pub use offers::offers;
 
 /// Tries every kind of hook: loads a program, attaches it, takes it away again. Takes some tens of milliseconds.
-pub fn abilities() -> Abilities {
+pub fn kernel_features() -> KernelFeatures {
     let kernel = match Btf::from_vmlinux() {
         Ok(kernel) => kernel,
         Err(error) => {
@@ -52,8 +52,8 @@ pub fn abilities() -> Abilities {
         .filter(|name| kernel.type_by_name::<types::Func<'_>>(name).is_some())
         .collect();
     let tried = |what: &str, outcome: Result<(), String>| match outcome {
-        Ok(()) => Ability::Works,
-        Err(reason) => Ability::Refused(format!("{what} were tried and refused: {reason}")),
+        Ok(()) => KernelFeature::Works,
+        Err(reason) => KernelFeature::Refused(format!("{what} were tried and refused: {reason}")),
     };
     let trial = trial::run(&function_names, &of_ipv6);
     let (functions, unfit) = match trial {
@@ -64,8 +64,8 @@ pub fn abilities() -> Abilities {
         }
         Ok(unfit) => (Ok(()), unfit),
     };
-    Abilities {
-        types: Ability::Works,
+    KernelFeatures {
+        types: KernelFeature::Works,
         tracepoints: tried("BPF programs on tracepoints", attempt("net_dev_queue")),
         netfilter: tried("BPF netfilter links", attempt("nf_local_out")),
         functions: tried("BPF programs on functions (fentry)", functions),

@@ -1,7 +1,7 @@
 //! Which hook takes which gate of a sample, the finest first, and what is chosen of them on this kernel.
 
 use crate::hook::{Function, Need, Netfilter};
-use crate::plan::Abilities;
+use crate::plan::KernelFeatures;
 
 /// A place where samples pass.
 #[derive(Debug, PartialEq, Eq)]
@@ -169,8 +169,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The finest hooks that these abilities allow.
-    pub fn of(abilities: &Abilities) -> Self {
+    /// The finest hooks that these features allow.
+    pub fn of(kernel_features: &KernelFeatures) -> Self {
         let mut choice = Self {
             taken: Vec::new(),
             programs: Vec::new(),
@@ -186,7 +186,7 @@ impl Choice {
             rest = others;
             let mut reasons = Vec::new();
             let taken = these.iter().find(|hook| {
-                let lacks = abilities.lacks(hook.need);
+                let lacks = kernel_features.lacks(hook.need);
                 let has = lacks.is_none();
                 reasons.extend(lacks);
                 has
@@ -196,7 +196,7 @@ impl Choice {
                     choice.taken.push(hook);
                     let ipv6 = hook
                         .ipv6
-                        .filter(|ipv6| abilities.lacks(Need::Function(ipv6.name)).is_none());
+                        .filter(|ipv6| kernel_features.lacks(Need::Function(ipv6.name)).is_none());
                     let programs = std::iter::once(hook.program).chain(ipv6.map(|at| at.program));
                     choice
                         .programs
@@ -246,24 +246,24 @@ impl Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Ability;
+    use crate::plan::KernelFeature;
 
-    fn all() -> Abilities {
-        let mut abilities = Abilities::none("");
-        abilities.types = Ability::Works;
-        abilities.tracepoints = Ability::Works;
-        abilities.netfilter = Ability::Works;
-        abilities.functions = Ability::Works;
+    fn all() -> KernelFeatures {
+        let mut kernel_features = KernelFeatures::none("");
+        kernel_features.types = KernelFeature::Works;
+        kernel_features.tracepoints = KernelFeature::Works;
+        kernel_features.netfilter = KernelFeature::Works;
+        kernel_features.functions = KernelFeature::Works;
         for hook in HOOKS {
             match hook.need {
-                Need::Tracepoint(name) => abilities.tracepoint_names.insert(name.to_owned()),
-                Need::Function(name) => abilities.function_names.insert(name.to_owned()),
+                Need::Tracepoint(name) => kernel_features.tracepoint_names.insert(name.to_owned()),
+                Need::Function(name) => kernel_features.function_names.insert(name.to_owned()),
                 Need::Netfilter(_) | Need::OwnCall | Need::OwnSocket => false,
             };
             let ipv6 = hook.ipv6.map(|ipv6| ipv6.name.to_owned());
-            abilities.function_names.extend(ipv6);
+            kernel_features.function_names.extend(ipv6);
         }
-        abilities
+        kernel_features
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn functions_stand_in_for_netfilter_links_and_newer_tracepoints() {
         let mut old = all();
-        old.netfilter = Ability::Refused("Linux 6.1 has none".to_owned());
+        old.netfilter = KernelFeature::Refused("Linux 6.1 has none".to_owned());
         old.tracepoint_names.remove("tcp_sendmsg_locked");
         old.tracepoint_names.remove("sk_data_ready");
         old.tracepoint_names.remove("sock_recv_length");
@@ -309,8 +309,8 @@ mod tests {
     #[test]
     fn rows_are_joined_where_neither_can_be_had() {
         let mut poor = all();
-        poor.netfilter = Ability::Refused("not in this kernel".to_owned());
-        poor.functions = Ability::Refused("not permitted".to_owned());
+        poor.netfilter = KernelFeature::Refused("not in this kernel".to_owned());
+        poor.functions = KernelFeature::Refused("not permitted".to_owned());
         let choice = Choice::of(&poor);
         assert!(!choice.takes(IP_OUT_BOUNDARY) && !choice.takes(DEMUX_BOUNDARY));
         assert_eq!(choice.stopped_by(), None);
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn without_the_senders_gate_nothing_is_observed() {
-        let choice = Choice::of(&Abilities::none("no BTF"));
+        let choice = Choice::of(&KernelFeatures::none("no BTF"));
         assert_eq!(
             choice
                 .stopped_by()

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tollgate_gate::{Gate, GateSet};
 use tollgate_kernel::{
     Error, Event, ExtraCost, Fault, FaultKind, Gates, Namespace, Plan, Side, Traffic, Watch,
-    abilities,
+    kernel_features,
 };
 
 const ROUND_TRIPS: u32 = 64;
@@ -32,11 +32,11 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// Loaded gates, or the reason why there are none.
 fn gates(traffic: Traffic, cost: ExtraCost) -> Result<Gates, String> {
-    let abilities = abilities();
-    if let Some(reason) = abilities.tracepoints.reason() {
+    let kernel_features = kernel_features();
+    if let Some(reason) = kernel_features.tracepoints.reason() {
         return Err(reason.to_owned());
     }
-    let plan = Plan::choose(&abilities, traffic);
+    let plan = Plan::choose(&kernel_features, traffic);
     Gates::load_with_extra_cost(&plan, 1 << 12, &cost).map_err(|error| error.to_string())
 }
 

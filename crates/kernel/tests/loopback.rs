@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::{Gate, GateSet, JoinPlan, Recorded, TickScale, join};
-use tollgate_kernel::{Gates, Joiner, Namespace, Plan, Talk, Traffic, Watch, abilities};
+use tollgate_kernel::{Gates, Joiner, Namespace, Plan, Talk, Traffic, Watch, kernel_features};
 
 const ROUND_TRIPS: u32 = 64;
 /// The variable by which this program knows that it is the one to be killed.
@@ -25,11 +25,11 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// Loaded gates, or the reason why there are none.
 fn gates() -> Result<Gates, String> {
-    let abilities = abilities();
-    if let Some(reason) = abilities.tracepoints.reason() {
+    let kernel_features = kernel_features();
+    if let Some(reason) = kernel_features.tracepoints.reason() {
         return Err(reason.to_owned());
     }
-    Gates::load(&Plan::choose(&abilities, Traffic::Others), 1 << 12)
+    Gates::load(&Plan::choose(&kernel_features, Traffic::Others), 1 << 12)
         .map_err(|error| error.to_string())
 }
 

@@ -81,7 +81,7 @@ fn delays_in_the_stack_come_back_in_their_spans() {
 
 #[cfg(feature = "bpf")]
 mod kernel {
-    use tollgate_kernel::{ExtraCost, abilities};
+    use tollgate_kernel::{ExtraCost, kernel_features};
     use tollgate_measure::faults::Dearer;
     use tollgate_measure::kernel::Kernel;
     use tollgate_run::{PathId, Placement, Waiting, Workload};
@@ -93,8 +93,8 @@ mod kernel {
 
     /// Tells whether programs load; the test is skipped when they do not.
     fn programs_load() -> bool {
-        let abilities = abilities();
-        let reason = abilities.tracepoints.reason();
+        let kernel_features = kernel_features();
+        let reason = kernel_features.tracepoints.reason();
         if let Some(reason) = reason {
             tollgate_skip::skipped!("{reason}");
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate_kernel::abilities;
+use tollgate_kernel::kernel_features;
 use tollgate_kernel::sample_hooks::Choice;
 use tollgate_observe::{Ask, Watcher, pace};
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map(|text| text.parse())
         .transpose()?;
     let budget = std::env::var_os("ALWAYS").is_none().then_some(pace::BUDGET);
-    let choice = Choice::of(&abilities());
+    let choice = Choice::of(&kernel_features());
 
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();

@@ -82,7 +82,7 @@ fn choice() -> Option<Choice> {
         tollgate_skip::skipped!("observing needs root");
         return None;
     }
-    let choice = Choice::of(&tollgate_kernel::abilities());
+    let choice = Choice::of(&tollgate_kernel::kernel_features());
     if let Some((hook, reason)) = choice.stopped_by() {
         tollgate_skip::skipped!("this kernel has no hook {}: {reason}", hook.name);
         return None;

@@ -2,7 +2,7 @@
 //!
 //! As process 1 it brings up the loopback device, carries out the tasks that stand on the kernel's command line, says what
 //! the host must know ([`Message`]), and powers off. Called with `peer` it is the other end of a task. Where its file system
-//! has a list of errands, it carries out these instead.
+//! has a list of commands, it carries out these instead.
 
 use std::arch::asm;
 use std::fs;
@@ -14,10 +14,10 @@ use std::time::Duration;
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 use tollgate_qemu::protocol::{
-    ERRANDS, Marker, Message, PORT, TASK_PREFIX, TRACE_PREFIX, Task, Workload,
+    COMMANDS, Marker, Message, PORT, TASK_PREFIX, TRACE_PREFIX, Task, Workload,
 };
 
-mod errands;
+mod commands;
 mod trace;
 
 /// Between two messages in one direction everything comes to rest.
@@ -53,8 +53,8 @@ fn run(arguments: &[String]) -> io::Result<()> {
             .map_err(|error| io::Error::other(format!("mounting {place}: {error}")))?;
     }
     loopback_up()?;
-    if let Ok(list) = fs::read_to_string(format!("/{ERRANDS}")) {
-        return errands::carry_out(&list);
+    if let Ok(list) = fs::read_to_string(format!("/{COMMANDS}")) {
+        return commands::carry_out(&list);
     }
     facts()?;
     let mut tasks = Vec::new();

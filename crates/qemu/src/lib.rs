@@ -5,7 +5,7 @@
 //! led to it, which disturbs the guest not at all: it sees the same clock with the plugin and without. Rules in
 //! `layers.toml` say which function belongs to which layer.
 //!
-//! Without counting, the same machine runs other programs (`visit`), so that they can be tested on that kernel.
+//! Without counting, the same machine runs other programs (`guest_run`), so that they can be tested on that kernel.
 //!
 //! Without the feature `host` only what the guest (`tollgate-qemu-guest`) and the plugin (`tollgate-qemu-plugin`) share is built.
 

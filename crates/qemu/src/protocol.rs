@@ -78,12 +78,12 @@ pub struct Task {
     pub count: u32,
 }
 
-/// The place where the guest finds its errands, one to a line; it carries them out in the place of tasks.
-pub const ERRANDS: &str = "errands";
+/// The file with the guest's commands, one to a line; it carries them out in the place of tasks.
+pub const COMMANDS: &str = "commands";
 
-/// Something that the guest does for the host apart from counting, as it stands in [`ERRANDS`].
+/// Something that the guest does for the host apart from counting, as it stands in [`COMMANDS`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Errand {
+pub enum GuestCommand {
     /// Runs a program as this user, `run USER WORD...`; no word has a blank in it.
     Run {
         /// The user's number, which is also that of the group.
@@ -150,7 +150,7 @@ pub enum Message {
     Symbol(u64, String),
     /// A program wrote a line.
     Line(Stream, String),
-    /// An errand has been carried out, with this outcome: `exit status: 0` for a program that succeeded.
+    /// A command has been carried out, with this outcome: `exit status: 0` for a program that succeeded.
     Ended(String),
     /// The guest could not go on.
     Failed(String),
@@ -212,7 +212,7 @@ impl FromStr for Task {
     }
 }
 
-impl fmt::Display for Errand {
+impl fmt::Display for GuestCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Run { user, words } => write!(f, "run {user} {}", words.join(" ")),
@@ -235,7 +235,7 @@ impl fmt::Display for Errand {
     }
 }
 
-impl FromStr for Errand {
+impl FromStr for GuestCommand {
     type Err = Unreadable;
 
     fn from_str(line: &str) -> Result<Self, Unreadable> {
@@ -362,32 +362,32 @@ mod tests {
 
     #[test]
     fn errands_survive_the_archive() {
-        for errand in [
-            Errand::Run {
+        for command in [
+            GuestCommand::Run {
                 user: 65_534,
                 words: vec!["/bin/tollgate".to_owned(), "doctor".to_owned()],
             },
-            Errand::Kill {
+            GuestCommand::Kill {
                 user: 0,
                 words: vec!["/bin/tollgate".to_owned()],
             },
-            Errand::During {
+            GuestCommand::During {
                 path: "/sys/devices/system/cpu/cpu1/online".to_owned(),
                 value: "0".to_owned(),
                 thread: "tg-peer".to_owned(),
                 user: 0,
                 words: vec!["/bin/tollgate".to_owned(), "rr".to_owned()],
             },
-            Errand::Hide {
+            GuestCommand::Hide {
                 path: "/sys/kernel/btf".to_owned(),
             },
-            Errand::Leftovers,
-            Errand::Write {
+            GuestCommand::Leftovers,
+            GuestCommand::Write {
                 path: "/proc/sys/kernel/ftrace_enabled".to_owned(),
                 value: "0".to_owned(),
             },
         ] {
-            assert_eq!(errand.to_string().parse(), Ok(errand));
+            assert_eq!(command.to_string().parse(), Ok(command));
         }
         for line in [
             "",
@@ -400,7 +400,7 @@ mod tests {
             "hide",
             "walk 1 2",
         ] {
-            assert!(line.parse::<Errand>().is_err(), "{line:?}");
+            assert!(line.parse::<GuestCommand>().is_err(), "{line:?}");
         }
     }
 

@@ -14,7 +14,7 @@ use tollgate_qemu::protocol::{Task, Workload};
 
 mod stock;
 
-const TASKS: [Task; 2] = [
+const COMMANDS: [Task; 2] = [
     Task {
         workload: Workload::RequestResponse,
         size: 200,
@@ -49,7 +49,7 @@ fn with_setup(tasks: &[Task], then: impl FnOnce(&Setup<'_>)) {
 
 #[test]
 fn two_boots_count_the_same_and_agree_with_the_guests_clock() {
-    with_setup(&TASKS, count_twice);
+    with_setup(&COMMANDS, count_twice);
 }
 
 fn count_twice(setup: &Setup<'_>) {

@@ -233,3 +233,59 @@ fn words_that_are_gone_do_not_come_back() {
         "{comments} doc comments begin with What, How or the like, {DOC_COMMENTS} before: begin with a noun or a verb"
     );
 }
+
+/// Names that were private words for what the field has a word for; the second is the one to use.
+const RETIRED: [(&str, &str); 14] = [
+    ("Abilities", "KernelFeatures"),
+    ("Ability", "KernelFeature"),
+    ("Awaited", "FinAck"),
+    ("Book", "CallPaths"),
+    ("Contender", "Variant"),
+    ("Doze", "DutyCycle"),
+    ("Errand", "GuestCommand"),
+    ("Laden", "with load"),
+    ("LineUp", "Matrix"),
+    ("Prepared", "TcbTemplate"),
+    ("Race", "InterleavedRun"),
+    ("Unusual", "Extension"),
+    ("Visit", "GuestRun"),
+    ("Wide", "Accumulator"),
+];
+
+/// The names of types, traits and variants that code declares or uses: words that begin with a capital, outside comments and
+/// strings.
+fn names(code: &str) -> impl Iterator<Item = &str> {
+    let code = code
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or(""));
+    let parts = code.flat_map(|line| line.split('"').step_by(2));
+    parts.flat_map(|part| part.split(|c: char| !c.is_alphanumeric() && c != '_'))
+}
+
+#[test]
+fn names_of_types_are_found_outside_comments_and_strings() {
+    let code = "let a: Errand = b(\"Race\"); // Visit\nuse x::{Wide as _, y};";
+    let found: Vec<&str> = names(code)
+        .filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase()))
+        .collect();
+    assert_eq!(found, ["Errand", "Wide"]);
+}
+
+#[test]
+fn retired_names_do_not_come_back() {
+    let mut back = Vec::new();
+    let mut files = Vec::new();
+    sources(&root().join("crates"), &mut files);
+    for path in files {
+        if path.ends_with("tests/prose.rs") {
+            continue;
+        }
+        let code = fs::read_to_string(&path).unwrap();
+        for name in names(&code) {
+            if let Some((_, instead)) = RETIRED.iter().find(|(old, _)| *old == name) {
+                back.push(format!("{}: {name}, use {instead}", path.display()));
+            }
+        }
+    }
+    assert!(back.is_empty(), "{}", back.join("\n"));
+}

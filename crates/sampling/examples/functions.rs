@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use tollgate_sampling::{Book, Categories, Classifier, Profile, RATE, Sampler, Symbols};
+use tollgate_sampling::{CallPaths, Categories, Classifier, Profile, RATE, Sampler, Symbols};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let size: usize = arguments.next().map_or(Ok(1_000), |word| word.parse())?;
     let seconds: f64 = arguments.next().map_or(Ok(2.0), |word| word.parse())?;
     let categories = Categories::parse(&file, &std::fs::read_to_string(&file)?)?;
-    let mut book = Book::new(Symbols::read()?);
+    let mut call_paths = CallPaths::new(Symbols::read()?);
     let cpus: Vec<usize> = (0..std::thread::available_parallelism()?.get()).collect();
     let mut sampler = Sampler::open(&cpus, RATE)?;
     let mut profile = Profile::default();
@@ -30,14 +30,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while begun.elapsed() < time {
         turn()?;
         if last.elapsed() > slice {
-            sampler.drain(&mut book, &mut profile);
+            sampler.drain(&mut call_paths, &mut profile);
             last = Instant::now();
         }
     }
     sampler.stop()?;
-    sampler.drain(&mut book, &mut profile);
+    sampler.drain(&mut call_paths, &mut profile);
     let mut classifier = Classifier::new(categories);
-    let shown = classifier.breakdown(&book, &profile);
+    let shown = classifier.breakdown(&call_paths, &profile);
     let total = shown.total().weight.max(1) as f64;
     println!(
         "{} samples by {}, {} lost, {} throttled; user {}, idle {}, others {}, excluded {}",
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, count) in shown.other_functions.iter().take(15) {
         println!("{:>10.2} %  {name}", 100.0 * count.weight as f64 / total);
     }
-    for (name, category, count) in classifier.top_functions(&book, &profile, 200) {
+    for (name, category, count) in classifier.top_functions(&call_paths, &profile, 200) {
         println!(
             "{:>6.2} %  {name}  {category}",
             100.0 * count.weight as f64 / total

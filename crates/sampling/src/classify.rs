@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::book::{Book, Count, Mode, Owner, PathNumber, Profile};
+use super::call_paths::{CallPaths, Count, Mode, Owner, PathNumber, Profile};
 use super::categories::{Categories, Pattern, Target};
 use super::symbols::FunctionId;
 
@@ -101,7 +101,7 @@ impl Breakdown {
 }
 
 impl Classifier {
-    /// Classifies by these categories; always with the same [`Book`].
+    /// Classifies by these categories; always with the same [`CallPaths`].
     #[must_use]
     pub fn new(categories: Categories) -> Self {
         Self {
@@ -118,14 +118,14 @@ impl Classifier {
     }
 
     /// A profile by category.
-    pub fn breakdown(&mut self, book: &Book, profile: &Profile) -> Breakdown {
-        self.breakdown_where(book, profile, |_| true)
+    pub fn breakdown(&mut self, call_paths: &CallPaths, profile: &Profile) -> Breakdown {
+        self.breakdown_where(call_paths, profile, |_| true)
     }
 
     /// A profile by category, of the samples on those processors for which `on` holds.
     pub fn breakdown_where(
         &mut self,
-        book: &Book,
+        call_paths: &CallPaths,
         profile: &Profile,
         on: impl Fn(usize) -> bool,
     ) -> Breakdown {
@@ -143,7 +143,7 @@ impl Classifier {
                 }
                 continue;
             }
-            let verdict = self.verdict(book, key.path);
+            let verdict = self.verdict(call_paths, key.path);
             if key.owner != Owner::Workload {
                 if !verdict.elsewhere {
                     match key.owner {
@@ -158,7 +158,7 @@ impl Classifier {
                 Place::Excluded => breakdown.excluded.add(count),
                 Place::Other => {
                     breakdown.other.add(count);
-                    let leaf = book.path(key.path).first().copied();
+                    let leaf = call_paths.path(key.path).first().copied();
                     let leaf = leaf.unwrap_or(FunctionId(0));
                     other.entry(leaf).or_default().add(count);
                 }
@@ -180,7 +180,7 @@ impl Classifier {
         }
         breakdown.other_functions = other
             .into_iter()
-            .map(|(function, count)| (book.symbols().name(function).to_owned(), count))
+            .map(|(function, count)| (call_paths.symbols().name(function).to_owned(), count))
             .collect();
         breakdown
             .other_functions
@@ -190,14 +190,14 @@ impl Classifier {
 
     /// A profile cut into one for each category, in the file's order, and one of what no rule covers: only samples that
     /// count, so that another classifier can look at each piece.
-    pub fn pieces(&mut self, book: &Book, profile: &Profile) -> Vec<Profile> {
+    pub fn pieces(&mut self, call_paths: &CallPaths, profile: &Profile) -> Vec<Profile> {
         let count = self.categories.categories.len();
         let mut pieces = vec![Profile::default(); count + 1];
         for (&key, &sum) in &profile.counts {
             if key.mode == Mode::User {
                 continue;
             }
-            let verdict = self.verdict(book, key.path);
+            let verdict = self.verdict(call_paths, key.path);
             if key.owner != Owner::Workload && !verdict.elsewhere {
                 continue;
             }
@@ -215,7 +215,7 @@ impl Classifier {
     /// a profile begins with.
     pub fn top_functions(
         &mut self,
-        book: &Book,
+        call_paths: &CallPaths,
         profile: &Profile,
         most: usize,
     ) -> Vec<(String, String, Count)> {
@@ -224,7 +224,7 @@ impl Classifier {
             if key.mode == Mode::User {
                 continue;
             }
-            let verdict = self.verdict(book, key.path);
+            let verdict = self.verdict(call_paths, key.path);
             if key.owner != Owner::Workload && !verdict.elsewhere {
                 continue;
             }
@@ -235,14 +235,14 @@ impl Classifier {
                     self.categories.categories[category].name.clone()
                 }
             };
-            let leaf = book.path(key.path).first().copied();
+            let leaf = call_paths.path(key.path).first().copied();
             let leaf = leaf.unwrap_or(FunctionId(0));
             sums.entry((leaf, category)).or_default().add(count);
         }
         let mut top: Vec<(String, String, Count)> = sums
             .into_iter()
             .map(|((leaf, category), count)| {
-                (book.symbols().name(leaf).to_owned(), category, count)
+                (call_paths.symbols().name(leaf).to_owned(), category, count)
             })
             .collect();
         top.sort_by(|a, b| b.2.weight.cmp(&a.2.weight).then_with(|| a.0.cmp(&b.0)));
@@ -268,16 +268,16 @@ impl Classifier {
         }
     }
 
-    fn verdict(&mut self, book: &Book, number: PathNumber) -> Verdict {
+    fn verdict(&mut self, call_paths: &CallPaths, number: PathNumber) -> Verdict {
         if let Some(&known) = self.verdicts.get(&number) {
             return known;
         }
-        let path = book.path(number);
+        let path = call_paths.path(number);
         for &function in path {
             let categories = &self.categories;
             self.facts
                 .entry(function)
-                .or_insert_with(|| facts(categories, book.symbols().name(function)));
+                .or_insert_with(|| facts(categories, call_paths.symbols().name(function)));
         }
         let all: Vec<&Facts> = path.iter().map(|function| &self.facts[function]).collect();
         let verdict = judge(&self.categories, &all);
@@ -353,7 +353,7 @@ fn decide(categories: &Categories, path: &[&Facts]) -> Place {
 mod tests {
     use super::super::symbols::Symbols;
     use super::*;
-    use crate::book::Key;
+    use crate::call_paths::Key;
 
     const FILE: &str = r#"
         name = "n"
@@ -393,7 +393,7 @@ mod tests {
 
     /// A kernel whose functions are these, 0x100 apart, and the addresses of a path in it.
     struct Machine {
-        book: Book,
+        call_paths: CallPaths,
         names: Vec<&'static str>,
         _root: tempfile::TempDir,
     }
@@ -412,9 +412,9 @@ mod tests {
                 .map(|(at, name)| format!("{:x} T {name}\n", 0x1000 + at * 0x100))
                 .collect();
             std::fs::write(root.path().join("proc/kallsyms"), lines).unwrap();
-            let book = Book::new(Symbols::read_in(root.path()).unwrap());
+            let call_paths = CallPaths::new(Symbols::read_in(root.path()).unwrap());
             Self {
-                book,
+                call_paths,
                 names,
                 _root: root,
             }
@@ -428,7 +428,7 @@ mod tests {
                     0x1000 + at as u64 * 0x100 + 0x10
                 })
                 .collect();
-            self.book.enter(&addresses)
+            self.call_paths.enter(&addresses)
         }
     }
 
@@ -436,7 +436,7 @@ mod tests {
         let mut machine = Machine::new();
         let number = machine.path(functions);
         let mut classifier = Classifier::new(Categories::parse("x", FILE).unwrap());
-        classifier.verdict(&machine.book, number).place
+        classifier.verdict(&machine.call_paths, number).place
     }
 
     fn category(category: usize, named: bool) -> Place {
@@ -517,7 +517,7 @@ mod tests {
         add(&["futex", "syscall"], Owner::Workload, Mode::Kernel, 1);
         add(&["helper"], Owner::Workload, Mode::Kernel, 1);
         let mut classifier = Classifier::new(Categories::parse("x", FILE).unwrap());
-        let shown = classifier.breakdown(&machine.book, &profile);
+        let shown = classifier.breakdown(&machine.call_paths, &profile);
         assert_eq!(shown.total().samples, 3);
         assert_eq!(shown.shares[1].count.weight, 20);
         assert_eq!(shown.other_functions[0].0, "helper");
@@ -530,13 +530,13 @@ mod tests {
         ];
         assert!(apart.iter().all(|count| count.samples == 1), "{shown:?}");
         assert!((shown.covered().unwrap() - 2.0 / 3.0).abs() < 1e-9);
-        let pieces = classifier.pieces(&machine.book, &profile);
+        let pieces = classifier.pieces(&machine.call_paths, &profile);
         let sizes: Vec<u64> = pieces.iter().map(Profile::samples).collect();
         assert_eq!(sizes, [0, 2, 0, 1]);
-        let far = classifier.breakdown_where(&machine.book, &profile, |cpu| cpu == 1);
+        let far = classifier.breakdown_where(&machine.call_paths, &profile, |cpu| cpu == 1);
         assert_eq!(far.total().samples, 2);
         assert_eq!(
-            classifier.top_functions(&machine.book, &profile, 1)[0].0,
+            classifier.top_functions(&machine.call_paths, &profile, 1)[0].0,
             "tcp_in"
         );
     }

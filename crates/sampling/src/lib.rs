@@ -1,14 +1,14 @@
 //! The place where processors spend their time, by kernel function and call path.
 //!
 //! A [`Sampler`] interrupts given processors so many times a second (perf_event_open(2)) and keeps what they were doing as call paths
-//! in a [`Book`], by name through the [`Symbols`] of this kernel. A [`Categories`] file says to which category a call path
+//! in a [`CallPaths`], by name through the [`Symbols`] of this kernel. A [`Categories`] file says to which category a call path
 //! belongs: rules go by function, and a function that no rule names belongs to its caller. A [`Classifier`] turns a [`Profile`]
 //! into a [`Breakdown`].
 //!
 //! It never decides what is compared, and never leaves out a sample in silence: what was lost, throttled, idle, of another
 //! process, of user mode, or of no category is counted apart.
 
-mod book;
+mod call_paths;
 mod categories;
 mod classify;
 pub mod limit;
@@ -18,7 +18,7 @@ mod ring;
 mod sampler;
 mod symbols;
 
-pub use book::{Book, Count, Mode, Owner, Profile};
+pub use call_paths::{CallPaths, Count, Mode, Owner, Profile};
 pub use categories::{Categories, CategoriesError, Category};
 pub use classify::{Breakdown, Classifier, Share};
 pub use machine::{

@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use perf_event_open_sys as sys;
 use perf_event_open_sys::bindings;
 
-use super::book::{Book, Key, Mode, Owner, Profile};
+use super::call_paths::{CallPaths, Key, Mode, Owner, Profile};
 use super::record::{Record, Records, SAMPLE_TYPE};
 use super::ring::Ring;
 
@@ -186,7 +186,7 @@ impl Sampler {
     }
 
     /// Adds all samples since the last call to `profile`.
-    pub fn drain(&mut self, book: &mut Book, profile: &mut Profile) {
+    pub fn drain(&mut self, call_paths: &mut CallPaths, profile: &mut Profile) {
         let stands_for = |period| match self.clock {
             Clock::Cycles => period,
             // Both timers see all of the time, each at its own rate, so a sample of either stands for the same.
@@ -210,7 +210,7 @@ impl Sampler {
                         };
                         let mode = if kernel { Mode::Kernel } else { Mode::User };
                         let key = Key {
-                            path: book.enter(&chain),
+                            path: call_paths.enter(&chain),
                             owner,
                             mode,
                             cpu: one.cpu as u32,

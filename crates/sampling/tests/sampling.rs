@@ -5,12 +5,12 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use tollgate_sampling::{
-    Book, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, RING, SampleError, Sampler,
-    Symbols,
+    CallPaths, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, RING, SampleError,
+    Sampler, Symbols,
 };
 
 /// The sampler and the names, or why this machine gives none.
-fn open(clock: Clock, ring: usize) -> Option<(Sampler, Book)> {
+fn open(clock: Clock, ring: usize) -> Option<(Sampler, CallPaths)> {
     let cpus: Vec<usize> = (0..std::thread::available_parallelism().ok()?.get()).collect();
     let symbols = match Symbols::read() {
         Ok(symbols) => symbols,
@@ -20,7 +20,7 @@ fn open(clock: Clock, ring: usize) -> Option<(Sampler, Book)> {
         }
     };
     match Sampler::open_with(clock, &cpus, RATE, ring) {
-        Ok(sampler) => Some((sampler, Book::new(symbols))),
+        Ok(sampler) => Some((sampler, CallPaths::new(symbols))),
         Err(reason @ (SampleError::Denied { .. } | SampleError::System { .. })) => {
             tollgate_skip::skipped!("{reason}");
             None
@@ -45,18 +45,18 @@ fn echo(time: Duration) {
 }
 
 fn an_echo_is_seen(clock: Clock) {
-    let Some((mut sampler, mut book)) = open(clock, RING) else {
+    let Some((mut sampler, mut call_paths)) = open(clock, RING) else {
         return;
     };
     let mut profile = Profile::default();
     sampler.start().unwrap();
     echo(Duration::from_millis(400));
     sampler.stop().unwrap();
-    sampler.drain(&mut book, &mut profile);
+    sampler.drain(&mut call_paths, &mut profile);
     assert_eq!(profile.malformed, 0);
     assert!(profile.count(Owner::Workload, Mode::Kernel).samples > 50);
     let mut classifier = Classifier::new(Categories::kay());
-    let shown = classifier.breakdown(&book, &profile);
+    let shown = classifier.breakdown(&call_paths, &profile);
     let categories = classifier.categories().clone();
     let share = |name: &str| {
         shown.shares[categories.position(name).unwrap()]
@@ -74,7 +74,7 @@ fn an_echo_is_seen(clock: Clock) {
     // What a stopped sampler gives is nothing.
     let mut after = Profile::default();
     echo(Duration::from_millis(20));
-    sampler.drain(&mut book, &mut after);
+    sampler.drain(&mut call_paths, &mut after);
     assert_eq!(after.samples(), 0);
 }
 
@@ -90,17 +90,17 @@ fn an_echo_is_seen_by_the_cycle_counter() {
 
 #[test]
 fn every_embedded_file_covers_an_echo() {
-    let Some((mut sampler, mut book)) = open(Clock::CpuClock, RING) else {
+    let Some((mut sampler, mut call_paths)) = open(Clock::CpuClock, RING) else {
         return;
     };
     let mut profile = Profile::default();
     sampler.start().unwrap();
     echo(Duration::from_millis(300));
     sampler.stop().unwrap();
-    sampler.drain(&mut book, &mut profile);
+    sampler.drain(&mut call_paths, &mut profile);
     for categories in [Categories::kay(), Categories::foong(), Categories::clark()] {
         let name = categories.name.clone();
-        let shown = Classifier::new(categories).breakdown(&book, &profile);
+        let shown = Classifier::new(categories).breakdown(&call_paths, &profile);
         let covered = shown.covered().unwrap();
         assert!(
             covered >= 0.95,
@@ -112,18 +112,18 @@ fn every_embedded_file_covers_an_echo() {
 
 #[test]
 fn a_ring_that_is_not_drained_loses_samples_and_says_so() {
-    let Some((mut sampler, mut book)) = open(Clock::CpuClock, 64 << 10) else {
+    let Some((mut sampler, mut call_paths)) = open(Clock::CpuClock, 64 << 10) else {
         return;
     };
     sampler.start().unwrap();
     // Some 6,000 samples, of at least 32 bytes each.
     echo(Duration::from_millis(600));
     let mut profile = Profile::default();
-    sampler.drain(&mut book, &mut profile);
+    sampler.drain(&mut call_paths, &mut profile);
     // The record that tells of a loss is written with the first sample that has room again.
     echo(Duration::from_millis(50));
     sampler.stop().unwrap();
-    sampler.drain(&mut book, &mut profile);
+    sampler.drain(&mut call_paths, &mut profile);
     assert!(profile.lost > 0, "{} samples, none lost", profile.samples());
 }
 

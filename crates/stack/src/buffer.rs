@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::num::NonZeroU64;
 use free::Free;
-use tollgate_checksum::{Partial, Wide, prefetch};
+use tollgate_checksum::{Accumulator, Partial, prefetch};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
 
@@ -114,7 +114,7 @@ pub(crate) struct Meta {
     pub(crate) tx_seq: SeqNumber,
     /// Sequence number after the last octet, SYN and FIN counted.
     pub(crate) tx_end: SeqNumber,
-    pub(crate) tx_sum: Wide,
+    pub(crate) tx_sum: Accumulator,
     /// When it was sent, nanoseconds, or nothing once it was sent again (Karn's algorithm). Before it is sent it means nothing.
     pub(crate) sent_once_at: Option<NonZeroU64>,
     pub(crate) tx_flags: Flags,
@@ -140,7 +140,7 @@ impl Meta {
         tx_next: FrameId::NONE,
         tx_seq: SeqNumber(0),
         tx_end: SeqNumber(0),
-        tx_sum: Wide::ZERO,
+        tx_sum: Accumulator::ZERO,
         sent_once_at: None,
         tx_flags: Flags(0),
         transmissions: 0,
@@ -160,7 +160,7 @@ impl Meta {
         &mut self,
         (seq, end): (SeqNumber, SeqNumber),
         len: u16,
-        sum: Wide,
+        sum: Accumulator,
         flags: Flags,
         now: Instant,
     ) {

@@ -67,7 +67,7 @@ pub enum HeaderTemplate {
 pub enum FinAcknowledgment {
     /// In the next turn, unless the application has closed by then and its own FIN carries it.
     #[default]
-    Awaited,
+    Delayed,
     /// At once. RFC 9293, 3.8.6.3, allows both.
     AtOnce,
 }

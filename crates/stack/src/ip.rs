@@ -150,8 +150,8 @@ impl<R: Recorder> Active<'_, R> {
                 slot & SLOT_BIT == 0
                     && self
                         .stack
-                        .unusual(slot as usize)
-                        .is_some_and(|unusual| unusual.route.is_some())
+                        .extension(slot as usize)
+                        .is_some_and(|extension| extension.route.is_some())
             })
     }
 
@@ -510,7 +510,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Templates of connections by way of a neighbour learn its link address, or forget it when it is all zeros.
     fn set_link_addresses(&mut self, next_hop: Ipv4Addr, mac: MacAddr) {
-        self.stack.prepared.forget();
+        self.stack.tcb_template.forget();
         let own = self.stack.config.mac;
         let (_, mut users) = self.stack.neighbours_and_users();
         let mut user = users.first(next_hop);

@@ -172,10 +172,10 @@ impl<R: Recorder> Active<'_, R> {
             }
             SocketOption::Diffserv(codepoint) => self
                 .stack
-                .change_unusual(index, |unusual| unusual.diffserv = codepoint << 2),
+                .change_extension(index, |extension| extension.diffserv = codepoint << 2),
             SocketOption::Reports(on) => self
                 .stack
-                .change_unusual(index, |unusual| unusual.no_reports = !on),
+                .change_extension(index, |extension| extension.no_reports = !on),
         }
         Ok(())
     }
@@ -221,7 +221,7 @@ impl<R: Recorder> Active<'_, R> {
             out_of_order: tcb.out_of_order,
             duplicates: tcb.duplicates,
             urgent: self.stack.urgent_left(self.pool, index),
-            diffserv: self.stack.unusual(index).map_or(0, |u| u.diffserv >> 2),
+            diffserv: self.stack.extension(index).map_or(0, |u| u.diffserv >> 2),
         })
     }
 }

@@ -17,18 +17,18 @@ use crate::port::{BURST, Link, MAX_MTU, MIN_MTU};
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
 use crate::tcp::answers::answer_limit;
-use crate::tcp::awaited::Awaited;
 use crate::tcp::cookie::CookieJar;
+use crate::tcp::extension::Extension;
+use crate::tcp::fin_ack::FinAck;
 use crate::tcp::isn::Secrets;
 use crate::tcp::listener::Listener;
-use crate::tcp::prepared::Prepared;
 use crate::tcp::rto::Floor;
 use crate::tcp::syn::Sizes;
 use crate::tcp::tcb::{Tcb, rare};
+use crate::tcp::tcb_template::TcbTemplate;
 use crate::tcp::template::Common;
 use crate::tcp::time_wait::TimeWaitTable;
 use crate::tcp::timers::Periods;
-use crate::tcp::unusual::Unusual;
 use crate::time::{Instant, Tick, ticks};
 use crate::timer::Wheel;
 use crate::udp::UdpSocket;
@@ -72,7 +72,7 @@ pub struct Stack {
     /// When timers were last looked at, in ticks since the epoch, so that months without a poll are not a clock that was set
     /// back; a tick earlier while somebody is awaited.
     pub(crate) last_ticks: u64,
-    pub(crate) awaited: Awaited,
+    pub(crate) fin_ack: FinAck,
     pub(crate) counters: Counters,
     pub(crate) config: Config,
     pub(crate) table: Table,
@@ -87,7 +87,7 @@ pub struct Stack {
     /// Places of connections that are free, the last one taken first.
     pub(crate) free: Vec<u32>,
     pub(crate) open_connections: usize,
-    pub(crate) prepared: Prepared,
+    pub(crate) tcb_template: TcbTemplate,
     pub(crate) sizes: Sizes,
     pub(crate) periods: Periods,
     pub(crate) listeners: Vec<Option<Listener>>,
@@ -104,7 +104,7 @@ pub struct Stack {
     /// When it is looked for frames for them at the latest, and how many ticks after the look before.
     pub(crate) frames_look: (Tick, u32),
     /// By index of the connection, of those that have it.
-    pub(crate) unusual: BTreeMap<u32, Unusual>,
+    pub(crate) extension: BTreeMap<u32, Extension>,
     pub(crate) neighbours: neighbour::Cache,
     /// Connections by next hop.
     pub(crate) next_hops: NextHops,
@@ -172,7 +172,7 @@ impl Stack {
             incoming: Vec::with_capacity(BURST),
             behind: 0,
             last_ticks: now.ticks(),
-            awaited: Awaited::new(config.mechanisms.fin),
+            fin_ack: FinAck::new(config.mechanisms.fin),
             counters: Counters::default(),
             table: Table::new(
                 config.max_connections + config.max_time_wait,
@@ -185,7 +185,7 @@ impl Stack {
             ask_again: None,
             free: Vec::with_capacity(config.max_connections),
             open_connections: 0,
-            prepared: Prepared::new(&config),
+            tcb_template: TcbTemplate::new(&config),
             sizes: Sizes::default(),
             periods: Periods::new(&config),
             listeners: Vec::new(),
@@ -196,7 +196,7 @@ impl Stack {
             addresses: Vec::new(),
             want_frames: BTreeSet::new(),
             frames_look: (now.tick(), 1),
-            unusual: BTreeMap::new(),
+            extension: BTreeMap::new(),
             neighbours: neighbour::Cache::new(config.max_neighbours),
             next_hops: NextHops::new(config.max_connections),
             reassembler: Reassembler::new(Limits {
@@ -297,7 +297,7 @@ impl Stack {
     /// millisecond, for loops that cannot wait for it.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let queued = !self.device.is_empty() || !self.output_waiting.is_empty();
-        if queued && self.ask_again.is_none() || self.awaited.is_anybody() {
+        if queued && self.ask_again.is_none() || self.fin_ack.is_anybody() {
             return Some(now);
         }
         let ticks = [self.wheel.next(), self.time_wait.next()];
@@ -512,7 +512,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Time has moved on, or looks as if it had ([`Stack::await_close`]).
     #[inline(never)]
     fn on_tick(&mut self, ticks: u64) {
-        if ticks < self.stack.last_ticks || self.look_for_awaited(ticks) {
+        if ticks < self.stack.last_ticks || self.look_for_fin_ack(ticks) {
             return;
         }
         self.do_what_is_due(ticks);
@@ -521,9 +521,9 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(never)]
     fn do_what_is_due(&mut self, ticks: u64) {
         let before = self.stack.last_ticks;
-        self.stack.last_ticks = match self.stack.awaited {
-            Awaited::Never | Awaited::Nobody => ticks,
-            Awaited::Through(_) | Awaited::Until(_) => ticks.saturating_sub(1),
+        self.stack.last_ticks = match self.stack.fin_ack {
+            FinAck::Never | FinAck::Nobody => ticks,
+            FinAck::Through(_) | FinAck::Until(_) => ticks.saturating_sub(1),
         };
         self.tcp_timers(before, ticks);
         self.neighbour_timers();

@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tollgate_gate::{Clock, Gate, GateSet, Source};
-use tollgate_kernel::{Event, Gates, Namespace, Plan, Traffic, Watch, abilities};
+use tollgate_kernel::{Event, Gates, Namespace, Plan, Traffic, Watch, kernel_features};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_workload::{Session, Spec, find};
 
@@ -231,7 +231,7 @@ fn run() -> Outcome<bool> {
     let ns = |ticks: Vec<f64>| -> Vec<f64> {
         ticks.iter().map(|ticks| ticks * 1e9 / hz as f64).collect()
     };
-    let plan = Plan::choose(&abilities(), Traffic::Ours);
+    let plan = Plan::choose(&kernel_features(), Traffic::Ours);
     let gates = Gates::load(&plan, 1 << 14)?;
     let mode = Mode {
         placement: Placement::OneCore,

@@ -6,7 +6,7 @@
 use tollgate_gate::{Gate, GateSet};
 use tollgate_kernel::{
     Attached, Event, ExtraCost, Fault, Flow, Gates, Injected, Namespace, Plan, ROOM, Taken, Talk,
-    Traffic, Watch, abilities,
+    Traffic, Watch, kernel_features,
 };
 
 use crate::stamps::{SOCKET_STAMPED, Stamp, Stamps};
@@ -33,7 +33,7 @@ impl Keeper {
     /// # Errors
     /// What the kernel refused, or a cost that is too high.
     pub fn load_with_extra_cost(cost: &ExtraCost) -> Result<Self, tollgate_kernel::Error> {
-        let plan = Plan::choose(&abilities(), Traffic::Ours);
+        let plan = Plan::choose(&kernel_features(), Traffic::Ours);
         let programs = plan
             .has_programs()
             .then(|| Gates::load_with_extra_cost(&plan, ROOM, cost))

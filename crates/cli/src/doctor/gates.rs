@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tollgate_gate::GateSet;
-use tollgate_kernel::{Abilities, Ability, Kind, Offer, Place, Plan, Traffic, better};
+use tollgate_kernel::{KernelFeature, KernelFeatures, Kind, Offer, Place, Plan, Traffic, advice};
 
 use super::State;
 
@@ -52,8 +52,8 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn of(abilities: &Abilities, offers: &[Offer]) -> Self {
-        let plan = Plan::choose(abilities, Traffic::Ours);
+    pub(super) fn of(kernel_features: &KernelFeatures, offers: &[Offer]) -> Self {
+        let plan = Plan::choose(kernel_features, Traffic::Ours);
         let boundaries: Vec<Boundary> = plan
             .boundaries()
             .iter()
@@ -71,7 +71,7 @@ impl Report {
                     .iter()
                     .map(|(hook, reason)| {
                         // What was refused altogether has been told.
-                        let refused = abilities.of(hook.need).reason();
+                        let refused = kernel_features.of(hook.need).reason();
                         let reason = refused.map_or(reason.as_str(), |_| "refused, as above");
                         format!("{}: {reason}", hook.name)
                     })
@@ -79,15 +79,15 @@ impl Report {
             })
             .collect();
         Self {
-            tried: kinds(abilities)
-                .map(|(name, ability)| Tried {
+            tried: kinds(kernel_features)
+                .map(|(name, kernel_feature)| Tried {
                     name,
-                    state: if ability.works() {
+                    state: if kernel_feature.works() {
                         State::Good
                     } else {
                         State::Missing
                     },
-                    reason: ability.reason().map(str::to_owned),
+                    reason: kernel_feature.reason().map(str::to_owned),
                 })
                 .collect(),
             rows: plan
@@ -96,7 +96,7 @@ impl Report {
                 .unwrap_or_default(),
             boundaries,
             others: offers.iter().map(|offer| Other::of(offer, &plan)).collect(),
-            advice: better(abilities, Traffic::Ours)
+            advice: advice(kernel_features, Traffic::Ours)
                 .iter()
                 .map(ToString::to_string)
                 .collect(),
@@ -160,24 +160,29 @@ impl Report {
 }
 
 /// The kinds of hooks in the order in which they are told.
-fn kinds(abilities: &Abilities) -> impl Iterator<Item = (&'static str, &Ability)> {
+fn kinds(kernel_features: &KernelFeatures) -> impl Iterator<Item = (&'static str, &KernelFeature)> {
     [
-        ("kernel types (BTF)", &abilities.types),
-        ("tracepoints with types", &abilities.tracepoints),
-        ("netfilter links", &abilities.netfilter),
-        ("function entries (fentry)", &abilities.functions),
-        ("stamps of sockets (SO_TIMESTAMPING)", &abilities.sockets),
-        ("our clock is the kernel's", &abilities.clock),
+        ("kernel types (BTF)", &kernel_features.types),
+        ("tracepoints with types", &kernel_features.tracepoints),
+        ("netfilter links", &kernel_features.netfilter),
+        ("function entries (fentry)", &kernel_features.functions),
+        (
+            "stamps of sockets (SO_TIMESTAMPING)",
+            &kernel_features.sockets,
+        ),
+        ("our clock is the kernel's", &kernel_features.clock),
     ]
     .into_iter()
 }
 
 impl Other {
     fn of(offer: &Offer, plan: &Plan) -> Self {
-        let reason = match (&offer.ability, offer.kind.place()) {
-            (Ability::Refused(reason), _) => reason.clone(),
-            (Ability::Works, Place::Elsewhere(place)) => format!("allowed, not needed: {place}"),
-            (Ability::Works, Place::At(gate)) => match plan.hook(gate) {
+        let reason = match (&offer.kernel_feature, offer.kind.place()) {
+            (KernelFeature::Refused(reason), _) => reason.clone(),
+            (KernelFeature::Works, Place::Elsewhere(place)) => {
+                format!("allowed, not needed: {place}")
+            }
+            (KernelFeature::Works, Place::At(gate)) => match plan.hook(gate) {
                 Some(hook) => format!("allowed, not needed: {} takes {}", hook.name, gate.name()),
                 None if offer.kind == Kind::Kprobes => format!(
                     "allowed, but no program takes {} with it: it would get registers and no types, and a trap for each segment; what \
@@ -189,7 +194,7 @@ impl Other {
         };
         Self {
             name: offer.kind.name(),
-            allowed: offer.ability.works(),
+            allowed: offer.kernel_feature.works(),
             reason,
         }
     }
@@ -205,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_kernel_without_gates_says_why_and_what_to_do() {
-        let report = Report::of(&Abilities::none("not root"), &[]);
+        let report = Report::of(&KernelFeatures::none("not root"), &[]);
         insta::assert_snapshot!(plain(&report), @r"
 
         Gates of the kernel, each kind of hook tried
@@ -223,13 +228,13 @@ mod tests {
     #[test]
     fn a_boundary_that_is_missing_joins_rows_and_is_advised_on() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let abilities = Abilities {
-            types: Ability::Works,
-            tracepoints: Ability::Works,
-            netfilter: Ability::Refused("came with Linux 6.4".to_owned()),
-            functions: Ability::Refused("EPERM".to_owned()),
-            clock: Ability::Refused("in a time namespace".to_owned()),
-            sockets: Ability::Works,
+        let kernel_features = KernelFeatures {
+            types: KernelFeature::Works,
+            tracepoints: KernelFeature::Works,
+            netfilter: KernelFeature::Refused("came with Linux 6.4".to_owned()),
+            functions: KernelFeature::Refused("EPERM".to_owned()),
+            clock: KernelFeature::Refused("in a time namespace".to_owned()),
+            sockets: KernelFeature::Works,
             tracepoint_names: names(&["net_dev_queue", "net_dev_start_xmit", "netif_receive_skb"]),
             function_names: names(&[]),
             unfit_functions: std::collections::BTreeMap::new(),
@@ -237,23 +242,23 @@ mod tests {
         let offers = [
             Offer {
                 kind: Kind::TcExpress,
-                ability: Ability::Works,
+                kernel_feature: KernelFeature::Works,
             },
             Offer {
                 kind: Kind::Kprobes,
-                ability: Ability::Refused("this kernel has none".to_owned()),
+                kernel_feature: KernelFeature::Refused("this kernel has none".to_owned()),
             },
         ];
         let kprobes = Offer {
             kind: Kind::Kprobes,
-            ability: Ability::Works,
+            kernel_feature: KernelFeature::Works,
         };
-        let told = &Report::of(&abilities, &[kprobes]).others[0].reason;
+        let told = &Report::of(&kernel_features, &[kprobes]).others[0].reason;
         assert!(
             told.contains("ip.out.begin") && told.contains("advised"),
             "{told}"
         );
-        let report = Report::of(&abilities, &offers);
+        let report = Report::of(&kernel_features, &offers);
         assert_eq!(report.rows, ["device.queue", "driver + ip.queue"]);
         let text = plain(&report);
         assert!(

@@ -9,7 +9,7 @@ use crate::claim::{Finding, Told};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS, SIZES};
 use crate::error::Error;
-use crate::interleave::{self, LineUp};
+use crate::interleave::{self, Matrix};
 use crate::outcome::{Figure, Outcome};
 use crate::shapes;
 
@@ -46,8 +46,8 @@ impl Experiment for RrBySize {
 
     fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let sizes = context.options.sizes_or(&SIZES);
-        let line_up = LineUp::of(Workload::Rr, context)?;
-        let outcome = interleave::run(self.name(), line_up, &sizes, context)?;
+        let matrix = Matrix::of(Workload::Rr, context)?;
+        let outcome = interleave::run(self.name(), matrix, &sizes, context)?;
         let table = shapes::table_by_size(
             "round-trips",
             "Round trip, median",

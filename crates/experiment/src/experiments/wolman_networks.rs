@@ -12,7 +12,7 @@ use crate::claim::{Evidence, Finding, Refusal};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
 use crate::error::Error;
-use crate::interleave::{self, LineUp};
+use crate::interleave::{self, Matrix};
 use crate::ledgers;
 use crate::outcome::{Figure, Outcome};
 use crate::shapes;
@@ -71,8 +71,8 @@ impl Experiment for WolmanNetworks {
             }
             None => None,
         };
-        let outcome = LineUp::of(Workload::Rr, context)
-            .and_then(|line_up| interleave::run(self.name(), line_up, &sizes, context));
+        let outcome = Matrix::of(Workload::Rr, context)
+            .and_then(|matrix| interleave::run(self.name(), matrix, &sizes, context));
         context.options.paths = wanted;
         let outcome = outcome?;
         let table = shapes::table_by_size(
@@ -99,8 +99,8 @@ impl Experiment for WolmanNetworks {
             "round trips",
         );
         if outcome
-            .line_up
-            .contenders
+            .matrix
+            .variants
             .iter()
             .any(|one| one.path != PathId::KernelRemote)
         {
@@ -146,23 +146,23 @@ fn remote_mode(options: &Options) -> Option<Mode> {
     options.modes(&capabilities).first().copied()
 }
 
-/// Two contenders that run in the same way on the two networks: the first such pair.
+/// Two variants that run in the same way on the two networks: the first such pair.
 fn pair(outcome: &Outcome) -> Option<(usize, usize)> {
-    let contenders = &outcome.line_up.contenders;
-    let on = |path| move |at: &usize| contenders[*at].path == path;
-    (0..contenders.len())
+    let variants = &outcome.matrix.variants;
+    let on = |path| move |at: &usize| variants[*at].path == path;
+    (0..variants.len())
         .filter(on(NETWORKS[0]))
         .find_map(|first| {
-            let second = (0..contenders.len())
+            let second = (0..variants.len())
                 .filter(on(NETWORKS[1]))
-                .find(|&second| contenders[second].mode == contenders[first].mode)?;
+                .find(|&second| variants[second].mode == variants[first].mode)?;
             Some((first, second))
         })
 }
 
 /// What a round trip over veth takes of one over loopback, and what one over ATM took of one over Ethernet.
 fn ratios(outcome: &Outcome, (first, second): (usize, usize)) -> Table {
-    let contenders = &outcome.line_up.contenders;
+    let variants = &outcome.matrix.variants;
     let cells =
         (0..outcome.sizes.len()).map(
             |at| match outcome.ratio(second, first, at, Figure::Median) {
@@ -183,8 +183,8 @@ fn ratios(outcome: &Outcome, (first, second): (usize, usize)) -> Table {
     let mut rows: Vec<Row> = vec![present::plain_row(
         format!(
             "{} of {}",
-            contenders[second].label(),
-            contenders[first].label()
+            variants[second].label(),
+            variants[first].label()
         ),
         cells.collect(),
     )];

@@ -15,7 +15,7 @@ use tollgate_stats as stats;
 
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::interleave::{self, Contender, LineUp};
+use crate::interleave::{self, Matrix, Variant};
 use crate::outcome::{Figure, Outcome};
 
 use super::fit::{MTUS, USUAL_MTU};
@@ -55,12 +55,12 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// The place where the way with this label was measured at this size: the outcome, the contender and the place of the size.
+    /// The place where the way with this label was measured at this size: the outcome, the variant and the place of the size.
     fn find(&self, label: &str, size: usize) -> Option<(&Outcome, usize, usize)> {
         let at = self.sizes.iter().position(|&one| one == size)?;
         self.outcomes.iter().find_map(|outcome| {
-            let mut contenders = outcome.line_up.contenders.iter();
-            let way = contenders.position(|one| one.label() == label)?;
+            let mut variants = outcome.matrix.variants.iter();
+            let way = variants.position(|one| one.label() == label)?;
             Some((outcome, way, at))
         })
     }
@@ -151,14 +151,14 @@ pub fn validate(run: &Run, context: &mut Context<'_>) -> Result<Validation, Erro
     }
     .measure(run, context);
     context.begin("held-out MTUs", 1, 1);
-    let line_up = LineUp {
+    let matrix = Matrix {
         workload: Workload::Rr,
-        contenders: at_mtus(&context.options),
+        variants: at_mtus(&context.options),
         absent: Vec::new(),
     };
     let mut sizes = AT_MTU;
     sizes.sort_unstable();
-    let mtus = match interleave::run("predict", line_up, &sizes, context) {
+    let mtus = match interleave::run("predict", matrix, &sizes, context) {
         Ok(outcome) => Ok(outcome),
         Err(Error::Stopped) if trips.is_err() && streams.is_err() => return Err(Error::Stopped),
         Err(error) => Err(error.to_string()),
@@ -192,13 +192,13 @@ impl Asked {
             .iter()
             .filter_map(|column| Some(tollgate_run::format::parse_size(&column.name)? as usize))
             .collect();
-        let contenders: Vec<Contender> = table
+        let variants: Vec<Variant> = table
             .rows
             .iter()
-            .filter_map(|row| Contender::named(&row.label))
+            .filter_map(|row| Variant::named(&row.label))
             .filter(|one| context.options.wants(one.path))
             .collect();
-        if contenders.is_empty() || anchors.is_empty() {
+        if variants.is_empty() || anchors.is_empty() {
             return Err(format!(
                 "{} of the run holds no way and size to be measured here",
                 self.experiment
@@ -212,18 +212,18 @@ impl Asked {
         sizes.sort_unstable();
         // As many ways as can be open at all sizes at once: what is predicted must take turns with what it is predicted from.
         let at_once = (interleave::MOST_OPEN / sizes.len()).max(1);
-        let parts = contenders.chunks(at_once);
+        let parts = variants.chunks(at_once);
         let weights = self.weights * parts.len() as u32;
         let outcomes: Result<Vec<Outcome>, Error> = parts
             .zip(0..)
             .map(|(part, at)| {
                 context.begin(self.title, self.weight, weights - at * self.weight);
-                let line_up = LineUp {
+                let matrix = Matrix {
                     workload: self.workload,
-                    contenders: part.to_vec(),
+                    variants: part.to_vec(),
                     absent: Vec::new(),
                 };
-                interleave::run("predict", line_up, &sizes, context)
+                interleave::run("predict", matrix, &sizes, context)
             })
             .collect();
         Ok(Seen {
@@ -236,7 +236,7 @@ impl Asked {
 }
 
 /// The ways at several MTUs, the usual one of each first, since the others are predicted from it.
-fn at_mtus(options: &Options) -> Vec<Contender> {
+fn at_mtus(options: &Options) -> Vec<Variant> {
     let mode = |placement, waiting| Mode { placement, waiting };
     let sleeping = mode(Placement::OneCore, Waiting::Blocking);
     let polling = mode(Placement::OneCore, Waiting::BusyPoll);
@@ -250,10 +250,10 @@ fn at_mtus(options: &Options) -> Vec<Contender> {
         .filter(|(path, ..)| options.wants(*path))
         .flat_map(|(path, mode, offload)| {
             let all = std::iter::once(USUAL_MTU).chain(MTUS);
-            all.map(move |mtu| Contender {
+            all.map(move |mtu| Variant {
                 mtu: Some(mtu),
                 offload,
-                ..Contender::new(path, mode)
+                ..Variant::new(path, mode)
             })
         })
         .collect()

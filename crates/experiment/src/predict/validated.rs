@@ -5,7 +5,7 @@ use tollgate_run::{
     Cell, Measured, Offload, Row, Table, TrustLine, Unit, format, present, present::plain_row,
 };
 
-use crate::interleave::Contender;
+use crate::interleave::Variant;
 use crate::outcome::{Figure, Outcome};
 
 use super::fit::{self, Costs, Shape};
@@ -234,16 +234,16 @@ fn coverage(what: &str, all: &[Held]) -> Option<TrustLine> {
 
 /// The ways at every MTU.
 fn at_mtus(outcome: &Outcome) -> Vec<Held> {
-    let contenders = &outcome.line_up.contenders;
+    let variants = &outcome.matrix.variants;
     let value = |way: usize, at: usize| outcome.value(way, at, Figure::Median);
-    let usual_of = |one: &Contender| {
-        let usual = Contender {
+    let usual_of = |one: &Variant| {
+        let usual = Variant {
             mtu: Some(fit::USUAL_MTU),
             ..*one
         };
-        contenders.iter().position(|other| *other == usual)
+        variants.iter().position(|other| *other == usual)
     };
-    let held = |(way, one): (usize, &Contender)| {
+    let held = |(way, one): (usize, &Variant)| {
         let usual = usual_of(one)?;
         let points: Vec<(f64, f64)> = outcome
             .sizes
@@ -275,11 +275,11 @@ fn at_mtus(outcome: &Outcome) -> Vec<Held> {
             points: points.collect(),
         })
     };
-    contenders.iter().enumerate().filter_map(held).collect()
+    variants.iter().enumerate().filter_map(held).collect()
 }
 
 /// What a round trip is made of where devices do less than usual, too.
-fn shape(one: &Contender) -> Shape {
+fn shape(one: &Variant) -> Shape {
     match one.offload {
         Offload::Usual | Offload::Both => super::trip(one.path.name()),
         Offload::Checksum | Offload::Neither => Shape::Alone(fit::segment(fit::USUAL_MTU)),

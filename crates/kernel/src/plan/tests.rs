@@ -4,7 +4,7 @@ use super::*;
 use crate::hook::HOOKS;
 
 /// Everything works, with these tracepoints left out.
-fn kernel(without: &[&str]) -> Abilities {
+fn kernel(without: &[&str]) -> KernelFeatures {
     let names = |need: &dyn Fn(Need) -> Option<&'static str>| {
         HOOKS
             .iter()
@@ -12,13 +12,13 @@ fn kernel(without: &[&str]) -> Abilities {
             .map(str::to_owned)
             .collect()
     };
-    Abilities {
-        types: Ability::Works,
-        tracepoints: Ability::Works,
-        netfilter: Ability::Works,
-        functions: Ability::Works,
-        clock: Ability::Works,
-        sockets: Ability::Works,
+    KernelFeatures {
+        types: KernelFeature::Works,
+        tracepoints: KernelFeature::Works,
+        netfilter: KernelFeature::Works,
+        functions: KernelFeature::Works,
+        clock: KernelFeature::Works,
+        sockets: KernelFeature::Works,
         tracepoint_names: names(&|need| match need {
             Need::Tracepoint(name) => (!without.contains(&name)).then_some(name),
             Need::Netfilter(_) | Need::Function(_) | Need::OwnCall | Need::OwnSocket => None,
@@ -32,13 +32,13 @@ fn kernel(without: &[&str]) -> Abilities {
     }
 }
 
-fn refused(reason: &str) -> Ability {
-    Ability::Refused(reason.to_owned())
+fn refused(reason: &str) -> KernelFeature {
+    KernelFeature::Refused(reason.to_owned())
 }
 
 /// Linux 6.18 with fentry forbidden: tracepoints and netfilter links.
-fn level_a() -> Abilities {
-    Abilities {
+fn level_a() -> KernelFeatures {
+    KernelFeatures {
         functions: refused("fentry: EPERM"),
         function_names: BTreeSet::new(),
         ..kernel(&[])
@@ -46,8 +46,8 @@ fn level_a() -> Abilities {
 }
 
 /// Linux 6.1 as Debian has it: fentry, but neither netfilter links (6.4) nor the tracepoints of 6.3 and 6.16.
-fn level_b() -> Abilities {
-    Abilities {
+fn level_b() -> KernelFeatures {
+    KernelFeatures {
         netfilter: refused("BPF netfilter links came with Linux 6.4"),
         ..kernel(&["tcp_sendmsg_locked", "sk_data_ready"])
     }
@@ -93,16 +93,16 @@ fn where_everything_is_allowed_the_hook_nearest_to_each_boundary_is_taken() {
 
 #[test]
 fn a_function_that_segments_do_not_pass_is_not_taken() {
-    let abilities = |name: &str| Abilities {
+    let kernel_features = |name: &str| KernelFeatures {
         unfit_functions: [(name.to_owned(), "nobody calls it".to_owned())].into(),
         ..kernel(&[])
     };
-    let plan = Plan::choose(&abilities("tcp_v4_rcv"), Traffic::Ours);
+    let plan = Plan::choose(&kernel_features("tcp_v4_rcv"), Traffic::Ours);
     let demux = plan.boundary(Gate::DemuxBegin).unwrap();
     assert_eq!(demux.programs, ["nf_local_in"]);
     assert_eq!(demux.missed[0].1, "nobody calls it");
     // Only IPv6 is not seen then, which is said.
-    let plan = Plan::choose(&abilities("tcp_v6_rcv"), Traffic::Ours);
+    let plan = Plan::choose(&kernel_features("tcp_v6_rcv"), Traffic::Ours);
     let demux = plan.boundary(Gate::DemuxBegin).unwrap();
     assert_eq!(demux.programs, ["fentry_tcp_v4_rcv"]);
     assert_eq!(demux.missed[0].1, "it does not see IPv6: nobody calls it");
@@ -128,7 +128,7 @@ fn where_newer_hooks_are_missing_functions_take_their_place() {
 #[test]
 fn without_netfilter_links_and_fentry_rows_are_joined() {
     let plan = Plan::choose(
-        &Abilities {
+        &KernelFeatures {
             netfilter: refused("no netfilter links"),
             ..level_a()
         },
@@ -163,7 +163,7 @@ fn nobody_who_polls_is_woken() {
 
 #[test]
 fn an_unprivileged_kernel_has_no_gates_and_says_why() {
-    let plan = Plan::choose(&Abilities::none("not root"), Traffic::Ours);
+    let plan = Plan::choose(&KernelFeatures::none("not root"), Traffic::Ours);
     assert!(plan.gates().is_empty());
     assert_eq!(plan.table(GateSet::EMPTY), None);
     for boundary in plan.boundaries() {
@@ -210,11 +210,11 @@ fn calls_that_are_ours_need_no_slow_path() {
 
 #[test]
 fn another_clock_than_the_kernels_leaves_the_calls_to_the_kernel() {
-    let abilities = Abilities {
+    let kernel_features = KernelFeatures {
         clock: refused("in a time namespace"),
         ..level_a()
     };
-    let plan = Plan::choose(&abilities, Traffic::Ours);
+    let plan = Plan::choose(&kernel_features, Traffic::Ours);
     assert!(plan.own_calls().is_empty());
     assert_eq!(plan.hook(Gate::SocketOutBegin).unwrap().name, "sys_enter");
     let missed = &plan.boundaries()[0].missed;
@@ -222,11 +222,11 @@ fn another_clock_than_the_kernels_leaves_the_calls_to_the_kernel() {
 }
 
 /// Nobody special: no program is allowed.
-fn level_c() -> Abilities {
-    Abilities {
-        clock: Ability::Works,
-        sockets: Ability::Works,
-        ..Abilities::none("not root")
+fn level_c() -> KernelFeatures {
+    KernelFeatures {
+        clock: KernelFeature::Works,
+        sockets: KernelFeature::Works,
+        ..KernelFeatures::none("not root")
     }
 }
 
@@ -254,8 +254,8 @@ fn without_privilege_calls_and_sockets_give_fewer_rows() {
 
 #[test]
 fn stamps_of_sockets_never_stand_beside_programs() {
-    let abilities = kernel(&["net_dev_queue"]);
-    let plan = Plan::choose(&abilities, Traffic::Ours);
+    let kernel_features = kernel(&["net_dev_queue"]);
+    let plan = Plan::choose(&kernel_features, Traffic::Ours);
     assert!(plan.has_programs());
     assert_eq!(plan.hook(Gate::DeviceQueueIn), None);
 }

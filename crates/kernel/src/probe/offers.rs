@@ -16,7 +16,7 @@ use perf_event_open_sys::bindings::perf_event_attr;
 
 use crate::gates::find;
 use crate::offer::{Kind, Offer};
-use crate::plan::Ability;
+use crate::plan::KernelFeature;
 use crate::programs::{Aligned, in_words, listen};
 use crate::scope;
 
@@ -38,9 +38,9 @@ pub fn offers() -> Vec<Offer> {
         .into_iter()
         .map(|kind| Offer {
             kind,
-            ability: match attempt(kind) {
-                Ok(()) => Ability::Works,
-                Err(reason) => Ability::Refused(reason),
+            kernel_feature: match attempt(kind) {
+                Ok(()) => KernelFeature::Works,
+                Err(reason) => KernelFeature::Refused(reason),
             },
         })
         .collect()
@@ -227,9 +227,9 @@ mod tests {
         let offers = offers();
         assert_eq!(offers.len(), Kind::ALL.len());
         for offer in offers {
-            match offer.ability {
-                Ability::Works => {}
-                Ability::Refused(reason) => {
+            match offer.kernel_feature {
+                KernelFeature::Works => {}
+                KernelFeature::Refused(reason) => {
                     println!("{}: {reason}", offer.kind.name());
                     assert!(!reason.is_empty());
                 }

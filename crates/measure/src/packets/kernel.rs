@@ -9,7 +9,9 @@ use tollgate_gate::{
     Gate, GateSet, JoinPlan, PacketId, Passage, Recorded, SpanTable, TickScale, join,
 };
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Tied, Trains};
-use tollgate_kernel::{Attached, Event, Fault, Gates, Injected, Plan, Traffic, Watch, abilities};
+use tollgate_kernel::{
+    Attached, Event, Fault, Gates, Injected, Plan, Traffic, Watch, kernel_features,
+};
 use tollgate_run::{Mode, PathId};
 use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
 use tollgate_workload::trains::{REQUEST, SEGMENT};
@@ -55,7 +57,7 @@ impl KernelPackets {
         mode: Mode,
         sizes: &[usize],
     ) -> Result<Self, String> {
-        let plan = Plan::choose(&abilities(), Traffic::Others);
+        let plan = Plan::choose(&kernel_features(), Traffic::Others);
         let table = plan
             .table(EXCEPT)
             .ok_or("this kernel has fewer than two of the hooks")?;

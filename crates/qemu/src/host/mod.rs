@@ -2,6 +2,7 @@
 
 pub mod counts;
 pub mod error;
+pub mod guest_run;
 pub mod initrd;
 pub mod kernel;
 pub mod layers;
@@ -9,6 +10,5 @@ pub mod machine;
 pub mod measure;
 pub mod profile;
 pub mod symbols;
-pub mod visit;
 
 pub use error::Error;

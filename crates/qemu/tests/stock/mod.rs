@@ -6,9 +6,9 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use tollgate_qemu::guest_run::{GuestRun, Report, with_libraries};
 use tollgate_qemu::kernel::{self, Kernel};
-use tollgate_qemu::protocol::Errand;
-use tollgate_qemu::visit::{Report, Visit, with_libraries};
+use tollgate_qemu::protocol::GuestCommand;
 use tollgate_qemu::{Error, machine};
 
 /// The place where `make qemu` keeps the same things, so that neither fetches nor builds what the other has.
@@ -40,9 +40,9 @@ pub fn parts() -> (PathBuf, PathBuf) {
     (lines.next().unwrap(), lines.next().unwrap())
 }
 
-/// Carries a program into a machine with that kernel and lets it carry out these errands, where it is `/bin/program`.
-pub fn visit(kernel: &Kernel, program: &Path, errands: &[Errand]) -> Vec<Report> {
-    visit_with(1, kernel, program, errands)
+/// Carries a program into a machine with that kernel and lets it carry out these commands, where it is `/bin/program`.
+pub fn visit(kernel: &Kernel, program: &Path, commands: &[GuestCommand]) -> Vec<Report> {
+    visit_with(1, kernel, program, commands)
 }
 
 /// The same in a machine with so many processors.
@@ -50,7 +50,7 @@ pub fn visit_with(
     processors: u32,
     kernel: &Kernel,
     program: &Path,
-    errands: &[Errand],
+    commands: &[GuestCommand],
 ) -> Vec<Report> {
     let (guest, _) = parts();
     // What only debuggers read would be most of what the guest has to unpack.
@@ -65,11 +65,11 @@ pub fn visit_with(
         Ok(status) if status.success() => stripped.as_path(),
         Ok(_) | Err(_) => program,
     };
-    let visit = Visit {
+    let visit = GuestRun {
         kernel,
         guest: &guest,
         files: &with_libraries(program, "bin/program").unwrap(),
-        errands,
+        commands,
         processors,
         limit: Duration::from_secs(300),
     };
@@ -87,8 +87,8 @@ pub fn run_there(tests: &[&str]) {
         }
     };
     let words = ["/bin/program", "--exact", "--nocapture", "--test-threads=1"];
-    let errands = [
-        Errand::Run {
+    let commands = [
+        GuestCommand::Run {
             user: 0,
             words: words
                 .iter()
@@ -96,10 +96,10 @@ pub fn run_there(tests: &[&str]) {
                 .map(|&word| word.to_owned())
                 .collect(),
         },
-        Errand::Leftovers,
+        GuestCommand::Leftovers,
     ];
     let program = std::env::current_exe().unwrap();
-    let reports = visit(&kernel, &program, &errands);
+    let reports = visit(&kernel, &program, &commands);
     let (ran, left) = (&reports[0], &reports[1]);
     assert_eq!(ran.outcome, "exit status: 0", "{}{}", ran.out, ran.err);
     let passed = format!("test result: ok. {} passed", tests.len());

@@ -709,9 +709,13 @@ fn list_of_waiting_output(stack: &Stack) -> Verdict {
 
 /// An extension exists for exactly the connections that are marked.
 fn extensions(stack: &Stack) -> Verdict {
-    let kept: Vec<usize> = stack.unusual.keys().map(|&index| index as usize).collect();
+    let kept: Vec<usize> = stack
+        .extension
+        .keys()
+        .map(|&index| index as usize)
+        .collect();
     let marked: Vec<usize> = (0..stack.tcbs.len())
-        .filter(|&index| stack.tcbs[index].is_rare(rare::UNUSUAL))
+        .filter(|&index| stack.tcbs[index].is_rare(rare::EXTENSION))
         .collect();
     require(kept == marked, || {
         format!("{kept:?} have an extension, {marked:?} are marked")

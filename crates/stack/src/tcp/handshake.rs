@@ -132,7 +132,7 @@ impl<R: Recorder> Active<'_, R> {
     ) -> Result<ConnId, Error> {
         let peer = FlowKey::new((*remote.ip(), remote.port()), (local, 0));
         // What connections to this address were opened for lately need not be looked at again.
-        let known = self.stack.prepared.is_for(peer, self.now.tick());
+        let known = self.stack.tcb_template.is_for(peer, self.now.tick());
         if remote.port() == 0 || unlikely(!known) && !self.is_host(*remote.ip()) {
             return Err(Error::BadAddress);
         }
@@ -178,7 +178,7 @@ impl<R: Recorder> Active<'_, R> {
     fn specify(&mut self, index: usize, diffserv: u8, route: &Option<SourceRoute>) -> bool {
         if diffserv != 0 {
             self.stack
-                .change_unusual(index, |unusual| unusual.diffserv = diffserv);
+                .change_extension(index, |extension| extension.diffserv = diffserv);
         }
         match route {
             Some(route) => self.go_by(index, *route),
@@ -266,7 +266,7 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(always)]
     pub(crate) fn open(&mut self, key: FlowKey, vacant: Vacant) -> Result<usize, Error> {
         let tick = self.now.tick();
-        if unlikely(!self.stack.prepared.is_for(key, tick)) {
+        if unlikely(!self.stack.tcb_template.is_for(key, tick)) {
             self.prepare(key);
         }
         let stack = &mut *self.stack;
@@ -285,7 +285,7 @@ impl<R: Recorder> Active<'_, R> {
         // connection's, if it is still there.
         let (generation, listed, left) = (tcb.generation, (tcb.flags, tcb.rare), tcb.armed);
         let next_hop = tcb.next_hop;
-        stack.prepared.write(tcb, key);
+        stack.tcb_template.write(tcb, key);
         tcb.generation = generation;
         tcb.flags |= listed.0;
         tcb.rare |= listed.1;

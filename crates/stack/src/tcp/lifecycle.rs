@@ -104,10 +104,10 @@ impl<R: Recorder> Active<'_, R> {
     fn free_detached(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
         let sent = tcb.tx_head;
-        let holds = tcb.rx_head.is_some() || tcb.ooo_head.is_some() || tcb.is_rare(rare::UNUSUAL);
+        let holds = tcb.rx_head.is_some() || tcb.ooo_head.is_some() || tcb.is_rare(rare::EXTENSION);
         if unlikely(holds) {
             self.release_receive_queues(index);
-            self.stack.forget_unusual(index);
+            self.stack.forget_extension(index);
         }
         release_sent(self.pool, sent);
         self.stack.free_place(index);

@@ -4,18 +4,19 @@
 //! [`predicted_change`] what it expects of opening and closing; everything else goes to [`segment`], which carries out
 //! RFC 9293, 3.10.7 step by step. The way out: [`predicted_send`] sends what fits into one segment that
 //! may go at once, [`held`] puts a small write behind a segment that waits, [`output`] decides for everything else, and
-//! [`template`] writes the headers. [`timers`] does what is due; [`prepared`] is what connections begin as, and [`awaited`]
+//! [`template`] writes the headers. [`timers`] does what is due; [`tcb_template`] is what connections begin as, and [`fin_ack`]
 //! lets an acknowledgment wait for who may close; [`congestion`], [`rto`], [`reassembly`], [`handshake`], [`syn`], [`cookie`], [`lifecycle`], [`time_wait`], [`listener`], [`urgent`] and
-//! [`report`] hold what their names say, and [`unusual`] what few connections have.
+//! [`report`] hold what their names say, and [`extension`] what few connections have.
 //! [`consistency`] is for tests: it recomputes what is kept twice.
 
 mod acknowledgment;
 pub(crate) mod answers;
-pub(crate) mod awaited;
 pub(crate) mod congestion;
 pub(crate) mod consistency;
 pub(crate) mod cookie;
 pub(crate) mod deadline;
+pub(crate) mod extension;
+pub(crate) mod fin_ack;
 pub(crate) mod handshake;
 pub(crate) mod held;
 pub(crate) mod isn;
@@ -26,7 +27,6 @@ pub(crate) mod predicted;
 mod predicted_change;
 pub(crate) mod predicted_send;
 mod predicted_syn;
-pub(crate) mod prepared;
 pub(crate) mod reassembly;
 pub(crate) mod receive_queue;
 pub(crate) mod report;
@@ -34,8 +34,8 @@ pub(crate) mod rto;
 pub(crate) mod segment;
 pub(crate) mod syn;
 pub(crate) mod tcb;
+pub(crate) mod tcb_template;
 pub(crate) mod template;
 pub(crate) mod time_wait;
 pub(crate) mod timers;
-pub(crate) mod unusual;
 mod urgent;

@@ -15,14 +15,14 @@ use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
 use crate::time::Instant;
 use core::num::NonZeroU64;
-use tollgate_checksum::{Kernel, Partial, Wide};
+use tollgate_checksum::{Accumulator, Kernel, Partial};
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
 
 /// Copies the application's octets and sums them, few of them in place.
 #[inline(always)]
-fn copy_in(copier: &Kernel, to: &mut [u8], octets: &[u8]) -> Wide {
+fn copy_in(copier: &Kernel, to: &mut [u8], octets: &[u8]) -> Accumulator {
     match copier.copy_and_sum_few(to, octets) {
         Some(sum) => sum,
         None => copier.copy_and_sum(to, octets).into(),
@@ -62,7 +62,7 @@ fn tail(tcb: &Tcb) -> FrameId {
 
 /// Makes a frame with `len` octets of payload the last of the send queue; the one before it knows that already.
 #[inline(always)]
-fn queue_frame(tcb: &mut Tcb, id: FrameId, meta: &mut Meta, len: u16, sum: Wide) {
+fn queue_frame(tcb: &mut Tcb, id: FrameId, meta: &mut Meta, len: u16, sum: Accumulator) {
     meta.tx_len = len;
     meta.tx_seq = tcb.snd_end;
     meta.tx_end = tcb.snd_end + u32::from(len);
@@ -109,7 +109,7 @@ enum Stop {
     /// The device queue is full.
     Device,
     /// The next segment is not sent as usual: it was sent before, or a mechanism or the connection asks for another way.
-    Unusual(FrameId),
+    Extension(FrameId),
 }
 
 impl Stack {
@@ -193,7 +193,7 @@ impl Stack {
                 return Stop::Device;
             }
             if !USUAL || unlikely(meta.transmissions != 0) {
-                return Stop::Unusual(id);
+                return Stop::Extension(id);
             }
             let varying = Varying {
                 seq: meta.tx_seq,
@@ -328,7 +328,7 @@ impl<R: Recorder> Active<'_, R> {
         match stop {
             Stop::Nothing => self.stack.tcbs[index].flags &= !flag::CWND_LIMITED,
             Stop::Partial => {}
-            Stop::Window | Stop::Device | Stop::Unusual(_) => self.output_stopped(index, stop),
+            Stop::Window | Stop::Device | Stop::Extension(_) => self.output_stopped(index, stop),
         }
     }
 
@@ -349,7 +349,7 @@ impl<R: Recorder> Active<'_, R> {
                     self.wait_for_room(index);
                     return;
                 }
-                Stop::Unusual(id) => self.send_unusual(index, id),
+                Stop::Extension(id) => self.send_extension(index, id),
             }
             stop = self
                 .stack
@@ -360,7 +360,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Sends the first unsent frame where it is not done as usual.
     #[cold]
-    fn send_unusual(&mut self, index: usize, id: FrameId) {
+    fn send_extension(&mut self, index: usize, id: FrameId) {
         if self.pool.meta(id).transmissions != 0 {
             self.send_again(index, id);
             return;
@@ -406,7 +406,7 @@ impl<R: Recorder> Active<'_, R> {
         seq: SeqNumber,
         flags: Flags,
         len: u16,
-        sum: Wide,
+        sum: Accumulator,
     ) {
         let Some(copy) = self.pool.alloc() else {
             self.stack.counters.dropped(Drop::NoFrame);
@@ -425,7 +425,7 @@ impl<R: Recorder> Active<'_, R> {
         seq: SeqNumber,
         flags: Flags,
         len: u16,
-        sum: Wide,
+        sum: Accumulator,
     ) {
         let varying = Varying {
             seq,
@@ -533,7 +533,7 @@ impl<R: Recorder> Active<'_, R> {
             && let Some(id) = self.pool.alloc()
         {
             let seq = self.stack.tcbs[index].highest_sent();
-            self.emit(index, id, seq, Flags::ACK, 0, Wide::ZERO);
+            self.emit(index, id, seq, Flags::ACK, 0, Accumulator::ZERO);
         } else {
             self.acknowledge_later(index);
         }

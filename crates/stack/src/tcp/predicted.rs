@@ -43,7 +43,7 @@ use crate::time::Instant;
 use crate::timer::Wheel;
 use core::hint::cold_path;
 use core::num::NonZeroU64;
-use tollgate_checksum::{Kernel, Partial, Wide, sum_header};
+use tollgate_checksum::{Accumulator, Kernel, Partial, sum_header};
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::{SeqNumber, ipv4};
 
@@ -346,7 +346,7 @@ impl Stack {
 fn ip_header_is_intact<const N: usize>(head: &[u8; N]) -> bool {
     head[14..34]
         .first_chunk::<20>()
-        .is_some_and(|header| Wide::of(header).is_valid())
+        .is_some_and(|header| Accumulator::of(header).is_valid())
 }
 
 /// Tells whether pseudo-header, TCP header with its option, and payload are intact. Addresses and TCP header lie next to each
@@ -359,7 +359,7 @@ pub(super) fn segment_is_intact<const N: usize>(
 ) -> bool {
     let length_and_protocol =
         Partial::from_be_word(total_len - 20 + u16::from(ipv4::protocol::TCP));
-    let sum = Wide::of_parts(payload, length_and_protocol);
+    let sum = Accumulator::of_parts(payload, length_and_protocol);
     match head[26..].first_chunk::<{ STAMPED - 26 }>() {
         Some(stamped) => sum.then(stamped).is_valid(),
         None => head[26..]

@@ -14,7 +14,7 @@ use crate::likely::unlikely;
 use crate::stack::Active;
 use core::hint::cold_path;
 use core::net::Ipv4Addr;
-use tollgate_checksum::{Partial, Wide};
+use tollgate_checksum::{Accumulator, Partial};
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{Flags, Options};
 use tollgate_wire::{SeqNumber, ipv4};
@@ -33,7 +33,7 @@ fn is_intact(head: &[u8; USUAL]) -> bool {
     let rest = Partial::from_be_word(TOTAL_LEN - 20 + u16::from(ipv4::protocol::TCP));
     head[26..]
         .first_chunk::<{ USUAL - 26 }>()
-        .is_some_and(|octets| Wide::of(octets).add_partial(rest).is_valid())
+        .is_some_and(|octets| Accumulator::of(octets).add_partial(rest).is_valid())
 }
 
 impl<R: Recorder> Active<'_, R> {
@@ -47,7 +47,7 @@ impl<R: Recorder> Active<'_, R> {
     ) -> Result<(), ChangeMiss> {
         // What lies before TCP was looked at only as far as the table needs it, unless connections were opened between these
         // addresses lately.
-        let known = self.stack.prepared.is_for(key, self.now.tick());
+        let known = self.stack.tcb_template.is_for(key, self.now.tick());
         if unlikely(!known) && !self.are_hosts(key) {
             return Err(ChangeMiss::Address);
         }
@@ -89,7 +89,7 @@ pub(super) fn expect_syn_ack(frame: &[u8], tcb: &Tcb, verify: bool) -> Result<Sy
     let (_, syn) = expect_syn(frame, SYN_ACK, verify)?;
     let usual = tcb.state == State::SynSent
         && tcb.unsent.is_none()
-        && tcb.rare & !(rare::ORPHAN | rare::UNUSUAL | rare::AMENDED) == 0;
+        && tcb.rare & !(rare::ORPHAN | rare::EXTENSION | rare::AMENDED) == 0;
     if unlikely(!usual) {
         return Err(ChangeMiss::State);
     }

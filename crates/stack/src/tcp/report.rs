@@ -76,12 +76,12 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::NotConnected`] when the handle is stale.
     pub fn soft_error(&mut self, conn: ConnId) -> Result<Option<SoftError>, Error> {
         let index = self.stack.index(conn)?;
-        if self.stack.unusual(index).is_none() {
+        if self.stack.extension(index).is_none() {
             return Ok(None);
         }
         let mut error = None;
         self.stack
-            .change_unusual(index, |unusual| error = unusual.soft_error.take());
+            .change_extension(index, |extension| error = extension.soft_error.take());
         Ok(error)
     }
 
@@ -89,8 +89,8 @@ impl<R: Recorder> Active<'_, R> {
     #[cold]
     pub(crate) fn report(&mut self, index: usize, error: SoftError) {
         self.stack
-            .change_unusual(index, |unusual| unusual.soft_error = Some(error));
-        if !self.stack.unusual(index).is_some_and(|u| u.no_reports) {
+            .change_extension(index, |extension| extension.soft_error = Some(error));
+        if !self.stack.extension(index).is_some_and(|u| u.no_reports) {
             self.notify(index, readiness::SOFT_ERROR);
         }
     }

@@ -15,7 +15,7 @@ use crate::stack::Active;
 use crate::tcp::congestion;
 use crate::time::Tick;
 use core::hint::cold_path;
-use tollgate_checksum::{Partial, Wide};
+use tollgate_checksum::{Accumulator, Partial};
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{
     self, Flags, Header, Options, SYN_OPTIONS_LEN, TIMESTAMP_LAYOUT, Timestamps,
@@ -121,7 +121,7 @@ impl<R: Recorder> Active<'_, R> {
         {
             meta.refs = 1;
             // The connection has just been opened from what was prepared in this tick.
-            stack.prepared.syn.write(head, tcb, syn_flags(tcb));
+            stack.tcb_template.syn.write(head, tcb, syn_flags(tcb));
             stack.device.push(usual_frame(id));
         } else {
             cold_path();
@@ -342,7 +342,7 @@ impl SynTemplate {
         put(head, 70, tcb.ts_recent.to_be());
         let varying = [tcb.iss.0, ack, word, tcb.ts_recent];
         let sum = varying.into_iter().map(u64::from).sum::<u64>() + self.sum;
-        let transport = Wide::from_be_sum(sum)
+        let transport = Accumulator::from_be_sum(sum)
             .add_partial(Partial::from_folded(tcb.tcp_sum))
             .finish();
         let [first, second] = transport.to_ne_bytes();

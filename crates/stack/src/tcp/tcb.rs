@@ -121,8 +121,8 @@ pub(crate) mod rare {
     pub(crate) const UNPREDICTED: u16 = 1 << 7;
     /// `snd_nxt` went back to `snd_una`, and everything up to `snd_max` is sent again (go-back-N).
     pub(crate) const LOSS: u16 = 1 << 5;
-    /// The stack keeps a [`super::super::unusual::Unusual`] for the connection.
-    pub(crate) const UNUSUAL: u16 = 1 << 8;
+    /// The stack keeps a [`super::super::extension::Extension`] for the connection.
+    pub(crate) const EXTENSION: u16 = 1 << 8;
     /// Urgent data has not been read to its end: reads stop there (RFC 9293, 3.8.5).
     pub(crate) const URGENT: u16 = 1 << 9;
     /// TS.Recent has become too old to judge by (RFC 7323, 5.5).

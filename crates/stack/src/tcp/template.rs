@@ -7,7 +7,7 @@
 use super::tcb::{Tcb, flag};
 use crate::buffer::PAYLOAD_OFFSET;
 use crate::config::{ChecksumPolicy, Config};
-use tollgate_checksum::{Partial, Wide, sum_header};
+use tollgate_checksum::{Accumulator, Partial, sum_header};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::ipv4;
@@ -123,8 +123,11 @@ pub(crate) fn write<const N: usize>(
             .ip_checksum
             .with_word((total_len as u16).to_be())
             .to_ne_bytes();
-        transport = Wide::from_be_sum(sum)
-            .add(Wide::of_parts(Partial::from_folded(tcb.tcp_sum), v.sum))
+        transport = Accumulator::from_be_sum(sum)
+            .add(Accumulator::of_parts(
+                Partial::from_folded(tcb.tcp_sum),
+                v.sum,
+            ))
             .finish()
             .to_ne_bytes();
     }

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::socket::Error;
 use crate::stack::Active;
 use crate::time::{Tick, ticks};
-use tollgate_checksum::Wide;
+use tollgate_checksum::Accumulator;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::Flags;
 
@@ -272,7 +272,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.keep_looks += 1;
         tcb.predict();
         self.set_due(index, Due::KeepAlive, interval);
-        self.emit(index, id, seq, Flags::ACK, 0, Wide::ZERO);
+        self.emit(index, id, seq, Flags::ACK, 0, Accumulator::ZERO);
     }
 
     /// The time that a connection had is over.

@@ -19,7 +19,7 @@ impl Stack {
         if !tcb.is_rare(rare::URGENT) {
             return 0;
         }
-        let Some(up) = self.unusual(index).and_then(|unusual| unusual.rcv_up) else {
+        let Some(up) = self.extension(index).and_then(|extension| extension.rcv_up) else {
             return 0;
         };
         // A pointer may lie beyond the last octet of all.
@@ -42,7 +42,7 @@ impl Stack {
     pub(crate) fn up_to_mark(&mut self, pool: &Pool, index: usize, wanted: usize) -> usize {
         match self.urgent_left(pool, index) {
             0 => {
-                self.change_unusual(index, |unusual| unusual.rcv_up = None);
+                self.change_extension(index, |extension| extension.rcv_up = None);
                 let tcb = &mut self.tcbs[index];
                 tcb.rare &= !rare::URGENT;
                 tcb.predict();
@@ -69,7 +69,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         let up = self.stack.tcbs[index].snd_end;
         self.stack
-            .change_unusual(index, |unusual| unusual.snd_up = Some(up));
+            .change_extension(index, |extension| extension.snd_up = Some(up));
         self.output(index);
         if self.stack.tcbs[index].unsent.is_some() {
             self.acknowledge(index);
@@ -81,7 +81,10 @@ impl<R: Recorder> Active<'_, R> {
     pub(super) fn urgent_arrives(&mut self, index: usize, header: &Header) {
         let tcb: &Tcb = &self.stack.tcbs[index];
         let up = header.seq + u32::from(header.urgent);
-        let known = self.stack.unusual(index).and_then(|unusual| unusual.rcv_up);
+        let known = self
+            .stack
+            .extension(index)
+            .and_then(|extension| extension.rcv_up);
         if !tcb.state.may_receive()
             || up.at_or_before(tcb.consumed(self.pool))
             || known.is_some_and(|known| up.at_or_before(known))
@@ -89,7 +92,7 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         self.stack
-            .change_unusual(index, |unusual| unusual.rcv_up = Some(up));
+            .change_extension(index, |extension| extension.rcv_up = Some(up));
         let tcb = &mut self.stack.tcbs[index];
         tcb.rare |= rare::URGENT;
         tcb.predict();

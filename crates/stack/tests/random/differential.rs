@@ -36,7 +36,7 @@ const DEFAULT: Mechanisms = Mechanisms {
     template: HeaderTemplate::On,
     checksum: ChecksumPolicy::Always,
     retransmit: RetransmitCopy::Reference,
-    fin: FinAcknowledgment::Awaited,
+    fin: FinAcknowledgment::Delayed,
 };
 
 impl Versus {

@@ -1,6 +1,6 @@
 //! Call paths, each kept once, and profiles that count them.
 //!
-//! A [`Book`] gives every call path a number; a [`Profile`] holds the weight of each for one piece of a measurement, so that
+//! A [`CallPaths`] gives every call path a number; a [`Profile`] holds the weight of each for one piece of a measurement, so that
 //! hundreds of profiles cost little. Neither knows what a function is for.
 
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub enum Mode {
     User,
 }
 
-/// The number of a call path in its [`Book`].
+/// The number of a call path in its [`CallPaths`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PathNumber(pub(super) u32);
 
@@ -58,14 +58,14 @@ impl Count {
 
 /// All call paths that were seen, by function.
 #[derive(Debug)]
-pub struct Book {
+pub struct CallPaths {
     symbols: Symbols,
     numbers: HashMap<Box<[FunctionId]>, PathNumber>,
     paths: Vec<Box<[FunctionId]>>,
     scratch: Vec<FunctionId>,
 }
 
-impl Book {
+impl CallPaths {
     /// An empty book that names functions by these symbols.
     #[must_use]
     pub fn new(symbols: Symbols) -> Self {

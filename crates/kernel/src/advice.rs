@@ -1,11 +1,11 @@
-//! What would make a plan better, found by choosing again with more abilities.
+//! What would make a plan better, found by choosing again with more features.
 
 use std::fmt;
 
 use tollgate_gate::Gate;
 
 use crate::hook::{HOOKS, Hook, Need};
-use crate::plan::{Abilities, Ability, Plan, Traffic};
+use crate::plan::{KernelFeature, KernelFeatures, Plan, Traffic};
 
 /// Something that users can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ const LISTED: usize = 8;
 
 /// What a change brings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Better {
+pub struct Advice {
     /// The change.
     pub change: Change,
     /// Gates that it would take, at least, of those that are not taken.
@@ -69,7 +69,7 @@ impl fmt::Display for Change {
     }
 }
 
-impl fmt::Display for Better {
+impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |gates: &[Gate]| {
             let names: Vec<&str> = gates.iter().map(|gate| gate.name()).collect();
@@ -100,28 +100,28 @@ impl fmt::Display for Better {
     }
 }
 
-/// What would make the plan of these abilities better, each change alone; nothing where it would not.
-pub fn better(abilities: &Abilities, traffic: Traffic) -> Vec<Better> {
-    let now = Plan::choose(abilities, traffic);
-    changes(abilities)
+/// What would make the plan of these features better, each change alone; nothing where it would not.
+pub fn advice(kernel_features: &KernelFeatures, traffic: Traffic) -> Vec<Advice> {
+    let now = Plan::choose(kernel_features, traffic);
+    changes(kernel_features)
         .into_iter()
         .filter_map(|(change, then)| {
             let then = Plan::choose(&then, traffic);
-            let mut better = Better {
+            let mut advice = Advice {
                 change,
                 more: Vec::new(),
                 finer: Vec::new(),
             };
             for (before, after) in now.boundaries().iter().zip(then.boundaries()) {
                 match (before.hook, after.hook) {
-                    (None, Some(_)) => better.more.push(after.gate),
+                    (None, Some(_)) => advice.more.push(after.gate),
                     (Some(old), Some(new)) if rank(new) < rank(old) => {
-                        better.finer.push(after.gate)
+                        advice.finer.push(after.gate)
                     }
                     (_, _) => {}
                 }
             }
-            (!better.more.is_empty() || !better.finer.is_empty()).then_some(better)
+            (!advice.more.is_empty() || !advice.finer.is_empty()).then_some(advice)
         })
         .collect()
 }
@@ -131,55 +131,58 @@ fn rank(hook: &Hook) -> Option<usize> {
     Hook::of(hook.gate).position(|other| other == hook)
 }
 
-/// Each change that can be thought of, and the abilities with it.
-fn changes(abilities: &Abilities) -> Vec<(Change, Abilities)> {
-    let with = |change: fn(&mut Abilities)| {
-        let mut then = abilities.clone();
+/// Each change that can be thought of, and the features with it.
+fn changes(kernel_features: &KernelFeatures) -> Vec<(Change, KernelFeatures)> {
+    let with = |change: fn(&mut KernelFeatures)| {
+        let mut then = kernel_features.clone();
         change(&mut then);
         then
     };
-    if !abilities.types.works() {
+    if !kernel_features.types.works() {
         let everything = with(|then| {
-            then.types = Ability::Works;
-            then.tracepoints = Ability::Works;
-            then.clock = Ability::Works;
+            then.types = KernelFeature::Works;
+            then.tracepoints = KernelFeature::Works;
+            then.clock = KernelFeature::Works;
             then.tracepoint_names = tracepoints().map(str::to_owned).collect();
             allow_functions(then);
         });
         return vec![(Change::Everything, everything)];
     }
-    if !abilities.tracepoints.works() {
-        let privilege = with(|then| then.tracepoints = Ability::Works);
+    if !kernel_features.tracepoints.works() {
+        let privilege = with(|then| then.tracepoints = KernelFeature::Works);
         return vec![(Change::Privilege, privilege)];
     }
     let mut changes = Vec::new();
-    if !abilities.netfilter.works() {
+    if !kernel_features.netfilter.works() {
         changes.push((
             Change::Netfilter,
-            with(|then| then.netfilter = Ability::Works),
+            with(|then| then.netfilter = KernelFeature::Works),
         ));
     }
     for (name, since) in YOUNG {
-        if !abilities.tracepoint_names.contains(name) {
-            let mut then = abilities.clone();
+        if !kernel_features.tracepoint_names.contains(name) {
+            let mut then = kernel_features.clone();
             then.tracepoint_names.insert(name.to_owned());
             changes.push((Change::Tracepoint { name, since }, then));
         }
     }
-    if !abilities.functions.works() {
+    if !kernel_features.functions.works() {
         changes.push((Change::Functions, with(allow_functions)));
     }
-    if !abilities.clock.works() {
-        changes.push((Change::Clock, with(|then| then.clock = Ability::Works)));
+    if !kernel_features.clock.works() {
+        changes.push((
+            Change::Clock,
+            with(|then| then.clock = KernelFeature::Works),
+        ));
     }
     changes
 }
 
-fn allow_functions(abilities: &mut Abilities) {
-    abilities.functions = Ability::Works;
-    abilities.unfit_functions.clear();
+fn allow_functions(kernel_features: &mut KernelFeatures) {
+    kernel_features.functions = KernelFeature::Works;
+    kernel_features.unfit_functions.clear();
     let names = HOOKS.iter().flat_map(Hook::functions);
-    abilities.function_names = names.map(str::to_owned).collect();
+    kernel_features.function_names = names.map(str::to_owned).collect();
 }
 
 /// The tracepoints that gates need.
@@ -196,28 +199,28 @@ mod tests {
 
     use super::*;
 
-    fn refused() -> Ability {
-        Ability::Refused("no".to_owned())
+    fn refused() -> KernelFeature {
+        KernelFeature::Refused("no".to_owned())
     }
 
     /// Linux 6.18 where programs on functions are forbidden.
-    fn new_kernel() -> Abilities {
-        Abilities {
-            types: Ability::Works,
-            tracepoints: Ability::Works,
-            netfilter: Ability::Works,
+    fn new_kernel() -> KernelFeatures {
+        KernelFeatures {
+            types: KernelFeature::Works,
+            tracepoints: KernelFeature::Works,
+            netfilter: KernelFeature::Works,
             functions: refused(),
-            sockets: Ability::Works,
-            clock: Ability::Works,
+            sockets: KernelFeature::Works,
+            clock: KernelFeature::Works,
             tracepoint_names: tracepoints().map(str::to_owned).collect(),
             function_names: BTreeSet::new(),
             unfit_functions: BTreeMap::new(),
         }
     }
 
-    fn told(abilities: &Abilities) -> Vec<String> {
-        let all = better(abilities, Traffic::Ours);
-        all.iter().map(Better::to_string).collect()
+    fn told(kernel_features: &KernelFeatures) -> Vec<String> {
+        let all = advice(kernel_features, Traffic::Ours);
+        all.iter().map(Advice::to_string).collect()
     }
 
     #[test]
@@ -232,18 +235,20 @@ mod tests {
 
     #[test]
     fn where_everything_works_nothing_is_better() {
-        let mut abilities = new_kernel();
-        allow_functions(&mut abilities);
-        assert_eq!(told(&abilities), [""; 0]);
+        let mut kernel_features = new_kernel();
+        allow_functions(&mut kernel_features);
+        assert_eq!(told(&kernel_features), [""; 0]);
     }
 
     #[test]
     fn an_old_kernel_is_told_what_each_version_would_bring() {
-        let mut abilities = new_kernel();
-        abilities.netfilter = refused();
-        abilities.tracepoint_names.remove("tcp_sendmsg_locked");
+        let mut kernel_features = new_kernel();
+        kernel_features.netfilter = refused();
+        kernel_features
+            .tracepoint_names
+            .remove("tcp_sendmsg_locked");
         assert_eq!(
-            told(&abilities)[..2],
+            told(&kernel_features)[..2],
             [
                 "Linux 6.4 or later, which has netfilter links: 2 more boundaries (ip.out.begin, demux.begin)",
                 "Linux 6.16 or later, which has the tracepoint tcp_sendmsg_locked: 1 more boundary (tcp.out.begin)",
@@ -253,11 +258,11 @@ mod tests {
 
     #[test]
     fn nobody_is_told_what_root_would_get_at_least() {
-        let mut abilities = new_kernel();
-        abilities.tracepoints = refused();
-        abilities.netfilter = refused();
+        let mut kernel_features = new_kernel();
+        kernel_features.tracepoints = refused();
+        kernel_features.netfilter = refused();
         assert_eq!(
-            told(&abilities),
+            told(&kernel_features),
             [
                 "run as root, or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: at least 5 more boundaries (tcp.out.begin, \
                  ip.in.begin, tcp.in.begin, reader.runs, socket.in.begin)"

@@ -14,7 +14,7 @@ use tollgate_gate::Recorder;
 
 /// Who is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Awaited {
+pub(crate) enum FinAck {
     /// Nobody ever is: the mechanism is off.
     Never,
     Nobody,
@@ -24,10 +24,10 @@ pub(crate) enum Awaited {
     Until(u32),
 }
 
-impl Awaited {
+impl FinAck {
     pub(crate) const fn new(mechanism: FinAcknowledgment) -> Self {
         match mechanism {
-            FinAcknowledgment::Awaited => Self::Nobody,
+            FinAcknowledgment::Delayed => Self::Nobody,
             FinAcknowledgment::AtOnce => Self::Never,
         }
     }
@@ -42,10 +42,10 @@ impl Stack {
     /// Waits for the application of a connection whose peer has closed; says whether it does.
     #[inline(always)]
     pub(super) fn await_close(&mut self, index: usize) -> bool {
-        if self.awaited != Awaited::Nobody {
+        if self.fin_ack != FinAck::Nobody {
             return false;
         }
-        self.awaited = Awaited::Through(index as u32);
+        self.fin_ack = FinAck::Through(index as u32);
         self.last_ticks = self.last_ticks.saturating_sub(1);
         true
     }
@@ -54,13 +54,13 @@ impl Stack {
 impl<R: Recorder> Active<'_, R> {
     /// Looks who is awaited, at the end of a turn; says whether that is all that there is to do at `ticks`.
     #[inline(always)]
-    pub(crate) fn look_for_awaited(&mut self, ticks: u64) -> bool {
+    pub(crate) fn look_for_fin_ack(&mut self, ticks: u64) -> bool {
         let since = self.stack.last_ticks + 1;
-        match self.stack.awaited {
-            Awaited::Never | Awaited::Nobody => return false,
-            Awaited::Through(index) => self.stack.awaited = Awaited::Until(index),
-            Awaited::Until(index) => {
-                self.stack.awaited = Awaited::Nobody;
+        match self.stack.fin_ack {
+            FinAck::Never | FinAck::Nobody => return false,
+            FinAck::Through(index) => self.stack.fin_ack = FinAck::Until(index),
+            FinAck::Until(index) => {
+                self.stack.fin_ack = FinAck::Nobody;
                 self.stack.last_ticks = since;
                 let index = index as usize;
                 let tcb = &self.stack.tcbs[index];

@@ -1,4 +1,4 @@
-//! Errands: other programs that the guest runs for the host, in a file system like that of any Linux.
+//! GuestCommands: other programs that the guest runs for the host, in a file system like that of any Linux.
 
 use std::fs;
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::mount::{MountFlags, mount};
-use tollgate_qemu::protocol::{Errand, Message, Stream};
+use tollgate_qemu::protocol::{GuestCommand, Message, Stream};
 
 /// What programs expect to be there: the kind of file system and its place.
 const PLACES: [(&str, &str); 6] = [
@@ -26,10 +26,10 @@ const WHILE: Duration = Duration::from_millis(5);
 /// Looks until what is there counts as left.
 const PATIENCE: u32 = 2_000;
 
-/// Carries out each errand of the list and says what came of it.
+/// Carries out each command of the list and says what came of it.
 ///
 /// # Errors
-/// When an errand cannot be read, or a file system cannot be mounted; a program that fails is no error here.
+/// When a command cannot be read, or a file system cannot be mounted; a program that fails is no error here.
 pub(crate) fn carry_out(list: &str) -> io::Result<()> {
     for (kind, place) in PLACES {
         fs::create_dir_all(place)?;
@@ -37,14 +37,14 @@ pub(crate) fn carry_out(list: &str) -> io::Result<()> {
             .map_err(|error| io::Error::other(format!("mounting {place}: {error}")))?;
     }
     for line in list.lines() {
-        let outcome = match line.parse::<Errand>().map_err(io::Error::other)? {
-            Errand::Write { path, value } => match fs::write(&path, value) {
+        let outcome = match line.parse::<GuestCommand>().map_err(io::Error::other)? {
+            GuestCommand::Write { path, value } => match fs::write(&path, value) {
                 Ok(()) => "written".to_owned(),
                 Err(error) => format!("writing {path}: {error}"),
             },
-            Errand::Run { user, words } => run(user, &words, Fate::Ends)?,
-            Errand::Kill { user, words } => run(user, &words, Fate::IsKilled)?,
-            Errand::During {
+            GuestCommand::Run { user, words } => run(user, &words, Fate::Ends)?,
+            GuestCommand::Kill { user, words } => run(user, &words, Fate::IsKilled)?,
+            GuestCommand::During {
                 path,
                 value,
                 thread,
@@ -58,12 +58,13 @@ pub(crate) fn carry_out(list: &str) -> io::Result<()> {
                 };
                 run(user, &words, Fate::SeesChange(change))?
             }
-            Errand::Leftovers => leftovers()?.to_string(),
-            Errand::Hide { path } => mount("tmpfs", &path, "tmpfs", MountFlags::empty(), None)
-                .map_or_else(
+            GuestCommand::Leftovers => leftovers()?.to_string(),
+            GuestCommand::Hide { path } => {
+                mount("tmpfs", &path, "tmpfs", MountFlags::empty(), None).map_or_else(
                     |error| format!("hiding {path}: {error}"),
                     |()| "hidden".to_owned(),
-                ),
+                )
+            }
         };
         crate::say(&Message::Ended(outcome))?;
     }

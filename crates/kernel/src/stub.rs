@@ -8,7 +8,7 @@ use crate::clock;
 use crate::error::Error;
 use crate::fault::{ExtraCost, Fault};
 use crate::offer::{Kind, Offer};
-use crate::plan::{Abilities, Ability, Plan};
+use crate::plan::{KernelFeature, KernelFeatures, Plan};
 use crate::watch::{Namespace, Taken, Watch};
 
 /// Programs that are loaded; this build has none.
@@ -130,7 +130,7 @@ impl Gates {
 }
 
 /// What this kernel allows: only what needs no programs can be tried.
-pub fn abilities() -> Abilities {
+pub fn kernel_features() -> KernelFeatures {
     clock::without_programs(&Error::NotBuilt.to_string())
 }
 
@@ -138,7 +138,7 @@ pub fn abilities() -> Abilities {
 pub fn offers() -> Vec<Offer> {
     let refused = |kind| Offer {
         kind,
-        ability: Ability::Refused(Error::NotBuilt.to_string()),
+        kernel_feature: KernelFeature::Refused(Error::NotBuilt.to_string()),
     };
     Kind::ALL.into_iter().map(refused).collect()
 }

@@ -24,7 +24,7 @@ const TCP: usize = 34;
 
 /// What few connections have.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Unusual {
+pub(crate) struct Extension {
     /// SND.UP: the octet behind the urgent data that was sent (RFC 9293, 3.3.1), until that is acknowledged.
     pub(crate) snd_up: Option<SeqNumber>,
     /// RCV.UP: the octet behind the urgent data that the peer sent, until that is read.
@@ -41,7 +41,7 @@ pub(crate) struct Unusual {
     pub(crate) no_reports: bool,
 }
 
-impl Unusual {
+impl Extension {
     /// Tells whether the headers of segments say more than the template.
     fn amends(&self) -> bool {
         self.snd_up.is_some() || self.diffserv != 0 || self.fragmentable || self.route.is_some()
@@ -50,21 +50,21 @@ impl Unusual {
 
 impl Stack {
     /// What is unusual about a connection, if anything is.
-    pub(crate) fn unusual(&self, index: usize) -> Option<&Unusual> {
-        if self.tcbs[index].is_rare(rare::UNUSUAL) {
-            self.unusual.get(&(index as u32))
+    pub(crate) fn extension(&self, index: usize) -> Option<&Extension> {
+        if self.tcbs[index].is_rare(rare::EXTENSION) {
+            self.extension.get(&(index as u32))
         } else {
             None
         }
     }
 
     /// Changes what is unusual about a connection.
-    pub(crate) fn change_unusual(&mut self, index: usize, change: impl FnOnce(&mut Unusual)) {
-        let unusual = self.unusual.entry(index as u32).or_default();
-        change(unusual);
+    pub(crate) fn change_extension(&mut self, index: usize, change: impl FnOnce(&mut Extension)) {
+        let extension = self.extension.entry(index as u32).or_default();
+        change(extension);
         let tcb = &mut self.tcbs[index];
-        tcb.rare |= rare::UNUSUAL;
-        if unusual.amends() {
+        tcb.rare |= rare::EXTENSION;
+        if extension.amends() {
             tcb.rare |= rare::AMENDED;
         } else {
             tcb.rare &= !rare::AMENDED;
@@ -74,9 +74,9 @@ impl Stack {
 
     /// A connection that is freed leaves nothing behind.
     #[inline(always)]
-    pub(crate) fn forget_unusual(&mut self, index: usize) {
-        if unlikely(self.tcbs[index].is_rare(rare::UNUSUAL)) {
-            self.unusual.remove(&(index as u32));
+    pub(crate) fn forget_extension(&mut self, index: usize) {
+        if unlikely(self.tcbs[index].is_rare(rare::EXTENSION)) {
+            self.extension.remove(&(index as u32));
         }
     }
 }
@@ -101,24 +101,24 @@ impl<R: Recorder> Active<'_, R> {
         if !self.stack.tcbs[index].is_rare(rare::AMENDED) {
             return frame;
         }
-        let Some(&unusual) = self.stack.unusual(index) else {
+        let Some(&extension) = self.stack.extension(index) else {
             return frame;
         };
-        if let Some(up) = unusual.snd_up {
+        if let Some(up) = extension.snd_up {
             if up.at_or_before(self.stack.tcbs[index].snd_una) {
                 self.stack
-                    .change_unusual(index, |unusual| unusual.snd_up = None);
+                    .change_extension(index, |extension| extension.snd_up = None);
             } else {
                 self.point_to(up, &frame);
             }
         }
-        if unusual.diffserv != 0 {
-            self.mark_diffserv(unusual.diffserv, &frame);
+        if extension.diffserv != 0 {
+            self.mark_diffserv(extension.diffserv, &frame);
         }
-        if unusual.fragmentable {
+        if extension.fragmentable {
             self.clear_dont_fragment(index, &frame);
         }
-        match unusual.route {
+        match extension.route {
             Some(route) => self.set_out(&route, frame),
             None => frame,
         }
@@ -159,7 +159,7 @@ impl<R: Recorder> Active<'_, R> {
             return false;
         }
         self.stack
-            .change_unusual(index, |unusual| unusual.route = Some(route));
+            .change_extension(index, |extension| extension.route = Some(route));
         let next_hop = self.next_hop(route.first());
         let tcb = &mut self.stack.tcbs[index];
         tcb.next_hop = next_hop;
@@ -189,10 +189,10 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn allow_fragments(&mut self, index: usize) -> bool {
         let before = self
             .stack
-            .unusual(index)
-            .is_some_and(|unusual| unusual.fragmentable);
+            .extension(index)
+            .is_some_and(|extension| extension.fragmentable);
         self.stack
-            .change_unusual(index, |unusual| unusual.fragmentable = true);
+            .change_extension(index, |extension| extension.fragmentable = true);
         !before
     }
 

@@ -14,7 +14,7 @@ use super::Error;
 use super::initrd::{self, Entry};
 use super::kernel::Kernel;
 use super::machine::{attend, heard, joined};
-use crate::protocol::{ERRANDS, Errand, Message, Stream};
+use crate::protocol::{COMMANDS, GuestCommand, Message, Stream};
 
 /// A file that the guest has, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Carried {
 
 /// What is needed for a visit.
 #[derive(Debug, Clone)]
-pub struct Visit<'a> {
+pub struct GuestRun<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
     /// The guest's first program, linked statically.
@@ -35,14 +35,14 @@ pub struct Visit<'a> {
     /// What else is in the guest's file system.
     pub files: &'a [Carried],
     /// What is done there, one after the other.
-    pub errands: &'a [Errand],
+    pub commands: &'a [GuestCommand],
     /// Virtual processors.
     pub processors: u32,
     /// The time after which the machine is stopped.
     pub limit: Duration,
 }
 
-/// What came of an errand.
+/// What came of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// The standard output of its program.
@@ -104,11 +104,11 @@ fn libraries(told: &str) -> Result<Vec<&str>, &str> {
     Ok(found)
 }
 
-impl Visit<'_> {
-    /// Boots the machine, lets the guest carry out its errands, and returns what came of each.
+impl GuestRun<'_> {
+    /// Boots the machine, lets the guest carry out its commands, and returns what came of each.
     ///
     /// # Errors
-    /// Those of the machine, and when an errand was not carried out.
+    /// Those of the machine, and when a command was not carried out.
     pub fn pay(&self, stop: &AtomicBool) -> Result<Vec<Report>, Error> {
         let temporary = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
         let place = |name: &str| temporary.path().join(name);
@@ -122,13 +122,13 @@ impl Visit<'_> {
         let arguments = self.arguments(&archive, &said, &console);
         attend(&arguments, &console, &errors, self.limit, stop)?;
         let reports = reports(&heard(&said, &console)?);
-        if reports.len() == self.errands.len() {
+        if reports.len() == self.commands.len() {
             Ok(reports)
         } else {
             Err(Error::Guest {
                 reason: format!(
-                    "{} errands were given and {} carried out",
-                    self.errands.len(),
+                    "{} commands were given and {} carried out",
+                    self.commands.len(),
                     reports.len()
                 ),
                 console: String::new(),
@@ -140,9 +140,9 @@ impl Visit<'_> {
     fn pack(&self, archive: &Path) -> Result<(), Error> {
         let read = |path: &Path| fs::read(path).map_err(Error::file(path));
         let program = read(self.guest)?;
-        let mut errands = String::new();
-        for errand in self.errands {
-            errands.push_str(&format!("{errand}\n"));
+        let mut commands = String::new();
+        for command in self.commands {
+            commands.push_str(&format!("{command}\n"));
         }
         let mut contents = Vec::new();
         for file in self.files {
@@ -167,8 +167,8 @@ impl Visit<'_> {
             content: &program,
         });
         entries.push(Entry::File {
-            path: ERRANDS,
-            content: errands.as_bytes(),
+            path: COMMANDS,
+            content: commands.as_bytes(),
         });
         let files = self.files.iter().zip(&contents);
         entries.extend(files.map(|(file, content)| Entry::File {
@@ -195,7 +195,7 @@ impl Visit<'_> {
     }
 }
 
-/// Puts together what came of each errand.
+/// Puts together what came of each command.
 fn reports(messages: &[Message]) -> Vec<Report> {
     let mut reports = Vec::new();
     let mut report = Report::default();

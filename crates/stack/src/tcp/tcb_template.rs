@@ -20,7 +20,7 @@ use tollgate_wire::ethernet::MacAddr;
 
 /// TCBs to be copied. Boxed: a cache line's alignment in the stack would move everything else.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct TcbTemplate {
     /// A connection to anyone.
     fresh: Box<Tcb>,
     /// A connection between two addresses, its ports zero. No host has the address 0.0.0.0: then it is for nobody.
@@ -31,7 +31,7 @@ pub(crate) struct Prepared {
     pub(super) syn: Box<SynTemplate>,
 }
 
-impl Prepared {
+impl TcbTemplate {
     pub(crate) fn new(config: &Config) -> Self {
         let fresh = Tcb::fresh(config);
         Self {
@@ -83,12 +83,12 @@ impl<R: Recorder> Active<'_, R> {
         };
         let mss = self.our_mss();
         let config = &self.stack.config;
-        let Prepared {
+        let TcbTemplate {
             fresh,
             tcb,
             tick: valid,
             syn,
-        } = &mut self.stack.prepared;
+        } = &mut self.stack.tcb_template;
         **tcb = **fresh;
         *valid = until;
         tcb.key = FlowKey { ports: 0, ..key };
