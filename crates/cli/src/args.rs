@@ -12,13 +12,14 @@ use tollgate_kernel::filter::Filter;
 use tollgate_observe::{pace, summary};
 use tollgate_run::{PathId, Placement, Waiting};
 use tollgate_sampling::Categories;
+use tollgate_workload::Mechanisms;
 use tollgate_workload::remote::{PORT, Target};
 
 use crate::error::Error;
 use crate::output;
 use crate::values::{
-    Colour, Json, categories, cores, duration, experiment, filter, line_rate, listen, path,
-    percent, short_duration, size, target, wait,
+    Colour, Json, Setting, categories, cores, duration, experiment, filter, line_rate, listen,
+    mechanism, mechanisms_help, path, percent, short_duration, size, target, wait,
 };
 
 mod derived;
@@ -265,10 +266,45 @@ pub(crate) struct Workload {
     /// Then run it under all gates of the kernel, and say how many messages and segments they follow from end to end (needs root).
     #[arg(long, conflicts_with = "host")]
     pub(crate) gates: bool,
+    #[command(flatten)]
+    pub(crate) switches: Switches,
     /// Write an HTML file, too.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
+
+/// The mechanisms of Tollgate's stack.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Switches {
+    /// Switch mechanisms of Tollgate's stack, at both ends: prediction=off,demux=list.
+    #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = mechanism, long_help = mechanisms_help())]
+    set: Vec<Setting>,
+}
+
+impl Switches {
+    /// Adds the mechanisms to what is to be measured.
+    ///
+    /// # Errors
+    /// When no path as asked runs Tollgate's stack.
+    pub(crate) fn add_to(&self, mut options: Options) -> Result<Options, Error> {
+        for setting in &self.set {
+            setting
+                .apply(&mut options.mechanisms)
+                .map_err(|reason| Error::Usage(format!("--set: {reason}")))?;
+        }
+        if !self.set.is_empty() && !STACK_PATHS.iter().any(|&path| options.wants(path)) {
+            return Err(Error::Usage(format!(
+                "--set switches mechanisms of Tollgate's stack, and no path as asked runs it ({}); name stack-memory or stack-shm, \
+                 or leave --set out",
+                options.restrictions()
+            )));
+        }
+        Ok(options)
+    }
+}
+
+/// The paths that run Tollgate's stack.
+const STACK_PATHS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
 
 /// `experiment list`
 #[derive(Debug, Args)]
@@ -287,6 +323,8 @@ pub(crate) struct RunExperiments {
     pub(crate) measuring: Measuring,
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
+    #[command(flatten)]
+    pub(crate) switches: Switches,
     /// Samples per second and processor, where processor time is sampled [default: 20000].
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(100..=49_000))]
     pub(crate) rate: Option<u32>,
@@ -450,6 +488,7 @@ impl Measuring {
             to: None,
             line_rate: self.line_rate,
             nagle: self.nagle,
+            mechanisms: Mechanisms::DEFAULT,
             gentle: self.gentle,
         }
     }
@@ -531,6 +570,32 @@ mod tests {
         assert_eq!(options.sizes.unwrap(), [4, 200]);
         assert_eq!(options.placement, Some(Placement::OneCore));
         assert_eq!(options.waiting, Some(Waiting::BusyPoll));
+    }
+
+    #[test]
+    fn mechanisms_are_set_by_name_on_paths_that_run_the_stack() {
+        let options = |line: &str| match parsed(line).unwrap().command {
+            Command::Rr(workload) => workload.switches.add_to(workload.measuring.options()),
+            other => panic!("{other:?}"),
+        };
+        let set = options("tollgate rr --set prediction=off,demux=list --set fin=at-once").unwrap();
+        let changed: Vec<_> = set.mechanisms.changed().collect();
+        assert_eq!(
+            changed,
+            [("prediction", "off"), ("demux", "list"), ("fin", "at-once")]
+        );
+        assert_eq!(
+            set.flags(),
+            " --set prediction=off --set demux=list --set fin=at-once"
+        );
+        assert!(options("tollgate rr --path kernel-loopback --set demux=list").is_err());
+        assert!(options("tollgate rr --path kernel-loopback").is_ok());
+        for wrong in ["demux", "demux=tree", "cache=off"] {
+            assert!(
+                parsed(&format!("tollgate rr --set {wrong}")).is_err(),
+                "{wrong}"
+            );
+        }
     }
 
     #[test]

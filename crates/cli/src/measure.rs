@@ -105,6 +105,7 @@ pub(crate) fn workload(
     global: &GlobalArgs,
 ) -> Result<ExitCode, Error> {
     let options = workload.remote.add_to(workload.measuring.options())?;
+    let options = workload.switches.add_to(options)?;
     let mut wanted = vec![experiments::find(experiment)];
     if workload.gates {
         let gated = experiments::find(gates).filter(|one| one.concerns(&options));
@@ -137,8 +138,27 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
     let options = Options {
         rate: run.rate,
         categories: run.categories.as_deref().cloned(),
-        ..run.remote.add_to(run.measuring.options())?
+        ..run
+            .switches
+            .add_to(run.remote.add_to(run.measuring.options())?)?
     };
+    let changed = options.mechanisms.changed().next().is_some();
+    let takes = |one: &&'static dyn Experiment| one.takes_mechanisms();
+    if let Some(other) = experiments::all()
+        .iter()
+        .find(|one| changed && wanted(one) && !takes(one))
+    {
+        let known: Vec<&str> = experiments::all()
+            .iter()
+            .filter(|one| takes(one))
+            .map(|one| one.name())
+            .collect();
+        return Err(Error::Usage(format!(
+            "{} measures the stack's own choice of mechanisms; --set is for {}",
+            other.name(),
+            known.join(", ")
+        )));
+    }
     if let Some(idle) = experiments::all()
         .iter()
         .find(|one| wanted(one) && !one.concerns(&options))

@@ -9,8 +9,8 @@ use tollgate_experiment::experiments;
 use tollgate_kernel::filter::Filter;
 use tollgate_run::{PathId, Placement, Waiting};
 use tollgate_sampling::Categories;
-use tollgate_workload::MAX_SIZE;
 use tollgate_workload::remote::{PORT, Target};
+use tollgate_workload::{MAX_SIZE, Mechanisms, UnknownSetting};
 
 use crate::nearest::unknown;
 
@@ -45,6 +45,49 @@ pub(crate) struct Json {
 pub(crate) fn path(given: &str) -> Result<PathId, String> {
     let known: Vec<&str> = PathId::ALL.iter().map(|path| path.name()).collect();
     given.parse().map_err(|_| unknown("path", given, &known))
+}
+
+/// A mechanism of Tollgate's stack and its value, by name.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    name: String,
+    value: String,
+}
+
+impl Setting {
+    /// Sets the mechanism.
+    pub(crate) fn apply(&self, mechanisms: &mut Mechanisms) -> Result<(), UnknownSetting> {
+        mechanisms.set(&self.name, &self.value)
+    }
+}
+
+pub(crate) fn mechanism(given: &str) -> Result<Setting, String> {
+    let (name, value) = given
+        .split_once('=')
+        .ok_or_else(|| format!("`{given}` is no NAME=VALUE, such as prediction=off"))?;
+    let setting = Setting {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    };
+    match setting.apply(&mut Mechanisms::default()) {
+        Ok(()) => Ok(setting),
+        Err(reason) => Err(format!("`{given}`: {reason}")),
+    }
+}
+
+/// The help of `--set`: each mechanism with its values, the default first.
+pub(crate) fn mechanisms_help() -> String {
+    let mut help = String::from(
+        "Switch mechanisms of Tollgate's stack, at both ends. The first value of each is the default:\n",
+    );
+    for switch in Mechanisms::SWITCHES {
+        help.push_str(&format!(
+            "\n  {}: {}",
+            switch.name,
+            switch.values.join(", ")
+        ));
+    }
+    help
 }
 
 pub(crate) fn target(given: &str) -> Result<Target, String> {

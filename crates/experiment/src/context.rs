@@ -12,7 +12,7 @@ use tollgate_qemu::counts::Counts;
 use tollgate_run::{Mode, PathId, Placement, Waiting, format};
 use tollgate_sampling::Categories;
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
-use tollgate_workload::{Capabilities, Path, find};
+use tollgate_workload::{Capabilities, Mechanisms, Path, find};
 
 use crate::error::Error;
 
@@ -55,6 +55,8 @@ pub struct Options {
     pub line_rate: Option<u64>,
     /// Nagle's algorithm on every path that has one, see [`Spec::nagle`](tollgate_workload::Spec::nagle).
     pub nagle: bool,
+    /// The mechanisms of Tollgate's stack, see [`Spec::mechanisms`](tollgate_workload::Spec::mechanisms).
+    pub mechanisms: Mechanisms,
     /// Ledgers are made with two gates at a time ([`Sets::GENTLE`](tollgate_measure::schedule::Sets::GENTLE)).
     pub gentle: bool,
 }
@@ -108,6 +110,9 @@ impl Options {
         }
         if self.nagle {
             flags.push_str(" --nagle");
+        }
+        for (name, value) in self.mechanisms.changed() {
+            flags.push_str(&format!(" --set {name}={value}"));
         }
         if self.gentle {
             flags.push_str(" --gentle");

@@ -248,6 +248,7 @@ impl InterleavedRun<'_> {
         Spec::new(self.outcome.matrix.workload, size)
             .with_mode(mode.placement, mode.waiting)
             .with_nagle(self.context.options.nagle)
+            .with_mechanisms(self.context.options.mechanisms)
             .over(Sockets {
                 offload,
                 ..Sockets::PLAIN

@@ -7,87 +7,10 @@ use core::time::Duration;
 use tollgate_checksum::Kernel;
 use tollgate_wire::ethernet::MacAddr;
 
-/// Header prediction on input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Prediction {
-    /// Pure acknowledgments, data, data with a new acknowledgment, and window changes are predicted; so are the segments that
-    /// open and close a connection in the usual way.
-    #[default]
-    Bidirectional,
-    /// Only pure acknowledgments and only data without a new acknowledgment, as in 4.4BSD (Wolman et al. 1994, 3).
-    Unidirectional,
-    /// None: every segment goes through the full state machine.
-    Off,
-}
-
-/// How the connection of a segment is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Demux {
-    /// The connection of the last segment, then a keyed hash table.
-    #[default]
-    CacheHash,
-    /// The keyed hash table alone.
-    Hash,
-    /// A walk over all connections (the papers' baseline).
-    List,
-}
-
-/// When checksums of TCP and IP headers are computed and verified.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum ChecksumPolicy {
-    /// Always.
-    #[default]
-    Always,
-    /// Never: only for measuring what checksums cost, on links that cannot corrupt. The peer must do the same.
-    Off,
-}
-
-/// What retransmission holds on to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum RetransmitCopy {
-    /// A reference to the frame that was sent.
-    #[default]
-    Reference,
-    /// The frame; a copy of it is sent (mbuf copy of the papers' baseline).
-    Copy,
-}
-
-/// How the header of a segment is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum HeaderTemplate {
-    /// From the connection's template: constant octets and sums prepared.
-    #[default]
-    On,
-    /// Field by field, each checksum summed anew.
-    Off,
-}
-
-/// When the acknowledgment of a peer's FIN is sent that nothing else carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum FinAcknowledgment {
-    /// In the next turn, unless the application has closed by then and its own FIN carries it.
-    #[default]
-    Delayed,
-    /// At once. RFC 9293, 3.8.6.3, allows both.
-    AtOnce,
-}
-
-/// The mechanisms of the stack that can be switched, so that the worth of each is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Mechanisms {
-    /// Header prediction.
-    pub prediction: Prediction,
-    /// Demultiplexing.
-    pub demux: Demux,
-    /// Header templates.
-    pub template: HeaderTemplate,
-    /// Checksum policy.
-    pub checksum: ChecksumPolicy,
-    /// Retransmission.
-    pub retransmit: RetransmitCopy,
-    /// The acknowledgment of a FIN.
-    pub fin: FinAcknowledgment,
-}
+pub use crate::mechanisms::{
+    ChecksumPolicy, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
+    RetransmitCopy, Switch, UnknownSetting,
+};
 
 /// What a stack is told when it is made.
 #[derive(Clone, Copy, Debug)]
@@ -180,7 +103,7 @@ impl Config {
             max_neighbours: 1024,
             reassembly_frames: 256,
             kernel: Kernel::best(),
-            mechanisms: Mechanisms::default(),
+            mechanisms: Mechanisms::DEFAULT,
         }
     }
 
@@ -216,12 +139,12 @@ impl Config {
         check(
             (4096..=1 << 30).contains(&self.send_buffer),
             "send_buffer",
-            "4,096 to 2^30 octets",
+            "4,096 to 2^30 bytes",
         )?;
         check(
             (4096..=1 << 30).contains(&self.receive_buffer),
             "receive_buffer",
-            "4,096 to 2^30 octets",
+            "4,096 to 2^30 bytes",
         )?;
         check(
             self.delayed_ack < Duration::from_millis(500),

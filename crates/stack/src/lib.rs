@@ -66,6 +66,7 @@ pub mod icmp;
 mod ip;
 mod likely;
 mod limit;
+mod mechanisms;
 mod neighbour;
 mod next_hops;
 mod options;

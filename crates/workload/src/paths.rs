@@ -60,6 +60,8 @@ mod tests {
 
     use super::*;
     use crate::spec::Spec;
+    use tollgate_stack::config::Mechanisms;
+    use tollgate_stats::Samples;
 
     #[test]
     fn path_names_are_read_back() {
@@ -130,6 +132,32 @@ mod tests {
                     assert_eq!(said.expect("said").1, word, "{id} {workload}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn mechanisms_reach_both_ends_and_are_told() {
+        for (name, value, mechanisms) in Mechanisms::each() {
+            let spec = Spec::new(Workload::Rr, 64)
+                .with_mode(Placement::OneCore, Waiting::BusyPoll)
+                .with_mechanisms(mechanisms)
+                .verified();
+            let mut session = find(PathId::StackMemory)
+                .expect("listed")
+                .open(&spec)
+                .unwrap();
+            let mut samples = Samples::new(session.timing());
+            session.run(8, &mut samples).unwrap();
+            let said = if name == "checksum" {
+                "checksums"
+            } else {
+                name
+            };
+            assert!(
+                session.settings().contains(&(said, value.to_owned())),
+                "{name}={value}: {:?}",
+                session.settings()
+            );
         }
     }
 

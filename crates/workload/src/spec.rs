@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tollgate_run::{Placement, Waiting, Workload};
+use tollgate_stack::config::Mechanisms;
 use tollgate_stats::Timing;
 
 use crate::error::Error;
@@ -34,6 +35,35 @@ pub struct Spec {
     pub verify: bool,
     /// How kernel sockets carry it; [`Sockets::PLAIN`] on every other path.
     pub sockets: Sockets,
+    /// The mechanisms of Tollgate's stack, at both ends; other paths have none of them.
+    #[serde(with = "by_name")]
+    pub mechanisms: Mechanisms,
+}
+
+/// Mechanisms as pairs of names, for the second process.
+mod by_name {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use tollgate_stack::config::Mechanisms;
+
+    pub(super) fn serialize<S: Serializer>(
+        mechanisms: &Mechanisms,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let settings: Vec<(&str, &str)> = mechanisms.settings().collect();
+        settings.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Mechanisms, D::Error> {
+        let settings = Vec::<(String, String)>::deserialize(deserializer)?;
+        let mut mechanisms = Mechanisms::DEFAULT;
+        for (name, value) in settings {
+            mechanisms.set(&name, &value).map_err(D::Error::custom)?;
+        }
+        Ok(mechanisms)
+    }
 }
 
 impl Spec {
@@ -50,6 +80,7 @@ impl Spec {
             timing: None,
             verify: false,
             sockets: Sockets::PLAIN,
+            mechanisms: Mechanisms::DEFAULT,
         }
     }
 
@@ -65,6 +96,13 @@ impl Spec {
     #[must_use]
     pub const fn with_nagle(mut self, nagle: bool) -> Self {
         self.nagle = nagle;
+        self
+    }
+
+    /// The same spec with these mechanisms of Tollgate's stack.
+    #[must_use]
+    pub const fn with_mechanisms(mut self, mechanisms: Mechanisms) -> Self {
+        self.mechanisms = mechanisms;
         self
     }
 
@@ -148,12 +186,13 @@ mod tests {
 
     #[test]
     fn a_spec_survives_serialization() {
-        let spec = Spec {
+        let mut spec = Spec {
             timing: Some(Timing::Batch(16)),
             nagle: true,
             ..Spec::new(Workload::Crr, 80)
         }
         .verified();
+        spec.mechanisms.set("demux", "list").unwrap();
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);
     }

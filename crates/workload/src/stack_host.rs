@@ -1,13 +1,13 @@
 //! How `stack-memory` and `stack-shm` set up their stacks, so that both run the same one.
 //!
-//! Mechanisms are the stack's defaults, checksums computed and verified in software at both ends by the best kernel of the
-//! processor, timestamps on. Socket buffers are as large as those of `peer-smoltcp`.
+//! Mechanisms are those of the spec at both ends, checksums in software by the best kernel of the processor, timestamps on. Socket buffers are as large as those of `peer-smoltcp`.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tollgate_checksum::Kernel;
 use tollgate_run::PathId;
+use tollgate_stack::config::ChecksumPolicy;
 use tollgate_stack::{Active, Config, ConnId, Instant, SocketOption, Stack};
 use tollgate_wire::ethernet::MacAddr;
 
@@ -61,6 +61,7 @@ pub(crate) fn stack(
     config.receive_buffer = BUFFER as u32;
     config.kernel = Kernel::best();
     config.no_delay = !spec.nagle;
+    config.mechanisms = spec.mechanisms;
     Stack::new(config, mtu, now).map_err(|error| Error::stack(path, "making a stack", error))
 }
 
@@ -84,16 +85,23 @@ pub(crate) fn set_nagle(
 
 /// The settings that both paths have, for a table's notes.
 pub(crate) fn settings(spec: &Spec, mtu: usize) -> Vec<(&'static str, String)> {
-    vec![
+    let checksums = match spec.mechanisms.checksum {
+        ChecksumPolicy::Always => format!("software, both ends, {}", Kernel::best().name()),
+        ChecksumPolicy::Off => "off".to_owned(),
+    };
+    let changed = spec.mechanisms.changed();
+    let changed = changed
+        .filter(|(name, _)| *name != "checksum")
+        .map(|(name, value)| (name, value.to_owned()));
+    let mut settings = vec![
         ("congestion", "NewReno".to_owned()),
         spec.nagle_setting(),
         ("mtu", mtu.to_string()),
         ("socket buffers", format!("{BUFFER} bytes")),
-        (
-            "checksums",
-            format!("software, both ends, {}", Kernel::best().name()),
-        ),
+        ("checksums", checksums),
         ("timestamps", "on".to_owned()),
         ("receive", "posted".to_owned()),
-    ]
+    ];
+    settings.extend(changed);
+    settings
 }

@@ -38,6 +38,10 @@ impl Experiment for Crr {
         Reported::Always
     }
 
+    fn takes_mechanisms(&self) -> bool {
+        true
+    }
+
     fn weight(&self) -> u32 {
         4
     }

@@ -69,6 +69,11 @@ pub trait Experiment: Sync {
         true
     }
 
+    /// Tells whether all that it measures of Tollgate's stack runs with [`Options::mechanisms`]. Others measure the defaults.
+    fn takes_mechanisms(&self) -> bool {
+        false
+    }
+
     /// The command that repeats it with these options.
     fn command(&self, options: &Options) -> String {
         shapes::command(self.name(), options)

@@ -40,6 +40,10 @@ impl Experiment for RrBySize {
         Reported::Always
     }
 
+    fn takes_mechanisms(&self) -> bool {
+        true
+    }
+
     fn weight(&self) -> u32 {
         8
     }

@@ -38,6 +38,10 @@ impl Experiment for StreamByWriteSize {
         Reported::Always
     }
 
+    fn takes_mechanisms(&self) -> bool {
+        true
+    }
+
     fn weight(&self) -> u32 {
         4
     }

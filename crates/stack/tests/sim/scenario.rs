@@ -330,28 +330,25 @@ pub fn options() -> Vec<Scenario> {
 /// Every switch.
 pub fn mechanisms() -> Vec<Scenario> {
     let new = Scenario::new;
-    let mut all = vec![
-        new("prediction-unidirectional").mechanism(|m| m.prediction = Prediction::Unidirectional),
-        new("prediction-off").mechanism(|m| m.prediction = Prediction::Off),
-        new("demux-hash").mechanism(|m| m.demux = Demux::Hash),
-        new("demux-list")
-            .mechanism(|m| m.demux = Demux::List)
-            .with(|s| s.connections = 6),
-        new("template-off").mechanism(|m| m.template = HeaderTemplate::Off),
-        new("fin-at-once").mechanism(|m| m.fin = FinAcknowledgment::AtOnce),
-        new("retransmit-copy").mechanism(|m| m.retransmit = RetransmitCopy::Copy),
-        new("checksum-off").mechanism(|m| m.checksum = ChecksumPolicy::Off),
-        new("papers-baseline").mechanism(|m| {
-            *m = Mechanisms {
-                prediction: Prediction::Unidirectional,
-                demux: Demux::List,
-                template: HeaderTemplate::Off,
-                checksum: ChecksumPolicy::Always,
-                retransmit: RetransmitCopy::Copy,
-                fin: FinAcknowledgment::AtOnce,
-            };
-        }),
-    ];
+    let each = Mechanisms::each().map(|(name, value, changed)| {
+        let scenario = new(&format!("{name}-{value}")).mechanism(move |m| *m = changed);
+        if changed.demux == Demux::List {
+            scenario.with(|s| s.connections = 6)
+        } else {
+            scenario
+        }
+    });
+    let mut all: Vec<Scenario> = each.collect();
+    all.push(new("papers-baseline").mechanism(|m| {
+        *m = Mechanisms {
+            prediction: Prediction::Unidirectional,
+            demux: Demux::List,
+            template: HeaderTemplate::Off,
+            checksum: ChecksumPolicy::Always,
+            retransmit: RetransmitCopy::Copy,
+            fin: FinAcknowledgment::AtOnce,
+        };
+    }));
     for kernel in Kernel::all() {
         all.push(
             new(&format!("kernel-{}", kernel.name()))

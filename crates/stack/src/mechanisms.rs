@@ -1,0 +1,250 @@
+//! The mechanisms that can be switched, so that the worth of each is measured: what Clark, Wolman, Kay and Foong disagree about.
+//!
+//! One macro makes of each line the type, its values' names, and its place in [`Mechanisms`]; command lines, tables and simulations
+//! go through [`Mechanisms::SWITCHES`], so a new mechanism needs no other list. The first value is the default.
+//!
+//! It must never be asked on the predicted path: what that path does is chosen when a stack or a connection is made.
+
+use core::fmt;
+
+/// A mechanism by name, and the values that it takes; the first is the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// The name.
+    pub name: &'static str,
+    /// The names of its values.
+    pub values: &'static [&'static str],
+}
+
+macro_rules! mechanisms {
+    ($($(#[$doc:meta])+ $field:ident: $kind:ident {
+        $($(#[$about:meta])+ $variant:ident = $value:literal,)+
+    })+) => {
+        $(
+            $(#[$doc])+
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub enum $kind {
+                $($(#[$about])+ $variant,)+
+            }
+
+            impl $kind {
+                /// All values, the default first.
+                pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+                /// The name of the value.
+                pub const fn name(self) -> &'static str {
+                    match self {
+                        $(Self::$variant => $value,)+
+                    }
+                }
+            }
+
+            impl Default for $kind {
+                fn default() -> Self {
+                    Self::ALL[0]
+                }
+            }
+        )+
+
+        /// The mechanisms of a stack.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Mechanisms {
+            $($(#[$doc])+ pub $field: $kind,)+
+        }
+
+        impl Mechanisms {
+            /// The default of each.
+            pub const DEFAULT: Self = Self { $($field: $kind::ALL[0],)+ };
+
+            /// Each mechanism with its values.
+            pub const SWITCHES: &'static [Switch] = &[
+                $(Switch { name: stringify!($field), values: &[$($value),+] },)+
+            ];
+
+            /// Sets a mechanism by the name of the value.
+            ///
+            /// # Errors
+            /// [`UnknownSetting`], and nothing is changed.
+            pub fn set(&mut self, name: &str, value: &str) -> Result<(), UnknownSetting> {
+                match name {
+                    $(stringify!($field) => {
+                        let known = $kind::ALL.iter().find(|known| known.name() == value);
+                        self.$field = *known.ok_or(UnknownSetting::Value(Switch {
+                            name: stringify!($field),
+                            values: &[$($value),+],
+                        }))?;
+                        Ok(())
+                    })+
+                    _ => Err(UnknownSetting::Name),
+                }
+            }
+
+            /// Each mechanism with its value, by name.
+            pub fn settings(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+                [$((stringify!($field), self.$field.name())),+].into_iter()
+            }
+        }
+    };
+}
+
+mechanisms! {
+    /// Header prediction on input.
+    prediction: Prediction {
+        /// Pure acknowledgments, data, data with a new acknowledgment, and window changes are predicted; so are the segments that
+        /// open and close a connection in the usual way.
+        Bidirectional = "bidirectional",
+        /// Only pure acknowledgments and only data without a new acknowledgment, as in 4.4BSD (Wolman et al. 1994, 3).
+        Unidirectional = "unidirectional",
+        /// None: every segment goes through the full state machine.
+        Off = "off",
+    }
+    /// Demultiplexing: finds the connection of a segment.
+    demux: Demux {
+        /// The connection of the last segment, then a keyed hash table.
+        CacheHash = "cache+hash",
+        /// The keyed hash table alone.
+        Hash = "hash",
+        /// A walk over all connections (the papers' baseline).
+        List = "list",
+    }
+    /// Header templates.
+    template: HeaderTemplate {
+        /// From the connection's template: constant bytes and sums prepared.
+        On = "on",
+        /// Field by field, each checksum summed anew.
+        Off = "off",
+    }
+    /// Computing and verifying the checksums of TCP and IP headers.
+    checksum: ChecksumPolicy {
+        /// Always.
+        Always = "always",
+        /// Never: only for measuring what checksums cost, on links that cannot corrupt. The peer must do the same.
+        Off = "off",
+    }
+    /// What a retransmission holds on to.
+    retransmit: RetransmitCopy {
+        /// A reference to the frame that was sent.
+        Reference = "reference",
+        /// The frame; a copy of it is sent (mbuf copy of the papers' baseline).
+        Copy = "copy",
+    }
+    /// The acknowledgment of a peer's FIN that nothing else carries.
+    fin: FinAcknowledgment {
+        /// In the next turn, unless the application has closed by then and its own FIN carries it.
+        Delayed = "delayed",
+        /// At once. RFC 9293, 3.8.6.3, allows both.
+        AtOnce = "at-once",
+    }
+}
+
+impl Default for Mechanisms {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl Mechanisms {
+    /// The mechanisms whose value is not the default, by name.
+    pub fn changed(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+        let pairs = self.settings().zip(Self::DEFAULT.settings());
+        pairs.filter_map(|(own, usual)| (own != usual).then_some(own))
+    }
+
+    /// The defaults with one value changed, for each value of each mechanism, with the names of both.
+    ///
+    /// ```
+    /// # use tollgate_stack::config::{Mechanisms, Prediction};
+    /// let (name, value, first) = Mechanisms::each().next().unwrap();
+    /// assert_eq!((name, value), ("prediction", "unidirectional"));
+    /// assert_eq!(first.prediction, Prediction::Unidirectional);
+    /// ```
+    pub fn each() -> impl Iterator<Item = (&'static str, &'static str, Self)> {
+        let switches = Self::SWITCHES.iter();
+        let others = switches.flat_map(|switch| {
+            switch
+                .values
+                .iter()
+                .skip(1)
+                .map(|value| (switch.name, *value))
+        });
+        others.filter_map(|(name, value)| {
+            let mut changed = Self::DEFAULT;
+            changed.set(name, value).ok()?;
+            Some((name, value, changed))
+        })
+    }
+}
+
+/// A name or a value that no mechanism has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownSetting {
+    /// There is no mechanism of this name.
+    Name,
+    /// The mechanism has no such value; it has these.
+    Value(Switch),
+}
+
+impl fmt::Display for UnknownSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, names: &mut dyn Iterator<Item = &'static str>| {
+            for (at, name) in names.enumerate() {
+                write!(f, "{}{name}", if at == 0 { "" } else { ", " })?;
+            }
+            Ok(())
+        };
+        match self {
+            Self::Name => {
+                f.write_str("unknown mechanism; known: ")?;
+                list(
+                    f,
+                    &mut Mechanisms::SWITCHES.iter().map(|switch| switch.name),
+                )
+            }
+            Self::Value(switch) => {
+                write!(f, "unknown value of {}; known: ", switch.name)?;
+                list(f, &mut switch.values.iter().copied())
+            }
+        }
+    }
+}
+
+impl core::error::Error for UnknownSetting {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn each_value_is_set_by_its_name_and_told_by_it() {
+        assert_eq!(Mechanisms::DEFAULT.changed().count(), 0);
+        let mut count = 0;
+        for (name, value, changed) in Mechanisms::each() {
+            let told: Vec<_> = changed.changed().collect();
+            assert_eq!(told, [(name, value)]);
+            count += 1;
+        }
+        let values: usize = Mechanisms::SWITCHES
+            .iter()
+            .map(|switch| switch.values.len())
+            .sum();
+        assert_eq!(count, values - Mechanisms::SWITCHES.len());
+    }
+
+    #[test]
+    fn unknown_names_and_values_list_the_known_ones_and_change_nothing() {
+        let mut mechanisms = Mechanisms::DEFAULT;
+        let value = mechanisms.set("prediction", "on").unwrap_err();
+        assert_eq!(
+            value.to_string(),
+            "unknown value of prediction; known: bidirectional, unidirectional, off"
+        );
+        let name = mechanisms.set("predict", "off").unwrap_err();
+        assert_eq!(
+            name.to_string(),
+            "unknown mechanism; known: prediction, demux, template, checksum, retransmit, fin"
+        );
+        assert_eq!(mechanisms, Mechanisms::DEFAULT);
+    }
+}
