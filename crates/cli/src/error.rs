@@ -77,7 +77,7 @@ pub(crate) enum Error {
     /// A key could not be read or made.
     #[cfg(feature = "sql")]
     #[error(
-        "the key in {path} cannot be read: {reason}; it is to hold 32 octets: head -c 32 /dev/urandom > {path}"
+        "the key in {path} cannot be read: {reason}; it is to hold 32 bytes: head -c 32 /dev/urandom > {path}"
     )]
     Key {
         /// The place where the key is.

@@ -192,7 +192,7 @@ fn no_such_path(path: PathId) -> String {
     }
 }
 
-/// Runs the line-up over the sizes.
+/// Runs the matrix over the sizes.
 ///
 /// # Errors
 /// [`Error::Stopped`] when the user stopped it before anything was measured, [`Error::NothingMeasured`] when every variant
@@ -226,7 +226,7 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
-/// A run of a line-up under way.
+/// A run of a matrix under way.
 struct InterleavedRun<'a> {
     context: &'a Context<'a>,
     wanted: u64,

@@ -89,7 +89,7 @@ pub(crate) struct Observed {
 pub(crate) struct Survey {
     pub(crate) subjects: Vec<Subject>,
     pub(crate) observed: Vec<Observed>,
-    pub(crate) book: CallPaths,
+    pub(crate) call_paths: CallPaths,
     pub(crate) clock: Clock,
     /// Samples per second and processor.
     pub(crate) rate: u32,
@@ -170,7 +170,7 @@ fn measure(
         survey: Survey {
             observed: subjects.iter().map(|_| Observed::default()).collect(),
             subjects,
-            book: CallPaths::new(symbols),
+            call_paths: CallPaths::new(symbols),
             clock: sampler.clock(),
             rate: sampler.rate(),
             processors: cpus,
@@ -262,7 +262,7 @@ impl Tour<'_> {
             let cost = pilot(session.as_mut());
             self.sampler.stop().map_err(|error| error.to_string())?;
             self.sampler
-                .drain(&mut self.survey.book, &mut Profile::default());
+                .drain(&mut self.survey.call_paths, &mut Profile::default());
             match cost {
                 Ok(ns) => self.costs[at] = ns,
                 Err(error) => self.fail(at, &error),
@@ -359,7 +359,8 @@ impl Tour<'_> {
         self.sampler.stop().map_err(|error| error.to_string())?;
         let cpu_ns = process_ns() - cpu;
         self.survey.observed[at].settings = session.settings();
-        self.sampler.drain(&mut self.survey.book, &mut profile);
+        self.sampler
+            .drain(&mut self.survey.call_paths, &mut profile);
         if let Err(error) = outcome {
             self.fail(at, &error);
             return Ok(());
@@ -507,12 +508,13 @@ impl Survey {
     ) -> Vec<Split> {
         let cpus = processors(&self.subjects[subject..=subject]).unwrap_or_default();
         let split = |round: &Round| {
-            let all = classifier.breakdown(&self.book, &round.profile);
+            let all = classifier.breakdown(&self.call_paths, &round.profile);
             let split = Split::new(round, all);
             let here = if cpus.len() == self.processors.len() {
                 split.breakdown.clone()
             } else {
-                classifier.breakdown_where(&self.book, &round.profile, |cpu| cpus.contains(&cpu))
+                classifier
+                    .breakdown_where(&self.call_paths, &round.profile, |cpu| cpus.contains(&cpu))
             };
             let elapsed_ns = round.plain_elapsed_ns / round.slowness * round.operations as f64;
             Split {
@@ -534,8 +536,8 @@ impl Survey {
         classifier: &mut Classifier,
     ) -> Vec<Split> {
         let mut split = |round: &Round| {
-            let mut pieces = cut.pieces(&self.book, &round.profile);
-            let breakdown = classifier.breakdown(&self.book, &pieces.swap_remove(piece));
+            let mut pieces = cut.pieces(&self.call_paths, &round.profile);
+            let breakdown = classifier.breakdown(&self.call_paths, &pieces.swap_remove(piece));
             Split::new(round, breakdown)
         };
         let rounds = self.observed[subject].rounds.iter();
@@ -553,7 +555,7 @@ impl Survey {
 
     /// Samples by category, all subjects together.
     pub(crate) fn breakdown(&self, categories: &Categories) -> Breakdown {
-        Classifier::new(categories.clone()).breakdown(&self.book, &self.all())
+        Classifier::new(categories.clone()).breakdown(&self.call_paths, &self.all())
     }
 
     /// What the samples of this process say of its processor time, relative to what its clock says: 1 when they agree.

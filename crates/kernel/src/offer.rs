@@ -83,5 +83,5 @@ pub struct Offer {
     /// The kind.
     pub kind: Kind,
     /// Tells whether it was tried and works.
-    pub kernel_feature: KernelFeature,
+    pub support: KernelFeature,
 }

@@ -138,7 +138,7 @@ pub fn kernel_features() -> KernelFeatures {
 pub fn offers() -> Vec<Offer> {
     let refused = |kind| Offer {
         kind,
-        kernel_feature: KernelFeature::Refused(Error::NotBuilt.to_string()),
+        support: KernelFeature::Refused(Error::NotBuilt.to_string()),
     };
     Kind::ALL.into_iter().map(refused).collect()
 }

@@ -6,11 +6,13 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tollgate_gate::Gate;
+use tollgate_gate::{Gate, TickScale};
 use tollgate_measure::faults::{self, Delayed, Shown};
-use tollgate_measure::gated::Amount;
-use tollgate_measure::schedule::Sets;
+use tollgate_measure::gated::{Amount, Gated, Ran};
+use tollgate_measure::ledger::Split;
+use tollgate_measure::schedule::{Probes, Sets};
 use tollgate_measure::stack_memory::StackMemory;
+use tollgate_measure::way::Way;
 
 /// Attached gates are seen by everybody, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -77,6 +79,63 @@ fn delays_in_the_stack_come_back_in_their_spans() {
     let _turn = turn();
     let mut stack = StackMemory::open(&[64], false).unwrap();
     delays_come_back(&mut stack, 300.0, &amount(256));
+}
+
+/// A stack whose delays are put behind the next gate of the way.
+struct Misplaced(StackMemory);
+
+impl Gated for Misplaced {
+    fn way(&self) -> &Way {
+        self.0.way()
+    }
+
+    fn splits(&self) -> Vec<Split> {
+        self.0.splits()
+    }
+
+    fn sizes(&self) -> usize {
+        self.0.sizes()
+    }
+
+    fn has_asleep(&self) -> bool {
+        self.0.has_asleep()
+    }
+
+    fn batch(&self) -> usize {
+        self.0.batch()
+    }
+
+    fn enable(&mut self, probes: Probes) -> Result<(), String> {
+        self.0.enable(probes)
+    }
+
+    fn run(&mut self, size: usize, round_trips: u64) -> Result<Ran, String> {
+        self.0.run(size, round_trips)
+    }
+
+    fn scale(&self) -> TickScale {
+        self.0.scale()
+    }
+}
+
+impl Delayed for Misplaced {
+    fn delay(&mut self, delay: Option<(Gate, f64)>) -> Result<f64, String> {
+        let next = delay.map(|(gate, ns)| {
+            let gates = self.0.way().gates();
+            let at = gates.iter().position(|&one| one == gate).unwrap();
+            (gates[(at + 1) % gates.len()], ns)
+        });
+        self.0.delay(next)
+    }
+}
+
+/// A delay that lies behind another gate than it is said to must fail the second measurement, too.
+#[test]
+#[should_panic(expected = "failed twice: out of place")]
+fn delays_behind_another_gate_are_found_out_of_place() {
+    let _turn = turn();
+    let stack = StackMemory::open(&[64], false).unwrap();
+    delays_come_back(&mut Misplaced(stack), 300.0, &amount(256));
 }
 
 #[cfg(feature = "bpf")]

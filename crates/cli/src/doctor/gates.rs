@@ -80,14 +80,14 @@ impl Report {
             .collect();
         Self {
             tried: kinds(kernel_features)
-                .map(|(name, kernel_feature)| Tried {
+                .map(|(name, feature)| Tried {
                     name,
-                    state: if kernel_feature.works() {
+                    state: if feature.works() {
                         State::Good
                     } else {
                         State::Missing
                     },
-                    reason: kernel_feature.reason().map(str::to_owned),
+                    reason: feature.reason().map(str::to_owned),
                 })
                 .collect(),
             rows: plan
@@ -177,7 +177,7 @@ fn kinds(kernel_features: &KernelFeatures) -> impl Iterator<Item = (&'static str
 
 impl Other {
     fn of(offer: &Offer, plan: &Plan) -> Self {
-        let reason = match (&offer.kernel_feature, offer.kind.place()) {
+        let reason = match (&offer.support, offer.kind.place()) {
             (KernelFeature::Refused(reason), _) => reason.clone(),
             (KernelFeature::Works, Place::Elsewhere(place)) => {
                 format!("allowed, not needed: {place}")
@@ -194,7 +194,7 @@ impl Other {
         };
         Self {
             name: offer.kind.name(),
-            allowed: offer.kernel_feature.works(),
+            allowed: offer.support.works(),
             reason,
         }
     }
@@ -242,16 +242,16 @@ mod tests {
         let offers = [
             Offer {
                 kind: Kind::TcExpress,
-                kernel_feature: KernelFeature::Works,
+                support: KernelFeature::Works,
             },
             Offer {
                 kind: Kind::Kprobes,
-                kernel_feature: KernelFeature::Refused("this kernel has none".to_owned()),
+                support: KernelFeature::Refused("this kernel has none".to_owned()),
             },
         ];
         let kprobes = Offer {
             kind: Kind::Kprobes,
-            kernel_feature: KernelFeature::Works,
+            support: KernelFeature::Works,
         };
         let told = &Report::of(&kernel_features, &[kprobes]).others[0].reason;
         assert!(

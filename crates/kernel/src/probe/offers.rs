@@ -38,7 +38,7 @@ pub fn offers() -> Vec<Offer> {
         .into_iter()
         .map(|kind| Offer {
             kind,
-            kernel_feature: match attempt(kind) {
+            support: match attempt(kind) {
                 Ok(()) => KernelFeature::Works,
                 Err(reason) => KernelFeature::Refused(reason),
             },
@@ -227,7 +227,7 @@ mod tests {
         let offers = offers();
         assert_eq!(offers.len(), Kind::ALL.len());
         for offer in offers {
-            match offer.kernel_feature {
+            match offer.support {
                 KernelFeature::Works => {}
                 KernelFeature::Refused(reason) => {
                     println!("{}: {reason}", offer.kind.name());

@@ -60,7 +60,7 @@ pub enum CreateError {
     #[error("a ring of {0} slots cannot be made; give a power of two between 2 and 65536")]
     Slots(usize),
     /// The system refused.
-    #[error("{step} failed for shared memory of {octets} octets: {source}")]
+    #[error("{step} failed for shared memory of {octets} bytes: {source}")]
     System {
         /// What was tried.
         step: &'static str,
@@ -88,7 +88,7 @@ pub enum AttachError {
     #[error("the segment is not sealed against a change of its size")]
     NotSealed,
     /// Its header contradicts itself or the file's size.
-    #[error("the segment's header does not fit the file's {octets} octets")]
+    #[error("the segment's header does not fit the file's {octets} bytes")]
     Sizes {
         /// Size of the file.
         octets: u64,
