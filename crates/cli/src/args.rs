@@ -393,6 +393,9 @@ pub(crate) struct Doctor {
     /// Put known delays and known costs into this machine's gates, and show what the ledger makes of them: two minutes, as root.
     #[arg(long)]
     pub(crate) self_test: bool,
+    /// Only the longest delays, over loopback and in our stack: within 20 seconds.
+    #[arg(long, requires = "self_test")]
+    pub(crate) quick: bool,
     #[command(flatten)]
     pub(crate) json: Json,
 }
