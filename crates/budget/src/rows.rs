@@ -32,7 +32,7 @@ enum Source {
     /// Instructions of a round trip that write or compare deadlines, per setting or clearing of one.
     DeadlineWrites,
     /// What the TCB and its entries take.
-    ConnectionOctets,
+    ConnectionBytes,
     /// Growth of the resident memory.
     ConnectionResident,
 }
@@ -111,7 +111,7 @@ pub const ROWS: &[Row] = &[
         "smoltcp 4,600; lwIP 5,000; Clark ~1,400",
     ),
     row(
-        "rr-64-unsummed",
+        "rr-64-copy-only",
         "  checksums off",
         Bar::AtMost(1_000.0),
         "",
@@ -221,7 +221,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         unit: BYTES,
-        source: Source::ConnectionOctets,
+        source: Source::ConnectionBytes,
         ..row(
             "connection-octets",
             "idle connection, by its parts",
@@ -318,7 +318,7 @@ impl Row {
                 })?;
                 Ok(count as f64 / (done * DEADLINES_IN_A_ROUND_TRIP) as f64)
             }
-            Source::ConnectionOctets => Ok(Stack::octets_per_connection() as f64),
+            Source::ConnectionBytes => Ok(Stack::bytes_per_connection() as f64),
             Source::ConnectionResident => {
                 let octets = scenario::resident_octets(RESIDENT_CONNECTIONS)?;
                 Ok(octets as f64 / (2 * RESIDENT_CONNECTIONS) as f64)

@@ -60,7 +60,7 @@ pub const SCENARIOS: &[Scenario] = &[
         run: ruler,
     },
     round_trip::RR_64,
-    round_trip::RR_64_UNSUMMED,
+    round_trip::RR_64_COPY_ONLY,
     round_trip::RR_1400,
     round_trip::RR_64_AMONG_100K,
     round_trip::RR_64_AROUND_10K,

@@ -274,7 +274,7 @@ mod tests {
     fn fixed() -> (BTreeMap<&'static str, f64>, Budgets) {
         let values = BTreeMap::from([
             ("rr-64", 1_100.25),
-            ("rr-64-unsummed", 1_009.0),
+            ("rr-64-copy-only", 1_009.0),
             ("rr-64-among-100k", 1_122.3),
             ("idle-0", 29.0),
             ("stream-16k", 12_345.67),
@@ -284,7 +284,7 @@ mod tests {
         let mut budgets = Budgets::default();
         budgets.record([
             ("rr-64", 1_100.25),
-            ("rr-64-unsummed", 1_000.0),
+            ("rr-64-copy-only", 1_000.0),
             ("rr-64-among-100k", 1_100.0),
             ("idle-0", 30.0),
             ("stream-16k", 12_300.0),

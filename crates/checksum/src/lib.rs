@@ -64,7 +64,7 @@ pub fn sum_header(bytes: &[u8]) -> Partial {
     })
 }
 
-/// One way to sum bytes, with or without copying them; every kernel but [`UNSUMMED`](Kernel::UNSUMMED) gives the same sums.
+/// One way to sum bytes, with or without copying them; every kernel but [`COPY_ONLY`](Kernel::COPY_ONLY) gives the same sums.
 ///
 /// A value exists only for a kernel that this processor can run.
 #[derive(Clone, Copy)]
@@ -89,8 +89,8 @@ impl Kernel {
     };
 
     /// No checksum: copies, and says zero of every sum. Not among [`all`](Self::all), since its sums are not the others'.
-    pub const UNSUMMED: Self = Self {
-        name: "unsummed",
+    pub const COPY_ONLY: Self = Self {
+        name: "copy_only",
         sum: copy_only::sum,
         few: 0,
         copy_and_sum: copy_only::copy_and_sum,
@@ -159,7 +159,7 @@ impl Kernel {
         Self::all().find(|kernel| kernel.name == name)
     }
 
-    /// The kernel's name: `halfword`, `unrolled`, `avx2`, `avx512` or `neon`, or `unsummed`.
+    /// The kernel's name: `halfword`, `unrolled`, `avx2`, `avx512` or `neon`, or `copy_only`.
     #[inline]
     #[must_use]
     pub fn name(&self) -> &'static str {

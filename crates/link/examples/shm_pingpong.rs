@@ -1,7 +1,7 @@
 //! Round trips through the shared-memory link beside a bare ping-pong of the same size, in one run.
 //!
 //! Two threads, each pinned to a core of its own where there are two, poll busily. `bare` is the floor: a word and the
-//! octets behind it in one buffer for each direction, copied out of and into private memory with memcpy. `copy` and `sum`
+//! bytes behind it in one buffer for each direction, copied out of and into private memory with memcpy. `copy` and `sum`
 //! are the link without and with the checksum kernel, pools included. Repetitions are interleaved and cut into slices; the
 //! table gives the median slice, and the one that 9 of 10 are slower than, which is what a busy machine does not disturb.
 //!
@@ -15,7 +15,7 @@ use tollgate_checksum::Kernel;
 use tollgate_link::Side;
 use tollgate_link::shm::{Config, Segment, ShmLink};
 use tollgate_stack::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum};
-use tollgate_stack::port::Link;
+use tollgate_stack::link::Link;
 
 const SIZES: [usize; 4] = [66, 130, 266, 1514];
 const REPETITIONS: u64 = 9;
@@ -34,7 +34,7 @@ fn main() {
     );
     println!(
         "{:>6} {:>6} {:>8} {:>8} {:>8} {:>10} {:>10}",
-        "octets", "", "bare", "copy", "sum", "copy/bare", "sum/bare"
+        "bytes", "", "bare", "copy", "sum", "copy/bare", "sum/bare"
     );
     for size in SIZES {
         let mut results = [const { Vec::new() }; 3];
@@ -88,24 +88,24 @@ fn time(slices: u64, mut ping: impl FnMut(), pong: impl FnOnce() + Send) -> Vec<
 #[repr(C, align(128))]
 struct Channel {
     number: AtomicU64,
-    octets: UnsafeCell<[u8; 2040]>,
+    bytes: UnsafeCell<[u8; 2040]>,
 }
 
-// SAFETY: the number says whose turn it is to use the octets.
+// SAFETY: the number says whose turn it is to use the bytes.
 unsafe impl Sync for Channel {}
 
 impl Channel {
     const fn new() -> Self {
         Self {
             number: AtomicU64::new(0),
-            octets: UnsafeCell::new([0; 2040]),
+            bytes: UnsafeCell::new([0; 2040]),
         }
     }
 
     fn send(&self, number: u64, from: &[u8]) {
-        // SAFETY: the other side has read the octets before it answered, and reads them again only after the store below.
-        let octets = unsafe { &mut *self.octets.get() };
-        octets[..from.len()].copy_from_slice(from);
+        // SAFETY: the other side has read the bytes before it answered, and reads them again only after the store below.
+        let bytes = unsafe { &mut *self.bytes.get() };
+        bytes[..from.len()].copy_from_slice(from);
         self.number.store(number, Ordering::Release);
     }
 
@@ -113,9 +113,9 @@ impl Channel {
         while self.number.load(Ordering::Acquire) != number {
             std::hint::spin_loop();
         }
-        // SAFETY: the other side writes the octets again only after it was answered.
-        let octets = unsafe { &*self.octets.get() };
-        to.copy_from_slice(&octets[..to.len()]);
+        // SAFETY: the other side writes the bytes again only after it was answered.
+        let bytes = unsafe { &*self.bytes.get() };
+        to.copy_from_slice(&bytes[..to.len()]);
     }
 }
 

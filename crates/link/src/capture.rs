@@ -11,7 +11,7 @@ use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool};
-use tollgate_stack::port::{Link, Offloads};
+use tollgate_stack::link::{Link, Offloads};
 use tollgate_stack::time::Instant;
 
 /// How a capture is written.
@@ -19,7 +19,7 @@ use tollgate_stack::time::Instant;
 pub struct Config {
     /// Name of the interface in the file.
     pub name: String,
-    /// Octets kept of each frame; 0 keeps all.
+    /// Bytes kept of each frame; 0 keeps all.
     pub snaplen: u32,
     /// What [`Instant::ZERO`] is, since 1970-01-01 UTC.
     pub epoch: Duration,
@@ -32,8 +32,8 @@ pub struct Stats {
     pub inbound: u64,
     /// Frames transmitted that were written.
     pub outbound: u64,
-    /// Octets of the file.
-    pub octets: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
     /// Frames that were not written since the file could not be.
     pub lost: u64,
 }
@@ -217,12 +217,12 @@ impl<W: Write> File<W> {
         let nanos = self.epoch.saturating_add(self.now.as_nanos());
         for (index, frame) in frames.iter().enumerate() {
             let comment = if index == 0 { &*self.comment } else { "" };
-            let octets = pool.frame(frame);
+            let bytes = pool.frame(frame);
             let packet = Packet {
                 nanos,
                 direction,
-                octets,
-                wire_len: octets.len() as u32,
+                bytes,
+                wire_len: bytes.len() as u32,
                 comment,
             };
             pcapng::packet(&mut self.blocks, &packet, self.snaplen);
@@ -244,7 +244,7 @@ impl<W: Write> File<W> {
             match self.out.write_all(&self.blocks[..end]) {
                 Ok(()) => {
                     self.comment.clear();
-                    self.stats.octets += end as u64;
+                    self.stats.bytes += end as u64;
                     return count as u64;
                 }
                 Err(error) => self.error = Some(error),

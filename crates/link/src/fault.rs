@@ -20,7 +20,7 @@ use std::collections::BinaryHeap;
 use std::mem;
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool, RxChecksum};
-use tollgate_stack::port::{BURST, Link, Offloads};
+use tollgate_stack::link::{BURST, Link, Offloads};
 use tollgate_stack::time::Instant;
 
 /// Which direction a [`Fault`] works on.
@@ -399,22 +399,22 @@ impl Wire {
             Corrupt::Anywhere => 0,
             Corrupt::From(first) => first,
         };
-        let Some(octets) = frame.len.checked_sub(first).filter(|&octets| octets > 0) else {
+        let Some(bytes) = frame.len.checked_sub(first).filter(|&bytes| bytes > 0) else {
             return;
         };
         let start = usize::from(frame.offset) + usize::from(first);
-        let Some(octets) = pool
-            .octets_mut(frame.id)
-            .get_mut(start..start + usize::from(octets))
+        let Some(bytes) = pool
+            .bytes_mut(frame.id)
+            .get_mut(start..start + usize::from(bytes))
         else {
             return;
         };
         // Neighbouring bits, so that two flips never undo each other.
         let flips = 1 + self.random.detail.below(3);
-        let bits = octets.len() as u64 * 8;
+        let bits = bytes.len() as u64 * 8;
         let at = self.random.detail.below(bits);
         for bit in (at..bits.min(at + flips)).map(|bit| bit as usize) {
-            octets[bit / 8] ^= 1 << (bit % 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
         }
         frame.checksum = RxChecksum::Unknown;
         self.stats.corrupted += 1;
@@ -572,7 +572,7 @@ impl Wire {
         let id = pool.alloc()?;
         let start = usize::from(frame.offset);
         if let Some(place) = pool
-            .octets_mut(id)
+            .bytes_mut(id)
             .get_mut(start..start + self.scratch.len())
         {
             place.copy_from_slice(&self.scratch);

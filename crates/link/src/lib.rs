@@ -1,6 +1,6 @@
 //! How frames move between stacks: memory, shared memory, and the fault and capture wrappers.
 //!
-//! Every link implements [`tollgate_stack::port::Link`], the stack's only view of the world below it. One link, one
+//! Every link implements [`tollgate_stack::link::Link`], the stack's only view of the world below it. One link, one
 //! file:
 //!
 //! - [`memory`]: two ends in one thread that hand frames over;

@@ -1,6 +1,6 @@
 //! Two ends in one thread that share a pool: a burst is handed over by swapping vectors.
 //!
-//! No octet is copied and no frame is counted: the count that a frame stands for moves with it. So what arrives takes nothing
+//! No byte is copied and no frame is counted: the count that a frame stands for moves with it. So what arrives takes nothing
 //! from the pool, and the reserve that other links leave is not touched. This is the link on
 //! which a stack's own cost is measured, so it must never do work that a stack could be blamed for: a burst of any length
 //! goes in with one swap, when nothing waits there, and a stack takes it out where it lies.
@@ -8,7 +8,7 @@
 use crate::Side;
 use std::mem;
 use tollgate_stack::buffer::{Frame, Pool};
-use tollgate_stack::port::{BURST, Link};
+use tollgate_stack::link::{BURST, Link};
 
 /// A cable between two stacks of one thread, which share one [`Pool`].
 ///
@@ -20,11 +20,11 @@ use tollgate_stack::port::{BURST, Link};
 ///
 /// let mut pool = Pool::new(4, 2048);
 /// let mut cable = Memory::new(1500);
-/// let mut burst = vec![pool.frame_from(b"fourteen octets and more").unwrap()];
+/// let mut burst = vec![pool.frame_from(b"fourteen bytes and more").unwrap()];
 /// cable.end(Side::A).transmit(&mut pool, &mut burst);
 /// let mut arrived = Vec::new();
 /// cable.end(Side::B).receive(&mut pool, &mut arrived);
-/// assert_eq!(pool.frame(&arrived[0]), b"fourteen octets and more");
+/// assert_eq!(pool.frame(&arrived[0]), b"fourteen bytes and more");
 /// # pool.release(arrived.pop().unwrap().id);
 /// ```
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Memory {
     /// Frames that wait in each direction at most, unless [`with_capacity`](Self::with_capacity) says otherwise.
     pub const CAPACITY: usize = 2 * BURST;
 
-    /// A cable for IP packets of at most `mtu` octets that holds [`Self::CAPACITY`] frames in each direction.
+    /// A cable for IP packets of at most `mtu` bytes that holds [`Self::CAPACITY`] frames in each direction.
     pub fn new(mtu: usize) -> Self {
         Self::with_capacity(mtu, Self::CAPACITY)
     }

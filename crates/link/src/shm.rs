@@ -29,9 +29,9 @@ use std::time::{Duration, Instant};
 use sync::{AtomicU32, Ordering};
 use tollgate_checksum::Kernel;
 use tollgate_stack::buffer::{Frame, PAYLOAD_OFFSET, Pool, RxChecksum, SUMMED_FROM};
-use tollgate_stack::port::{BURST, Link};
+use tollgate_stack::link::{BURST, Link};
 
-/// The place where a received frame is placed in its pool frame: the payload of a TCP segment with timestamps (14 + 20 + 32 octets of
+/// The place where a received frame is placed in its pool frame: the payload of a TCP segment with timestamps (14 + 20 + 32 bytes of
 /// headers) begins at a cache line.
 const PLACED_AT: usize = PAYLOAD_OFFSET - 66;
 
@@ -323,32 +323,32 @@ impl ShmLink {
 
     /// Copies one frame into the pool.
     #[inline(always)]
-    fn take(octets: &[u8], kernel: Option<&Kernel>, pool: &mut Pool) -> Taken {
-        if PLACED_AT + octets.len() > pool.frame_size() {
+    fn take(bytes: &[u8], kernel: Option<&Kernel>, pool: &mut Pool) -> Taken {
+        if PLACED_AT + bytes.len() > pool.frame_size() {
             return Taken::TooLong;
         }
         let Some(id) = pool.alloc_for_receive() else {
             return Taken::NoFrame;
         };
-        let place = &mut pool.octets_mut(id)[PLACED_AT..PLACED_AT + octets.len()];
+        let place = &mut pool.bytes_mut(id)[PLACED_AT..PLACED_AT + bytes.len()];
         let checksum = match (
             kernel,
             place.split_at_mut_checked(SUMMED_FROM),
-            octets.split_at_checked(SUMMED_FROM),
+            bytes.split_at_checked(SUMMED_FROM),
         ) {
             (Some(kernel), Some((headers_to, to)), Some((headers, from))) => {
                 headers_to.copy_from_slice(headers);
                 RxChecksum::Complete(kernel.copy_and_sum(to, from))
             }
             _ => {
-                place.copy_from_slice(octets);
+                place.copy_from_slice(bytes);
                 RxChecksum::Unknown
             }
         };
         Taken::Frame(Frame {
             id,
             offset: PLACED_AT as u16,
-            len: octets.len() as u16,
+            len: bytes.len() as u16,
             checksum,
         })
     }
@@ -416,7 +416,7 @@ impl Link for ShmLink {
         while passed < BURST {
             match self.receive.peek() {
                 Peek::Empty => break,
-                Peek::Frame(octets) => match Self::take(octets, self.kernel.as_ref(), pool) {
+                Peek::Frame(bytes) => match Self::take(bytes, self.kernel.as_ref(), pool) {
                     Taken::Frame(frame) => {
                         frames.push(frame);
                         self.stats.received += 1;

@@ -6,7 +6,7 @@ use tollgate_link::Side;
 use tollgate_link::capture::{Capture, Config};
 use tollgate_link::memory::Memory;
 use tollgate_stack::buffer::Pool;
-use tollgate_stack::port::Link;
+use tollgate_stack::link::Link;
 use tollgate_stack::time::Instant;
 
 #[test]
@@ -37,12 +37,12 @@ fn tshark_sees_the_same_frames() {
     );
     let mut expected = Vec::new();
     for (number, &len) in lengths.iter().enumerate() {
-        let mut octets = vec![0xA5; len];
+        let mut bytes = vec![0xA5; len];
         // From and to locally administered addresses, with an experimental type.
-        octets[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xB5]);
+        bytes[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xB5]);
         capture.set_now(Instant::from_nanos(number as u64 * 1001));
         capture.comment(&format!("frame {number}"));
-        let mut burst = vec![pool.frame_from(&octets).unwrap()];
+        let mut burst = vec![pool.frame_from(&bytes).unwrap()];
         capture.transmit(&mut pool, &mut burst);
         let time = format!("1700000000.{:09}", number * 1001);
         expected.push(format!(

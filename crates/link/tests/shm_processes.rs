@@ -9,7 +9,7 @@ use tollgate_checksum::Kernel;
 use tollgate_link::Side;
 use tollgate_link::shm::{Config, Segment, ShmLink, WaitOutcome, Waiting};
 use tollgate_stack::buffer::Pool;
-use tollgate_stack::port::Link;
+use tollgate_stack::link::Link;
 
 const CHILD: &str = "TOLLGATE_LINK_TEST_CHILD";
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -62,11 +62,11 @@ fn frames_go_there_and_back() {
         let mut pool = Pool::new(64, 2048);
         let (mut sent, mut returned) = (0u32, 0u32);
         const COUNT: u32 = 2000;
-        let octets = |number: u32| number.to_be_bytes().repeat(5 + number as usize % 370);
+        let bytes = |number: u32| number.to_be_bytes().repeat(5 + number as usize % 370);
         while returned < COUNT {
             let mut burst = Vec::new();
             while sent < COUNT && sent - returned < 8 {
-                burst.push(pool.frame_from(&octets(sent)).unwrap());
+                burst.push(pool.frame_from(&bytes(sent)).unwrap());
                 sent += 1;
             }
             link.transmit(&mut pool, &mut burst);
@@ -75,7 +75,7 @@ fn frames_go_there_and_back() {
             let mut frames = Vec::new();
             link.receive(&mut pool, &mut frames);
             for frame in frames {
-                assert_eq!(pool.frame(&frame), octets(returned));
+                assert_eq!(pool.frame(&frame), bytes(returned));
                 returned += 1;
                 pool.release(frame.id);
             }

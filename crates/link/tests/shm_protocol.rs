@@ -18,10 +18,10 @@ use sync::{AtomicU32, AtomicU64, Ordering};
 
 const SLOTS: u32 = 2;
 
-/// A ring of two slots whose octets are checked for access by two threads at once.
+/// A ring of two slots whose bytes are checked for access by two threads at once.
 struct Ring {
     words: [AtomicU64; SLOTS as usize],
-    octets: [UnsafeCell<u64>; SLOTS as usize],
+    bytes: [UnsafeCell<u64>; SLOTS as usize],
     head: AtomicU64,
 }
 
@@ -29,7 +29,7 @@ impl Ring {
     fn new() -> Self {
         Self {
             words: [0, 1].map(|index| AtomicU64::new(protocol::first_word(index, SLOTS))),
-            octets: [0, 0].map(UnsafeCell::new),
+            bytes: [0, 0].map(UnsafeCell::new),
             head: AtomicU64::new(0),
         }
     }
@@ -41,7 +41,7 @@ impl Ring {
     fn push(&self, tail: u64) {
         let slot = (tail % u64::from(SLOTS)) as usize;
         // SAFETY: loom checks that nobody else uses the cell meanwhile; that is what the model is for.
-        self.octets[slot].with_mut(|octets| unsafe { *octets = tail + 100 });
+        self.bytes[slot].with_mut(|bytes| unsafe { *bytes = tail + 100 });
         protocol::publish(&self.words[slot], tail, 64);
     }
 
@@ -53,8 +53,8 @@ impl Ring {
         assert_eq!(self.look(head), Slot::Full(64));
         let slot = (head % u64::from(SLOTS)) as usize;
         // SAFETY: as above.
-        let octets = self.octets[slot].with(|octets| unsafe { *octets });
-        assert_eq!(octets, head + 100);
+        let bytes = self.bytes[slot].with(|bytes| unsafe { *bytes });
+        assert_eq!(bytes, head + 100);
         self.head.store(head + 1, Ordering::Release);
     }
 }
@@ -100,7 +100,7 @@ impl Sleeper {
 }
 
 #[test]
-fn octets_are_seen_before_their_word_and_left_before_their_slot() {
+fn bytes_are_seen_before_their_word_and_left_before_their_slot() {
     loom::model(|| {
         let ring = Arc::new(Ring::new());
         let producer = {

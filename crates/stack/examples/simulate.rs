@@ -90,7 +90,7 @@ fn main() -> ExitCode {
 /// Runs the seeds of one scenario; returns how many failed.
 fn soak(scenario: &sim::Scenario, arguments: &Arguments) -> u64 {
     let mut failures = 0;
-    let mut octets = 0;
+    let mut bytes = 0;
     let mut frames = 0;
     let mut hurt = 0;
     let mut retransmits = 0;
@@ -109,7 +109,7 @@ fn soak(scenario: &sim::Scenario, arguments: &Arguments) -> u64 {
         };
         match outcome {
             Ok(summary) => {
-                octets += summary.octets;
+                bytes += summary.bytes;
                 frames += summary.frames;
                 hurt += summary.hurt;
                 retransmits += summary.retransmits;
@@ -128,7 +128,7 @@ fn soak(scenario: &sim::Scenario, arguments: &Arguments) -> u64 {
         }
     }
     println!(
-        "{}: {failures} failures; {octets} octets in {frames} frames, {hurt} hurt, {retransmits} sent again, {predicted} predicted, \
+        "{}: {failures} failures; {bytes} bytes in {frames} frames, {hurt} hurt, {retransmits} sent again, {predicted} predicted, \
          {idle} idle steps, at most {took:.1?}",
         scenario.name
     );

@@ -6,7 +6,7 @@
 //! [`PAYLOAD_OFFSET`], so that headers are put in front of it without moving it, and the frame's record carries the
 //! partial checksum of the payload.
 //!
-//! The pool must never allocate after it is made, and never know what the octets mean.
+//! The pool must never allocate after it is made, and never know what the bytes mean.
 
 mod free;
 
@@ -27,7 +27,7 @@ pub const PAYLOAD_OFFSET: usize = 192;
 /// Bytes of the largest frame of a pool.
 pub(crate) const LARGEST_FRAME: usize = 1 << FrameSize::K64 as u32;
 
-/// Octets of a cache line.
+/// Bytes of a cache line.
 pub const CACHE_LINE: usize = 64;
 
 /// Which frame of the pool.
@@ -59,19 +59,19 @@ impl FrameId {
 /// What is known about the transport checksum of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RxChecksum {
-    /// Nothing: the stack sums the octets itself.
+    /// Nothing: the stack sums the bytes itself.
     #[default]
     Unknown,
-    /// The link summed every octet behind the first [`SUMMED_FROM`] while it copied them (a NIC's "checksum complete").
+    /// The link summed every byte behind the first [`SUMMED_FROM`] while it copied them (a NIC's "checksum complete").
     Complete(Partial),
     /// The link vouches for the transport checksum.
     Verified,
 }
 
-/// Octets in front of what [`RxChecksum::Complete`] covers: an Ethernet and an optionless IPv4 header.
+/// Bytes in front of what [`RxChecksum::Complete`] covers: an Ethernet and an optionless IPv4 header.
 pub const SUMMED_FROM: usize = 34;
 
-/// One frame on its way over a link: which octets of which pool frame.
+/// One frame on its way over a link: which bytes of which pool frame.
 ///
 /// A `Frame` stands for one count on its pool frame. Whoever drops one without [`Pool::release`] leaks the frame.
 #[must_use]
@@ -81,7 +81,7 @@ pub struct Frame {
     pub id: FrameId,
     /// The place where the Ethernet header begins.
     pub offset: u16,
-    /// Octets from there.
+    /// Bytes from there.
     pub len: u16,
     /// What a receiving link knows about the checksum.
     pub checksum: RxChecksum,
@@ -110,16 +110,16 @@ pub(crate) struct Meta {
     pub(crate) refs: u16,
     pub(crate) tx_len: u16,
     pub(crate) tx_next: FrameId,
-    /// Sequence number of the first octet.
+    /// Sequence number of the first byte.
     pub(crate) tx_seq: SeqNumber,
-    /// Sequence number after the last octet, SYN and FIN counted.
+    /// Sequence number after the last byte, SYN and FIN counted.
     pub(crate) tx_end: SeqNumber,
     pub(crate) tx_sum: Accumulator,
     /// When it was sent, nanoseconds, or nothing once it was sent again (Karn's algorithm). Before it is sent it means nothing.
     pub(crate) sent_once_at: Option<NonZeroU64>,
     pub(crate) tx_flags: Flags,
     pub(crate) transmissions: u8,
-    /// While the frame is the last of its queue and waits: fewer octets than this may be in it after a small write, with
+    /// While the frame is the last of its queue and waits: fewer bytes than this may be in it after a small write, with
     /// nothing else looked at (see [`crate::tcp::held`]). Otherwise zero.
     pub(crate) tx_limit: u16,
     pub(crate) rx_offset: u16,
@@ -153,7 +153,7 @@ impl Meta {
         rx_count: 0,
     };
 
-    /// Makes it the record of a segment that is queued and sent at once, the last of its queue: `len` octets from `seq` to
+    /// Makes it the record of a segment that is queued and sent at once, the last of its queue: `len` bytes from `seq` to
     /// `end`, in which a FIN counts, and their sum.
     #[inline(always)]
     pub(crate) fn send_at_once(
@@ -190,7 +190,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Octets in the buffer.
+    /// Bytes in the buffer.
     pub const fn len(&self) -> usize {
         self.len as usize
     }
@@ -205,7 +205,7 @@ impl Buffer {
 pub(crate) struct Taken<'a, const N: usize> {
     pub(crate) id: FrameId,
     pub(crate) meta: &'a mut Meta,
-    /// The octets in front of the payload: where the headers go.
+    /// The bytes in front of the payload: where the headers go.
     pub(crate) head: &'a mut [u8; N],
     pub(crate) payload: &'a mut [u8],
 }
@@ -220,7 +220,7 @@ pub struct Pool {
     frame_size: FrameSize,
 }
 
-/// Octets of a frame, each as the power of two that it is. The compiler knows from it that no position in the region is
+/// Bytes of a frame, each as the power of two that it is. The compiler knows from it that no position in the region is
 /// added up beyond the range.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
@@ -234,9 +234,9 @@ enum FrameSize {
 }
 
 impl FrameSize {
-    /// The smallest that holds `octets`, or the largest.
-    const fn holding(octets: usize) -> Self {
-        match octets {
+    /// The smallest that holds `bytes`, or the largest.
+    const fn holding(bytes: usize) -> Self {
+        match bytes {
             0..=2_048 => Self::K2,
             2_049..=4_096 => Self::K4,
             4_097..=8_192 => Self::K8,
@@ -248,7 +248,7 @@ impl FrameSize {
 }
 
 impl Pool {
-    /// Makes a pool of `frames` frames (at most 2^24), each of `frame_size` octets, rounded up to a power of two between
+    /// Makes a pool of `frames` frames (at most 2^24), each of `frame_size` bytes, rounded up to a power of two between
     /// 2 KiB and 64 KiB.
     pub fn new(frames: usize, frame_size: usize) -> Self {
         let frames = frames.clamp(1, 1 << 24);
@@ -267,10 +267,10 @@ impl Pool {
         }
     }
 
-    /// Octets of a frame that serves IP packets of `mtu` octets, [`MAX_MTU`](crate::MAX_MTU) at most. With smaller frames
+    /// Bytes of a frame that serves IP packets of `mtu` bytes, [`MAX_MTU`](crate::MAX_MTU) at most. With smaller frames
     /// than its MTU needs a stack sends, and asks its peers for, smaller segments.
     pub const fn frame_size_for(mtu: usize) -> usize {
-        // Link header and payload offset are the only octets that are not the IP packet's.
+        // Link header and payload offset are the only bytes that are not the IP packet's.
         (PAYLOAD_OFFSET + mtu).next_power_of_two()
     }
 
@@ -290,7 +290,7 @@ impl Pool {
         id.index() << self.frame_size as u32
     }
 
-    /// Octets of each frame.
+    /// Bytes of each frame.
     #[inline(always)]
     pub const fn frame_size(&self) -> usize {
         1 << self.frame_size as u32
@@ -373,7 +373,7 @@ impl Pool {
         true
     }
 
-    /// Takes a frame for a segment of `len` octets of payload and puts it behind `tail`, unless that is
+    /// Takes a frame for a segment of `len` bytes of payload and puts it behind `tail`, unless that is
     /// [`FrameId::NONE`]. Its count is yet to be set.
     #[inline(always)]
     pub(crate) fn take<const N: usize>(
@@ -429,7 +429,7 @@ impl Pool {
         self.taken(id, tail, len)
     }
 
-    /// Asks for the lines of a frame's headers and of the first octets of its payload.
+    /// Asks for the lines of a frame's headers and of the first bytes of its payload.
     #[inline(always)]
     fn ask_for(&self, id: FrameId) {
         let first = self
@@ -441,10 +441,10 @@ impl Pool {
         }
     }
 
-    /// Tells whether frame `id` is one of the pool's and there are `len` octets behind its headers.
+    /// Tells whether frame `id` is one of the pool's and there are `len` bytes behind its headers.
     #[inline(always)]
     const fn has_room(&self, id: FrameId, len: usize) -> bool {
-        // An id that no frame has stands for octets that the region has not.
+        // An id that no frame has stands for bytes that the region has not.
         self.start(id) + PAYLOAD_OFFSET + len <= self.region.len()
     }
 
@@ -463,8 +463,8 @@ impl Pool {
             tail.tx_next = id;
         }
         let end = self.start(id) + PAYLOAD_OFFSET;
-        let octets = self.region.get_mut(end - N..end + len)?;
-        let (head, payload) = octets.split_first_chunk_mut()?;
+        let bytes = self.region.get_mut(end - N..end + len)?;
+        let (head, payload) = bytes.split_first_chunk_mut()?;
         Some(Taken {
             id,
             meta: &mut self.meta[id.index()],
@@ -516,7 +516,7 @@ impl Pool {
         self.meta.get_mut(id.index())
     }
 
-    /// The `N` octets in front of a frame's payload; always there, as long as `N` is at most [`PAYLOAD_OFFSET`].
+    /// The `N` bytes in front of a frame's payload; always there, as long as `N` is at most [`PAYLOAD_OFFSET`].
     #[inline(always)]
     pub(crate) fn front<const N: usize>(&mut self, id: FrameId) -> Option<&mut [u8; N]> {
         const { assert!(N <= PAYLOAD_OFFSET) };
@@ -529,13 +529,13 @@ impl Pool {
         &mut self.meta[id.index()]
     }
 
-    /// Octets of payload that a frame has room for.
+    /// Bytes of payload that a frame has room for.
     #[inline(always)]
     pub(crate) const fn payload_room(&self) -> usize {
         self.frame_size() - PAYLOAD_OFFSET
     }
 
-    /// A frame's record and `len` octets behind its payload.
+    /// A frame's record and `len` bytes behind its payload.
     #[inline(always)]
     pub(crate) fn behind(&mut self, id: FrameId, len: usize) -> Option<(&mut Meta, &mut [u8])> {
         let start = self.start(id) + PAYLOAD_OFFSET;
@@ -544,9 +544,13 @@ impl Pool {
         Some((meta, self.region.get_mut(start..start + len)?))
     }
 
-    /// A frame's record and `len` octets behind its payload, when [`Meta::tx_limit`] allows for them.
+    /// A frame's record and `len` bytes behind its payload, when [`Meta::tx_limit`] allows for them.
     #[inline(always)]
-    pub(crate) fn held(&mut self, id: FrameId, len: usize) -> Option<(&mut Meta, &mut [u8])> {
+    pub(crate) fn coalesce_room(
+        &mut self,
+        id: FrameId,
+        len: usize,
+    ) -> Option<(&mut Meta, &mut [u8])> {
         let start = self.start(id) + PAYLOAD_OFFSET;
         let meta = self.meta.get_mut(id.index())?;
         let used = usize::from(meta.tx_len);
@@ -556,26 +560,26 @@ impl Pool {
         Some((meta, self.region.get_mut(start + used..start + used + len)?))
     }
 
-    /// All octets of a frame.
+    /// All bytes of a frame.
     #[inline(always)]
-    pub fn octets(&self, id: FrameId) -> &[u8] {
+    pub fn bytes(&self, id: FrameId) -> &[u8] {
         let start = self.start(id);
         &self.region[start..start + (1 << self.frame_size as u32)]
     }
 
-    /// All octets of a frame, to be written.
+    /// All bytes of a frame, to be written.
     #[inline(always)]
-    pub fn octets_mut(&mut self, id: FrameId) -> &mut [u8] {
+    pub fn bytes_mut(&mut self, id: FrameId) -> &mut [u8] {
         let start = self.start(id);
         &mut self.region[start..start + (1 << self.frame_size as u32)]
     }
 
-    /// Copies the first `len` octets of payload from one frame to another.
+    /// Copies the first `len` bytes of payload from one frame to another.
     pub(crate) fn copy_payload(&mut self, from: FrameId, to: FrameId, len: usize) {
         self.copy_within(from, PAYLOAD_OFFSET, to, PAYLOAD_OFFSET, len);
     }
 
-    /// Copies octets from one place of a frame to a place of another; what would leave a frame is left out.
+    /// Copies bytes from one place of a frame to a place of another; what would leave a frame is left out.
     pub(crate) fn copy_within(
         &mut self,
         from: FrameId,
@@ -590,12 +594,12 @@ impl Pool {
         self.region.copy_within(start..start + len, target);
     }
 
-    /// The octets that `frame` stands for; empty when it points outside its pool frame.
+    /// The bytes that `frame` stands for; empty when it points outside its pool frame.
     #[inline(always)]
     pub fn frame(&self, frame: &Frame) -> &[u8] {
         let start = self.start(frame.id) + usize::from(frame.offset);
         match self.region.get(start..start + usize::from(frame.len)) {
-            Some(octets) => octets,
+            Some(bytes) => bytes,
             None => {
                 cold_path();
                 &[]
@@ -603,32 +607,32 @@ impl Pool {
         }
     }
 
-    /// The first `N` octets that `frame` stands for, which are known to be its own.
+    /// The first `N` bytes that `frame` stands for, which are known to be its own.
     #[inline(always)]
     pub(crate) fn head<const N: usize>(&self, frame: &Frame) -> Option<&[u8; N]> {
         let start = self.start(frame.id) + usize::from(frame.offset);
         self.region.get(start..start + N)?.first_chunk()
     }
 
-    /// Copies `octets` into a new frame. A link that receives takes its frames by [`Pool::alloc_for_receive`].
+    /// Copies `bytes` into a new frame. A link that receives takes its frames by [`Pool::alloc_for_receive`].
     ///
     /// # Errors
-    /// [`NoFrame`] when the pool is empty or the octets do not fit.
-    pub fn frame_from(&mut self, octets: &[u8]) -> Result<Frame, NoFrame> {
-        if octets.len() > self.frame_size() {
+    /// [`NoFrame`] when the pool is empty or the bytes do not fit.
+    pub fn frame_from(&mut self, bytes: &[u8]) -> Result<Frame, NoFrame> {
+        if bytes.len() > self.frame_size() {
             return Err(NoFrame);
         }
         let id = self.alloc().ok_or(NoFrame)?;
-        self.octets_mut(id)[..octets.len()].copy_from_slice(octets);
+        self.bytes_mut(id)[..bytes.len()].copy_from_slice(bytes);
         Ok(Frame {
             id,
             offset: 0,
-            len: octets.len() as u16,
+            len: bytes.len() as u16,
             checksum: RxChecksum::Unknown,
         })
     }
 
-    /// A buffer for `len` octets of payload that the application fills and sends without a copy.
+    /// A buffer for `len` bytes of payload that the application fills and sends without a copy.
     ///
     /// # Errors
     /// [`NoFrame`] when the pool is empty or `len` does not fit into one frame.
@@ -644,13 +648,13 @@ impl Pool {
         })
     }
 
-    /// The buffer's octets.
+    /// The buffer's bytes.
     pub fn payload(&self, buffer: &Buffer) -> &[u8] {
         let start = self.start(buffer.id) + usize::from(buffer.offset);
         &self.region[start..start + usize::from(buffer.len)]
     }
 
-    /// The buffer's octets, to be written.
+    /// The buffer's bytes, to be written.
     pub fn payload_mut(&mut self, buffer: &mut Buffer) -> &mut [u8] {
         let start = self.start(buffer.id) + usize::from(buffer.offset);
         &mut self.region[start..start + usize::from(buffer.len)]

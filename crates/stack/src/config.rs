@@ -29,9 +29,9 @@ pub struct Config {
     pub max_connections: usize,
     /// Connections in TIME-WAIT; when there are more, the oldest is let go.
     pub max_time_wait: usize,
-    /// Octets that a connection queues for sending, at least 4,096.
+    /// Bytes that a connection queues for sending, at least 4,096.
     pub send_buffer: u32,
-    /// Octets that a connection queues for reading, 4,096 to 2^30.
+    /// Bytes that a connection queues for reading, 4,096 to 2^30.
     pub receive_buffer: u32,
     /// Offer the timestamp option (RFC 7323).
     pub timestamps: bool,

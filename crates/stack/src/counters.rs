@@ -13,7 +13,7 @@ pub enum Miss {
     NoConnection,
     /// The state, the flags or the data offset are not those of a predicted segment.
     Flags,
-    /// Not the next octet.
+    /// Not the next byte.
     Sequence,
     /// Acknowledges something outside what is in flight.
     Acknowledgment,
@@ -23,7 +23,7 @@ pub enum Miss {
     Timestamp,
     /// The peer's window closed.
     ZeroWindow,
-    /// More octets than were offered.
+    /// More bytes than were offered.
     BeyondWindow,
     /// Neither data, nor a new acknowledgment, nor another window.
     Duplicate,
@@ -82,7 +82,7 @@ impl Miss {
 /// flags, was not predicted to move a connection on to its next state either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum ChangeMiss {
+pub enum HandshakeMiss {
     /// The flags or the data offset are not those of a SYN with the usual options, nor of an acknowledgment or a FIN with the
     /// timestamp option.
     Flags,
@@ -94,7 +94,7 @@ pub enum ChangeMiss {
     Address,
     /// The state of the connection or of the listener, or something that is going on with it.
     State,
-    /// Not the next octet, or the window is closed.
+    /// Not the next byte, or the window is closed.
     Sequence,
     /// Acknowledges something outside what is in flight.
     Acknowledgment,
@@ -106,37 +106,37 @@ pub enum ChangeMiss {
     Checksum,
 }
 
-impl ChangeMiss {
+impl HandshakeMiss {
     /// How many reasons there are.
     pub const COUNT: usize = 10;
 
     /// Every reason.
-    pub const ALL: [ChangeMiss; Self::COUNT] = [
-        ChangeMiss::Flags,
-        ChangeMiss::Payload,
-        ChangeMiss::OptionLayout,
-        ChangeMiss::Address,
-        ChangeMiss::State,
-        ChangeMiss::Sequence,
-        ChangeMiss::Acknowledgment,
-        ChangeMiss::Timestamp,
-        ChangeMiss::ZeroWindow,
-        ChangeMiss::Checksum,
+    pub const ALL: [HandshakeMiss; Self::COUNT] = [
+        HandshakeMiss::Flags,
+        HandshakeMiss::Payload,
+        HandshakeMiss::OptionLayout,
+        HandshakeMiss::Address,
+        HandshakeMiss::State,
+        HandshakeMiss::Sequence,
+        HandshakeMiss::Acknowledgment,
+        HandshakeMiss::Timestamp,
+        HandshakeMiss::ZeroWindow,
+        HandshakeMiss::Checksum,
     ];
 
     /// The reason in words.
     pub const fn name(self) -> &'static str {
         match self {
-            ChangeMiss::Flags => "flags",
-            ChangeMiss::Payload => "payload",
-            ChangeMiss::OptionLayout => "option layout",
-            ChangeMiss::Address => "address",
-            ChangeMiss::State => "state",
-            ChangeMiss::Sequence => "sequence",
-            ChangeMiss::Acknowledgment => "acknowledgment",
-            ChangeMiss::Timestamp => "timestamp",
-            ChangeMiss::ZeroWindow => "zero window",
-            ChangeMiss::Checksum => "checksum",
+            HandshakeMiss::Flags => "flags",
+            HandshakeMiss::Payload => "payload",
+            HandshakeMiss::OptionLayout => "option layout",
+            HandshakeMiss::Address => "address",
+            HandshakeMiss::State => "state",
+            HandshakeMiss::Sequence => "sequence",
+            HandshakeMiss::Acknowledgment => "acknowledgment",
+            HandshakeMiss::Timestamp => "timestamp",
+            HandshakeMiss::ZeroWindow => "zero window",
+            HandshakeMiss::Checksum => "checksum",
         }
     }
 }
@@ -234,16 +234,16 @@ pub struct Counters {
     /// Segments that were not, by [`Miss`].
     pub misses: [u64; Miss::COUNT],
     /// Segments that were predicted to move their connection from one state to the next. They are not among the misses.
-    pub predicted_changes: u64,
-    /// Segments among the misses by [`Miss::Flags`] and [`Miss::NoConnection`] for which that was tried, by [`ChangeMiss`].
-    pub change_misses: [u64; ChangeMiss::COUNT],
+    pub predicted_handshakes: u64,
+    /// Segments among the misses by [`Miss::Flags`] and [`Miss::NoConnection`] for which that was tried, by [`HandshakeMiss`].
+    pub handshake_misses: [u64; HandshakeMiss::COUNT],
     /// Segments for which the table was asked, because the last segment was another connection's.
     pub cache_misses: u64,
     /// Packets dropped, by [`Drop`].
     pub drops: [u64; Drop::COUNT],
     /// Frames received.
     pub frames_in: u64,
-    /// Segments that carried retransmitted octets.
+    /// Segments that carried retransmitted bytes.
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
@@ -276,8 +276,8 @@ impl Counters {
     }
 
     #[inline(always)]
-    pub(crate) fn change_miss(&mut self, miss: ChangeMiss) {
-        self.change_misses[miss as usize] += 1;
+    pub(crate) fn handshake_miss(&mut self, miss: HandshakeMiss) {
+        self.handshake_misses[miss as usize] += 1;
     }
 
     pub(crate) fn dropped(&mut self, reason: Drop) {
@@ -288,7 +288,7 @@ impl Counters {
     /// which the table was asked.
     pub fn cache_hits(&self) -> u64 {
         let looked_up: u64 = self.misses[Miss::NoConnection as usize..].iter().sum();
-        (self.predicted + self.predicted_changes + looked_up).saturating_sub(self.cache_misses)
+        (self.predicted + self.predicted_handshakes + looked_up).saturating_sub(self.cache_misses)
     }
 
     /// How many packets were dropped for `reason`.
@@ -302,8 +302,8 @@ impl Counters {
     }
 
     /// How many segments were not predicted to move their connection on for `reason`.
-    pub fn change_misses(&self, reason: ChangeMiss) -> u64 {
-        self.change_misses[reason as usize]
+    pub fn handshake_misses(&self, reason: HandshakeMiss) -> u64 {
+        self.handshake_misses[reason as usize]
     }
 }
 
@@ -316,7 +316,7 @@ mod tests {
         for (at, miss) in Miss::ALL.into_iter().enumerate() {
             assert_eq!(miss as usize, at);
         }
-        for (at, miss) in ChangeMiss::ALL.into_iter().enumerate() {
+        for (at, miss) in HandshakeMiss::ALL.into_iter().enumerate() {
             assert_eq!(miss as usize, at);
         }
         for (at, reason) in Drop::ALL.into_iter().enumerate() {

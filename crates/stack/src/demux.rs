@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use core::net::Ipv4Addr;
 
-/// Both ends of a connection, as the octets lie in a packet that comes in, each word loaded in the machine's own order.
+/// Both ends of a connection, as the bytes lie in a packet that comes in, each word loaded in the machine's own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
 pub struct FlowKey {
@@ -140,7 +140,7 @@ impl Sip {
         }
     }
 
-    /// SipHash-C-D of the 12 octets of `key`: one whole word, and one with the rest and the length.
+    /// SipHash-C-D of the 12 bytes of `key`: one whole word, and one with the rest and the length.
     #[inline(always)]
     pub(crate) fn flow<const C: usize, const D: usize>(mut self, key: FlowKey) -> u64 {
         let first = u64::from(key.remote.to_le()) | u64::from(key.local.to_le()) << 32;
@@ -158,8 +158,8 @@ impl Sip {
     }
 }
 
-/// Octets of an entry; the table is at most half full.
-pub(crate) const OCTETS_PER_ENTRY: usize = size_of::<u64>();
+/// Bytes of an entry; the table is at most half full.
+pub(crate) const BYTES_PER_ENTRY: usize = size_of::<u64>();
 
 /// The table holds as many slots as it was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +208,7 @@ pub struct Table {
 
 impl Table {
     /// Makes a table for `capacity` slots (at most 2^30), under a key of 128 random bits that nobody else knows. Its
-    /// memory, 16 to 32 octets for each slot, is zero and untouched until it is used.
+    /// memory, 16 to 32 bytes for each slot, is zero and untouched until it is used.
     pub fn new(capacity: usize, key: [u64; 2]) -> Self {
         let capacity = capacity.clamp(1, 1 << 30);
         // Never full: every search ends at a free entry.
@@ -400,7 +400,7 @@ mod tests {
     }
 
     /// Values of an independent implementation that gives the reference vectors of SipHash-2-4, with rounds 1 and 3;
-    /// the second is also what Rust's `DefaultHasher` makes of the same octets.
+    /// the second is also what Rust's `DefaultHasher` makes of the same bytes.
     #[test]
     fn siphash_1_3_gives_known_values() {
         assert_eq!(

@@ -40,21 +40,21 @@ pub struct Echo {
     pub identifier: u16,
     /// Which of them.
     pub sequence: u16,
-    /// The octets that came back.
+    /// The bytes that came back.
     pub data: Vec<u8>,
 }
 
 impl<R: Recorder> Active<'_, R> {
-    pub(crate) fn icmp_input(&mut self, ip: &ipv4::Header, octets: &[u8], unicast: bool) {
-        if !self.stack.kernel.sum(octets).is_valid() {
+    pub(crate) fn icmp_input(&mut self, ip: &ipv4::Header, bytes: &[u8], unicast: bool) {
+        if !self.stack.compiled.kernel.sum(bytes).is_valid() {
             self.stack.counters.dropped(Drop::Checksum);
             return;
         }
-        let Ok(message) = Message::parse(octets) else {
+        let Ok(message) = Message::parse(bytes) else {
             self.stack.counters.dropped(Drop::Malformed);
             return;
         };
-        let data = &octets[HEADER_LEN..];
+        let data = &bytes[HEADER_LEN..];
         match message {
             Message::EchoRequest {
                 identifier,
@@ -99,7 +99,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends an echo request; the answer comes by [`Active::next_echo`].
     ///
     /// # Errors
-    /// [`Error::NoFrame`] when the device queue or the pool has no room, [`Error::TooLong`] for more than 65,507 octets.
+    /// [`Error::NoFrame`] when the device queue or the pool has no room, [`Error::TooLong`] for more than 65,507 bytes.
     pub fn ping(
         &mut self,
         to: Ipv4Addr,
@@ -128,12 +128,12 @@ impl<R: Recorder> Active<'_, R> {
 
     fn icmp_output(&mut self, ends: (Ipv4Addr, Ipv4Addr), message: Message, data: &[u8]) -> bool {
         let mut header = message.to_bytes();
-        let sum = sum_header(&header) + self.stack.kernel.sum(data);
+        let sum = sum_header(&header) + self.stack.compiled.kernel.sum(data);
         header[2..4].copy_from_slice(&sum.finish().to_ne_bytes());
         self.ip_output(ipv4::protocol::ICMP, ends, [&header, data])
     }
 
-    /// Tells the sender of `ip` what is wrong with it, quoting its header and its first octets.
+    /// Tells the sender of `ip` what is wrong with it, quoting its header and its first bytes.
     pub(crate) fn icmp_error(&mut self, ip: &ipv4::Header, payload: &[u8], message: Message) {
         // RFC 1122, 3.2.2: never about a fragment other than the first, nor about an ICMP error.
         let about_error = ip.protocol == ipv4::protocol::ICMP
@@ -151,15 +151,15 @@ impl<R: Recorder> Active<'_, R> {
         }
         let mut quoted = [0; 28];
         quoted[..20].copy_from_slice(&ip.to_bytes());
-        let octets = payload.len().min(8);
-        quoted[20..20 + octets].copy_from_slice(&payload[..octets]);
+        let bytes = payload.len().min(8);
+        quoted[20..20 + bytes].copy_from_slice(&payload[..bytes]);
         // RFC 1122, 3.2.2: from the address that it was sent to, unless that is others' as well.
         let from = if self.stack.is_ours(ip.destination) {
             ip.destination
         } else {
             self.stack.config.ip
         };
-        self.icmp_output((from, ip.source), message, &quoted[..20 + octets]);
+        self.icmp_output((from, ip.source), message, &quoted[..20 + bytes]);
     }
 
     /// An error about something that we sent.

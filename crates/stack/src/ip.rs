@@ -170,25 +170,25 @@ impl<R: Recorder> Active<'_, R> {
             // RFC 9293, 3.9.2.3, MUST-57: TCP is for one host.
             ipv4::protocol::TCP if unicast => self.tcp_input(header, frame, at),
             ipv4::protocol::UDP => {
-                let octets = self.take_payload(header, &frame, at);
-                self.udp_input(header, &octets, unicast);
-                self.give_back(octets);
+                let bytes = self.take_payload(header, &frame, at);
+                self.udp_input(header, &bytes, unicast);
+                self.give_back(bytes);
                 self.pool.release(frame.id);
             }
             ipv4::protocol::ICMP => {
-                let octets = self.take_payload(header, &frame, at);
-                self.icmp_input(header, &octets, unicast);
-                self.give_back(octets);
+                let bytes = self.take_payload(header, &frame, at);
+                self.icmp_input(header, &bytes, unicast);
+                self.give_back(bytes);
                 self.pool.release(frame.id);
             }
             ipv4::protocol::TCP => self.drop_frame(frame.id, Drop::NotForUs),
             _ => {
-                let octets = self.take_payload(header, &frame, at);
+                let bytes = self.take_payload(header, &frame, at);
                 if unicast {
                     let reason = Message::DestinationUnreachable(Unreachable::Protocol);
-                    self.icmp_error(header, &octets, reason);
+                    self.icmp_error(header, &bytes, reason);
                 }
-                self.give_back(octets);
+                self.give_back(bytes);
                 self.drop_frame(frame.id, Drop::UnknownProtocol);
             }
         }
@@ -196,14 +196,14 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The payload of a datagram, copied into the stack's scratch room.
     fn take_payload(&mut self, header: &ipv4::Header, frame: &Frame, at: usize) -> Vec<u8> {
-        let mut octets = mem::take(&mut self.stack.scratch);
-        octets.clear();
-        octets.extend_from_slice(&self.pool.frame(frame)[at..at + header.payload_len()]);
-        octets
+        let mut bytes = mem::take(&mut self.stack.scratch);
+        bytes.clear();
+        bytes.extend_from_slice(&self.pool.frame(frame)[at..at + header.payload_len()]);
+        bytes
     }
 
-    fn give_back(&mut self, octets: Vec<u8>) {
-        self.stack.scratch = octets;
+    fn give_back(&mut self, bytes: Vec<u8>) {
+        self.stack.scratch = bytes;
     }
 
     fn fragment_input(&mut self, header: ipv4::Header, frame: Frame, at: usize, unicast: bool) {
@@ -224,21 +224,21 @@ impl<R: Recorder> Active<'_, R> {
         match outcome {
             Outcome::Held | Outcome::Dropped(_) => {}
             Outcome::Complete(datagram) => {
-                let mut octets = mem::take(&mut self.stack.scratch);
-                octets.clear();
-                octets.resize(datagram.len(), 0);
-                datagram.copy_into(self.pool, &mut octets);
+                let mut bytes = mem::take(&mut self.stack.scratch);
+                bytes.clear();
+                bytes.resize(datagram.len(), 0);
+                datagram.copy_into(self.pool, &mut bytes);
                 let whole = *datagram.header();
                 for frame in datagram.into_frames() {
                     self.pool.release(frame.id);
                 }
                 match whole.protocol {
-                    ipv4::protocol::TCP if unicast => self.tcp_input_gathered(&whole, &octets),
-                    ipv4::protocol::UDP => self.udp_input(&whole, &octets, unicast),
-                    ipv4::protocol::ICMP => self.icmp_input(&whole, &octets, unicast),
+                    ipv4::protocol::TCP if unicast => self.tcp_input_gathered(&whole, &bytes),
+                    ipv4::protocol::UDP => self.udp_input(&whole, &bytes, unicast),
+                    ipv4::protocol::ICMP => self.icmp_input(&whole, &bytes, unicast),
                     _ => self.stack.counters.dropped(Drop::UnknownProtocol),
                 }
-                self.give_back(octets);
+                self.give_back(bytes);
             }
         }
     }
@@ -321,16 +321,16 @@ impl<R: Recorder> Active<'_, R> {
                 destination,
             };
             let start = PAYLOAD_OFFSET - 34;
-            let octets = self.pool.octets_mut(id);
+            let bytes = self.pool.bytes_mut(id);
             let link = ethernet::Header {
                 destination: MacAddr::default(),
                 source: self.stack.config.mac,
                 ethertype: EtherType::Ipv4,
             };
-            octets[start..start + 14].copy_from_slice(&link.to_bytes());
-            octets[start + 14..PAYLOAD_OFFSET].copy_from_slice(&header.to_bytes());
+            bytes[start..start + 14].copy_from_slice(&link.to_bytes());
+            bytes[start + 14..PAYLOAD_OFFSET].copy_from_slice(&header.to_bytes());
             let body = parts[0].iter().chain(parts[1]).skip(offset).take(chunk);
-            for (to, from) in octets[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk]
+            for (to, from) in bytes[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk]
                 .iter_mut()
                 .zip(body)
             {
@@ -404,7 +404,7 @@ impl<R: Recorder> Active<'_, R> {
             return self.drop_frame(frame.id, Drop::DeviceQueueFull);
         }
         let at = usize::from(frame.offset);
-        self.pool.octets_mut(frame.id)[at..at + 6].copy_from_slice(&mac.0);
+        self.pool.bytes_mut(frame.id)[at..at + 6].copy_from_slice(&mac.0);
         self.stack.device.push(frame);
     }
 
@@ -414,14 +414,14 @@ impl<R: Recorder> Active<'_, R> {
             source: self.stack.config.mac,
             ethertype: EtherType::Arp,
         };
-        let mut octets = [0; ethernet::HEADER_LEN + arp::PACKET_LEN];
-        octets[..14].copy_from_slice(&header.to_bytes());
-        octets[14..].copy_from_slice(&packet.to_bytes());
+        let mut bytes = [0; ethernet::HEADER_LEN + arp::PACKET_LEN];
+        bytes[..14].copy_from_slice(&header.to_bytes());
+        bytes[14..].copy_from_slice(&packet.to_bytes());
         if !self.device_has_room() {
             self.stack.counters.dropped(Drop::DeviceQueueFull);
             return;
         }
-        match self.pool.frame_from(&octets) {
+        match self.pool.frame_from(&bytes) {
             Ok(frame) => self.stack.device.push(frame),
             Err(_) => self.stack.counters.dropped(Drop::NoFrame),
         }

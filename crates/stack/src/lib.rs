@@ -59,6 +59,7 @@
 extern crate alloc;
 
 pub mod buffer;
+mod compiled;
 pub mod config;
 pub mod counters;
 pub mod demux;
@@ -66,11 +67,11 @@ pub mod icmp;
 mod ip;
 mod likely;
 mod limit;
+pub mod link;
 mod mechanisms;
 mod neighbour;
 mod next_hops;
 mod options;
-pub mod port;
 mod random;
 mod reassembly;
 pub mod socket;
@@ -82,7 +83,7 @@ pub mod udp;
 
 pub use buffer::{Buffer, Frame, FrameId, Pool};
 pub use config::Config;
-pub use port::{Link, MAX_MTU};
+pub use link::{Link, MAX_MTU};
 pub use socket::{ConnId, Error, Event, Info, ListenerId, Open, Received, SocketOption};
 pub use stack::{Active, Stack};
 pub use tcp::consistency::Inconsistency;

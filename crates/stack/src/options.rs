@@ -30,7 +30,7 @@ pub struct Open<'a> {
 pub enum SocketOption {
     /// Nagle's algorithm off (RFC 9293, 3.7.4, MUST-17).
     NoDelay(bool),
-    /// Octets queued for sending, 4,096 to 2^30.
+    /// Bytes queued for sending, 4,096 to 2^30.
     SendBuffer(u32),
     /// Keepalive probes after `idle`, every `interval`, given up after `count` (RFC 9293, 3.8.4; off by default).
     KeepAlive(Option<KeepAlive>),
@@ -73,7 +73,7 @@ pub struct Info {
     pub send_window_shift: u8,
     /// Shift of the windows that we send.
     pub receive_window_shift: u8,
-    /// Octets of payload in a full segment that we send.
+    /// Bytes of payload in a full segment that we send.
     pub mss: u16,
     /// Smoothed round trip time; zero when none was measured.
     pub rtt: Duration,
@@ -81,22 +81,22 @@ pub struct Info {
     pub rtt_variation: Duration,
     /// Retransmission timeout, rounded up to the timer's tick.
     pub rto: Duration,
-    /// Congestion window, octets.
+    /// Congestion window, bytes.
     pub congestion_window: u32,
-    /// Slow start threshold, octets; `u32::MAX` when there was no loss.
+    /// Slow start threshold, bytes; `u32::MAX` when there was no loss.
     pub slow_start_threshold: u32,
-    /// Octets that the peer lets be outstanding.
+    /// Bytes that the peer lets be outstanding.
     pub send_window: u32,
-    /// Octets that we let be outstanding.
+    /// Bytes that we let be outstanding.
     pub receive_window: u32,
-    /// Octets sent and not acknowledged.
+    /// Bytes sent and not acknowledged.
     pub in_flight: u32,
-    /// Octets queued and not sent.
+    /// Bytes queued and not sent.
     pub unsent: u32,
-    /// Octets acknowledged by the peer, the SYN's and FIN's apart.
-    pub octets_acknowledged: u64,
-    /// Octets received in order.
-    pub octets_received: u64,
+    /// Bytes acknowledged by the peer, the SYN's and FIN's apart.
+    pub bytes_acknowledged: u64,
+    /// Bytes received in order.
+    pub bytes_received: u64,
     /// Segments retransmitted.
     pub retransmits: u32,
     /// Retransmission timeouts.
@@ -107,7 +107,7 @@ pub struct Info {
     pub out_of_order: u32,
     /// Segments that arrived again.
     pub duplicates: u32,
-    /// Octets that are left to be read up to the end of the peer's urgent data, arrived or not (RFC 9293, MUST-33); 0 when
+    /// Bytes that are left to be read up to the end of the peer's urgent data, arrived or not (RFC 9293, MUST-33); 0 when
     /// nothing is urgent.
     pub urgent: u32,
     /// Diffserv codepoint of the segments that we send.
@@ -146,9 +146,9 @@ impl<R: Recorder> Active<'_, R> {
                 };
                 self.output(index);
             }
-            SocketOption::SendBuffer(octets) => {
-                tcb.snd_limit = octets.clamp(4096, 1 << 30);
-                self.stack.open_held(self.pool, index);
+            SocketOption::SendBuffer(bytes) => {
+                tcb.snd_limit = bytes.clamp(4096, 1 << 30);
+                self.stack.open_coalescing(self.pool, index);
             }
             SocketOption::KeepAlive(None) => {
                 tcb.keep_idle = 0;
@@ -211,9 +211,9 @@ impl<R: Recorder> Active<'_, R> {
             receive_window: tcb.rcv_edge - tcb.rcv_nxt,
             in_flight: tcb.in_flight(),
             unsent: tcb.snd_end - tcb.snd_nxt,
-            octets_acknowledged: below(tcb.wraps[0], tcb.snd_una.0, tcb.iss.0)
+            bytes_acknowledged: below(tcb.wraps[0], tcb.snd_una.0, tcb.iss.0)
                 .saturating_sub(u64::from(fin_acknowledged)),
-            octets_received: below(tcb.wraps[1], tcb.rcv_nxt.0, tcb.irs.0)
+            bytes_received: below(tcb.wraps[1], tcb.rcv_nxt.0, tcb.irs.0)
                 .saturating_sub(u64::from(tcb.is_rare(rare::FIN_RECEIVED))),
             retransmits: tcb.retransmits,
             timeouts: tcb.timeouts,

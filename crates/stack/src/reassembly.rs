@@ -28,7 +28,7 @@ use tollgate_wire::ipv4::{Header, MORE_FRAGMENTS, OFFSET_MASK};
 
 /// How long fragments wait for the rest of their datagram.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
-/// Octets of the longest datagram, header included.
+/// Bytes of the longest datagram, header included.
 const LONGEST: usize = 65_535;
 
 /// Bounds of what is held.
@@ -63,9 +63,9 @@ impl Default for Limits {
 pub(crate) enum Reason {
     /// It carries nothing.
     Empty,
-    /// It is not the last and carries no multiple of 8 octets.
+    /// It is not the last and carries no multiple of 8 bytes.
     Misaligned,
-    /// Its datagram would be longer than 65,535 octets.
+    /// Its datagram would be longer than 65,535 bytes.
     TooLong,
     /// Its frame ends before its payload.
     Truncated,
@@ -106,7 +106,7 @@ pub(crate) struct Fragment {
     pub(crate) payload_at: u16,
     /// The place where in the datagram's payload this part begins.
     pub(crate) offset: u16,
-    /// Octets of this part.
+    /// Bytes of this part.
     pub(crate) len: u16,
 }
 
@@ -131,7 +131,7 @@ impl Datagram {
         &self.header
     }
 
-    /// Octets of payload.
+    /// Bytes of payload.
     pub(crate) fn len(&self) -> usize {
         usize::from(self.len)
     }
@@ -142,18 +142,18 @@ impl Datagram {
         &self.fragments
     }
 
-    /// Copies payload into `out` and says how many octets: all, or as many as `out` has room for.
+    /// Copies payload into `out` and says how many bytes: all, or as many as `out` has room for.
     pub(crate) fn copy_into(&self, pool: &Pool, out: &mut [u8]) -> usize {
         let mut copied = 0;
         for fragment in &self.fragments {
             let start = usize::from(fragment.payload_at);
-            let octets = pool
+            let bytes = pool
                 .frame(&fragment.frame)
                 .get(start..start + usize::from(fragment.len))
                 .unwrap_or_default();
             let room = &mut out[copied..];
-            let n = octets.len().min(room.len());
-            room[..n].copy_from_slice(&octets[..n]);
+            let n = bytes.len().min(room.len());
+            room[..n].copy_from_slice(&bytes[..n]);
             copied += n;
         }
         copied
@@ -175,7 +175,7 @@ pub(crate) struct Expired {
 
 impl Expired {
     /// Header and frame of the datagram's first fragment, if that came: then its sender is told that the time was
-    /// exceeded (RFC 1122, 3.3.2), with the octets of that frame.
+    /// exceeded (RFC 1122, 3.3.2), with the bytes of that frame.
     pub(crate) fn first(&self) -> Option<(&Header, &Fragment)> {
         self.header.as_ref().zip(self.fragments.first())
     }
@@ -225,9 +225,9 @@ struct Partial {
     header: Option<Header>,
     /// Ordered by offset, without overlaps.
     fragments: Vec<Fragment>,
-    /// Octets of payload held.
+    /// Bytes of payload held.
     held: usize,
-    /// Octets of payload in all, when the last fragment has come.
+    /// Bytes of payload in all, when the last fragment has come.
     total: Option<usize>,
     /// Fragments overlapped: nothing is held, and what still comes is dropped.
     discarded: bool,
@@ -278,7 +278,7 @@ impl Partial {
         }
     }
 
-    /// Tells whether nothing is missing. Fragments do not overlap, so counting octets is enough.
+    /// Tells whether nothing is missing. Fragments do not overlap, so counting bytes is enough.
     fn is_complete(&self) -> bool {
         self.total == Some(self.held)
     }
@@ -324,7 +324,7 @@ impl Reassembler {
         }
     }
 
-    /// Takes the packet in `frame`, whose IP header is `header` and whose IP payload begins `payload_at` octets behind
+    /// Takes the packet in `frame`, whose IP header is `header` and whose IP payload begins `payload_at` bytes behind
     /// the frame's `offset`. Frames that are not needed any more go to `release`: this one, or those of datagrams that
     /// are dropped or have to make room, which is what `room` says. A packet that is no fragment is a whole datagram.
     pub(crate) fn push(

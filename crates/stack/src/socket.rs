@@ -110,7 +110,7 @@ const RAREST_LOOK: u32 = 256;
 /// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// So many octets, at least one.
+    /// So many bytes, at least one.
     Data(usize),
     /// Nothing yet.
     Nothing,
@@ -238,7 +238,7 @@ impl<'a> Posted<'a> {
         }
     }
 
-    /// Room for the next `len` octets of connection `index`, when its reader has that much.
+    /// Room for the next `len` bytes of connection `index`, when its reader has that much.
     #[inline(always)]
     pub(crate) fn room(&mut self, index: usize, len: usize) -> Option<&mut [u8]> {
         if self.index != index {
@@ -288,7 +288,7 @@ fn ended(tcb: &Tcb, otherwise: Error) -> Error {
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Queues octets for sending and sends what may be sent now; returns how many were taken, at least one unless
+    /// Queues bytes for sending and sends what may be sent now; returns how many were taken, at least one unless
     /// `data` is empty.
     ///
     /// # Errors
@@ -305,7 +305,7 @@ impl<R: Recorder> Active<'_, R> {
             self.stack
                 .send_predicted(self.pool, self.now, self.rec.lend(), index, data)
         } else {
-            self.stack.append_held(self.pool, index, data)
+            self.stack.coalesce(self.pool, index, data)
         };
         if likely(predicted) {
             return Ok(data.len());
@@ -320,7 +320,7 @@ impl<R: Recorder> Active<'_, R> {
         Ok(taken)
     }
 
-    /// Queues octets for sending; returns how many.
+    /// Queues bytes for sending; returns how many.
     #[inline(always)]
     pub(crate) fn queue(&mut self, index: usize, data: &[u8]) -> Result<usize, Error> {
         let tcb = &self.stack.tcbs[index];
@@ -352,7 +352,7 @@ impl<R: Recorder> Active<'_, R> {
     #[cold]
     pub(crate) fn want_frames(&mut self, index: usize) {
         if self.stack.want_frames.is_empty() {
-            self.stack.frames_look = (self.now.tick().after(1), 1);
+            self.stack.frames_check = (self.now.tick().after(1), 1);
         }
         self.stack.want_frames.insert(index as u32);
     }
@@ -362,11 +362,11 @@ impl<R: Recorder> Active<'_, R> {
     #[cold]
     pub(crate) fn look_for_frames(&mut self) {
         if self.pool.is_low() {
-            let (at, interval) = self.stack.frames_look;
+            let (at, interval) = self.stack.frames_check;
             let now = self.now.tick();
             if at.reached(now) {
                 let interval = (2 * interval).min(RAREST_LOOK);
-                self.stack.frames_look = (now.after(interval), interval);
+                self.stack.frames_check = (now.after(interval), interval);
             }
             return;
         }
@@ -431,7 +431,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         // Headers are written in front of the payload: that takes headroom, and a frame that nobody else holds.
         if usize::from(buffer.offset) == PAYLOAD_OFFSET && !self.pool.is_shared(buffer.id) {
-            let sum = self.stack.kernel.sum(self.pool.payload(&buffer));
+            let sum = self.stack.compiled.kernel.sum(self.pool.payload(&buffer));
             self.append_frame(index, buffer.id, buffer.len, sum);
         } else {
             let mut copy = match self.pool.buffer(buffer.len()) {
@@ -441,14 +441,15 @@ impl<R: Recorder> Active<'_, R> {
                     return Err((Error::WouldBlock, buffer));
                 }
             };
-            let mut octets = mem::take(&mut self.stack.scratch);
-            octets.clear();
-            octets.extend_from_slice(self.pool.payload(&buffer));
+            let mut bytes = mem::take(&mut self.stack.scratch);
+            bytes.clear();
+            bytes.extend_from_slice(self.pool.payload(&buffer));
             let sum = self
                 .stack
+                .compiled
                 .kernel
-                .copy_and_sum(self.pool.payload_mut(&mut copy), &octets);
-            self.stack.scratch = octets;
+                .copy_and_sum(self.pool.payload_mut(&mut copy), &bytes);
+            self.stack.scratch = bytes;
             self.pool.free(buffer);
             self.append_frame(index, copy.id, copy.len, sum);
         }
@@ -456,7 +457,7 @@ impl<R: Recorder> Active<'_, R> {
         Ok(())
     }
 
-    /// Reads octets that have arrived. A read ends where urgent data ends ([`Info::urgent`]).
+    /// Reads bytes that have arrived. A read ends where urgent data ends ([`Info::urgent`]).
     ///
     /// # Errors
     /// The reason when the connection is over and nothing is left to read.
@@ -501,7 +502,7 @@ impl<R: Recorder> Active<'_, R> {
             let meta = *self.pool.meta(id);
             let len = usize::from(meta.rx_len).min(buffer.len() - filled);
             let start = usize::from(meta.rx_offset);
-            buffer[filled..filled + len].copy_from_slice(&self.pool.octets(id)[start..start + len]);
+            buffer[filled..filled + len].copy_from_slice(&self.pool.bytes(id)[start..start + len]);
             filled += len;
             if let Some(id) = tcb.take_received(self.pool, len as u16) {
                 self.pool.release(id);
@@ -512,7 +513,7 @@ impl<R: Recorder> Active<'_, R> {
         filled
     }
 
-    /// Takes the next buffer of received octets without copying them. Give it back with [`Pool::free`](crate::Pool::free)
+    /// Takes the next buffer of received bytes without copying them. Give it back with [`Pool::free`](crate::Pool::free)
     /// or send it on.
     ///
     /// # Errors
@@ -545,8 +546,8 @@ impl<R: Recorder> Active<'_, R> {
         Ok(Some(buffer))
     }
 
-    /// Polls with the reader's buffer posted: octets that arrive in order for `conn` are copied straight from their
-    /// frame into `buffer`, in the pass that verifies their checksum. What lies in `buffer` behind the octets that are
+    /// Polls with the reader's buffer posted: bytes that arrive in order for `conn` are copied straight from their
+    /// frame into `buffer`, in the pass that verifies their checksum. What lies in `buffer` behind the bytes that are
     /// reported is undefined: a segment that turned out damaged or out of place may have been copied there.
     ///
     /// # Errors
@@ -560,14 +561,14 @@ impl<R: Recorder> Active<'_, R> {
     ) -> Result<Received, Error> {
         let index = self.stack.index(conn)?;
         if unlikely(self.stack.tcbs[index].rx_head.is_some()) {
-            self.turn(link, &mut Posted::none());
+            self.poll_once(link, &mut Posted::none());
             return self.receive(conn, buffer);
         }
         if unlikely(self.stack.cached != index) {
             self.stack.expect(index);
         }
         let mut posted = Posted::new(index, buffer);
-        self.turn(link, &mut posted);
+        self.poll_once(link, &mut posted);
         let filled = posted.filled;
         // What did not fit, or came by the full state machine, lies in the queue behind what was copied directly.
         if filled < buffer.len() && unlikely(self.stack.tcbs[index].rx_head.is_some()) {
@@ -602,7 +603,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Ends the application's part: the handle is given back, what is queued is still sent, and the connection closes in
-    /// the background. When octets that arrived were not read, the peer is told by a RST (RFC 9293, 3.6, SHLD-3).
+    /// the background. When bytes that arrived were not read, the peer is told by a RST (RFC 9293, 3.6, SHLD-3).
     ///
     /// # Errors
     /// [`Error::NotConnected`] when the handle is stale; the reason when the connection had ended with one.

@@ -5,15 +5,16 @@
 //! whole network of stacks runs in one thread, in virtual time.
 
 use crate::buffer::{CACHE_LINE, Frame, FrameId, Pool};
-use crate::config::{ChecksumPolicy, Config, InvalidConfig, Prediction};
+use crate::compiled::Compiled;
+use crate::config::{Config, InvalidConfig};
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
 use crate::icmp::{ERROR_PERIOD, ERRORS_PER_PERIOD, Echo};
 use crate::likely::{likely, unlikely};
 use crate::limit::RateLimit;
+use crate::link::{BURST, Link, MAX_MTU, MIN_MTU};
 use crate::neighbour;
 use crate::next_hops::NextHops;
-use crate::port::{BURST, Link, MAX_MTU, MIN_MTU};
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
 use crate::tcp::answers::answer_limit;
@@ -37,7 +38,6 @@ use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::mem;
 use core::net::Ipv4Addr;
-use tollgate_checksum::Kernel;
 use tollgate_gate::{Gate, Off, PacketId, Recorder};
 use tollgate_wire::source_route::SourceRoute;
 
@@ -52,15 +52,7 @@ pub struct Stack {
     pub(crate) cached: usize,
     pub(crate) tcbs: Vec<Tcb>,
     pub(crate) mac_word: u64,
-    pub(crate) kernel: Kernel,
-    /// What payload is copied by on its way out; it sums nothing when checksums are off.
-    pub(crate) copier: Kernel,
-    pub(crate) send_predictable: bool,
-    /// Tells whether checksums are made and verified at all.
-    pub(crate) sums: bool,
-    pub(crate) unidirectional: bool,
-    /// Tells whether checksums are made and verified, and prediction is not unidirectional.
-    pub(crate) usual: bool,
+    pub(crate) compiled: Compiled,
     pub(crate) delayed_ack: u32,
     pub(crate) floor: Floor,
     /// What the templates of all connections share.
@@ -102,7 +94,7 @@ pub struct Stack {
     /// Connections whose application was refused for want of frames.
     pub(crate) want_frames: BTreeSet<u32>,
     /// When it is looked for frames for them at the latest, and how many ticks after the look before.
-    pub(crate) frames_look: (Tick, u32),
+    pub(crate) frames_check: (Tick, u32),
     /// By index of the connection, of those that have it.
     pub(crate) extension: BTreeMap<u32, Extension>,
     pub(crate) neighbours: neighbour::Cache,
@@ -155,16 +147,7 @@ impl Stack {
             cached: usize::MAX,
             tcbs: Vec::with_capacity(config.max_connections),
             mac_word: u64::from_le_bytes([0, 0, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]]),
-            kernel: config.kernel,
-            copier: match config.mechanisms.checksum {
-                ChecksumPolicy::Always => config.kernel,
-                ChecksumPolicy::Off => Kernel::UNSUMMED,
-            },
-            unidirectional: config.mechanisms.prediction == Prediction::Unidirectional,
-            usual: config.mechanisms.checksum == ChecksumPolicy::Always
-                && config.mechanisms.prediction != Prediction::Unidirectional,
-            send_predictable: config.mechanisms.send_predictable(),
-            sums: config.mechanisms.checksum == ChecksumPolicy::Always,
+            compiled: Compiled::new(&config),
             delayed_ack: ticks(config.delayed_ack),
             floor: Floor::new(config.min_rto),
             template: Common::new(&config),
@@ -195,7 +178,7 @@ impl Stack {
             return_route: None,
             addresses: Vec::new(),
             want_frames: BTreeSet::new(),
-            frames_look: (now.tick(), 1),
+            frames_check: (now.tick(), 1),
             extension: BTreeMap::new(),
             neighbours: neighbour::Cache::new(config.max_neighbours),
             next_hops: NextHops::new(config.max_connections),
@@ -267,17 +250,17 @@ impl Stack {
         self.time_wait.len()
     }
 
-    /// Octets that one idle established connection takes, buffers aside: its TCB, its entries in the wheel, in the list of
+    /// Bytes that one idle established connection takes, buffers aside: its TCB, its entries in the wheel, in the list of
     /// its next hop and in the half-full table of connections.
-    pub const fn octets_per_connection() -> usize {
+    pub const fn bytes_per_connection() -> usize {
         size_of::<Tcb>()
-            + crate::timer::OCTETS_PER_TIMER
+            + crate::timer::BYTES_PER_TIMER
             + crate::next_hops::BYTES_PER_CONNECTION
-            + 2 * crate::demux::OCTETS_PER_ENTRY
+            + 2 * crate::demux::BYTES_PER_ENTRY
     }
 
-    /// Octets that a connection in TIME-WAIT takes.
-    pub const fn octets_per_time_wait() -> usize {
+    /// Bytes that a connection in TIME-WAIT takes.
+    pub const fn bytes_per_time_wait() -> usize {
         size_of::<crate::tcp::time_wait::TimeWait>()
     }
 
@@ -302,7 +285,7 @@ impl Stack {
         }
         let ticks = [self.wheel.next(), self.time_wait.next()];
         // Frames come free without a sign.
-        let frames = (!self.want_frames.is_empty()).then(|| self.frames_look.0.to_instant(now));
+        let frames = (!self.want_frames.is_empty()).then(|| self.frames_check.0.to_instant(now));
         let of_ticks = ticks.into_iter().flatten().map(|tick| tick.to_instant(now));
         let others = [self.neighbours.next(), self.reassembler.next()]
             .into_iter()
@@ -313,11 +296,11 @@ impl Stack {
 }
 
 const _: () = assert!(
-    Stack::octets_per_connection() <= 384,
+    Stack::bytes_per_connection() <= 384,
     "an idle connection has outgrown its budget"
 );
 const _: () = assert!(
-    Stack::octets_per_time_wait() <= CACHE_LINE,
+    Stack::bytes_per_time_wait() <= CACHE_LINE,
     "TIME-WAIT has outgrown its budget"
 );
 
@@ -325,28 +308,28 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends what waits, takes in what has arrived, and does what is due.
     #[inline(always)]
     pub fn poll<L: Link>(&mut self, link: &mut L) {
-        self.turn(link, &mut Posted::none());
+        self.poll_once(link, &mut Posted::none());
     }
 
     /// One turn of the crank, with a reader's buffer posted or none.
     #[inline(always)]
-    pub(crate) fn turn<L: Link>(&mut self, link: &mut L, posted: &mut Posted<'_>) {
+    pub(crate) fn poll_once<L: Link>(&mut self, link: &mut L, posted: &mut Posted<'_>) {
         if !self.stack.device.is_empty() {
             self.give(link);
             if unlikely(self.stack.link_waits != 0) {
-                self.look_at_link();
+                self.check_link();
             }
         }
         self.rec.pass(Gate::DriverInBegin, PacketId(0));
         match link.arrived() {
             Some(frames) => {
-                self.take_all_in(frames, posted);
+                self.receive_burst(frames, posted);
                 frames.clear();
             }
             None => {
                 let mut frames = mem::take(&mut self.stack.incoming);
                 link.receive(self.pool, &mut frames);
-                self.take_all_in(&frames, posted);
+                self.receive_burst(&frames, posted);
                 frames.clear();
                 self.stack.incoming = frames;
             }
@@ -362,74 +345,79 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Takes what has arrived in, of which husks are left.
     #[inline(always)]
-    fn take_all_in(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
+    fn receive_burst(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
         if frames.is_empty() {
             return;
         }
-        if likely(self.stack.usual) {
-            self.take_in::<true, true>(frames, posted);
+        if likely(self.stack.compiled.bidirectional_and_summed) {
+            self.receive_frames::<true, true>(frames, posted);
         } else {
-            self.take_in_otherwise(frames, posted);
+            self.receive_uncommon(frames, posted);
         }
     }
 
-    /// [`Active::take_in`] for the mechanisms that are not usual.
+    /// [`Active::receive_frames`] for the mechanisms that the first version is not compiled for.
     #[inline(never)]
-    fn take_in_otherwise(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
-        match (self.stack.sums, self.stack.unidirectional) {
-            (true, false) => self.take_in::<true, true>(frames, posted),
-            (false, false) => self.take_in::<false, true>(frames, posted),
-            (true, true) => self.take_in::<true, false>(frames, posted),
-            (false, true) => self.take_in::<false, false>(frames, posted),
+    fn receive_uncommon(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
+        let Compiled {
+            checksums,
+            unidirectional,
+            ..
+        } = self.stack.compiled;
+        match (checksums, unidirectional) {
+            (true, false) => self.receive_frames::<true, true>(frames, posted),
+            (false, false) => self.receive_frames::<false, true>(frames, posted),
+            (true, true) => self.receive_frames::<true, false>(frames, posted),
+            (false, true) => self.receive_frames::<false, false>(frames, posted),
         }
     }
 
     /// Takes every frame in that has arrived. It is compiled apart for checksums that are verified or not, and for prediction
     /// that is not unidirectional, which is `BIDIRECTIONAL`.
     #[inline(always)]
-    fn take_in<const SUMS: bool, const BIDIRECTIONAL: bool>(
+    fn receive_frames<const CHECKSUMS: bool, const BIDIRECTIONAL: bool>(
         &mut self,
         frames: &[Frame],
         posted: &mut Posted<'_>,
     ) {
         match frames {
-            [frame] => self.take_one_in::<SUMS, BIDIRECTIONAL>(frame, posted),
-            _ => self.take_many_in::<SUMS, BIDIRECTIONAL>(frames, posted),
+            [frame] => self.receive_one::<CHECKSUMS, BIDIRECTIONAL>(frame, posted),
+            _ => self.receive_many::<CHECKSUMS, BIDIRECTIONAL>(frames, posted),
         }
     }
 
     #[inline(never)]
-    fn take_many_in<const SUMS: bool, const BIDIRECTIONAL: bool>(
+    fn receive_many<const CHECKSUMS: bool, const BIDIRECTIONAL: bool>(
         &mut self,
         frames: &[Frame],
         posted: &mut Posted<'_>,
     ) {
         let mut rest = frames.iter();
         while let Some(frame) = rest.next() {
-            self.take::<SUMS, BIDIRECTIONAL>(frame, rest.as_slice(), posted);
+            self.receive_frame::<CHECKSUMS, BIDIRECTIONAL>(frame, rest.as_slice(), posted);
         }
     }
 
     /// The same for one frame, which is what a request or a response is: without a loop around it there are registers for more
     /// of what it looks at.
     #[inline(never)]
-    fn take_one_in<const SUMS: bool, const BIDIRECTIONAL: bool>(
+    fn receive_one<const CHECKSUMS: bool, const BIDIRECTIONAL: bool>(
         &mut self,
         frame: &Frame,
         posted: &mut Posted<'_>,
     ) {
-        self.take::<SUMS, BIDIRECTIONAL>(frame, &[], posted);
+        self.receive_frame::<CHECKSUMS, BIDIRECTIONAL>(frame, &[], posted);
     }
 
     #[inline(always)]
-    fn take<const SUMS: bool, const BIDIRECTIONAL: bool>(
+    fn receive_frame<const CHECKSUMS: bool, const BIDIRECTIONAL: bool>(
         &mut self,
         frame: &Frame,
         behind: &[Frame],
         posted: &mut Posted<'_>,
     ) {
         self.stack.counters.frames_in += 1;
-        if let Err(miss) = self.stack.predicted::<SUMS, BIDIRECTIONAL, _>(
+        if let Err(miss) = self.stack.predicted::<CHECKSUMS, BIDIRECTIONAL, _>(
             self.pool,
             self.now,
             self.rec.lend(),
@@ -471,7 +459,7 @@ impl<R: Recorder> Active<'_, R> {
         self.give(link);
         // One test for both.
         if unlikely(self.stack.link_waits | self.stack.device.len() != 0) {
-            self.look_at_link();
+            self.check_link();
         }
     }
 
@@ -485,7 +473,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Notes whether the link has left frames behind, and lets connections go on that waited for room.
     #[inline(never)]
-    fn look_at_link(&mut self) {
+    fn check_link(&mut self) {
         let next_tick = self.now.tick().after(1).to_instant(self.now);
         self.stack.ask_again = (!self.stack.device.is_empty()).then_some(next_tick);
         self.resume_output();

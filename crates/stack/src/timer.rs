@@ -65,8 +65,8 @@ struct Node {
 
 const _: () = assert!(size_of::<Node>() == 16);
 
-/// Octets of a timer.
-pub(crate) const OCTETS_PER_TIMER: usize = size_of::<Node>();
+/// Bytes of a timer.
+pub(crate) const BYTES_PER_TIMER: usize = size_of::<Node>();
 
 /// The wheel. Timers are named by small indexes, one timer for each.
 #[derive(Debug)]

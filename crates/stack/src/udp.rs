@@ -158,7 +158,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a datagram. ICMP errors about earlier ones are told by [`Active::udp_receive`] alone.
     ///
     /// # Errors
-    /// [`Error::TooLong`] for more than 65,507 octets, [`Error::BadAddress`] for port 0, [`Error::NoFrame`] when the pool
+    /// [`Error::TooLong`] for more than 65,507 bytes, [`Error::BadAddress`] for port 0, [`Error::NoFrame`] when the pool
     /// or the device queue has no room.
     pub fn udp_send(&mut self, id: UdpId, to: SocketAddrV4, payload: &[u8]) -> Result<(), Error> {
         let now = self.now;
@@ -182,18 +182,18 @@ impl<R: Recorder> Active<'_, R> {
         let ends = (self.stack.config.ip, *to.ip());
         let sum = ipv4::pseudo_header(ends.0, ends.1, ipv4::protocol::UDP, len)
             + sum_header(&header)
-            + self.stack.kernel.sum(payload);
+            + self.stack.compiled.kernel.sum(payload);
         // A checksum of zero is sent as all ones: zero says that there is none.
         let checksum = match sum.finish().to_ne_bytes() {
             [0, 0] => [0xff, 0xff],
-            octets => octets,
+            bytes => bytes,
         };
         header[6..8].copy_from_slice(&checksum);
         let sent = self.ip_output(ipv4::protocol::UDP, ends, [&header, payload]);
         if sent { Ok(()) } else { Err(Error::NoFrame) }
     }
 
-    /// Takes the next datagram: who sent it, and its octets.
+    /// Takes the next datagram: who sent it, and its bytes.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] when there is none, and, once, [`Error::Refused`] or [`Error::Unreachable`] when an ICMP error
@@ -204,23 +204,23 @@ impl<R: Recorder> Active<'_, R> {
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
-        let (from, octets) = socket.queue.pop_front().ok_or(Error::WouldBlock)?;
-        let charge = charge(octets.len());
+        let (from, bytes) = socket.queue.pop_front().ok_or(Error::WouldBlock)?;
+        let charge = charge(bytes.len());
         socket.charged -= charge;
         self.stack.udp_charged -= charge;
-        Ok((from, octets))
+        Ok((from, bytes))
     }
 
-    pub(crate) fn udp_input(&mut self, ip: &ipv4::Header, octets: &[u8], unicast: bool) {
-        let Ok(header) = udp::Header::parse(octets) else {
+    pub(crate) fn udp_input(&mut self, ip: &ipv4::Header, bytes: &[u8], unicast: bool) {
+        let Ok(header) = udp::Header::parse(bytes) else {
             self.stack.counters.dropped(Drop::Malformed);
             return;
         };
-        let datagram = &octets[..usize::from(header.len)];
+        let datagram = &bytes[..usize::from(header.len)];
         if !header.no_checksum {
             let pseudo =
                 ipv4::pseudo_header(ip.source, ip.destination, ipv4::protocol::UDP, header.len);
-            if !(pseudo + self.stack.kernel.sum(datagram)).is_valid() {
+            if !(pseudo + self.stack.compiled.kernel.sum(datagram)).is_valid() {
                 self.stack.counters.dropped(Drop::Checksum);
                 return;
             }
@@ -236,7 +236,7 @@ impl<R: Recorder> Active<'_, R> {
             if unicast {
                 self.icmp_error(
                     ip,
-                    octets,
+                    bytes,
                     Message::DestinationUnreachable(Unreachable::Port),
                 );
             }

@@ -115,8 +115,8 @@ fn small_writes_stop_at_the_end_of_the_send_buffer() {
         .set_option(client, SocketOption::SendBuffer(8192))
         .unwrap();
     let mut taken = 0;
-    while let Ok(octets) = pair.a().send(client, &[7; 64]) {
-        taken += octets;
+    while let Ok(bytes) = pair.a().send(client, &[7; 64]) {
+        taken += bytes;
         if taken == 4096 + 640 {
             pair.a()
                 .set_option(client, SocketOption::SendBuffer(5000))
@@ -178,7 +178,7 @@ fn echoes_come_back_also_in_fragments() {
         let echo = pair
             .a()
             .next_echo()
-            .unwrap_or_else(|| panic!("no echo of {len} octets"));
+            .unwrap_or_else(|| panic!("no echo of {len} bytes"));
         assert_eq!(echo.data, data);
     }
     assert_eq!(pair.pool.available(), pair.pool.capacity());

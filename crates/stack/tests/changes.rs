@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use tollgate_checksum::sum_header;
 use tollgate_link::Side;
 use tollgate_stack::config::{Demux, FinAcknowledgment, Mechanisms, Prediction};
-use tollgate_stack::counters::ChangeMiss;
+use tollgate_stack::counters::HandshakeMiss;
 use tollgate_stack::{
     Active, ConnId, Error, Event, Frame, Instant, Link, ListenerId, Pool, Received, State,
 };
@@ -142,7 +142,7 @@ impl Noted {
 
     /// Segments that moved a connection on by prediction, at both ends.
     fn changes(&self) -> (u64, u64) {
-        let of = |stack: &tollgate_stack::Stack| stack.counters().predicted_changes;
+        let of = |stack: &tollgate_stack::Stack| stack.counters().predicted_handshakes;
         (of(&self.pair.a), of(&self.pair.b))
     }
 
@@ -343,10 +343,10 @@ fn a_syn_is_sent_again_in_a_place_that_was_used_before() {
     assert_eq!(hosts.sent[sent].1[34..48], hosts.sent[sent - 1].1[34..48]);
 }
 
-/// Sets octets of a frame with a TCP segment and makes its checksums right.
-fn altered(frame: &[u8], at: usize, octets: &[u8]) -> Vec<u8> {
+/// Sets bytes of a frame with a TCP segment and makes its checksums right.
+fn altered(frame: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
-    frame[at..at + octets.len()].copy_from_slice(octets);
+    frame[at..at + bytes.len()].copy_from_slice(bytes);
     let len = u16::from_be_bytes([frame[16], frame[17]]) - 20;
     frame[24..26].fill(0);
     let sum = sum_header(&frame[14..34]).finish().to_ne_bytes();
@@ -362,8 +362,8 @@ fn altered(frame: &[u8], at: usize, octets: &[u8]) -> Vec<u8> {
 }
 
 /// Gives a frame to the server.
-fn give(pair: &mut Pair, octets: &[u8]) {
-    let frame = pair.pool.frame_from(octets).unwrap();
+fn give(pair: &mut Pair, bytes: &[u8]) {
+    let frame = pair.pool.frame_from(bytes).unwrap();
     pair.b
         .at(pair.now, &mut pair.pool)
         .poll(&mut One(Some(frame)));
@@ -379,32 +379,36 @@ fn each_reason_not_to_predict_a_fin_is_counted_and_the_fin_still_judged() {
             altered(frame, at, &word.to_be_bytes())
         }
     };
-    let cases: [(ChangeMiss, State, Alter<'_>); 8] = [
+    let cases: [(HandshakeMiss, State, Alter<'_>); 8] = [
         // URG is taken, but not predicted.
-        (ChangeMiss::Flags, State::CloseWait, &|f| {
+        (HandshakeMiss::Flags, State::CloseWait, &|f| {
             altered(f, 47, &[0x31])
         }),
-        (ChangeMiss::OptionLayout, State::CloseWait, &|f| {
+        (HandshakeMiss::OptionLayout, State::CloseWait, &|f| {
             let mut stamps = [8, 10, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1];
             stamps[2..10].copy_from_slice(&f[58..66]);
             altered(f, 54, &stamps)
         }),
-        (ChangeMiss::Payload, State::CloseWait, &|f| {
+        (HandshakeMiss::Payload, State::CloseWait, &|f| {
             let mut longer = f.to_vec();
             longer.push(7);
             altered(&longer, 16, &[0, 53])
         }),
-        (ChangeMiss::Sequence, State::Established, &plus(38, 1)),
-        (ChangeMiss::Acknowledgment, State::Established, &plus(42, 1)),
+        (HandshakeMiss::Sequence, State::Established, &plus(38, 1)),
         (
-            ChangeMiss::Timestamp,
+            HandshakeMiss::Acknowledgment,
+            State::Established,
+            &plus(42, 1),
+        ),
+        (
+            HandshakeMiss::Timestamp,
             State::Established,
             &plus(58, u32::MAX),
         ),
-        (ChangeMiss::ZeroWindow, State::CloseWait, &|f| {
+        (HandshakeMiss::ZeroWindow, State::CloseWait, &|f| {
             altered(f, 48, &[0, 0])
         }),
-        (ChangeMiss::Checksum, State::Established, &|f| {
+        (HandshakeMiss::Checksum, State::Established, &|f| {
             let mut wrong = f.to_vec();
             wrong[51] ^= 1;
             wrong
@@ -422,11 +426,15 @@ fn each_reason_not_to_predict_a_fin_is_counted_and_the_fin_still_judged() {
         give(&mut hosts.pair, &alter(&fin));
         assert_eq!(hosts.changes(), before, "{reason:?}");
         let counters = hosts.pair.b.counters();
-        assert_eq!(counters.change_misses(reason), 1, "{reason:?}");
-        assert_eq!(counters.change_misses.iter().sum::<u64>(), 1, "{reason:?}");
+        assert_eq!(counters.handshake_misses(reason), 1, "{reason:?}");
+        assert_eq!(
+            counters.handshake_misses.iter().sum::<u64>(),
+            1,
+            "{reason:?}"
+        );
         assert_eq!(hosts.at(Side::B).state(server), state, "{reason:?}");
         // The FIN as it was sent is taken, unless it was already, or was seen in another place.
-        if reason != ChangeMiss::Sequence {
+        if reason != HandshakeMiss::Sequence {
             give(&mut hosts.pair, &fin);
             assert_eq!(hosts.at(Side::B).state(server), State::CloseWait);
         }
@@ -436,19 +444,21 @@ fn each_reason_not_to_predict_a_fin_is_counted_and_the_fin_still_judged() {
 #[test]
 fn each_reason_not_to_predict_a_syn_is_counted() {
     type Alter<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
-    let cases: [(ChangeMiss, usize, Alter<'_>); 6] = [
-        (ChangeMiss::Flags, 1, &|f| altered(f, 47, &[0x0a])),
-        (ChangeMiss::OptionLayout, 1, &|f| {
+    let cases: [(HandshakeMiss, usize, Alter<'_>); 6] = [
+        (HandshakeMiss::Flags, 1, &|f| altered(f, 47, &[0x0a])),
+        (HandshakeMiss::OptionLayout, 1, &|f| {
             altered(f, 58, &[3, 3, 0, 1])
         }),
-        (ChangeMiss::Payload, 1, &|f| {
+        (HandshakeMiss::Payload, 1, &|f| {
             let mut longer = f.to_vec();
             longer.push(7);
             altered(&longer, 16, &[0, 61])
         }),
-        (ChangeMiss::Address, 0, &|f| altered(f, 26, &[224, 0, 0, 1])),
-        (ChangeMiss::State, 0, &|f| altered(f, 36, &[0, 99])),
-        (ChangeMiss::Checksum, 0, &|f| {
+        (HandshakeMiss::Address, 0, &|f| {
+            altered(f, 26, &[224, 0, 0, 1])
+        }),
+        (HandshakeMiss::State, 0, &|f| altered(f, 36, &[0, 99])),
+        (HandshakeMiss::Checksum, 0, &|f| {
             let mut wrong = f.to_vec();
             wrong[51] ^= 1;
             wrong
@@ -462,9 +472,13 @@ fn each_reason_not_to_predict_a_syn_is_counted() {
         hosts.pair.cable.drain(&mut hosts.pair.pool);
         give(&mut hosts.pair, &alter(&syn));
         let counters = hosts.pair.b.counters();
-        assert_eq!(counters.predicted_changes, 0, "{reason:?}");
-        assert_eq!(counters.change_misses(reason), 1, "{reason:?}");
-        assert_eq!(counters.change_misses.iter().sum::<u64>(), 1, "{reason:?}");
+        assert_eq!(counters.predicted_handshakes, 0, "{reason:?}");
+        assert_eq!(counters.handshake_misses(reason), 1, "{reason:?}");
+        assert_eq!(
+            counters.handshake_misses.iter().sum::<u64>(),
+            1,
+            "{reason:?}"
+        );
         assert_eq!(hosts.pair.b.connections(), opened, "{reason:?}");
     }
 }
@@ -547,7 +561,7 @@ fn run(steps: &[Step], prediction: Prediction) -> Seen {
                 if let Some(&conn) = conns[which(side)].last() {
                     let read = hosts.at(side).receive(conn, &mut [0; 64]);
                     answers.push(read.map(|read| match read {
-                        Received::Data(octets) => octets,
+                        Received::Data(bytes) => bytes,
                         Received::Nothing => 1_000,
                         Received::End => 1_001,
                     }));
@@ -589,7 +603,7 @@ fn run(steps: &[Step], prediction: Prediction) -> Seen {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Prediction is a short way to the same end: octet for octet on the wire, event for event at the sockets.
+    /// Prediction is a short way to the same end: byte for byte on the wire, event for event at the sockets.
     #[test]
     fn nobody_can_tell_whether_it_was_predicted(steps in prop::collection::vec(step(), 1..120)) {
         prop_assert_eq!(run(&steps, Prediction::Bidirectional), run(&steps, Prediction::Off));

@@ -1,4 +1,4 @@
-//! Floods: of SYNs, of segments outside of the window, of single octets, of errors, echoes and fragments; and a pool that
+//! Floods: of SYNs, of segments outside of the window, of single bytes, of errors, echoes and fragments; and a pool that
 //! runs out.
 //!
 //! In all of it no frame is lost to the pool, nothing grows without bound, and the stream of a connection that had
@@ -211,7 +211,7 @@ fn open_by_hand(scene: &mut Scene, from: (Ipv4Addr, u16)) -> (SeqNumber, SeqNumb
 }
 
 #[test]
-fn every_second_octet_does_not_take_the_pool() {
+fn every_second_byte_does_not_take_the_pool() {
     let mut b = victim();
     b.user_timeout = std::time::Duration::from_secs(100);
     let mut scene = Scene::new(b, 1024);
@@ -222,12 +222,12 @@ fn every_second_octet_does_not_take_the_pool() {
         let (ours, theirs) = open_by_hand(&mut scene, from);
         attackers.push((from, ours, theirs));
     }
-    for octet in 0..600 {
+    for byte in 0..600 {
         for &(from, ours, theirs) in &attackers {
-            let header = craft::header(from.1, PORT, Flags::ACK, ours + 1 + 2 * octet, theirs);
+            let header = craft::header(from.1, PORT, Flags::ACK, ours + 1 + 2 * byte, theirs);
             scene.inject(Side::B, &[craft::tcp(MAC_B, from.0, B, &header, b"x")]);
         }
-        if octet % 4 == 0 {
+        if byte % 4 == 0 {
             scene.stream(700);
         }
         let free = scene.pair.pool.available();
@@ -487,7 +487,7 @@ fn floods_of_fragments_are_bounded() {
         } else {
             ipv4::MORE_FRAGMENTS
         };
-        let octets = pattern(8 + next() as usize % 1400 / 8 * 8, 3);
+        let bytes = pattern(8 + next() as usize % 1400 / 8 * 8, 3);
         let id = next() as u16 % 20;
         scene.inject(
             Side::B,
@@ -498,7 +498,7 @@ fn floods_of_fragments_are_bounded() {
                 protocol,
                 id,
                 offset | more,
-                &octets,
+                &bytes,
             )],
         );
         assert!(scene.pair.pool.capacity() - scene.pair.pool.available() <= 100 + 16);

@@ -44,7 +44,7 @@ enum Hostile {
         options: Vec<u8>,
         payload: Vec<u8>,
     },
-    /// The last frame of the connection with one octet changed.
+    /// The last frame of the connection with one byte changed.
     Changed {
         at: prop::sample::Index,
         by: u8,
@@ -54,12 +54,12 @@ enum Hostile {
 }
 
 fn hostile() -> impl Strategy<Value = Hostile> {
-    let octets = |most| prop::collection::vec(any::<u8>(), 0..most);
+    let bytes = |most| prop::collection::vec(any::<u8>(), 0..most);
     prop_oneof![
-        octets(200).prop_map(Hostile::Raw),
+        bytes(200).prop_map(Hostile::Raw),
         (
             prop_oneof![Just(0x0800u16), Just(0x0806), any::<u16>()],
-            octets(120)
+            bytes(120)
         )
             .prop_map(|(t, o)| Hostile::Ethernet(t, o)),
         (
@@ -67,7 +67,7 @@ fn hostile() -> impl Strategy<Value = Hostile> {
             prop_oneof![Just(1u8), Just(6), Just(17), any::<u8>()],
             any::<u16>(),
             0..4u16,
-            octets(160)
+            bytes(160)
         )
             .prop_map(
                 |(from, protocol, flags_and_offset, id, payload)| Hostile::Ip {
@@ -81,7 +81,7 @@ fn hostile() -> impl Strategy<Value = Hostile> {
         (
             prop_oneof![Just(0u8), Just(3), Just(8), Just(11), Just(12), any::<u8>()],
             any::<[u8; 7]>(),
-            octets(80)
+            bytes(80)
         )
             .prop_map(|(kind, rest, data)| {
                 let mut head = [kind, 0, 0, 0, 0, 0, 0, 0];
@@ -93,8 +93,8 @@ fn hostile() -> impl Strategy<Value = Hostile> {
             prop_oneof![Just(PORT), any::<u16>()],
             any::<u8>(),
             any::<(u32, u32, u16)>(),
-            octets(41),
-            octets(60)
+            bytes(41),
+            bytes(60)
         )
             .prop_map(
                 |(port, flags, (seq, ack, window), options, payload)| Hostile::Tcp {
@@ -130,9 +130,9 @@ impl Hostile {
     fn frame(&self, last: &[u8]) -> Vec<u8> {
         let stranger = Ipv4Addr::new(203, 0, 113, 5);
         match self {
-            Hostile::Raw(octets) => octets.clone(),
-            Hostile::Ethernet(kind, octets) => {
-                craft::ethernet(MAC_B, EtherType::from_u16(*kind), octets)
+            Hostile::Raw(bytes) => bytes.clone(),
+            Hostile::Ethernet(kind, bytes) => {
+                craft::ethernet(MAC_B, EtherType::from_u16(*kind), bytes)
             }
             Hostile::Ip {
                 from,
@@ -264,9 +264,9 @@ fn a_stack_alone_with_noise_gives_every_frame_back() {
     let mut cable = Memory::new(1500);
     let mut next = numbers(8);
     for n in 0..20_000u64 {
-        let octets: Vec<u8> = (0..next() % 120).map(|_| next() as u8).collect();
+        let bytes: Vec<u8> = (0..next() % 120).map(|_| next() as u8).collect();
         let mut frame = vec![
-            pool.frame_from(&craft::ethernet(MAC_B, EtherType::Ipv4, &octets))
+            pool.frame_from(&craft::ethernet(MAC_B, EtherType::Ipv4, &bytes))
                 .unwrap(),
         ];
         cable.end(Side::A).transmit(&mut pool, &mut frame);

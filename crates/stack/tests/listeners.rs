@@ -45,8 +45,8 @@ fn inject(pair: &mut Pair, from: u32, flags: Flags, seq: u32, ack: u32) -> Vec<t
         },
         ..craft::header(1000, PORT, flags, SeqNumber(seq), SeqNumber(ack))
     };
-    let octets = craft::tcp(MAC_B, far(from), B, &header, &[]);
-    let mut burst = vec![pair.pool.frame_from(&octets).unwrap()];
+    let bytes = craft::tcp(MAC_B, far(from), B, &header, &[]);
+    let mut burst = vec![pair.pool.frame_from(&bytes).unwrap()];
     pair.cable.end(Side::A).transmit(&mut pair.pool, &mut burst);
     pair.poll_b();
     let mut sent = Vec::new();

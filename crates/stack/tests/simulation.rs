@@ -24,7 +24,7 @@ fn hold(scenarios: Vec<Scenario>) {
 }
 
 #[test]
-fn whatever_the_cable_does_every_octet_arrives_once() {
+fn whatever_the_cable_does_every_byte_arrives_once() {
     hold(scenario::links());
 }
 

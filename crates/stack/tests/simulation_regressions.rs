@@ -59,13 +59,13 @@ fn carry(
     }
     assert!(
         got[0] == texts[0],
-        "{} of {} octets arrived at b",
+        "{} of {} bytes arrived at b",
         got[0].len(),
         texts[0].len()
     );
     assert!(
         got[1] == texts[1],
-        "{} of {} octets arrived at a",
+        "{} of {} bytes arrived at a",
         got[1].len(),
         texts[1].len()
     );
@@ -77,7 +77,7 @@ fn carry(
     assert_eq!(pair.pool.available(), pair.pool.capacity());
 }
 
-/// Both ends' data arrives, every acknowledgment is lost, and both go back to their first octet: an acknowledgment must
+/// Both ends' data arrives, every acknowledgment is lost, and both go back to their first byte: an acknowledgment must
 /// still carry a sequence number that the other end accepts.
 #[test]
 fn two_ends_that_both_timed_out_still_hear_each_other() {
@@ -94,7 +94,7 @@ fn two_ends_that_both_timed_out_still_hear_each_other() {
     lose_answers(&mut pair, Side::B);
     pair.poll_b();
     lose(&mut pair, Side::A);
-    let heard = |info: tollgate_stack::Info| (info.octets_received, info.octets_acknowledged);
+    let heard = |info: tollgate_stack::Info| (info.bytes_received, info.bytes_acknowledged);
     assert_eq!(heard(pair.a().info(client).unwrap()), (4 * 1448, 0));
     assert_eq!(heard(pair.b().info(server).unwrap()), (4 * 1448, 0));
     for _ in 0..400 {
@@ -187,7 +187,7 @@ fn a_segment_that_is_acknowledged_in_part_goes_on_behind_that_part() {
     pair.poll_a();
     pair.poll_b();
     lose(&mut pair, Side::A);
-    // The timeout: only the first segment goes again, and the last one takes up fifty octets more.
+    // The timeout: only the first segment goes again, and the last one takes up fifty bytes more.
     for _ in 0..400 {
         pass(&mut pair, 1);
         pair.poll_a();
@@ -199,7 +199,7 @@ fn a_segment_that_is_acknowledged_in_part_goes_on_behind_that_part() {
     assert_eq!(pair.a().send(client, &text[4096..]), Ok(50));
     pair.settle();
     let info = pair.a().info(client).unwrap();
-    assert_eq!((info.octets_acknowledged, info.send_window), (4096, 0));
+    assert_eq!((info.bytes_acknowledged, info.send_window), (4096, 0));
     assert_eq!((info.in_flight, info.unsent), (0, 50));
     pair.pass(3_000_000_000);
     let info = pair.a().info(client).unwrap();
@@ -213,7 +213,7 @@ fn a_segment_that_is_acknowledged_in_part_goes_on_behind_that_part() {
     );
 }
 
-/// A probe goes back to the first octet that is not acknowledged; what it acknowledges is news all the same, and so is
+/// A probe goes back to the first byte that is not acknowledged; what it acknowledges is news all the same, and so is
 /// its window. Nothing may be sent into a window that has closed in the meantime.
 #[test]
 fn the_window_of_a_probe_counts_when_it_acknowledges_more() {

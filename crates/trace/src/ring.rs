@@ -125,7 +125,7 @@ impl Ring {
             } else {
                 Direction::Inbound
             },
-            octets: &self.frame,
+            bytes: &self.frame,
             wire_len: seen.wire_len.saturating_add(V2_LEN as u32),
             comment: "",
         };
@@ -148,7 +148,7 @@ impl Ring {
     fn is_over(&self, open: &Open, nanos: u64) -> bool {
         let Turns { octets, time, .. } = self.turns;
         let lasted = Duration::from_nanos(nanos.saturating_sub(open.began));
-        octets.is_some_and(|most| open.writer.octets() >= most)
+        octets.is_some_and(|most| open.writer.bytes() >= most)
             || time.is_some_and(|most| lasted >= most)
     }
 

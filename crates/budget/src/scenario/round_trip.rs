@@ -13,11 +13,11 @@ pub(super) const RR_64: Scenario = Scenario {
     run: |count| alone("rr-64", 64, ChecksumPolicy::Always, count),
 };
 
-pub(super) const RR_64_UNSUMMED: Scenario = Scenario {
-    name: "rr-64-unsummed",
+pub(super) const RR_64_COPY_ONLY: Scenario = Scenario {
+    name: "rr-64-copy-only",
     about: "the same with the checksum policy off at both ends",
     count: 20_000,
-    run: |count| alone("rr-64-unsummed", 64, ChecksumPolicy::Off, count),
+    run: |count| alone("rr-64-copy-only", 64, ChecksumPolicy::Off, count),
 };
 
 pub(super) const RR_1400: Scenario = Scenario {

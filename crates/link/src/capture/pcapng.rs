@@ -47,15 +47,15 @@ pub struct Packet<'a> {
     pub nanos: u64,
     /// Which way it went.
     pub direction: Direction,
-    /// Its octets, or the first of them; at most the snap length of them are kept.
-    pub octets: &'a [u8],
+    /// Its bytes, or the first of them; at most the snap length of them are kept.
+    pub bytes: &'a [u8],
     /// How many there were on the wire, at least as many as are given.
     pub wire_len: u32,
-    /// A comment that is shown with it; empty for none, cut at 65,535 octets.
+    /// A comment that is shown with it; empty for none, cut at 65,535 bytes.
     pub comment: &'a str,
 }
 
-/// Begins a file: appends a section and an interface called `name` that keeps `snaplen` octets (0: all) of its frames, which are
+/// Begins a file: appends a section and an interface called `name` that keeps `snaplen` bytes (0: all) of its frames, which are
 /// of `link`, to `out`.
 pub fn begin(out: &mut Vec<u8>, name: &str, link: LinkType, snaplen: u32) {
     block(out, SECTION_HEADER, |out| {
@@ -81,14 +81,14 @@ pub fn begin(out: &mut Vec<u8>, name: &str, link: LinkType, snaplen: u32) {
     });
 }
 
-/// Appends one frame, of which at most `snaplen` octets (0: all) are kept, to `out`.
+/// Appends one frame, of which at most `snaplen` bytes (0: all) are kept, to `out`.
 pub fn packet(out: &mut Vec<u8>, packet: &Packet<'_>, snaplen: u32) {
     let limit = if snaplen == 0 {
         usize::MAX
     } else {
         snaplen as usize
     };
-    let kept = &packet.octets[..packet.octets.len().min(limit)];
+    let kept = &packet.bytes[..packet.bytes.len().min(limit)];
     block(out, ENHANCED_PACKET, |out| {
         // Interface 0; then the time's upper half first.
         put32(out, 0);
@@ -125,7 +125,7 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(out, value.len());
 }
 
-/// Fills what follows `len` octets up to the next multiple of four.
+/// Fills what follows `len` bytes up to the next multiple of four.
 fn pad(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&[0; 3][..len.next_multiple_of(4) - len]);
 }
@@ -144,7 +144,7 @@ pub struct Writer<W> {
     out: W,
     block: Vec<u8>,
     snaplen: u32,
-    octets: u64,
+    bytes: u64,
 }
 
 impl<W: Write> Writer<W> {
@@ -157,16 +157,16 @@ impl<W: Write> Writer<W> {
         begin(&mut block, name, link, snaplen);
         out.write_all(&block)?;
         Ok(Self {
-            octets: block.len() as u64,
+            bytes: block.len() as u64,
             out,
             block,
             snaplen,
         })
     }
 
-    /// Octets of the file so far.
-    pub const fn octets(&self) -> u64 {
-        self.octets
+    /// Bytes of the file so far.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Writes one frame.
@@ -177,7 +177,7 @@ impl<W: Write> Writer<W> {
         self.block.clear();
         packet(&mut self.block, what, self.snaplen);
         self.out.write_all(&self.block)?;
-        self.octets += self.block.len() as u64;
+        self.bytes += self.block.len() as u64;
         Ok(())
     }
 

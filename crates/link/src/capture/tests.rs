@@ -15,13 +15,13 @@ fn config() -> Config {
     }
 }
 
-fn frame(nanos: u64, flags: u32, octets: &[u8], comment: &str) -> Read {
+fn frame(nanos: u64, flags: u32, bytes: &[u8], comment: &str) -> Read {
     let nanos = 1_000_000_000_000_000_000 + nanos;
     Read {
         nanos,
         flags,
-        octets: octets.to_vec(),
-        original: octets.len(),
+        bytes: bytes.to_vec(),
+        original: bytes.len(),
         comment: comment.into(),
     }
 }
@@ -48,7 +48,7 @@ fn both_directions_are_written_with_their_times() {
     capture.receive(&mut pool, &mut arrived);
     let stats = capture.finish().unwrap();
     assert_eq!((stats.inbound, stats.outbound, stats.lost), (1, 2, 0));
-    assert_eq!(stats.octets, file.len() as u64);
+    assert_eq!(stats.bytes, file.len() as u64);
     let frames = vec![
         frame(5, 2, &[1; 60], "the first"),
         frame(5, 2, &[2; 1514], ""),
@@ -114,7 +114,7 @@ fn only_frames_that_the_link_took_are_written_and_once() {
     let mut cable = Memory::with_capacity(1500, 1);
     let mut file = Vec::new();
     let mut burst: Vec<_> = (1..=3)
-        .map(|octet| pool.frame_from(&[octet; 20]).unwrap())
+        .map(|byte| pool.frame_from(&[byte; 20]).unwrap())
         .collect();
     for _ in 0..3 {
         let mut capture = Capture::new(cable.end(Side::A), Vec::new(), &config());
@@ -126,8 +126,8 @@ fn only_frames_that_the_link_took_are_written_and_once() {
         let mut arrived = Vec::new();
         cable.end(Side::B).receive(&mut pool, &mut arrived);
     }
-    for (octet, file) in (1..=3).zip(file) {
-        assert_eq!(read(&file).unwrap().2, [frame(0, 2, &[octet; 20], "")]);
+    for (byte, file) in (1..=3).zip(file) {
+        assert_eq!(read(&file).unwrap().2, [frame(0, 2, &[byte; 20], "")]);
     }
 }
 
@@ -143,15 +143,15 @@ fn a_dropped_capture_is_flushed() {
     assert_eq!(read(&file).unwrap().2.len(), 1);
 }
 
-/// Takes so many octets, then fails.
+/// Takes so many bytes, then fails.
 struct Disk(usize);
 
 impl Write for Disk {
-    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0 == 0 {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let taken = octets.len().min(self.0);
+        let taken = bytes.len().min(self.0);
         self.0 -= taken;
         Ok(taken)
     }
@@ -193,7 +193,7 @@ proptest! {
         prop_assert_eq!(kept, snaplen);
         let limit = if snaplen == 0 { usize::MAX } else { snaplen as usize };
         for (frame, len) in frames.iter().zip(&lengths) {
-            prop_assert_eq!((frame.original, frame.octets.len()), (*len, (*len).min(limit)));
+            prop_assert_eq!((frame.original, frame.bytes.len()), (*len, (*len).min(limit)));
         }
         prop_assert_eq!(frames.len(), lengths.len());
     }

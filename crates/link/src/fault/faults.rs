@@ -61,7 +61,7 @@ pub struct ProbabilityError {
     pub given: f64,
 }
 
-/// Which octets bits are flipped in.
+/// Which bytes bits are flipped in.
 ///
 /// The flipped bits of a frame are 1 to 3 neighbours. The Internet checksum notices every such change of what it covers;
 /// ARP has no checksum, and believes what it is told.
@@ -70,7 +70,7 @@ pub enum Corrupt {
     /// Anywhere in the frame, the Ethernet header included (a frame that is damaged there is lost, as a rule).
     #[default]
     Anywhere,
-    /// At this octet of the frame or behind it: 14 spares the Ethernet header, 66 hits only the payload of a TCP
+    /// At this byte of the frame or behind it: 14 spares the Ethernet header, 66 hits only the payload of a TCP
     /// segment with timestamps. Shorter frames pass unharmed.
     From(u16),
 }
@@ -93,9 +93,9 @@ impl Default for Reorder {
 /// A line of limited speed with a queue in front of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Speed of the line in bits per second; the frame's own octets count, no preamble or gap.
+    /// Speed of the line in bits per second; the frame's own bytes count, no preamble or gap.
     pub bits_per_second: NonZeroU64,
-    /// Octets that wait for the line at most; what comes on top is dropped. An idle line takes any frame.
+    /// Bytes that wait for the line at most; what comes on top is dropped. An idle line takes any frame.
     pub queue: usize,
 }
 
@@ -107,7 +107,7 @@ pub struct Rate {
 pub struct Faults {
     /// Frames that vanish.
     pub drop: Probability,
-    /// Frames that lose octets at their end: 1 octet to all but one, uniformly.
+    /// Frames that lose bytes at their end: 1 byte to all but one, uniformly.
     pub truncate: Probability,
     /// Frames in which bits are flipped.
     pub corrupt: Probability,
@@ -148,7 +148,7 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Tells whether some frame's octets may be changed.
+    /// Tells whether some frame's bytes may be changed.
     pub(super) const fn damage(&self) -> bool {
         self.truncate.is_possible() || self.corrupt.is_possible()
     }

@@ -14,7 +14,7 @@ fn pool() -> Pool {
     Pool::new(4096, 2048)
 }
 
-/// Sends one frame of `len` octets for each number, its first four octets the number.
+/// Sends one frame of `len` bytes for each number, its first four bytes the number.
 fn send<L: Link>(
     link: &mut L,
     pool: &mut Pool,
@@ -22,9 +22,9 @@ fn send<L: Link>(
     len: usize,
 ) {
     for number in numbers {
-        let mut octets = vec![0x55; len];
-        octets[..4].copy_from_slice(&number.to_be_bytes());
-        let mut burst = vec![pool.frame_from(&octets).unwrap()];
+        let mut bytes = vec![0x55; len];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        let mut burst = vec![pool.frame_from(&bytes).unwrap()];
         link.transmit(pool, &mut burst);
         assert!(burst.is_empty());
     }
@@ -40,9 +40,9 @@ fn receive<L: Link>(link: &mut L, pool: &mut Pool) -> Vec<Vec<u8>> {
         }
     }
     let read = |frame: Frame| {
-        let octets = pool.frame(&frame).to_vec();
+        let bytes = pool.frame(&frame).to_vec();
         pool.release(frame.id);
-        octets
+        bytes
     };
     frames.into_iter().map(read).collect()
 }
@@ -50,11 +50,11 @@ fn receive<L: Link>(link: &mut L, pool: &mut Pool) -> Vec<Vec<u8>> {
 fn numbers(frames: &[Vec<u8>]) -> Vec<u32> {
     frames
         .iter()
-        .map(|octets| u32::from_be_bytes(octets[..4].try_into().unwrap()))
+        .map(|bytes| u32::from_be_bytes(bytes[..4].try_into().unwrap()))
         .collect()
 }
 
-/// Sends `count` frames of 100 octets through `faults` at time 0, then lets time pass until none is held.
+/// Sends `count` frames of 100 bytes through `faults` at time 0, then lets time pass until none is held.
 fn run(faults: Faults, seed: u64, count: u32) -> (Vec<Vec<u8>>, Stats) {
     let mut pool = pool();
     let mut cable = Memory::with_capacity(1500, 4096);
@@ -180,7 +180,7 @@ fn corruption_spares_what_the_sender_keeps() {
     assert!(!pool.is_shared(kept.id));
     let damaged = pool.frame(&arrived[0]);
     assert_eq!(damaged[..66], [0; 66]);
-    assert!((1..=3).contains(&damaged.iter().map(|octet| octet.count_ones()).sum::<u32>()));
+    assert!((1..=3).contains(&damaged.iter().map(|byte| byte.count_ones()).sum::<u32>()));
 }
 
 #[test]
@@ -227,12 +227,12 @@ fn short_frames_escape_corruption_of_the_payload() {
     assert!(
         arrived
             .iter()
-            .all(|octets| octets[4..].iter().all(|&octet| octet == 0x55))
+            .all(|bytes| bytes[4..].iter().all(|&byte| byte == 0x55))
     );
 }
 
 #[test]
-fn truncation_keeps_between_one_octet_and_all_but_one() {
+fn truncation_keeps_between_one_byte_and_all_but_one() {
     let (arrived, stats) = run(
         Faults {
             truncate: Probability::ALWAYS,
@@ -288,7 +288,7 @@ fn a_held_frame_is_not_the_senders_any_more() {
     pool.retain(id);
     fault.transmit(&mut pool, &mut vec![frame]);
     assert!(!pool.is_shared(id));
-    pool.octets_mut(id).fill(2);
+    pool.bytes_mut(id).fill(2);
     fault.set_now(at(1));
     fault.poll(&mut pool);
     assert_eq!(receive(&mut cable.end(Side::B), &mut pool), [vec![1; 60]]);
@@ -452,7 +452,7 @@ fn reordering_by_time_lets_later_frames_pass() {
 fn a_line_sends_at_its_rate_and_its_queue_overflows() {
     let mut pool = pool();
     let mut cable = Memory::new(1500);
-    // 100 octets take 1 ms.
+    // 100 bytes take 1 ms.
     let rate = Rate {
         bits_per_second: NonZeroU64::new(800_000).unwrap(),
         queue: 350,

@@ -2,8 +2,8 @@
 //!
 //! **Slots.** Every slot begins with a word that holds its *turn* and the frame's length. Position `p` of the endless
 //! sequence of frames lies in slot `p mod slots`, and the slot is full for `p` when its turn is `p + 1` (modulo 2^32). The
-//! producer writes the octets first and the word last, with release; the consumer looks at the word with acquire. So the
-//! consumer polls the line that brings flag, length and the frame's first octets together, and no index line goes to and
+//! producer writes the bytes first and the word last, with release; the consumer looks at the word with acquire. So the
+//! consumer polls the line that brings flag, length and the frame's first bytes together, and no index line goes to and
 //! fro for each frame.
 //!
 //! **Sleeping.** A side that wants to sleep writes so into its sleep word, then looks once more at what it waits for, then
@@ -22,7 +22,7 @@ use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 pub(super) enum Slot {
     /// Nothing yet.
     Empty,
-    /// A frame of so many octets, or so the producer says.
+    /// A frame of so many bytes, or so the producer says.
     Full(u16),
     /// Something that no producer that keeps to the protocol writes.
     Broken,
@@ -40,7 +40,7 @@ pub(super) const fn first_word(index: u32, slots: u32) -> u64 {
     (turn(index as u64).wrapping_sub(slots) as u64) << 32
 }
 
-/// Says that the slot holds the frame of `position`. All octets must have been written before.
+/// Says that the slot holds the frame of `position`. All bytes must have been written before.
 #[inline(always)]
 pub(super) fn publish(word: &AtomicU64, position: u64, len: u16) {
     word.store(
@@ -49,7 +49,7 @@ pub(super) fn publish(word: &AtomicU64, position: u64, len: u16) {
     );
 }
 
-/// Looks whether the slot holds the frame of `position`. When it does, its octets may be read.
+/// Looks whether the slot holds the frame of `position`. When it does, its bytes may be read.
 #[inline(always)]
 pub(super) fn look(word: &AtomicU64, position: u64, slots: u32) -> Slot {
     let word = word.load(Ordering::Acquire);

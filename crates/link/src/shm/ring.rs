@@ -13,10 +13,10 @@ use core::ptr::{self, NonNull};
 use core::slice;
 use tollgate_stack::buffer::CACHE_LINE;
 
-/// Octets of the word in front of each frame.
+/// Bytes of the word in front of each frame.
 const WORD: usize = size_of::<AtomicU64>();
 
-/// Octets of the frame that share the word's cache line.
+/// Bytes of the frame that share the word's cache line.
 const FIRST_LINE: usize = CACHE_LINE - WORD;
 
 /// The shortest frame: an Ethernet header.
@@ -34,7 +34,7 @@ impl Geometry {
     /// Slots of a ring at most.
     pub(super) const MAX_SLOTS: u32 = 1 << 16;
 
-    /// A ring of `slots` slots, a power of two between 2 and [`Self::MAX_SLOTS`], for frames of at most `max_frame` octets,
+    /// A ring of `slots` slots, a power of two between 2 and [`Self::MAX_SLOTS`], for frames of at most `max_frame` bytes,
     /// at least [`MIN_FRAME`]; nothing when they are not.
     pub(super) const fn new(slots: u32, max_frame: u16) -> Option<Self> {
         let slots_fit = slots.is_power_of_two() && slots >= 2 && slots <= Self::MAX_SLOTS;
@@ -49,12 +49,12 @@ impl Geometry {
         })
     }
 
-    /// Octets that the slots take.
+    /// Bytes that the slots take.
     pub(super) const fn size(&self) -> usize {
         self.slots as usize * self.slot_size as usize
     }
 
-    /// Octets of a slot.
+    /// Bytes of a slot.
     pub(super) const fn slot_size(&self) -> u32 {
         self.slot_size
     }
@@ -79,7 +79,7 @@ impl Memory {
     ///
     /// # Safety
     /// For as long as the value or what is made of it is used: `slots` is valid for reads and writes of
-    /// `geometry.size()` octets and aligned to a cache line, `head` to an `AtomicU64`, both are used as nothing else in this
+    /// `geometry.size()` bytes and aligned to a cache line, `head` to an `AtomicU64`, both are used as nothing else in this
     /// process, and at most one [`Producer`] and one [`Consumer`] are made for them in this process.
     pub(super) const unsafe fn new(
         slots: NonNull<u8>,
@@ -106,7 +106,7 @@ impl Memory {
 
     #[inline(always)]
     fn slot(&self, position: u64) -> NonNull<u8> {
-        // SAFETY: `offset` is below `size()` for every position, and `new` was promised that many octets.
+        // SAFETY: `offset` is below `size()` for every position, and `new` was promised that many bytes.
         unsafe { self.slots.add(self.geometry.offset(position)) }
     }
 
@@ -159,7 +159,7 @@ impl Producer {
     pub(super) fn room(&mut self, wanted: usize) -> Result<usize, Broken> {
         let slots = u64::from(self.memory.geometry.slots);
         if (slots - (self.tail - self.head_seen)) < wanted as u64 {
-            // Acquire: the consumer has read a slot's octets before it gave the slot back.
+            // Acquire: the consumer has read a slot's bytes before it gave the slot back.
             let head = self.memory.head().load(Ordering::Acquire);
             if !(self.head_seen..=self.tail).contains(&head) {
                 return Err(Broken);
@@ -177,27 +177,27 @@ impl Producer {
     /// Writes one frame into the next slot and publishes it; `false`, and nothing done, when it is shorter than
     /// [`MIN_FRAME`] or longer than a slot, or the ring is full.
     #[inline(always)]
-    pub(super) fn push(&mut self, octets: &[u8]) -> bool {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
         let geometry = &self.memory.geometry;
-        let fits = (MIN_FRAME..=usize::from(geometry.max_frame)).contains(&octets.len());
+        let fits = (MIN_FRAME..=usize::from(geometry.max_frame)).contains(&bytes.len());
         if !fits || self.tail - self.head_seen >= u64::from(geometry.slots) {
             return false;
         }
         let frame = self.memory.frame(self.tail).as_ptr();
         // The line that the consumer polls is written last: taken away in between, it would have to be fetched twice.
-        if let Some((first, rest)) = octets.split_first_chunk::<FIRST_LINE>() {
-            // SAFETY: the slot holds these octets, so it reaches at least to their end.
+        if let Some((first, rest)) = bytes.split_first_chunk::<FIRST_LINE>() {
+            // SAFETY: the slot holds these bytes, so it reaches at least to their end.
             let to = unsafe { frame.add(FIRST_LINE) };
             // SAFETY: the frame fits into the slot behind the word (checked above), the slot is the producer's until it
-            // is published, and `octets`, a reference, does not overlap memory that is used by the ring only.
+            // is published, and `bytes`, a reference, does not overlap memory that is used by the ring only.
             unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), to, rest.len()) };
             // SAFETY: as above; a length that the compiler knows is copied without a call.
             unsafe { ptr::copy_nonoverlapping(first.as_ptr(), frame, FIRST_LINE) };
         } else {
             // SAFETY: as above.
-            unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), frame, octets.len()) };
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), frame, bytes.len()) };
         }
-        protocol::publish(self.memory.word(self.tail), self.tail, octets.len() as u16);
+        protocol::publish(self.memory.word(self.tail), self.tail, bytes.len() as u16);
         self.tail += 1;
         true
     }
@@ -218,7 +218,7 @@ unsafe impl Send for Consumer {}
 pub(super) enum Peek<'a> {
     /// No frame.
     Empty,
-    /// The next frame's octets.
+    /// The next frame's bytes.
     Frame(&'a [u8]),
     /// A slot whose length no frame of this ring can have.
     BadLength,
@@ -254,9 +254,9 @@ impl Consumer {
         if !(MIN_FRAME..=usize::from(geometry.max_frame)).contains(&len) {
             return Peek::BadLength;
         }
-        // SAFETY: `len` octets lie within the slot (checked above; the length was read once). In this process nobody writes
+        // SAFETY: `len` bytes lie within the slot (checked above; the length was read once). In this process nobody writes
         // them: the one producer, should it live here too, does not until the slot is given back, which takes `&mut self`
-        // and ends the borrow. A producer in another process that breaks the protocol can change the octets meanwhile;
+        // and ends the borrow. A producer in another process that breaks the protocol can change the bytes meanwhile;
         // they are only copied and added up, never branched on nor used as an index, so any value serves.
         Peek::Frame(unsafe { slice::from_raw_parts(self.memory.frame(self.head).as_ptr(), len) })
     }

@@ -15,7 +15,7 @@ use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use tollgate_stack::port::{MAX_MTU, MIN_MTU};
+use tollgate_stack::link::{MAX_MTU, MIN_MTU};
 
 /// "tollgate", in the byte order of the machine that made the segment.
 const MAGIC: [u32; 2] = [0x746f_6c6c, 0x6761_7465];
@@ -60,12 +60,12 @@ pub enum CreateError {
     #[error("a ring of {0} slots cannot be made; give a power of two between 2 and 65536")]
     Slots(usize),
     /// The system refused.
-    #[error("{step} failed for shared memory of {octets} bytes: {source}")]
+    #[error("{step} failed for shared memory of {bytes} bytes: {source}")]
     System {
         /// What was tried.
         step: &'static str,
         /// How large the segment would have been.
-        octets: usize,
+        bytes: usize,
         /// What the system said.
         source: std::io::Error,
     },
@@ -75,7 +75,7 @@ pub enum CreateError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// It is too short, or its first octets are not a segment's.
+    /// It is too short, or its first bytes are not a segment's.
     #[error("the file is not a Tollgate segment made on this machine")]
     NotASegment,
     /// Another version of this program made it.
@@ -88,10 +88,10 @@ pub enum AttachError {
     #[error("the segment is not sealed against a change of its size")]
     NotSealed,
     /// Its header contradicts itself or the file's size.
-    #[error("the segment's header does not fit the file's {octets} bytes")]
+    #[error("the segment's header does not fit the file's {bytes} bytes")]
     Sizes {
         /// Size of the file.
-        octets: u64,
+        bytes: u64,
     },
     /// The system refused.
     #[error("{step} failed: {source}")]
@@ -166,7 +166,7 @@ impl Layout {
         ]
     }
 
-    fn from_header(header: [u32; 7], octets: u64) -> Result<Self, AttachError> {
+    fn from_header(header: [u32; 7], bytes: u64) -> Result<Self, AttachError> {
         let [magic_0, magic_1, version, mtu, slots, _, waiting] = header;
         if [magic_0, magic_1] != MAGIC {
             return Err(AttachError::NotASegment);
@@ -174,14 +174,14 @@ impl Layout {
         if version != VERSION {
             return Err(AttachError::Version { found: version });
         }
-        let sizes = AttachError::Sizes { octets };
+        let sizes = AttachError::Sizes { bytes };
         let waiting = match waiting {
             0 => Waiting::BusyPoll,
             1 => Waiting::Sleep,
             _ => return Err(sizes),
         };
         match Self::new(mtu as usize, slots as usize, waiting) {
-            Ok(layout) if layout.header() == header && layout.size() as u64 == octets => Ok(layout),
+            Ok(layout) if layout.header() == header && layout.size() as u64 == bytes => Ok(layout),
             _ => Err(sizes),
         }
     }
@@ -250,11 +250,11 @@ impl Segment {
     /// A configuration out of range, or the system's refusal of memory.
     pub fn create(config: Config) -> Result<Self, CreateError> {
         let layout = Layout::new(config.mtu, config.slots, config.waiting)?;
-        let octets = layout.size();
+        let bytes = layout.size();
         let failed = |step| {
             move |errno: Errno| CreateError::System {
                 step,
-                octets,
+                bytes,
                 source: errno.into(),
             }
         };
@@ -263,9 +263,9 @@ impl Segment {
             MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
         )
         .map_err(failed("memfd_create"))?;
-        rustix::fs::ftruncate(&fd, octets as u64).map_err(failed("ftruncate"))?;
+        rustix::fs::ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
         rustix::fs::fcntl_add_seals(&fd, SEALS | SealFlags::SEAL).map_err(failed("sealing"))?;
-        let mapping = Mapping::new(fd.as_fd(), octets).map_err(failed("mmap"))?;
+        let mapping = Mapping::new(fd.as_fd(), bytes).map_err(failed("mmap"))?;
         let segment = Self {
             fd: Arc::new(fd),
             mapping: Arc::new(mapping),
@@ -295,8 +295,8 @@ impl Segment {
                 source: errno.into(),
             }
         };
-        let octets = rustix::fs::fstat(&fd).map_err(failed("fstat"))?.st_size as u64;
-        let len = usize::try_from(octets)
+        let bytes = rustix::fs::fstat(&fd).map_err(failed("fstat"))?.st_size as u64;
+        let len = usize::try_from(bytes)
             .ok()
             .filter(|&len| len > PAGE)
             .ok_or(AttachError::NotASegment)?;
@@ -312,7 +312,7 @@ impl Segment {
         // Nothing behind the first page is touched, nor filled in, before the header is believed.
         let first = Mapping::new(fd.as_fd(), PAGE).map_err(failed("mmap"))?;
         let header = std::array::from_fn(|index| first.word(4 * index).load(Ordering::Acquire));
-        let layout = Layout::from_header(header, octets)?;
+        let layout = Layout::from_header(header, bytes)?;
         let mapping = Mapping::new(fd.as_fd(), len).map_err(failed("mmap"))?;
         Ok(Self {
             fd: Arc::new(fd),
@@ -369,12 +369,12 @@ impl Segment {
     }
 
     #[cfg(all(test, not(miri)))]
-    pub(super) fn scribble(&self, offset: usize, octets: &[u8]) {
-        assert!(offset + octets.len() <= self.mapping.len);
+    pub(super) fn scribble(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.mapping.len);
         // SAFETY: the range lies in the mapping.
         let to = unsafe { self.mapping.start.add(offset) };
         // SAFETY: as above, and the tests do this while no other thread uses it.
-        unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), to.as_ptr(), octets.len()) };
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
     }
 
     #[cfg(all(test, not(miri)))]

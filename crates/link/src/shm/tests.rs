@@ -13,13 +13,13 @@ fn links(config: Config, kernel: Option<Kernel>) -> (Segment, ShmLink, ShmLink) 
     (segment, a, b)
 }
 
-fn octets(number: usize, len: usize) -> Vec<u8> {
+fn bytes(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 37 + at * 11) as u8).collect()
 }
 
 /// Sends one frame; what the link did not take is given back.
-fn send(link: &mut ShmLink, pool: &mut Pool, octets: &[u8]) -> bool {
-    let mut burst = vec![pool.frame_from(octets).unwrap()];
+fn send(link: &mut ShmLink, pool: &mut Pool, bytes: &[u8]) -> bool {
+    let mut burst = vec![pool.frame_from(bytes).unwrap()];
     link.transmit(pool, &mut burst);
     let taken = burst.is_empty();
     burst.into_iter().for_each(|frame| pool.release(frame.id));
@@ -30,9 +30,9 @@ fn receive(link: &mut ShmLink, pool: &mut Pool) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     link.receive(pool, &mut frames);
     let read = |frame: Frame| {
-        let octets = pool.frame(&frame).to_vec();
+        let bytes = pool.frame(&frame).to_vec();
         pool.release(frame.id);
-        octets
+        bytes
     };
     frames.into_iter().map(read).collect()
 }
@@ -43,7 +43,7 @@ fn frames_of_all_sizes_arrive_summed_and_placed_for_the_copy() {
         let (_segment, mut a, mut b) = links(Config::default(), kernel);
         let mut pool = pool();
         for len in MIN_FRAME..=1514 {
-            let sent = octets(len, len);
+            let sent = bytes(len, len);
             assert!(send(&mut a, &mut pool, &sent));
             let mut frames = Vec::new();
             b.receive(&mut pool, &mut frames);
@@ -53,7 +53,7 @@ fn frames_of_all_sizes_arrive_summed_and_placed_for_the_copy() {
             match (frame.checksum, kernel) {
                 (RxChecksum::Complete(sum), Some(_)) => {
                     let expected = Kernel::HALFWORD.sum(&sent[SUMMED_FROM..]);
-                    assert_eq!(sum.finish(), expected.finish(), "{len} octets");
+                    assert_eq!(sum.finish(), expected.finish(), "{len} bytes");
                 }
                 (checksum, kernel) => {
                     assert_eq!(checksum, RxChecksum::Unknown);
@@ -82,7 +82,7 @@ fn bad_sizes_are_counted_and_given_back() {
     let (_segment, mut a, mut b) = links(Config::default(), None);
     let mut pool = pool();
     for len in [0, 13, 1515, 2000] {
-        assert!(send(&mut a, &mut pool, &octets(1, len)));
+        assert!(send(&mut a, &mut pool, &bytes(1, len)));
     }
     assert_eq!((a.stats().bad_size, a.stats().sent), (4, 0));
     assert_eq!(pool.available(), 256);
@@ -101,7 +101,7 @@ fn a_full_ring_leaves_frames_with_the_sender() {
     );
     let mut pool = pool();
     let mut burst: Vec<_> = (0..6)
-        .map(|number| pool.frame_from(&octets(number, 60)).unwrap())
+        .map(|number| pool.frame_from(&bytes(number, 60)).unwrap())
         .collect();
     a.transmit(&mut pool, &mut burst);
     assert_eq!(burst.len(), 2);
@@ -109,7 +109,7 @@ fn a_full_ring_leaves_frames_with_the_sender() {
     assert_eq!(a.wait(Duration::ZERO), WaitOutcome::TimedOut);
     assert_eq!(
         receive(&mut b, &mut pool),
-        [0, 1, 2, 3].map(|number| octets(number, 60))
+        [0, 1, 2, 3].map(|number| bytes(number, 60))
     );
     assert_eq!(a.wait(Duration::ZERO), WaitOutcome::Ready);
     a.transmit(&mut pool, &mut burst);
@@ -117,7 +117,7 @@ fn a_full_ring_leaves_frames_with_the_sender() {
     assert_eq!(a.wait(Duration::ZERO), WaitOutcome::TimedOut);
     assert_eq!(
         receive(&mut b, &mut pool),
-        [4, 5].map(|number| octets(number, 60))
+        [4, 5].map(|number| bytes(number, 60))
     );
 }
 
@@ -125,20 +125,20 @@ fn a_full_ring_leaves_frames_with_the_sender() {
 fn an_empty_pool_leaves_frames_in_the_ring() {
     let (_segment, mut a, mut b) = links(Config::default(), None);
     let mut ample = pool();
-    (0..3).for_each(|number| assert!(send(&mut a, &mut ample, &octets(number, 60))));
+    (0..3).for_each(|number| assert!(send(&mut a, &mut ample, &bytes(number, 60))));
     let mut scarce = Pool::new(2, 2048);
     let mut frames = Vec::new();
     b.receive(&mut scarce, &mut frames);
     assert_eq!((frames.len(), b.stats().no_frame), (2, 1));
     frames.drain(..).for_each(|frame| scarce.release(frame.id));
-    assert_eq!(receive(&mut b, &mut scarce), [octets(2, 60)]);
+    assert_eq!(receive(&mut b, &mut scarce), [bytes(2, 60)]);
 }
 
 #[test]
 fn half_of_the_reserve_stays_when_frames_arrive() {
     let (_segment, mut a, mut b) = links(Config::default(), None);
     let mut ample = pool();
-    (0..80).for_each(|number| assert!(send(&mut a, &mut ample, &octets(number, 60))));
+    (0..80).for_each(|number| assert!(send(&mut a, &mut ample, &bytes(number, 60))));
     // Of 64 frames 8 are the reserve.
     let mut scarce = Pool::new(64, 2048);
     let mut taken = Vec::new();
@@ -150,7 +150,7 @@ fn half_of_the_reserve_stays_when_frames_arrive() {
     // What is not taken stays in the ring, in order.
     let first = taken.remove(0);
     scarce.release(first.id);
-    assert_eq!(receive(&mut b, &mut scarce), [octets(60, 60)]);
+    assert_eq!(receive(&mut b, &mut scarce), [bytes(60, 60)]);
     taken.drain(..).for_each(|frame| scarce.release(frame.id));
     assert_eq!(receive(&mut b, &mut scarce).len(), 19);
     assert_eq!(scarce.available(), 64);
@@ -165,7 +165,7 @@ fn wait_pauses_while_the_pool_has_no_frame_to_spare() {
         };
         let (_segment, mut a, mut b) = links(config, None);
         let mut ample = pool();
-        (0..2).for_each(|number| assert!(send(&mut a, &mut ample, &octets(number, 60))));
+        (0..2).for_each(|number| assert!(send(&mut a, &mut ample, &bytes(number, 60))));
         let mut scarce = Pool::new(1, 2048);
         let held = scarce.alloc().unwrap();
         assert_eq!(b.wait(Duration::ZERO), WaitOutcome::Ready);
@@ -177,9 +177,9 @@ fn wait_pauses_while_the_pool_has_no_frame_to_spare() {
         drop(a);
         assert_eq!(b.wait(Duration::from_secs(3600)), WaitOutcome::Ready);
         scarce.release(held);
-        assert_eq!(receive(&mut b, &mut scarce), [octets(0, 60)]);
+        assert_eq!(receive(&mut b, &mut scarce), [bytes(0, 60)]);
         assert_eq!(b.wait(Duration::from_secs(3600)), WaitOutcome::Ready);
-        assert_eq!(receive(&mut b, &mut scarce), [octets(1, 60)]);
+        assert_eq!(receive(&mut b, &mut scarce), [bytes(1, 60)]);
         assert_eq!(b.wait(Duration::ZERO), WaitOutcome::PeerGone);
     }
 }
@@ -194,9 +194,9 @@ fn frames_that_the_pool_cannot_hold_are_lost_and_counted() {
         None,
     );
     let mut large = Pool::new(4, Pool::frame_size_for(9000));
-    assert!(send(&mut a, &mut large, &octets(1, 9014)));
-    assert!(send(&mut a, &mut large, &octets(2, 60)));
-    assert_eq!(receive(&mut b, &mut pool()), [octets(2, 60)]);
+    assert!(send(&mut a, &mut large, &bytes(1, 9014)));
+    assert!(send(&mut a, &mut large, &bytes(2, 60)));
+    assert_eq!(receive(&mut b, &mut pool()), [bytes(2, 60)]);
     assert_eq!(b.stats().bad_length, 1);
 }
 
@@ -204,7 +204,7 @@ fn frames_that_the_pool_cannot_hold_are_lost_and_counted() {
 fn a_burst_is_bounded() {
     let (_segment, mut a, mut b) = links(Config::default(), None);
     let mut pool = pool();
-    (0..40).for_each(|number| assert!(send(&mut a, &mut pool, &octets(number, 60))));
+    (0..40).for_each(|number| assert!(send(&mut a, &mut pool, &bytes(number, 60))));
     assert_eq!(receive(&mut b, &mut pool).len(), BURST);
     assert_eq!(receive(&mut b, &mut pool).len(), 40 - BURST);
 }
@@ -232,14 +232,14 @@ fn a_closed_side_is_seen_after_what_it_sent() {
         );
         let mut pool = pool();
         assert!(!b.peer_closed() && b.peer_alive());
-        send(&mut a, &mut pool, &octets(1, 60));
+        send(&mut a, &mut pool, &bytes(1, 60));
         drop(a);
         assert!(b.peer_closed());
         assert_eq!(b.wait(Duration::from_secs(60)), WaitOutcome::Ready);
-        assert_eq!(receive(&mut b, &mut pool), [octets(1, 60)]);
+        assert_eq!(receive(&mut b, &mut pool), [bytes(1, 60)]);
         assert_eq!(b.wait(Duration::from_secs(60)), WaitOutcome::PeerGone);
         // Nobody will ever make room: what does not fit is given back.
-        (0..3).for_each(|number| assert!(send(&mut b, &mut pool, &octets(number, 60))));
+        (0..3).for_each(|number| assert!(send(&mut b, &mut pool, &bytes(number, 60))));
         assert_eq!((b.stats().sent, b.stats().unwanted), (2, 1));
         assert_eq!(pool.available(), 256);
     }
@@ -301,14 +301,14 @@ fn no_wakeup_is_lost() {
         let mut pool = Pool::new(8, 2048);
         for number in 0..COUNT {
             if first {
-                assert!(send(link, &mut pool, &octets(number, 60)));
+                assert!(send(link, &mut pool, &bytes(number, 60)));
             }
             while link.receive.is_empty() {
                 assert_eq!(link.wait(Duration::from_secs(30)), WaitOutcome::Ready);
             }
-            assert_eq!(receive(link, &mut pool), [octets(number, 60)]);
+            assert_eq!(receive(link, &mut pool), [bytes(number, 60)]);
             if !first {
-                assert!(send(link, &mut pool, &octets(number, 60)));
+                assert!(send(link, &mut pool, &bytes(number, 60)));
             }
         }
     };
@@ -337,7 +337,7 @@ fn a_sender_that_waits_for_room_is_woken() {
             let mut made = 0;
             while made < COUNT || !burst.is_empty() {
                 while made < COUNT && burst.len() < 4 {
-                    burst.push(pool.frame_from(&octets(made, 60)).unwrap());
+                    burst.push(pool.frame_from(&bytes(made, 60)).unwrap());
                     made += 1;
                 }
                 a.transmit(&mut pool, &mut burst);
@@ -351,7 +351,7 @@ fn a_sender_that_waits_for_room_is_woken() {
         while number < COUNT {
             assert_eq!(b.wait(Duration::from_secs(30)), WaitOutcome::Ready);
             for arrived in receive(&mut b, &mut pool) {
-                assert_eq!(arrived, octets(number, 60));
+                assert_eq!(arrived, bytes(number, 60));
                 number += 1;
             }
         }
@@ -370,7 +370,7 @@ fn an_index_out_of_range_ends_the_link_without_harm() {
     let mut pool = pool();
     // The index of what B consumed lies in B's third pair of lines.
     segment.scribble(128 * 6, &u64::MAX.to_ne_bytes());
-    (0..5).for_each(|number| assert!(send(&mut a, &mut pool, &octets(number, 60))));
+    (0..5).for_each(|number| assert!(send(&mut a, &mut pool, &bytes(number, 60))));
     assert!(a.stats().broken && a.peer_closed());
     assert_eq!((a.stats().sent, a.stats().unwanted), (2, 3));
     assert_eq!(pool.available(), 256);
@@ -401,17 +401,17 @@ proptest! {
             segment.scribble(slots_from_b + slot as usize % 4 * 448, &word.to_ne_bytes());
         }
         for (writes, count) in rounds {
-            for (offset, octets) in writes {
+            for (offset, bytes) in writes {
                 // The first page holds the indices: hit it more often.
                 let offset = if offset < 6000 { offset % 1024 } else { offset };
-                segment.scribble(offset.min(segment.size() - octets.len()), &octets);
+                segment.scribble(offset.min(segment.size() - bytes.len()), &bytes);
             }
             for number in 0..count {
-                send(&mut a, &mut pool, &octets(number, 60 + number));
-                send(&mut b, &mut pool, &octets(number, 60 + number));
+                send(&mut a, &mut pool, &bytes(number, 60 + number));
+                send(&mut b, &mut pool, &bytes(number, 60 + number));
             }
-            for octets in receive(&mut a, &mut pool) {
-                prop_assert!((MIN_FRAME..=414).contains(&octets.len()));
+            for bytes in receive(&mut a, &mut pool) {
+                prop_assert!((MIN_FRAME..=414).contains(&bytes.len()));
             }
             a.wait(Duration::ZERO);
             a.peer_alive();

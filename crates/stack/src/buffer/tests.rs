@@ -32,13 +32,10 @@ fn a_frame_is_taken_with_its_head_and_payload_and_put_behind_the_last() {
     second.meta.refs = 1;
     assert_eq!(pool.meta(tail).tx_next, id);
     assert_eq!(
-        pool.octets(tail)[PAYLOAD_OFFSET - 66..PAYLOAD_OFFSET],
+        pool.bytes(tail)[PAYLOAD_OFFSET - 66..PAYLOAD_OFFSET],
         [1; 66]
     );
-    assert_eq!(
-        pool.octets(tail)[PAYLOAD_OFFSET..PAYLOAD_OFFSET + 3],
-        [2; 3]
-    );
+    assert_eq!(pool.bytes(tail)[PAYLOAD_OFFSET..PAYLOAD_OFFSET + 3], [2; 3]);
     assert_eq!(pool.available(), 14);
 
     // More than the region holds, or the reserve: nothing is taken, and the last frame still is.

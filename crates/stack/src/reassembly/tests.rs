@@ -46,9 +46,9 @@ impl Bench {
     }
 
     fn push_into(&mut self, room: Room, header: Header, payload: &[u8], now: Instant) -> Outcome {
-        let mut octets = alloc::vec![0; HEADERS];
-        octets.extend_from_slice(payload);
-        let frame = self.pool.frame_from(&octets).unwrap();
+        let mut bytes = alloc::vec![0; HEADERS];
+        bytes.extend_from_slice(payload);
+        let frame = self.pool.frame_from(&bytes).unwrap();
         let pool = &mut self.pool;
         let outcome =
             self.reassembler
@@ -269,7 +269,7 @@ fn the_first_of_two_equal_ranges_counts() {
 
 #[test]
 fn contradictions_drop_the_datagram_and_what_still_comes() {
-    // Each list ends with the fragment that contradicts: offset, octets, and whether more follow.
+    // Each list ends with the fragment that contradicts: offset, bytes, and whether more follow.
     let cases: [&[(usize, usize, bool)]; 9] = [
         &[(0, 32, true), (24, 16, true)],
         &[(24, 16, true), (0, 32, true)],
@@ -516,7 +516,7 @@ proptest! {
         prop_assert_eq!(bench.pool.available(), FRAMES);
     }
 
-    /// Fragments at random: a datagram is only ever made of octets that were sent at their offset, and no frame is
+    /// Fragments at random: a datagram is only ever made of bytes that were sent at their offset, and no frame is
     /// lost.
     #[test]
     fn nonsense_keeps_the_bounds_and_loses_no_frame(

@@ -148,7 +148,7 @@ impl<R: Recorder> Active<'_, R> {
     /// "the send window should be updated" (3.10.7.4), never by an old segment.
     fn window_update(&mut self, index: usize, header: &Header, advances: bool) {
         let tcb = &mut self.stack.tcbs[index];
-        tcb.look_at_wl1();
+        tcb.check_wl1();
         let ahead = tcb.is_rare(rare::WL1_AHEAD);
         // What begins before rcv_nxt is older than what moved that.
         let newest = if ahead { tcb.snd_wl1 } else { tcb.rcv_nxt };
@@ -206,7 +206,7 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// The path takes only packets of `mtu` octets (RFC 1191): segments become smaller, and what is queued is cut.
+    /// The path takes only packets of `mtu` bytes (RFC 1191): segments become smaller, and what is queued is cut.
     pub(crate) fn path_mtu(&mut self, index: usize, mtu: u16) {
         let tcb = &mut self.stack.tcbs[index];
         let before = tcb.mss;
@@ -226,7 +226,7 @@ impl<R: Recorder> Active<'_, R> {
             }
             id = self.pool.meta(id).tx_next;
         }
-        self.stack.open_held(self.pool, index);
+        self.stack.open_coalescing(self.pool, index);
         let tcb = &mut self.stack.tcbs[index];
         if tcb.in_flight() == 0 || !tcb.state.is_synchronized() {
             return;
@@ -246,7 +246,7 @@ impl<R: Recorder> Active<'_, R> {
 
 impl Tcb {
     /// The segment that set the window from ahead has been reached: what comes is newer again.
-    pub(super) fn look_at_wl1(&mut self) {
+    pub(super) fn check_wl1(&mut self) {
         if self.is_rare(rare::WL1_AHEAD) && self.snd_wl1.at_or_before(self.rcv_nxt) {
             self.rare &= !rare::WL1_AHEAD;
             self.predict();

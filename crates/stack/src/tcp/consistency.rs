@@ -202,17 +202,20 @@ fn predicted(view: &View<'_>) -> Verdict {
     )
 }
 
-/// [`flag::DETOUR`] is what [`Tcb::choose_way`] makes of link address and amendments.
+/// [`flag::SLOW_TRANSMIT`] is what [`Tcb::choose_transmit_path`] makes of link address and amendments.
 fn way_out(view: &View<'_>) -> Verdict {
     let mut anew = *view.tcb;
-    anew.choose_way();
-    require(view.tcb.is(flag::DETOUR) == anew.is(flag::DETOUR), || {
-        format!(
-            "DETOUR is {}, with the link address {:?}",
-            view.tcb.is(flag::DETOUR),
-            view.tcb.known_link()
-        )
-    })
+    anew.choose_transmit_path();
+    require(
+        view.tcb.is(flag::SLOW_TRANSMIT) == anew.is(flag::SLOW_TRANSMIT),
+        || {
+            format!(
+                "SLOW_TRANSMIT is {}, with the link address {:?}",
+                view.tcb.is(flag::SLOW_TRANSMIT),
+                view.tcb.known_link()
+            )
+        },
+    )
 }
 
 /// The constant parts of both checksums are those of addresses, ports, options and TTL. Zero has two representations.
@@ -761,7 +764,7 @@ mod tests {
     fn contradictions_are_named() {
         let tcb = |change: fn(&mut Tcb)| broken_by(|stack| change(&mut stack.tcbs[0]));
         assert_eq!(tcb(|tcb| tcb.predicted ^= 1), "header prediction");
-        assert_eq!(tcb(|tcb| tcb.flags |= flag::DETOUR), "the way out");
+        assert_eq!(tcb(|tcb| tcb.flags |= flag::SLOW_TRANSMIT), "the way out");
         assert_eq!(tcb(|tcb| tcb.tcp_sum ^= 1), "sums of the header template");
         assert_eq!(tcb(|tcb| tcb.key.ports ^= 1), "sums of the header template");
         assert_eq!(

@@ -2,7 +2,7 @@
 //! that has to fragment (RFC 1191), a soft error to be told.
 //!
 //! It lies beside the TCBs, so that the others do not carry it. What it asks for in headers is written after the template,
-//! in frames that leave by [`Active::detour`]; nothing of it is looked at on the predicted paths.
+//! in frames that leave by [`Active::transmit_slow`]; nothing of it is looked at on the predicted paths.
 
 use super::report::SoftError;
 use super::tcb::rare;
@@ -25,9 +25,9 @@ const TCP: usize = 34;
 /// What few connections have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extension {
-    /// SND.UP: the octet behind the urgent data that was sent (RFC 9293, 3.3.1), until that is acknowledged.
+    /// SND.UP: the byte behind the urgent data that was sent (RFC 9293, 3.3.1), until that is acknowledged.
     pub(crate) snd_up: Option<SeqNumber>,
-    /// RCV.UP: the octet behind the urgent data that the peer sent, until that is read.
+    /// RCV.UP: the byte behind the urgent data that the peer sent, until that is read.
     pub(crate) rcv_up: Option<SeqNumber>,
     /// The Diffserv field of every segment, as it lies in the IP header.
     pub(crate) diffserv: u8,
@@ -69,7 +69,7 @@ impl Stack {
         } else {
             tcb.rare &= !rare::AMENDED;
         }
-        tcb.choose_way();
+        tcb.choose_transmit_path();
     }
 
     /// A connection that is freed leaves nothing behind.
@@ -85,7 +85,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a frame whose headers come from the template and that does not go straight to the device queue.
     #[cold]
     #[inline(never)]
-    pub(crate) fn detour(&mut self, index: usize, frame: Frame) {
+    pub(crate) fn transmit_slow(&mut self, index: usize, frame: Frame) {
         let frame = self.amend(index, frame);
         if self.stack.tcbs[index].known_link().is_none() {
             self.fill_link_address(index);
@@ -130,9 +130,9 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn set_out(&mut self, route: &SourceRoute, frame: Frame) -> Frame {
         let (at, len) = (usize::from(frame.offset), route.option_len());
         let start = at - len;
-        let octets = self.pool.octets_mut(frame.id);
-        octets.copy_within(at..at + TCP, start);
-        let ip = &mut octets[start + ETHERNET..start + TCP + len];
+        let bytes = self.pool.bytes_mut(frame.id);
+        bytes.copy_within(at..at + TCP, start);
+        let ip = &mut bytes[start + ETHERNET..start + TCP + len];
         let (fixed, options) = ip.split_at_mut(ipv4::HEADER_LEN);
         let destination = Ipv4Addr::new(fixed[16], fixed[17], fixed[18], fixed[19]);
         let mut option = [0; source_route::MAX_LEN];
@@ -173,7 +173,7 @@ impl<R: Recorder> Active<'_, R> {
     fn mark_diffserv(&mut self, diffserv: u8, frame: &Frame) {
         let summed = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always;
         let at = usize::from(frame.offset) + ETHERNET;
-        let Some(ip) = self.pool.octets_mut(frame.id)[at..].first_chunk_mut::<20>() else {
+        let Some(ip) = self.pool.bytes_mut(frame.id)[at..].first_chunk_mut::<20>() else {
             return;
         };
         let word = u16::from_be_bytes([ip[0], ip[1]]);
@@ -205,7 +205,7 @@ impl<R: Recorder> Active<'_, R> {
         let secrets = &mut self.stack.secrets;
         let identification = secrets.next_identification(local, remote, ipv4::protocol::TCP);
         let at = usize::from(frame.offset) + ETHERNET;
-        let Some(ip) = self.pool.octets_mut(frame.id)[at..].first_chunk_mut::<20>() else {
+        let Some(ip) = self.pool.bytes_mut(frame.id)[at..].first_chunk_mut::<20>() else {
             return;
         };
         let before = u16::from_be_bytes([ip[4], ip[5]]);
@@ -226,7 +226,7 @@ impl<R: Recorder> Active<'_, R> {
     fn point_to(&mut self, up: SeqNumber, frame: &Frame) {
         let summed = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always;
         let at = usize::from(frame.offset) + TCP;
-        let Some(tcp) = self.pool.octets_mut(frame.id)[at..].first_chunk_mut::<20>() else {
+        let Some(tcp) = self.pool.bytes_mut(frame.id)[at..].first_chunk_mut::<20>() else {
             return;
         };
         let seq = SeqNumber(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]));

@@ -453,20 +453,20 @@ impl<R: Recorder> Active<'_, R> {
             destination: remote,
         };
         let start = PAYLOAD_OFFSET - 34 - len;
-        let octets = &mut self.pool.octets_mut(id)[start..PAYLOAD_OFFSET];
+        let bytes = &mut self.pool.bytes_mut(id)[start..PAYLOAD_OFFSET];
         if let Some(link) = link {
-            octets[..6].copy_from_slice(&link);
-            octets[6..16].copy_from_slice(&self.stack.template.link);
+            bytes[..6].copy_from_slice(&link);
+            bytes[6..16].copy_from_slice(&self.stack.template.link);
         } else {
             let ethernet = ethernet::Header {
                 destination: MacAddr::default(),
                 source: self.stack.config.mac,
                 ethertype: EtherType::Ipv4,
             };
-            octets[..14].copy_from_slice(&ethernet.to_bytes());
+            bytes[..14].copy_from_slice(&ethernet.to_bytes());
         }
-        octets[14..34].copy_from_slice(&ip.to_bytes());
-        octets[34..34 + len].copy_from_slice(&segment[..len]);
+        bytes[14..34].copy_from_slice(&ip.to_bytes());
+        bytes[34..34 + len].copy_from_slice(&segment[..len]);
         let frame = Frame {
             id,
             offset: start as u16,

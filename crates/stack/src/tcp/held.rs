@@ -2,7 +2,7 @@
 //!
 //! Nagle's algorithm, a window or the device queue holds a segment that is not full, and the application goes on writing.
 //! What is to be known about that segment is found out once, when it begins to wait, and told to the writes that follow
-//! as a number of octets: [`Meta::tx_limit`]. A write that stays below it is copied, summed and counted; nothing becomes
+//! as a number of bytes: [`Meta::tx_limit`]. A write that stays below it is copied, summed and counted; nothing becomes
 //! due by it, so nothing else is looked at. Whatever changes what the number stands for sets it to zero or anew, and the
 //! write goes the general way through [`super::output`].
 //!
@@ -34,7 +34,7 @@ pub(crate) fn limit(tcb: &Tcb, meta: &Meta, segment: usize) -> u16 {
 impl Stack {
     /// Finds the limit of small writes out anew: a connection has begun to wait, or something has changed while it does.
     #[inline(never)]
-    pub(crate) fn open_held(&mut self, pool: &mut Pool, index: usize) {
+    pub(crate) fn open_coalescing(&mut self, pool: &mut Pool, index: usize) {
         let tcb = &self.tcbs[index];
         if tcb.unsent.is_some() {
             let segment = pool.payload_room();
@@ -47,41 +47,36 @@ impl Stack {
     /// so, and has changed nothing otherwise. Something must be unsent: else the last frame is not the connection's any
     /// more.
     #[inline(always)]
-    pub(crate) fn append_held(&mut self, pool: &mut Pool, index: usize, data: &[u8]) -> bool {
-        if self.copier.takes_as_few(data.len()) {
-            self.append_held_as::<true>(pool, index, data)
+    pub(crate) fn coalesce(&mut self, pool: &mut Pool, index: usize, data: &[u8]) -> bool {
+        if self.compiled.copy_kernel.takes_as_few(data.len()) {
+            self.coalesce_as::<true>(pool, index, data)
         } else {
-            self.append_held_many(pool, index, data)
+            self.coalesce_many(pool, index, data)
         }
     }
 
-    /// The same for more octets than are copied in place.
+    /// The same for more bytes than are copied in place.
     #[inline(never)]
-    fn append_held_many(&mut self, pool: &mut Pool, index: usize, data: &[u8]) -> bool {
-        self.append_held_as::<false>(pool, index, data)
+    fn coalesce_many(&mut self, pool: &mut Pool, index: usize, data: &[u8]) -> bool {
+        self.coalesce_as::<false>(pool, index, data)
     }
 
-    /// The same for `FEW` octets, which are copied in place, or for any number.
+    /// The same for `FEW` bytes, which are copied in place, or for any number.
     #[inline(always)]
-    fn append_held_as<const FEW: bool>(
-        &mut self,
-        pool: &mut Pool,
-        index: usize,
-        data: &[u8],
-    ) -> bool {
+    fn coalesce_as<const FEW: bool>(&mut self, pool: &mut Pool, index: usize, data: &[u8]) -> bool {
         let Some(tcb) = self.tcbs.get_mut(index) else {
             cold_path();
             return false;
         };
-        let Some((meta, room)) = pool.held(tcb.tx_tail, data.len()) else {
+        let Some((meta, room)) = pool.coalesce_room(tcb.tx_tail, data.len()) else {
             cold_path();
             return false;
         };
         let before = meta.tx_len;
         let sum = if FEW {
-            self.copier.copy_and_sum_few(room, data)
+            self.compiled.copy_kernel.copy_and_sum_few(room, data)
         } else {
-            Some(self.copier.copy_and_sum(room, data).into())
+            Some(self.compiled.copy_kernel.copy_and_sum(room, data).into())
         };
         let Some(sum) = sum else {
             cold_path();

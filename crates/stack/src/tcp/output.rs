@@ -20,18 +20,18 @@ use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
 
-/// Copies the application's octets and sums them, few of them in place.
+/// Copies the application's bytes and sums them, few of them in place.
 #[inline(always)]
-fn copy_in(copier: &Kernel, to: &mut [u8], octets: &[u8]) -> Accumulator {
-    match copier.copy_and_sum_few(to, octets) {
+fn copy_in(kernel: &Kernel, to: &mut [u8], bytes: &[u8]) -> Accumulator {
+    match kernel.copy_and_sum_few(to, bytes) {
         Some(sum) => sum,
-        None => copier.copy_and_sum(to, octets).into(),
+        None => kernel.copy_and_sum(to, bytes).into(),
     }
 }
 
-/// Puts octets behind those of an unsent last frame, as far as a segment holds; returns the rest.
+/// Puts bytes behind those of an unsent last frame, as far as a segment holds; returns the rest.
 #[inline(always)]
-fn fill_tail<'d>(tcb: &mut Tcb, pool: &mut Pool, copier: &Kernel, data: &'d [u8]) -> &'d [u8] {
+fn fill_tail<'d>(tcb: &mut Tcb, pool: &mut Pool, kernel: &Kernel, data: &'d [u8]) -> &'d [u8] {
     let meta = pool.meta(tcb.tx_tail);
     if meta.tx_flags != Flags(0) || meta.refs > 1 {
         return data;
@@ -41,7 +41,7 @@ fn fill_tail<'d>(tcb: &mut Tcb, pool: &mut Pool, copier: &Kernel, data: &'d [u8]
     let Some((meta, room)) = pool.behind(tcb.tx_tail, chunk.len()) else {
         return data;
     };
-    let sum = copy_in(copier, room, chunk);
+    let sum = copy_in(kernel, room, chunk);
     meta.tx_sum = meta.tx_sum.append(usize::from(before), sum);
     meta.tx_len += chunk.len() as u16;
     meta.tx_limit = 0;
@@ -60,7 +60,7 @@ fn tail(tcb: &Tcb) -> FrameId {
     }
 }
 
-/// Makes a frame with `len` octets of payload the last of the send queue; the one before it knows that already.
+/// Makes a frame with `len` bytes of payload the last of the send queue; the one before it knows that already.
 #[inline(always)]
 fn queue_frame(tcb: &mut Tcb, id: FrameId, meta: &mut Meta, len: u16, sum: Accumulator) {
     meta.tx_len = len;
@@ -136,19 +136,19 @@ impl Stack {
         index: usize,
     ) -> Stop {
         let tcb = &self.tcbs[index];
-        let usual = self.send_predictable
-            && tcb.flags & (flag::DETOUR | flag::TIMESTAMPS) == flag::TIMESTAMPS;
+        let usual = self.compiled.fast_send
+            && tcb.flags & (flag::SLOW_TRANSMIT | flag::TIMESTAMPS) == flag::TIMESTAMPS;
         if usual {
             self.send_unsent_as::<true, R>(pool, now, rec, index)
         } else {
-            self.look_at_unsent(pool, now, rec, index)
+            self.check_unsent(pool, now, rec, index)
         }
     }
 
     /// The same where no frame is sent as usual: only looks at the first.
     #[cold]
     #[inline(never)]
-    fn look_at_unsent<R: Recorder>(
+    fn check_unsent<R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -244,15 +244,16 @@ fn emit_stamped<R: Recorder>(
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Copies octets into frames behind the send queue, at most `room`; returns how many.
+    /// Copies bytes into frames behind the send queue, at most `room`; returns how many.
     #[inline]
     pub(crate) fn append(&mut self, index: usize, data: &[u8], room: usize) -> usize {
-        let Stack { tcbs, copier, .. } = &mut *self.stack;
+        let Stack { tcbs, compiled, .. } = &mut *self.stack;
+        let kernel = &compiled.copy_kernel;
         let tcb = &mut tcbs[index];
         let mut left = &data[..data.len().min(room)];
         let total = left.len();
         if tcb.unsent.is_some() {
-            left = fill_tail(tcb, self.pool, copier, left);
+            left = fill_tail(tcb, self.pool, kernel, left);
         }
         while !left.is_empty() {
             let (chunk, rest) = left.split_at(left.len().min(usize::from(tcb.mss)));
@@ -264,14 +265,14 @@ impl<R: Recorder> Active<'_, R> {
                 break;
             };
             meta.refs = 1;
-            let sum = copy_in(copier, payload, chunk);
+            let sum = copy_in(kernel, payload, chunk);
             queue_frame(tcb, id, meta, chunk.len() as u16, sum);
             left = rest;
         }
         total - left.len()
     }
 
-    /// Puts a frame with `len` octets of payload behind the send queue.
+    /// Puts a frame with `len` bytes of payload behind the send queue.
     pub(crate) fn append_frame(&mut self, index: usize, id: FrameId, len: u16, sum: Partial) {
         let tcb = &mut self.stack.tcbs[index];
         if let Some(meta) = self.pool.meta_mut_if(tail(tcb)) {
@@ -454,9 +455,9 @@ impl<R: Recorder> Active<'_, R> {
                 }
                 PLAIN
             } else {
-                let octets = self.pool.octets_mut(id);
+                let bytes = self.pool.bytes_mut(id);
                 let checksum = config.mechanisms.checksum == ChecksumPolicy::Always;
-                template::write_field_by_field(octets, tcb, config, varying, checksum)
+                template::write_field_by_field(bytes, tcb, config, varying, checksum)
             };
             self.rec.pass(Gate::ChecksumOutEnd, packet);
             self.rec.pass(Gate::IpOutBegin, packet);
@@ -467,8 +468,8 @@ impl<R: Recorder> Active<'_, R> {
                 checksum: RxChecksum::Unknown,
             }
         };
-        if self.stack.tcbs[index].is(flag::DETOUR) {
-            self.detour(index, frame);
+        if self.stack.tcbs[index].is(flag::SLOW_TRANSMIT) {
+            self.transmit_slow(index, frame);
         } else {
             self.stack.device.push(frame);
         }
@@ -496,7 +497,7 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut stack.tcbs[index];
         const BUSY: u16 = rare::LOSS | rare::SENT_IN_GENERAL;
         // An established connection that may send a message may acknowledge one.
-        let usual = tcb.sendable != 0 || (tcb.goes_straight() && tcb.rare & BUSY == 0);
+        let usual = tcb.sendable != 0 || (tcb.transmits_fast() && tcb.rare & BUSY == 0);
         if unlikely(!usual || stack.device.len() >= stack.config.device_queue) {
             return false;
         }
@@ -553,7 +554,7 @@ impl<R: Recorder> Active<'_, R> {
     fn window_blocks(&mut self, index: usize) -> bool {
         let blocks = self.window_does_block(index);
         if blocks {
-            self.stack.open_held(self.pool, index);
+            self.stack.open_coalescing(self.pool, index);
         }
         blocks
     }
@@ -569,8 +570,8 @@ impl<R: Recorder> Active<'_, R> {
         if usable != 0 && usable >= tcb.max_snd_wnd / 2 {
             let id = tcb.unsent;
             let acknowledged = tcb.snd_nxt - self.pool.meta(id).tx_seq;
-            let octets = (usable + acknowledged).min(u32::from(u16::MAX)) as u16;
-            if self.split(index, id, octets) {
+            let bytes = (usable + acknowledged).min(u32::from(u16::MAX)) as u16;
+            if self.split(index, id, bytes) {
                 return false;
             }
         }
@@ -587,7 +588,7 @@ impl<R: Recorder> Active<'_, R> {
 
     #[cold]
     fn wait_for_room(&mut self, index: usize) {
-        self.stack.open_held(self.pool, index);
+        self.stack.open_coalescing(self.pool, index);
         let tcb = &mut self.stack.tcbs[index];
         if !tcb.is_rare(rare::OUTPUT_LISTED) {
             tcb.rare |= rare::OUTPUT_LISTED;
@@ -596,7 +597,7 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Splits a frame of the send queue after `at` octets; returns whether it could.
+    /// Splits a frame of the send queue after `at` bytes; returns whether it could.
     pub(crate) fn split(&mut self, index: usize, id: FrameId, at: u16) -> bool {
         let meta = *self.pool.meta(id);
         if at == 0 || at >= meta.tx_len {
@@ -613,12 +614,12 @@ impl<R: Recorder> Active<'_, R> {
             PAYLOAD_OFFSET,
             usize::from(rest_len),
         );
-        let kernel = self.stack.kernel;
-        let sum_of = |octets: &[u8], len: u16| {
-            kernel.sum(&octets[PAYLOAD_OFFSET..PAYLOAD_OFFSET + usize::from(len)])
+        let kernel = self.stack.compiled.kernel;
+        let sum_of = |bytes: &[u8], len: u16| {
+            kernel.sum(&bytes[PAYLOAD_OFFSET..PAYLOAD_OFFSET + usize::from(len)])
         };
-        let first_sum = sum_of(self.pool.octets(id), at);
-        let rest_sum = sum_of(self.pool.octets(rest), rest_len);
+        let first_sum = sum_of(self.pool.bytes(id), at);
+        let rest_sum = sum_of(self.pool.bytes(rest), rest_len);
         let middle = meta.tx_seq + u32::from(at);
         let first = self.pool.meta_mut(id);
         first.tx_len = at;

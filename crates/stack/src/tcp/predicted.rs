@@ -57,7 +57,7 @@ pub(super) fn be16<const N: usize>(head: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([head[at], head[at + 1]])
 }
 
-/// Two octets as they lie there.
+/// Two bytes as they lie there.
 #[inline(always)]
 pub(super) fn ne16<const N: usize>(head: &[u8; N], at: usize) -> u16 {
     u16::from_ne_bytes(head[at..].first_chunk().copied().unwrap_or_default())
@@ -70,7 +70,7 @@ pub(super) fn be32<const N: usize>(head: &[u8; N], at: usize) -> u32 {
 
 #[inline(always)]
 fn ne32<const N: usize>(head: &[u8; N], at: usize) -> u32 {
-    // A chunk and not its octets one by one, so that a mask leaves it one load.
+    // A chunk and not its bytes one by one, so that a mask leaves it one load.
     u32::from_ne_bytes(head[at..].first_chunk().copied().unwrap_or_default())
 }
 
@@ -162,7 +162,7 @@ fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<Says, M
 impl Stack {
     /// Takes a frame when it is predicted; otherwise has changed nothing and says why.
     #[inline(always)]
-    pub(crate) fn predicted<const SUMS: bool, const BIDIRECTIONAL: bool, R: Recorder>(
+    pub(crate) fn predicted<const CHECKSUMS: bool, const BIDIRECTIONAL: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -171,16 +171,17 @@ impl Stack {
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
         match pool.frame(frame).first_chunk::<STAMPED>() {
-            Some(head) if head[46] != PLAIN_OFFSET => {
-                self.predicted_as::<STAMPED, SUMS, BIDIRECTIONAL, R>(pool, now, rec, frame, posted)
-            }
-            _ => self.predicted_without_stamp::<SUMS, R>(pool, now, rec, frame, posted),
+            Some(head) if head[46] != PLAIN_OFFSET => self
+                .predicted_as::<STAMPED, CHECKSUMS, BIDIRECTIONAL, R>(
+                    pool, now, rec, frame, posted,
+                ),
+            _ => self.predicted_without_stamp::<CHECKSUMS, R>(pool, now, rec, frame, posted),
         }
     }
 
     /// The same for segments without the timestamp option.
     #[inline(never)]
-    fn predicted_without_stamp<const SUMS: bool, R: Recorder>(
+    fn predicted_without_stamp<const CHECKSUMS: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -188,12 +189,17 @@ impl Stack {
         frame: &Frame,
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
-        self.predicted_as::<PLAIN, SUMS, false, R>(pool, now, rec, frame, posted)
+        self.predicted_as::<PLAIN, CHECKSUMS, false, R>(pool, now, rec, frame, posted)
     }
 
-    /// The path for headers of `N` octets, [`PLAIN`] or [`STAMPED`].
+    /// The path for headers of `N` bytes, [`PLAIN`] or [`STAMPED`].
     #[inline(always)]
-    fn predicted_as<const N: usize, const SUMS: bool, const BIDIRECTIONAL: bool, R: Recorder>(
+    fn predicted_as<
+        const N: usize,
+        const CHECKSUMS: bool,
+        const BIDIRECTIONAL: bool,
+        R: Recorder,
+    >(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -215,7 +221,7 @@ impl Stack {
         if unlikely(!is_tcp(head, self.mac_word)) {
             return Err(Miss::NotTcp);
         }
-        if unlikely(SUMS && !ip_header_is_intact(head)) {
+        if unlikely(CHECKSUMS && !ip_header_is_intact(head)) {
             return Err(Miss::NotTcp);
         }
         rec.pass(Gate::DemuxBegin, packet);
@@ -226,7 +232,7 @@ impl Stack {
                 cold_path();
                 match self.look_up(head) {
                     Search::Found(slot) if slot & SLOT_BIT == 0 => index = slot as usize,
-                    nothing => return self.opened(pool, now, rec, frame, nothing),
+                    nothing => return self.syn_predicted(pool, now, rec, frame, nothing),
                 }
                 self.tcbs.get_mut(index).ok_or(Miss::NoConnection)?
             }
@@ -234,7 +240,7 @@ impl Stack {
         rec.pass(Gate::TcpInBegin, packet);
         // Data offset and flags, PSH set either way. This also stands for the state.
         if unlikely(be16(head, 46) | PSH != tcb.predicted) {
-            return self.changed(pool, now, rec, index, frame);
+            return self.handshake_predicted(pool, now, rec, index, frame);
         }
         // The IP length decides where the payload ends, not the frame's, which may be padded.
         let total_len = be16(head, 16);
@@ -251,7 +257,7 @@ impl Stack {
         // wanted after all lies beyond what the reader is told of.
         rec.pass(Gate::ChecksumInBegin, packet);
         let len = payload.len();
-        let verify = SUMS && frame.checksum != RxChecksum::Verified;
+        let verify = CHECKSUMS && frame.checksum != RxChecksum::Verified;
         let room = if tcb.rx_head.is_none() {
             posted.room(index, len)
         } else {
@@ -259,9 +265,11 @@ impl Stack {
         };
         let direct = room.is_some();
         let intact = match room {
-            Some(room) if verify => {
-                segment_is_intact(head, total_len, self.kernel.copy_and_sum(room, payload))
-            }
+            Some(room) if verify => segment_is_intact(
+                head,
+                total_len,
+                self.compiled.kernel.copy_and_sum(room, payload),
+            ),
             Some(room) => {
                 room.copy_from_slice(payload);
                 true
@@ -273,7 +281,7 @@ impl Stack {
                     || segment_is_intact(
                         head,
                         total_len,
-                        sum_in_place(self.kernel, frame, bytes, payload),
+                        sum_in_place(self.compiled.kernel, frame, bytes, payload),
                     )
             }
         };
@@ -282,7 +290,8 @@ impl Stack {
         }
         rec.pass(Gate::ChecksumInEnd, packet);
         let says = expect(head, tcb, len as u32)?;
-        if !BIDIRECTIONAL && unlikely(self.unidirectional && bidirectional(head, tcb, len)) {
+        if !BIDIRECTIONAL && unlikely(self.compiled.unidirectional && bidirectional(head, tcb, len))
+        {
             return Err(Miss::Bidirectional);
         }
 
@@ -559,7 +568,7 @@ fn release_acknowledged(
     (timed.filter(|_| !again), again)
 }
 
-/// `len` octets in order are with their reader.
+/// `len` bytes in order are with their reader.
 #[inline(always)]
 fn advance(tcb: &mut Tcb, len: u32) {
     tcb.rcv_nxt += len;

@@ -16,7 +16,7 @@ use super::tcb::{ACK_MOVES, FIN_MOVES, PREDICTED_WITH_TIMESTAMPS, PSH, State, Tc
 use super::template::STAMPED;
 use crate::buffer::{Frame, Pool, RxChecksum};
 use crate::config::Prediction;
-use crate::counters::{ChangeMiss, Miss};
+use crate::counters::{HandshakeMiss, Miss};
 use crate::demux::Search;
 use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
@@ -27,11 +27,11 @@ use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::TIMESTAMP_LAYOUT;
 
-/// The IP packet's octets, no payload included.
+/// The IP packet's bytes, no payload included.
 const TOTAL_LEN: u16 = (STAMPED - 14) as u16;
 
 /// What a segment says that has passed every check.
-pub(super) struct Said {
+pub(super) struct AckFields {
     ack: SeqNumber,
     /// The peer's window, scaled.
     window: u32,
@@ -39,11 +39,11 @@ pub(super) struct Said {
 }
 
 /// What a segment that has passed every check moves its connection on by.
-pub(super) enum Change {
+pub(super) enum Handshake {
     /// An acknowledgment of everything.
-    Acknowledgment(Said),
+    Acknowledgment(AckFields),
     /// A FIN.
-    Fin(Said),
+    Fin(AckFields),
     /// A SYN that acknowledges ours.
     SynAck(Syn),
 }
@@ -52,7 +52,7 @@ impl Stack {
     /// Takes a segment that is not of a data transfer when it moves its connection on in the usual way; otherwise has changed
     /// nothing and says why it was not predicted.
     #[inline(never)]
-    pub(super) fn changed<R: Recorder>(
+    pub(super) fn handshake_predicted<R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -67,31 +67,31 @@ impl Stack {
         if unlikely(self.config.mechanisms.prediction != Prediction::Bidirectional) {
             return Err(Miss::Flags);
         }
-        let change = expect_change(pool, frame, tcb, self.must_verify(frame));
+        let handshake = expect_handshake(pool, frame, tcb, self.must_verify(frame));
         let mut stack = Active {
             stack: self,
             pool,
             now,
             rec,
         };
-        match change {
-            Ok(Change::Acknowledgment(said)) => stack.acknowledgment_moves(index, said),
-            Ok(Change::Fin(said)) => stack.fin_moves(index, said),
-            Ok(Change::SynAck(syn)) => stack.syn_ack_moves(index, &syn),
+        match handshake {
+            Ok(Handshake::Acknowledgment(fields)) => stack.acknowledgment_moves(index, fields),
+            Ok(Handshake::Fin(fields)) => stack.fin_moves(index, fields),
+            Ok(Handshake::SynAck(syn)) => stack.syn_ack_moves(index, &syn),
             Err(reason) => {
                 cold_path();
-                self.counters.change_miss(reason);
+                self.counters.handshake_miss(reason);
                 return Err(Miss::Flags);
             }
         }
         pool.release(frame.id);
-        self.counters.predicted_changes += 1;
+        self.counters.predicted_handshakes += 1;
         Ok(())
     }
 
-    /// Like [`Stack::changed`] for a segment that belongs to no connection, as `search` says.
+    /// Like [`Stack::handshake_predicted`] for a segment that belongs to no connection, as `search` says.
     #[inline(never)]
-    pub(super) fn opened<R: Recorder>(
+    pub(super) fn syn_predicted<R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -111,40 +111,40 @@ impl Stack {
         };
         if let Err(reason) = syn.and_then(|(key, syn)| stack.syn_opens(key, &syn, search)) {
             cold_path();
-            self.counters.change_miss(reason);
+            self.counters.handshake_miss(reason);
             return Err(Miss::NoConnection);
         }
         pool.release(frame.id);
-        self.counters.predicted_changes += 1;
+        self.counters.predicted_handshakes += 1;
         Ok(())
     }
 
     /// Tells whether the checksum of a frame's segment is to be verified.
     #[inline(always)]
     fn must_verify(&self, frame: &Frame) -> bool {
-        self.sums && frame.checksum != RxChecksum::Verified
+        self.compiled.checksums && frame.checksum != RxChecksum::Verified
     }
 }
 
 impl<R: Recorder> Active<'_, R> {
     /// An acknowledgment of everything that ends a connection's state.
     #[inline(always)]
-    fn acknowledgment_moves(&mut self, index: usize, said: Said) {
+    fn acknowledgment_moves(&mut self, index: usize, fields: AckFields) {
         let Some(tcb) = self.stack.tcbs.get_mut(index) else {
             return;
         };
         match tcb.state {
             // Nobody will ask what the last acknowledgment said.
             State::LastAck if tcb.is_rare(rare::ORPHAN) => self.free_connection(index),
-            State::FinWait1 if tcb.is_rare(rare::ORPHAN) => self.fin_acknowledged(index, said),
+            State::FinWait1 if tcb.is_rare(rare::ORPHAN) => self.fin_acknowledged(index, fields),
             State::SynReceived => {
                 // The window of the SYN was not scaled; this one is.
                 (tcb.snd_wnd, tcb.max_snd_wnd) = (0, 0);
-                self.take_said(index, said);
+                self.apply_ack_fields(index, fields);
                 self.established(index);
             }
             _ => {
-                self.take_said(index, said);
+                self.apply_ack_fields(index, fields);
                 self.acknowledged_fin(index);
             }
         }
@@ -152,14 +152,14 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Our FIN has been acknowledged, and nobody will send or ask any more: how long it took tells nothing.
     #[inline(always)]
-    fn fin_acknowledged(&mut self, index: usize, said: Said) {
+    fn fin_acknowledged(&mut self, index: usize, fields: AckFields) {
         self.release_send_queue(index);
         let tcb = &mut self.stack.tcbs[index];
         if tcb.unacked == 0 {
-            tcb.ts_recent = said.ts_value;
+            tcb.ts_recent = fields.ts_value;
         }
-        tcb.take_window(said.window);
-        tcb.snd_una = said.ack;
+        tcb.take_window(fields.window);
+        tcb.snd_una = fields.ack;
         tcb.rtx_deadline = Deadline::NONE;
         tcb.move_to(State::FinWait2);
         self.start_fin_wait_2(index);
@@ -167,7 +167,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The peer's FIN, next in order.
     #[inline(always)]
-    fn fin_moves(&mut self, index: usize, said: Said) {
+    fn fin_moves(&mut self, index: usize, fields: AckFields) {
         let Some(tcb) = self.stack.tcbs.get_mut(index) else {
             return;
         };
@@ -175,7 +175,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.rare |= rare::FIN_SEEN;
         match tcb.state {
             State::Established => {
-                self.take_said(index, said);
+                self.apply_ack_fields(index, fields);
                 self.fin_arrives(index);
                 if !self.stack.await_close(index) {
                     cold_path();
@@ -185,19 +185,19 @@ impl<R: Recorder> Active<'_, R> {
             // It acknowledges ours, and nobody will send or ask any more.
             State::FinWait1 if tcb.is_rare(rare::ORPHAN) => {
                 if tcb.unacked == 0 {
-                    tcb.ts_recent = said.ts_value;
+                    tcb.ts_recent = fields.ts_value;
                 }
-                tcb.snd_una = said.ack;
+                tcb.snd_una = fields.ack;
                 tcb.move_to(State::FinWait2);
                 self.fin_arrives(index);
             }
             State::FinWait1 => {
-                self.take_said(index, said);
+                self.apply_ack_fields(index, fields);
                 self.acknowledged_fin(index);
                 self.fin_arrives(index);
             }
             _ => {
-                self.take_said(index, said);
+                self.apply_ack_fields(index, fields);
                 self.fin_arrives(index);
             }
         }
@@ -205,17 +205,17 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Timestamp, window and acknowledgment of a segment.
     #[inline(always)]
-    fn take_said(&mut self, index: usize, said: Said) {
+    fn apply_ack_fields(&mut self, index: usize, fields: AckFields) {
         let tcb = &mut self.stack.tcbs[index];
         // RFC 7323, 4.3.
         if tcb.unacked == 0 {
-            tcb.ts_recent = said.ts_value;
+            tcb.ts_recent = fields.ts_value;
         }
-        tcb.take_window(said.window);
-        if said.ack != tcb.snd_una {
+        tcb.take_window(fields.window);
+        if fields.ack != tcb.snd_una {
             // A sign of life: the time to give up starts anew.
             tcb.user_deadline = Deadline::NONE;
-            self.acknowledged(index, said.ack, None);
+            self.acknowledged(index, fields.ack, None);
         }
     }
 }
@@ -223,27 +223,27 @@ impl<R: Recorder> Active<'_, R> {
 /// The prediction. That the frame is an unfragmented TCP segment for us behind an intact IP header without options, and of
 /// this connection, has been found out.
 #[inline(always)]
-fn expect_change(
+fn expect_handshake(
     pool: &Pool,
     frame: &Frame,
     tcb: &Tcb,
     verify: bool,
-) -> Result<Change, ChangeMiss> {
+) -> Result<Handshake, HandshakeMiss> {
     const ACK: u16 = ACK_MOVES.to_be();
     const FIN: u16 = FIN_MOVES.to_be();
     const ANSWER: u16 = SYN_ACK.to_be();
     if unlikely(usize::from(frame.len) < STAMPED) {
-        return Err(ChangeMiss::Payload);
+        return Err(HandshakeMiss::Payload);
     }
     let Some(head) = pool.head::<STAMPED>(frame) else {
         cold_path();
-        return Err(ChangeMiss::Payload);
+        return Err(HandshakeMiss::Payload);
     };
     match ne16(head, 46) & !PSH.to_be() {
-        ACK => expect::<false>(head, tcb, verify).map(Change::Acknowledgment),
-        FIN => expect::<true>(head, tcb, verify).map(Change::Fin),
-        ANSWER => expect_syn_ack(pool.frame(frame), tcb, verify).map(Change::SynAck),
-        _ => Err(ChangeMiss::Flags),
+        ACK => expect::<false>(head, tcb, verify).map(Handshake::Acknowledgment),
+        FIN => expect::<true>(head, tcb, verify).map(Handshake::Fin),
+        ANSWER => expect_syn_ack(pool.frame(frame), tcb, verify).map(Handshake::SynAck),
+        _ => Err(HandshakeMiss::Flags),
     }
 }
 
@@ -253,35 +253,35 @@ fn expect<const FIN: bool>(
     head: &[u8; STAMPED],
     tcb: &Tcb,
     verify: bool,
-) -> Result<Said, ChangeMiss> {
+) -> Result<AckFields, HandshakeMiss> {
     if unlikely(be16(head, 16) != TOTAL_LEN) {
-        return Err(ChangeMiss::Payload);
+        return Err(HandshakeMiss::Payload);
     }
     if unlikely(head[54..58] != TIMESTAMP_LAYOUT) {
-        return Err(ChangeMiss::OptionLayout);
+        return Err(HandshakeMiss::OptionLayout);
     }
     let ack = SeqNumber(be32(head, 42));
     if unlikely(!moves_on::<FIN>(tcb, ack)) {
-        return Err(ChangeMiss::State);
+        return Err(HandshakeMiss::State);
     }
     if unlikely(SeqNumber(be32(head, 38)) != tcb.rcv_nxt || tcb.rcv_edge == tcb.rcv_nxt) {
-        return Err(ChangeMiss::Sequence);
+        return Err(HandshakeMiss::Sequence);
     }
     if FIN && unlikely(ack - tcb.snd_una > tcb.in_flight()) {
-        return Err(ChangeMiss::Acknowledgment);
+        return Err(HandshakeMiss::Acknowledgment);
     }
     let ts_value = be32(head, 58);
     if unlikely((ts_value.wrapping_sub(tcb.ts_recent) as i32) < 0) {
-        return Err(ChangeMiss::Timestamp);
+        return Err(HandshakeMiss::Timestamp);
     }
     let window = u32::from(be16(head, 48)) << (tcb.snd_shift & 15);
     if unlikely(window == 0) {
-        return Err(ChangeMiss::ZeroWindow);
+        return Err(HandshakeMiss::ZeroWindow);
     }
     if verify && unlikely(!segment_is_intact(head, TOTAL_LEN, Partial::ZERO)) {
-        return Err(ChangeMiss::Checksum);
+        return Err(HandshakeMiss::Checksum);
     }
-    Ok(Said {
+    Ok(AckFields {
         ack,
         window,
         ts_value,

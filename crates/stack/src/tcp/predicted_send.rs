@@ -20,7 +20,7 @@ use tollgate_wire::tcp::Flags;
 
 impl Mechanisms {
     /// Tells whether the predicted path of output does what these mechanisms ask for.
-    pub(crate) fn send_predictable(&self) -> bool {
+    pub(crate) fn allow_fast_send(&self) -> bool {
         let Self {
             prediction: _,
             demux: _,
@@ -35,15 +35,15 @@ impl Mechanisms {
 }
 
 /// What a segment that is sent at once goes through.
-pub(super) struct WayOut<'a> {
+pub(super) struct FastTransmit<'a> {
     pub(super) wheel: &'a mut Wheel,
     pub(super) device: &'a mut Vec<Frame>,
     pub(super) common: &'a Common,
     pub(super) now: Instant,
 }
 
-impl WayOut<'_> {
-    /// Queues a segment of `len` octets with the sum `sum`, or a FIN, as the last one that is sent and not acknowledged, and
+impl FastTransmit<'_> {
+    /// Queues a segment of `len` bytes with the sum `sum`, or a FIN, as the last one that is sent and not acknowledged, and
     /// sends it. Nothing is unsent, and `taken` stands behind the last frame already.
     #[inline(always)]
     pub(super) fn send<R: Recorder>(
@@ -156,8 +156,8 @@ impl Stack {
             return false;
         };
 
-        let sum = self.copier.copy_and_sum(payload, data);
-        let way = WayOut {
+        let sum = self.compiled.copy_kernel.copy_and_sum(payload, data);
+        let way = FastTransmit {
             wheel: &mut self.wheel,
             device: &mut self.device,
             common: &self.template,
@@ -186,7 +186,7 @@ impl Stack {
         let usual = tcb.unsent.is_none()
             && tcb.rare & BUSY == 0
             && tcb.state != State::SynReceived
-            && tcb.goes_straight()
+            && tcb.transmits_fast()
             && tcb.in_flight() <= tcb.snd_wnd.min(tcb.cwnd)
             && !pool.is_low()
             && self.config.mechanisms.prediction == Prediction::Bidirectional
@@ -203,7 +203,7 @@ impl Stack {
             cold_path();
             return false;
         };
-        let way = WayOut {
+        let way = FastTransmit {
             wheel: &mut self.wheel,
             device: &mut self.device,
             common: &self.template,

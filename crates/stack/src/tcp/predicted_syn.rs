@@ -8,7 +8,7 @@
 use super::predicted::{be16, be32, key_of};
 use super::syn::{Syn, USUAL};
 use super::tcb::{State, Tcb, rare};
-use crate::counters::ChangeMiss;
+use crate::counters::HandshakeMiss;
 use crate::demux::{FlowKey, Search};
 use crate::likely::unlikely;
 use crate::stack::Active;
@@ -24,7 +24,7 @@ const USUAL_OFFSET: u16 = 0xa000;
 /// That word of a SYN for a listener, and of one that acknowledges ours.
 pub(super) const SYN: u16 = USUAL_OFFSET | Flags::SYN.0 as u16;
 pub(super) const SYN_ACK: u16 = SYN | Flags::ACK.0 as u16;
-/// The IP packet's octets, no payload included.
+/// The IP packet's bytes, no payload included.
 const TOTAL_LEN: u16 = (USUAL - 14) as u16;
 
 /// Tells whether pseudo-header and segment are intact.
@@ -33,7 +33,7 @@ fn is_intact(head: &[u8; USUAL]) -> bool {
     let rest = Partial::from_be_word(TOTAL_LEN - 20 + u16::from(ipv4::protocol::TCP));
     head[26..]
         .first_chunk::<{ USUAL - 26 }>()
-        .is_some_and(|octets| Accumulator::of(octets).add_partial(rest).is_valid())
+        .is_some_and(|bytes| Accumulator::of(bytes).add_partial(rest).is_valid())
 }
 
 impl<R: Recorder> Active<'_, R> {
@@ -44,23 +44,23 @@ impl<R: Recorder> Active<'_, R> {
         key: FlowKey,
         syn: &Syn,
         search: Search,
-    ) -> Result<(), ChangeMiss> {
+    ) -> Result<(), HandshakeMiss> {
         // What lies before TCP was looked at only as far as the table needs it, unless connections were opened between these
         // addresses lately.
         let known = self.stack.tcb_template.is_for(key, self.now.tick());
         if unlikely(!known) && !self.are_hosts(key) {
-            return Err(ChangeMiss::Address);
+            return Err(HandshakeMiss::Address);
         }
         let Some(listener) = self.listener_for(key) else {
-            return Err(ChangeMiss::State);
+            return Err(HandshakeMiss::State);
         };
         let room = self.takes_half_open(listener);
         let Search::Vacant(vacant) = search else {
             // TIME-WAIT: whether the SYN is certainly new is looked at in general.
-            return Err(ChangeMiss::State);
+            return Err(HandshakeMiss::State);
         };
         if unlikely(!room) {
-            return Err(ChangeMiss::State);
+            return Err(HandshakeMiss::State);
         }
         self.half_open(listener, (key, vacant), syn, None);
         Ok(())
@@ -85,16 +85,16 @@ impl<R: Recorder> Active<'_, R> {
 
 /// The prediction of a SYN that acknowledges a connection's.
 #[inline(always)]
-pub(super) fn expect_syn_ack(frame: &[u8], tcb: &Tcb, verify: bool) -> Result<Syn, ChangeMiss> {
+pub(super) fn expect_syn_ack(frame: &[u8], tcb: &Tcb, verify: bool) -> Result<Syn, HandshakeMiss> {
     let (_, syn) = expect_syn(frame, SYN_ACK, verify)?;
     let usual = tcb.state == State::SynSent
         && tcb.unsent.is_none()
         && tcb.rare & !(rare::ORPHAN | rare::EXTENSION | rare::AMENDED) == 0;
     if unlikely(!usual) {
-        return Err(ChangeMiss::State);
+        return Err(HandshakeMiss::State);
     }
     if unlikely(syn.ack != tcb.snd_nxt) {
-        return Err(ChangeMiss::Acknowledgment);
+        return Err(HandshakeMiss::Acknowledgment);
     }
     Ok(syn)
 }
@@ -105,23 +105,23 @@ pub(super) fn expect_syn(
     frame: &[u8],
     word: u16,
     verify: bool,
-) -> Result<(FlowKey, Syn), ChangeMiss> {
+) -> Result<(FlowKey, Syn), HandshakeMiss> {
     let Some(head) = frame.first_chunk::<USUAL>() else {
         cold_path();
-        return Err(ChangeMiss::Payload);
+        return Err(HandshakeMiss::Payload);
     };
     if unlikely(be16(head, 46) != word) {
-        return Err(ChangeMiss::Flags);
+        return Err(HandshakeMiss::Flags);
     }
     if unlikely(be16(head, 16) != TOTAL_LEN) {
-        return Err(ChangeMiss::Payload);
+        return Err(HandshakeMiss::Payload);
     }
     let options = head[54..].first_chunk().and_then(Options::of_usual_syn);
     let Some(options) = options else {
-        return Err(ChangeMiss::OptionLayout);
+        return Err(HandshakeMiss::OptionLayout);
     };
     if verify && unlikely(!is_intact(head)) {
-        return Err(ChangeMiss::Checksum);
+        return Err(HandshakeMiss::Checksum);
     }
     let key = key_of(head);
     let syn = Syn {

@@ -16,7 +16,7 @@ pub(super) fn most_frames(tcb: &Tcb, pool: &Pool) -> u16 {
     frames.min(usize::from(u16::MAX)) as u16
 }
 
-/// Octets of payload in a frame.
+/// Bytes of payload in a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) id: FrameId,
@@ -195,16 +195,16 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    fn put(tcb: &mut Tcb, pool: &mut Pool, seq: u32, octets: &[u8]) {
+    fn put(tcb: &mut Tcb, pool: &mut Pool, seq: u32, bytes: &[u8]) {
         let id = pool.alloc().unwrap();
-        pool.octets_mut(id)[..octets.len()].copy_from_slice(octets);
+        pool.bytes_mut(id)[..bytes.len()].copy_from_slice(bytes);
         insert(
             tcb,
             pool,
             Piece {
                 id,
                 offset: 0,
-                len: octets.len() as u16,
+                len: bytes.len() as u16,
                 seq: SeqNumber(seq),
             },
         );
@@ -228,7 +228,7 @@ mod tests {
         let mut out = Vec::new();
         while let Some(piece) = take_ready(tcb, pool) {
             let start = usize::from(piece.offset);
-            out.extend_from_slice(&pool.octets(piece.id)[start..start + usize::from(piece.len)]);
+            out.extend_from_slice(&pool.bytes(piece.id)[start..start + usize::from(piece.len)]);
             tcb.rcv_nxt = piece.end();
             pool.release(piece.id);
         }

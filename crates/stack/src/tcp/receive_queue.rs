@@ -108,7 +108,7 @@ mod tests {
 
     fn arrive(tcb: &mut Tcb, pool: &mut Pool, data: &[u8]) {
         let id = pool.alloc().unwrap();
-        pool.octets_mut(id)[66..66 + data.len()].copy_from_slice(data);
+        pool.bytes_mut(id)[66..66 + data.len()].copy_from_slice(data);
         push(tcb, pool, id, 66, data.len() as u16);
         tcb.rcv_nxt += data.len() as u32;
     }
@@ -119,7 +119,7 @@ mod tests {
             let meta = *pool.meta(tcb.rx_head);
             let start = usize::from(meta.rx_offset);
             let len = meta.rx_len.div_ceil(2);
-            out.extend_from_slice(&pool.octets(tcb.rx_head)[start..start + usize::from(len)]);
+            out.extend_from_slice(&pool.bytes(tcb.rx_head)[start..start + usize::from(len)]);
             if let Some(id) = tcb.take_received(pool, len) {
                 pool.release(id);
             }
@@ -162,11 +162,11 @@ mod tests {
         for byte in 0..100u8 {
             let id = pool.alloc().unwrap();
             pool.retain(id);
-            pool.octets_mut(id)[66] = byte;
-            pool.octets_mut(id)[67] = 0xff;
+            pool.bytes_mut(id)[66] = byte;
+            pool.bytes_mut(id)[67] = 0xff;
             push(&mut tcb, &mut pool, id, 66, 1);
             tcb.rcv_nxt += 1;
-            assert_eq!(pool.octets(id)[67], 0xff);
+            assert_eq!(pool.bytes(id)[67], 0xff);
             senders.push(id);
             if senders.len() == 8 {
                 senders.drain(..).for_each(|id| pool.release(id));

@@ -34,7 +34,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// SEG.LEN: octets of payload, SYN and FIN counted.
+    /// SEG.LEN: bytes of payload, SYN and FIN counted.
     pub(super) fn seq_len(&self) -> u32 {
         let flags = self.header.flags;
         u32::from(self.len) + u32::from(flags.has(Flags::SYN)) + u32::from(flags.has(Flags::FIN))
@@ -54,7 +54,7 @@ enum Disposition {
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Takes a TCP segment that lies in one frame, its IP payload `at` octets behind the frame's beginning.
+    /// Takes a TCP segment that lies in one frame, its IP payload `at` bytes behind the frame's beginning.
     pub(crate) fn tcp_input(&mut self, ip: &ipv4::Header, frame: Frame, at: usize) {
         self.segment_in_frame((ip.source, ip.destination), frame, at, ip.payload_len());
     }
@@ -81,8 +81,8 @@ impl<R: Recorder> Active<'_, R> {
         at: usize,
         len: usize,
     ) {
-        let octets = &self.pool.frame(&frame)[at..at + len];
-        let header = match Header::parse(octets) {
+        let bytes = &self.pool.frame(&frame)[at..at + len];
+        let header = match Header::parse(bytes) {
             Ok(header) => header,
             Err(_) => return self.drop_frame(frame.id, Drop::Malformed),
         };
@@ -90,7 +90,7 @@ impl<R: Recorder> Active<'_, R> {
             && frame.checksum != RxChecksum::Verified;
         if verify {
             let pseudo = ipv4::pseudo_header(ends.0, ends.1, ipv4::protocol::TCP, len as u16);
-            if !(pseudo + self.stack.kernel.sum(octets)).is_valid() {
+            if !(pseudo + self.stack.compiled.kernel.sum(bytes)).is_valid() {
                 return self.drop_frame(frame.id, Drop::Checksum);
             }
         }
@@ -104,10 +104,10 @@ impl<R: Recorder> Active<'_, R> {
         self.segment_arrives(ends, segment);
     }
 
-    /// Takes a segment that was reassembled from fragments: its octets are put into frames of their own, each with a
+    /// Takes a segment that was reassembled from fragments: its bytes are put into frames of their own, each with a
     /// part of the payload.
-    pub(crate) fn tcp_input_gathered(&mut self, ip: &ipv4::Header, octets: &[u8]) {
-        let Ok(header) = Header::parse(octets) else {
+    pub(crate) fn tcp_input_gathered(&mut self, ip: &ipv4::Header, bytes: &[u8]) {
+        let Ok(header) = Header::parse(bytes) else {
             self.stack.counters.dropped(Drop::Malformed);
             return;
         };
@@ -115,13 +115,13 @@ impl<R: Recorder> Active<'_, R> {
             ip.source,
             ip.destination,
             ipv4::protocol::TCP,
-            octets.len() as u16,
+            bytes.len() as u16,
         );
-        if !(pseudo + self.stack.kernel.sum(octets)).is_valid() {
+        if !(pseudo + self.stack.compiled.kernel.sum(bytes)).is_valid() {
             self.stack.counters.dropped(Drop::Checksum);
             return;
         }
-        let mut payload = &octets[usize::from(header.header_len)..];
+        let mut payload = &bytes[usize::from(header.header_len)..];
         let mut seq = header.seq;
         loop {
             let (part, rest) = payload.split_at(payload.len().min(self.pool.frame_size()));
@@ -129,7 +129,7 @@ impl<R: Recorder> Active<'_, R> {
                 self.stack.counters.dropped(Drop::NoFrame);
                 return;
             };
-            self.pool.octets_mut(id)[..part.len()].copy_from_slice(part);
+            self.pool.bytes_mut(id)[..part.len()].copy_from_slice(part);
             let mut flags = header.flags;
             if !rest.is_empty() {
                 flags.0 &= !Flags::FIN.0;
@@ -448,7 +448,7 @@ impl<R: Recorder> Active<'_, R> {
         if matches!(tcb.state, State::Closed | State::TimeWait) {
             return disposition;
         }
-        tcb.look_at_wl1();
+        tcb.check_wl1();
         if answers {
             // The silence begins with the answer.
             tcb.keep_seen = tcb.moved();
@@ -500,7 +500,7 @@ impl<R: Recorder> Active<'_, R> {
             return self.syn_again(index, segment);
         }
         // With a zero window, valid acknowledgments and urgent pointers are still taken (RFC 9293, MUST-66). While the peer's own probe, an
-        // octet and perhaps a FIN, has found no room here, its acknowledgments come from behind that.
+        // byte and perhaps a FIN, has found no room here, its acknowledgments come from behind that.
         let zero_window = tcb.rcv_edge == tcb.rcv_nxt;
         let in_place = header.seq.within(tcb.rcv_nxt, tcb.rcv_nxt + 2);
         if zero_window && in_place && header.flags.has(Flags::ACK) && tcb.state.is_synchronized() {

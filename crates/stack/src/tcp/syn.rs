@@ -24,7 +24,7 @@ use tollgate_wire::{SeqNumber, ipv4};
 
 /// The largest shift (RFC 7323, 2.3).
 pub(super) const MAX_SHIFT: u8 = 14;
-/// Octets of a frame with a SYN that carries MSS, window scale and timestamps.
+/// Bytes of a frame with a SYN that carries MSS, window scale and timestamps.
 pub(super) const USUAL: usize = 14 + 20 + 20 + SYN_OPTIONS_LEN;
 
 /// What a SYN says.
@@ -115,7 +115,7 @@ impl<R: Recorder> Active<'_, R> {
         if likely(
             scaling
                 && stamps
-                && !tcb.is(flag::DETOUR)
+                && !tcb.is(flag::SLOW_TRANSMIT)
                 && stack.device.len() < stack.config.device_queue,
         ) && let Some(Taken { id, meta, head, .. }) = self.pool.take::<USUAL>(FrameId::NONE, 0)
         {
@@ -175,7 +175,7 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &self.stack.tcbs[index];
         let flags = syn_flags(tcb);
         let (scaling, stamps) = syn_options(tcb, &self.stack.config);
-        if scaling && stamps && !tcb.is(flag::DETOUR) {
+        if scaling && stamps && !tcb.is(flag::SLOW_TRANSMIT) {
             self.send_usual_syn(index, flags);
         } else {
             self.send_unusual_syn(index, flags, (scaling, stamps));
@@ -291,7 +291,7 @@ pub(crate) struct SynTemplate {
 }
 
 impl SynTemplate {
-    /// Its octets in the TCP header.
+    /// Its bytes in the TCP header.
     const TCP_LEN: u16 = (USUAL - 34) as u16;
 
     /// None yet.
@@ -351,7 +351,7 @@ impl SynTemplate {
     }
 }
 
-/// The smallest shift with which a window of `buffer` octets fits into 16 bits.
+/// The smallest shift with which a window of `buffer` bytes fits into 16 bits.
 pub(super) fn shift_for(buffer: u32) -> u8 {
     let mut shift = 0;
     while buffer >> shift > 0xffff && shift < MAX_SHIFT {

@@ -92,7 +92,7 @@ pub(crate) mod flag {
     pub(crate) const CWND_LIMITED: u8 = 1 << 2;
     /// Frames do not go straight to the device queue when the template is written: the next hop's link address is not
     /// known, or the headers are to be amended ([`super::rare::AMENDED`]).
-    pub(crate) const DETOUR: u8 = 1 << 3;
+    pub(crate) const SLOW_TRANSMIT: u8 = 1 << 3;
     /// The connection is in the list of those with events.
     pub(crate) const LISTED: u8 = 1 << 4;
     /// `recover` has not been passed: duplicate acknowledgments may be those of an earlier loss (RFC 6582, 3.2, step 2).
@@ -162,7 +162,7 @@ const NOTHING_MOVES: u16 = 0x8000;
 /// How often a connection is looked at that has nothing due: 9.8 hours.
 pub(crate) const LOOK: u32 = 1 << 25;
 /// Bits of [`Tcb::rare`] with which no segment is predicted.
-const UNUSUAL_INPUT: u16 = rare::RECOVERY
+const UNPREDICTED_INPUT: u16 = rare::RECOVERY
     | rare::LOSS
     | rare::PERSIST
     | rare::UNPREDICTED
@@ -188,9 +188,9 @@ pub(crate) struct Tcb {
     pub(crate) rcv_nxt: SeqNumber,
     pub(crate) snd_una: SeqNumber,
     pub(crate) snd_nxt: SeqNumber,
-    /// Octets that the peer lets be outstanding, scaled.
+    /// Bytes that the peer lets be outstanding, scaled.
     pub(crate) snd_wnd: u32,
-    /// Congestion window, octets (RFC 5681).
+    /// Congestion window, bytes (RFC 5681).
     pub(crate) cwnd: u32,
     /// TS.Recent (RFC 7323, 4.3).
     pub(crate) ts_recent: u32,
@@ -202,10 +202,10 @@ pub(crate) struct Tcb {
     /// while nothing is out of order, lost or urgent, so one compare stands for all of these. With [`PSH`] it is that of a
     /// data transfer, which stands for ESTABLISHED, too; without, of the segment that ends the connection's state.
     pub(crate) predicted: u16,
-    /// Octets by which the offered window grows at least: a full segment or half of the buffer, whichever is less
+    /// Bytes by which the offered window grows at least: a full segment or half of the buffer, whichever is less
     /// (RFC 9293, 3.8.6.2.2).
     pub(crate) window_step: u16,
-    /// Octets of payload in a full segment that we send, options taken off.
+    /// Bytes of payload in a full segment that we send, options taken off.
     pub(crate) mss: u16,
     /// Shift of the windows that the peer sends.
     pub(crate) snd_shift: u8,
@@ -233,12 +233,12 @@ pub(crate) struct Tcb {
     /// Bytes that the receive queue still has room for. A frame counts for half of what it holds at least, so this is below
     /// zero (modulo 2^32) when a peer has filled its window by small segments.
     pub(crate) rx_free: u32,
-    /// Octets that may be queued for sending and not acknowledged.
+    /// Bytes that may be queued for sending and not acknowledged.
     pub(crate) snd_limit: u32,
-    /// Header template: the link header's first octets, which are the next hop's address and the first two of ours. The
-    /// other constant octets are the stack's, or are the key's turned round.
+    /// Header template: the link header's first bytes, which are the next hop's address and the first two of ours. The
+    /// other constant bytes are the stack's, or are the key's turned round.
     pub(crate) link: [u8; 8],
-    /// Octets of the longest message that goes out predicted: a full segment, or zero while none does.
+    /// Bytes of the longest message that goes out predicted: a full segment, or zero while none does.
     pub(crate) sendable: u16,
     /// Header template: the constant part of the TCP checksum, folded.
     pub(crate) tcp_sum: u16,
@@ -255,7 +255,7 @@ pub(crate) struct Tcb {
     pub(crate) armed: Tick,
 
     // Cold.
-    /// Count of octets below `snd_una` and `rcv_nxt`, in units of 2^32.
+    /// Count of bytes below `snd_una` and `rcv_nxt`, in units of 2^32.
     pub(crate) wraps: [u16; 2],
     pub(crate) iss: SeqNumber,
     pub(crate) irs: SeqNumber,
@@ -303,7 +303,7 @@ pub(crate) struct Tcb {
     pub(crate) hash: FlowHash,
     /// Looks of the keepalive timer since anything was received; from [`QUIET_LOOKS`] on each sends a probe.
     pub(crate) keep_looks: u8,
-    /// Octets of IP options in every segment.
+    /// Bytes of IP options in every segment.
     pub(crate) ip_options: u8,
     /// Low bits of the tick since which [`flag::QUIET`] holds.
     pub(crate) quiet_since: u16,
@@ -440,7 +440,7 @@ impl Tcb {
                     Prediction::Off => rare::UNPREDICTED,
                     Prediction::Bidirectional | Prediction::Unidirectional => 0,
                 };
-                let output = match config.mechanisms.send_predictable() {
+                let output = match config.mechanisms.allow_fast_send() {
                     true => 0,
                     false => rare::SENT_IN_GENERAL,
                 };
@@ -455,7 +455,7 @@ impl Tcb {
         }
     }
 
-    /// Octets sent and not acknowledged.
+    /// Bytes sent and not acknowledged.
     #[inline(always)]
     pub(crate) fn in_flight(&self) -> u32 {
         self.snd_nxt - self.snd_una
@@ -557,19 +557,19 @@ impl Tcb {
         [a, b, c, d, e, f]
     }
 
-    /// Sets the next hop's link address, all zeros when it is not known, and the first two octets of ours.
+    /// Sets the next hop's link address, all zeros when it is not known, and the first two bytes of ours.
     pub(crate) fn set_link(&mut self, next_hop: MacAddr, own: MacAddr) {
         let ([a, b, c, d, e, f], [g, h, ..]) = (next_hop.0, own.0);
         self.link = [a, b, c, d, e, f, g, h];
-        self.choose_way();
+        self.choose_transmit_path();
     }
 
-    /// Sets [`flag::DETOUR`] to what it stands for. Called whenever something of that changes.
-    pub(crate) fn choose_way(&mut self) {
+    /// Sets [`flag::SLOW_TRANSMIT`] to what it stands for. Called whenever something of that changes.
+    pub(crate) fn choose_transmit_path(&mut self) {
         if self.is_rare(rare::AMENDED) || self.known_link().is_none() {
-            self.flags |= flag::DETOUR;
+            self.flags |= flag::SLOW_TRANSMIT;
         } else {
-            self.flags &= !flag::DETOUR;
+            self.flags &= !flag::SLOW_TRANSMIT;
         }
         self.predict_sending();
     }
@@ -599,11 +599,11 @@ impl Tcb {
     /// Tells whether segments get their headers, with timestamps, from the template and go straight to the device queue, as far as
     /// the mechanisms allow it.
     #[inline(always)]
-    pub(crate) const fn goes_straight(&self) -> bool {
-        self.flags & (flag::DETOUR | flag::TIMESTAMPS) == flag::TIMESTAMPS
+    pub(crate) const fn transmits_fast(&self) -> bool {
+        self.flags & (flag::SLOW_TRANSMIT | flag::TIMESTAMPS) == flag::TIMESTAMPS
     }
 
-    /// Octets of TCP header in every segment of an established connection.
+    /// Bytes of TCP header in every segment of an established connection.
     #[inline(always)]
     pub(crate) const fn header_len(&self) -> usize {
         if self.flags & flag::TIMESTAMPS != 0 {
@@ -629,7 +629,7 @@ impl Tcb {
     /// Sets `predicted` to what the state allows. Called whenever something that it stands for changes.
     #[inline(never)]
     pub(crate) fn predict(&mut self) {
-        let clean = self.rare & UNUSUAL_INPUT == 0
+        let clean = self.rare & UNPREDICTED_INPUT == 0
             && self.rare & (rare::FIN_SEEN | rare::FIN_RECEIVED) != rare::FIN_SEEN
             && self.dup_acks == 0
             && !self.is_probed()
@@ -648,7 +648,7 @@ impl Tcb {
     #[inline(always)]
     pub(crate) fn predict_sending(&mut self) {
         let usual = self.predicted == PREDICTED_WITH_TIMESTAMPS
-            && !self.is(flag::DETOUR)
+            && !self.is(flag::SLOW_TRANSMIT)
             && !self.is_rare(rare::SENT_IN_GENERAL);
         self.sendable = if usual { self.mss } else { 0 };
     }
@@ -656,7 +656,7 @@ impl Tcb {
     /// Looks whether TS.Recent has moved since the last look, which is at most [`LOOK`] ago. Where it has stood still for
     /// 24 days it is invalidated: the peer's clock may soon have gone half round, and everything that it sends would be
     /// taken for old (RFC 7323, 5.5).
-    pub(crate) fn look_at_ts_recent(&mut self, now: Tick) {
+    pub(crate) fn check_ts_recent(&mut self, now: Tick) {
         if self.ts_recent != self.ts_seen {
             self.ts_seen = self.ts_recent;
             self.ts_seen_at = now;

@@ -1,7 +1,7 @@
 //! Headers from a template (Clark et al. 1989, "An Optimization Example").
 //!
-//! What is constant in the headers of a connection's segments is prepared: the first octets of the link header and the
-//! sums of the constant octets in the TCB, the octets that all connections share in the stack. Addresses and ports are
+//! What is constant in the headers of a connection's segments is prepared: the first bytes of the link header and the
+//! sums of the constant bytes in the TCB, the bytes that all connections share in the stack. Addresses and ports are
 //! those of an incoming packet turned round. The rest is written over them segment by segment.
 
 use super::tcb::{Tcb, flag};
@@ -13,7 +13,7 @@ use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::ipv4;
 use tollgate_wire::tcp::{self, Flags, Timestamps};
 
-/// Octets of Ethernet, IPv4 and TCP headers without options.
+/// Bytes of Ethernet, IPv4 and TCP headers without options.
 pub(crate) const PLAIN: usize = 54;
 /// The same with the timestamp option.
 pub(crate) const STAMPED: usize = 66;
@@ -21,12 +21,12 @@ pub(crate) const STAMPED: usize = 66;
 /// What is the same in the headers of all connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Common {
-    /// Octets 6 to 15: our link address, IPv4, version and type of service.
+    /// Bytes 6 to 15: our link address, IPv4, version and type of service.
     pub(crate) link: [u8; 10],
-    /// Octets 20 to 23 as a number: don't fragment, TTL, protocol.
+    /// Bytes 20 to 23 as a number: don't fragment, TTL, protocol.
     rest: u64,
     /// Tells whether checksums are made.
-    sums: bool,
+    checksums: bool,
 }
 
 impl Common {
@@ -36,7 +36,7 @@ impl Common {
         Self {
             link: [a, b, c, d, e, f, 0x08, 0x00, 0x45, 0x00],
             rest: u64::from(rest),
-            sums: config.mechanisms.checksum == ChecksumPolicy::Always,
+            checksums: config.mechanisms.checksum == ChecksumPolicy::Always,
         }
     }
 }
@@ -48,7 +48,7 @@ pub(crate) struct Varying {
     pub(crate) flags: Flags,
     /// The tick, for the timestamp.
     pub(crate) tick: u32,
-    /// Octets of payload.
+    /// Bytes of payload.
     pub(crate) len: u16,
     /// Their sum.
     pub(crate) sum: Partial,
@@ -67,7 +67,7 @@ impl Tcb {
     }
 }
 
-/// Writes what lies in front of the sequence number, checksums apart, for an IP packet of `total_len` octets.
+/// Writes what lies in front of the sequence number, checksums apart, for an IP packet of `total_len` bytes.
 #[inline(always)]
 pub(super) fn write_front<const N: usize>(
     head: &mut [u8; N],
@@ -86,7 +86,7 @@ pub(super) fn write_front<const N: usize>(
     head[34..38].copy_from_slice(&tcb.key.ports.rotate_left(16).to_ne_bytes());
 }
 
-/// Writes `N` octets of headers, [`PLAIN`] or [`STAMPED`], from the template. The segment acknowledges everything.
+/// Writes `N` bytes of headers, [`PLAIN`] or [`STAMPED`], from the template. The segment acknowledges everything.
 #[inline(always)]
 pub(crate) fn write<const N: usize>(
     head: &mut [u8; N],
@@ -118,7 +118,7 @@ pub(crate) fn write<const N: usize>(
     }
     let mut transport = [0; 2];
     let mut ip = [0; 2];
-    if common.sums {
+    if common.checksums {
         ip = tcb
             .ip_checksum
             .with_word((total_len as u16).to_be())
@@ -144,7 +144,7 @@ pub(crate) fn write<const N: usize>(
 
 /// Writes headers without a template, each checksum summed anew: the baseline that a template is measured against.
 pub(crate) fn write_field_by_field(
-    octets: &mut [u8],
+    bytes: &mut [u8],
     tcb: &mut Tcb,
     config: &Config,
     v: Varying,
@@ -197,8 +197,8 @@ pub(crate) fn write_field_by_field(
             + v.sum;
         transport[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
     }
-    octets[start..start + 14].copy_from_slice(&link.to_bytes());
-    octets[start + 14..start + 34].copy_from_slice(&ip.to_bytes());
-    octets[start + 34..start + 34 + transport_len].copy_from_slice(&transport[..transport_len]);
+    bytes[start..start + 14].copy_from_slice(&link.to_bytes());
+    bytes[start + 14..start + 34].copy_from_slice(&ip.to_bytes());
+    bytes[start + 34..start + 34 + transport_len].copy_from_slice(&transport[..transport_len]);
     headers
 }

@@ -103,7 +103,7 @@ impl<R: Recorder> Active<'_, R> {
         let generation = tcb.generation;
         // An entry that is set while this runs must be earlier than this to count.
         tcb.armed = tick.after(LOOK);
-        tcb.look_at_ts_recent(tick);
+        tcb.check_ts_recent(tick);
         if tcb.ack_deadline.reached(tick) {
             tcb.ack_deadline = Deadline::NONE;
             self.acknowledge(index);
@@ -194,7 +194,7 @@ impl<R: Recorder> Active<'_, R> {
         self.send_syn(index);
     }
 
-    /// One octet, or what fits, into a window that is closed (RFC 9293, 3.8.6.1, MUST-36).
+    /// One byte, or what fits, into a window that is closed (RFC 9293, 3.8.6.1, MUST-36).
     fn probe_window(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
         if tcb.snd_nxt != tcb.snd_una {
@@ -205,12 +205,12 @@ impl<R: Recorder> Active<'_, R> {
         if id.is_none() {
             return;
         }
-        // The peer may have taken the first octets of the frame already.
+        // The peer may have taken the first bytes of the frame already.
         let taken = tcb.snd_una - self.pool.meta(id).tx_seq;
-        let octets =
+        let bytes =
             (taken + tcb.snd_wnd.clamp(1, u32::from(tcb.mss))).min(u32::from(u16::MAX)) as u16;
         // A frame that is short enough is sent whole.
-        self.split(index, id, octets);
+        self.split(index, id, bytes);
         self.send_probe(index);
     }
 

@@ -1,6 +1,6 @@
 //! Urgent data (RFC 9293, 3.8.5; RFC 6093): a point in the stream, up to which its reader is asked to hurry.
 //!
-//! Urgent octets are delivered in line, whatever their number. The application is told by an event that there are some,
+//! Urgent bytes are delivered in line, whatever their number. The application is told by an event that there are some,
 //! [`Info::urgent`](crate::Info::urgent) says how many are left, and a read never goes past the last of them, so that the
 //! boundary is marked.
 
@@ -12,7 +12,7 @@ use tollgate_gate::Recorder;
 use tollgate_wire::tcp::Header;
 
 impl Stack {
-    /// Octets from the next that will be read up to the end of the urgent data, whether they have arrived or not; 0 when
+    /// Bytes from the next that will be read up to the end of the urgent data, whether they have arrived or not; 0 when
     /// there is none.
     pub(crate) fn urgent_left(&self, pool: &Pool, index: usize) -> u32 {
         let tcb = &self.tcbs[index];
@@ -22,7 +22,7 @@ impl Stack {
         let Some(up) = self.extension(index).and_then(|extension| extension.rcv_up) else {
             return 0;
         };
-        // A pointer may lie beyond the last octet of all.
+        // A pointer may lie beyond the last byte of all.
         let end = if tcb.is_rare(rare::FIN_RECEIVED) {
             up.earliest(tcb.fin_seq)
         } else {
@@ -36,7 +36,7 @@ impl Stack {
         }
     }
 
-    /// How many of `wanted` octets may be read in one go: none beyond the end of the urgent data. At that end, which the
+    /// How many of `wanted` bytes may be read in one go: none beyond the end of the urgent data. At that end, which the
     /// last read has reached, the connection is as others again.
     #[cold]
     pub(crate) fn up_to_mark(&mut self, pool: &Pool, index: usize, wanted: usize) -> usize {
@@ -54,7 +54,7 @@ impl Stack {
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Like [`Active::send`], with the octets that are taken marked as urgent: their segments carry the urgent pointer, which
+    /// Like [`Active::send`], with the bytes that are taken marked as urgent: their segments carry the urgent pointer, which
     /// points behind the last of them. Where they cannot be sent at once, the peer is told of them all the same.
     ///
     /// New applications should not use this (RFC 9293, SHLD-13): what becomes of it on the way is uncertain.

@@ -42,10 +42,10 @@ fn echo_request(source: Ipv4Addr) -> Vec<u8> {
         identifier: 1,
         sequence: 2,
     };
-    let mut octets = message.to_bytes().to_vec();
-    let sum = Kernel::HALFWORD.sum(&octets).finish().to_ne_bytes();
-    octets[2..4].copy_from_slice(&sum);
-    ip_packet(ipv4::protocol::ICMP, source, STACK, &octets)
+    let mut bytes = message.to_bytes().to_vec();
+    let sum = Kernel::HALFWORD.sum(&bytes).finish().to_ne_bytes();
+    bytes[2..4].copy_from_slice(&sum);
+    ip_packet(ipv4::protocol::ICMP, source, STACK, &bytes)
 }
 
 /// A SYN from `source` to [`PORT`].
@@ -91,8 +91,8 @@ fn datagram(from_port: u16, to_port: u16, data: &[u8]) -> Vec<u8> {
         len: (udp::HEADER_LEN + data.len()) as u16,
         no_checksum: true,
     };
-    let octets = [&header.to_bytes(), data].concat();
-    ip_packet(ipv4::protocol::UDP, PEER, STACK, &octets)
+    let bytes = [&header.to_bytes(), data].concat();
+    ip_packet(ipv4::protocol::UDP, PEER, STACK, &bytes)
 }
 
 /// RFC 1812, 4.3.2.8: the rate of ICMP errors is limited, and it must not be the same in each period: an attacker could

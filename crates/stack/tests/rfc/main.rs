@@ -3,7 +3,7 @@
 //! Each test is a script: a peer made of hand-written segments talks to one stack over a wire in memory, in virtual
 //! time, and expects exact answers. A test is named after what it proves; the clause it proves stands above it in the
 //! RFC's words. `rfc_baseline` runs the same scripts without the mechanisms that make the stack fast. Sequence numbers are
-//! relative to each side's initial one, so a SYN has number 0 and the first octet 1.
+//! relative to each side's initial one, so a SYN has number 0 and the first byte 1.
 
 mod host_limits;
 mod peer;

@@ -144,13 +144,13 @@ impl Seg {
         self
     }
 
-    /// Options octet by octet, a multiple of four.
-    pub fn raw_options(mut self, octets: &[u8]) -> Self {
+    /// Options byte by byte, a multiple of four.
+    pub fn raw_options(mut self, bytes: &[u8]) -> Self {
         assert!(
-            octets.len().is_multiple_of(4) && octets.len() <= 40,
+            bytes.len().is_multiple_of(4) && bytes.len() <= 40,
             "options are whole words, at most ten"
         );
-        self.raw_options = Some(octets.to_vec());
+        self.raw_options = Some(bytes.to_vec());
         self
     }
 
@@ -159,21 +159,21 @@ impl Seg {
         self
     }
 
-    /// Octets of the stream that begins at relative sequence number 1.
-    pub fn len(mut self, octets: usize) -> Self {
-        self.data = stream(self.seq, octets);
+    /// Bytes of the stream that begins at relative sequence number 1.
+    pub fn len(mut self, bytes: usize) -> Self {
+        self.data = stream(self.seq, bytes);
         self
     }
 }
 
-/// Octets `seq` and following of the stream that both sides send in these tests.
-pub fn stream(seq: u32, octets: usize) -> Vec<u8> {
-    (0..octets)
+/// Bytes `seq` and following of the stream that both sides send in these tests.
+pub fn stream(seq: u32, bytes: usize) -> Vec<u8> {
+    (0..bytes)
         .map(|n| ((seq.wrapping_sub(1) as usize + n) % 251) as u8)
         .collect()
 }
 
-/// What the stack's port is plugged into: octets in, octets out.
+/// What the stack's port is plugged into: bytes in, bytes out.
 #[derive(Debug, Default)]
 struct Wire {
     to_stack: VecDeque<Vec<u8>>,
@@ -217,19 +217,19 @@ impl Link for Wire {
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         for frame in frames.drain(..) {
-            let octets = pool.frame(&frame).to_vec();
+            let bytes = pool.frame(&frame).to_vec();
             pool.release(frame.id);
-            match arp_answer(&octets) {
+            match arp_answer(&bytes) {
                 Some(answer) if !self.no_answers => self.to_stack.push_back(answer),
-                _ => self.from_stack.push_back(octets),
+                _ => self.from_stack.push_back(bytes),
             }
         }
     }
 
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
-        while let Some(octets) = self.to_stack.pop_front() {
+        while let Some(bytes) = self.to_stack.pop_front() {
             frames.push(
-                pool.frame_from(&octets)
+                pool.frame_from(&bytes)
                     .expect("the pool has a frame for what is injected"),
             );
         }
@@ -265,7 +265,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A peer and a stack without timestamps and window scaling, on a link of 1500 octets.
+    /// A peer and a stack without timestamps and window scaling, on a link of 1500 bytes.
     pub fn new() -> Self {
         Self::with(|_| {})
     }
@@ -275,7 +275,7 @@ impl Peer {
         Self::on_link(1500, change)
     }
 
-    /// The same, on a link of `mtu` octets.
+    /// The same, on a link of `mtu` bytes.
     pub fn on_link(mtu: usize, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::new(STACK_MAC, STACK, 24, [1, 2, 3, 4]);
         config.timestamps = false;
@@ -344,7 +344,7 @@ impl Peer {
         [&header.to_bytes(), packet].concat()
     }
 
-    /// The octets of a TCP segment, checksum included.
+    /// The bytes of a TCP segment, checksum included.
     pub fn segment(&self, seg: &Seg) -> Vec<u8> {
         let acked = if seg.flags.has(Flags::ACK) {
             self.iss.wrapping_add(seg.ack)
@@ -369,9 +369,9 @@ impl Peer {
             out[tcp::HEADER_LEN..len].copy_from_slice(raw);
             out[12] = ((len / 4) as u8) << 4;
         }
-        let mut octets = [&out[..len], &seg.data].concat();
-        fill_checksum(&mut octets, PEER, STACK);
-        octets
+        let mut bytes = [&out[..len], &seg.data].concat();
+        fill_checksum(&mut bytes, PEER, STACK);
+        bytes
     }
 
     /// The IP packet of a TCP segment.
@@ -427,7 +427,7 @@ impl Peer {
     /// The next segment that the stack sent, if there is one; what holds for all segments is checked.
     #[track_caller]
     pub fn next(&mut self) -> Option<Sent> {
-        let (ip, octets) = self.next_packet()?;
+        let (ip, bytes) = self.next_packet()?;
         assert_eq!(ip.protocol, ipv4::protocol::TCP, "not a TCP segment");
         // RFC 9293, MUST-45: the connection's address, always.
         assert_eq!((ip.source, ip.destination), (STACK, PEER));
@@ -437,16 +437,16 @@ impl Peer {
             "DF is not set"
         );
         // RFC 9293, MUST-2.
-        let pseudo = ipv4::pseudo_header(STACK, PEER, ipv4::protocol::TCP, octets.len() as u16);
+        let pseudo = ipv4::pseudo_header(STACK, PEER, ipv4::protocol::TCP, bytes.len() as u16);
         assert!(
-            (pseudo + Kernel::HALFWORD.sum(&octets)).is_valid(),
+            (pseudo + Kernel::HALFWORD.sum(&bytes)).is_valid(),
             "the TCP checksum is wrong"
         );
-        let header = Header::parse(&octets).expect("a TCP header");
-        let raw_options = octets[tcp::HEADER_LEN..usize::from(header.header_len)].to_vec();
+        let header = Header::parse(&bytes).expect("a TCP header");
+        let raw_options = bytes[tcp::HEADER_LEN..usize::from(header.header_len)].to_vec();
         check_options(&header, &raw_options);
         // RFC 9293, 3.1: reserved bits are zero.
-        assert_eq!(octets[12] & 0x0f, 0);
+        assert_eq!(bytes[12] & 0x0f, 0);
         assert_eq!(
             (header.source_port, header.destination_port),
             (self.local, self.port),
@@ -463,7 +463,7 @@ impl Peer {
         Some(Sent {
             seq: header.seq.0.wrapping_sub(self.iss),
             ack,
-            data: octets[usize::from(header.header_len)..].to_vec(),
+            data: bytes[usize::from(header.header_len)..].to_vec(),
             raw_options,
             header,
             ip,
@@ -627,15 +627,15 @@ impl Peer {
         self.stack().state(conn)
     }
 
-    /// The stack's user sends the next `octets` octets of the stream, of which `from` is the first.
+    /// The stack's user sends the next `bytes` bytes of the stream, of which `from` is the first.
     #[track_caller]
-    pub fn send(&mut self, conn: ConnId, from: u32, octets: usize) {
-        let data = stream(from, octets);
-        assert_eq!(self.stack().send(conn, &data), Ok(octets));
+    pub fn send(&mut self, conn: ConnId, from: u32, bytes: usize) {
+        let data = stream(from, bytes);
+        assert_eq!(self.stack().send(conn, &data), Ok(bytes));
         self.poll();
     }
 
-    /// What the stack's user reads, `limit` octets at most.
+    /// What the stack's user reads, `limit` bytes at most.
     pub fn read(&mut self, conn: ConnId, limit: usize) -> Vec<u8> {
         let mut buffer = vec![0; limit];
         match self.stack().receive(conn, &mut buffer) {
@@ -687,10 +687,10 @@ pub fn ip_packet(protocol: u8, source: Ipv4Addr, destination: Ipv4Addr, payload:
 
 /// An ICMP message in an IP packet from the peer.
 pub fn icmp_packet(message: tollgate_wire::icmp::Message, data: &[u8]) -> Vec<u8> {
-    let mut octets = [&message.to_bytes(), data].concat();
-    let sum = Kernel::HALFWORD.sum(&octets).finish().to_ne_bytes();
-    octets[2..4].copy_from_slice(&sum);
-    ip_packet(ipv4::protocol::ICMP, PEER, STACK, &octets)
+    let mut bytes = [&message.to_bytes(), data].concat();
+    let sum = Kernel::HALFWORD.sum(&bytes).finish().to_ne_bytes();
+    bytes[2..4].copy_from_slice(&sum);
+    ip_packet(ipv4::protocol::ICMP, PEER, STACK, &bytes)
 }
 
 /// Puts the right checksum into a TCP segment.
@@ -726,10 +726,7 @@ fn check(sent: &Sent, seg: &Seg) {
     let got = of(sent.seq, sent.ack, flags, sent.data.len());
     // A RST in answer to an ACK has no acknowledgment, so its number is not looked at.
     assert_eq!(got, wanted, "left: what was sent; right: what was expected");
-    assert!(
-        sent.data == seg.data,
-        "other octets were sent than expected"
-    );
+    assert!(sent.data == seg.data, "other bytes were sent than expected");
     if let Some(window) = seg.window {
         assert_eq!(sent.header.window, window, "the window");
     }
@@ -750,7 +747,7 @@ fn check_options(header: &Header, raw: &[u8]) {
         match raw[at] {
             0 => {
                 assert!(
-                    raw[at..].iter().all(|&octet| octet == 0),
+                    raw[at..].iter().all(|&byte| byte == 0),
                     "padding is not zero"
                 );
                 return;

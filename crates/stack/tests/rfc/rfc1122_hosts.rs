@@ -10,7 +10,7 @@ use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::icmp::{self, Message, Unreachable};
 use tollgate_wire::{ipv4, udp};
 
-/// Cuts an IP packet into fragments of at most `step` octets of payload, a multiple of 8.
+/// Cuts an IP packet into fragments of at most `step` bytes of payload, a multiple of 8.
 fn fragments(packet: &[u8], step: usize) -> Vec<Vec<u8>> {
     let header = ipv4::Header::parse(packet).unwrap();
     let payload = &packet[20..];
@@ -42,13 +42,13 @@ fn udp_packet(to_port: u16, data: &[u8], checksum: bool) -> Vec<u8> {
         len,
         no_checksum: !checksum,
     };
-    let mut octets = [&header.to_bytes(), data].concat();
+    let mut bytes = [&header.to_bytes(), data].concat();
     if checksum {
         let sum = ipv4::pseudo_header(PEER, STACK, ipv4::protocol::UDP, len)
-            + Kernel::HALFWORD.sum(&octets);
-        octets[6..8].copy_from_slice(&sum.finish().to_ne_bytes());
+            + Kernel::HALFWORD.sum(&bytes);
+        bytes[6..8].copy_from_slice(&sum.finish().to_ne_bytes());
     }
-    ip_packet(ipv4::protocol::UDP, PEER, STACK, &octets)
+    ip_packet(ipv4::protocol::UDP, PEER, STACK, &bytes)
 }
 
 /// RFC 791, 3.2, and RFC 1122, 3.3.2: "The IP layer MUST implement reassembly of IP datagrams."; fragments come in any order.
@@ -103,7 +103,7 @@ fn a_tcp_segment_may_come_in_fragments() {
 }
 
 /// RFC 791, 3.2, and RFC 1122, 3.3.3: a datagram that is longer than the link takes is sent in fragments, all but the last
-/// of a multiple of 8 octets, with one identification; another datagram has another.
+/// of a multiple of 8 bytes, with one identification; another datagram has another.
 #[test]
 fn a_long_datagram_is_sent_in_fragments() {
     let mut peer = Peer::on_link(576, |_| {});
@@ -369,7 +369,7 @@ fn a_udp_checksum_of_zero_is_sent_as_all_ones() {
     let mut peer = Peer::new();
     let socket = peer.stack().udp_bind(1000).unwrap();
     let to = SocketAddrV4::new(PEER, 9);
-    // The two octets that make the sum come out as all ones, its complement as zero.
+    // The two bytes that make the sum come out as all ones, its complement as zero.
     let len = udp::HEADER_LEN as u16 + 2;
     let header = udp::Header {
         source_port: 1000,
@@ -596,10 +596,10 @@ fn every_address_of_the_host_answers() {
         identifier: 1,
         sequence: 2,
     };
-    let mut octets = echo.to_bytes().to_vec();
-    let sum = Kernel::HALFWORD.sum(&octets).finish().to_ne_bytes();
-    octets[2..4].copy_from_slice(&sum);
-    let request = ip_packet(ipv4::protocol::ICMP, PEER, second, &octets);
+    let mut bytes = echo.to_bytes().to_vec();
+    let sum = Kernel::HALFWORD.sum(&bytes).finish().to_ne_bytes();
+    bytes[2..4].copy_from_slice(&sum);
+    let request = ip_packet(ipv4::protocol::ICMP, PEER, second, &bytes);
     let mut peer = Peer::new();
     peer.inject_frame(arp_frame(Operation::Request, second));
     peer.inject_packet(&request);

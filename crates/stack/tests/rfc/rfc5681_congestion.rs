@@ -7,7 +7,7 @@ fn info(peer: &mut Peer, conn: ConnId) -> Info {
     peer.stack().info(conn).expect("it is there")
 }
 
-/// A connection with `segments` segments of 1,000 octets queued, of which the initial window has been sent: ten.
+/// A connection with `segments` segments of 1,000 bytes queued, of which the initial window has been sent: ten.
 fn with_queue(segments: u32) -> (Peer, ConnId) {
     let (mut peer, conn) = Peer::established();
     peer.send(conn, 1, 1000 * segments as usize);
@@ -75,7 +75,7 @@ fn congestion_avoidance_adds_a_segment_per_window() {
         "{before:?}"
     );
     // A window's worth of acknowledgments, segment by segment.
-    let mut acked = 1 + before.octets_acknowledged as u32;
+    let mut acked = 1 + before.bytes_acknowledged as u32;
     let window = before.congestion_window / 1000;
     for _ in 0..window {
         acked += 1000;
@@ -277,7 +277,7 @@ fn after_recovery() -> (Peer, ConnId) {
     // Slow start up to the threshold.
     while info(&mut peer, conn).congestion_window < info(&mut peer, conn).slow_start_threshold {
         let now = info(&mut peer, conn);
-        let next = 1 + now.octets_acknowledged as u32 + 1000;
+        let next = 1 + now.bytes_acknowledged as u32 + 1000;
         peer.inject(ack().seq(1).ack(next));
         peer.ignore();
     }

@@ -92,7 +92,7 @@ fn the_window_of_a_syn_is_not_scaled() {
     let offered = u32::from(sent.header.window) << shift;
     assert!(
         (200_000..=262_144).contains(&offered),
-        "{offered} octets are offered"
+        "{offered} bytes are offered"
     );
     peer.inject(ack().seq(1).ack(1).win(1000));
     assert_eq!(peer.stack().info(conn).unwrap().send_window, 16_000);
@@ -414,7 +414,7 @@ fn a_connection_comes_to_life_after_24_days() {
 /// 2.4: "The receiver MUST honor, as in window, any segment that would have been in window for any <ACK> sent by the
 /// receiver." and "SHOULD track the actual maximum window sequence number": what the peer sees of the right edge is rounded
 /// down to the shift's granularity and so moves left by less than that, as RFC 7323, appendix F, describes. It cannot be
-/// otherwise: an edge that names only every 2^shift-th octet from RCV.NXT on could only move right with each octet. What was
+/// otherwise: an edge that names only every 2^shift-th byte from RCV.NXT on could only move right with each byte. What was
 /// once offered is taken.
 #[test]
 fn what_a_rounded_window_once_offered_is_taken() {

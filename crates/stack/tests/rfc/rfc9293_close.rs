@@ -326,7 +326,7 @@ fn a_reset_does_not_end_time_wait() {
 fn a_new_syn_reopens_from_time_wait_with_a_larger_number() {
     let (mut peer, conn) = Peer::established();
     let old_iss = peer.iss;
-    // Faster than the clock of initial sequence numbers, which moves by 250 octets a millisecond.
+    // Faster than the clock of initial sequence numbers, which moves by 250 bytes a millisecond.
     let mut at = 1;
     for _ in 0..500 {
         peer.send(conn, at, 1000);

@@ -96,7 +96,7 @@ fn ip_options_are_ignored() {
         vec![68, 8, 5, 0, 0, 0, 0, 0],
         vec![148, 4, 0, 0],
     ] {
-        let at = 1 + peer.stack().info(conn).unwrap().octets_received as u32;
+        let at = 1 + peer.stack().info(conn).unwrap().bytes_received as u32;
         let packet = peer.packet(&ack().seq(at).ack(1).len(10));
         let mut packet = [&packet[..20], &options, &packet[20..]].concat();
         packet[0] = 0x45 + (options.len() / 4) as u8;
@@ -222,7 +222,7 @@ fn a_smaller_path_mtu_makes_smaller_segments() {
     peer.ignore();
     peer.advance(s(5));
     for sent in peer.drain() {
-        assert!(sent.data.len() <= 536, "{} octets", sent.data.len());
+        assert!(sent.data.len() <= 536, "{} bytes", sent.data.len());
     }
     // Everything arrives once it is acknowledged piece by piece.
     peer.inject(ack().seq(1).ack(2921));
@@ -298,7 +298,7 @@ fn the_status_of_a_connection_can_be_asked() {
     );
     assert_eq!((info.send_window, info.receive_window), (65_535, 65_535));
     peer.inject(ack().seq(1).ack(1001));
-    assert_eq!(peer.stack().info(conn).unwrap().octets_acknowledged, 1000);
+    assert_eq!(peer.stack().info(conn).unwrap().bytes_acknowledged, 1000);
 }
 
 /// 3.9.2, MUST-49: "The TTL value used to send TCP
@@ -472,10 +472,10 @@ fn packet_to(peer: &Peer, to: Ipv4Addr, seg: &Seg) -> Vec<u8> {
 /// The source of the next packet that is sent, and its TCP header, its checksum right for these addresses.
 #[track_caller]
 fn next_from(peer: &mut Peer) -> (Ipv4Addr, Header) {
-    let (ip, octets) = peer.next_packet().expect("a packet");
-    let pseudo = ipv4::pseudo_header(ip.source, PEER, ipv4::protocol::TCP, octets.len() as u16);
-    assert!((pseudo + Kernel::HALFWORD.sum(&octets)).is_valid());
-    (ip.source, Header::parse(&octets).expect("a segment"))
+    let (ip, bytes) = peer.next_packet().expect("a packet");
+    let pseudo = ipv4::pseudo_header(ip.source, PEER, ipv4::protocol::TCP, bytes.len() as u16);
+    assert!((pseudo + Kernel::HALFWORD.sum(&bytes)).is_valid());
+    (ip.source, Header::parse(&bytes).expect("a segment"))
 }
 
 /// 3.9.1.1, MUST-43: "The optional 'local IP address' parameter MUST be supported to allow the specification of the local IP

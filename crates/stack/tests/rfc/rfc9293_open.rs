@@ -130,7 +130,7 @@ fn a_simultaneous_open_is_completed_by_a_plain_acknowledgment() {
 }
 
 /// 3.10.7.3: "If there are other controls or text in the segment, queue them for processing after the ESTABLISHED state
-/// has been reached": octets that came with the SYN are not acknowledged before, so the peer sends them again.
+/// has been reached": bytes that came with the SYN are not acknowledged before, so the peer sends them again.
 #[test]
 fn data_on_the_syn_of_a_simultaneous_open_is_not_lost() {
     let mut peer = Peer::new();

@@ -37,7 +37,7 @@ fn an_empty_segment_must_begin_in_the_window() {
 /// RCV.NXT+RCV.WND"
 #[test]
 fn a_segment_must_begin_or_end_in_the_window() {
-    // Relative numbers around the window: the connection has received ten octets, so they stand at 11.
+    // Relative numbers around the window: the connection has received ten bytes, so they stand at 11.
     let edge = 1 + WINDOW;
     for (seq, len, expected) in [
         (1, 10, 11),
@@ -58,12 +58,12 @@ fn a_segment_must_begin_or_end_in_the_window() {
         assert_eq!(
             peer.read(conn, 100),
             stream(1, expected as usize - 1),
-            "{len} octets at {seq}"
+            "{len} bytes at {seq}"
         );
     }
 }
 
-/// A connection with a closed receive window, 4,096 octets unread.
+/// A connection with a closed receive window, 4,096 bytes unread.
 fn with_window_closed() -> (Peer, tollgate_stack::ConnId) {
     let (mut peer, conn) = Peer::established_with(|config| config.receive_buffer = 4096);
     for n in 0..4 {
@@ -245,7 +245,7 @@ fn a_segment_that_is_acknowledged_in_part_stays_in_the_queue() {
     let end = again.seq + again.data.len() as u32;
     assert!(
         again.seq <= 1501 && end == 2001,
-        "octets {} to {end} were sent again",
+        "bytes {} to {end} were sent again",
         again.seq
     );
     peer.inject(ack().seq(1).ack(2001));
@@ -269,7 +269,7 @@ fn an_old_segment_does_not_change_the_send_window() {
 
 /// 3.10.7.4: the FIN of a segment out of order counts when everything before it is there.
 #[test]
-fn a_fin_out_of_order_waits_for_the_octets_before_it() {
+fn a_fin_out_of_order_waits_for_the_bytes_before_it() {
     let (mut peer, conn) = Peer::established();
     peer.inject(fin().seq(101).ack(1).len(50));
     peer.expect(ack().seq(1).ack(1));
@@ -319,7 +319,7 @@ fn sequence_numbers_wrap() {
     peer.inject(ack().seq(1001).ack(1).len(1000));
     peer.expect(ack().seq(1).ack(2001));
     assert_eq!(peer.read(conn, 5000), stream(1, 2000));
-    assert_eq!(peer.stack().info(conn).unwrap().octets_received, 2000);
+    assert_eq!(peer.stack().info(conn).unwrap().bytes_received, 2000);
 }
 
 /// 3.10.7.4, SHLD-31: "Segments with higher beginning sequence numbers SHOULD be held for later processing": behind a hole as

@@ -337,7 +337,7 @@ fn a_keepalive_probe_is_answered() {
     let (mut peer, _conn) = Peer::established();
     peer.inject(ack().seq(0).ack(1));
     peer.expect(ack().seq(1).ack(1));
-    // With the one octet of garbage of old implementations.
+    // With the one byte of garbage of old implementations.
     peer.inject(ack().seq(0).ack(1).data(b"?"));
     peer.expect(ack().seq(1).ack(1));
 }

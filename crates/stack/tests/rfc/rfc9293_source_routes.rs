@@ -65,11 +65,11 @@ fn next_by(peer: &mut Peer) -> (Ipv4Addr, Vec<u8>, Header, Vec<u8>) {
 
 /// That segment goes by way of `NEAR` and `FAR`.
 #[track_caller]
-fn expect_routed(peer: &mut Peer, flags: Flags, octets: usize) -> Header {
+fn expect_routed(peer: &mut Peer, flags: Flags, bytes: usize) -> Header {
     let (to, options, header, data) = next_by(peer);
     assert_eq!((to, &options[..]), (NEAR, &ROUTE[..]));
     assert!(header.flags.has(flags), "{:?}", header.flags);
-    assert_eq!(data.len(), octets);
+    assert_eq!(data.len(), bytes);
     header
 }
 

@@ -17,7 +17,7 @@ fn left(peer: &mut Peer, conn: ConnId) -> u32 {
 }
 
 /// "Sixth, check the URG bit"; MUST-30: "TCP implementations MUST still include support for the urgent mechanism"; "a TCP
-/// receiver should be robust to invalid urgent pointer values". Urgent octets are delivered in line, as RFC 6093 recommends
+/// receiver should be robust to invalid urgent pointer values". Urgent bytes are delivered in line, as RFC 6093 recommends
 /// to applications, and "data following the urgent pointer (non-urgent data) cannot be delivered to the user in the same
 /// buffer with preceding urgent data unless the boundary is clearly marked" (3.9.1.3).
 #[test]
@@ -83,7 +83,7 @@ fn the_application_is_told_of_urgent_data_and_how_much_is_left() {
 }
 
 /// "Whenever this point is in advance of the receive sequence number (RCV.NXT) at the receiving TCP endpoint, then the TCP
-/// implementation must tell the user to go into 'urgent mode'": before the octets are there. When they have been read,
+/// implementation must tell the user to go into 'urgent mode'": before the bytes are there. When they have been read,
 /// segments are predicted again.
 #[test]
 fn urgent_data_is_announced_before_it_arrives() {
@@ -223,7 +223,7 @@ fn urgent_data_is_announced_while_the_window_is_closed() {
         told(&mut peer, conn);
         assert_eq!(peer.stack().info(conn).unwrap().receive_window, 0);
         peer.inject(ack().seq(4097).ack(1).urgent(50).len(len));
-        assert_eq!(told(&mut peer, conn), 1, "{len} octets");
+        assert_eq!(told(&mut peer, conn), 1, "{len} bytes");
         assert_eq!(left(&mut peer, conn), 4146);
         peer.ignore();
     }

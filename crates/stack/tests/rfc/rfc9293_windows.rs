@@ -23,7 +23,7 @@ fn a_zero_window_is_probed_with_back_off() {
         peer.inject(ack().seq(1).ack(1).win(0));
         interval = (interval * 2).min(s(60));
     }
-    // The window opens: the octet that was probed with goes at once, and what Nagle's algorithm holds follows it.
+    // The window opens: the byte that was probed with goes at once, and what Nagle's algorithm holds follows it.
     peer.inject(ack().seq(1).ack(1).win(65_535));
     peer.expect(ack().seq(1).ack(1).len(1));
     peer.inject(ack().seq(1).ack(2).win(65_535));
@@ -53,7 +53,7 @@ fn a_zero_window_may_last_while_probes_are_answered() {
     assert_eq!(peer.stack().close(conn), Err(Error::TimedOut));
 }
 
-/// 3.8.6.1: a probe that the peer takes, its window still closed, is followed by the next octet.
+/// 3.8.6.1: a probe that the peer takes, its window still closed, is followed by the next byte.
 #[test]
 fn a_probe_that_is_taken_is_not_sent_again() {
     let (mut peer, conn) = Peer::established();
@@ -178,7 +178,7 @@ fn the_receiver_does_not_offer_a_silly_window() {
         assert_eq!(
             peer.stack().info(conn).unwrap().receive_window,
             0,
-            "after {} octets",
+            "after {} bytes",
             100 * (n + 1)
         );
     }
@@ -258,7 +258,7 @@ fn shrunken_window_does_not_forget_what_was_sent() {
     peer.expect_nothing();
     let info = peer.stack().info(conn).unwrap();
     assert_eq!(
-        (info.octets_acknowledged, info.in_flight, info.unsent),
+        (info.bytes_acknowledged, info.in_flight, info.unsent),
         (10_000, 0, 0)
     );
     peer.advance(s(20 * 60));

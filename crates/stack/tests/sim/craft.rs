@@ -67,9 +67,9 @@ pub fn tcp(
     header: &Header,
     payload: &[u8],
 ) -> Vec<u8> {
-    let mut octets = [0; MAX_HEADER_LEN];
-    let len = header.emit(&mut octets);
-    let mut segment = [&octets[..len], payload].concat();
+    let mut bytes = [0; MAX_HEADER_LEN];
+    let len = header.emit(&mut bytes);
+    let mut segment = [&bytes[..len], payload].concat();
     let sum = ipv4::pseudo_header(from, to, ipv4::protocol::TCP, segment.len() as u16)
         + sum_header(&segment);
     segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());

@@ -23,9 +23,9 @@ impl Host<'_> {
         self.stack.at(self.now, self.pool)
     }
 
-    fn buffer_of(&mut self, octets: &[u8]) -> Option<Buffer> {
-        let mut buffer = self.pool.buffer(octets.len()).ok()?;
-        self.pool.payload_mut(&mut buffer).copy_from_slice(octets);
+    fn buffer_of(&mut self, bytes: &[u8]) -> Option<Buffer> {
+        let mut buffer = self.pool.buffer(bytes.len()).ok()?;
+        self.pool.payload_mut(&mut buffer).copy_from_slice(bytes);
         Some(buffer)
     }
 }
@@ -33,7 +33,7 @@ impl Host<'_> {
 /// What an end cannot go on from.
 pub type Broken = String;
 
-/// The octets of one direction, made from a seed.
+/// The bytes of one direction, made from a seed.
 #[derive(Clone, Debug)]
 struct Stream {
     random: Random,
@@ -64,7 +64,7 @@ impl Stream {
 #[derive(Debug)]
 struct Direction {
     stream: Stream,
-    octets: u64,
+    bytes: u64,
     hash: Sha256,
 }
 
@@ -72,14 +72,14 @@ impl Direction {
     fn new(stream: Stream) -> Self {
         Self {
             stream,
-            octets: 0,
+            bytes: 0,
             hash: Sha256::new(),
         }
     }
 
-    fn take(&mut self, octets: &[u8]) {
-        self.octets += octets.len() as u64;
-        self.hash.update(octets);
+    fn take(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.hash.update(bytes);
     }
 }
 
@@ -87,13 +87,13 @@ impl Direction {
 #[derive(Clone, Debug)]
 pub struct Plan {
     seeds: [Random; 2],
-    octets: [u64; 2],
+    bytes: [u64; 2],
 }
 
 impl Plan {
     /// Draws the plan of a connection.
     pub fn new(random: &mut Random, most: u64) -> Self {
-        let octets = [0, 1].map(|_| {
+        let bytes = [0, 1].map(|_| {
             if random.one_in(6) {
                 0
             } else {
@@ -102,7 +102,7 @@ impl Plan {
         });
         Self {
             seeds: [random.fork(), random.fork()],
-            octets,
+            bytes,
         }
     }
 }
@@ -128,7 +128,7 @@ pub struct End {
     connected: bool,
     writing: Direction,
     to_write: u64,
-    /// Octets made but not taken by the stack yet.
+    /// Bytes made but not taken by the stack yet.
     chunk: Vec<u8>,
     reading: Direction,
     to_read: u64,
@@ -159,17 +159,17 @@ impl End {
     ) -> Self {
         let [mine, theirs] = [host, 1 - host];
         // One of both ends aborts.
-        let aborts = behaviour.aborts && plan.octets[mine] <= plan.octets[theirs];
+        let aborts = behaviour.aborts && plan.bytes[mine] <= plan.bytes[theirs];
         Self {
             conn,
             behaviour,
             limit: u64::from(send_buffer),
             connected: false,
             writing: Direction::new(Stream::new(plan.seeds[mine].clone())),
-            to_write: plan.octets[mine],
+            to_write: plan.bytes[mine],
             chunk: Vec::new(),
             reading: Direction::new(Stream::new(plan.seeds[theirs].clone())),
-            to_read: plan.octets[theirs],
+            to_read: plan.bytes[theirs],
             readable: false,
             writable: false,
             next_write: now,
@@ -190,12 +190,12 @@ impl End {
         self.conn
     }
 
-    /// Octets written and read, and how far the application has come otherwise: it changes when anything moves.
+    /// Bytes written and read, and how far the application has come otherwise: it changes when anything moves.
     pub fn progress(&self) -> u64 {
         let steps = u64::from(self.connected)
             + u64::from(self.end_seen)
             + u64::from(self.over != Over::Open);
-        self.writing.octets + self.reading.octets + steps
+        self.writing.bytes + self.reading.bytes + steps
     }
 
     /// Tells whether the application is done with the connection.
@@ -260,7 +260,7 @@ impl End {
         if self.over == Over::Open && self.writable && !self.shut && self.next_write <= now {
             acted |= self.write(host)?;
         }
-        if self.over == Over::Open && self.end_seen && self.writing.octets == self.to_write {
+        if self.over == Over::Open && self.end_seen && self.writing.bytes == self.to_write {
             acted |= self.close(host)?;
         }
         Ok(acted)
@@ -271,8 +271,8 @@ impl End {
         if self.random.one_in(4) && self.held.len() < 3 {
             match host.at().receive_buffer(self.conn) {
                 Ok(Some(buffer)) => {
-                    let octets = host.pool.payload(&buffer).to_vec();
-                    self.check(&octets)?;
+                    let bytes = host.pool.payload(&buffer).to_vec();
+                    self.check(&bytes)?;
                     self.held
                         .push((now + self.random.up_to(self.behaviour.read_pause), buffer));
                     self.pause_reading(now);
@@ -299,8 +299,8 @@ impl End {
     /// Takes note of what a read found.
     pub fn took(&mut self, received: Received, buffer: &[u8], now: Instant) -> Result<(), Broken> {
         match received {
-            Received::Data(octets) => {
-                self.check(&buffer[..octets])?;
+            Received::Data(bytes) => {
+                self.check(&buffer[..bytes])?;
                 self.pause_reading(now);
             }
             Received::Nothing => self.readable = false,
@@ -325,18 +325,18 @@ impl End {
         Ok(true)
     }
 
-    fn check(&mut self, octets: &[u8]) -> Result<(), Broken> {
-        let at = self.reading.octets;
-        for (n, &octet) in octets.iter().enumerate() {
-            if octet != self.reading.stream.next() {
-                return Err(format!("octet {} is not what was sent", at + n as u64));
+    fn check(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        let at = self.reading.bytes;
+        for (n, &byte) in bytes.iter().enumerate() {
+            if byte != self.reading.stream.next() {
+                return Err(format!("byte {} is not what was sent", at + n as u64));
             }
         }
-        self.reading.take(octets);
-        if self.reading.octets > self.to_read {
+        self.reading.take(bytes);
+        if self.reading.bytes > self.to_read {
             return Err(format!(
-                "{} octets arrived of {}",
-                self.reading.octets, self.to_read
+                "{} bytes arrived of {}",
+                self.reading.bytes, self.to_read
             ));
         }
         Ok(())
@@ -349,10 +349,10 @@ impl End {
     }
 
     fn end(&mut self, now: Instant) -> Result<(), Broken> {
-        if self.reading.octets != self.to_read && !self.behaviour.aborts {
+        if self.reading.bytes != self.to_read && !self.behaviour.aborts {
             return Err(format!(
                 "the end came after {} of {}",
-                self.reading.octets, self.to_read
+                self.reading.bytes, self.to_read
             ));
         }
         self.end_seen = true;
@@ -362,11 +362,11 @@ impl End {
 
     fn write(&mut self, host: &mut Host<'_>) -> Result<bool, Broken> {
         let now = host.now;
-        if self.writing.octets == self.to_write && self.chunk.is_empty() {
+        if self.writing.bytes == self.to_write && self.chunk.is_empty() {
             return self.shut_down(host);
         }
         if self.chunk.is_empty() {
-            let left = self.to_write - self.writing.octets;
+            let left = self.to_write - self.writing.bytes;
             let len = self.random.skewed(1, self.behaviour.write).min(left);
             self.chunk = (0..len).map(|_| self.writing.stream.next()).collect();
         }
@@ -414,7 +414,7 @@ impl End {
                         + self.random.up_to(Duration::from_millis(50));
                 } else {
                     return Err(format!(
-                        "a send was refused with {queued} octets queued and {} frames free",
+                        "a send was refused with {queued} bytes queued and {} frames free",
                         host.pool.available()
                     ));
                 }
@@ -476,9 +476,9 @@ impl End {
             .map_or_else(|e| format!("{e}"), |info| format!("{info:?}"));
         format!(
             "wrote {} of {}, read {} of {}, readable {}, writable {}, shut {}, end seen {}, {:?}\n      {info}",
-            self.writing.octets,
+            self.writing.bytes,
             self.to_write,
-            self.reading.octets,
+            self.reading.bytes,
             self.to_read,
             self.readable,
             self.writable,
@@ -489,20 +489,20 @@ impl End {
     }
 }
 
-/// Compares what both ends saw of both directions; returns the octets carried.
+/// Compares what both ends saw of both directions; returns the bytes carried.
 pub fn compare(ends: &[End; 2]) -> Result<u64, Broken> {
     for (from, to) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
         if from.over == Over::Closed && to.over == Over::Closed {
             let (sent, read) = (&from.writing, &to.reading);
-            if sent.octets != read.octets
+            if sent.bytes != read.bytes
                 || sent.hash.clone().finalize() != read.hash.clone().finalize()
             {
                 return Err(format!(
-                    "{} octets were sent, {} read, or their hashes differ",
-                    sent.octets, read.octets
+                    "{} bytes were sent, {} read, or their hashes differ",
+                    sent.bytes, read.bytes
                 ));
             }
         }
     }
-    Ok(ends[0].reading.octets + ends[1].reading.octets)
+    Ok(ends[0].reading.bytes + ends[1].reading.bytes)
 }

@@ -1,7 +1,7 @@
 //! Deterministic simulation of two stacks on a faulty cable, in virtual time.
 //!
 //! Everything that happens in a run follows from a scenario and a seed: faults, sizes, pauses, addresses' secrets, the
-//! time at which it begins. A run fails when an octet is lost, doubled, changed or moved, when a connection does not
+//! time at which it begins. A run fails when a byte is lost, doubled, changed or moved, when a connection does not
 //! reach its end, when a frame does not come back to the pool, when a wakeup is lost, or when deadlines storm.
 //!
 //! The runs never read a clock and never use threads.

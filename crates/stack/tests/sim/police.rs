@@ -1,6 +1,6 @@
 //! What every segment on the wire must hold to, whoever sends it and whatever happened before.
 //!
-//! No octet is sent beyond the window that the peer has offered, but for the one of a probe (RFC 9293, 3.8.6.1), and no
+//! No byte is sent beyond the window that the peer has offered, but for the one of a probe (RFC 9293, 3.8.6.1), and no
 //! offer is ever taken back (SHLD-14). What is sent again is the same as before: the applications see to that.
 
 use std::collections::HashMap;
@@ -32,8 +32,8 @@ pub struct Police {
 
 impl Police {
     /// Looks at a frame before anything happens to it.
-    pub fn look(&mut self, host: usize, octets: &[u8]) {
-        let Some(packet) = octets.get(ethernet::HEADER_LEN..) else {
+    pub fn look(&mut self, host: usize, bytes: &[u8]) {
+        let Some(packet) = bytes.get(ethernet::HEADER_LEN..) else {
             return;
         };
         let Ok(ip) = ipv4::Header::parse(packet) else {
@@ -60,7 +60,7 @@ impl Police {
             self.note(
                 host,
                 &header,
-                &format!("{len} octets end {beyond} beyond the window"),
+                &format!("{len} bytes end {beyond} beyond the window"),
             );
         }
     }
@@ -124,7 +124,7 @@ impl Police {
         offer.acknowledged = header.ack;
         offer.edge = offer.edge.latest(edge);
         if back >= rounding {
-            return Err(format!("takes {back} octets of window back"));
+            return Err(format!("takes {back} bytes of window back"));
         }
         Ok(())
     }

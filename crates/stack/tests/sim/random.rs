@@ -12,8 +12,8 @@ impl Random {
         // FNV-1a, so that the scenarios' streams differ.
         let name = scenario
             .bytes()
-            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, octet| {
-                (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
         Self(name ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }

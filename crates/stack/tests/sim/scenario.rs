@@ -24,9 +24,9 @@ pub enum Wrap {
 /// How the applications behave.
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
-    /// Octets of the longest write.
+    /// Bytes of the longest write.
     pub write: u64,
-    /// Octets of the longest read.
+    /// Bytes of the longest read.
     pub read: u64,
     /// The longest pause after a write; most have none.
     pub write_pause: Duration,
@@ -53,8 +53,8 @@ pub struct Scenario {
     pub pool: usize,
     /// Connections at once at most.
     pub connections: u64,
-    /// Octets in each direction of a connection at most.
-    pub octets: u64,
+    /// Bytes in each direction of a connection at most.
+    pub bytes: u64,
     /// How the applications behave.
     pub behaviour: Behaviour,
     /// Hosts find each other by ARP; otherwise they know each other.
@@ -73,7 +73,7 @@ impl Scenario {
             outage: Duration::ZERO,
             pool: 4096,
             connections: 2,
-            octets: 60_000,
+            bytes: 60_000,
             behaviour: Behaviour {
                 write: 8_000,
                 read: 16_000,
@@ -97,9 +97,9 @@ impl Scenario {
         self
     }
 
-    fn mtu(mut self, a: usize, b: usize, octets: u64) -> Self {
+    fn mtu(mut self, a: usize, b: usize, bytes: u64) -> Self {
         self.mtu = [a, b];
-        self.octets = octets;
+        self.bytes = bytes;
         self
     }
 
@@ -181,7 +181,7 @@ pub fn links() -> Vec<Scenario> {
         }),
         loss(1.0),
         loss(5.0),
-        loss(20.0).with(|s| s.octets = 15_000),
+        loss(20.0).with(|s| s.bytes = 15_000),
         Scenario::new("loss-without-delay").faults(|f| f.drop = percent(5.0)),
         Scenario::new("loss-one-way")
             .faults(|f| f.delay = ms(2))
@@ -268,7 +268,7 @@ pub fn sizes() -> Vec<Scenario> {
             }),
         Scenario::new("huge-windows")
             .faults(|f| f.delay = ms(50))
-            .with(|s| s.octets = 400_000)
+            .with(|s| s.bytes = 400_000)
             .both(|config| {
                 config.receive_buffer = 4 << 20;
                 config.send_buffer = 4 << 20;
@@ -317,11 +317,11 @@ pub fn options() -> Vec<Scenario> {
             }),
         Scenario::new("small-writes")
             .lossy()
-            .with(|s| s.octets = 3_000)
+            .with(|s| s.bytes = 3_000)
             .behaviour(|b| b.write = 12),
         Scenario::new("small-writes-no-delay")
             .lossy()
-            .with(|s| s.octets = 2_000)
+            .with(|s| s.bytes = 2_000)
             .both(|config| config.no_delay = true)
             .behaviour(|b| b.write = 12),
     ]
@@ -369,14 +369,14 @@ pub fn resources() -> Vec<Scenario> {
     vec![
         Scenario::new("many-connections").lossy().with(|s| {
             s.connections = 40;
-            s.octets = 6_000;
+            s.bytes = 6_000;
         }),
         Scenario::new("small-pool")
             .lossy()
             .both(small_buffers)
             .with(|s| {
                 s.pool = 96;
-                s.octets = 30_000;
+                s.bytes = 30_000;
             }),
         Scenario::new("small-pool-small-writes")
             .lossy()
@@ -385,14 +385,14 @@ pub fn resources() -> Vec<Scenario> {
             .behaviour(|b| b.write = 30)
             .with(|s| {
                 s.pool = 64;
-                s.octets = 3_000;
+                s.bytes = 3_000;
             }),
         Scenario::new("tiny-pool")
             .faults(|f| f.delay = ms(2))
             .both(small_buffers)
             .with(|s| {
                 s.pool = 24;
-                s.octets = 12_000;
+                s.bytes = 12_000;
                 s.connections = 1;
             }),
         Scenario::new("short-device-queue")
@@ -403,7 +403,7 @@ pub fn resources() -> Vec<Scenario> {
             .both(|config| config.max_time_wait = 1)
             .with(|s| {
                 s.connections = 6;
-                s.octets = 6_000;
+                s.bytes = 6_000;
             }),
     ]
 }

@@ -48,7 +48,7 @@ impl Scene {
     pub fn inject(&mut self, to: Side, frames: &[Vec<u8>]) {
         let mut burst: Vec<_> = frames
             .iter()
-            .filter_map(|octets| self.pair.pool.frame_from(octets).ok())
+            .filter_map(|bytes| self.pair.pool.frame_from(bytes).ok())
             .collect();
         while !burst.is_empty() {
             self.pair
@@ -63,8 +63,8 @@ impl Scene {
     }
 
     /// Sends a little more on the connection, lets a little time pass, and reads what has arrived.
-    pub fn stream(&mut self, octets: usize) {
-        let data = pattern(octets, self.sent.len() as u8);
+    pub fn stream(&mut self, bytes: usize) {
+        let data = pattern(bytes, self.sent.len() as u8);
         if let Ok(taken) = self.pair.a().send(self.client, &data) {
             self.sent.extend_from_slice(&data[..taken]);
         }
@@ -86,7 +86,7 @@ impl Scene {
         }
         assert!(
             self.got == self.sent,
-            "{} octets of {} arrived",
+            "{} bytes of {} arrived",
             self.got.len(),
             self.sent.len()
         );
@@ -106,7 +106,7 @@ impl Scene {
         assert_eq!(self.pair.pool.available(), self.pair.pool.capacity());
     }
 
-    /// The header of the next segment that A sends to B: where the connection stands. One octet is sent for it.
+    /// The header of the next segment that A sends to B: where the connection stands. One byte is sent for it.
     pub fn overhear(&mut self) -> Header {
         // Nothing is in flight that an answer could be about.
         self.pair.pass(100_000_000);

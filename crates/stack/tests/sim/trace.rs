@@ -33,39 +33,39 @@ impl Trace {
     }
 
     /// Prints a frame.
-    pub fn frame(&mut self, now: Instant, host: usize, way: Way, octets: &[u8]) {
+    pub fn frame(&mut self, now: Instant, host: usize, way: Way, bytes: &[u8]) {
         let name = ["a", "b"][host];
         let way = match way {
             Way::Sends => "sends",
             Way::Gets => " gets",
         };
-        let text = self.describe(octets);
+        let text = self.describe(bytes);
         println!(
             "{:>16.9} {name} {way} {text}",
             (now - self.begin).as_secs_f64()
         );
     }
 
-    fn describe(&mut self, octets: &[u8]) -> String {
-        let Ok(link) = ethernet::Header::parse(octets) else {
-            return format!("{} octets, no Ethernet", octets.len());
+    fn describe(&mut self, bytes: &[u8]) -> String {
+        let Ok(link) = ethernet::Header::parse(bytes) else {
+            return format!("{} bytes, no Ethernet", bytes.len());
         };
         if link.ethertype != EtherType::Ipv4 {
-            return format!("{:?}, {} octets", link.ethertype, octets.len());
+            return format!("{:?}, {} bytes", link.ethertype, bytes.len());
         }
-        let Ok(ip) = ipv4::Header::parse(&octets[ethernet::HEADER_LEN..]) else {
-            return format!("{} octets, malformed IP", octets.len());
+        let Ok(ip) = ipv4::Header::parse(&bytes[ethernet::HEADER_LEN..]) else {
+            return format!("{} bytes, malformed IP", bytes.len());
         };
         if ip.protocol != ipv4::protocol::TCP || ip.is_fragment() {
-            return format!("IP protocol {}, {} octets", ip.protocol, ip.total_len);
+            return format!("IP protocol {}, {} bytes", ip.protocol, ip.total_len);
         }
-        let packet = &octets[ethernet::HEADER_LEN + usize::from(ip.header_len)..];
+        let packet = &bytes[ethernet::HEADER_LEN + usize::from(ip.header_len)..];
         let segment = &packet[..ip.payload_len()];
         match Header::parse(segment) {
             Ok(header) => {
                 self.describe_tcp(&header, segment.len() - usize::from(header.header_len))
             }
-            Err(_) => format!("{} octets, malformed TCP", segment.len()),
+            Err(_) => format!("{} bytes, malformed TCP", segment.len()),
         }
     }
 

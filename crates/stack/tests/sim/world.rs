@@ -30,8 +30,8 @@ const NEIGHBOURS: Duration = Duration::from_secs(300);
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Octets carried, both directions of all connections.
-    pub octets: u64,
+    /// Bytes carried, both directions of all connections.
+    pub bytes: u64,
     /// Frames that the hosts sent.
     pub frames: u64,
     /// Frames that the cable lost or damaged.
@@ -113,8 +113,8 @@ fn time_of_wrap(config: Config, from: Instant) -> Instant {
     stack.at(from, &mut pool).poll(&mut cable.end(Side::A));
     let mut frames = Vec::new();
     cable.end(Side::B).receive(&mut pool, &mut frames);
-    let octets = pool.frame(&frames[0]);
-    let seq = u32::from_be_bytes([octets[38], octets[39], octets[40], octets[41]]);
+    let bytes = pool.frame(&frames[0]);
+    let seq = u32::from_be_bytes([bytes[38], bytes[39], bytes[40], bytes[41]]);
     // The clock of sequence numbers counts every 4 us (RFC 6528).
     from + Duration::from_micros(4) * 4000u32.wrapping_neg().wrapping_sub(seq)
 }
@@ -150,7 +150,7 @@ impl<'a> World<'a> {
         let plugs = cable(mtu, scenario.faults, seeds, trace.as_ref());
         let connections = random.between(1, scenario.connections);
         let plans: Vec<Plan> = (0..connections)
-            .map(|_| Plan::new(&mut random, scenario.octets))
+            .map(|_| Plan::new(&mut random, scenario.bytes))
             .collect();
         let opens = (0..connections)
             .map(|n| {
@@ -250,7 +250,7 @@ impl<'a> World<'a> {
     /// Lets everything happen that happens at this time; returns whether an application did anything.
     fn settle(&mut self) -> Result<bool, Broken> {
         let mut acted_ever = false;
-        let limit = 50_000 + 4 * self.scenario.octets * self.scenario.connections;
+        let limit = 50_000 + 4 * self.scenario.bytes * self.scenario.connections;
         for _ in 0..limit {
             let before = self.moved();
             let mut acted = self.open()?;
@@ -526,11 +526,11 @@ impl<'a> World<'a> {
             let missing = self.pool.capacity() - self.pool.available();
             return Err(format!("{missing} frames did not come back to the pool"));
         }
-        let mut octets = 0;
+        let mut bytes = 0;
         let [clients, servers] = std::mem::take(&mut self.ends);
         for pair in clients.into_iter().zip(servers) {
             if let (Some(client), Some(server)) = pair {
-                octets += compare(&[client, server])?;
+                bytes += compare(&[client, server])?;
             }
         }
         let stats = [0, 1].map(|host| *self.plugs[host].stats());
@@ -538,7 +538,7 @@ impl<'a> World<'a> {
             self.stacks.iter().map(|s| of(s.counters())).sum()
         };
         Ok(Summary {
-            octets,
+            bytes,
             frames: stats.iter().map(|s| s.offered).sum(),
             hurt: stats
                 .iter()

@@ -3,7 +3,7 @@
 use tollgate_gate::{Off, Recorder};
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;
-use tollgate_stack::port::BURST;
+use tollgate_stack::link::BURST;
 use tollgate_stack::{
     Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_link::Side;
 use tollgate_link::shm::{Segment, ShmLink, WaitOutcome};
 use tollgate_run::Waiting;
-use tollgate_stack::port::BURST;
+use tollgate_stack::link::BURST;
 use tollgate_stack::{
     Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
 };

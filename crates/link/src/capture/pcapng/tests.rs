@@ -8,7 +8,7 @@ use proptest::prelude::*;
 pub(in crate::capture) struct Read {
     pub(in crate::capture) nanos: u64,
     pub(in crate::capture) flags: u32,
-    pub(in crate::capture) octets: Vec<u8>,
+    pub(in crate::capture) bytes: Vec<u8>,
     pub(in crate::capture) original: usize,
     pub(in crate::capture) comment: String,
 }
@@ -32,31 +32,31 @@ impl<'a> Cursor<'a> {
     }
 
     fn u16(&mut self) -> Result<u16, String> {
-        let octets = self.take(2)?.try_into().unwrap();
+        let bytes = self.take(2)?.try_into().unwrap();
         Ok(if self.big {
-            u16::from_be_bytes(octets)
+            u16::from_be_bytes(bytes)
         } else {
-            u16::from_le_bytes(octets)
+            u16::from_le_bytes(bytes)
         })
     }
 
     fn u32(&mut self) -> Result<u32, String> {
-        let octets = self.take(4)?.try_into().unwrap();
+        let bytes = self.take(4)?.try_into().unwrap();
         Ok(if self.big {
-            u32::from_be_bytes(octets)
+            u32::from_be_bytes(bytes)
         } else {
-            u32::from_le_bytes(octets)
+            u32::from_le_bytes(bytes)
         })
     }
 
-    /// `count` octets and the zeros behind them up to a multiple of four.
+    /// `count` bytes and the zeros behind them up to a multiple of four.
     fn padded(&mut self, count: usize) -> Result<&'a [u8], String> {
-        let octets = self.take(count)?;
+        let bytes = self.take(count)?;
         let padding = self.take(count.next_multiple_of(4) - count)?;
-        if padding.iter().any(|&octet| octet != 0) {
+        if padding.iter().any(|&byte| byte != 0) {
             return Err("padding is not zero".into());
         }
-        Ok(octets)
+        Ok(bytes)
     }
 
     fn options(&mut self) -> Result<Vec<(u16, Vec<u8>)>, String> {
@@ -68,7 +68,7 @@ impl<'a> Cursor<'a> {
                 return if len == 0 && self.left.is_empty() {
                     Ok(options)
                 } else {
-                    Err("octets behind the options".into())
+                    Err("bytes behind the options".into())
                 };
             }
             options.push((code, value));
@@ -96,7 +96,7 @@ pub(in crate::capture) fn read(file: &[u8]) -> Result<File, String> {
     while !all.left.is_empty() {
         let (kind, length) = (all.u32()?, all.u32()? as usize);
         if !length.is_multiple_of(4) || length < 12 {
-            return Err(format!("a block of {length} octets"));
+            return Err(format!("a block of {length} bytes"));
         }
         let mut body = Cursor {
             left: all.take(length - 12)?,
@@ -127,7 +127,7 @@ pub(in crate::capture) fn read(file: &[u8]) -> Result<File, String> {
                 assert_eq!(body.u32()?, 0);
                 let nanos = u64::from(body.u32()?) << 32 | u64::from(body.u32()?);
                 let (kept, original) = (body.u32()? as usize, body.u32()? as usize);
-                let octets = body.padded(kept)?.to_vec();
+                let bytes = body.padded(kept)?.to_vec();
                 let options = body.options()?;
                 let mut flags = Cursor {
                     left: value(&options, EPB_FLAGS).ok_or("no flags")?,
@@ -136,7 +136,7 @@ pub(in crate::capture) fn read(file: &[u8]) -> Result<File, String> {
                 frames.push(Read {
                     nanos,
                     flags: flags.u32()?,
-                    octets,
+                    bytes,
                     original,
                     comment: text(&options, OPT_COMMENT),
                 });
@@ -149,7 +149,7 @@ pub(in crate::capture) fn read(file: &[u8]) -> Result<File, String> {
 }
 
 #[test]
-fn the_first_octets_are_those_of_the_specification() {
+fn the_first_bytes_are_those_of_the_specification() {
     let mut out = Vec::new();
     begin(&mut out, "x", LinkType::Ethernet, 0);
     assert_eq!(out[..4], [0x0A, 0x0D, 0x0D, 0x0A]);
@@ -167,7 +167,7 @@ fn a_long_comment_is_cut() {
         &Packet {
             nanos: 0,
             direction: Direction::Inbound,
-            octets: &[1],
+            bytes: &[1],
             wire_len: 1,
             comment: &comment,
         },
@@ -188,16 +188,16 @@ proptest! {
     ) {
         let mut writer = Writer::new(Vec::new(), &name, LinkType::Ethernet, snaplen).unwrap();
         let mut expected = Vec::new();
-        for (nanos, inbound, octets, comment) in &frames {
+        for (nanos, inbound, bytes, comment) in &frames {
             let direction = if *inbound { Direction::Inbound } else { Direction::Outbound };
-            let wire_len = octets.len() as u32;
-            writer.write(&Packet { nanos: *nanos, direction, octets, wire_len, comment }).unwrap();
-            let kept = if snaplen == 0 { octets.len() } else { octets.len().min(snaplen as usize) };
+            let wire_len = bytes.len() as u32;
+            writer.write(&Packet { nanos: *nanos, direction, bytes, wire_len, comment }).unwrap();
+            let kept = if snaplen == 0 { bytes.len() } else { bytes.len().min(snaplen as usize) };
             expected.push(Read {
                 nanos: *nanos,
                 flags: if *inbound { 1 } else { 2 },
-                octets: octets[..kept].to_vec(),
-                original: octets.len(),
+                bytes: bytes[..kept].to_vec(),
+                original: bytes.len(),
                 comment: comment.clone(),
             });
         }

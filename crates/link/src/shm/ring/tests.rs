@@ -44,17 +44,17 @@ impl Drop for Heap {
 }
 
 fn pop(consumer: &mut Consumer) -> Option<Vec<u8>> {
-    let octets = match consumer.peek() {
+    let bytes = match consumer.peek() {
         Peek::Empty => return None,
-        Peek::Frame(octets) => octets.to_vec(),
+        Peek::Frame(bytes) => bytes.to_vec(),
         other => panic!("{other:?}"),
     };
     consumer.advance();
     consumer.give_back();
-    Some(octets)
+    Some(bytes)
 }
 
-/// Frames that differ in every octet from their neighbours.
+/// Frames that differ in every byte from their neighbours.
 fn frame(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 31 + at) as u8).collect()
 }
@@ -194,13 +194,13 @@ fn two_threads_lose_nothing() {
             }
         });
         for number in 0..count {
-            let octets = loop {
+            let bytes = loop {
                 match pop(&mut consumer) {
-                    Some(octets) => break octets,
+                    Some(bytes) => break bytes,
                     None => thread::yield_now(),
                 }
             };
-            assert_eq!(octets, frame(number, MIN_FRAME + number % 180));
+            assert_eq!(bytes, frame(number, MIN_FRAME + number % 180));
         }
     });
 }

@@ -19,7 +19,7 @@ pub const MAX_MTU: usize = {
     }
 };
 
-/// Bytes of the smallest MTU that a link may have (RFC 791, 3.2: every module forwards 68 octets unfragmented).
+/// Bytes of the smallest MTU that a link may have (RFC 791, 3.2: every module forwards 68 bytes unfragmented).
 pub const MIN_MTU: usize = 68;
 
 /// What the link does so that the stack need not.
