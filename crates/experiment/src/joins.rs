@@ -12,7 +12,7 @@ use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, SpanTable, TickS
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Trains};
 use tollgate_kernel::{Event, Gates, Plan, Taken, Traffic, Watch, kernel_features, watch::ROOM};
 use tollgate_run::{Mode, Offload, PathId, Waiting, Workload};
-use tollgate_workload::trains::SEGMENT;
+use tollgate_workload::per_packet::SEGMENT;
 use tollgate_workload::{Session, Sockets, Spec, find};
 
 use crate::context::{Context, Options};

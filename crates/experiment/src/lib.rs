@@ -20,10 +20,10 @@ mod joins;
 mod ledgers;
 pub mod noise;
 mod outcome;
+mod per_packet;
 pub mod predict;
 mod sampled;
 mod shapes;
 mod streams;
-mod trains;
 
 pub use error::Error;
