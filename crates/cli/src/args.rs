@@ -424,7 +424,7 @@ pub(crate) struct Measuring {
     /// Bits per second of the line that packets are to keep up with: 1G, 10G, 2.5G [default: 1G].
     #[arg(long, value_name = "RATE", value_parser = line_rate)]
     line_rate: Option<u64>,
-    /// Nagle's algorithm on, on every path; it is off on every path otherwise. Trains of packets, one write each, go without it.
+    /// Nagle's algorithm on, on every path; it is off on every path otherwise. Responses of several packets, one write each, go without it.
     #[arg(long)]
     nagle: bool,
     /// Two gates at a time in ledgers, not 3 to 5: a round trip is disturbed less, and spans are known less well in the same time.

@@ -49,11 +49,13 @@ fn main() -> ExitCode {
     };
     let outcome = match &cli.command {
         Command::Report(report) => measure::report(report, &cli.global),
-        Command::Rr(workload) => measure::workload("rr-by-size", "rr-gates", workload, &cli.global),
-        Command::Crr(workload) => measure::workload("crr", "crr-gates", workload, &cli.global),
+        Command::Rr(workload) => {
+            measure::workload("rr-by-size", "rr-coverage", workload, &cli.global)
+        }
+        Command::Crr(workload) => measure::workload("crr", "crr-coverage", workload, &cli.global),
         Command::Stream(workload) => measure::workload(
             "stream-by-write-size",
-            "stream-gates",
+            "stream-coverage",
             workload,
             &cli.global,
         ),

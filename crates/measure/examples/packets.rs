@@ -15,7 +15,7 @@ use tollgate_measure::schedule::Sets;
 use tollgate_measure::{Figure, Limit, PacketTime};
 use tollgate_run::{Mode, PathId, Placement, Waiting};
 use tollgate_workload::gate_clock;
-use tollgate_workload::kernel::trains::Carrier;
+use tollgate_workload::kernel::per_packet::Carrier;
 use tollgate_workload::stack_memory::traced;
 
 fn main() -> ExitCode {

@@ -29,6 +29,7 @@ pub mod path;
 mod paths;
 pub mod payload;
 pub mod peer_smoltcp;
+pub mod per_packet;
 pub mod shared_memory;
 pub mod slice;
 mod sockets;
@@ -37,7 +38,6 @@ mod stack_host;
 pub mod stack_memory;
 pub mod stack_shm;
 mod stamps;
-pub mod trains;
 
 pub use error::Error;
 pub use kernel::remote;

@@ -4,13 +4,13 @@
 
 mod clark_direct;
 mod clark_instructions;
+mod coverage;
 mod crr;
 mod foong_direction;
 mod foong_hz;
 mod foong_offload;
 mod foong_profile;
 mod foong_sendfile;
-mod gates_joined;
 mod kay_breakdown;
 mod kay_detail;
 mod kay_modes;
@@ -142,9 +142,9 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &lehmann::QUEUES,
         &lehmann::BUDGET,
         &clark_instructions::ClarkInstructions,
-        &gates_joined::RR,
-        &gates_joined::CRR,
-        &gates_joined::STREAM,
+        &coverage::RR,
+        &coverage::CRR,
+        &coverage::STREAM,
     ]
 }
 
@@ -161,9 +161,18 @@ pub fn of_report(quick: bool) -> impl Iterator<Item = &'static dyn Experiment> {
         .filter(move |experiment| experiment.reported() <= most)
 }
 
-/// The experiment of this name.
+/// Names that experiments had before, each with the present one.
+const FORMER_NAMES: [(&str, &str); 3] = [
+    ("rr-gates", "rr-coverage"),
+    ("crr-gates", "crr-coverage"),
+    ("stream-gates", "stream-coverage"),
+];
+
+/// The experiment of this name, or of this former name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {
+    let former = FORMER_NAMES.iter().find(|(former, _)| *former == name);
+    let name = former.map_or(name, |&(_, present)| present);
     all()
         .iter()
         .copied()
@@ -209,6 +218,10 @@ mod tests {
         let names: HashSet<&str> = all().iter().map(|experiment| experiment.name()).collect();
         assert_eq!(names.len(), all().len());
         assert!(find("no-such").is_none());
+        for (former, present) in FORMER_NAMES {
+            assert!(!names.contains(former) && names.contains(present));
+            assert_eq!(find(former).unwrap().name(), present);
+        }
     }
 
     #[test]

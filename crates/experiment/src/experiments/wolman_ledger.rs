@@ -20,7 +20,7 @@ use crate::ledgers::{Hosts, Ledgers};
 use crate::shapes::{between_percents, ends, layer, lengths, percent, segment_kind};
 
 /// The share of messages that should be joined.
-const JOINS: f64 = 0.99;
+const LEAST_COVERAGE: f64 = 0.99;
 
 /// The ledger of one path in one direction.
 pub(super) struct Shown<'a> {
@@ -351,7 +351,7 @@ impl Shown<'_> {
         lines.extend(self.closes());
         lines.extend(self.disturbs());
         lines.push(self.lost());
-        lines.extend(self.joins());
+        lines.extend(self.coverage());
         lines.extend(self.notes().into_iter().map(present::note));
         for sized in &self.ledgers.sizes {
             if let Err(reason) = &sized.ledger {
@@ -477,7 +477,7 @@ impl Shown<'_> {
         }
     }
 
-    fn joins(&self) -> Option<TrustLine> {
+    fn coverage(&self) -> Option<TrustLine> {
         let sizes = self.ledgers.sizes.iter();
         let rates = sizes.clone().filter(|sized| sized.messages > 0);
         let rate = rates
@@ -489,7 +489,7 @@ impl Shown<'_> {
             kind: TrustKind::JoinRate,
             value: Some(100.0 * rate),
             unit: Unit::Percent,
-            holds: rate >= JOINS,
+            holds: rate >= LEAST_COVERAGE,
             text: format!(
                 "{}: at each size at least {:.2} % of the messages were seen at every gate that was there; {} of {} were not",
                 self.name,

@@ -13,8 +13,8 @@ use tollgate_kernel::{
     Attached, Event, Fault, Gates, Injected, Plan, Traffic, Watch, kernel_features,
 };
 use tollgate_run::{Mode, PathId};
-use tollgate_workload::kernel::trains::{Carrier, KernelTrains, WARM_UP};
-use tollgate_workload::trains::{REQUEST, SEGMENT};
+use tollgate_workload::kernel::per_packet::{Carrier, KernelPacketSession, WARM_UP};
+use tollgate_workload::per_packet::{REQUEST, SEGMENT};
 
 use super::{Kinds, Packet, Packets, way};
 use crate::gated::{Gated, Ran};
@@ -40,7 +40,7 @@ pub struct KernelPackets {
     attached: Option<Attached>,
     set: GateSet,
     joiner: Trains,
-    trains: KernelTrains,
+    session: KernelPacketSession,
     sizes: Vec<usize>,
     /// Events of data that belonged to no packet.
     unmatched: u64,
@@ -63,8 +63,9 @@ impl KernelPackets {
             .ok_or("this kernel has fewer than two of the hooks")?;
         let (way, kinds) = way(table)?;
         let gates = Gates::load(&plan, ROOM).map_err(|error| error.to_string())?;
-        let trains = KernelTrains::open(path, carrier, mode).map_err(|error| error.to_string())?;
-        let ends = trains.ends();
+        let session =
+            KernelPacketSession::open(path, carrier, mode).map_err(|error| error.to_string())?;
+        let ends = session.ends();
         let port = ends.far_ports.first().copied().unwrap_or(0);
         let joiner = Trains::new(port, ends.near, ends.far);
         let watch = Watch {
@@ -83,7 +84,7 @@ impl KernelPackets {
             attached: None,
             set: GateSet::EMPTY,
             joiner,
-            trains,
+            session,
             sizes: sizes.to_vec(),
             unmatched: 0,
         };
@@ -98,7 +99,7 @@ impl KernelPackets {
 
     /// Settings that a reader has to know to repeat it, as names and values.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
-        self.trains.settings()
+        self.session.settings()
     }
 
     /// Events of data that belonged to no packet, so far.
@@ -111,7 +112,7 @@ impl KernelPackets {
     /// # Errors
     /// What the kernel refused, or an order that cannot be had, for people.
     pub fn inject(&self, fault: Fault) -> Result<Injected, String> {
-        let ends = self.trains.ends();
+        let ends = self.session.ends();
         let injected = self.gates.inject(fault, &ends.networks());
         injected.map_err(|error| error.to_string())
     }
@@ -123,7 +124,7 @@ impl KernelPackets {
             .find(|gate| self.way.gates().contains(gate))
             .ok_or("no gate sees where messages begin")?;
         self.enable(Probes::Active(GateSet::of(&[gate]).into()))?;
-        let run = self.trains.run(SEGMENT, 1, &mut |_| ());
+        let run = self.session.run(SEGMENT, 1, &mut |_| ());
         run.map_err(|error| error.to_string())?;
         let taken = self.gates.take();
         if !self.joiner.learn(&taken.events, &exchange(SEGMENT, 1)) {
@@ -245,7 +246,7 @@ impl Gated for KernelPackets {
         self.attached = None;
         self.set = probes.active();
         if !self.set.is_empty() {
-            let ends = self.trains.ends();
+            let ends = self.session.ends();
             let attached = self.gates.attach(self.set, &ends.networks());
             self.attached = Some(attached.map_err(|error| error.to_string())?);
         }
@@ -258,7 +259,7 @@ impl Gated for KernelPackets {
         let exchange = exchange(response, round_trips);
         let mut times = Vec::new();
         let run = self
-            .trains
+            .session
             .run(response, round_trips, &mut |ns| times.push(ns));
         run.map_err(|error| error.to_string())?;
         if self.set.is_empty() {

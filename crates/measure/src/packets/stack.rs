@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tollgate_gate::{Event, JoinPlan, PacketId, Recorded, STACK, SpanTable, TickScale, join};
 use tollgate_workload::Error;
+use tollgate_workload::stack_memory::per_packet::{PASSED, Recording, StackPacketSession};
 use tollgate_workload::stack_memory::traced::{BATCH, Fault};
-use tollgate_workload::stack_memory::trains::{PASSED, Recording, StackTrains};
 
 use super::{Kinds, Packet, Packets, way};
 use crate::gated::{Gated, Ran};
@@ -20,7 +20,7 @@ pub struct StackPackets {
     way: Way,
     kinds: Kinds,
     table: SpanTable,
-    trains: StackTrains,
+    session: StackPacketSession,
     sizes: Vec<usize>,
     probes: Probes,
 }
@@ -39,7 +39,7 @@ impl StackPackets {
             way,
             kinds,
             table,
-            trains: StackTrains::open().map_err(|error: Error| error.to_string())?,
+            session: StackPacketSession::open().map_err(|error: Error| error.to_string())?,
             sizes: sizes.to_vec(),
             probes: Probes::Absent,
         })
@@ -52,12 +52,12 @@ impl StackPackets {
 
     /// Settings that a reader has to know to repeat it, as names and values.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
-        self.trains.settings()
+        self.session.settings()
     }
 
     /// Puts a fault beside a gate, in slices with gates and without, or takes it away.
     pub const fn set_fault(&mut self, fault: Option<Fault>) {
-        self.trains.set_fault(fault);
+        self.session.set_fault(fault);
     }
 
     /// The messages and packets of a slice.
@@ -129,7 +129,7 @@ impl Gated for StackPackets {
     }
 
     fn scale(&self) -> TickScale {
-        self.trains.clock().scale()
+        self.session.clock().scale()
     }
 
     fn enable(&mut self, probes: Probes) -> Result<(), String> {
@@ -142,7 +142,7 @@ impl Gated for StackPackets {
         let mut times = Vec::new();
         let response = self.sizes[size];
         let recording = self
-            .trains
+            .session
             .slice(gates, response, round_trips, &mut |ns| times.push(ns));
         let recording = recording.map_err(|error| error.to_string())?;
         Ok(self.ran(times, &recording))

@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use tollgate_gate::delay::Wait;
 use tollgate_kernel::{Fault, FaultKind, Side};
 use tollgate_run::{Mode, PathId, Placement, Waiting};
-use tollgate_workload::kernel::trains::Carrier;
+use tollgate_workload::kernel::per_packet::Carrier;
 use tollgate_workload::stack_memory::traced;
 
 use super::synthetic::Machine;

@@ -30,13 +30,13 @@ mod far;
 mod near;
 mod offload;
 mod own_loopback;
+pub mod per_packet;
 pub mod remote;
 mod server;
 mod socket;
 mod software_stamps;
 #[cfg(test)]
 mod tests;
-pub mod trains;
 mod veth;
 mod zero_copy;
 

@@ -21,9 +21,9 @@ use tollgate_stats::{Samples, Timing};
 use super::{KernelLoopback, KernelSession, Place, bulk, offload};
 use crate::error::Error;
 use crate::path::{Capabilities, KernelEnds, Path, Session};
+use crate::per_packet::MTU;
 use crate::sockets::Sockets;
 use crate::spec::Spec;
-use crate::trains::MTU;
 
 const PATH: PathId = PathId::KernelVeth;
 /// The addresses of the ends, of those that are set apart for examples (RFC 5737); nothing outside sees them.

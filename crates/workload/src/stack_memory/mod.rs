@@ -12,9 +12,9 @@
 //! [`traced`] runs the same round trips with gates, [`sampling`] with a few of them recorded.
 
 mod hosts;
+pub mod per_packet;
 pub mod sampling;
 pub mod traced;
-pub mod trains;
 
 #[cfg(test)]
 mod tests;

@@ -12,34 +12,34 @@ use super::{
 };
 use crate::claim::{Claim, Evidence, Finding, Told};
 use crate::context::Options;
-use crate::trains::{AtGates, Measured, Subject, Trains};
+use crate::per_packet::{AtGates, Measured, PerPacket, Subject};
 
 /// Fig. 3.
 pub(in crate::experiments) const BANDWIDTH: View = View {
     name: "lehmann-bandwidth",
     title: "Bandwidth of responses by their size",
     place: "Fig. 3",
-    summary: "128-byte requests and responses of 256 to 65,536 bytes as trains of packets: bytes a second",
+    summary: "128-byte requests and responses of 256 to 65,536 bytes, packet by packet: bytes a second",
     weight: 3,
     parts,
 };
 
 /// What the measurement shows.
-fn parts(trains: &Trains, _options: &Options, command: &str) -> Content {
+fn parts(per_packet: &PerPacket, _options: &Options, command: &str) -> Content {
     Content {
-        finding: finding(trains),
-        tables: std::iter::once(rates(trains))
-            .chain(ledgers(trains))
+        finding: finding(per_packet),
+        tables: std::iter::once(rates(per_packet))
+            .chain(ledgers(per_packet))
             .collect(),
-        figures: vec![lines(trains, command)],
-        trust: super::trust(trains),
+        figures: vec![lines(per_packet, command)],
+        trust: super::trust(per_packet),
     }
 }
 
 /// Bytes of response in a second, with its interval; none when nothing was measured.
-fn rate(measured: &Measured, trains: &Trains, at: usize) -> Option<Number> {
+fn rate(measured: &Measured, per_packet: &PerPacket, at: usize) -> Option<Number> {
     let round_trip = measured.sizes[at].round_trip?;
-    let bytes = trains.sizes[at] as f64 * 1e9;
+    let bytes = per_packet.sizes[at] as f64 * 1e9;
     let (low, high) = (
         round_trip.ns - round_trip.half_width,
         round_trip.ns + round_trip.half_width,
@@ -54,25 +54,26 @@ fn rate(measured: &Measured, trains: &Trains, at: usize) -> Option<Number> {
     })
 }
 
-fn rates(trains: &Trains) -> Table {
-    let places = columns(&trains.sizes);
-    let mut rows: Vec<Row> = trains
+fn rates(per_packet: &PerPacket) -> Table {
+    let places = columns(&per_packet.sizes);
+    let mut rows: Vec<Row> = per_packet
         .measured
         .iter()
         .map(|measured| {
-            let cells = places.iter().map(|&at| match rate(measured, trains, at) {
-                Some(value) => Cell::Value(value),
-                None => not_available(
-                    measured.sizes[at]
-                        .failure
-                        .clone()
-                        .unwrap_or_else(|| "the run was stopped before it came to this".to_owned()),
-                ),
-            });
+            let cells = places
+                .iter()
+                .map(|&at| match rate(measured, per_packet, at) {
+                    Some(value) => Cell::Value(value),
+                    None => {
+                        not_available(measured.sizes[at].failure.clone().unwrap_or_else(|| {
+                            "the run was stopped before it came to this".to_owned()
+                        }))
+                    }
+                });
             present::plain_row(measured.subject.label(), cells.collect())
         })
         .collect();
-    rows.extend(absent(trains, places.len()));
+    rows.extend(absent(per_packet, places.len()));
     if let Some(source) = figure("Fig. 3") {
         let reason = format!("{source} is a plot; its text gives no number");
         let cells = places.iter().map(|_| not_available(reason.clone()));
@@ -84,22 +85,22 @@ fn rates(trains: &Trains) -> Table {
     Table {
         id: "bandwidth".to_owned(),
         title: "Bytes of response for each second of a round trip".to_owned(),
-        columns: present::size_columns(&super::sizes_at(trains, &places), Unit::BytesPerSecond),
+        columns: present::size_columns(&super::sizes_at(per_packet, &places), Unit::BytesPerSecond),
         rows,
     }
 }
 
 /// The way of the last byte, span by span, beside the round trip without gates that it must sum to.
-fn ledgers(trains: &Trains) -> Vec<Table> {
-    let gated = trains.measured.iter();
+fn ledgers(per_packet: &PerPacket) -> Vec<Table> {
+    let gated = per_packet.measured.iter();
     gated
         .filter(|measured| measured.table.is_some())
-        .map(|measured| ledger(measured, trains))
+        .map(|measured| ledger(measured, per_packet))
         .collect()
 }
 
-fn ledger(measured: &Measured, trains: &Trains) -> Table {
-    let places = columns(&trains.sizes);
+fn ledger(measured: &Measured, per_packet: &PerPacket) -> Table {
+    let places = columns(&per_packet.sizes);
     let cells = |value: &dyn Fn(&AtGates) -> Option<Known>| -> Vec<Cell> {
         let cell = |&at: &usize| {
             let ledger = measured.sizes[at].ledger.as_ref();
@@ -169,23 +170,23 @@ fn ledger(measured: &Measured, trains: &Trains) -> Table {
             measured.subject.label(),
             measured.mode
         ),
-        trains,
+        per_packet,
         &places,
         rows,
     )
 }
 
-fn lines(trains: &Trains, command: &str) -> Figure {
+fn lines(per_packet: &PerPacket, command: &str) -> Figure {
     Figure::Lines {
         title: "Bandwidth over the size of the response".to_owned(),
         x: axis("Size of the response", Unit::Bytes),
         y: axis("Bytes of response a second", Unit::BytesPerSecond),
-        series: trains
+        series: per_packet
             .measured
             .iter()
             .map(|measured| {
-                over_sizes(measured.subject.label(), &trains.sizes, |at| {
-                    rate(measured, trains, at).map(|rate| rate.value)
+                over_sizes(measured.subject.label(), &per_packet.sizes, |at| {
+                    rate(measured, per_packet, at).map(|rate| rate.value)
                 })
             })
             .collect(),
@@ -193,14 +194,14 @@ fn lines(trains: &Trains, command: &str) -> Figure {
     }
 }
 
-fn finding(trains: &Trains) -> Told {
+fn finding(per_packet: &PerPacket) -> Told {
     let mut finding = Finding::default();
-    let Some((last, &size)) = trains.sizes.iter().enumerate().next_back() else {
+    let Some((last, &size)) = per_packet.sizes.iter().enumerate().next_back() else {
         return finding.finish();
     };
     let mut rates: Vec<(&Measured, Claim)> = Vec::new();
-    for measured in &trains.measured {
-        let Some(most) = rate(measured, trains, last) else {
+    for measured in &per_packet.measured {
+        let Some(most) = rate(measured, per_packet, last) else {
             continue;
         };
         let trips = measured.sizes[last].round_trips;
@@ -211,14 +212,14 @@ fn finding(trains: &Trains) -> Told {
     let clause = |(measured, most): &(&Measured, Claim), which: &str| {
         let is_half = |rate: Number| rate.value >= most.value() / 2.0;
         let half = (0..=last)
-            .find(|&at| rate(measured, trains, at).is_some_and(is_half))
+            .find(|&at| rate(measured, per_packet, at).is_some_and(is_half))
             .unwrap_or(last);
         format!(
             "{} carries {which}{} Gb/s in responses of {}, half of that in responses of {}",
             measured.subject.label(),
             format::significant(most.value() * 8.0 / 1e9),
             format::bytes(size),
-            format::bytes(trains.sizes[half])
+            format::bytes(per_packet.sizes[half])
         )
     };
     match super::ends(&rates, |(_, rate)| rate.value()) {

@@ -12,8 +12,8 @@ use super::processing::{LEAST_TOLD, no_work, told};
 use super::{View, absent, axis, fact, figure, over_sizes, packet_number, span_row, way};
 use crate::claim::{Evidence, Finding, Told};
 use crate::context::{LINE_RATE, Options};
+use crate::per_packet::{Measured, PerPacket};
 use crate::shapes;
-use crate::trains::{Measured, Trains};
 
 /// Bytes of a full Ethernet frame in the paper's reckoning: MTU and header, without preamble, check sequence and gap.
 const FRAME: f64 = 1_514.0;
@@ -32,18 +32,18 @@ pub(in crate::experiments) const BUDGET: View = View {
 };
 
 /// What the measurement shows.
-fn parts(trains: &Trains, options: &Options, command: &str) -> Content {
+fn parts(per_packet: &PerPacket, options: &Options, command: &str) -> Content {
     let rate = options.line_rate.unwrap_or(LINE_RATE);
-    let mut trust = super::trust(trains);
+    let mut trust = super::trust(per_packet);
     trust.push(present::note(
             "a budget is that of one processor: work on a packet to send it, or to receive it, is done by one at a time; the copies \
              from the sender and to the reader and the reader's wakeup are not in it, nor are they in the paper, but that our \
              stack copies to the reader while it sums (receive: tcp)",
         ));
     Content {
-        finding: finding(trains, rate),
-        tables: vec![summary(trains, rate), layers(trains, rate)],
-        figures: vec![bars(trains, command), lines(trains, rate, command)],
+        finding: finding(per_packet, rate),
+        tables: vec![summary(per_packet, rate), layers(per_packet, rate)],
+        figures: vec![bars(per_packet, command), lines(per_packet, rate, command)],
         trust,
     }
 }
@@ -88,7 +88,7 @@ fn breaks(measured: &Measured, direction: Direction, budget: f64) -> Option<Stri
 
 const WAYS: [Direction; 2] = [Direction::Tx, Direction::Rx];
 
-fn summary(trains: &Trains, rate: u64) -> Table {
+fn summary(per_packet: &PerPacket, rate: u64) -> Table {
     let budget = budget_ns(rate);
     let column = |name: &str, unit| Column {
         name: name.to_owned(),
@@ -102,7 +102,7 @@ fn summary(trains: &Trains, rate: u64) -> Table {
         column("Lines of 1 Gb/s that it fills", Unit::Ratio),
     ];
     let mut rows = Vec::new();
-    for measured in &trains.measured {
+    for measured in &per_packet.measured {
         for direction in WAYS {
             let ns = place(measured, direction).and_then(|at| path_ns(measured, direction, at));
             let reason = measured.without_gates.clone();
@@ -137,7 +137,7 @@ fn summary(trains: &Trains, rate: u64) -> Table {
             rows.push(present::plain_row(label, cells));
         }
     }
-    rows.extend(absent(trains, columns.len()));
+    rows.extend(absent(per_packet, columns.len()));
     if let Some(source) = figure("sections 3.2.3 and 4") {
         for (label, least) in [
             ("2002, send", "send-processing-least"),
@@ -170,14 +170,14 @@ fn summary(trains: &Trains, rate: u64) -> Table {
 }
 
 /// Every layer, alone and with those before it.
-fn layers(trains: &Trains, rate: u64) -> Table {
+fn layers(per_packet: &PerPacket, rate: u64) -> Table {
     let budget = budget_ns(rate);
     let column = |name: &str, unit| Column {
         name: name.to_owned(),
         unit,
     };
     let mut rows = Vec::new();
-    for measured in trains.measured.iter().filter(|one| one.table.is_some()) {
+    for measured in per_packet.measured.iter().filter(|one| one.table.is_some()) {
         rows.push(present::plain_row(measured.subject.label(), Vec::new()));
         for direction in WAYS {
             let Some(at) = place(measured, direction) else {
@@ -213,8 +213,8 @@ fn layers(trains: &Trains, rate: u64) -> Table {
     }
 }
 
-fn bars(trains: &Trains, command: &str) -> Figure {
-    let bars = trains.measured.iter().flat_map(|measured| {
+fn bars(per_packet: &PerPacket, command: &str) -> Figure {
+    let bars = per_packet.measured.iter().flat_map(|measured| {
         WAYS.into_iter().filter_map(|direction| {
             let at = place(measured, direction)?;
             let segments = measured
@@ -243,19 +243,21 @@ fn bars(trains: &Trains, command: &str) -> Figure {
     }
 }
 
-fn lines(trains: &Trains, rate: u64, command: &str) -> Figure {
-    let mut series: Vec<Series> = trains
+fn lines(per_packet: &PerPacket, rate: u64, command: &str) -> Figure {
+    let mut series: Vec<Series> = per_packet
         .measured
         .iter()
         .flat_map(|measured| {
             WAYS.map(|direction| {
                 let label = format!("{}: {}", way(direction), measured.subject.label());
-                over_sizes(label, &trains.sizes, |at| path_ns(measured, direction, at))
+                over_sizes(label, &per_packet.sizes, |at| {
+                    path_ns(measured, direction, at)
+                })
             })
         })
         .filter(|line| !line.points.is_empty())
         .collect();
-    if let (Some(&first), Some(&last)) = (trains.sizes.first(), trains.sizes.last()) {
+    if let (Some(&first), Some(&last)) = (per_packet.sizes.first(), per_packet.sizes.last()) {
         let points = [first, last].map(|size| Point {
             x: size as f64,
             y: budget_ns(rate),
@@ -276,11 +278,11 @@ fn lines(trains: &Trains, rate: u64, command: &str) -> Figure {
     }
 }
 
-fn finding(trains: &Trains, rate: u64) -> Told {
+fn finding(per_packet: &PerPacket, rate: u64) -> Told {
     let budget = budget_ns(rate);
     let (mut broken, mut kept) = (Vec::new(), Vec::new());
     let mut finding = Finding::default();
-    for measured in &trains.measured {
+    for measured in &per_packet.measured {
         for direction in WAYS {
             let Some(at) = place(measured, direction) else {
                 continue;
@@ -337,11 +339,11 @@ mod tests {
 
     #[test]
     fn work_below_what_the_clock_tells_keeps_up_with_no_line() {
-        let trains = crate::trains::tests::fixed_with_work(-0.35);
-        let said = finding(&trains, LINE_RATE);
+        let per_packet = crate::per_packet::tests::fixed_with_work(-0.35);
+        let said = finding(&per_packet, LINE_RATE);
         assert!(said.contains("not told from zero"), "{said}");
         assert!(!said.contains("would keep up"), "{said}");
-        let table = summary(&trains, LINE_RATE);
+        let table = summary(&per_packet, LINE_RATE);
         assert!(
             matches!(&table.rows[0].cells[1], Cell::NotAvailable { reason } if reason == TOO_SHORT)
         );

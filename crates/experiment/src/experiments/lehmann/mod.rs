@@ -1,7 +1,7 @@
 //! `lehmann-bandwidth`, `lehmann-processing`, `lehmann-queues` and `lehmann-budget`: requests of 128 bytes and responses of 256 to
 //! 65,536 bytes, packet by packet, after Lehmann and Benz 2002.
 //!
-//! All four show one measurement ([`crate::trains`]): whichever comes first makes it. They share how sizes become columns, and what
+//! All four show one measurement ([`crate::per_packet`]): whichever comes first makes it. They share how sizes become columns, and what
 //! is said of trust.
 
 mod bandwidth;
@@ -16,14 +16,14 @@ use tollgate_run::{
     Axis, Cell, Interval, Measured as Number, Point, Row, RowKind, Scale, Series, Source, Table,
     TrustKind, TrustLine, Unit, format, present,
 };
-use tollgate_workload::trains::REQUEST;
+use tollgate_workload::per_packet::REQUEST;
 
 use super::{Content, Experiment, Reported};
 use crate::claim::{Evidence, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
+use crate::per_packet::{self, AtGates, Measured, PerPacket};
 use crate::shapes;
-use crate::trains::{self, AtGates, Measured, Trains};
 
 pub(super) use bandwidth::BANDWIDTH;
 pub(super) use budget::BUDGET;
@@ -46,7 +46,7 @@ pub(super) struct View {
     summary: &'static str,
     weight: u32,
     /// Given the measurement, the options, and the command that makes it.
-    parts: fn(&Trains, &Options, &str) -> Content,
+    parts: fn(&PerPacket, &Options, &str) -> Content,
 }
 
 impl Experiment for View {
@@ -77,12 +77,12 @@ impl Experiment for View {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        !trains::wanted(options).is_empty()
+        !per_packet::wanted(options).is_empty()
     }
 
     fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
-        let trains = trains::of(self.name, context)?;
-        Ok((self.parts)(&trains, &context.options, command))
+        let per_packet = per_packet::of(self.name, context)?;
+        Ok((self.parts)(&per_packet, &context.options, command))
     }
 }
 
@@ -109,8 +109,8 @@ fn columns(sizes: &[usize]) -> Vec<usize> {
     places
 }
 
-fn sizes_at(trains: &Trains, places: &[usize]) -> Vec<usize> {
-    places.iter().map(|&at| trains.sizes[at]).collect()
+fn sizes_at(per_packet: &PerPacket, places: &[usize]) -> Vec<usize> {
+    places.iter().map(|&at| per_packet.sizes[at]).collect()
 }
 
 const fn way(direction: Direction) -> &'static str {
@@ -157,7 +157,7 @@ fn number(known: Known) -> Cell {
 /// A time of packets. With GSO it is that of the piece that a packet is in, and how pieces form is a state of the connection, of which
 /// a run has one: its slices agree on it, so they tell nothing of how well the time is known.
 fn packet_number(measured: &Measured, known: Known) -> Cell {
-    if measured.subject.is_a_train() {
+    if measured.subject.is_per_packet() {
         number(known)
     } else {
         Cell::exact(known.ns)
@@ -221,8 +221,8 @@ fn axis(label: &str, unit: Unit) -> Axis {
 }
 
 /// The subjects with gates that could not be run, or not with gates: rows that say why.
-fn absent(trains: &Trains, cells: usize) -> Vec<Row> {
-    trains
+fn absent(per_packet: &PerPacket, cells: usize) -> Vec<Row> {
+    per_packet
         .absent
         .iter()
         .map(|(subject, reason)| {
@@ -233,11 +233,11 @@ fn absent(trains: &Trains, cells: usize) -> Vec<Row> {
 }
 
 /// The subject that answers for a figure of packets: the first whose segments are packets and that has gates.
-fn first_train(trains: &Trains) -> Option<&Measured> {
-    trains
+fn first_per_packet(per_packet: &PerPacket) -> Option<&Measured> {
+    per_packet
         .measured
         .iter()
-        .find(|one| one.subject.is_a_train() && one.table.is_some())
+        .find(|one| one.subject.is_per_packet() && one.table.is_some())
 }
 
 /// The way with the most, and the one with the least where there is another.
@@ -249,26 +249,26 @@ fn ends<T>(ways: &[T], of: impl Fn(&T) -> f64) -> Option<(&T, Option<&T>)> {
 }
 
 /// How far the measurement can be trusted.
-fn trust(trains: &Trains) -> Vec<TrustLine> {
+fn trust(per_packet: &PerPacket) -> Vec<TrustLine> {
     let mut lines = vec![present::note(format!(
         "requests of {}, responses of {} from {} to {}{}; a time is the mean of the middle half of a slice's round trips",
         format::bytes(REQUEST),
-        format::counted(trains.sizes.len() as u64, "size", "sizes"),
-        format::whole(trains.sizes.first().copied().unwrap_or(0) as u64),
-        format::bytes(trains.sizes.last().copied().unwrap_or(0)),
-        if trains.fewer {
+        format::counted(per_packet.sizes.len() as u64, "size", "sizes"),
+        format::whole(per_packet.sizes.first().copied().unwrap_or(0) as u64),
+        format::bytes(per_packet.sizes.last().copied().unwrap_or(0)),
+        if per_packet.fewer {
             " (fewer than the paper's 256, to end in time)"
         } else {
             ""
         }
     ))];
-    for measured in &trains.measured {
-        lines.extend(of_subject(trains, measured));
+    for measured in &per_packet.measured {
+        lines.extend(of_subject(per_packet, measured));
     }
-    lines.extend(trains.absent.iter().map(|(subject, reason)| {
+    lines.extend(per_packet.absent.iter().map(|(subject, reason)| {
         present::warning(format!("{} is left out: {reason}", subject.label()))
     }));
-    if trains.stopped {
+    if per_packet.stopped {
         lines.push(present::warning(
             "the run was stopped; what is shown was measured until then",
         ));
@@ -276,7 +276,7 @@ fn trust(trains: &Trains) -> Vec<TrustLine> {
     lines
 }
 
-fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
+fn of_subject(per_packet: &PerPacket, measured: &Measured) -> Vec<TrustLine> {
     let label = measured.subject.label();
     let mut lines = Vec::new();
     let settings: Vec<String> = measured
@@ -297,8 +297,8 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
     if measured.table.is_none() {
         return lines;
     }
-    lines.extend(closures(trains, measured));
-    lines.extend(of_gates(trains, measured));
+    lines.extend(closures(per_packet, measured));
+    lines.extend(of_gates(per_packet, measured));
     let lost = measured.lost();
     lines.push(TrustLine {
         kind: TrustKind::EventsLost,
@@ -326,23 +326,23 @@ fn of_subject(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
 
 /// The sizes that have a ledger.
 fn with_ledger<'a>(
-    trains: &'a Trains,
+    per_packet: &'a PerPacket,
     measured: &'a Measured,
 ) -> impl Iterator<Item = (usize, &'a AtGates)> {
-    let sizes = trains.sizes.iter().zip(&measured.sizes);
+    let sizes = per_packet.sizes.iter().zip(&measured.sizes);
     sizes.filter_map(|(&size, at)| Some((size, at.ledger.as_ref()?)))
 }
 
 /// The verdict of the closure: at the size where it leaves most open, and how many sizes have which verdict.
-fn closures(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
+fn closures(per_packet: &PerPacket, measured: &Measured) -> Vec<TrustLine> {
     let label = measured.subject.label();
     let share = |ledger: &AtGates| ledger.closure.left.ns / ledger.closure.of_ns;
-    let worst =
-        with_ledger(trains, measured).max_by(|a, b| share(a.1).abs().total_cmp(&share(b.1).abs()));
+    let worst = with_ledger(per_packet, measured)
+        .max_by(|a, b| share(a.1).abs().total_cmp(&share(b.1).abs()));
     let Some((size, ledger)) = worst else {
         return Vec::new();
     };
-    let verdicts: Vec<Verdict> = with_ledger(trains, measured)
+    let verdicts: Vec<Verdict> = with_ledger(per_packet, measured)
         .map(|(_, ledger)| ledger.closure.verdict(measured.limit()))
         .collect();
     let count = |is: fn(&Verdict) -> bool| verdicts.iter().filter(|one| is(one)).count();
@@ -398,10 +398,10 @@ fn closures(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
 }
 
 /// The cost of gates: where it disturbs a round trip most.
-fn of_gates(trains: &Trains, measured: &Measured) -> Vec<TrustLine> {
+fn of_gates(per_packet: &PerPacket, measured: &Measured) -> Vec<TrustLine> {
     let label = measured.subject.label();
     let share = |ledger: &AtGates| ledger.perturbation.ns / ledger.closure.of_ns;
-    let most = with_ledger(trains, measured).max_by(|a, b| share(a.1).total_cmp(&share(b.1)));
+    let most = with_ledger(per_packet, measured).max_by(|a, b| share(a.1).total_cmp(&share(b.1)));
     let Some((size, ledger)) = most else {
         return Vec::new();
     };
@@ -442,17 +442,23 @@ fn left_open(measured: &Measured, at: usize) -> Option<f64> {
 /// A time of packets as evidence, with the round trips of its size.
 fn evidence(measured: &Measured, at: usize, known: Option<Known>) -> Result<Evidence, Refusal> {
     let known = known.ok_or_else(|| Refusal::NotMeasured("no packet of it was seen".to_owned()))?;
-    let interval = measured.subject.is_a_train().then(|| interval(known));
+    let interval = measured.subject.is_per_packet().then(|| interval(known));
     let evidence = Evidence::new(known.ns, interval, measured.sizes[at].round_trips);
     Ok(evidence.leaving(left_open(measured, at)))
 }
 
 /// A table of the columns' sizes.
-fn table(id: String, title: String, trains: &Trains, places: &[usize], rows: Vec<Row>) -> Table {
+fn table(
+    id: String,
+    title: String,
+    per_packet: &PerPacket,
+    places: &[usize],
+    rows: Vec<Row>,
+) -> Table {
     Table {
         id,
         title,
-        columns: present::size_columns(&sizes_at(trains, places), Unit::Nanoseconds),
+        columns: present::size_columns(&sizes_at(per_packet, places), Unit::Nanoseconds),
         rows,
     }
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::claim::{Claim, Evidence, Finding, Refusal, Told};
 use crate::context::Options;
-use crate::trains::{Measured, Trains, packets};
+use crate::per_packet::{Measured, PerPacket, packets};
 
 /// Figs. 4, 5, 10 and 11.
 pub(in crate::experiments) const PROCESSING: View = View {
@@ -25,36 +25,36 @@ pub(in crate::experiments) const PROCESSING: View = View {
 };
 
 /// What the measurement shows.
-fn parts(trains: &Trains, _options: &Options, command: &str) -> Content {
-    let mut tables: Vec<Table> = trains
+fn parts(per_packet: &PerPacket, _options: &Options, command: &str) -> Content {
+    let mut tables: Vec<Table> = per_packet
         .measured
         .iter()
-        .map(|measured| today(measured, trains))
+        .map(|measured| today(measured, per_packet))
         .collect();
     tables.extend(then());
-    let places = columns(&trains.sizes);
-    let left_out = absent(trains, places.len());
+    let places = columns(&per_packet.sizes);
+    let left_out = absent(per_packet, places.len());
     if !left_out.is_empty() {
         tables.push(super::table(
             "absent".to_owned(),
             "Not measured".to_owned(),
-            trains,
+            per_packet,
             &places,
             left_out,
         ));
     }
-    let mut figures: Vec<Figure> = trains
+    let mut figures: Vec<Figure> = per_packet
         .measured
         .iter()
         .filter(|measured| measured.table.is_some())
-        .map(|measured| by_layer(measured, trains, command))
+        .map(|measured| by_layer(measured, per_packet, command))
         .collect();
-    figures.push(both_ways(trains, command));
+    figures.push(both_ways(per_packet, command));
     Content {
-        finding: finding(trains),
+        finding: finding(per_packet),
         tables,
         figures,
-        trust: super::trust(trains),
+        trust: super::trust(per_packet),
     }
 }
 
@@ -74,8 +74,8 @@ pub(super) fn told(ns: f64) -> String {
     }
 }
 
-fn today(measured: &Measured, trains: &Trains) -> Table {
-    let places = columns(&trains.sizes);
+fn today(measured: &Measured, per_packet: &PerPacket) -> Table {
+    let places = columns(&per_packet.sizes);
     let mut rows = Vec::new();
     for direction in [Direction::Tx, Direction::Rx] {
         for (index, span) in measured.worked(direction) {
@@ -102,7 +102,7 @@ fn today(measured: &Measured, trains: &Trains) -> Table {
         "packets of a response",
         places
             .iter()
-            .map(|&at| Cell::text(packets(trains.sizes[at]).to_string()))
+            .map(|&at| Cell::text(packets(per_packet.sizes[at]).to_string()))
             .collect(),
     ));
     super::table(
@@ -112,7 +112,7 @@ fn today(measured: &Measured, trains: &Trains) -> Table {
             measured.subject.label(),
             measured.mode
         ),
-        trains,
+        per_packet,
         &places,
         rows,
     )
@@ -145,7 +145,7 @@ fn then() -> Option<Table> {
     })
 }
 
-fn by_layer(measured: &Measured, trains: &Trains, command: &str) -> Figure {
+fn by_layer(measured: &Measured, per_packet: &PerPacket, command: &str) -> Figure {
     Figure::Lines {
         title: format!(
             "Work of each layer for each packet, {}",
@@ -157,7 +157,7 @@ fn by_layer(measured: &Measured, trains: &Trains, command: &str) -> Figure {
             .into_iter()
             .flat_map(|direction| measured.worked(direction))
             .map(|(index, span)| {
-                over_sizes(super::name(span), &trains.sizes, |at| {
+                over_sizes(super::name(span), &per_packet.sizes, |at| {
                     Some(measured.sizes[at].work(index)?.ns)
                 })
             })
@@ -167,11 +167,11 @@ fn by_layer(measured: &Measured, trains: &Trains, command: &str) -> Figure {
     }
 }
 
-fn both_ways(trains: &Trains, command: &str) -> Figure {
-    let lines = trains.measured.iter().flat_map(|measured| {
+fn both_ways(per_packet: &PerPacket, command: &str) -> Figure {
+    let lines = per_packet.measured.iter().flat_map(|measured| {
         [Direction::Tx, Direction::Rx].map(|direction| {
             let label = format!("{}: {}", way(direction), measured.subject.label());
-            over_sizes(label, &trains.sizes, |at| {
+            over_sizes(label, &per_packet.sizes, |at| {
                 Some(measured.sizes[at].path(direction)?.ns)
             })
         })
@@ -198,7 +198,7 @@ fn mean_evidence(measured: &Measured, direction: Direction) -> Result<Evidence, 
     Evidence::mean_of(&known).ok_or(refused)
 }
 
-fn finding(trains: &Trains) -> Told {
+fn finding(per_packet: &PerPacket) -> Told {
     let mut finding = Finding::default();
     let mut any = false;
     for (direction, takes) in [
@@ -206,7 +206,7 @@ fn finding(trains: &Trains) -> Told {
         (Direction::Rx, "to receive a packet takes"),
     ] {
         let mut means: Vec<(String, Claim)> = Vec::new();
-        for measured in trains.measured.iter().filter(|one| one.table.is_some()) {
+        for measured in per_packet.measured.iter().filter(|one| one.table.is_some()) {
             let label = measured.subject.label();
             let mean = mean_evidence(measured, direction).and_then(Evidence::amount);
             any = true;

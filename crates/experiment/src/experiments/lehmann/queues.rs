@@ -9,12 +9,12 @@ use tollgate_run::{self as run, Column, Figure, Row, RowKind, Table, Unit, forma
 
 use super::super::Content;
 use super::{
-    NANOSECONDS_PER_MICROSECOND, PAPER, View, absent, axis, columns, first_train, missing,
+    NANOSECONDS_PER_MICROSECOND, PAPER, View, absent, axis, columns, first_per_packet, missing,
     over_packets, over_sizes, packet_number, span_row,
 };
 use crate::claim::{Claim, Evidence, Finding, Told};
 use crate::context::Options;
-use crate::trains::{Measured, OVER_TIME, Trains, packets};
+use crate::per_packet::{Measured, OVER_TIME, PerPacket, packets};
 
 /// The places in a response that become columns of a table over time, counted from 1; the last is added.
 const PLACES: [usize; 6] = [1, 2, 3, 6, 12, 24];
@@ -30,48 +30,48 @@ pub(in crate::experiments) const QUEUES: View = View {
 };
 
 /// What the measurement shows.
-fn parts(trains: &Trains, _options: &Options, command: &str) -> Content {
+fn parts(per_packet: &PerPacket, _options: &Options, command: &str) -> Content {
     let mut tables = Vec::new();
     let mut figures = Vec::new();
-    for measured in &trains.measured {
-        tables.push(by_size(measured, trains));
+    for measured in &per_packet.measured {
+        tables.push(by_size(measured, per_packet));
         if measured.table.is_none() {
             continue;
         }
-        figures.push(over_size(measured, trains, command));
-        for size in shown(trains) {
-            tables.push(by_place(measured, trains, size));
-            figures.push(waits_over_time(measured, trains, size, command));
-            figures.push(gaps_over_time(measured, trains, size, command));
+        figures.push(over_size(measured, per_packet, command));
+        for size in shown(per_packet) {
+            tables.push(by_place(measured, per_packet, size));
+            figures.push(waits_over_time(measured, per_packet, size, command));
+            figures.push(gaps_over_time(measured, per_packet, size, command));
         }
     }
     tables.extend(then());
-    let places = columns(&trains.sizes);
-    let left_out = absent(trains, places.len());
+    let places = columns(&per_packet.sizes);
+    let left_out = absent(per_packet, places.len());
     if !left_out.is_empty() {
         tables.push(super::table(
             "absent".to_owned(),
             "Not measured".to_owned(),
-            trains,
+            per_packet,
             &places,
             left_out,
         ));
     }
     Content {
-        finding: finding(trains),
+        finding: finding(per_packet),
         tables,
         figures,
-        trust: super::trust(trains),
+        trust: super::trust(per_packet),
     }
 }
 
 /// The places of the sizes that are shown packet by packet.
-fn shown(trains: &Trains) -> Vec<usize> {
-    let paper = |at: &usize| OVER_TIME.contains(&trains.sizes[*at]);
-    let mut shown: Vec<usize> = (0..trains.sizes.len()).filter(paper).collect();
+fn shown(per_packet: &PerPacket) -> Vec<usize> {
+    let paper = |at: &usize| OVER_TIME.contains(&per_packet.sizes[*at]);
+    let mut shown: Vec<usize> = (0..per_packet.sizes.len()).filter(paper).collect();
     if shown.is_empty() {
         // The user's own sizes: the largest of them.
-        shown.extend(trains.sizes.len().checked_sub(1));
+        shown.extend(per_packet.sizes.len().checked_sub(1));
     }
     shown
 }
@@ -102,8 +102,8 @@ fn queue_row(span: &Span, cells: Vec<run::Cell>) -> Row {
     }
 }
 
-fn by_size(measured: &Measured, trains: &Trains) -> Table {
-    let places = columns(&trains.sizes);
+fn by_size(measured: &Measured, per_packet: &PerPacket) -> Table {
+    let places = columns(&per_packet.sizes);
     let mut rows: Vec<Row> = queues(measured)
         .map(|(index, span)| {
             let cells = places
@@ -126,14 +126,14 @@ fn by_size(measured: &Measured, trains: &Trains) -> Table {
             measured.subject.label(),
             measured.mode
         ),
-        trains,
+        per_packet,
         &places,
         rows,
     )
 }
 
-fn by_place(measured: &Measured, trains: &Trains, at: usize) -> Table {
-    let size = trains.sizes[at];
+fn by_place(measured: &Measured, per_packet: &PerPacket, at: usize) -> Table {
+    let size = per_packet.sizes[at];
     let count = packets(size);
     let mut places: Vec<usize> = PLACES.into_iter().filter(|&place| place < count).collect();
     places.push(count);
@@ -199,7 +199,7 @@ fn then() -> Option<Table> {
     })
 }
 
-fn over_size(measured: &Measured, trains: &Trains, command: &str) -> Figure {
+fn over_size(measured: &Measured, per_packet: &PerPacket, command: &str) -> Figure {
     Figure::Lines {
         title: format!(
             "Wait of a packet in each span, {}",
@@ -209,7 +209,7 @@ fn over_size(measured: &Measured, trains: &Trains, command: &str) -> Figure {
         y: axis("Wait of a packet, mean", Unit::Nanoseconds),
         series: queues(measured)
             .map(|(index, span)| {
-                over_sizes(super::name(span), &trains.sizes, |at| {
+                over_sizes(super::name(span), &per_packet.sizes, |at| {
                     Some(measured.sizes[at].wait(index)?.ns)
                 })
             })
@@ -219,11 +219,16 @@ fn over_size(measured: &Measured, trains: &Trains, command: &str) -> Figure {
     }
 }
 
-fn waits_over_time(measured: &Measured, trains: &Trains, at: usize, command: &str) -> Figure {
+fn waits_over_time(
+    measured: &Measured,
+    per_packet: &PerPacket,
+    at: usize,
+    command: &str,
+) -> Figure {
     Figure::Lines {
         title: format!(
             "Wait within a response of {}, {}",
-            format::bytes(trains.sizes[at]),
+            format::bytes(per_packet.sizes[at]),
             measured.subject.label()
         ),
         x: axis("Packet of the response", Unit::Count),
@@ -232,7 +237,7 @@ fn waits_over_time(measured: &Measured, trains: &Trains, at: usize, command: &st
             .map(|(index, span)| {
                 over_packets(
                     super::name(span),
-                    &measured.sizes[at].wait_by_place(index, packets(trains.sizes[at])),
+                    &measured.sizes[at].wait_by_place(index, packets(per_packet.sizes[at])),
                 )
             })
             .filter(|line| line.points.iter().any(|point| point.y > 0.0))
@@ -241,12 +246,12 @@ fn waits_over_time(measured: &Measured, trains: &Trains, at: usize, command: &st
     }
 }
 
-fn gaps_over_time(measured: &Measured, trains: &Trains, at: usize, command: &str) -> Figure {
+fn gaps_over_time(measured: &Measured, per_packet: &PerPacket, at: usize, command: &str) -> Figure {
     let ends = [Gate::TcpOutBegin, Gate::IpInBegin, Gate::SocketQueued];
     Figure::Lines {
         title: format!(
             "Time between packets of a response of {}, {}",
-            format::bytes(trains.sizes[at]),
+            format::bytes(per_packet.sizes[at]),
             measured.subject.label()
         ),
         x: axis("Packet of the response", Unit::Count),
@@ -256,7 +261,7 @@ fn gaps_over_time(measured: &Measured, trains: &Trains, at: usize, command: &str
             .map(|(index, span)| {
                 over_packets(
                     format!("at {}", span.from.name()),
-                    &measured.sizes[at].gaps(index, packets(trains.sizes[at])),
+                    &measured.sizes[at].gaps(index, packets(per_packet.sizes[at])),
                 )
             })
             .filter(|line| !line.points.is_empty())
@@ -277,7 +282,7 @@ struct Longest<'a> {
 impl<'a> Longest<'a> {
     fn of(
         measured: &'a Measured,
-        trains: &Trains,
+        per_packet: &PerPacket,
         at: usize,
         finding: &mut Finding,
     ) -> Option<Self> {
@@ -286,7 +291,7 @@ impl<'a> Longest<'a> {
         let (span, index, known) = waits.max_by(|a, b| a.2.ns.total_cmp(&b.2.ns))?;
         let wait = super::evidence(measured, at, Some(known)).and_then(Evidence::amount);
         let what = format!("the longest wait on {}", measured.subject.label());
-        let by_place = measured.sizes[at].wait_by_place(index, packets(trains.sizes[at]));
+        let by_place = measured.sizes[at].wait_by_place(index, packets(per_packet.sizes[at]));
         Some(Self {
             measured,
             span,
@@ -300,19 +305,19 @@ impl<'a> Longest<'a> {
     }
 }
 
-fn finding(trains: &Trains) -> Told {
-    if first_train(trains).is_none() {
+fn finding(per_packet: &PerPacket) -> Told {
+    if first_per_packet(per_packet).is_none() {
         return Told::unavailable("no path that carries packets has gates");
     }
     let mut finding = Finding::default();
-    let Some(at) = shown(trains).last().copied() else {
+    let Some(at) = shown(per_packet).last().copied() else {
         return finding.finish();
     };
-    let waits: Vec<Longest<'_>> = trains
+    let waits: Vec<Longest<'_>> = per_packet
         .measured
         .iter()
-        .filter(|one| one.subject.is_a_train() && one.table.is_some())
-        .filter_map(|measured| Longest::of(measured, trains, at, &mut finding))
+        .filter(|one| one.subject.is_per_packet() && one.table.is_some())
+        .filter_map(|measured| Longest::of(measured, per_packet, at, &mut finding))
         .collect();
     let Some((most, least)) = super::ends(&waits, |one| one.wait.value()) else {
         return finding.finish();
@@ -328,7 +333,7 @@ fn finding(trains: &Trains) -> Told {
     };
     finding.say(format!(
         "in a response of {} a packet waits longest on {}, in {}: {} on average{by_place}",
-        format::bytes(trains.sizes[at]),
+        format::bytes(per_packet.sizes[at]),
         most.measured.subject.label(),
         most.queue(),
         most.wait.duration(),

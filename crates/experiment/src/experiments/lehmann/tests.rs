@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 use tollgate_run::Experiment as Shown;
 
 use super::*;
-use crate::trains::tests::fixed;
+use crate::per_packet::tests::fixed;
 
 /// The words and numbers that a reader would see.
 fn text(shown: &Shown) -> String {
@@ -39,30 +39,37 @@ fn text(shown: &Shown) -> String {
     text
 }
 
-fn show(view: &View, trains: &Trains, options: &Options) -> Shown {
+fn show(view: &View, per_packet: &PerPacket, options: &Options) -> Shown {
     let command = view.command(options);
-    view.headed((view.parts)(trains, options, &command), command)
+    view.headed((view.parts)(per_packet, options, &command), command)
 }
 
 #[test]
 fn the_views_of_fixed_numbers() {
-    let (trains, options) = (fixed(), Options::default());
-    insta::assert_snapshot!("bandwidth", text(&show(&BANDWIDTH, &trains, &options)));
-    insta::assert_snapshot!("processing", text(&show(&PROCESSING, &trains, &options)));
-    insta::assert_snapshot!("queues", text(&show(&QUEUES, &trains, &options)));
-    insta::assert_snapshot!("budget", text(&show(&BUDGET, &trains, &options)));
+    let (per_packet, options) = (fixed(), Options::default());
+    insta::assert_snapshot!("bandwidth", text(&show(&BANDWIDTH, &per_packet, &options)));
+    insta::assert_snapshot!(
+        "processing",
+        text(&show(&PROCESSING, &per_packet, &options))
+    );
+    insta::assert_snapshot!("queues", text(&show(&QUEUES, &per_packet, &options)));
+    insta::assert_snapshot!("budget", text(&show(&BUDGET, &per_packet, &options)));
 }
 
 #[test]
 fn work_of_a_ledger_that_does_not_close_is_not_stated() {
-    let mut trains = fixed();
-    for size in trains.measured.iter_mut().flat_map(|one| &mut one.sizes) {
+    let mut per_packet = fixed();
+    for size in per_packet
+        .measured
+        .iter_mut()
+        .flat_map(|one| &mut one.sizes)
+    {
         if let Some(ledger) = &mut size.ledger {
             ledger.closure.left.ns = 700.0;
         }
     }
     for view in [&PROCESSING, &QUEUES, &BUDGET] {
-        let said = show(view, &trains, &Options::default()).finding;
+        let said = show(view, &per_packet, &Options::default()).finding;
         assert!(said.starts_with("This run cannot tell"), "{said}");
         assert!(
             said.contains("4.7 % of the whole is unattributed"),

@@ -1,7 +1,7 @@
-//! Requests of one size that are answered by responses of any size: trains of segments, as in Lehmann and Benz 2002.
+//! Requests of one size that are answered by responses of any size, measured per packet, as in Lehmann and Benz 2002.
 //!
 //! A request says how long its response is to be, so one connection serves all sizes. The kernel's paths
-//! ([`crate::kernel::trains`]) and our own stack's ([`crate::stack_memory::trains`]) share sizes and the form of a request.
+//! ([`crate::kernel::per_packet`]) and our own stack's ([`crate::stack_memory::per_packet`]) share sizes and the form of a request.
 
 use tollgate_run::PathId;
 

@@ -1,9 +1,8 @@
-//! How much of a workload's traffic the kernel's gates tell apart: with all gates attached at once, every message and every segment
-//! is looked for at each of them, and held against what was sent.
+//! Coverage: the share of a workload's traffic that the kernel's gates trace end to end. All gates are attached at once, and every
+//! message and segment is looked for at each of them.
 //!
-//! What was sent is known, since we send it: a message that no gate saw is one that was not joined. A message or a segment is joined
-//! when it was seen at every gate that its path has. This module owns the measurement; it tells no time that could be taken for that
-//! of a path without gates.
+//! What was sent is known, since we send it. A message or a segment is traced when every gate of its path has recorded it. This
+//! module owns the measurement; it must never give a time that could be taken for that of a path without gates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, SpanTable, TickS
 use tollgate_kernel::join::train::{Exchange, Leg, Part, Trains};
 use tollgate_kernel::{Event, Gates, Plan, Taken, Traffic, Watch, kernel_features, watch::ROOM};
 use tollgate_run::{Mode, Offload, PathId, Waiting, Workload};
-use tollgate_workload::trains::SEGMENT;
+use tollgate_workload::per_packet::SEGMENT;
 use tollgate_workload::{Session, Sockets, Spec, find};
 
 use crate::context::{Context, Options};
@@ -79,28 +78,28 @@ impl Carried {
     }
 }
 
-/// So many were sent, and so many of them were seen at every gate.
+/// Numbers of what was sent, and of what was recorded at every gate of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) sent: u64,
-    pub(crate) joined: u64,
+    pub(crate) traced: u64,
 }
 
 impl Share {
-    /// The share that was joined; none when nothing was sent.
+    /// The share that was traced; none when nothing was sent.
     pub(crate) fn of_one(&self) -> Option<f64> {
-        (self.sent > 0).then(|| self.joined as f64 / self.sent as f64)
+        (self.sent > 0).then(|| self.traced as f64 / self.sent as f64)
     }
 
     fn merge(&mut self, other: Self) {
         self.sent += other.sent;
-        self.joined += other.joined;
+        self.traced += other.traced;
     }
 }
 
-/// What was seen of a workload at one size.
+/// Coverage of a workload at one size.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct CellCoverage {
     pub(crate) messages: Share,
     pub(crate) segments: Share,
     /// Events that were read.
@@ -108,7 +107,7 @@ pub(crate) struct Seen {
     /// Events that found no room.
     pub(crate) lost: u64,
     /// Events that belong to no message.
-    pub(crate) strange: u64,
+    pub(crate) unmatched: u64,
     /// Events of listening sockets, which are told of connections and carry no byte.
     pub(crate) listening: u64,
     /// Passages of a gate that the message or segment had passed before: mostly retransmissions.
@@ -128,12 +127,12 @@ pub(crate) struct Row {
     /// The spans between the gates that it passes.
     pub(crate) table: SpanTable,
     /// In the order of the sizes; the reason where it failed.
-    pub(crate) sizes: Vec<Result<Seen, String>>,
+    pub(crate) sizes: Vec<Result<CellCoverage, String>>,
 }
 
-/// All that was measured.
+/// Coverage of a workload, by path, mode and size.
 #[derive(Debug, Clone)]
-pub(crate) struct Joins {
+pub(crate) struct Coverage {
     pub(crate) rows: Vec<Row>,
     /// Gates that this kernel has no hook for.
     pub(crate) unresolved: Vec<(Gate, String)>,
@@ -177,7 +176,7 @@ pub(crate) fn run(
     workload: Workload,
     sizes: &[usize],
     context: &Context<'_>,
-) -> Result<Joins, Error> {
+) -> Result<Coverage, Error> {
     let ways = ways(workload, &context.options);
     if ways.is_empty() {
         return Err(Error::NothingToRun {
@@ -205,7 +204,7 @@ pub(crate) fn run(
         ));
     }
     let gates = Gates::load(&plan, ROOM).map_err(|error| refused(error.to_string()))?;
-    let mut joins = Joins {
+    let mut coverage = Coverage {
         rows: Vec::new(),
         unresolved: plan
             .boundaries()
@@ -235,7 +234,7 @@ pub(crate) fn run(
         };
         for &size in sizes {
             if context.cancel.is_raised() {
-                joins.stopped = true;
+                coverage.stopped = true;
                 break;
             }
             let left = context.remaining().unwrap_or_default();
@@ -257,21 +256,21 @@ pub(crate) fn run(
             };
             row.sizes.push(cell.run(workload, size));
         }
-        joins.rows.push(row);
+        coverage.rows.push(row);
     }
-    let first_reason = joins
+    let first_reason = coverage
         .rows
         .iter()
         .flat_map(|row| &row.sizes)
-        .find_map(|seen| seen.as_ref().err());
-    if joins
+        .find_map(|cell_coverage| cell_coverage.as_ref().err());
+    if coverage
         .rows
         .iter()
         .all(|row| row.sizes.iter().all(Result::is_err))
     {
         return Err(first_reason.map_or(Error::Stopped, |reason| refused(reason.clone())));
     }
-    Ok(joins)
+    Ok(coverage)
 }
 
 /// One way at one size.
@@ -288,7 +287,7 @@ struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    fn run(&self, workload: Workload, size: usize) -> Result<Seen, String> {
+    fn run(&self, workload: Workload, size: usize) -> Result<CellCoverage, String> {
         let begun = Instant::now();
         let mode = self.carried.mode;
         let spec = Spec {
@@ -303,29 +302,30 @@ impl Cell<'_> {
         let path = find(self.carried.path)
             .ok_or_else(|| format!("{} cannot be opened here", self.carried.path))?;
         let mut session = path.open(&spec).map_err(|error| error.to_string())?;
-        let talk = Conversation::of(workload, size, self.carried.segment());
-        let most = talk.messages_that_fit(self.passed.len());
-        let mut seen = Seen {
+        let transfer = Transfer::of(workload, size, self.carried.segment());
+        let most = transfer.messages_that_fit(self.passed.len());
+        let mut cell_coverage = CellCoverage {
             spans: vec![Vec::new(); self.table.spans().len()],
-            ..Seen::default()
+            ..CellCoverage::default()
         };
-        while seen.messages.sent < self.wanted.max(1) {
+        while cell_coverage.messages.sent < self.wanted.max(1) {
             let over = self.until.is_some_and(|until| begun.elapsed() >= until);
-            if over && seen.messages.sent > 0 {
+            if over && cell_coverage.messages.sent > 0 {
                 break;
             }
-            let left = (self.wanted - seen.messages.sent).div_ceil(talk.legs().len() as u64);
+            let left =
+                (self.wanted - cell_coverage.messages.sent).div_ceil(transfer.legs().len() as u64);
             let iterations = left.clamp(1, most);
             let (taken, ports) = self.slice(&mut *session, iterations)?;
-            talk.tell(
+            transfer.count_traced(
                 &taken,
                 &ports,
-                talk.messages_of(iterations),
+                transfer.messages_of(iterations),
                 self,
-                &mut seen,
+                &mut cell_coverage,
             );
         }
-        Ok(seen)
+        Ok(cell_coverage)
     }
 
     /// A slice with all gates.
@@ -356,15 +356,15 @@ impl Cell<'_> {
     }
 }
 
-/// What the two ends say to each other in a slice.
+/// Messages that the two ends exchange in a slice.
 #[derive(Debug, Clone, Copy)]
-struct Conversation {
+struct Transfer {
     workload: Workload,
     size: u32,
     segment: u32,
 }
 
-impl Conversation {
+impl Transfer {
     fn of(workload: Workload, size: usize, segment: u32) -> Self {
         Self {
             workload,
@@ -399,7 +399,14 @@ impl Conversation {
     }
 
     /// Finds what was sent in a slice among its events.
-    fn tell(&self, taken: &Taken, ports: &[u16], messages: u32, cell: &Cell<'_>, seen: &mut Seen) {
+    fn count_traced(
+        &self,
+        taken: &Taken,
+        ports: &[u16],
+        messages: u32,
+        cell: &Cell<'_>,
+        cell_coverage: &mut CellCoverage,
+    ) {
         // On a connection of crr there is one message each way.
         let (each, connections) = match self.workload {
             Workload::Rr | Workload::Stream => (messages, 1),
@@ -414,22 +421,22 @@ impl Conversation {
         let legs = self.legs();
         let sent = u64::from(messages) * legs.len() as u64;
         let segments = u64::from(exchange.segments(Leg::Request));
-        seen.messages.merge(Share { sent, joined: 0 });
-        seen.segments.merge(Share {
+        cell_coverage.messages.merge(Share { sent, traced: 0 });
+        cell_coverage.segments.merge(Share {
             sent: sent * segments,
-            joined: 0,
+            traced: 0,
         });
-        seen.events += taken.events.len() as u64;
-        seen.lost += taken.lost;
+        cell_coverage.events += taken.events.len() as u64;
+        cell_coverage.lost += taken.lost;
         let mut of_gates: BTreeMap<Gate, u64> = BTreeMap::new();
-        let mut conversations = 0;
-        let (of_connections, listening) = apart(&taken.events);
-        seen.listening += listening;
+        let mut found = 0;
+        let (of_connections, listening) = split_listeners(&taken.events);
+        cell_coverage.listening += listening;
         for (far_port, events) in connections_of(&of_connections, ports, legs) {
-            conversations += 1;
-            if conversations > connections {
+            found += 1;
+            if found > connections {
                 // More than were made: what is known of none belongs to no message.
-                seen.strange += events.len() as u64;
+                cell_coverage.unmatched += events.len() as u64;
                 continue;
             }
             let mut trains = Trains::new(far_port, 0, 0);
@@ -448,10 +455,10 @@ impl Conversation {
                 [recorded],
                 JoinPlan::new(cell.passed, TickScale::NANOSECONDS),
             );
-            seen.strange += tied.counts.strange;
-            seen.repeated += joined.stats.repeated;
-            seen.joint.0 += tied.joint.0;
-            seen.joint.1 += tied.joint.1;
+            cell_coverage.unmatched += tied.counts.strange;
+            cell_coverage.repeated += joined.stats.repeated;
+            cell_coverage.joint.0 += tied.joint.0;
+            cell_coverage.joint.1 += tied.joint.1;
             for passage in first_passages(&joined.passages) {
                 let Some(part) = exchange.part(passage.packet) else {
                     continue;
@@ -462,10 +469,10 @@ impl Conversation {
                 }
                 let whole = gates == cell.passed;
                 match part {
-                    Part::Segment { .. } => seen.segments.joined += u64::from(whole),
+                    Part::Segment { .. } => cell_coverage.segments.traced += u64::from(whole),
                     Part::Message { .. } => {
-                        seen.messages.joined += u64::from(whole);
-                        note_spans(passage, cell.table, &mut seen.spans);
+                        cell_coverage.messages.traced += u64::from(whole);
+                        note_spans(passage, cell.table, &mut cell_coverage.spans);
                     }
                 }
             }
@@ -473,13 +480,13 @@ impl Conversation {
         let all = sent * (segments + 1);
         for gate in cell.passed.iter() {
             let missed = all.saturating_sub(of_gates.get(&gate).copied().unwrap_or(0));
-            *seen.missed.entry(gate).or_default() += missed;
+            *cell_coverage.missed.entry(gate).or_default() += missed;
         }
     }
 }
 
 /// The events of connections, and how many others there are: a socket that listens has no other end.
-fn apart(events: &[Event]) -> (Vec<Event>, u64) {
+fn split_listeners(events: &[Event]) -> (Vec<Event>, u64) {
     let connected = |event: &&Event| {
         event
             .flow()

@@ -69,9 +69,12 @@ fn amount_is_what_time_and_user_allow() {
 }
 
 /// [`fixed`], with as much work for each packet at each span.
-pub(crate) fn fixed_with_work(ns: f64) -> Trains {
-    let mut trains = fixed();
-    let sizes = trains.measured.iter_mut().flat_map(|one| &mut one.sizes);
+pub(crate) fn fixed_with_work(ns: f64) -> PerPacket {
+    let mut per_packet = fixed();
+    let sizes = per_packet
+        .measured
+        .iter_mut()
+        .flat_map(|one| &mut one.sizes);
     for ledger in sizes.flat_map(|size| &mut size.ledger) {
         ledger.work = [Some(known(ns, 0.5)); 2];
         for (time, figure) in &mut ledger.packets {
@@ -80,7 +83,7 @@ pub(crate) fn fixed_with_work(ns: f64) -> Trains {
             }
         }
     }
-    trains
+    per_packet
 }
 
 /// The ledger of a response of so many packets at three spans: one that sends, a queue, and one that receives.
@@ -127,7 +130,7 @@ fn at_gates(packets: usize, left: f64) -> AtGates {
 }
 
 /// A path of packets with three spans and known times, one that could not be run, and one without gates.
-pub(crate) fn fixed() -> Trains {
+pub(crate) fn fixed() -> PerPacket {
     let queue = Span {
         name: "ip.queue",
         kind: Kind::Queueing,
@@ -155,10 +158,10 @@ pub(crate) fn fixed() -> Trains {
         lost: 0,
         failure: None,
     });
-    let train = Subject::Kernel(PathId::KernelLoopback, Carrier::Packets);
+    let per_packet = Subject::Kernel(PathId::KernelLoopback, Carrier::Packets);
     let measured = Measured {
         settings: vec![("congestion", "cubic".to_owned())],
-        ..Measured::new(train, ONE_CORE, Some(table), at_sizes.collect())
+        ..Measured::new(per_packet, ONE_CORE, Some(table), at_sizes.collect())
     };
     let gso = Subject::Kernel(PathId::KernelLoopback, Carrier::Gso);
     let mut without = Measured {
@@ -167,7 +170,7 @@ pub(crate) fn fixed() -> Trains {
     };
     without.sizes[1].round_trip = Some(known(30_000.0, 600.0));
     without.sizes[1].round_trips = 1_000;
-    Trains {
+    PerPacket {
         sizes,
         fewer: false,
         measured: vec![measured, without],

@@ -19,9 +19,9 @@ use super::traced::{BATCH, Fault, Faulty, Forget};
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::now::gate_clock;
+use crate::per_packet::{MTU, REQUEST, SEGMENT, ask, asked, check};
 use crate::spec::Spec;
 use crate::stack_host;
-use crate::trains::{MTU, REQUEST, SEGMENT, ask, asked, check};
 
 /// Round trips that a slice makes before those that are timed.
 pub const WARM_UP: u32 = 8;
@@ -89,7 +89,7 @@ pub struct Recording {
 }
 
 /// Two of our stacks, one of which asks the other.
-pub struct StackTrains {
+pub struct StackPacketSession {
     ends: Ends,
     gating: Gating,
     cores: Cores,
@@ -349,7 +349,7 @@ impl Timed<'_> {
     }
 }
 
-impl StackTrains {
+impl StackPacketSession {
     /// Connects the ends.
     ///
     /// # Errors
@@ -361,7 +361,7 @@ impl StackTrains {
         hosts.connect()?;
         hosts.accept()?;
         let clock = gate_clock();
-        let mut trains = Self {
+        let mut per_packet = Self {
             ends: Ends {
                 hosts,
                 request: [0; REQUEST],
@@ -375,8 +375,8 @@ impl StackTrains {
             fault: None,
             begins: (0, 0),
         };
-        trains.learn()?;
-        Ok(trains)
+        per_packet.learn()?;
+        Ok(per_packet)
     }
 
     /// The clock of all times.
@@ -597,10 +597,10 @@ mod tests {
 
     #[test]
     fn segments_are_seen_at_every_gate_of_any_set_with_a_fault_and_without() {
-        let mut trains = StackTrains::open().unwrap();
+        let mut per_packet = StackPacketSession::open().unwrap();
         let wait = Wait::calibrate(gate_clock(), 30.0);
         for fault in [None, Some(Gate::IpInBegin), Some(Gate::SocketInEnd)] {
-            trains.set_fault(fault.map(|gate| Fault { gate, wait }));
+            per_packet.set_fault(fault.map(|gate| Fault { gate, wait }));
             for response in [256, 8_192, 65_536] {
                 for set in [
                     PASSED,
@@ -608,7 +608,7 @@ mod tests {
                     GateSet::of(&[Gate::IpInBegin, Gate::SocketQueued, Gate::SocketInEnd]),
                 ] {
                     let mut laps = 0;
-                    let recording = trains
+                    let recording = per_packet
                         .slice(Some(set), response, 16, &mut |_| laps += 1)
                         .unwrap();
                     assert_eq!((laps, recording.lost, recording.unmatched), (1, 0, 0));
@@ -628,22 +628,24 @@ mod tests {
                         }
                     }
                 }
-                let without = trains.slice(None, response, 16, &mut |_| ()).unwrap();
+                let without = per_packet.slice(None, response, 16, &mut |_| ()).unwrap();
                 assert_eq!(without.passages, []);
             }
         }
-        assert!(trains.slice(None, 0, 16, &mut |_| ()).is_err());
+        assert!(per_packet.slice(None, 0, 16, &mut |_| ()).is_err());
     }
 
     #[test]
     fn passages_are_all_readings_of_the_clock() {
-        let mut trains = StackTrains::open().unwrap();
+        let mut per_packet = StackPacketSession::open().unwrap();
         let gates = GateSet::of(&[Gate::SocketOutBegin, Gate::SocketInEnd]);
-        let recording = trains.slice(Some(gates), 256, 16, &mut |_| ()).unwrap();
+        let recording = per_packet.slice(Some(gates), 256, 16, &mut |_| ()).unwrap();
         assert_eq!(recording.passages.len(), 2 * 2 * 16);
         assert!(recording.passages.is_sorted());
         let queued = GateSet::of(&[Gate::SocketQueued]);
-        let recording = trains.slice(Some(queued), 65_536, 16, &mut |_| ()).unwrap();
+        let recording = per_packet
+            .slice(Some(queued), 65_536, 16, &mut |_| ())
+            .unwrap();
         assert_eq!(recording.passages.len(), (1 + 46) * 16);
     }
 }

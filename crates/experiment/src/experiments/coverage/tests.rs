@@ -6,12 +6,12 @@ use super::*;
 use crate::context::{Cancel, Silent};
 
 /// Runs a workload under all gates; none, with the reason printed, where the kernel allows none.
-fn run(experiment: &GatesJoined, options: Options) -> Option<Joins> {
+fn run(experiment: &GateCoverage, options: Options) -> Option<Coverage> {
     let mut context = Context::new(options, None, Cancel::default(), &Silent);
     context.begin("test", 1, 1);
     let sizes = context.options.sizes_or(&OF_WRITES);
-    match joins::run(experiment.name, experiment.workload, &sizes, &context) {
-        Ok(joins) => Some(joins),
+    match coverage::run(experiment.name, experiment.workload, &sizes, &context) {
+        Ok(coverage) => Some(coverage),
         Err(error) => {
             tollgate_skip::skipped!("{error}");
             None
@@ -29,13 +29,13 @@ fn options(path: PathId, sizes: &[usize], iterations: u64) -> Options {
 }
 
 /// Every way at every size: as many as the bars ask for, and nothing lost.
-fn check(experiment: &GatesJoined, options: Options, ways: usize) {
+fn check(experiment: &GateCoverage, options: Options, ways: usize) {
     let wanted = options.iterations.unwrap_or(0);
-    let Some(joins) = run(experiment, options) else {
+    let Some(coverage) = run(experiment, options) else {
         return;
     };
-    assert_eq!(joins.rows.len(), ways);
-    for row in &joins.rows {
+    assert_eq!(coverage.rows.len(), ways);
+    for row in &coverage.rows {
         for seen in &row.sizes {
             let seen = seen.as_ref().unwrap();
             let label = row.carried.label();
@@ -52,8 +52,8 @@ fn check(experiment: &GatesJoined, options: Options, ways: usize) {
                 "{label}: {:?}",
                 seen.missed
             );
-            assert!(seen.messages.joined <= seen.messages.sent, "{label}");
-            assert!(seen.segments.joined <= seen.segments.sent, "{label}");
+            assert!(seen.messages.traced <= seen.messages.sent, "{label}");
+            assert!(seen.segments.traced <= seen.segments.sent, "{label}");
         }
     }
 }
@@ -94,7 +94,7 @@ fn requests_and_responses_are_followed() {
 }
 
 /// What is shown does not depend on a kernel.
-fn measured_somewhere() -> Joins {
+fn measured_somewhere() -> Coverage {
     let table = tollgate_gate::KERNEL
         .joined(tollgate_gate::GateSet::of(&[
             tollgate_gate::Gate::TcpOutBegin,
@@ -102,7 +102,7 @@ fn measured_somewhere() -> Joins {
             tollgate_gate::Gate::SocketInBegin,
         ]))
         .unwrap();
-    let carried = joins::Carried {
+    let carried = coverage::Carried {
         path: PathId::KernelVeth,
         offload: Offload::Both,
         mode: tollgate_run::Mode {
@@ -110,22 +110,22 @@ fn measured_somewhere() -> Joins {
             waiting: tollgate_run::Waiting::Blocking,
         },
     };
-    let share = |sent, joined| Share { sent, joined };
-    let seen = Seen {
+    let share = |sent, traced| Share { sent, traced };
+    let seen = CellCoverage {
         messages: share(1_000, 985),
         segments: share(46_000, 45_990),
         events: 80_000,
         lost: 12,
-        strange: 3,
+        unmatched: 3,
         joint: (900, 40_000),
         missed: [(tollgate_gate::Gate::IpInBegin, 25)].into(),
         spans: vec![vec![1_000.0; 985], vec![2_000.0; 985]],
-        ..Seen::default()
+        ..CellCoverage::default()
     };
-    Joins {
+    Coverage {
         rows: vec![
             Row {
-                carried: joins::Carried {
+                carried: coverage::Carried {
                     offload: Offload::Usual,
                     ..carried
                 },
@@ -185,11 +185,11 @@ fn with_little_time_each_way_has_its_turn() {
     let budget = Some(Duration::from_millis(400));
     let mut context = Context::new(options, budget, Cancel::default(), &Silent);
     context.begin("test", 1, 1);
-    let Ok(joins) = joins::run("test", Workload::Rr, &[4, 200], &context) else {
+    let Ok(coverage) = coverage::run("test", Workload::Rr, &[4, 200], &context) else {
         tollgate_skip::skipped!("no gates here");
         return;
     };
-    assert!(joins.rows[0].sizes.iter().all(|seen| {
+    assert!(coverage.rows[0].sizes.iter().all(|seen| {
         let sent = seen.as_ref().unwrap().messages.sent;
         sent > 0 && sent < 1_000_000
     }));

@@ -1,5 +1,5 @@
-//! `rr-gates`, `crr-gates`, `stream-gates`: what the kernel's gates see of a workload with all of them attached at once. For each way in
-//! which it is carried, the share of its messages and of its segments that was followed from gate to gate, and what was not.
+//! `rr-coverage`, `crr-coverage`, `stream-coverage`: coverage of a workload by the kernel's gates, all attached at once. For each
+//! path and mode it shows the share of messages and of segments that was traced end to end, and what was not.
 
 use tollgate_gate::span::Place;
 use tollgate_run::{
@@ -11,13 +11,13 @@ use tollgate_stats::interquartile_mean;
 use super::{Content, Experiment, Reported};
 use crate::claim::{Evidence, Finding, Told};
 use crate::context::{Context, Options};
+use crate::coverage::{self, CellCoverage, Coverage, Row, Share};
 use crate::error::Error;
-use crate::joins::{self, Joins, Row, Seen, Share};
 use crate::shapes::layer;
 
-/// The share of messages that should be joined.
+/// The share of messages that should be traced.
 const MESSAGES: f64 = 0.99;
-/// The share of segments that should be joined.
+/// The share of segments that should be traced.
 const SEGMENTS: f64 = 0.95;
 /// Sizes of a message unless given.
 const OF_MESSAGES: [usize; 4] = [4, 200, 1_400, 8_000];
@@ -25,7 +25,7 @@ const OF_MESSAGES: [usize; 4] = [4, 200, 1_400, 8_000];
 const OF_WRITES: [usize; 4] = [64, 1_448, 16_384, 65_536];
 
 /// One workload under all gates.
-pub(super) struct GatesJoined {
+pub(super) struct GateCoverage {
     name: &'static str,
     title: &'static str,
     summary: &'static str,
@@ -33,28 +33,28 @@ pub(super) struct GatesJoined {
 }
 
 /// Request-response.
-pub(super) const RR: GatesJoined = GatesJoined {
-    name: "rr-gates",
+pub(super) const RR: GateCoverage = GateCoverage {
+    name: "rr-coverage",
     title: "Requests and responses under all gates of the kernel",
-    summary: "how many messages and segments of rr the kernel's gates follow from end to end",
+    summary: "coverage of rr: messages and segments that the kernel's gates trace end to end",
     workload: Workload::Rr,
 };
 /// Connect, request, response, close.
-pub(super) const CRR: GatesJoined = GatesJoined {
-    name: "crr-gates",
+pub(super) const CRR: GateCoverage = GateCoverage {
+    name: "crr-coverage",
     title: "Connections under all gates of the kernel",
-    summary: "how many messages and segments of crr the kernel's gates follow from end to end",
+    summary: "coverage of crr: messages and segments that the kernel's gates trace end to end",
     workload: Workload::Crr,
 };
 /// One way.
-pub(super) const STREAM: GatesJoined = GatesJoined {
-    name: "stream-gates",
+pub(super) const STREAM: GateCoverage = GateCoverage {
+    name: "stream-coverage",
     title: "A stream under all gates of the kernel",
-    summary: "how many writes and segments of a stream the kernel's gates follow, with GSO and GRO",
+    summary: "coverage of a stream: writes and segments that the kernel's gates trace, with GSO and GRO",
     workload: Workload::Stream,
 };
 
-impl Experiment for GatesJoined {
+impl Experiment for GateCoverage {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -80,7 +80,7 @@ impl Experiment for GatesJoined {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        !joins::ways(self.workload, options).is_empty()
+        !coverage::ways(self.workload, options).is_empty()
     }
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
@@ -89,38 +89,42 @@ impl Experiment for GatesJoined {
             Workload::Stream => &OF_WRITES,
         };
         let sizes = context.options.sizes_or(usual);
-        let joins = joins::run(self.name, self.workload, &sizes, context)?;
-        Ok(self.shown(&joins, &sizes))
+        let coverage = coverage::run(self.name, self.workload, &sizes, context)?;
+        Ok(self.shown(&coverage, &sizes))
     }
 }
 
-impl GatesJoined {
-    fn shown(&self, joins: &Joins, sizes: &[usize]) -> Content {
+impl GateCoverage {
+    fn shown(&self, coverage: &Coverage, sizes: &[usize]) -> Content {
         let mut tables = vec![
-            shares("messages", &self.messages("joined"), joins, sizes, |seen| {
-                seen.messages
-            }),
-            shares("segments", "Segments joined", joins, sizes, |seen| {
+            shares(
+                "messages",
+                &self.messages("traced"),
+                coverage,
+                sizes,
+                |seen| seen.messages,
+            ),
+            shares("segments", "Segments traced", coverage, sizes, |seen| {
                 seen.segments
             }),
-            events(joins),
+            events(coverage),
         ];
         tables.extend(
-            joins
+            coverage
                 .rows
                 .iter()
                 .filter(|row| row.carried.offload == Offload::Usual)
                 .map(|row| spans(row, sizes)),
         );
         Content {
-            finding: self.finding(joins),
+            finding: self.finding(coverage),
             tables,
             figures: Vec::new(),
-            trust: self.trust(joins, sizes),
+            trust: self.trust(coverage, sizes),
         }
     }
 
-    /// What a message is called.
+    /// Name of a message in the heading of a table.
     fn messages(&self, verb: &str) -> String {
         match self.workload {
             Workload::Rr | Workload::Crr => format!("Messages {verb}"),
@@ -128,29 +132,34 @@ impl GatesJoined {
         }
     }
 
-    fn finding(&self, joins: &Joins) -> Told {
+    fn finding(&self, coverage: &Coverage) -> Told {
         let what = match self.workload {
             Workload::Rr => "requests and responses",
             Workload::Crr => "messages on connections of their own",
             Workload::Stream => "writes",
         };
         let mut finding = Finding::default();
-        let worst = |of: fn(&Seen) -> Share| {
-            measured(joins)
+        let worst = |of: fn(&CellCoverage) -> Share| {
+            measured(coverage)
                 .filter_map(|(row, _, seen)| Some((row, of(seen), of(seen).of_one()?)))
                 .min_by(|a, b| a.2.total_cmp(&b.2))
         };
         if let (Some((row, messages, _)), Some((_, segments, _))) =
             (worst(|seen| seen.messages), worst(|seen| seen.segments))
         {
-            let share = |of: Share| Evidence::counted(of.joined, of.sent).share();
-            let messages = finding.claim(format!("how many {what} were followed"), share(messages));
-            let segments = finding.claim("how many of their segments were", share(segments));
-            let lost: u64 = measured(joins).map(|(_, _, seen)| seen.lost).sum();
+            let share = |of: Share| Evidence::counted(of.traced, of.sent).share();
+            let messages = finding.claim(
+                format!("the share of {what} that was traced"),
+                share(messages),
+            );
+            let segments = finding.claim(
+                "the share of their segments that was traced",
+                share(segments),
+            );
+            let lost: u64 = measured(coverage).map(|(_, _, seen)| seen.lost).sum();
             if let (Some(messages), Some(segments)) = (messages, segments) {
                 finding.say(format!(
-                    "of all {what} at least {} % were followed through every gate, and of their segments {} %, each way and size by \
-                     itself (the worst: {}); {} lost",
+                    "the kernel's gates trace at least {} % of {what} end to end, and {} % of their segments (lowest: {}); {} lost",
                     hundredths(messages.value()),
                     hundredths(segments.value()),
                     row.carried.label(),
@@ -161,18 +170,18 @@ impl GatesJoined {
         finding.finish()
     }
 
-    fn trust(&self, joins: &Joins, sizes: &[usize]) -> Vec<TrustLine> {
-        let mut lines: Vec<TrustLine> = joins.rows.iter().flat_map(trust_of).collect();
+    fn trust(&self, coverage: &Coverage, sizes: &[usize]) -> Vec<TrustLine> {
+        let mut lines: Vec<TrustLine> = coverage.rows.iter().flat_map(trust_of).collect();
         lines.push(present::note(
-            "joined is what was seen at every gate that the path has, of what was sent, which is known; all gates are attached at \
-             once, so the times lie above those without gates by what the passages between cost: wolman-transmit and \
+            "traced is what was seen at every gate that the path has, of what was sent, which is known; all gates are attached at \
+             once, so the times lie above those without gates by what the gates between cost: wolman-transmit and \
              wolman-receive measure spans one at a time",
         ));
         lines.push(present::note(
             "a segment is as many bytes as a full one carries, counted from where its message begins, and passes a gate when the \
              piece with its last byte does, however many travel in one skb (GSO, GRO, coalescing)",
         ));
-        if joins
+        if coverage
             .rows
             .iter()
             .any(|row| row.carried.offload == Offload::Both)
@@ -181,13 +190,13 @@ impl GatesJoined {
                 "with GRO a veth device polls (NAPI) and netif_rx is not called, so that way has no gate driver.out.end",
             ));
         }
-        lines.extend(joins.unresolved.iter().map(|(gate, reason)| {
+        lines.extend(coverage.unresolved.iter().map(|(gate, reason)| {
             present::note(format!(
                 "the boundary {} is not resolved, so nothing is looked for there: {reason}",
                 gate.name()
             ))
         }));
-        for row in &joins.rows {
+        for row in &coverage.rows {
             for (size, seen) in sizes.iter().zip(&row.sizes) {
                 if let Err(reason) = seen {
                     lines.push(present::warning(format!(
@@ -198,7 +207,7 @@ impl GatesJoined {
                 }
             }
         }
-        if joins.stopped {
+        if coverage.stopped {
             lines.push(present::warning(
                 "the run was stopped; what is shown was measured until then",
             ));
@@ -207,9 +216,9 @@ impl GatesJoined {
     }
 }
 
-/// What was measured, way by way and size by size.
-fn measured(joins: &Joins) -> impl Iterator<Item = (&Row, usize, &Seen)> {
-    joins.rows.iter().flat_map(|row| {
+/// Cells that were measured, by path, mode and size.
+fn measured(coverage: &Coverage) -> impl Iterator<Item = (&Row, usize, &CellCoverage)> {
+    coverage.rows.iter().flat_map(|row| {
         let sizes = row.sizes.iter().enumerate();
         sizes.filter_map(move |(at, seen)| Some((row, at, seen.as_ref().ok()?)))
     })
@@ -228,29 +237,29 @@ fn number(value: f64, n: u64) -> Cell {
     })
 }
 
-fn absent(reason: &str) -> Cell {
+fn not_available(reason: &str) -> Cell {
     Cell::NotAvailable {
         reason: reason.to_owned(),
     }
 }
 
 /// The cell of a size, which a run that was stopped may not have.
-fn cell(row: &Row, at: usize, of: impl Fn(&Seen) -> Option<Cell>) -> Cell {
+fn cell(row: &Row, at: usize, of: impl Fn(&CellCoverage) -> Option<Cell>) -> Cell {
     match row.sizes.get(at) {
-        Some(Ok(seen)) => of(seen).unwrap_or_else(|| absent("no message was seen there")),
-        Some(Err(reason)) => absent(reason),
-        None => absent("the run was stopped before"),
+        Some(Ok(seen)) => of(seen).unwrap_or_else(|| not_available("no message was seen there")),
+        Some(Err(reason)) => not_available(reason),
+        None => not_available("the run was stopped before"),
     }
 }
 
 fn shares(
     id: &str,
     title: &str,
-    joins: &Joins,
+    coverage: &Coverage,
     sizes: &[usize],
-    of: impl Fn(&Seen) -> Share,
+    of: impl Fn(&CellCoverage) -> Share,
 ) -> Table {
-    let rows = joins.rows.iter().map(|row| {
+    let rows = coverage.rows.iter().map(|row| {
         let cells = (0..sizes.len()).map(|at| {
             cell(row, at, |seen| {
                 let share = of(seen);
@@ -267,21 +276,21 @@ fn shares(
     }
 }
 
-/// One of the counts of what was seen.
-type Count = fn(&Seen) -> u64;
+/// A count of a cell.
+type CountOf = fn(&CellCoverage) -> u64;
 
-/// What became of the events, all sizes together.
-fn events(joins: &Joins) -> Table {
-    let counts: [(&str, Count); 6] = [
+/// Table of the events by their fate, all sizes together.
+fn events(coverage: &Coverage) -> Table {
+    let counts: [(&str, CountOf); 6] = [
         ("events", |seen| seen.events),
         ("lost", |seen| seen.lost),
         ("of listeners", |seen| seen.listening),
-        ("of no message", |seen| seen.strange),
+        ("of no message", |seen| seen.unmatched),
         ("passed again", |seen| seen.repeated),
         ("segments in larger pieces", |seen| seen.joint.1),
     ];
-    let rows = joins.rows.iter().map(|row| {
-        let sum = |of: Count| row.sizes.iter().flatten().map(of).sum::<u64>();
+    let rows = coverage.rows.iter().map(|row| {
+        let sum = |of: CountOf| row.sizes.iter().flatten().map(of).sum::<u64>();
         let cells = counts.iter().map(|(_, of)| {
             Cell::Value(Measured {
                 value: sum(*of) as f64,
@@ -304,7 +313,7 @@ fn events(joins: &Joins) -> Table {
     }
 }
 
-/// The place where the messages of a way spent their time, with all gates attached.
+/// Time of the messages between gates, with all gates attached.
 fn spans(row: &Row, sizes: &[usize]) -> Table {
     let spans = row.table.spans().iter().enumerate();
     let rows = spans
@@ -331,7 +340,7 @@ fn spans(row: &Row, sizes: &[usize]) -> Table {
     Table {
         id: format!("spans-{}-{}", row.carried.path, row.carried.mode.placement),
         title: format!(
-            "{}: the way of a message from gate to gate, all gates attached, typical time",
+            "{}: the way of a message from gate to gate, all gates attached, interquartile mean",
             row.carried.label()
         ),
         columns: present::size_columns(sizes, Unit::Nanoseconds),
@@ -339,12 +348,13 @@ fn spans(row: &Row, sizes: &[usize]) -> Table {
     }
 }
 
-/// What was lost and what was not joined.
+/// Lines of trust on lost events and on coverage.
 fn trust_of(row: &Row) -> Vec<TrustLine> {
     let seen = || row.sizes.iter().flatten();
     let label = row.carried.label();
-    let worst =
-        |of: fn(&Seen) -> Share| seen().filter_map(|seen| of(seen).of_one()).reduce(f64::min);
+    let worst = |of: fn(&CellCoverage) -> Share| {
+        seen().filter_map(|seen| of(seen).of_one()).reduce(f64::min)
+    };
     let (Some(messages), Some(segments)) =
         (worst(|seen| seen.messages), worst(|seen| seen.segments))
     else {
@@ -352,7 +362,7 @@ fn trust_of(row: &Row) -> Vec<TrustLine> {
     };
     let unmatched: u64 = seen()
         .map(|seen| {
-            let open = |share: Share| share.sent - share.joined.min(share.sent);
+            let open = |share: Share| share.sent - share.traced.min(share.sent);
             open(seen.messages) + open(seen.segments)
         })
         .sum();

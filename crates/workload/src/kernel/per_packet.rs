@@ -1,7 +1,7 @@
-//! Trains of segments over the kernel's paths.
+//! Responses of several segments over the kernel's paths, measured per packet.
 //!
 //! Loopback has an MTU of 65,536 bytes, on which a response is one packet, and on any device several segments travel as one skb
-//! (GSO). So that a response is a train of packets of Ethernet's size, as in the paper, the device must be told; [`Carrier`] names
+//! (GSO). So that a response is packets of Ethernet's size, as in the paper, the device must be told; [`Carrier`] names
 //! both ways, which tell apart what segmentation offload does:
 //!
 //! | | `kernel-loopback` | `kernel-veth` |
@@ -27,9 +27,9 @@ use super::{PATH, Place, thread_id, thread_name};
 use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
 use crate::path::KernelEnds;
+use crate::per_packet::{MTU, REQUEST, SEGMENT, ask, asked, check};
 use crate::slice::{Control, Server};
 use crate::stamps::Stamps;
-use crate::trains::{MTU, REQUEST, SEGMENT, ask, asked, check};
 
 /// Round trips that a slice makes before those that are timed.
 pub const WARM_UP: u32 = 4;
@@ -75,7 +75,7 @@ impl Home {
             _ => {
                 return Err(Error::Unsupported {
                     path,
-                    asked: "trains of the kernel".to_owned(),
+                    asked: "responses of several packets over the kernel".to_owned(),
                     has: "its own".to_owned(),
                 });
             }
@@ -141,7 +141,7 @@ impl Home {
 }
 
 /// Two ends on a path of the kernel.
-pub struct KernelTrains {
+pub struct KernelPacketSession {
     path: PathId,
     carrier: Carrier,
     cores: Cores,
@@ -159,7 +159,7 @@ pub struct KernelTrains {
     stamps: Stamps,
 }
 
-impl KernelTrains {
+impl KernelPacketSession {
     /// Connects the ends. The calling thread is the one that asks.
     ///
     /// # Errors
@@ -280,7 +280,7 @@ fn answer(far: &End, server: &mut Server<'_>, core: usize, control: &Control) ->
     Ok(())
 }
 
-impl KernelTrains {
+impl KernelPacketSession {
     /// Runs so many round trips with responses of `response` bytes; `each` gets the time of every one in nanoseconds. Each begins
     /// where the one before it ends.
     ///
@@ -315,7 +315,7 @@ impl KernelTrains {
     }
 }
 
-impl Drop for KernelTrains {
+impl Drop for KernelPacketSession {
     fn drop(&mut self) {
         self.control.quit();
         let _ = self.near.shutdown(Shutdown::Both);
@@ -336,9 +336,9 @@ mod tests {
         waiting: Waiting::Blocking,
     };
 
-    fn count(trains: &mut KernelTrains, response: usize) -> usize {
+    fn count(per_packet: &mut KernelPacketSession, response: usize) -> usize {
         let mut times = 0;
-        trains
+        per_packet
             .run(response, 3, &mut |ns| times += usize::from(ns > 0.0))
             .unwrap();
         times
@@ -347,14 +347,14 @@ mod tests {
     #[test]
     fn one_connection_carries_responses_of_any_size() {
         let path = PathId::KernelLoopback;
-        let mut trains = KernelTrains::open(path, Carrier::Gso, MODE).unwrap();
+        let mut per_packet = KernelPacketSession::open(path, Carrier::Gso, MODE).unwrap();
         for response in [256, 65_536, 1, 1_448] {
-            assert_eq!(count(&mut trains, response), 3);
+            assert_eq!(count(&mut per_packet, response), 3);
         }
-        assert!(trains.run(0, 1, &mut |_| ()).is_err());
-        assert!(trains.ends().namespaces.is_empty());
-        assert_ne!(trains.ends().near, trains.ends().far);
-        assert!(KernelTrains::open(PathId::StackMemory, Carrier::Gso, MODE).is_err());
+        assert!(per_packet.run(0, 1, &mut |_| ()).is_err());
+        assert!(per_packet.ends().namespaces.is_empty());
+        assert_ne!(per_packet.ends().near, per_packet.ends().far);
+        assert!(KernelPacketSession::open(PathId::StackMemory, Carrier::Gso, MODE).is_err());
     }
 
     #[test]
@@ -365,10 +365,10 @@ mod tests {
             (PathId::KernelVeth, Carrier::Packets, 2),
             (PathId::KernelVeth, Carrier::Gso, 2),
         ] {
-            match KernelTrains::open(path, carrier, MODE) {
-                Ok(mut trains) => {
-                    assert_eq!(count(&mut trains, 65_536), 3);
-                    assert_eq!(trains.ends().namespaces.len(), namespaces);
+            match KernelPacketSession::open(path, carrier, MODE) {
+                Ok(mut per_packet) => {
+                    assert_eq!(count(&mut per_packet, 65_536), 3);
+                    assert_eq!(per_packet.ends().namespaces.len(), namespaces);
                 }
                 Err(error) if !rustix::process::geteuid().is_root() => {
                     println!("{path} is skipped, needs root: {error}");

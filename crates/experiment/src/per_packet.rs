@@ -17,8 +17,8 @@ use tollgate_measure::{Closure, Figure, Ledger, Limit, PacketTime};
 use tollgate_run::{Mode, PathId, Placement};
 use tollgate_stats::{self as stats, interquartile_mean};
 use tollgate_workload::find;
-use tollgate_workload::kernel::trains::{Carrier, KernelTrains};
-use tollgate_workload::trains::SEGMENT;
+use tollgate_workload::kernel::per_packet::{Carrier, KernelPacketSession};
+use tollgate_workload::per_packet::SEGMENT;
 
 use crate::context::{Context, Options};
 use crate::control::between_slices;
@@ -82,7 +82,7 @@ impl Subject {
     }
 
     /// Tells whether each segment travels as a packet of its own.
-    pub(crate) const fn is_a_train(self) -> bool {
+    pub(crate) const fn is_per_packet(self) -> bool {
         !matches!(self, Self::Kernel(_, Carrier::Gso))
     }
 
@@ -154,7 +154,7 @@ pub(crate) struct AtGates {
 
 /// What all subjects gave.
 #[derive(Debug)]
-pub(crate) struct Trains {
+pub(crate) struct PerPacket {
     pub(crate) sizes: Vec<usize>,
     /// Tells whether sizes were left out for want of time.
     pub(crate) fewer: bool,
@@ -440,7 +440,8 @@ fn without_gates(
     reason: String,
     context: &Context<'_>,
 ) -> Result<Measured, String> {
-    let mut trains = KernelTrains::open(path, carrier, mode).map_err(|error| error.to_string())?;
+    let mut per_packet =
+        KernelPacketSession::open(path, carrier, mode).map_err(|error| error.to_string())?;
     let amount = plan.amount(KERNEL_ROUND_TRIPS);
     let begun = Instant::now();
     let mut means: Vec<Vec<f64>> = vec![Vec::new(); plan.sizes.len()];
@@ -456,7 +457,7 @@ fn without_gates(
         );
         for (at, &response) in plan.sizes.iter().enumerate() {
             let mut times = Vec::new();
-            let run = trains.run(response, amount.round_trips as u32, &mut |ns| {
+            let run = per_packet.run(response, amount.round_trips as u32, &mut |ns| {
                 times.push(ns)
             });
             match run {
@@ -476,7 +477,7 @@ fn without_gates(
     }
     Ok(Measured {
         without_gates: Some(reason),
-        settings: trains.settings(),
+        settings: per_packet.settings(),
         ..Measured::new(subject, mode, None, sizes)
     })
 }
@@ -485,14 +486,14 @@ fn without_gates(
 ///
 /// # Errors
 /// [`Error::NothingMeasured`] with the first reason, [`Error::Stopped`].
-pub(crate) fn of(experiment: &'static str, context: &Context<'_>) -> Result<Rc<Trains>, Error> {
+pub(crate) fn of(experiment: &'static str, context: &Context<'_>) -> Result<Rc<PerPacket>, Error> {
     context.once(|_| true, || run(experiment, context))
 }
 
-fn run(experiment: &'static str, context: &Context<'_>) -> Result<Trains, Error> {
+fn run(experiment: &'static str, context: &Context<'_>) -> Result<PerPacket, Error> {
     let wanted = wanted(&context.options);
     let (sizes, fewer) = sizes(&context.options, context.remaining());
-    let mut trains = Trains {
+    let mut per_packet = PerPacket {
         sizes,
         fewer,
         measured: Vec::new(),
@@ -504,26 +505,26 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<Trains, Error>
             break;
         }
         let plan = Plan {
-            sizes: &trains.sizes,
+            sizes: &per_packet.sizes,
             iterations: context.options.iterations,
             within: context
                 .remaining()
                 .map(|left| left / (wanted.len() - turn) as u32),
         };
         match measure(subject, mode, &plan, context) {
-            Ok(measured) => trains.measured.push(measured),
-            Err(reason) => trains.absent.push((subject, reason)),
+            Ok(measured) => per_packet.measured.push(measured),
+            Err(reason) => per_packet.absent.push((subject, reason)),
         }
     }
-    trains.stopped |= context.cancel.is_raised();
-    let any = trains
+    per_packet.stopped |= context.cancel.is_raised();
+    let any = per_packet
         .measured
         .iter()
         .any(|one| one.sizes.iter().any(|size| size.round_trip.is_some()));
     if any {
-        return Ok(trains);
+        return Ok(per_packet);
     }
-    match trains.absent.first() {
+    match per_packet.absent.first() {
         Some((subject, reason)) => Err(Error::NothingMeasured {
             experiment,
             reason: format!("{}: {reason}", subject.label()),
