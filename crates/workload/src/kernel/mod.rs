@@ -37,6 +37,7 @@ mod software_stamps;
 #[cfg(test)]
 mod tests;
 pub mod trains;
+mod uring;
 mod veth;
 mod zero_copy;
 
