@@ -419,6 +419,17 @@ impl Round {
         self.plain_ns / self.slowness
     }
 
+    /// Processor time of both ends for each time that passed, without the sampler: 1 is one processor busy all the time.
+    pub(crate) fn utilisation(&self) -> f64 {
+        self.plain_ns / self.plain_elapsed_ns.max(1.0)
+    }
+
+    /// Bytes per second, without the sampler.
+    pub(crate) fn throughput(&self) -> f64 {
+        let each = self.bytes as f64 / self.operations.max(1) as f64;
+        each * 1e9 / self.plain_elapsed_ns.max(1.0)
+    }
+
     fn own_weight(&self) -> u64 {
         let count = |mode| self.profile.count(Owner::Workload, mode).weight;
         count(Mode::Kernel) + count(Mode::User)

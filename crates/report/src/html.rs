@@ -87,6 +87,7 @@ const CHAPTERS: [Chapter; 8] = [
             "stream-by-write-size",
             "foong-hz",
             "foong-direction",
+            "foong-memory",
             "foong-offload",
             "foong-sendfile",
         ],

@@ -82,6 +82,16 @@ pub enum Error {
         /// How long was waited, in seconds.
         seconds: u64,
     },
+    /// The machine does not have, or does not allow, what a way of sending takes.
+    #[error("{path}: {what} is not available: {reason}")]
+    Unavailable {
+        /// The path that was being opened.
+        path: PathId,
+        /// The facility that is missing.
+        what: &'static str,
+        /// What is in the way, and what would help.
+        reason: String,
+    },
     /// A device of ours is there no more.
     #[error(
         "{path}: its device {device} is gone from its network namespace: somebody deleted it (ip link del); whatever was not told \
@@ -174,6 +184,7 @@ impl Error {
             | Self::Stack { path, .. }
             | Self::Timeout { path, .. }
             | Self::Vanished { path, .. }
+            | Self::Unavailable { path, .. }
             | Self::Closed { path, .. }
             | Self::Corrupt { path, .. }
             | Self::Peer { path, .. }

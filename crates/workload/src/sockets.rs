@@ -36,6 +36,12 @@ pub enum Sending {
     Splice,
     /// send(2) with MSG_ZEROCOPY; a slice ends when all completions are read.
     ZeroCopy,
+    /// IORING_OP_SEND of io_uring, one submission a write: they are copied.
+    #[serde(rename = "io-uring")]
+    Uring,
+    /// IORING_OP_SEND_ZC of io_uring; a slice ends when all notifications are read.
+    #[serde(rename = "io-uring-zero-copy")]
+    UringZeroCopy,
 }
 
 /// How a stream's reader meets the data.
@@ -52,7 +58,8 @@ pub enum Reading {
 }
 
 tollgate_run::names!(Transport, "transport", Tcp => "tcp", Udp => "udp");
-tollgate_run::names!(Sending, "way of sending", Copy => "copy", Sendfile => "sendfile", Splice => "splice", ZeroCopy => "zero-copy");
+tollgate_run::names!(Sending, "way of sending", Copy => "copy", Sendfile => "sendfile", Splice => "splice", ZeroCopy => "zero-copy",
+    Uring => "io-uring", UringZeroCopy => "io-uring-zero-copy");
 tollgate_run::names!(Reading, "way of reading", Free => "free", Posted => "posted", Late => "late");
 
 /// How kernel sockets carry a workload.

@@ -496,7 +496,12 @@ fn frequency_table(
 }
 
 /// Bytes to and from memory for each byte of a stream.
-fn traffic(path: PathId, spec: &Spec, meter: &TrafficMeter, load: &Load) -> Result<f64, String> {
+pub(super) fn traffic(
+    path: PathId,
+    spec: &Spec,
+    meter: &TrafficMeter,
+    load: &Load,
+) -> Result<f64, String> {
     let told = |error: tollgate_workload::Error| error.to_string();
     let found = find(path).ok_or_else(|| format!("this build does not have {path}"))?;
     let mut session = found.open(spec).map_err(told)?;

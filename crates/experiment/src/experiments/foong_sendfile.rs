@@ -1,5 +1,5 @@
-//! `foong-sendfile`: handing bytes to the kernel by copy, sendfile(2), splice(2) and MSG_ZEROCOPY, and readers that wait with a
-//! buffer against data that waits for a reader; after Foong et al. 2003, sections 3.1 and 6.
+//! `foong-sendfile`: handing bytes to the kernel by copy, sendfile(2), splice(2), MSG_ZEROCOPY and io_uring, and readers that wait
+//! with a buffer against data that waits for a reader; after Foong et al. 2003, sections 3.1 and 6.
 
 use std::path::Path;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Experiment for FoongSendfile {
     }
 
     fn summary(&self) -> &'static str {
-        "copy against sendfile, splice and MSG_ZEROCOPY; posted readers against data that waits"
+        "copy against sendfile, splice, MSG_ZEROCOPY and io_uring; posted readers against data that waits"
     }
 
     fn reported(&self) -> Reported {
@@ -186,7 +186,14 @@ impl Plan {
         ];
         tables.extend(view.reader_table());
         let mut trust = survey.trust(&directions);
-        trust.extend(view.copied().map(present::note));
+        trust.extend(view.copied().into_iter().map(present::note));
+        trust.push(present::note(
+            "io-uring submits each write with a call of its own, so what it saves by submitting many writes at once is not seen \
+             here",
+        ));
+        trust.push(present::note(
+            "the paper names sendfile(2) and asynchronous sockets in section 6 and prints no figure of either",
+        ));
         if let Some(reason) = &self.no_beyond {
             trust.push(present::note(format!(
                 "no stream beyond the last-level cache: {reason}"
@@ -274,17 +281,20 @@ impl View<'_> {
         })
     }
 
-    /// What the sessions say of sends for which the kernel copied after all.
-    fn copied(&self) -> Option<String> {
-        let settings = self.survey.observed.iter().flat_map(|one| &one.settings);
-        let told = settings
-            .filter(|(name, _)| *name == "copied after all")
-            .map(|(_, share)| share.clone())
-            .next()?;
-        Some(format!(
-            "with MSG_ZEROCOPY the kernel copied after all for {told}: over one machine the reader would else hold the \
-             writer's memory"
-        ))
+    /// What the sessions say of sends for which the kernel copied after all, for each way of sending.
+    fn copied(&self) -> Vec<String> {
+        let told = |(way, sending): (usize, &Sending)| {
+            let first = self.plan.sending(way);
+            let loads = &self.survey.observed[first..first + self.plan.loads.len()];
+            let settings = loads.iter().flat_map(|one| &one.settings);
+            let mut settings = settings.filter(|(name, _)| *name == "copied after all");
+            let (_, share) = settings.next()?;
+            Some(format!(
+                "with {sending} the kernel copied after all for {share}: over one machine the reader would else hold the \
+                 writer's memory"
+            ))
+        };
+        Sending::ALL.iter().enumerate().filter_map(told).collect()
     }
 
     fn figure(&self, command: &str) -> Option<Figure> {

@@ -8,6 +8,7 @@ mod coverage;
 mod crr;
 mod foong_direction;
 mod foong_hz;
+mod foong_memory;
 mod foong_offload;
 mod foong_profile;
 mod foong_sendfile;
@@ -134,6 +135,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &foong_hz::FoongHz,
         &foong_direction::FoongDirection,
         &foong_profile::FoongProfile,
+        &foong_memory::FoongMemory,
         &foong_offload::FoongOffload,
         &foong_sendfile::FoongSendfile,
         &clark_direct::ClarkDirect,

@@ -20,6 +20,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 use tollgate_stats::{Samples, Timing};
 
 use super::socket::{self, End, Options};
+use super::uring::{Taking, Uring};
 use super::zero_copy::Completions;
 use super::{KernelLoopback, PATH, Place, STREAM_SEED, thread_name};
 use crate::cores::{self, Cores, KEEPING, Pinned};
@@ -66,6 +67,7 @@ pub(super) struct BulkSession {
 enum Source {
     Memory(Vec<u8>),
     ZeroCopy(Vec<u8>, Completions),
+    Uring(Box<Uring>),
     File {
         file: OwnedFd,
         len: usize,
@@ -82,6 +84,8 @@ impl Source {
         match sockets.sending {
             Sending::Copy => Ok(Self::Memory(bytes)),
             Sending::ZeroCopy => Ok(Self::ZeroCopy(bytes, Completions::default())),
+            Sending::Uring => Uring::new(PATH, bytes, Taking::Copy).map(Self::uring),
+            Sending::UringZeroCopy => Uring::new(PATH, bytes, Taking::ZeroCopy).map(Self::uring),
             Sending::Sendfile | Sending::Splice => {
                 let file = memfd_create("tollgate-stream", MemfdFlags::CLOEXEC)
                     .map_err(system("making a file in memory"))?;
@@ -104,9 +108,14 @@ impl Source {
         }
     }
 
+    fn uring(uring: Uring) -> Self {
+        Self::Uring(Box::new(uring))
+    }
+
     fn len(&self) -> usize {
         match self {
             Self::Memory(bytes) | Self::ZeroCopy(bytes, _) => bytes.len(),
+            Self::Uring(uring) => uring.len(),
             Self::File { len, .. } => *len,
         }
     }
@@ -265,6 +274,12 @@ impl BulkSession {
         })
     }
 
+    /// Shuts the connection down under the session, as a peer that dies does.
+    #[cfg(test)]
+    pub(super) fn break_off(&self) {
+        let _ = self.near.shutdown(Shutdown::Both);
+    }
+
     fn slice(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
         let _pinned = Pinned::to(self.cores.near)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
@@ -338,6 +353,9 @@ impl BulkSession {
                         sent => sent,
                     }
                 }
+                Source::Uring(uring) => {
+                    uring.send(self.near.fd(), at, len, flags.bits().cast_signed())
+                }
                 Source::File {
                     file, pipe: None, ..
                 } => sendfile(self.near.fd(), &file, Some(&mut (at as u64)), len),
@@ -364,7 +382,7 @@ impl BulkSession {
                 }
                 Ok(sent) => return Ok(sent),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Err(late("sending")),
+                Err(Errno::AGAIN | Errno::TIME) => return Err(late("sending")),
                 Err(Errno::CONNRESET | Errno::PIPE) => {
                     return Err(Error::Closed {
                         path: PATH,
@@ -397,6 +415,10 @@ impl BulkSession {
     fn await_completions(&mut self) -> Result<(), Error> {
         match &mut self.source {
             Source::ZeroCopy(_, completions) => reap(completions, &self.near, 0),
+            Source::Uring(uring) => uring.settle(0).map_err(|error| match error {
+                Errno::TIME => late("waiting for notifications of io_uring"),
+                error => Error::system(PATH, "waiting for notifications of io_uring", error),
+            }),
             Source::Memory(_) | Source::File { .. } => Ok(()),
         }
     }
@@ -472,9 +494,12 @@ impl Session for BulkSession {
             ("reading", sockets.reading.to_string()),
             ("memory", format!("{} bytes", self.source.len())),
         ];
-        if let Source::ZeroCopy(_, completions) = &self.source
-            && let (copied, done @ 1..) = completions.copied()
-        {
+        let copied = match &self.source {
+            Source::ZeroCopy(_, completions) => Some(completions.copied()),
+            Source::Uring(uring) => uring.copied(),
+            Source::Memory(_) | Source::File { .. } => None,
+        };
+        if let Some((copied, done @ 1..)) = copied {
             let share = 100.0 * copied as f64 / done as f64;
             settings.push(("copied after all", format!("{share:.0} % of the sends")));
         }

@@ -37,6 +37,7 @@ mod socket;
 mod software_stamps;
 #[cfg(test)]
 mod tests;
+mod uring;
 mod veth;
 mod zero_copy;
 
