@@ -38,6 +38,7 @@ mod neon;
 mod partial;
 mod prefetch;
 mod scalar;
+mod separate;
 mod unrolled;
 
 use core::{fmt, ptr};
@@ -157,6 +158,28 @@ impl Kernel {
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         Self::all().find(|kernel| kernel.name == name)
+    }
+
+    /// The kernel that copies first and sums the copy then, in two passes, with the same sum.
+    #[must_use]
+    pub fn separate(self) -> Self {
+        let copy_and_sum = match self.name {
+            "halfword" => separate::halfword,
+            "unrolled" => separate::unrolled,
+            #[cfg(target_arch = "x86_64")]
+            "avx2" => separate::avx2,
+            #[cfg(target_arch = "x86_64")]
+            "avx512" => separate::avx512,
+            #[cfg(target_arch = "aarch64")]
+            "neon" => separate::neon,
+            // What sums nothing has one pass in any case.
+            _ => return self,
+        };
+        Self {
+            copy_and_sum,
+            few: 0,
+            ..self
+        }
     }
 
     /// The kernel's name: `halfword`, `unrolled`, `avx2`, `avx512` or `neon`, or `copy_only`.

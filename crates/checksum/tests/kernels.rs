@@ -121,7 +121,7 @@ fn every_length_of(bytes: &[u8]) {
     let expected = reference_of_prefixes(bytes);
     assert_eq!(expected.len(), bytes.len() + 1);
     let mut buffer = Vec::new();
-    for kernel in Kernel::all() {
+    for kernel in every_kernel() {
         for (len, &expected) in expected.iter().enumerate().step_by(LENGTH_STEP) {
             check(kernel, &bytes[..len], expected, &mut buffer, len % 64);
         }
@@ -241,8 +241,32 @@ fn kernels_have_names_and_are_found_by_them() {
     assert_eq!(format!("{:?}", Kernel::HALFWORD), "Kernel(\"halfword\")");
 }
 
+/// Every kernel in one pass and in two.
+fn every_kernel() -> impl Iterator<Item = Kernel> {
+    Kernel::all().flat_map(|kernel| [kernel, kernel.separate()])
+}
+
+#[test]
+fn separate_kernel_has_its_name_and_no_way_of_its_own_with_few_bytes() {
+    for kernel in Kernel::all() {
+        let separate = kernel.separate();
+        assert_eq!(separate.name(), kernel.name());
+        assert!(!separate.takes_as_few(1));
+        assert_eq!(separate.copy_and_sum_few(&mut [0], &[1]).map(|_| ()), None);
+    }
+}
+
+#[test]
+fn what_sums_nothing_is_not_taken_apart() {
+    let mut copy = [0; 200];
+    let sum = Kernel::COPY_ONLY
+        .separate()
+        .copy_and_sum(&mut copy, &[7; 200]);
+    assert_eq!((sum.fold(), copy), (0, [7; 200]));
+}
+
 fn any_kernel() -> impl Strategy<Value = Kernel> {
-    proptest::sample::select(Kernel::all().collect::<Vec<_>>())
+    proptest::sample::select(every_kernel().collect::<Vec<_>>())
 }
 
 /// Bytes at an alignment: how many to leave out in front, and the message behind them.

@@ -33,7 +33,7 @@ fn arguments() -> Result<Arguments, String> {
     let mut parsed = Arguments {
         test: given.next().unwrap_or_default(),
         setting: None,
-        versus: differential::ALL[0],
+        versus: differential::by_name("prediction-off").ok_or("there is no prediction-off")?,
         first: 0,
         seeds: 1,
         trace: false,

@@ -28,11 +28,12 @@ impl Compiled {
     pub(crate) fn new(config: &Config) -> Self {
         let mechanisms = &config.mechanisms;
         let checksums = mechanisms.checksum == ChecksumPolicy::Always;
+        let kernel = mechanisms.checksum_kernel.kernel(config.kernel);
         let unidirectional = mechanisms.prediction == Prediction::Unidirectional;
         Self {
-            kernel: config.kernel,
+            kernel,
             copy_kernel: match mechanisms.checksum {
-                ChecksumPolicy::Always => config.kernel,
+                ChecksumPolicy::Always => kernel,
                 ChecksumPolicy::Off => Kernel::COPY_ONLY,
             },
             fast_send: mechanisms.allow_fast_send(),

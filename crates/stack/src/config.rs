@@ -8,8 +8,8 @@ use tollgate_checksum::Kernel;
 use tollgate_wire::ethernet::MacAddr;
 
 pub use crate::mechanisms::{
-    ChecksumPolicy, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
-    RetransmitCopy, Switch, UnknownSetting,
+    ChecksumKernel, ChecksumPolicy, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms,
+    Prediction, RetransmitCopy, Switch, UnknownSetting,
 };
 
 /// What a stack is told when it is made.
@@ -67,7 +67,7 @@ pub struct Config {
     /// Datagrams being reassembled hold at most this many frames, and at most a quarter of the pool; those of one source
     /// half of that.
     pub reassembly_frames: usize,
-    /// Checksum kernel.
+    /// Checksum kernel of this processor; [`Mechanisms::checksum_kernel`] says how it is used.
     pub kernel: Kernel,
     /// Switchable mechanisms.
     pub mechanisms: Mechanisms,

@@ -6,6 +6,7 @@
 //! It must never be asked on the predicted path: what that path does is chosen when a stack or a connection is made.
 
 use core::fmt;
+use tollgate_checksum::Kernel;
 
 /// A mechanism by name, and the values that it takes; the first is the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,18 @@ pub struct Switch {
     pub name: &'static str,
     /// The names of its values.
     pub values: &'static [&'static str],
+}
+
+/// The name of a mechanism: that of its field, with hyphens.
+const fn hyphenated<const N: usize>(field: &str) -> [u8; N] {
+    let mut name = [0; N];
+    let mut at = 0;
+    while at < N {
+        let byte = field.as_bytes()[at];
+        name[at] = if byte == b'_' { b'-' } else { byte };
+        at += 1;
+    }
+    name
 }
 
 macro_rules! mechanisms {
@@ -28,6 +41,16 @@ macro_rules! mechanisms {
             }
 
             impl $kind {
+                /// The mechanism's name.
+                pub const NAME: &'static str = {
+                    const FIELD: &str = stringify!($field);
+                    const NAME: [u8; FIELD.len()] = hyphenated(FIELD);
+                    match str::from_utf8(&NAME) {
+                        Ok(name) => name,
+                        Err(_) => FIELD,
+                    }
+                };
+
                 /// All values, the default first.
                 pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
@@ -58,7 +81,7 @@ macro_rules! mechanisms {
 
             /// Each mechanism with its values.
             pub const SWITCHES: &'static [Switch] = &[
-                $(Switch { name: stringify!($field), values: &[$($value),+] },)+
+                $(Switch { name: $kind::NAME, values: &[$($value),+] },)+
             ];
 
             /// Sets a mechanism by the name of the value.
@@ -67,10 +90,10 @@ macro_rules! mechanisms {
             /// [`UnknownSetting`], and nothing is changed.
             pub fn set(&mut self, name: &str, value: &str) -> Result<(), UnknownSetting> {
                 match name {
-                    $(stringify!($field) => {
+                    $($kind::NAME => {
                         let known = $kind::ALL.iter().find(|known| known.name() == value);
                         self.$field = *known.ok_or(UnknownSetting::Value(Switch {
-                            name: stringify!($field),
+                            name: $kind::NAME,
                             values: &[$($value),+],
                         }))?;
                         Ok(())
@@ -81,7 +104,7 @@ macro_rules! mechanisms {
 
             /// Each mechanism with its value, by name.
             pub fn settings(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
-                [$((stringify!($field), self.$field.name())),+].into_iter()
+                [$(($kind::NAME, self.$field.name())),+].into_iter()
             }
         }
     };
@@ -121,6 +144,17 @@ mechanisms! {
         /// Never: only for measuring what checksums cost, on links that cannot corrupt. The peer must do the same.
         Off = "off",
     }
+    /// Copying payload and summing it, on the way out and on the way in.
+    checksum_kernel: ChecksumKernel {
+        /// In one pass, by the fastest loop of the processor (Wolman et al. 1994, 4.1).
+        Integrated = "integrated",
+        /// A copy, then the fastest sum of the processor over it.
+        Separate = "separate",
+        /// A copy, then a sum by 64-bit words, unrolled (the optimised checksum of Wolman et al. 1994, Table 5).
+        Unrolled = "unrolled",
+        /// A copy, then a sum by 16-bit words (ULTRIX in the same table).
+        Halfword = "halfword",
+    }
     /// What a retransmission holds on to.
     retransmit: RetransmitCopy {
         /// A reference to the frame that was sent.
@@ -140,6 +174,18 @@ mechanisms! {
 impl Default for Mechanisms {
     fn default() -> Self {
         Self::DEFAULT
+    }
+}
+
+impl ChecksumKernel {
+    /// The kernel that copies and sums, where `best` is the processor's.
+    pub fn kernel(self, best: Kernel) -> Kernel {
+        match self {
+            Self::Integrated => best,
+            Self::Separate => best.separate(),
+            Self::Unrolled => Kernel::UNROLLED.separate(),
+            Self::Halfword => Kernel::HALFWORD.separate(),
+        }
     }
 }
 
@@ -243,7 +289,7 @@ mod tests {
         let name = mechanisms.set("predict", "off").unwrap_err();
         assert_eq!(
             name.to_string(),
-            "unknown mechanism; known: prediction, demux, template, checksum, retransmit, fin"
+            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, retransmit, fin"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);
     }

@@ -5,11 +5,12 @@
 
 mod random;
 
-use random::differential::{self, Versus, by_name};
+use random::differential::{self, Equal, Versus, by_name};
 use random::play::Deed;
 use random::script::{SETTINGS, Script, Setting, WIDEST, setting};
 use std::collections::BTreeSet;
 use tollgate_stack::State;
+use tollgate_stack::config::Mechanisms;
 
 /// Runs of a setting in `cargo test`.
 const RUNS: u64 = 60;
@@ -43,64 +44,47 @@ fn hold(
     random::hold(setting.name, seeds, run, replay);
 }
 
-/// The same records, whatever the script.
-fn equal(names: &[&str]) {
-    for name in names {
-        let versus = versus(name);
+/// Plays the scripts of every setting with the default mechanisms and with all others of which so much must be equal.
+fn equal(what: Equal) {
+    let all = differential::all();
+    let compared: Vec<_> = all.iter().filter(|one| one.equal == what).collect();
+    assert!(!compared.is_empty());
+    for versus in compared {
         for setting in &SETTINGS {
             hold(
                 setting,
                 0..random::runs(RUNS),
-                |script| differential::compare(script, &versus).map(|_| ()),
-                |seed| random::replay_command("differential", setting.name, name, seed),
+                |script| differential::compare(script, versus).map(|_| ()),
+                |seed| random::replay_command("differential", setting.name, &versus.name, seed),
             );
         }
     }
 }
 
 #[test]
-fn prediction_changes_no_frame() {
-    equal(&["prediction-off"]);
-}
-
-#[test]
-fn unidirectional_prediction_changes_no_frame() {
-    equal(&["prediction-unidirectional"]);
-}
-
-#[test]
-fn prediction_with_posted_buffers_changes_no_stream() {
-    equal(&["posted-prediction-off"]);
-}
-
-#[test]
-fn demultiplexing_changes_no_frame() {
-    equal(&["demux-hash", "demux-list"]);
-}
-
-#[test]
-fn header_template_changes_no_frame() {
-    equal(&["template-off"]);
-}
-
-#[test]
-fn retransmission_by_copy_changes_no_frame() {
-    equal(&["retransmit-copy"]);
-}
-
-#[test]
-fn all_mechanisms_together_change_no_frame() {
-    equal(&["baseline"]);
+fn mechanisms_change_no_frame() {
+    equal(Equal::Everything);
 }
 
 #[test]
 fn checksum_policy_changes_checksums_only() {
-    equal(&["checksum-off"]);
+    equal(Equal::ButChecksums);
 }
 
 #[test]
-fn fin_acknowledgment_changes_no_stream() {
-    equal(&["fin-at-once"]);
+fn mechanisms_that_acknowledge_otherwise_change_no_stream() {
+    equal(Equal::Streams);
+}
+
+#[test]
+fn every_value_of_every_mechanism_is_played() {
+    let names: BTreeSet<_> = differential::all()
+        .into_iter()
+        .map(|one| one.name)
+        .collect();
+    for (name, value, _) in Mechanisms::each() {
+        assert!(names.contains(&format!("{name}-{value}")));
+    }
 }
 
 #[test]

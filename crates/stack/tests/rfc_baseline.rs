@@ -39,7 +39,7 @@ mod rfc9293_urgent;
 mod rfc9293_windows;
 
 use tollgate_stack::config::{
-    ChecksumPolicy, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
+    ChecksumKernel, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
     RetransmitCopy,
 };
 
@@ -49,8 +49,9 @@ pub fn mechanisms() -> Mechanisms {
         prediction: Prediction::Off,
         demux: Demux::List,
         template: HeaderTemplate::Off,
-        checksum: ChecksumPolicy::Always,
+        checksum_kernel: ChecksumKernel::Separate,
         retransmit: RetransmitCopy::Copy,
         fin: FinAcknowledgment::AtOnce,
+        ..Mechanisms::DEFAULT
     }
 }

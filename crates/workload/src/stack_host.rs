@@ -86,7 +86,10 @@ pub(crate) fn set_nagle(
 /// The settings that both paths have, for a table's notes.
 pub(crate) fn settings(spec: &Spec, mtu: usize) -> Vec<(&'static str, String)> {
     let checksums = match spec.mechanisms.checksum {
-        ChecksumPolicy::Always => format!("software, both ends, {}", Kernel::best().name()),
+        ChecksumPolicy::Always => {
+            let kernel = spec.mechanisms.checksum_kernel.kernel(Kernel::best());
+            format!("software, both ends, {}", kernel.name())
+        }
         ChecksumPolicy::Off => "off".to_owned(),
     };
     let changed = spec.mechanisms.changed();

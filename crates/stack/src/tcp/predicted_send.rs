@@ -26,6 +26,7 @@ impl Mechanisms {
             demux: _,
             template,
             checksum: _,
+            checksum_kernel: _,
             retransmit,
             fin: _,
         } = self;

@@ -5,8 +5,7 @@ use super::play::{Deed, Record, Watch, play};
 use super::script::{Script, Setting};
 use tollgate_stack::Instant;
 use tollgate_stack::config::{
-    ChecksumPolicy, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
-    RetransmitCopy,
+    ChecksumKernel, Demux, HeaderTemplate, Mechanisms, Prediction, RetransmitCopy,
 };
 
 /// What must be equal.
@@ -22,22 +21,15 @@ pub enum Equal {
 }
 
 /// Mechanisms that are held against the default ones.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Versus {
     /// What they are asked for by.
-    pub name: &'static str,
+    pub name: String,
     pub mechanisms: Mechanisms,
     pub equal: Equal,
 }
 
-const DEFAULT: Mechanisms = Mechanisms {
-    prediction: Prediction::Bidirectional,
-    demux: Demux::CacheHash,
-    template: HeaderTemplate::On,
-    checksum: ChecksumPolicy::Always,
-    retransmit: RetransmitCopy::Reference,
-    fin: FinAcknowledgment::Delayed,
-};
+const DEFAULT: Mechanisms = Mechanisms::DEFAULT;
 
 impl Versus {
     /// Tells whether readers post their buffers. What is predicted is with such a reader before it is acknowledged, so windows
@@ -47,104 +39,60 @@ impl Versus {
     }
 }
 
-const fn versus(name: &'static str, mechanisms: Mechanisms, equal: Equal) -> Versus {
-    Versus {
-        name,
-        mechanisms,
-        equal,
+/// What must be equal when these mechanisms take the place of the default ones.
+fn equal(mechanisms: &Mechanisms) -> Equal {
+    let Mechanisms {
+        prediction: _,
+        demux: _,
+        template: _,
+        checksum,
+        checksum_kernel: _,
+        retransmit: _,
+        fin,
+    } = *mechanisms;
+    if fin != DEFAULT.fin {
+        // Other acknowledgments are sent, or at other times.
+        Equal::Streams
+    } else if checksum != DEFAULT.checksum {
+        Equal::ButChecksums
+    } else {
+        Equal::Everything
     }
 }
 
-/// Every switch once, and all together that must not change a frame.
-pub const ALL: [Versus; 10] = [
-    versus(
-        "prediction-off",
-        Mechanisms {
+/// Every value of every mechanism, readers that post without prediction, and the papers' values that must not change a frame.
+pub fn all() -> Vec<Versus> {
+    let each = Mechanisms::each().map(|(name, value, mechanisms)| Versus {
+        name: format!("{name}-{value}"),
+        mechanisms,
+        equal: equal(&mechanisms),
+    });
+    let posted = Versus {
+        name: "posted-prediction-off".to_owned(),
+        mechanisms: Mechanisms {
             prediction: Prediction::Off,
             ..DEFAULT
         },
-        Equal::Everything,
-    ),
-    versus(
-        "prediction-unidirectional",
-        Mechanisms {
-            prediction: Prediction::Unidirectional,
-            ..DEFAULT
-        },
-        Equal::Everything,
-    ),
-    versus(
-        "posted-prediction-off",
-        Mechanisms {
-            prediction: Prediction::Off,
-            ..DEFAULT
-        },
-        Equal::Streams,
-    ),
-    versus(
-        "demux-hash",
-        Mechanisms {
-            demux: Demux::Hash,
-            ..DEFAULT
-        },
-        Equal::Everything,
-    ),
-    versus(
-        "demux-list",
-        Mechanisms {
-            demux: Demux::List,
-            ..DEFAULT
-        },
-        Equal::Everything,
-    ),
-    versus(
-        "template-off",
-        Mechanisms {
-            template: HeaderTemplate::Off,
-            ..DEFAULT
-        },
-        Equal::Everything,
-    ),
-    versus(
-        "retransmit-copy",
-        Mechanisms {
-            retransmit: RetransmitCopy::Copy,
-            ..DEFAULT
-        },
-        Equal::Everything,
-    ),
-    versus(
-        "baseline",
-        Mechanisms {
+        equal: Equal::Streams,
+    };
+    let baseline = Versus {
+        name: "baseline".to_owned(),
+        mechanisms: Mechanisms {
             prediction: Prediction::Off,
             demux: Demux::List,
             template: HeaderTemplate::Off,
+            checksum_kernel: ChecksumKernel::Halfword,
             retransmit: RetransmitCopy::Copy,
             ..DEFAULT
         },
-        Equal::Everything,
-    ),
-    versus(
-        "checksum-off",
-        Mechanisms {
-            checksum: ChecksumPolicy::Off,
-            ..DEFAULT
-        },
-        Equal::ButChecksums,
-    ),
-    versus(
-        "fin-at-once",
-        Mechanisms {
-            fin: FinAcknowledgment::AtOnce,
-            ..DEFAULT
-        },
-        Equal::Streams,
-    ),
-];
+        equal: Equal::Everything,
+    };
+    each.chain([posted, baseline]).collect()
+}
 
 /// The mechanisms of that name.
 pub fn by_name(name: &str) -> Option<Versus> {
-    ALL.into_iter().find(|versus| versus.name == name)
+    all().into_iter().find(|versus| versus.name == name)
 }
 
 /// The script of a seed.
@@ -163,7 +111,7 @@ pub fn compare(script: &Script, versus: &Versus) -> Result<Record, String> {
     };
     let one = play(script, DEFAULT, watch);
     let other = play(script, versus.mechanisms, watch);
-    for (name, record) in [("default", &one), (versus.name, &other)] {
+    for (name, record) in [("default", &one), (versus.name.as_str(), &other)] {
         if let Some(wrong) = &record.wrong {
             return Err(format!("{name}: {wrong}"));
         }
@@ -198,7 +146,10 @@ pub fn show(script: &Script, versus: &Versus) {
         consistency: true,
         trace: true,
     };
-    for (name, mechanisms) in [("default", DEFAULT), (versus.name, versus.mechanisms)] {
+    for (name, mechanisms) in [
+        ("default", DEFAULT),
+        (versus.name.as_str(), versus.mechanisms),
+    ] {
         println!("=== {name}");
         let record = play(script, mechanisms, watch);
         if let Some(found) = record.inconsistency {

@@ -6,7 +6,7 @@ use tollgate_checksum::Kernel;
 use tollgate_link::fault::{Corrupt, Faults, Probability, Rate, Reorder};
 use tollgate_stack::Config;
 use tollgate_stack::config::{
-    ChecksumPolicy, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
+    ChecksumKernel, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
     RetransmitCopy,
 };
 
@@ -344,9 +344,10 @@ pub fn mechanisms() -> Vec<Scenario> {
             prediction: Prediction::Unidirectional,
             demux: Demux::List,
             template: HeaderTemplate::Off,
-            checksum: ChecksumPolicy::Always,
+            checksum_kernel: ChecksumKernel::Halfword,
             retransmit: RetransmitCopy::Copy,
             fin: FinAcknowledgment::AtOnce,
+            ..Mechanisms::DEFAULT
         };
     }));
     for kernel in Kernel::all() {
