@@ -1,8 +1,9 @@
 //! Cells between two processes: each cell is a slot of the segment's ring, and the ring is the receive FIFO.
 
 use super::ring::Peek;
-use super::{Config, ShmLink, Waiting};
-use crate::atm::{Line, RECEIVE_FIFO};
+use super::{Config, STARVED_PAUSE, ShmLink, WaitOutcome, Waiting};
+use crate::atm::{Adapter, Atm, Line, RECEIVE_FIFO};
+use std::time::Duration;
 use tollgate_stack::link::MIN_MTU;
 use tollgate_wire::atm::{CELL, Cell};
 
@@ -91,5 +92,20 @@ impl Line for ShmLink {
         self.starved = starved;
         self.receive.give_back();
         self.wake_for_room();
+    }
+}
+
+impl Atm<Adapter, ShmLink> {
+    /// Waits as [`ShmLink::wait`] does. While a packet waits for a frame of the pool, that is a millisecond at most.
+    pub fn wait(&self, timeout: Duration) -> WaitOutcome {
+        if !self.adapter().is_starved() || timeout < STARVED_PAUSE {
+            return self.line().wait(timeout);
+        }
+        match self.line().wait(STARVED_PAUSE) {
+            // The packet is there; the pool may have a frame for it by now.
+            WaitOutcome::TimedOut | WaitOutcome::PeerGone | WaitOutcome::Ready => {
+                WaitOutcome::Ready
+            }
+        }
     }
 }
