@@ -1,4 +1,4 @@
-//! The Internet checksum: sum, copy-and-sum, combine and update.
+//! The Internet checksum: sum, copy-and-sum, combine and update; the CRCs of ATM ([`crc`]).
 //!
 //! Owns the arithmetic of RFC 1071 and RFC 1624 ([`Partial`], [`Checksum`]) and the kernels that
 //! sum bytes fast, with or without copying them in the same pass ([`Kernel`]). It allocates
@@ -29,6 +29,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod copy_only;
+pub mod crc;
 mod detect;
 #[cfg(target_arch = "x86_64")]
 mod estimate;

@@ -12,14 +12,14 @@ use tollgate_kernel::filter::Filter;
 use tollgate_observe::{pace, summary};
 use tollgate_run::{PathId, Placement, Waiting};
 use tollgate_sampling::Categories;
-use tollgate_workload::Mechanisms;
 use tollgate_workload::remote::{PORT, Target};
+use tollgate_workload::{LinkKind, Mechanisms};
 
 use crate::error::Error;
 use crate::output;
 use crate::values::{
-    Colour, Json, Setting, categories, cores, duration, experiment, filter, line_rate, listen,
-    mechanism, mechanisms_help, path, percent, short_duration, size, target, wait,
+    Colour, Json, Setting, categories, cores, duration, experiment, filter, line_rate, link,
+    listen, mechanism, mechanisms_help, path, percent, short_duration, size, target, wait,
 };
 
 mod derived;
@@ -273,16 +273,19 @@ pub(crate) struct Workload {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// The mechanisms of Tollgate's stack.
+/// The mechanisms of Tollgate's stack, and the link between two of them.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Switches {
     /// Switch mechanisms of Tollgate's stack, at both ends: prediction=off,demux=list.
     #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = mechanism, long_help = mechanisms_help())]
     set: Vec<Setting>,
+    /// Join Tollgate's stacks by this link: ethernet, fddi (MTU 4,352 bytes), or atm-aal34 and atm-aal5 (cells, MTU 9,188 bytes).
+    #[arg(long, value_name = "LINK", default_value = "ethernet", hide_default_value = true, value_parser = link)]
+    link: LinkKind,
 }
 
 impl Switches {
-    /// Adds the mechanisms to what is to be measured.
+    /// Adds mechanisms and link to what is to be measured.
     ///
     /// # Errors
     /// When no path as asked runs Tollgate's stack.
@@ -292,15 +295,28 @@ impl Switches {
                 .apply(&mut options.mechanisms)
                 .map_err(|reason| Error::Usage(format!("--set: {reason}")))?;
         }
-        if !self.set.is_empty() && !STACK_PATHS.iter().any(|&path| options.wants(path)) {
+        if !self.set.is_empty() && !runs_stack(&options) {
             return Err(Error::Usage(format!(
                 "--set switches mechanisms of Tollgate's stack, and no path as asked runs it ({}); name stack-memory or stack-shm, \
                  or leave --set out",
                 options.restrictions()
             )));
         }
+        if self.link != LinkKind::Ethernet && !runs_stack(&options) {
+            return Err(Error::Usage(format!(
+                "--link joins Tollgate's stacks, and no path as asked runs them ({}); name stack-memory or stack-shm, or leave \
+                 --link out",
+                options.restrictions()
+            )));
+        }
+        options.link = self.link;
         Ok(options)
     }
+}
+
+/// Tells whether a path as asked runs Tollgate's stack.
+fn runs_stack(options: &Options) -> bool {
+    STACK_PATHS.iter().any(|&path| options.wants(path))
 }
 
 /// The paths that run Tollgate's stack.
@@ -492,6 +508,7 @@ impl Measuring {
             line_rate: self.line_rate,
             nagle: self.nagle,
             mechanisms: Mechanisms::DEFAULT,
+            link: LinkKind::Ethernet,
             gentle: self.gentle,
         }
     }
@@ -599,6 +616,21 @@ mod tests {
                 "{wrong}"
             );
         }
+    }
+
+    #[test]
+    fn link_joins_stacks_and_is_refused_elsewhere() {
+        let options = |line: &str| match parsed(line).unwrap().command {
+            Command::Stream(workload) => workload.switches.add_to(workload.measuring.options()),
+            other => panic!("{other:?}"),
+        };
+        let over = options("tollgate stream --link atm-aal5 --path stack-shm").unwrap();
+        assert_eq!(over.link, LinkKind::AtmAal5);
+        assert_eq!(over.flags(), " --path stack-shm --link atm-aal5");
+        assert_eq!(options("tollgate stream").unwrap().flags(), "");
+        let refused = options("tollgate stream --link fddi --path peer-smoltcp").unwrap_err();
+        assert!(refused.to_string().contains("--link joins"), "{refused}");
+        assert!(parsed("tollgate stream --link token-ring").is_err());
     }
 
     #[test]

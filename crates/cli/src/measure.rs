@@ -19,6 +19,7 @@ use tollgate_qemu::counts::Counts;
 use tollgate_report::terminal::{self, Detail, Rest};
 use tollgate_run::{self as run, Host, Run, Schema, Tool, VERSION, format};
 use tollgate_sampling::limit;
+use tollgate_workload::LinkKind;
 use tollgate_workload::remote::KernelRemote;
 
 use crate::alone;
@@ -142,7 +143,8 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
             .switches
             .add_to(run.remote.add_to(run.measuring.options())?)?
     };
-    let changed = options.mechanisms.changed().next().is_some();
+    let changed =
+        options.mechanisms.changed().next().is_some() || options.link != LinkKind::Ethernet;
     let takes = |one: &&'static dyn Experiment| one.takes_mechanisms();
     if let Some(other) = experiments::all()
         .iter()
@@ -154,7 +156,7 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
             .map(|one| one.name())
             .collect();
         return Err(Error::Usage(format!(
-            "{} measures the stack's own choice of mechanisms; --set is for {}",
+            "{} measures the stack's own choice of mechanisms and link; --set and --link are for {}",
             other.name(),
             known.join(", ")
         )));

@@ -10,7 +10,7 @@ use tollgate_kernel::filter::Filter;
 use tollgate_run::{PathId, Placement, Waiting};
 use tollgate_sampling::Categories;
 use tollgate_workload::remote::{PORT, Target};
-use tollgate_workload::{MAX_SIZE, Mechanisms, UnknownSetting};
+use tollgate_workload::{LinkKind, MAX_SIZE, Mechanisms, UnknownSetting};
 
 use crate::nearest::unknown;
 
@@ -88,6 +88,11 @@ pub(crate) fn mechanisms_help() -> String {
         ));
     }
     help
+}
+
+pub(crate) fn link(given: &str) -> Result<LinkKind, String> {
+    let known: Vec<_> = LinkKind::ALL.iter().map(|link| link.name()).collect();
+    given.parse().map_err(|_| unknown("link", given, &known))
 }
 
 pub(crate) fn target(given: &str) -> Result<Target, String> {

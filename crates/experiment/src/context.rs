@@ -12,7 +12,7 @@ use tollgate_qemu::counts::Counts;
 use tollgate_run::{Mode, PathId, Placement, Waiting, format};
 use tollgate_sampling::Categories;
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
-use tollgate_workload::{Capabilities, Mechanisms, Path, find};
+use tollgate_workload::{Capabilities, LinkKind, Mechanisms, Path, find};
 
 use crate::error::Error;
 
@@ -57,6 +57,8 @@ pub struct Options {
     pub nagle: bool,
     /// The mechanisms of Tollgate's stack, see [`Spec::mechanisms`](tollgate_workload::Spec::mechanisms).
     pub mechanisms: Mechanisms,
+    /// The link between Tollgate's stacks, see [`Spec::link`](tollgate_workload::Spec::link).
+    pub link: LinkKind,
     /// Ledgers are made with two gates at a time ([`Sets::GENTLE`](tollgate_measure::schedule::Sets::GENTLE)).
     pub gentle: bool,
 }
@@ -113,6 +115,9 @@ impl Options {
         }
         for (name, value) in self.mechanisms.changed() {
             flags.push_str(&format!(" --set {name}={value}"));
+        }
+        if self.link != LinkKind::Ethernet {
+            flags.push_str(&format!(" --link {}", self.link));
         }
         if self.gentle {
             flags.push_str(" --gentle");

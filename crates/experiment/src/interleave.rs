@@ -249,6 +249,7 @@ impl InterleavedRun<'_> {
             .with_mode(mode.placement, mode.waiting)
             .with_nagle(self.context.options.nagle)
             .with_mechanisms(self.context.options.mechanisms)
+            .with_link(self.context.options.link)
             .over(Sockets {
                 offload,
                 ..Sockets::PLAIN

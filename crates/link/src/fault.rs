@@ -14,7 +14,7 @@ mod random;
 
 pub use faults::{Corrupt, Faults, Probability, ProbabilityError, Rate, Reorder};
 
-use random::Random;
+pub(crate) use random::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::mem;

@@ -5,17 +5,20 @@
 //!
 //! - [`memory`]: two ends in one thread that hand frames over;
 //! - [`shm`]: two processes, rings in shared memory (Clark's "two address spaces");
+//! - [`atm`]: frames cut into cells by an adapter of 1994, over memory or shared memory;
 //! - [`fault`]: a wrapper that loses, duplicates, reorders, damages and delays frames, seeded;
 //! - [`capture`]: a wrapper that writes every frame to a pcapng file.
 //!
-//! A link never looks into a frame beyond its length, never panics on what the other end does, and never blocks in
+//! A link never looks into a frame beyond its length (`atm` reads its EtherType), never panics on what the other end does, and never blocks in
 //! `transmit` or `receive`.
 #![deny(unsafe_code)]
 
+pub mod atm;
 pub mod capture;
 pub mod fault;
 pub mod memory;
 pub mod shm;
 mod side;
+mod take;
 
 pub use side::Side;

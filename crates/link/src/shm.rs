@@ -9,6 +9,7 @@
 //! of the crate with `unsafe` code, all of it in `ring`, `segment` and the making of a link.
 #![allow(unsafe_code)]
 
+mod cells;
 mod protocol;
 mod ring;
 mod segment;
@@ -17,6 +18,7 @@ mod sync;
 pub use segment::{AttachError, Config, CreateError, Segment};
 
 use crate::Side;
+use crate::take::{Taken, take};
 use protocol::For;
 use ring::{Consumer, MIN_FRAME, Peek, Producer};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -28,12 +30,8 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use sync::{AtomicU32, Ordering};
 use tollgate_checksum::Kernel;
-use tollgate_stack::buffer::{Frame, PAYLOAD_OFFSET, Pool, RxChecksum, SUMMED_FROM};
+use tollgate_stack::buffer::{Frame, Pool, SUMMED_FROM};
 use tollgate_stack::link::{BURST, Link};
-
-/// The place where a received frame is placed in its pool frame: the payload of a TCP segment with timestamps (14 + 20 + 32 bytes of
-/// headers) begins at a cache line.
-const PLACED_AT: usize = PAYLOAD_OFFSET - 66;
 
 /// How long a side sleeps before it looks whether its peer still lives.
 const SLICE: Duration = Duration::from_millis(50);
@@ -321,44 +319,29 @@ impl ShmLink {
         }
     }
 
-    /// Copies one frame into the pool.
+    /// Wakes the peer when it sleeps, after frames were published.
     #[inline(always)]
-    fn take(bytes: &[u8], kernel: Option<&Kernel>, pool: &mut Pool) -> Taken {
-        if PLACED_AT + bytes.len() > pool.frame_size() {
-            return Taken::TooLong;
+    fn wake_for_frames(&mut self) {
+        if self.waiting == Waiting::Sleep {
+            let peer = self.segment.words(self.side.other()).sleep;
+            if protocol::must_wake_for_frames(peer) {
+                self.stats.wakes += 1;
+                wake(peer);
+            }
         }
-        let Some(id) = pool.alloc_for_receive() else {
-            return Taken::NoFrame;
-        };
-        let place = &mut pool.bytes_mut(id)[PLACED_AT..PLACED_AT + bytes.len()];
-        let checksum = match (
-            kernel,
-            place.split_at_mut_checked(SUMMED_FROM),
-            bytes.split_at_checked(SUMMED_FROM),
-        ) {
-            (Some(kernel), Some((headers_to, to)), Some((headers, from))) => {
-                headers_to.copy_from_slice(headers);
-                RxChecksum::Complete(kernel.copy_and_sum(to, from))
-            }
-            _ => {
-                place.copy_from_slice(bytes);
-                RxChecksum::Unknown
-            }
-        };
-        Taken::Frame(Frame {
-            id,
-            offset: PLACED_AT as u16,
-            len: bytes.len() as u16,
-            checksum,
-        })
     }
-}
 
-/// What became of a frame in the ring.
-enum Taken {
-    Frame(Frame),
-    NoFrame,
-    TooLong,
+    /// Wakes the peer when it sleeps for room, after slots were given back.
+    #[inline(always)]
+    fn wake_for_room(&mut self) {
+        if self.waiting == Waiting::Sleep {
+            let peer = self.segment.words(self.side.other()).sleep;
+            if protocol::must_wake_for_room(peer) {
+                self.stats.wakes += 1;
+                wake(peer);
+            }
+        }
+    }
 }
 
 const _: () = assert!(SUMMED_FROM > MIN_FRAME);
@@ -390,12 +373,8 @@ impl Link for ShmLink {
             }
             pool.release(frame.id);
         }
-        if self.waiting == Waiting::Sleep && count > 0 {
-            let peer = self.segment.words(self.side.other()).sleep;
-            if protocol::must_wake_for_frames(peer) {
-                self.stats.wakes += 1;
-                wake(peer);
-            }
+        if count > 0 {
+            self.wake_for_frames();
         }
         self.wants_room = !frames.is_empty();
         if self.wants_room {
@@ -416,7 +395,7 @@ impl Link for ShmLink {
         while passed < BURST {
             match self.receive.peek() {
                 Peek::Empty => break,
-                Peek::Frame(bytes) => match Self::take(bytes, self.kernel.as_ref(), pool) {
+                Peek::Frame(bytes) => match take(bytes, self.kernel.as_ref(), pool) {
                     Taken::Frame(frame) => {
                         frames.push(frame);
                         self.stats.received += 1;
@@ -439,13 +418,7 @@ impl Link for ShmLink {
         }
         if passed > 0 {
             self.receive.give_back();
-            if self.waiting == Waiting::Sleep {
-                let peer = self.segment.words(self.side.other()).sleep;
-                if protocol::must_wake_for_room(peer) {
-                    self.stats.wakes += 1;
-                    wake(peer);
-                }
-            }
+            self.wake_for_room();
         }
     }
 }

@@ -31,9 +31,11 @@ impl From<Malformed> for Ignored {
     fn from(malformed: Malformed) -> Self {
         match malformed {
             Malformed::Truncated => Self::HeadersCut,
-            Malformed::Version | Malformed::Length | Malformed::Field | Malformed::Option => {
-                Self::Malformed
-            }
+            Malformed::Version
+            | Malformed::Length
+            | Malformed::Field
+            | Malformed::Option
+            | Malformed::Check => Self::Malformed,
         }
     }
 }

@@ -1,16 +1,17 @@
 //! Headers of Ethernet, ARP, IPv4, ICMP, UDP and TCP as views over bytes, parsed and written in place; those of VLAN tags,
-//! Linux's cooked captures and IPv6 are only read.
+//! Linux's cooked captures and IPv6 are only read. Cells of ATM and the PDUs of its adaptation layers are written and read.
 //!
 //! A `parse` looks at untrusted bytes, checks every length before it reads, and returns a small value; it never panics
 //! and never reads beyond the slice. A `parse_front` does so with a packet of which only the front was captured. An `emit` writes a header into the front of a slice that the caller has sized.
 //! Checksums are verified by their owners (the stack decides by policy), so `parse` does not look at them, except where
-//! the header is its only user ([`ipv4::Header::checksum_is_valid`]).
+//! the header is its only user ([`ipv4::Header::checksum_is_valid`]) and in cells, which are nothing without their checks.
 //!
 //! This crate must never allocate, keep state or know about connections.
 #![no_std]
 #![forbid(unsafe_code)]
 
 pub mod arp;
+pub mod atm;
 pub mod cooked;
 pub mod ethernet;
 pub mod icmp;
@@ -39,6 +40,8 @@ pub enum Malformed {
     Field,
     /// An option's length is wrong or leaves the header.
     Option,
+    /// A check sequence does not hold.
+    Check,
 }
 
 impl fmt::Display for Malformed {
@@ -49,6 +52,7 @@ impl fmt::Display for Malformed {
             Malformed::Length => "has a length field that contradicts itself",
             Malformed::Field => "has a field of unknown value",
             Malformed::Option => "has an option of wrong length",
+            Malformed::Check => "has a check sequence that does not hold",
         })
     }
 }

@@ -18,6 +18,7 @@ use crate::child::{Child, ChildEnd, Role};
 use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
+use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::shared_memory::SharedMemory;
@@ -57,6 +58,7 @@ impl Path for BareShm {
             }],
             round_trip_timing: Timing::Batch(16),
             stream_timing: Timing::Batch(16),
+            links: &[LinkKind::Ethernet],
         }
     }
 

@@ -24,6 +24,7 @@ pub mod gates;
 pub mod huge_pages;
 pub mod kernel;
 mod laps;
+mod link_kind;
 mod now;
 pub mod path;
 mod paths;
@@ -42,6 +43,7 @@ mod stamps;
 pub use error::Error;
 pub use kernel::remote;
 pub use laps::Laps;
+pub use link_kind::LinkKind;
 pub use now::{gate_clock, now_ns};
 pub use tollgate_stack::config::{Mechanisms, UnknownSetting};
 

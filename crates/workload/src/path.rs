@@ -8,6 +8,7 @@ use tollgate_run::{Mode, PathId, Workload};
 use tollgate_stats::{Samples, Timing};
 
 use crate::error::Error;
+use crate::link_kind::LinkKind;
 use crate::spec::Spec;
 use crate::stamps::Stamps;
 
@@ -22,12 +23,16 @@ pub struct Capabilities {
     pub round_trip_timing: Timing,
     /// The same for stream.
     pub stream_timing: Timing,
+    /// The links that its two stacks can be joined by.
+    pub links: &'static [LinkKind],
 }
 
 impl Capabilities {
     /// Tells whether the path runs this workload in this way.
     pub fn allows(&self, spec: &Spec) -> bool {
-        self.workloads.contains(&spec.workload) && self.modes.contains(&mode_of(spec))
+        self.workloads.contains(&spec.workload)
+            && self.modes.contains(&mode_of(spec))
+            && self.links.contains(&spec.link)
     }
 
     /// The timing that a session for this spec will have.
@@ -56,6 +61,13 @@ impl Capabilities {
                 path,
                 asked: mode_of(spec).to_string(),
                 has: join(self.modes),
+            });
+        }
+        if !self.links.contains(&spec.link) {
+            return Err(Error::Unsupported {
+                path,
+                asked: format!("over the link {}", spec.link),
+                has: join(self.links),
             });
         }
         spec.sockets.check(path, spec)

@@ -59,6 +59,7 @@ mod tests {
     use tollgate_run::{Placement, Waiting, Workload};
 
     use super::*;
+    use crate::link_kind::LinkKind;
     use crate::spec::Spec;
     use tollgate_stack::config::Mechanisms;
     use tollgate_stats::Samples;
@@ -112,6 +113,16 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "bare-shm does not run stream; it has: rr"
+        );
+        let spec = Spec::new(Workload::Rr, 4).with_link(LinkKind::AtmAal5);
+        let error = find(PathId::KernelLoopback)
+            .unwrap()
+            .open(&spec)
+            .err()
+            .expect("refused");
+        assert_eq!(
+            error.to_string(),
+            "kernel-loopback does not run over the link atm-aal5; it has: ethernet"
         );
     }
 

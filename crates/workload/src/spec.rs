@@ -6,6 +6,7 @@ use tollgate_stack::config::Mechanisms;
 use tollgate_stats::Timing;
 
 use crate::error::Error;
+use crate::link_kind::LinkKind;
 use crate::sockets::Sockets;
 
 /// The largest message or write, in bytes (1 MiB).
@@ -38,6 +39,8 @@ pub struct Spec {
     /// The mechanisms of Tollgate's stack, at both ends; other paths have none of them.
     #[serde(with = "by_name")]
     pub mechanisms: Mechanisms,
+    /// The link between Tollgate's stacks; other paths have [`LinkKind::Ethernet`] only.
+    pub link: LinkKind,
 }
 
 /// Mechanisms as pairs of names, for the second process.
@@ -81,6 +84,7 @@ impl Spec {
             verify: false,
             sockets: Sockets::PLAIN,
             mechanisms: Mechanisms::DEFAULT,
+            link: LinkKind::Ethernet,
         }
     }
 
@@ -103,6 +107,13 @@ impl Spec {
     #[must_use]
     pub const fn with_mechanisms(mut self, mechanisms: Mechanisms) -> Self {
         self.mechanisms = mechanisms;
+        self
+    }
+
+    /// The same spec over this link between Tollgate's stacks.
+    #[must_use]
+    pub const fn with_link(mut self, link: LinkKind) -> Self {
+        self.link = link;
         self
     }
 
@@ -189,6 +200,7 @@ mod tests {
         let mut spec = Spec {
             timing: Some(Timing::Batch(16)),
             nagle: true,
+            link: LinkKind::AtmAal34,
             ..Spec::new(Workload::Crr, 80)
         }
         .verified();

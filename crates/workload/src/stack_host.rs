@@ -6,12 +6,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tollgate_checksum::Kernel;
+use tollgate_link::atm;
 use tollgate_run::PathId;
 use tollgate_stack::config::ChecksumPolicy;
 use tollgate_stack::{Active, Config, ConnId, Instant, SocketOption, Stack};
 use tollgate_wire::ethernet::MacAddr;
 
 use crate::error::Error;
+use crate::link_kind::LinkKind;
 use crate::spec::Spec;
 
 /// Bytes of each socket buffer, and of the buffer that a reader of a stream posts.
@@ -37,6 +39,37 @@ pub(crate) fn server_address() -> SocketAddrV4 {
     SocketAddrV4::new(address(SERVER), PORT)
 }
 
+/// The link address of an end.
+const fn mac(host: u8) -> MacAddr {
+    MacAddr([0x02, 0, 0, 0, 0, host])
+}
+
+/// The adapter of an end, where its frames become cells.
+pub(crate) fn adapter(spec: &Spec, host: u8) -> Option<atm::Config> {
+    let peer = match host {
+        CLIENT => SERVER,
+        _ => CLIENT,
+    };
+    let aal = spec.link.aal()?;
+    Some(atm::Config::new(aal, mac(host), mac(peer)))
+}
+
+/// Bytes of the largest IP packet: those of the link, or the path's own.
+///
+/// # Errors
+/// [`Error::Unsupported`] when both ask for another one than the usual.
+pub(crate) fn mtu(path: PathId, spec: &Spec, own: usize) -> Result<usize, Error> {
+    match spec.link.mtu() {
+        None => Ok(own),
+        Some(mtu) if own == DEFAULT_MTU => Ok(mtu),
+        Some(mtu) => Err(Error::Unsupported {
+            path,
+            asked: format!("an MTU of {own} bytes over the link {}", spec.link),
+            has: format!("its own {mtu} bytes"),
+        }),
+    }
+}
+
 const fn address(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host)
 }
@@ -52,8 +85,7 @@ pub(crate) fn stack(
     mtu: usize,
     now: Instant,
 ) -> Result<Stack, Error> {
-    let mac = MacAddr([0x02, 0, 0, 0, 0, host]);
-    let mut config = Config::new(mac, address(host), 24, random_words());
+    let mut config = Config::new(mac(host), address(host), 24, random_words());
     config.max_connections = TIME_WAITS;
     config.max_time_wait = TIME_WAITS;
     config.max_neighbours = 16;
@@ -106,5 +138,16 @@ pub(crate) fn settings(spec: &Spec, mtu: usize) -> Vec<(&'static str, String)> {
         ("receive", "posted".to_owned()),
     ];
     settings.extend(changed);
+    if spec.link != LinkKind::Ethernet {
+        let fifos = match spec.link.aal() {
+            Some(_) => format!(
+                ", FIFOs of {} and {} cells, the line waits",
+                atm::TRANSMIT_FIFO,
+                atm::RECEIVE_FIFO
+            ),
+            None => String::new(),
+        };
+        settings.push(("link", format!("{}{fifos}", spec.link)));
+    }
     settings
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tollgate_run::{PathId, Placement, Waiting, Workload};
 use tollgate_workload::child::{self, Child, ChildEnd, Role};
 use tollgate_workload::shared_memory::SharedMemory;
-use tollgate_workload::{Error, Spec, find};
+use tollgate_workload::{Error, LinkKind, Spec, find};
 
 /// Set in a copy of this program that opens a session and then sleeps, to be killed.
 const VICTIM: &str = "TOLLGATE_TEST_VICTIM";
@@ -70,6 +70,10 @@ fn main() -> ExitCode {
         (
             "stacks_carry_every_byte_between_processes",
             stacks_carry_every_byte_between_processes,
+        ),
+        (
+            "every_link_carries_every_byte_between_processes",
+            every_link_carries_every_byte_between_processes,
         ),
         (
             "stacks_in_processes_outlast_long_pauses",
@@ -205,6 +209,32 @@ fn stacks_carry_every_byte_between_processes() {
         }
     }
     assert_eq!(children(), [] as [u32; 0]);
+}
+
+fn every_link_carries_every_byte_between_processes() {
+    let path = find(PathId::StackShm).expect("there");
+    for &link in LinkKind::ALL {
+        for mode in path.capabilities().modes {
+            for (workload, size) in [
+                (Workload::Rr, 1),
+                (Workload::Rr, 100_000),
+                (Workload::Crr, 8_000),
+                (Workload::Stream, 100_000),
+            ] {
+                let spec = Spec {
+                    workload,
+                    link,
+                    ..spec(size).with_mode(mode.placement, mode.waiting)
+                };
+                let mut session = path.open(&spec).expect("open");
+                for iterations in [5, 20] {
+                    session
+                        .run(iterations, &mut session.new_samples())
+                        .unwrap_or_else(|error| panic!("{link} {workload} {size} {mode}: {error}"));
+                }
+            }
+        }
+    }
 }
 
 /// Longer than the retransmission timeout, with delayed ACKs due at both ends.

@@ -70,7 +70,8 @@ pub trait Experiment: Sync {
         true
     }
 
-    /// Tells whether all that it measures of Tollgate's stack runs with [`Options::mechanisms`]. Others measure the defaults.
+    /// Tells whether all that it measures of Tollgate's stack runs with [`Options::mechanisms`] and [`Options::link`]. Others
+    /// measure the defaults.
     fn takes_mechanisms(&self) -> bool {
         false
     }

@@ -44,7 +44,7 @@ impl Probability {
     }
 
     /// Tells whether it happens, for 32 uniform bits.
-    pub(super) const fn happens(self, draw: u32) -> bool {
+    pub(crate) const fn happens(self, draw: u32) -> bool {
         (draw as u64) < self.threshold
     }
 

@@ -4,7 +4,7 @@
 
 /// One stream of one seed.
 #[derive(Clone, Debug)]
-pub(super) struct Random {
+pub(crate) struct Random {
     state: u64,
     increment: u64,
 }
@@ -13,7 +13,7 @@ impl Random {
     const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 
     /// Streams of one seed are independent sequences.
-    pub(super) const fn new(seed: u64, stream: u64) -> Self {
+    pub(crate) const fn new(seed: u64, stream: u64) -> Self {
         let mut random = Self {
             state: 0,
             increment: (stream << 1) | 1,
@@ -32,7 +32,7 @@ impl Random {
     }
 
     /// 32 uniform bits.
-    pub(super) const fn next_u32(&mut self) -> u32 {
+    pub(crate) const fn next_u32(&mut self) -> u32 {
         let old = self.state;
         self.step();
         let folded = (((old >> 18) ^ old) >> 27) as u32;
@@ -40,7 +40,7 @@ impl Random {
     }
 
     /// Uniform in `0..bound`; 0 for a bound of 0. The bias is below `bound / 2^64`.
-    pub(super) const fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) const fn below(&mut self, bound: u64) -> u64 {
         let draw = ((self.next_u32() as u64) << 32) | self.next_u32() as u64;
         ((draw as u128 * bound as u128) >> 64) as u64
     }

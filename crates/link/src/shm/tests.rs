@@ -2,6 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::thread;
 use tollgate_checksum::Partial;
+use tollgate_stack::buffer::{PAYLOAD_OFFSET, RxChecksum};
 
 fn pool() -> Pool {
     Pool::new(256, 2048)

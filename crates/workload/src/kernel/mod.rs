@@ -51,6 +51,7 @@ use tollgate_stats::{Samples, Timing};
 
 use crate::cores::Cores;
 use crate::error::Error;
+use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, KernelEnds, Path, Session};
 use crate::sockets::{Sockets, Transport};
 use crate::spec::Spec;
@@ -178,6 +179,7 @@ impl Path for KernelLoopback {
             ],
             round_trip_timing: Timing::Each,
             stream_timing: Timing::Batch(16),
+            links: &[LinkKind::Ethernet],
         }
     }
 

@@ -39,6 +39,7 @@ use tollgate_stats::{Samples, Timing};
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
+use crate::link_kind::LinkKind;
 use crate::now::now_ns;
 use crate::path::{Capabilities, Path, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
@@ -81,6 +82,7 @@ impl Path for PeerSmoltcp {
             }],
             round_trip_timing: Timing::Batch(16),
             stream_timing: Timing::Batch(16),
+            links: &[LinkKind::Ethernet],
         }
     }
 

@@ -2,8 +2,9 @@
 
 use tollgate_gate::{Off, Recorder};
 use tollgate_link::Side;
-use tollgate_link::memory::Memory;
-use tollgate_stack::link::BURST;
+use tollgate_link::atm::{Adapter, Atm, Cable, MemoryLine};
+use tollgate_link::memory::{End, Memory};
+use tollgate_stack::link::{BURST, Link};
 use tollgate_stack::{
     Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
 };
@@ -72,12 +73,39 @@ fn never_opened() -> Error {
     }
 }
 
+/// A cable between two hosts of one thread.
+pub(super) trait Between {
+    /// One end of it, for as long as a stack needs it.
+    type End<'a>: Link
+    where
+        Self: 'a;
+
+    fn end(&mut self, side: Side) -> Self::End<'_>;
+}
+
+impl Between for Memory {
+    type End<'a> = End<'a>;
+
+    #[inline(always)]
+    fn end(&mut self, side: Side) -> End<'_> {
+        self.end(side)
+    }
+}
+
+impl Between for Cable {
+    type End<'a> = Atm<&'a mut Adapter, MemoryLine<'a>>;
+
+    fn end(&mut self, side: Side) -> Self::End<'_> {
+        self.end(side)
+    }
+}
+
 /// Both ends, side A being the client.
-pub(super) struct Hosts {
+pub(super) struct Hosts<C = Memory> {
     pool: Pool,
     near: Host,
     far: Host,
-    cable: Memory,
+    cable: C,
     listener: ListenerId,
     now: Instant,
 }
@@ -104,7 +132,24 @@ impl Patience {
 }
 
 impl Hosts {
+    /// Hosts on a cable that hands whole frames over.
+    ///
+    /// # Errors
+    /// Those of [`Hosts::on`], and [`Error::Unsupported`] for a link of cells.
     pub(super) fn new(spec: &Spec, mtu: usize) -> Result<Self, Error> {
+        if spec.link.aal().is_some() {
+            return Err(Error::Unsupported {
+                path: PATH,
+                asked: format!("this measurement over the link {}", spec.link),
+                has: "links of whole frames".to_owned(),
+            });
+        }
+        Self::on(Memory::new(mtu), spec, mtu)
+    }
+}
+
+impl<C: Between> Hosts<C> {
+    pub(super) fn on(cable: C, spec: &Spec, mtu: usize) -> Result<Self, Error> {
         let now = Instant::from_nanos(now_ns());
         let mut pool = Pool::new(POOL, Pool::frame_size_for(mtu));
         let near = stack_host::stack(PATH, spec, CLIENT, mtu, now)?;
@@ -118,7 +163,7 @@ impl Hosts {
             pool,
             near: host(near),
             far: host(far),
-            cable: Memory::new(mtu),
+            cable,
             listener,
             now,
         })

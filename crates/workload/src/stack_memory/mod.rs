@@ -1,6 +1,7 @@
 //! `stack-memory`: two of Tollgate's stacks in one thread over a memory link, the counterpart of `peer-smoltcp`.
 //!
 //! - The link hands frames over without copying them; both stacks share one pool.
+//! - Over a link of cells both adapters are in the same thread, too; see [`LinkKind`].
 //! - Nobody waits: one thread runs both ends in turn, which counts as busy polling on one core.
 //! - Time is real, read once per round trip, or once per turn of a stream.
 //! - The reader's buffer is posted: the copy into it is the pass that verifies the checksum.
@@ -22,13 +23,16 @@ mod tests;
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
+use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::spec::Spec;
-use crate::stack_host::{self, BUFFER, DEFAULT_MTU};
+use crate::stack_host::{self, BUFFER, CLIENT, DEFAULT_MTU, SERVER};
 
-use hosts::{Gates, Hosts, Ungated};
+use hosts::{Between, Gates, Hosts, Ungated};
 use tollgate_link::Side;
+use tollgate_link::atm::Cable;
+use tollgate_link::memory::Memory;
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
@@ -67,31 +71,41 @@ impl Path for StackMemory {
             }],
             round_trip_timing: Timing::Batch(16),
             stream_timing: Timing::Batch(16),
+            links: LinkKind::ALL,
         }
     }
 
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
-        Ok(Box::new(MemorySession::open(spec, self.mtu)?))
+        let adapters = [CLIENT, SERVER].map(|host| stack_host::adapter(spec, host));
+        Ok(match adapters {
+            [Some(near), Some(far)] => {
+                let cable = |_| Cable::new(near, far);
+                Box::new(MemorySession::open(spec, self.mtu, cable)?)
+            }
+            _ => Box::new(MemorySession::open(spec, self.mtu, Memory::new)?),
+        })
     }
 }
 
-struct MemorySession {
+struct MemorySession<C> {
     spec: Spec,
     mtu: usize,
     timing: Timing,
     cores: Cores,
-    ends: Ends,
+    ends: Ends<C>,
     failed: bool,
 }
 
-impl MemorySession {
-    fn open(spec: &Spec, mtu: usize) -> Result<Self, Error> {
+impl<C: Between> MemorySession<C> {
+    /// A session over the cable that `cable` makes for an MTU; the path's own is `own_mtu`.
+    fn open(spec: &Spec, own_mtu: usize, cable: impl FnOnce(usize) -> C) -> Result<Self, Error> {
         let capabilities = StackMemory::DEFAULT.capabilities();
         capabilities.check(PATH, spec)?;
+        let mtu = stack_host::mtu(PATH, spec, own_mtu)?;
         Ok(Self {
             timing: capabilities.timing(spec),
             cores: Cores::choose(spec.placement)?,
-            ends: Ends::open(spec, mtu)?,
+            ends: Ends::on(Hosts::on(cable(mtu), spec, mtu)?, spec)?,
             spec: spec.clone(),
             mtu,
             failed: false,
@@ -142,7 +156,7 @@ impl MemorySession {
     }
 }
 
-impl Session for MemorySession {
+impl<C: Between> Session for MemorySession<C> {
     fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
         if self.failed {
             return Err(Error::Poisoned { path: PATH });
@@ -166,8 +180,8 @@ impl Session for MemorySession {
 }
 
 /// The two applications and their hosts.
-struct Ends {
-    hosts: Hosts,
+struct Ends<C = Memory> {
+    hosts: Hosts<C>,
     nagle: bool,
     verify: bool,
     size: usize,
@@ -182,7 +196,12 @@ struct Ends {
 
 impl Ends {
     fn open(spec: &Spec, mtu: usize) -> Result<Self, Error> {
-        let mut hosts = Hosts::new(spec, mtu)?;
+        Self::on(Hosts::new(spec, mtu)?, spec)
+    }
+}
+
+impl<C: Between> Ends<C> {
+    fn on(mut hosts: Hosts<C>, spec: &Spec) -> Result<Self, Error> {
         // For crr this connection resolves the addresses.
         hosts.connect()?;
         hosts.accept()?;

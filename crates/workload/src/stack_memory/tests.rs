@@ -11,8 +11,8 @@ fn spec(workload: Workload, size: usize) -> Spec {
     }
 }
 
-fn open(workload: Workload, size: usize) -> MemorySession {
-    MemorySession::open(&spec(workload, size), DEFAULT_MTU).unwrap()
+fn open(workload: Workload, size: usize) -> MemorySession<Memory> {
+    MemorySession::open(&spec(workload, size), DEFAULT_MTU, Memory::new).unwrap()
 }
 
 fn runs_whole(workload: Workload, sizes: &[usize], per_iteration: u64) {
@@ -51,10 +51,10 @@ fn stream_carries_every_byte() {
 #[test]
 fn a_large_mtu_carries_every_byte_too() {
     for workload in Workload::ALL {
-        let mut session = MemorySession::open(&spec(*workload, 20_000), 9000).unwrap();
+        let mut session = MemorySession::open(&spec(*workload, 20_000), 9000, Memory::new).unwrap();
         session.run(20, &mut session.new_samples()).unwrap();
     }
-    let error = MemorySession::open(&spec(Workload::Rr, 4), 20)
+    let error = MemorySession::open(&spec(Workload::Rr, 4), 20, Memory::new)
         .err()
         .unwrap();
     assert!(matches!(error, Error::Stack { .. }), "{error}");
@@ -67,7 +67,7 @@ fn a_long_stream_of_small_writes_arrives_whole() {
             nagle,
             ..spec(Workload::Stream, 7)
         };
-        let mut session = MemorySession::open(&spec, DEFAULT_MTU).unwrap();
+        let mut session = MemorySession::open(&spec, DEFAULT_MTU, Memory::new).unwrap();
         session.run(30_000, &mut session.new_samples()).unwrap();
         assert_eq!(session.ends.read, 210_000);
         assert_eq!(session.ends.written, 210_000);
@@ -97,7 +97,7 @@ fn time_waits_are_bounded() {
 #[test]
 fn nagle_fills_the_segments_of_a_stream() {
     let spec = spec(Workload::Stream, 64).with_nagle(true);
-    let mut session = MemorySession::open(&spec, DEFAULT_MTU).unwrap();
+    let mut session = MemorySession::open(&spec, DEFAULT_MTU, Memory::new).unwrap();
     session.run(10_000, &mut session.new_samples()).unwrap();
     let [_, far] = session.ends.hosts.counters();
     let full = 640_000 / 1448;
@@ -133,4 +133,33 @@ fn settings_say_what_was_chosen() {
     assert!(rr.contains(&("mtu", "1500".to_owned())));
     let stream = open(Workload::Stream, 4).settings();
     assert!(stream.contains(&("nagle", "off".to_owned())));
+}
+
+#[test]
+fn every_link_carries_every_byte_of_every_workload() {
+    for &link in LinkKind::ALL {
+        for &workload in Workload::ALL {
+            for size in [1, 200, 8_000, 40_000] {
+                let spec = spec(workload, size).with_link(link);
+                let mut session = StackMemory::DEFAULT.open(&spec).unwrap();
+                session.run(20, &mut session.new_samples()).unwrap();
+                let settings = session.settings();
+                let told = |name| settings.iter().find(|(known, _)| *known == name);
+                let mtu = link.mtu().unwrap_or(DEFAULT_MTU).to_string();
+                assert_eq!(told("mtu").unwrap().1, mtu);
+                let link_told = told("link").map_or("ethernet", |(_, told)| told);
+                assert!(link_told.starts_with(link.name()), "{link_told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_link_and_an_mtu_of_the_paths_own_exclude_each_other() {
+    let spec = spec(Workload::Rr, 4).with_link(LinkKind::Fddi);
+    let error = StackMemory::with_mtu(9_000).open(&spec).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "stack-memory does not run an MTU of 9000 bytes over the link fddi; it has: its own 4352 bytes"
+    );
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate_link::Side;
-use tollgate_link::shm::{Segment, ShmLink, WaitOutcome};
+use tollgate_link::atm::{Adapter, Atm};
+use tollgate_link::shm::{ShmLink, WaitOutcome};
 use tollgate_run::Waiting;
-use tollgate_stack::link::BURST;
+use tollgate_stack::link::{BURST, Link};
 use tollgate_stack::{
     Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
 };
@@ -27,11 +27,40 @@ const TURNS: u32 = 1 << 16;
 /// The longest sleep before an end looks whether the other still lives.
 const NAP: Duration = Duration::from_millis(50);
 
+/// A link to another process, which can be waited for.
+pub(super) trait Waitable: Link {
+    /// Waits until there is something to receive, or room for what the last `transmit` left behind.
+    fn wait(&self, timeout: Duration) -> WaitOutcome;
+
+    /// Tells whether it holds a part of what it was given, which leaves when it is polled.
+    fn is_sending(&self) -> bool;
+}
+
+impl Waitable for ShmLink {
+    fn wait(&self, timeout: Duration) -> WaitOutcome {
+        self.wait(timeout)
+    }
+
+    fn is_sending(&self) -> bool {
+        false
+    }
+}
+
+impl Waitable for Atm<Adapter, ShmLink> {
+    fn wait(&self, timeout: Duration) -> WaitOutcome {
+        self.wait(timeout)
+    }
+
+    fn is_sending(&self) -> bool {
+        self.adapter().is_sending()
+    }
+}
+
 /// One end.
-pub(super) struct End {
+pub(super) struct End<L> {
     stack: Stack,
     pool: Pool,
-    link: ShmLink,
+    link: L,
     conn: Option<ConnId>,
     waiting: Waiting,
     nagle: bool,
@@ -76,13 +105,10 @@ fn never_opened() -> Error {
     }
 }
 
-impl End {
-    pub(super) fn new(spec: &Spec, segment: &Segment, side: Side, host: u8) -> Result<Self, Error> {
-        let mtu = segment.config().mtu;
+impl<L: Waitable> End<L> {
+    /// The stack of `host` on its side of a link for IP packets of at most `mtu` bytes.
+    pub(super) fn new(spec: &Spec, link: L, mtu: usize, host: u8) -> Result<Self, Error> {
         let now = Instant::from_nanos(now_ns());
-        // The posted reader's copy verifies the checksum, so the link need not sum what it copies.
-        let link = ShmLink::new(segment, side, None)
-            .map_err(|error| Error::stack(PATH, "taking a side of the link", error))?;
         Ok(Self {
             stack: stack_host::stack(PATH, spec, host, mtu, now)?,
             pool: Pool::new(POOL, Pool::frame_size_for(mtu)),
@@ -367,7 +393,7 @@ impl End {
             let Some(conn) = self.conn else { return Ok(()) };
             // A connection that is closed has nothing left.
             let unsent = self.active().info(conn).map_or(0, |info| info.unsent);
-            if unsent == 0 && self.stack.device_queue_len() == 0 {
+            if unsent == 0 && self.stack.device_queue_len() == 0 && !self.link.is_sending() {
                 return Ok(());
             }
             self.wait(&mut wait, &mut around)?;

@@ -14,7 +14,8 @@
 mod end;
 
 use tollgate_link::Side;
-use tollgate_link::shm::{Config, Segment, Waiting as LinkWaiting};
+use tollgate_link::atm::{Adapter, Atm};
+use tollgate_link::shm::{Config, Segment, ShmLink, Waiting as LinkWaiting};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
@@ -22,13 +23,14 @@ use crate::child::{Child, ChildEnd, Role};
 use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
+use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
-use crate::slice::Control;
+use crate::slice::{Control, Server};
 use crate::spec::Spec;
 use crate::stack_host::{self, BUFFER, CLIENT, DEFAULT_MTU, SERVER};
 
-use end::{End, Wait};
+use end::{End, Wait, Waitable};
 
 const PATH: PathId = PathId::StackShm;
 
@@ -83,22 +85,54 @@ impl Path for StackShm {
             ],
             round_trip_timing: Timing::Batch(16),
             stream_timing: Timing::Batch(16),
+            links: LinkKind::ALL,
         }
     }
 
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
-        Ok(Box::new(ShmSession::open(spec, self.mtu)?))
+        self.capabilities().check(PATH, spec)?;
+        let mtu = stack_host::mtu(PATH, spec, self.mtu)?;
+        let waiting = match spec.waiting {
+            Waiting::BusyPoll => LinkWaiting::BusyPoll,
+            Waiting::Blocking => LinkWaiting::Sleep,
+        };
+        let config = match spec.link.aal() {
+            Some(_) => Config::for_cells(waiting),
+            None => Config {
+                mtu,
+                slots: SLOTS,
+                waiting,
+            },
+        };
+        let segment = Segment::create(config)
+            .map_err(|error| Error::stack(PATH, "making a shared-memory link", error))?;
+        Ok(match stack_host::adapter(spec, CLIENT) {
+            Some(adapter) => {
+                let link = |line| Atm::new(Adapter::new(adapter), line);
+                Box::new(ShmSession::open(spec, &segment, mtu, link)?)
+            }
+            None => Box::new(ShmSession::open(spec, &segment, mtu, |line| line)?),
+        })
     }
 }
 
-struct ShmSession {
+/// This process's side of a segment.
+fn side(segment: &Segment, side: Side) -> Result<ShmLink, Error> {
+    // The posted reader's copy verifies the checksum, so the link need not sum what it copies.
+    ShmLink::new(segment, side, None)
+        .map_err(|error| Error::stack(PATH, "taking a side of the link", error))
+}
+
+struct ShmSession<L> {
     spec: Spec,
     mtu: usize,
+    /// Frames, or cells, that wait in each direction at most.
+    slots: usize,
     timing: Timing,
     cores: Cores,
     // Ends before the near end's side of the link is closed, so that it never finds its peer gone.
     child: Child,
-    end: End,
+    end: End<L>,
     out: Vec<u8>,
     inn: Vec<u8>,
     /// Messages since the session was opened.
@@ -108,28 +142,22 @@ struct ShmSession {
     failed: bool,
 }
 
-impl ShmSession {
-    fn open(spec: &Spec, mtu: usize) -> Result<Self, Error> {
-        let capabilities = StackShm::DEFAULT.capabilities();
-        capabilities.check(PATH, spec)?;
+impl<L: Waitable> ShmSession<L> {
+    fn open(
+        spec: &Spec,
+        segment: &Segment,
+        mtu: usize,
+        link: impl FnOnce(ShmLink) -> L,
+    ) -> Result<Self, Error> {
         let cores = Cores::choose(spec.placement)?;
-        let waiting = match spec.waiting {
-            Waiting::BusyPoll => LinkWaiting::BusyPoll,
-            Waiting::Blocking => LinkWaiting::Sleep,
-        };
-        let config = Config {
-            mtu,
-            slots: SLOTS,
-            waiting,
-        };
-        let segment = Segment::create(config)
-            .map_err(|error| Error::stack(PATH, "making a shared-memory link", error))?;
         let child = Child::spawn(PATH, ROLE.name, spec, segment.fd(), cores.far)?;
+        let link = link(side(segment, Side::A)?);
         let mut session = Self {
-            timing: capabilities.timing(spec),
-            end: End::new(spec, &segment, Side::A, CLIENT)?,
+            timing: StackShm::DEFAULT.capabilities().timing(spec),
+            end: End::new(spec, link, mtu, CLIENT)?,
             spec: spec.clone(),
             mtu,
+            slots: segment.config().slots,
             cores,
             child,
             out: vec![0; spec.size],
@@ -237,7 +265,7 @@ impl ShmSession {
     }
 }
 
-impl Session for ShmSession {
+impl<L: Waitable> Session for ShmSession<L> {
     fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
         if self.failed {
             return Err(Error::Poisoned { path: PATH });
@@ -256,7 +284,11 @@ impl Session for ShmSession {
         let mut settings = stack_host::settings(&self.spec, self.mtu);
         settings.push(("cores", self.cores.describe()));
         settings.push(("ends", "two processes".to_owned()));
-        settings.push(("ring", format!("{SLOTS} frames each way")));
+        let unit = match self.spec.link.aal() {
+            Some(_) => "cells",
+            None => "frames",
+        };
+        settings.push(("ring", format!("{} {unit} each way", self.slots)));
         settings
     }
 }
@@ -276,21 +308,33 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
         spec,
         memory,
         control,
-        mut server,
+        server,
         core,
     } = child;
     spec.check()?;
     let segment =
         Segment::attach(memory).map_err(|error| Error::stack(PATH, "mapping the link", error))?;
-    let mut far = Far {
-        end: End::new(&spec, &segment, Side::B, SERVER)?,
-        control,
-        out: vec![1; spec.size],
-        inn: vec![0; spec.size.max(BUFFER)],
-        spec,
-        message: 0,
-        read: 0,
-    };
+    let line = side(&segment, Side::B)?;
+    match stack_host::adapter(&spec, SERVER) {
+        Some(adapter) => {
+            let link = Atm::new(Adapter::new(adapter), line);
+            let end = End::new(&spec, link, adapter.mtu, SERVER)?;
+            serve_slices(Far::new(end, control, spec), server, core)
+        }
+        None => {
+            let end = End::new(&spec, line, segment.config().mtu, SERVER)?;
+            serve_slices(Far::new(end, control, spec), server, core)
+        }
+    }
+}
+
+/// Serves slices for as long as they are ordered.
+fn serve_slices<L: Waitable>(
+    mut far: Far<'_, L>,
+    mut server: Server<'_>,
+    core: usize,
+) -> Result<(), Error> {
+    let control = far.control;
     let listener = far.end.listen()?;
     let mut connected = false;
     while let Some(iterations) = server.next_order() {
@@ -303,7 +347,7 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
             connected = true;
             far.first_connection(listener)
         };
-        match outcome.and_then(|()| far.end.drain(|| Far::look(control))) {
+        match outcome.and_then(|()| far.end.drain(|| look(control))) {
             // The other end ended the session in the middle of a slice: that is no failure of this one.
             Err(Error::Stopped { .. }) => return Ok(()),
             other => other?,
@@ -313,10 +357,18 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Tells whether to go on.
+fn look(control: &Control) -> Result<(), Error> {
+    match control.is_quit() {
+        true => Err(Error::Stopped { path: PATH }),
+        false => Ok(()),
+    }
+}
+
 /// The server's application.
-struct Far<'a> {
+struct Far<'a, L> {
     spec: Spec,
-    end: End,
+    end: End<L>,
     control: &'a Control,
     out: Vec<u8>,
     inn: Vec<u8>,
@@ -324,21 +376,25 @@ struct Far<'a> {
     read: u64,
 }
 
-impl Far<'_> {
-    /// Tells whether to go on.
-    fn look(control: &Control) -> Result<(), Error> {
-        match control.is_quit() {
-            true => Err(Error::Stopped { path: PATH }),
-            false => Ok(()),
+impl<'a, L: Waitable> Far<'a, L> {
+    fn new(end: End<L>, control: &'a Control, spec: Spec) -> Self {
+        Self {
+            end,
+            control,
+            out: vec![1; spec.size],
+            inn: vec![0; spec.size.max(BUFFER)],
+            spec,
+            message: 0,
+            read: 0,
         }
     }
 
     fn first_connection(&mut self, listener: tollgate_stack::ListenerId) -> Result<(), Error> {
         let control = self.control;
-        self.end.accept(listener, || Self::look(control))?;
+        self.end.accept(listener, || look(control))?;
         if self.spec.workload == Workload::Crr {
             self.end_connection()?;
-            self.end.closed(|| Self::look(control))?;
+            self.end.closed(|| look(control))?;
         }
         Ok(())
     }
@@ -357,11 +413,11 @@ impl Far<'_> {
             }
             Workload::Crr => {
                 for _ in 0..iterations {
-                    self.end.accept(listener, || Self::look(control))?;
+                    self.end.accept(listener, || look(control))?;
                     self.answer()?;
                     self.end_connection()?;
                 }
-                self.end.closed(|| Self::look(control))?;
+                self.end.closed(|| look(control))?;
             }
             Workload::Stream => self.read_stream(iterations * self.spec.size as u64)?,
         }
@@ -375,18 +431,18 @@ impl Far<'_> {
         let message = self.message;
         self.message += 1;
         let inn = &mut self.inn[..self.spec.size];
-        self.end.receive(inn, || Self::look(control))?;
+        self.end.receive(inn, || look(control))?;
         if self.spec.verify {
             check(inn, request_seed(message), 0).map_err(corrupt("request", message))?;
             fill(&mut self.out, response_seed(message), 0);
         }
-        self.end.send(&self.out, || Self::look(control))
+        self.end.send(&self.out, || look(control))
     }
 
     /// Closes after the other end has.
     fn end_connection(&mut self) -> Result<(), Error> {
         let control = self.control;
-        self.end.receive_end(|| Self::look(control))?;
+        self.end.receive_end(|| look(control))?;
         self.end.close()
     }
 
@@ -398,7 +454,7 @@ impl Far<'_> {
         while self.read < until {
             let most = self.inn.len().min((until - self.read) as usize);
             let inn = &mut self.inn[..most];
-            let got = self.end.read(inn, &mut wait, &mut || Self::look(control))?;
+            let got = self.end.read(inn, &mut wait, &mut || look(control))?;
             if got == 0 {
                 continue;
             }
@@ -408,6 +464,6 @@ impl Far<'_> {
             self.read += got as u64;
             wait = Wait::new("reading a stream");
         }
-        self.end.send(&[1], || Self::look(control))
+        self.end.send(&[1], || look(control))
     }
 }

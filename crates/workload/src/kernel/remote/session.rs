@@ -14,6 +14,7 @@ use super::client::Shared;
 use super::message::{Request, Response};
 use crate::cores::Cores;
 use crate::error::Error;
+use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, KernelEnds, Session};
 use crate::slice::Control;
 use crate::spec::Spec;
@@ -36,6 +37,7 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     ],
     round_trip_timing: Timing::Each,
     stream_timing: Timing::Batch(16),
+    links: &[LinkKind::Ethernet],
 };
 
 /// A session with another host.
