@@ -88,10 +88,7 @@ fn a_stream_larger_than_all_buffers_arrives_whole() {
 
 #[test]
 fn a_stream_under_nagle_ends_by_itself() {
-    let spec = Spec {
-        nagle: true,
-        ..spec(Workload::Stream, 7, (Placement::OneCore, Waiting::Blocking))
-    };
+    let spec = spec(Workload::Stream, 7, (Placement::OneCore, Waiting::Blocking)).with_nagle(true);
     let mut session = open(&spec).unwrap();
     let mut samples = session.new_samples();
     session.run(1001, &mut samples).unwrap();

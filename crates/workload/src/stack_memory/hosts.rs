@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::now::now_ns;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
-use crate::stack_host::{self, BACKLOG, CLIENT, POOL, PORT, SERVER};
+use crate::stack_host::{self, BACKLOG, CLIENT, Calls, POOL, PORT, SERVER};
 
 /// The gates that a round trip carries, chosen at compile time.
 pub(super) trait Gates {
@@ -78,6 +78,7 @@ pub(super) struct Hosts {
     near: Host,
     far: Host,
     cable: Memory,
+    calls: Calls,
     listener: ListenerId,
     now: Instant,
 }
@@ -119,6 +120,7 @@ impl Hosts {
             near: host(near),
             far: host(far),
             cable: Memory::new(mtu),
+            calls: Calls::of(spec),
             listener,
             now,
         })
@@ -203,18 +205,19 @@ impl Hosts {
         into: &mut [u8],
         gates: &mut G,
     ) -> Result<(), Error> {
-        let to = from.other();
+        let (to, calls) = (from.other(), self.calls);
         let (tx, rx) = match from {
             Side::A => (&mut self.near, &mut self.far),
             Side::B => (&mut self.far, &mut self.near),
         };
         let (sender, receiver) = (tx.conn()?, rx.conn()?);
         let mut active = tx.stack.recorded(self.now, &mut self.pool, gates.at(from));
-        let sent = taken(active.send(sender, message))?;
+        let sent = taken(calls.send(&mut active, sender, message))?;
         active.flush(&mut self.cable.end(from));
         drop(active);
         let mut active = rx.stack.recorded(self.now, &mut self.pool, gates.at(to));
-        let got = received(active.poll_receive(&mut self.cable.end(to), receiver, into))?;
+        let link = &mut self.cable.end(to);
+        let got = received(calls.poll_receive(&mut active, link, receiver, into))?;
         drop(active);
         gates.returned(to);
         if got == into.len() {
@@ -232,7 +235,7 @@ impl Hosts {
         into: &mut [u8],
         gates: &mut G,
     ) -> Result<(), Error> {
-        let to = from.other();
+        let (to, calls) = (from.other(), self.calls);
         let mut got = 0;
         let mut patience = self.patience("carrying a message");
         while got < into.len() {
@@ -246,14 +249,14 @@ impl Hosts {
             let mut active = tx.stack.recorded(self.now, &mut self.pool, gates.at(from));
             active.poll(&mut self.cable.end(from));
             if !message.is_empty() {
-                let sent = taken(active.send(sender, message))?;
+                let sent = taken(calls.send(&mut active, sender, message))?;
                 message = &message[sent..];
                 active.poll(&mut self.cable.end(from));
             }
             drop(active);
             let mut active = rx.stack.recorded(self.now, &mut self.pool, gates.at(to));
-            let more =
-                received(active.poll_receive(&mut self.cable.end(to), receiver, &mut into[got..]))?;
+            let link = &mut self.cable.end(to);
+            let more = received(calls.poll_receive(&mut active, link, receiver, &mut into[got..]))?;
             drop(active);
             gates.returned(to);
             if more > 0 {
@@ -313,7 +316,8 @@ impl Hosts {
     /// The first message of a connection that the far end has not accepted yet: the ACK of its SYN comes with it.
     pub(super) fn first_request(&mut self, message: &[u8], into: &mut [u8]) -> Result<(), Error> {
         let conn = self.near.conn()?;
-        let sent = taken(self.near().send(conn, message))?;
+        let calls = self.calls;
+        let sent = taken(calls.send(&mut self.near(), conn, message))?;
         self.poll(Side::A);
         self.accept()?;
         let conn = self.far.conn()?;
@@ -367,7 +371,8 @@ impl Hosts {
     #[inline]
     pub(super) fn offer(&mut self, data: &[u8]) -> Result<usize, Error> {
         let conn = self.near.conn()?;
-        taken(self.near().send(conn, data))
+        let calls = self.calls;
+        taken(calls.send(&mut self.near(), conn, data))
     }
 
     /// Tells whether the near end's device queue holds a burst.
@@ -381,7 +386,8 @@ impl Hosts {
     pub(super) fn take(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         let conn = self.far.conn()?;
         let mut active = self.far.stack.at(self.now, &mut self.pool);
-        received(active.poll_receive(&mut self.cable.end(Side::B), conn, buffer))
+        let link = &mut self.cable.end(Side::B);
+        received(self.calls.poll_receive(&mut active, link, conn, buffer))
     }
 
     /// Switches Nagle's algorithm at the near end.

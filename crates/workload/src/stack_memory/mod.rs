@@ -191,7 +191,7 @@ impl Ends {
         }
         Ok(Self {
             hosts,
-            nagle: spec.nagle,
+            nagle: spec.nagle(),
             verify: spec.verify,
             size: spec.size,
             out: vec![0; spec.size],

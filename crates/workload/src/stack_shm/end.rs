@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::now::now_ns;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
-use crate::stack_host::{self, BACKLOG, POOL, PORT};
+use crate::stack_host::{self, BACKLOG, Calls, POOL, PORT};
 
 /// Calls of the stack between two readings of the clock while busy polling: some hundred nanoseconds, against timers that
 /// count in milliseconds.
@@ -33,6 +33,7 @@ pub(super) struct End {
     pool: Pool,
     link: ShmLink,
     conn: Option<ConnId>,
+    calls: Calls,
     waiting: Waiting,
     nagle: bool,
     /// Bytes of a full segment.
@@ -80,16 +81,16 @@ impl End {
     pub(super) fn new(spec: &Spec, segment: &Segment, side: Side, host: u8) -> Result<Self, Error> {
         let mtu = segment.config().mtu;
         let now = Instant::from_nanos(now_ns());
-        // The posted reader's copy verifies the checksum, so the link need not sum what it copies.
-        let link = ShmLink::new(segment, side, None)
+        let link = ShmLink::new(segment, side, stack_host::kernel_of_link(spec))
             .map_err(|error| Error::stack(PATH, "taking a side of the link", error))?;
         Ok(Self {
             stack: stack_host::stack(PATH, spec, host, mtu, now)?,
             pool: Pool::new(POOL, Pool::frame_size_for(mtu)),
             link,
             conn: None,
+            calls: Calls::of(spec),
             waiting: spec.waiting,
-            nagle: spec.nagle,
+            nagle: spec.nagle(),
             segment: mtu.saturating_sub(HEADERS).max(1),
             now,
             calls_left: CALLS_PER_READING,
@@ -246,7 +247,8 @@ impl End {
         if message.len() > self.segment {
             return self.send_chunks(conn, message, around);
         }
-        match self.active().send(conn, message) {
+        let calls = self.calls;
+        match calls.send(&mut self.active(), conn, message) {
             Ok(taken) if taken == message.len() => Ok(()),
             Ok(taken) => self.send_rest(conn, &message[taken..], around),
             Err(Refusal::WouldBlock) => self.send_rest(conn, message, around),
@@ -265,7 +267,8 @@ impl End {
     ) -> Result<(), Error> {
         let mut sent = 0;
         for piece in message.chunks(self.segment) {
-            match self.active().send(conn, piece) {
+            let calls = self.calls;
+            match calls.send(&mut self.active(), conn, piece) {
                 Ok(taken) => sent += taken,
                 Err(Refusal::WouldBlock) => {}
                 Err(error) => return Err(Error::stack(PATH, "sending", error)),
@@ -290,7 +293,8 @@ impl End {
         while !message.is_empty() {
             self.tick();
             self.stack.at(self.now, &mut self.pool).poll(&mut self.link);
-            match self.active().send(conn, message) {
+            let calls = self.calls;
+            match calls.send(&mut self.active(), conn, message) {
                 Ok(taken) => {
                     message = &message[taken..];
                     wait = Wait::new("sending");
@@ -341,7 +345,10 @@ impl End {
         let conn = self.conn()?;
         self.tick();
         let mut active = self.stack.at(self.now, &mut self.pool);
-        match active.poll_receive(&mut self.link, conn, into) {
+        match self
+            .calls
+            .poll_receive(&mut active, &mut self.link, conn, into)
+        {
             Ok(Received::Data(count)) => Ok(count),
             Ok(Received::Nothing) => {
                 self.wait(wait, around)?;
