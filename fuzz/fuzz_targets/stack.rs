@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;
-use tollgate_stack::config::{Demux, HeaderTemplate, Prediction, RetransmitCopy};
+use tollgate_stack::config::{Demux, HeaderTemplate, Nagle, Prediction, RetransmitCopy};
 use tollgate_stack::socket::KeepAlive;
 use tollgate_stack::udp::UdpId;
 use tollgate_stack::{
@@ -115,7 +115,9 @@ fn config(setup: &Setup) -> Config {
     config.reassembly_frames = 16;
     config.timestamps = setup.timestamps;
     config.window_scaling = setup.scaling;
-    config.no_delay = setup.no_delay;
+    if setup.no_delay {
+        config.mechanisms.nagle = Nagle::Off;
+    }
     config.device_queue = usize::from(setup.device_queue) + 1;
     config.mechanisms.prediction = [
         Prediction::Bidirectional,

@@ -13,7 +13,7 @@ use std::time::Instant;
 use tollgate_checksum::{Kernel, sum_header};
 use tollgate_run::{PathId, Placement, Waiting, Workload};
 use tollgate_workload::stack_memory::sampling::{Sampling, sampling_cost};
-use tollgate_workload::{Session, Spec, find};
+use tollgate_workload::{Nagle, Session, Spec, find};
 
 /// Anything that stops a row from being measured; its text stands in the row's place.
 type Failure = Box<dyn std::error::Error>;
@@ -357,7 +357,7 @@ struct Many {
 
 impl Many {
     fn new(open: usize, used: usize) -> Result<Self, Failure> {
-        let mut hosts = Hosts::new(open, MTU, |config| config.no_delay = true)?;
+        let mut hosts = Hosts::new(open, MTU, |config| config.mechanisms.nagle = Nagle::Off)?;
         let ends = hosts.connect_many(open)?.split_off(open - used);
         let mut many = Self {
             hosts,

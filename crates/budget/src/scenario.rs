@@ -16,7 +16,7 @@ use crate::toggle::{self, GateToggle, bits};
 use serde::{Deserialize, Serialize};
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_stack::Config;
-use tollgate_stack::config::ChecksumPolicy;
+use tollgate_stack::config::{ChecksumPolicy, Nagle};
 
 /// Octets of an IP packet in every scenario.
 pub const MTU: usize = 1500;
@@ -118,7 +118,7 @@ pub fn run_scenario(name: &str, count: u64) -> Result<Done, Error> {
 /// Two hosts with room for `connections`, Nagle off, under a checksum policy.
 fn hosts(connections: usize, policy: ChecksumPolicy) -> Result<Hosts, Error> {
     Hosts::new(connections, MTU, |config: &mut Config| {
-        config.no_delay = true;
+        config.mechanisms.nagle = Nagle::Off;
         config.mechanisms.checksum = policy;
     })
 }

@@ -13,7 +13,7 @@ use tollgate_observe::{pace, summary};
 use tollgate_run::{PathId, Placement, Waiting};
 use tollgate_sampling::Categories;
 use tollgate_workload::remote::{PORT, Target};
-use tollgate_workload::{LinkKind, Mechanisms};
+use tollgate_workload::{LinkKind, Mechanisms, Nagle};
 
 use crate::error::Error;
 use crate::output;
@@ -295,7 +295,9 @@ impl Switches {
                 .apply(&mut options.mechanisms)
                 .map_err(|reason| Error::Usage(format!("--set: {reason}")))?;
         }
-        if !self.set.is_empty() && !runs_stack(&options) {
+        // Nagle's algorithm is every path's.
+        let of_the_stack = options.stack_mechanisms().next().is_some();
+        if of_the_stack && !runs_stack(&options) {
             return Err(Error::Usage(format!(
                 "--set switches mechanisms of Tollgate's stack, and no path as asked runs it ({}); name stack-memory or stack-shm, \
                  or leave --set out",
@@ -440,7 +442,7 @@ pub(crate) struct Measuring {
     /// Bits per second of the line that packets are to keep up with: 1G, 10G, 2.5G [default: 1G].
     #[arg(long, value_name = "RATE", value_parser = line_rate)]
     line_rate: Option<u64>,
-    /// Nagle's algorithm on, on every path; it is off on every path otherwise. Responses of several packets, one write each, go without it.
+    /// Nagle's algorithm on, on every path; it is off on every path otherwise. `--set nagle=on` says the same. Responses of several packets, one write each, go without it.
     #[arg(long)]
     nagle: bool,
     /// Two gates at a time in ledgers, not 3 to 5: a round trip is disturbed less, and spans are known less well in the same time.
@@ -506,8 +508,10 @@ impl Measuring {
             categories: None,
             to: None,
             line_rate: self.line_rate,
-            nagle: self.nagle,
-            mechanisms: Mechanisms::DEFAULT,
+            mechanisms: Mechanisms {
+                nagle: if self.nagle { Nagle::On } else { Nagle::Off },
+                ..Mechanisms::DEFAULT
+            },
             link: LinkKind::Ethernet,
             gentle: self.gentle,
         }

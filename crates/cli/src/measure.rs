@@ -143,8 +143,7 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
             .switches
             .add_to(run.remote.add_to(run.measuring.options())?)?
     };
-    let changed =
-        options.mechanisms.changed().next().is_some() || options.link != LinkKind::Ethernet;
+    let changed = options.stack_mechanisms().next().is_some() || options.link != LinkKind::Ethernet;
     let takes = |one: &&'static dyn Experiment| one.takes_mechanisms();
     if let Some(other) = experiments::all()
         .iter()

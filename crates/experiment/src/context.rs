@@ -12,7 +12,7 @@ use tollgate_qemu::counts::Counts;
 use tollgate_run::{Mode, PathId, Placement, Waiting, format};
 use tollgate_sampling::Categories;
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
-use tollgate_workload::{Capabilities, LinkKind, Mechanisms, Path, find};
+use tollgate_workload::{Capabilities, LinkKind, Mechanisms, Nagle, Path, find};
 
 use crate::error::Error;
 
@@ -53,9 +53,8 @@ pub struct Options {
     pub to: Option<Target>,
     /// Bits per second of the line for which packets have a budget of time, [`LINE_RATE`] unless given.
     pub line_rate: Option<u64>,
-    /// Nagle's algorithm on every path that has one, see [`Spec::nagle`](tollgate_workload::Spec::nagle).
-    pub nagle: bool,
-    /// The mechanisms of Tollgate's stack, see [`Spec::mechanisms`](tollgate_workload::Spec::mechanisms).
+    /// The mechanisms of Tollgate's stack, and Nagle's algorithm on every path that has one: see
+    /// [`Spec::mechanisms`](tollgate_workload::Spec::mechanisms).
     pub mechanisms: Mechanisms,
     /// The link between Tollgate's stacks, see [`Spec::link`](tollgate_workload::Spec::link).
     pub link: LinkKind,
@@ -64,6 +63,19 @@ pub struct Options {
 }
 
 impl Options {
+    /// Tells whether Nagle's algorithm is on.
+    #[must_use]
+    pub fn nagle(&self) -> bool {
+        self.mechanisms.nagle == Nagle::On
+    }
+
+    /// The mechanisms that Tollgate's stack alone has, and that are not the default, by name.
+    pub fn stack_mechanisms(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+        self.mechanisms
+            .changed()
+            .filter(|(name, _)| *name != Nagle::NAME)
+    }
+
     /// The flags of the command that give the options which differ from the usual, each with a space before it.
     #[must_use]
     pub fn flags(&self) -> String {
@@ -110,10 +122,10 @@ impl Options {
         if let Some(rate) = self.line_rate {
             add("line-rate", vec![rate.to_string()]);
         }
-        if self.nagle {
+        if self.nagle() {
             flags.push_str(" --nagle");
         }
-        for (name, value) in self.mechanisms.changed() {
+        for (name, value) in self.stack_mechanisms() {
             flags.push_str(&format!(" --set {name}={value}"));
         }
         if self.link != LinkKind::Ethernet {

@@ -252,7 +252,7 @@ pub(crate) fn run(
                 table,
                 wanted: context.options.iterations.unwrap_or(MESSAGES),
                 until,
-                nagle: context.options.nagle,
+                nagle: context.options.nagle(),
             };
             row.sizes.push(cell.run(workload, size));
         }

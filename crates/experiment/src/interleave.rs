@@ -247,7 +247,6 @@ impl InterleavedRun<'_> {
         let Variant { mode, offload, .. } = self.outcome.matrix.variants[variant];
         Spec::new(self.outcome.matrix.workload, size)
             .with_mode(mode.placement, mode.waiting)
-            .with_nagle(self.context.options.nagle)
             .with_mechanisms(self.context.options.mechanisms)
             .with_link(self.context.options.link)
             .over(Sockets {

@@ -191,7 +191,7 @@ fn kernel(
     let until = within.map(|within| Instant::now() + within);
     let spec = Spec::new(Workload::Rr, 0)
         .with_mode(mode.placement, mode.waiting)
-        .with_nagle(context.options.nagle);
+        .with_nagle(context.options.nagle());
     let mut kernel = Kernel::open(path, &spec, sizes)
         .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
     let plan = kernel.plan().clone();
@@ -244,7 +244,7 @@ fn two_hosts(
     };
     let begun = Instant::now();
     let until = within.map(|within| begun + within);
-    let mut remote = Remote::open(server, mode, context.options.nagle, sizes).map_err(refused)?;
+    let mut remote = Remote::open(server, mode, context.options.nagle(), sizes).map_err(refused)?;
     let start_up = begun.elapsed();
     let way = remote.way().clone();
     let mut stretches: Vec<(Option<Host>, Span)> = Vec::new();
@@ -307,7 +307,7 @@ fn stack(
     // What no segment holds has no ledger, and takes those that have one nothing.
     let fits = |size: &usize| *size <= stack_memory::LARGEST;
     let fitting: Vec<usize> = sizes.iter().copied().filter(fits).collect();
-    let mut stack = StackMemory::open(&fitting, context.options.nagle)
+    let mut stack = StackMemory::open(&fitting, context.options.nagle())
         .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
     let spans = spans_of(stack.way(), STACK);
     let (measured, stopped) = run(&mut stack, &fitting, STACK_ROUND_TRIPS, until, context);

@@ -150,7 +150,7 @@ fn measure(
     context: &Context<'_>,
 ) -> Result<Sampled<Survey>, Error> {
     for subject in &mut subjects {
-        subject.spec.nagle = context.options.nagle;
+        subject.spec.mechanisms.nagle = context.options.mechanisms.nagle;
     }
     let cpus = processors(&subjects)?;
     let opened = Symbols::read()

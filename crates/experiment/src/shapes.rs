@@ -268,6 +268,7 @@ pub(crate) fn between_percents(low: f64, high: f64) -> String {
 #[cfg(test)]
 mod tests {
     use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
+    use tollgate_workload::{Mechanisms, Nagle};
 
     use super::*;
     use crate::context::Options;
@@ -283,7 +284,10 @@ mod tests {
             paths: Some(vec![PathId::StackMemory, PathId::PeerSmoltcp]),
             sizes: Some(vec![4, 20]),
             placement: Some(Placement::OneCore),
-            nagle: true,
+            mechanisms: Mechanisms {
+                nagle: Nagle::On,
+                ..Mechanisms::DEFAULT
+            },
             ..Options::default()
         };
         assert_eq!(

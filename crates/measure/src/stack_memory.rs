@@ -55,8 +55,9 @@ impl StackMemory {
         let open = |&size: &usize| {
             let spec = Spec {
                 warmup: WARM_UP,
-                nagle,
-                ..Spec::new(Workload::Rr, size).with_mode(Placement::OneCore, Waiting::BusyPoll)
+                ..Spec::new(Workload::Rr, size)
+                    .with_mode(Placement::OneCore, Waiting::BusyPoll)
+                    .with_nagle(nagle)
             };
             Traced::open(&spec, mtu(size)).map_err(|error| error.to_string())
         };

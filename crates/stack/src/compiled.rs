@@ -1,9 +1,10 @@
 //! The compiled mechanisms: choices of the configuration in the form that the predicted path tests.
 //!
-//! The predicted path is compiled once for each pair of checksums and prediction. One flag selects the common pair, so that a
-//! frame costs one test.
+//! The predicted path is compiled with checksums and without, and for the other mechanisms of input at their defaults or as they
+//! are. One flag selects the common version, so that a frame costs one test.
 
-use crate::config::{ChecksumPolicy, Config, Prediction};
+use crate::config::{ChecksumPolicy, Config, DelayedAck, Prediction};
+use crate::tcp::deadline::DELAYED_UP_TO;
 use tollgate_checksum::Kernel;
 
 /// Mechanisms of a stack, worked out once when it is made.
@@ -19,8 +20,12 @@ pub(crate) struct Compiled {
     pub(crate) checksums: bool,
     /// Tells whether prediction refuses data that acknowledges data.
     pub(crate) unidirectional: bool,
-    /// Tells whether checksums are made and verified, and prediction is not unidirectional.
-    pub(crate) bidirectional_and_summed: bool,
+    /// Segments with data that make an acknowledgment due (RFC 9293, 3.8.6.3: at least every second one).
+    pub(crate) ack_after: u8,
+    /// Tells whether the mechanisms of input are the default ones, checksum policy and prediction's being on apart.
+    pub(crate) common: bool,
+    /// Tells whether checksums are made and verified as well.
+    pub(crate) common_and_summed: bool,
 }
 
 impl Compiled {
@@ -30,6 +35,7 @@ impl Compiled {
         let checksums = mechanisms.checksum == ChecksumPolicy::Always;
         let kernel = mechanisms.checksum_kernel.kernel(config.kernel);
         let unidirectional = mechanisms.prediction == Prediction::Unidirectional;
+        let common = !unidirectional && mechanisms.delayed_ack == DelayedAck::On;
         Self {
             kernel,
             copy_kernel: match mechanisms.checksum {
@@ -39,7 +45,22 @@ impl Compiled {
             fast_send: mechanisms.allow_fast_send(),
             checksums,
             unidirectional,
-            bidirectional_and_summed: checksums && !unidirectional,
+            ack_after: match mechanisms.delayed_ack {
+                DelayedAck::On => DELAYED_UP_TO,
+                DelayedAck::Off => 1,
+            },
+            common,
+            common_and_summed: checksums && common,
+        }
+    }
+
+    /// [`Compiled::ack_after`], which the compiler knows where the mechanisms of input are `COMMON`.
+    #[inline(always)]
+    pub(crate) const fn ack_after<const COMMON: bool>(&self) -> u8 {
+        if COMMON {
+            DELAYED_UP_TO
+        } else {
+            self.ack_after
         }
     }
 }

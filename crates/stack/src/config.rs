@@ -8,8 +8,8 @@ use tollgate_checksum::Kernel;
 use tollgate_wire::ethernet::MacAddr;
 
 pub use crate::mechanisms::{
-    ChecksumKernel, ChecksumPolicy, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms,
-    Prediction, RetransmitCopy, Switch, UnknownSetting,
+    ChecksumKernel, ChecksumPolicy, DelayedAck, Demux, FinAcknowledgment, HeaderTemplate,
+    Mechanisms, Nagle, Prediction, Receive, RetransmitCopy, Switch, Transmit, UnknownSetting,
 };
 
 /// What a stack is told when it is made.
@@ -37,8 +37,6 @@ pub struct Config {
     pub timestamps: bool,
     /// Offer window scaling (RFC 7323).
     pub window_scaling: bool,
-    /// Turn Nagle's algorithm off on new connections.
-    pub no_delay: bool,
     /// The floor under the variation's share of the retransmission timeout, at most 50 s, and so the lower bound of the
     /// timeout. RFC 6298, 2.4 asks for 1 s; 200 ms is what hosts use today.
     pub min_rto: Duration,
@@ -69,7 +67,7 @@ pub struct Config {
     pub reassembly_frames: usize,
     /// Checksum kernel of this processor; [`Mechanisms::checksum_kernel`] says how it is used.
     pub kernel: Kernel,
-    /// Switchable mechanisms.
+    /// Switchable mechanisms; Nagle's algorithm is that of new connections.
     pub mechanisms: Mechanisms,
 }
 
@@ -88,7 +86,6 @@ impl Config {
             receive_buffer: 256 * 1024,
             timestamps: true,
             window_scaling: true,
-            no_delay: false,
             min_rto: Duration::from_millis(200),
             max_rto: Duration::from_secs(60),
             // The recommended value (IANA, IP option numbers).
@@ -103,7 +100,7 @@ impl Config {
             max_neighbours: 1024,
             reassembly_frames: 256,
             kernel: Kernel::best(),
-            mechanisms: Mechanisms::DEFAULT,
+            mechanisms: Mechanisms::HOST,
         }
     }
 

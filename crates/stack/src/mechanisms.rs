@@ -76,7 +76,7 @@ macro_rules! mechanisms {
         }
 
         impl Mechanisms {
-            /// The default of each.
+            /// The default of each, with which commands measure.
             pub const DEFAULT: Self = Self { $($field: $kind::ALL[0],)+ };
 
             /// Each mechanism with its values.
@@ -162,6 +162,34 @@ mechanisms! {
         /// The frame; a copy of it is sent (mbuf copy of the papers' baseline).
         Copy = "copy",
     }
+    /// Delayed acknowledgments (RFC 9293, 3.8.6.3).
+    delayed_ack: DelayedAck {
+        /// An acknowledgment waits for company: for data to go with, for a second segment, or for the delay's end.
+        On = "on",
+        /// Every segment with data is acknowledged at once.
+        Off = "off",
+    }
+    /// Nagle's algorithm (RFC 9293, 3.7.4). Commands measure every path without it unless told; [`Mechanisms::HOST`] has it.
+    nagle: Nagle {
+        /// A partial segment goes at once.
+        Off = "off",
+        /// A partial segment waits while anything is unacknowledged.
+        On = "on",
+    }
+    /// Receiving: what an application does. The stack cannot force it; workloads obey.
+    receive: Receive {
+        /// The reader posts its buffer before it polls: data is copied there in the pass that verifies it (Foong et al. 2003, 2.1).
+        Posted = "posted",
+        /// The reader polls, and reads what has been queued.
+        Queued = "queued",
+    }
+    /// Transmitting: what an application does. The stack cannot force it; workloads obey.
+    transmit: Transmit {
+        /// The stack copies the application's data.
+        Copy = "copy",
+        /// The application's data comes to be in buffers of the pool, which are sent as they are.
+        ZeroCopy = "zero-copy",
+    }
     /// The acknowledgment of a peer's FIN that nothing else carries.
     fin: FinAcknowledgment {
         /// In the next turn, unless the application has closed by then and its own FIN carries it.
@@ -190,6 +218,12 @@ impl ChecksumKernel {
 }
 
 impl Mechanisms {
+    /// The mechanisms of a host that nobody measures: [`Mechanisms::DEFAULT`] with Nagle's algorithm (RFC 9293, SHLD-7).
+    pub const HOST: Self = Self {
+        nagle: Nagle::On,
+        ..Self::DEFAULT
+    };
+
     /// The mechanisms whose value is not the default, by name.
     pub fn changed(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
         let pairs = self.settings().zip(Self::DEFAULT.settings());
@@ -289,7 +323,8 @@ mod tests {
         let name = mechanisms.set("predict", "off").unwrap_err();
         assert_eq!(
             name.to_string(),
-            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, retransmit, fin"
+            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, retransmit, delayed-ack, nagle, \
+             receive, transmit, fin"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);
     }

@@ -1,6 +1,7 @@
 //! What can be set of a connection, and what can be learned of it: options for opening and later, and an account like
 //! Linux's TCP_INFO.
 
+use crate::config::{Mechanisms, Nagle};
 use crate::socket::{ConnId, Error};
 use crate::stack::Active;
 use crate::tcp::deadline::{Deadline, Due};
@@ -112,6 +113,8 @@ pub struct Info {
     pub urgent: u32,
     /// Diffserv codepoint of the segments that we send.
     pub diffserv: u8,
+    /// The mechanisms of the connection: those of its stack, and its own choice of Nagle's algorithm.
+    pub mechanisms: Mechanisms,
 }
 
 impl<R: Recorder> Active<'_, R> {
@@ -222,6 +225,14 @@ impl<R: Recorder> Active<'_, R> {
             duplicates: tcb.duplicates,
             urgent: self.stack.urgent_left(self.pool, index),
             diffserv: self.stack.extension(index).map_or(0, |u| u.diffserv >> 2),
+            mechanisms: Mechanisms {
+                nagle: if tcb.is(flag::NO_DELAY) {
+                    Nagle::Off
+                } else {
+                    Nagle::On
+                },
+                ..self.stack.config.mechanisms
+            },
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Calls never block: what cannot be done now is an error that says so, and [`Active::next_event`] tells when it can.
 
-use crate::buffer::{Buffer, PAYLOAD_OFFSET};
+use crate::buffer::{Buffer, PAYLOAD_OFFSET, Pool};
 use crate::config::Demux;
 use crate::likely::{likely, unlikely};
 pub use crate::options::{Info, KeepAlive, Open, SocketOption};
@@ -395,6 +395,22 @@ impl<R: Recorder> Active<'_, R> {
             _ if tcb.is(flag::FIN_QUEUED) => Error::Shutdown,
             _ => ended(tcb, Error::NotConnected),
         }
+    }
+
+    /// The pool that the stack was joined with: buffers to be sent come from it, and buffers that were received go back.
+    #[inline(always)]
+    pub fn pool(&mut self) -> &mut Pool {
+        self.pool
+    }
+
+    /// Bytes of payload in a full segment that is sent now: [`Info::mss`] alone.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when the handle is stale.
+    #[inline(always)]
+    pub fn mss(&self, conn: ConnId) -> Result<usize, Error> {
+        let index = self.stack.index(conn)?;
+        Ok(usize::from(self.stack.tcbs[index].mss))
     }
 
     /// Queues a buffer for sending without copying it. Its payload is summed here, so it must not be changed afterwards

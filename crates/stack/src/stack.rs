@@ -349,7 +349,7 @@ impl<R: Recorder> Active<'_, R> {
         if frames.is_empty() {
             return;
         }
-        if likely(self.stack.compiled.bidirectional_and_summed) {
+        if likely(self.stack.compiled.common_and_summed) {
             self.receive_frames::<true, true>(frames, posted);
         } else {
             self.receive_uncommon(frames, posted);
@@ -360,64 +360,62 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(never)]
     fn receive_uncommon(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
         let Compiled {
-            checksums,
-            unidirectional,
-            ..
+            checksums, common, ..
         } = self.stack.compiled;
-        match (checksums, unidirectional) {
-            (true, false) => self.receive_frames::<true, true>(frames, posted),
-            (false, false) => self.receive_frames::<false, true>(frames, posted),
-            (true, true) => self.receive_frames::<true, false>(frames, posted),
-            (false, true) => self.receive_frames::<false, false>(frames, posted),
+        match (checksums, common) {
+            (true, true) => self.receive_frames::<true, true>(frames, posted),
+            (false, true) => self.receive_frames::<false, true>(frames, posted),
+            (true, false) => self.receive_frames::<true, false>(frames, posted),
+            (false, false) => self.receive_frames::<false, false>(frames, posted),
         }
     }
 
-    /// Takes every frame in that has arrived. It is compiled apart for checksums that are verified or not, and for prediction
-    /// that is not unidirectional, which is `BIDIRECTIONAL`.
+    /// Takes every frame in that has arrived. It is compiled apart for checksums that are verified or not, and for the other mechanisms
+    /// of input at their defaults, which is `COMMON`.
     #[inline(always)]
-    fn receive_frames<const CHECKSUMS: bool, const BIDIRECTIONAL: bool>(
+    fn receive_frames<const CHECKSUMS: bool, const COMMON: bool>(
         &mut self,
         frames: &[Frame],
         posted: &mut Posted<'_>,
     ) {
         match frames {
-            [frame] => self.receive_one::<CHECKSUMS, BIDIRECTIONAL>(frame, posted),
-            _ => self.receive_many::<CHECKSUMS, BIDIRECTIONAL>(frames, posted),
+            [frame] => self.receive_one::<CHECKSUMS, COMMON>(frame, posted),
+            _ => self.receive_many::<CHECKSUMS, COMMON>(frames, posted),
         }
     }
 
     #[inline(never)]
-    fn receive_many<const CHECKSUMS: bool, const BIDIRECTIONAL: bool>(
+    fn receive_many<const CHECKSUMS: bool, const COMMON: bool>(
         &mut self,
         frames: &[Frame],
         posted: &mut Posted<'_>,
     ) {
         let mut rest = frames.iter();
         while let Some(frame) = rest.next() {
-            self.receive_frame::<CHECKSUMS, BIDIRECTIONAL>(frame, rest.as_slice(), posted);
+            self.receive_frame::<CHECKSUMS, COMMON>(frame, rest.as_slice(), posted);
         }
     }
 
     /// The same for one frame, which is what a request or a response is: without a loop around it there are registers for more
     /// of what it looks at.
     #[inline(never)]
-    fn receive_one<const CHECKSUMS: bool, const BIDIRECTIONAL: bool>(
+    fn receive_one<const CHECKSUMS: bool, const COMMON: bool>(
         &mut self,
         frame: &Frame,
         posted: &mut Posted<'_>,
     ) {
-        self.receive_frame::<CHECKSUMS, BIDIRECTIONAL>(frame, &[], posted);
+        self.receive_frame::<CHECKSUMS, COMMON>(frame, &[], posted);
     }
 
     #[inline(always)]
-    fn receive_frame<const CHECKSUMS: bool, const BIDIRECTIONAL: bool>(
+    fn receive_frame<const CHECKSUMS: bool, const COMMON: bool>(
         &mut self,
         frame: &Frame,
         behind: &[Frame],
         posted: &mut Posted<'_>,
     ) {
         self.stack.counters.frames_in += 1;
-        if let Err(miss) = self.stack.predicted::<CHECKSUMS, BIDIRECTIONAL, _>(
+        if let Err(miss) = self.stack.predicted::<CHECKSUMS, COMMON, _>(
             self.pool,
             self.now,
             self.rec.lend(),

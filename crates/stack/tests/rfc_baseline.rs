@@ -52,6 +52,6 @@ pub fn mechanisms() -> Mechanisms {
         checksum_kernel: ChecksumKernel::Separate,
         retransmit: RetransmitCopy::Copy,
         fin: FinAcknowledgment::AtOnce,
-        ..Mechanisms::DEFAULT
+        ..Mechanisms::HOST
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Pair, config, pattern};
 use tollgate_link::Side;
-use tollgate_stack::config::RetransmitCopy;
+use tollgate_stack::config::{Nagle, RetransmitCopy};
 use tollgate_stack::{ConnId, Instant, Link};
 
 /// Throws away what is on its way to a host.
@@ -173,7 +173,7 @@ fn a_segment_that_is_acknowledged_in_part_goes_on_behind_that_part() {
     let mut sender = config(1);
     // Frames that the reader holds are not the sender's, so that the sender may put more into them.
     sender.mechanisms.retransmit = RetransmitCopy::Copy;
-    sender.no_delay = true;
+    sender.mechanisms.nagle = Nagle::Off;
     let mut reader = config(2);
     reader.receive_buffer = 4096;
     let mut pair = Pair::with(sender, reader, 1500);
@@ -220,7 +220,7 @@ fn the_window_of_a_probe_counts_when_it_acknowledges_more() {
     let tiny = |host| {
         let mut config = config(host);
         config.receive_buffer = 4096;
-        config.no_delay = true;
+        config.mechanisms.nagle = Nagle::Off;
         config
     };
     let mut pair = Pair::with(tiny(1), tiny(2), 1500);

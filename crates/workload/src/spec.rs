@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tollgate_run::{Placement, Waiting, Workload};
-use tollgate_stack::config::Mechanisms;
+use tollgate_stack::config::{Mechanisms, Nagle};
 use tollgate_stats::Timing;
 
 use crate::error::Error;
@@ -26,9 +26,6 @@ pub struct Spec {
     /// Round trips at the start of each slice that are made and not timed, so that a slice does not pay for the caches
     /// that another path's slice has emptied. Streams have none.
     pub warmup: u32,
-    /// Nagle's algorithm (RFC 9293, section 3.7.4) at both ends, on every path alike. Off by default, so that a table compares
-    /// paths that do the same.
-    pub nagle: bool,
     /// How often the clock is read: given, or as the path has it (`None`).
     pub timing: Option<Timing>,
     /// Tells whether each message carries other bytes and the receiver compares every one. It costs time, so it is for tests
@@ -36,7 +33,7 @@ pub struct Spec {
     pub verify: bool,
     /// How kernel sockets carry it; [`Sockets::PLAIN`] on every other path.
     pub sockets: Sockets,
-    /// The mechanisms of Tollgate's stack, at both ends; other paths have none of them.
+    /// The mechanisms of Tollgate's stack, at both ends. Other paths have Nagle's algorithm alone ([`Spec::nagle`]).
     #[serde(with = "by_name")]
     pub mechanisms: Mechanisms,
     /// The link between Tollgate's stacks; other paths have [`LinkKind::Ethernet`] only.
@@ -79,7 +76,6 @@ impl Spec {
             placement: Placement::TwoCores,
             waiting: Waiting::Blocking,
             warmup: 8,
-            nagle: false,
             timing: None,
             verify: false,
             sockets: Sockets::PLAIN,
@@ -99,8 +95,15 @@ impl Spec {
     /// The same spec with Nagle's algorithm on or off at both ends.
     #[must_use]
     pub const fn with_nagle(mut self, nagle: bool) -> Self {
-        self.nagle = nagle;
+        self.mechanisms.nagle = if nagle { Nagle::On } else { Nagle::Off };
         self
+    }
+
+    /// Tells whether Nagle's algorithm (RFC 9293, section 3.7.4) is on at both ends, on every path alike. It is off by default,
+    /// so that a table compares paths that do the same.
+    #[must_use]
+    pub const fn nagle(&self) -> bool {
+        matches!(self.mechanisms.nagle, Nagle::On)
     }
 
     /// The same spec with these mechanisms of Tollgate's stack.
@@ -119,7 +122,7 @@ impl Spec {
 
     /// Nagle's algorithm as a setting of a session: `on` or `off`.
     pub(crate) fn nagle_setting(&self) -> (&'static str, String) {
-        ("nagle", if self.nagle { "on" } else { "off" }.to_owned())
+        (Nagle::NAME, self.mechanisms.nagle.name().to_owned())
     }
 
     /// The same spec with every byte compared.
@@ -199,10 +202,10 @@ mod tests {
     fn a_spec_survives_serialization() {
         let mut spec = Spec {
             timing: Some(Timing::Batch(16)),
-            nagle: true,
             link: LinkKind::AtmAal34,
             ..Spec::new(Workload::Crr, 80)
         }
+        .with_nagle(true)
         .verified();
         spec.mechanisms.set("demux", "list").unwrap();
         let text = serde_json::to_string(&spec).unwrap();

@@ -6,10 +6,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tollgate_checksum::Kernel;
+use tollgate_gate::Recorder;
 use tollgate_link::atm;
 use tollgate_run::PathId;
-use tollgate_stack::config::ChecksumPolicy;
-use tollgate_stack::{Active, Config, ConnId, Instant, SocketOption, Stack};
+use tollgate_stack::config::{ChecksumKernel, ChecksumPolicy, Nagle, Receive, Transmit};
+use tollgate_stack::{
+    Active, Config, ConnId, Error as Refusal, Instant, Link, Received, SocketOption, Stack,
+};
 use tollgate_wire::ethernet::MacAddr;
 
 use crate::error::Error;
@@ -51,7 +54,10 @@ pub(crate) fn adapter(spec: &Spec, host: u8) -> Option<atm::Config> {
         _ => CLIENT,
     };
     let aal = spec.link.aal()?;
-    Some(atm::Config::new(aal, mac(host), mac(peer)))
+    Some(atm::Config {
+        kernel: kernel_of_link(spec),
+        ..atm::Config::new(aal, mac(host), mac(peer))
+    })
 }
 
 /// Bytes of the largest IP packet: those of the link, or the path's own.
@@ -92,9 +98,18 @@ pub(crate) fn stack(
     config.send_buffer = BUFFER as u32;
     config.receive_buffer = BUFFER as u32;
     config.kernel = Kernel::best();
-    config.no_delay = !spec.nagle;
     config.mechanisms = spec.mechanisms;
     Stack::new(config, mtu, now).map_err(|error| Error::stack(path, "making a stack", error))
+}
+
+/// The kernel by which a link that copies frames sums them on the way (Wolman et al. 1994, 4.1.1). A posted reader's copy
+/// verifies the checksum already, and with separate passes no copy does.
+pub(crate) fn kernel_of_link(spec: &Spec) -> Option<Kernel> {
+    let mechanisms = &spec.mechanisms;
+    let sums = mechanisms.checksum == ChecksumPolicy::Always
+        && mechanisms.receive == Receive::Queued
+        && mechanisms.checksum_kernel == ChecksumKernel::Integrated;
+    sums.then(Kernel::best)
 }
 
 /// Numbers that nobody else knows: the standard library seeds its hashers by the system's source.
@@ -115,6 +130,99 @@ pub(crate) fn set_nagle(
         .map_err(|error| Error::stack(path, "ending a stream", error))
 }
 
+/// How an application calls its stack: [`Receive`] and [`Transmit`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Calls {
+    receive: Receive,
+    transmit: Transmit,
+    verify: bool,
+}
+
+impl Calls {
+    pub(crate) const fn of(spec: &Spec) -> Self {
+        Self {
+            receive: spec.mechanisms.receive,
+            transmit: spec.mechanisms.transmit,
+            verify: spec.verify,
+        }
+    }
+
+    /// Queues what the stack takes of `data`, and gives how much that was.
+    ///
+    /// # Errors
+    /// Those of [`Active::send`].
+    #[inline(always)]
+    pub(crate) fn send<R: Recorder>(
+        self,
+        active: &mut Active<'_, R>,
+        conn: ConnId,
+        data: &[u8],
+    ) -> Result<usize, Refusal> {
+        match self.transmit {
+            Transmit::Copy => active.send(conn, data),
+            Transmit::ZeroCopy => self.send_buffers(active, conn, data),
+        }
+    }
+
+    /// Sends as many bytes from buffers of the pool, a full segment in each. What an application computes there, or a device
+    /// puts there, is not written again: the buffers keep what lies in them, unless bytes are compared.
+    #[inline(never)]
+    fn send_buffers<R: Recorder>(
+        self,
+        active: &mut Active<'_, R>,
+        conn: ConnId,
+        data: &[u8],
+    ) -> Result<usize, Refusal> {
+        let mut sent = 0;
+        for piece in data.chunks(active.mss(conn)?.max(1)) {
+            let Ok(mut buffer) = active.pool().buffer(piece.len()) else {
+                break;
+            };
+            if self.verify {
+                active
+                    .pool()
+                    .payload_mut(&mut buffer)
+                    .copy_from_slice(piece);
+            }
+            match active.send_buffer(conn, buffer) {
+                Ok(()) => sent += piece.len(),
+                Err((error, buffer)) => {
+                    active.pool().free(buffer);
+                    if error != Refusal::WouldBlock {
+                        return Err(error);
+                    }
+                    break;
+                }
+            }
+        }
+        if sent == 0 {
+            return Err(Refusal::WouldBlock);
+        }
+        Ok(sent)
+    }
+
+    /// Polls, and reads what is there into `buffer`.
+    ///
+    /// # Errors
+    /// Those of [`Active::receive`].
+    #[inline(always)]
+    pub(crate) fn poll_receive<R: Recorder, L: Link>(
+        self,
+        active: &mut Active<'_, R>,
+        link: &mut L,
+        conn: ConnId,
+        buffer: &mut [u8],
+    ) -> Result<Received, Refusal> {
+        match self.receive {
+            Receive::Posted => active.poll_receive(link, conn, buffer),
+            Receive::Queued => {
+                active.poll(link);
+                active.receive(conn, buffer)
+            }
+        }
+    }
+}
+
 /// The settings that both paths have, for a table's notes.
 pub(crate) fn settings(spec: &Spec, mtu: usize) -> Vec<(&'static str, String)> {
     let checksums = match spec.mechanisms.checksum {
@@ -126,7 +234,7 @@ pub(crate) fn settings(spec: &Spec, mtu: usize) -> Vec<(&'static str, String)> {
     };
     let changed = spec.mechanisms.changed();
     let changed = changed
-        .filter(|(name, _)| *name != "checksum")
+        .filter(|(name, _)| ![ChecksumPolicy::NAME, Nagle::NAME, Receive::NAME].contains(name))
         .map(|(name, value)| (name, value.to_owned()));
     let mut settings = vec![
         ("congestion", "NewReno".to_owned()),
@@ -135,7 +243,7 @@ pub(crate) fn settings(spec: &Spec, mtu: usize) -> Vec<(&'static str, String)> {
         ("socket buffers", format!("{BUFFER} bytes")),
         ("checksums", checksums),
         ("timestamps", "on".to_owned()),
-        ("receive", "posted".to_owned()),
+        (Receive::NAME, spec.mechanisms.receive.name().to_owned()),
     ];
     settings.extend(changed);
     if spec.link != LinkKind::Ethernet {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tollgate_run::{PathId, Placement, Waiting, Workload};
 use tollgate_workload::child::{self, Child, ChildEnd, Role};
 use tollgate_workload::shared_memory::SharedMemory;
-use tollgate_workload::{Error, LinkKind, Spec, find};
+use tollgate_workload::{Error, LinkKind, Mechanisms, Spec, find};
 
 /// Set in a copy of this program that opens a session and then sleeps, to be killed.
 const VICTIM: &str = "TOLLGATE_TEST_VICTIM";
@@ -74,6 +74,10 @@ fn main() -> ExitCode {
         (
             "every_link_carries_every_byte_between_processes",
             every_link_carries_every_byte_between_processes,
+        ),
+        (
+            "mechanisms_reach_both_processes",
+            mechanisms_reach_both_processes,
         ),
         (
             "stacks_in_processes_outlast_long_pauses",
@@ -233,6 +237,26 @@ fn every_link_carries_every_byte_between_processes() {
                         .unwrap_or_else(|error| panic!("{link} {workload} {size} {mode}: {error}"));
                 }
             }
+        }
+    }
+    assert_eq!(children(), [] as [u32; 0]);
+}
+
+/// A session of each value of each mechanism carries every byte.
+fn mechanisms_reach_both_processes() {
+    let path = find(PathId::StackShm).expect("there");
+    let mode = path.capabilities().modes[0];
+    for (name, value, mechanisms) in Mechanisms::each() {
+        for (workload, size) in [(Workload::Rr, 5000), (Workload::Stream, 700)] {
+            let spec = Spec {
+                workload,
+                ..spec(size).with_mode(mode.placement, mode.waiting)
+            }
+            .with_mechanisms(mechanisms);
+            let mut session = path.open(&spec).expect("open");
+            session
+                .run(20, &mut session.new_samples())
+                .unwrap_or_else(|error| panic!("{name}={value} {workload}: {error}"));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::callgrind::counted;
 use crate::hosts::Hosts;
 use std::time::Duration;
 use tollgate_link::Side;
-use tollgate_stack::config::ChecksumPolicy;
+use tollgate_stack::config::{ChecksumPolicy, Nagle};
 
 pub(super) const OPEN_CLOSE: Scenario = Scenario {
     name: "open-close",
@@ -63,7 +63,7 @@ const BETWEEN: u64 = 1_500;
 fn open_close(count: u64) -> Result<Done, Error> {
     // TIME-WAIT is short, so that it ends as often as it begins from the warm-up on.
     let mut hosts = Hosts::new(16, MTU, |config| {
-        config.no_delay = true;
+        config.mechanisms.nagle = Nagle::Off;
         config.msl = Duration::from_millis(2);
     })?;
     for _ in 0..count {

@@ -11,7 +11,7 @@ use crate::toggle::{GateToggle, bits, pairs};
 use std::time::Duration;
 use tollgate_gate::Gate;
 use tollgate_link::Side;
-use tollgate_stack::config::{ChecksumPolicy, Demux};
+use tollgate_stack::config::{ChecksumPolicy, Demux, Nagle};
 use tollgate_stack::socket::{KeepAlive, SocketOption};
 
 /// Received by IP, up to the socket queue, the checksum left out.
@@ -147,7 +147,7 @@ fn receive<const GATES: u32>(
     count: u64,
 ) -> Result<Done, Error> {
     let mut hosts = Hosts::new(connections, super::MTU, |config| {
-        config.no_delay = true;
+        config.mechanisms.nagle = Nagle::Off;
         config.mechanisms.demux = demux;
     })?;
     let all = hosts.connect_many(connections)?;

@@ -97,7 +97,7 @@ impl Experiment for FoongHz {
             let mut count = |meter: &TrafficMeter, load: &Load| {
                 let spec = load
                     .spec(mode, Sockets::PLAIN)
-                    .with_nagle(context.options.nagle);
+                    .with_nagle(context.options.nagle());
                 traffic(path, &spec, meter, load)
             };
             tables.push(traffic_table(root, &mut count));

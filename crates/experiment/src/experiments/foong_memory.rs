@@ -92,7 +92,7 @@ impl Experiment for FoongMemory {
         let counted = sweep.loads.iter().map(|load| {
             let spec = load
                 .spec(mode, Sockets::PLAIN)
-                .with_nagle(context.options.nagle);
+                .with_nagle(context.options.nagle());
             traffic(path, &spec, meter.as_ref().map_err(Clone::clone)?, load)
         });
         let counted = counted.collect();

@@ -10,6 +10,9 @@ use crate::time::Tick;
 use crate::timer::Wheel;
 use tollgate_gate::Recorder;
 
+/// Segments with data that are acknowledged at once, together, where acknowledgments are delayed (RFC 9293, 3.8.6.3).
+pub(crate) const DELAYED_UP_TO: u8 = 2;
+
 /// A tick at which something is due, or nothing. The lowest bit marks that it is set, so it is exact to two ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(transparent)]

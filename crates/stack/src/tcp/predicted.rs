@@ -26,7 +26,7 @@
 //! | `ts_seen`, `ts_seen_at` | not written | the timer looks at `ts_recent` |
 
 use super::congestion;
-use super::deadline::{Deadline, Due};
+use super::deadline::{DELAYED_UP_TO, Deadline, Due};
 use super::receive_queue;
 use super::rto::Floor;
 use super::tcb::{PSH, Tcb, flag};
@@ -162,7 +162,7 @@ fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<Says, M
 impl Stack {
     /// Takes a frame when it is predicted; otherwise has changed nothing and says why.
     #[inline(always)]
-    pub(crate) fn predicted<const CHECKSUMS: bool, const BIDIRECTIONAL: bool, R: Recorder>(
+    pub(crate) fn predicted<const CHECKSUMS: bool, const COMMON: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -171,10 +171,9 @@ impl Stack {
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
         match pool.frame(frame).first_chunk::<STAMPED>() {
-            Some(head) if head[46] != PLAIN_OFFSET => self
-                .predicted_as::<STAMPED, CHECKSUMS, BIDIRECTIONAL, R>(
-                    pool, now, rec, frame, posted,
-                ),
+            Some(head) if head[46] != PLAIN_OFFSET => {
+                self.predicted_as::<STAMPED, CHECKSUMS, COMMON, R>(pool, now, rec, frame, posted)
+            }
             _ => self.predicted_without_stamp::<CHECKSUMS, R>(pool, now, rec, frame, posted),
         }
     }
@@ -194,12 +193,7 @@ impl Stack {
 
     /// The path for headers of `N` bytes, [`PLAIN`] or [`STAMPED`].
     #[inline(always)]
-    fn predicted_as<
-        const N: usize,
-        const CHECKSUMS: bool,
-        const BIDIRECTIONAL: bool,
-        R: Recorder,
-    >(
+    fn predicted_as<const N: usize, const CHECKSUMS: bool, const COMMON: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -290,8 +284,7 @@ impl Stack {
         }
         rec.pass(Gate::ChecksumInEnd, packet);
         let says = expect(head, tcb, len as u32)?;
-        if !BIDIRECTIONAL && unlikely(self.compiled.unidirectional && bidirectional(head, tcb, len))
-        {
+        if !COMMON && unlikely(self.compiled.unidirectional && bidirectional(head, tcb, len)) {
             return Err(Miss::Bidirectional);
         }
 
@@ -316,14 +309,15 @@ impl Stack {
             ready |= readiness::READABLE;
         }
         // A new acknowledgment or a new window may let more out; every second segment is acknowledged (RFC 9293, 3.8.6.3).
-        if unlikely(ready != 0 || tcb.unsent.is_some() || tcb.unacked >= 2) {
+        let ack_after = self.compiled.ack_after::<COMMON>();
+        if unlikely(ready != 0 || tcb.unsent.is_some() || tcb.unacked >= ack_after) {
             Active {
                 stack: self,
                 pool,
                 now,
                 rec,
             }
-            .follow_up(index, ready);
+            .follow_up::<COMMON>(index, ready);
         }
         Ok(())
     }
@@ -398,14 +392,14 @@ fn sum_in_place(kernel: Kernel, frame: &Frame, bytes: &[u8], payload: &[u8]) -> 
 impl<R: Recorder> Active<'_, R> {
     /// What a predicted segment makes due: tells the application, sends what it made room for, acknowledges.
     #[inline(never)]
-    fn follow_up(&mut self, index: usize, ready: u8) {
+    fn follow_up<const COMMON: bool>(&mut self, index: usize, ready: u8) {
         if ready != 0 {
             self.notify(index, ready);
         }
         if self.stack.tcbs[index].unsent.is_some() {
             self.output(index);
         }
-        if self.stack.tcbs[index].unacked >= 2 {
+        if self.stack.tcbs[index].unacked >= self.stack.compiled.ack_after::<COMMON>() {
             self.acknowledge(index);
         }
     }
@@ -435,7 +429,7 @@ impl<R: Recorder> Active<'_, R> {
         advance(tcb, u32::from(len));
         self.set_due(index, Due::Acknowledgment, self.stack.delayed_ack);
         self.notify(index, readiness::READABLE);
-        if self.stack.tcbs[index].unacked >= 2 {
+        if self.stack.tcbs[index].unacked >= DELAYED_UP_TO {
             self.acknowledge(index);
         }
     }

@@ -28,6 +28,10 @@ impl Mechanisms {
             checksum: _,
             checksum_kernel: _,
             retransmit,
+            delayed_ack: _,
+            nagle: _,
+            receive: _,
+            transmit: _,
             fin: _,
         } = self;
         *template == crate::config::HeaderTemplate::On

@@ -480,7 +480,7 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         // RFC 9293, 3.8.6.3: at least every second segment, and within half a second.
-        if acknowledge || tcb.unacked >= 2 {
+        if acknowledge || tcb.unacked >= self.stack.compiled.ack_after {
             self.acknowledge(index);
         } else if !tcb.ack_deadline.is_set() {
             self.set_due(index, Due::Acknowledgment, self.stack.delayed_ack);

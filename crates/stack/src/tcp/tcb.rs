@@ -5,7 +5,7 @@
 //! idle connection costs this and its entries in the demultiplexer and the timing wheel.
 
 use crate::buffer::{CACHE_LINE, FrameId};
-use crate::config::{Config, Prediction};
+use crate::config::{Config, Nagle, Prediction};
 use crate::demux::{FlowHash, FlowKey};
 use crate::likely::{likely, unlikely};
 use crate::tcp::deadline::Deadline;
@@ -422,7 +422,10 @@ impl Tcb {
                 0
             },
             flags: {
-                let no_delay = if config.no_delay { flag::NO_DELAY } else { 0 };
+                let no_delay = match config.mechanisms.nagle {
+                    Nagle::Off => flag::NO_DELAY,
+                    Nagle::On => 0,
+                };
                 let timestamps = if config.timestamps {
                     flag::TIMESTAMPS
                 } else {

@@ -48,9 +48,14 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         checksum,
         checksum_kernel: _,
         retransmit: _,
+        delayed_ack,
+        nagle,
+        // What applications do, not the stack.
+        receive: _,
+        transmit: _,
         fin,
     } = *mechanisms;
-    if fin != DEFAULT.fin {
+    if (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle) {
         // Other acknowledgments are sent, or at other times.
         Equal::Streams
     } else if checksum != DEFAULT.checksum {

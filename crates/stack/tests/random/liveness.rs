@@ -12,6 +12,7 @@ use super::trace::{Trace, Way};
 use super::wire::{MTU, Wire};
 use std::net::SocketAddrV4;
 use std::time::Duration;
+use tollgate_stack::config::Nagle;
 use tollgate_stack::{Config, ConnId, Error, Instant, Pool, Received, Stack};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
@@ -188,7 +189,9 @@ impl<'a> World<'a> {
         config.max_connections = 2;
         config.max_time_wait = 2;
         config.timestamps = !numbers.one_in(3);
-        config.no_delay = numbers.one_in(2);
+        if numbers.one_in(2) {
+            config.mechanisms.nagle = Nagle::Off;
+        }
         config.send_buffer = numbers.pick(&[4096, 32 * 1024, 128 * 1024]);
         config.receive_buffer = numbers.pick(&[4096, 32 * 1024, 256 * 1024]);
         let now = Instant::from_nanos(1 << 40);

@@ -7,7 +7,7 @@ use super::trace::{Trace, Way};
 use super::wire::{MTU, Wire};
 use std::net::SocketAddrV4;
 use std::time::Duration;
-use tollgate_stack::config::Mechanisms;
+use tollgate_stack::config::{Mechanisms, Nagle};
 use tollgate_stack::socket::{KeepAlive, Readiness};
 use tollgate_stack::{
     Active, Config, ConnId, Error, Event, Instant, ListenerId, Pool, Received, SocketOption, Stack,
@@ -128,10 +128,12 @@ impl Player {
         config.max_time_wait = 8;
         config.timestamps = setup.timestamps.0;
         config.window_scaling = setup.scaling.0;
-        config.no_delay = setup.no_delay;
         config.receive_buffer = setup.receive_buffer;
         config.send_buffer = 64 * 1024;
         config.mechanisms = mechanisms;
+        if !setup.no_delay {
+            config.mechanisms.nagle = Nagle::On;
+        }
         let now = Instant::from_nanos(1 << 40);
         let mut pool = Pool::new(FRAMES, Pool::frame_size_for(MTU));
         let mut stack = Stack::new(config, MTU, now).expect("the configuration is valid");

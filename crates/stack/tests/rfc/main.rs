@@ -28,5 +28,5 @@ use tollgate_stack::config::Mechanisms;
 
 /// The mechanisms of the stack that the scripts talk to.
 pub fn mechanisms() -> Mechanisms {
-    Mechanisms::default()
+    Mechanisms::HOST
 }

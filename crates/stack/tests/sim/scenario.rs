@@ -6,7 +6,7 @@ use tollgate_checksum::Kernel;
 use tollgate_link::fault::{Corrupt, Faults, Probability, Rate, Reorder};
 use tollgate_stack::Config;
 use tollgate_stack::config::{
-    ChecksumKernel, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
+    ChecksumKernel, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Nagle, Prediction,
     RetransmitCopy,
 };
 
@@ -311,7 +311,7 @@ pub fn options() -> Vec<Scenario> {
         }),
         Scenario::new("no-delay")
             .lossy()
-            .both(|config| config.no_delay = true)
+            .both(|config| config.mechanisms.nagle = Nagle::Off)
             .behaviour(|b| {
                 b.write = 700;
             }),
@@ -322,7 +322,7 @@ pub fn options() -> Vec<Scenario> {
         Scenario::new("small-writes-no-delay")
             .lossy()
             .with(|s| s.bytes = 2_000)
-            .both(|config| config.no_delay = true)
+            .both(|config| config.mechanisms.nagle = Nagle::Off)
             .behaviour(|b| b.write = 12),
     ]
 }
@@ -331,7 +331,9 @@ pub fn options() -> Vec<Scenario> {
 pub fn mechanisms() -> Vec<Scenario> {
     let new = Scenario::new;
     let each = Mechanisms::each().map(|(name, value, changed)| {
-        let scenario = new(&format!("{name}-{value}")).mechanism(move |m| *m = changed);
+        let scenario = new(&format!("{name}-{value}")).mechanism(move |m| {
+            m.set(name, value).expect("it is listed");
+        });
         if changed.demux == Demux::List {
             scenario.with(|s| s.connections = 6)
         } else {
@@ -347,7 +349,7 @@ pub fn mechanisms() -> Vec<Scenario> {
             checksum_kernel: ChecksumKernel::Halfword,
             retransmit: RetransmitCopy::Copy,
             fin: FinAcknowledgment::AtOnce,
-            ..Mechanisms::DEFAULT
+            ..Mechanisms::HOST
         };
     }));
     for kernel in Kernel::all() {
@@ -382,7 +384,7 @@ pub fn resources() -> Vec<Scenario> {
         Scenario::new("small-pool-small-writes")
             .lossy()
             .both(small_buffers)
-            .both(|config| config.no_delay = true)
+            .both(|config| config.mechanisms.nagle = Nagle::Off)
             .behaviour(|b| b.write = 30)
             .with(|s| {
                 s.pool = 64;

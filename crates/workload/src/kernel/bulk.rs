@@ -295,7 +295,7 @@ impl BulkSession {
         }
         laps.flush(samples);
         if self.thread.is_some() {
-            if self.spec.nagle {
+            if self.spec.nagle() {
                 self.near.push()?;
             }
             self.near.recv_exact(&mut [0], &self.control)?;

@@ -41,7 +41,7 @@ impl Options {
     /// Those of a session for this spec.
     pub(super) fn of(spec: &Spec) -> Self {
         Self {
-            nodelay: !spec.nagle,
+            nodelay: !spec.nagle(),
             waiting: spec.waiting,
             max_segment: None,
         }

@@ -88,10 +88,7 @@ fn a_stream_larger_than_all_buffers_arrives_whole() {
 
 #[test]
 fn a_stream_under_nagle_ends_by_itself() {
-    let spec = Spec {
-        nagle: true,
-        ..spec(Workload::Stream, 7, (Placement::OneCore, Waiting::Blocking))
-    };
+    let spec = spec(Workload::Stream, 7, (Placement::OneCore, Waiting::Blocking)).with_nagle(true);
     let mut session = open(&spec).unwrap();
     let mut samples = session.new_samples();
     session.run(1001, &mut samples).unwrap();
@@ -382,7 +379,7 @@ fn io_uring_is_given_back_on_every_way_out() {
             sending,
             ..Sockets::PLAIN
         });
-        let mut session = super::bulk::BulkSession::open(&spec, &Place::Loopback).unwrap();
+        let mut session = BulkSession::open(&spec, &Place::Loopback).unwrap();
         session.break_off();
         assert!(session.run(300, &mut session.new_samples()).is_err());
         assert!(matches!(

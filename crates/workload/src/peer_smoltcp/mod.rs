@@ -284,8 +284,8 @@ impl SmoltcpSession {
         let mut session = Self {
             timing: capabilities.timing(spec),
             cores: Cores::choose(spec.placement)?,
-            near: Side::new(near, 1, spec.nagle)?,
-            far: Side::new(far, 2, spec.nagle)?,
+            near: Side::new(near, 1, spec.nagle())?,
+            far: Side::new(far, 2, spec.nagle())?,
             out: vec![0; spec.size],
             inn: vec![0; spec.size.max(BUFFER)],
             message: 0,
@@ -464,7 +464,7 @@ impl SmoltcpSession {
             let now = deadline.turn()?;
             self.move_stream(now)?;
         }
-        self.near.socket().set_nagle_enabled(self.spec.nagle);
+        self.near.socket().set_nagle_enabled(self.spec.nagle());
         carry(now(), &mut self.far, &mut self.near, &[1], &mut [0])
     }
 

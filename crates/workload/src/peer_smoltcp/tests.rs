@@ -47,11 +47,8 @@ fn stream_carries_every_byte() {
 #[test]
 fn a_long_stream_of_small_writes_arrives_whole() {
     for nagle in [true, false] {
-        let mut session = SmoltcpSession::open(&Spec {
-            nagle,
-            ..spec(Workload::Stream, 7)
-        })
-        .unwrap();
+        let mut session =
+            SmoltcpSession::open(&spec(Workload::Stream, 7).with_nagle(nagle)).unwrap();
         let mut samples = session.new_samples();
         session.run(30_000, &mut samples).unwrap();
         assert_eq!(session.read, 210_000);

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::now::now_ns;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
-use crate::stack_host::{self, BACKLOG, CLIENT, POOL, PORT, SERVER};
+use crate::stack_host::{self, BACKLOG, CLIENT, Calls, POOL, PORT, SERVER};
 
 /// The gates that a round trip carries, chosen at compile time.
 pub(super) trait Gates {
@@ -106,6 +106,7 @@ pub(super) struct Hosts<C = Memory> {
     near: Host,
     far: Host,
     cable: C,
+    calls: Calls,
     listener: ListenerId,
     now: Instant,
 }
@@ -164,6 +165,7 @@ impl<C: Between> Hosts<C> {
             near: host(near),
             far: host(far),
             cable,
+            calls: Calls::of(spec),
             listener,
             now,
         })
@@ -248,18 +250,19 @@ impl<C: Between> Hosts<C> {
         into: &mut [u8],
         gates: &mut G,
     ) -> Result<(), Error> {
-        let to = from.other();
+        let (to, calls) = (from.other(), self.calls);
         let (tx, rx) = match from {
             Side::A => (&mut self.near, &mut self.far),
             Side::B => (&mut self.far, &mut self.near),
         };
         let (sender, receiver) = (tx.conn()?, rx.conn()?);
         let mut active = tx.stack.recorded(self.now, &mut self.pool, gates.at(from));
-        let sent = taken(active.send(sender, message))?;
+        let sent = taken(calls.send(&mut active, sender, message))?;
         active.flush(&mut self.cable.end(from));
         drop(active);
         let mut active = rx.stack.recorded(self.now, &mut self.pool, gates.at(to));
-        let got = received(active.poll_receive(&mut self.cable.end(to), receiver, into))?;
+        let got = calls.poll_receive(&mut active, &mut self.cable.end(to), receiver, into);
+        let got = received(got)?;
         drop(active);
         gates.returned(to);
         if got == into.len() {
@@ -277,7 +280,7 @@ impl<C: Between> Hosts<C> {
         into: &mut [u8],
         gates: &mut G,
     ) -> Result<(), Error> {
-        let to = from.other();
+        let (to, calls) = (from.other(), self.calls);
         let mut got = 0;
         let mut patience = self.patience("carrying a message");
         while got < into.len() {
@@ -291,14 +294,15 @@ impl<C: Between> Hosts<C> {
             let mut active = tx.stack.recorded(self.now, &mut self.pool, gates.at(from));
             active.poll(&mut self.cable.end(from));
             if !message.is_empty() {
-                let sent = taken(active.send(sender, message))?;
+                let sent = taken(calls.send(&mut active, sender, message))?;
                 message = &message[sent..];
                 active.poll(&mut self.cable.end(from));
             }
             drop(active);
             let mut active = rx.stack.recorded(self.now, &mut self.pool, gates.at(to));
-            let more =
-                received(active.poll_receive(&mut self.cable.end(to), receiver, &mut into[got..]))?;
+            let into = &mut into[got..];
+            let more = calls.poll_receive(&mut active, &mut self.cable.end(to), receiver, into);
+            let more = received(more)?;
             drop(active);
             gates.returned(to);
             if more > 0 {
@@ -358,7 +362,8 @@ impl<C: Between> Hosts<C> {
     /// The first message of a connection that the far end has not accepted yet: the ACK of its SYN comes with it.
     pub(super) fn first_request(&mut self, message: &[u8], into: &mut [u8]) -> Result<(), Error> {
         let conn = self.near.conn()?;
-        let sent = taken(self.near().send(conn, message))?;
+        let calls = self.calls;
+        let sent = taken(calls.send(&mut self.near(), conn, message))?;
         self.poll(Side::A);
         self.accept()?;
         let conn = self.far.conn()?;
@@ -412,7 +417,8 @@ impl<C: Between> Hosts<C> {
     #[inline]
     pub(super) fn offer(&mut self, data: &[u8]) -> Result<usize, Error> {
         let conn = self.near.conn()?;
-        taken(self.near().send(conn, data))
+        let calls = self.calls;
+        taken(calls.send(&mut self.near(), conn, data))
     }
 
     /// Tells whether the near end's device queue holds a burst.
@@ -426,7 +432,8 @@ impl<C: Between> Hosts<C> {
     pub(super) fn take(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         let conn = self.far.conn()?;
         let mut active = self.far.stack.at(self.now, &mut self.pool);
-        received(active.poll_receive(&mut self.cable.end(Side::B), conn, buffer))
+        let link = &mut self.cable.end(Side::B);
+        received(self.calls.poll_receive(&mut active, link, conn, buffer))
     }
 
     /// Switches Nagle's algorithm at the near end.

@@ -210,7 +210,7 @@ impl<C: Between> Ends<C> {
         }
         Ok(Self {
             hosts,
-            nagle: spec.nagle,
+            nagle: spec.nagle(),
             verify: spec.verify,
             size: spec.size,
             out: vec![0; spec.size],

@@ -63,10 +63,7 @@ fn a_large_mtu_carries_every_byte_too() {
 #[test]
 fn a_long_stream_of_small_writes_arrives_whole() {
     for nagle in [true, false] {
-        let spec = Spec {
-            nagle,
-            ..spec(Workload::Stream, 7)
-        };
+        let spec = spec(Workload::Stream, 7).with_nagle(nagle);
         let mut session = MemorySession::open(&spec, DEFAULT_MTU, Memory::new).unwrap();
         session.run(30_000, &mut session.new_samples()).unwrap();
         assert_eq!(session.ends.read, 210_000);

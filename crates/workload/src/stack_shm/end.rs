@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::now::now_ns;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
-use crate::stack_host::{self, BACKLOG, POOL, PORT};
+use crate::stack_host::{self, BACKLOG, Calls, POOL, PORT};
 
 /// Calls of the stack between two readings of the clock while busy polling: some hundred nanoseconds, against timers that
 /// count in milliseconds.
@@ -62,6 +62,7 @@ pub(super) struct End<L> {
     pool: Pool,
     link: L,
     conn: Option<ConnId>,
+    calls: Calls,
     waiting: Waiting,
     nagle: bool,
     /// Bytes of a full segment.
@@ -114,8 +115,9 @@ impl<L: Waitable> End<L> {
             pool: Pool::new(POOL, Pool::frame_size_for(mtu)),
             link,
             conn: None,
+            calls: Calls::of(spec),
             waiting: spec.waiting,
-            nagle: spec.nagle,
+            nagle: spec.nagle(),
             segment: mtu.saturating_sub(HEADERS).max(1),
             now,
             calls_left: CALLS_PER_READING,
@@ -272,7 +274,8 @@ impl<L: Waitable> End<L> {
         if message.len() > self.segment {
             return self.send_chunks(conn, message, around);
         }
-        match self.active().send(conn, message) {
+        let calls = self.calls;
+        match calls.send(&mut self.active(), conn, message) {
             Ok(taken) if taken == message.len() => Ok(()),
             Ok(taken) => self.send_rest(conn, &message[taken..], around),
             Err(Refusal::WouldBlock) => self.send_rest(conn, message, around),
@@ -291,7 +294,8 @@ impl<L: Waitable> End<L> {
     ) -> Result<(), Error> {
         let mut sent = 0;
         for piece in message.chunks(self.segment) {
-            match self.active().send(conn, piece) {
+            let calls = self.calls;
+            match calls.send(&mut self.active(), conn, piece) {
                 Ok(taken) => sent += taken,
                 Err(Refusal::WouldBlock) => {}
                 Err(error) => return Err(Error::stack(PATH, "sending", error)),
@@ -316,7 +320,8 @@ impl<L: Waitable> End<L> {
         while !message.is_empty() {
             self.tick();
             self.stack.at(self.now, &mut self.pool).poll(&mut self.link);
-            match self.active().send(conn, message) {
+            let calls = self.calls;
+            match calls.send(&mut self.active(), conn, message) {
                 Ok(taken) => {
                     message = &message[taken..];
                     wait = Wait::new("sending");
@@ -367,7 +372,10 @@ impl<L: Waitable> End<L> {
         let conn = self.conn()?;
         self.tick();
         let mut active = self.stack.at(self.now, &mut self.pool);
-        match active.poll_receive(&mut self.link, conn, into) {
+        match self
+            .calls
+            .poll_receive(&mut active, &mut self.link, conn, into)
+        {
             Ok(Received::Data(count)) => Ok(count),
             Ok(Received::Nothing) => {
                 self.wait(wait, around)?;

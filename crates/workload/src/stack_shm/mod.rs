@@ -117,9 +117,8 @@ impl Path for StackShm {
 }
 
 /// This process's side of a segment.
-fn side(segment: &Segment, side: Side) -> Result<ShmLink, Error> {
-    // The posted reader's copy verifies the checksum, so the link need not sum what it copies.
-    ShmLink::new(segment, side, None)
+fn side(spec: &Spec, segment: &Segment, side: Side) -> Result<ShmLink, Error> {
+    ShmLink::new(segment, side, stack_host::kernel_of_link(spec))
         .map_err(|error| Error::stack(PATH, "taking a side of the link", error))
 }
 
@@ -151,7 +150,7 @@ impl<L: Waitable> ShmSession<L> {
     ) -> Result<Self, Error> {
         let cores = Cores::choose(spec.placement)?;
         let child = Child::spawn(PATH, ROLE.name, spec, segment.fd(), cores.far)?;
-        let link = link(side(segment, Side::A)?);
+        let link = link(side(spec, segment, Side::A)?);
         let mut session = Self {
             timing: StackShm::DEFAULT.capabilities().timing(spec),
             end: End::new(spec, link, mtu, CLIENT)?,
@@ -314,7 +313,7 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
     spec.check()?;
     let segment =
         Segment::attach(memory).map_err(|error| Error::stack(PATH, "mapping the link", error))?;
-    let line = side(&segment, Side::B)?;
+    let line = side(&spec, &segment, Side::B)?;
     match stack_host::adapter(&spec, SERVER) {
         Some(adapter) => {
             let link = Atm::new(Adapter::new(adapter), line);

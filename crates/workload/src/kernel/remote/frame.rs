@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol. Anything that changes a message raises it.
-pub(super) const VERSION: u16 = 3;
+pub(super) const VERSION: u16 = 4;
 const MAGIC: [u8; 8] = *b"TOLLGATE";
 const PREAMBLE: usize = MAGIC.len() + 2;
 /// The longest request, in octets.
@@ -211,7 +211,7 @@ mod tests {
         let error = check_preamble(&preamble(7)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "it speaks version 7 of the control protocol, and this is version 3"
+            "it speaks version 7 of the control protocol, and this is version 4"
         );
         let error = check_preamble(b"SSH-2.0-Op").unwrap_err();
         assert!(matches!(error, ChannelError::Stranger));

@@ -171,7 +171,7 @@ fn another_version_is_told_on_both_sides() {
         stream.read_to_end(&mut heard).unwrap();
         heard
     });
-    assert_eq!(heard, b"TOLLGATE\x00\x03");
+    assert_eq!(heard, b"TOLLGATE\x00\x04");
     assert!(
         notices[0].to_string().contains("it speaks version 9"),
         "{notices:?}"
@@ -186,7 +186,7 @@ fn another_version_is_told_on_both_sides() {
     });
     let error = connect(address).unwrap_err().to_string();
     assert!(
-        error.contains("it speaks version 2 of the control protocol, and this is version 3; install the same version"),
+        error.contains("it speaks version 2 of the control protocol, and this is version 4; install the same version"),
         "{error}"
     );
     // Whether it reads to the end or is reset does not matter.

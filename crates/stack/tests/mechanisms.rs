@@ -1,0 +1,100 @@
+//! What mechanisms do that no other test of the stack shows: delayed acknowledgments, Nagle's algorithm as a mechanism, and what a
+//! connection says of them.
+
+mod common;
+
+use common::{MTU, Pair, config, pattern};
+use tollgate_stack::config::{DelayedAck, Mechanisms, Nagle};
+use tollgate_stack::{ConnId, Received, SocketOption};
+
+/// Two hosts with these mechanisms, and an established connection.
+fn connected(mechanisms: Mechanisms) -> (Pair, ConnId, ConnId) {
+    let [a, b] = [1, 2].map(|host| {
+        let mut config = config(host);
+        config.mechanisms = mechanisms;
+        config
+    });
+    let mut pair = Pair::with(a, b, MTU);
+    let (client, server) = pair.connect();
+    (pair, client, server)
+}
+
+/// Sends a byte to a reader that answers nothing; bytes in flight after that, before any timer.
+fn in_flight_after_a_byte(delayed_ack: DelayedAck, posts: bool) -> u32 {
+    let (mut pair, client, server) = connected(Mechanisms {
+        delayed_ack,
+        ..Mechanisms::HOST
+    });
+    pair.a().send(client, b"x").unwrap();
+    pair.poll_a();
+    if posts {
+        let end = &mut pair.cable.end(tollgate_link::Side::B);
+        let got = pair
+            .b
+            .at(pair.now, &mut pair.pool)
+            .poll_receive(end, server, &mut [0; 8]);
+        assert_eq!(got, Ok(Received::Data(1)));
+    }
+    pair.settle();
+    pair.a().info(client).unwrap().in_flight
+}
+
+#[test]
+fn acknowledgment_waits_for_company_unless_that_is_off() {
+    for posts in [false, true] {
+        assert_eq!(in_flight_after_a_byte(DelayedAck::On, posts), 1);
+        assert_eq!(in_flight_after_a_byte(DelayedAck::Off, posts), 0);
+    }
+}
+
+#[test]
+fn acknowledgment_at_once_is_one_for_each_segment() {
+    let acknowledgments = |delayed_ack| {
+        let (mut pair, client, server) = connected(Mechanisms {
+            delayed_ack,
+            ..Mechanisms::HOST
+        });
+        let before = pair.a.counters().frames_in;
+        let segment = pair.a().mss(client).unwrap();
+        pair.a().send(client, &pattern(8 * segment, 1)).unwrap();
+        pair.settle();
+        assert!(pair.read_b(server) == pattern(8 * segment, 1));
+        pair.a.counters().frames_in - before
+    };
+    assert_eq!(acknowledgments(DelayedAck::On), 4);
+    assert_eq!(acknowledgments(DelayedAck::Off), 8);
+}
+
+#[test]
+fn nagle_is_a_mechanism_of_new_connections_and_an_option_of_each() {
+    for (nagle, segments) in [(Nagle::On, 1), (Nagle::Off, 2)] {
+        let (mut pair, client, _) = connected(Mechanisms {
+            nagle,
+            ..Mechanisms::DEFAULT
+        });
+        let before = pair.b.counters().frames_in;
+        for byte in [b"x", b"y"] {
+            pair.a().send(client, byte).unwrap();
+        }
+        pair.settle();
+        assert_eq!(pair.b.counters().frames_in - before, segments);
+        assert_eq!(pair.a().info(client).unwrap().mechanisms.nagle, nagle);
+        let off = SocketOption::NoDelay(true);
+        pair.a().set_option(client, off).unwrap();
+        let said = pair.a().info(client).unwrap().mechanisms.nagle;
+        assert_eq!(said, Nagle::Off);
+    }
+}
+
+#[test]
+fn connection_says_which_mechanisms_it_has() {
+    for (name, value, mechanisms) in Mechanisms::each() {
+        let (mut pair, client, server) = connected(mechanisms);
+        for said in [
+            pair.a().info(client).unwrap().mechanisms,
+            pair.b().info(server).unwrap().mechanisms,
+        ] {
+            assert_eq!(said, mechanisms, "{name}={value}");
+        }
+    }
+}
