@@ -43,7 +43,8 @@ pub use error::Error;
 pub use kernel::remote;
 pub use laps::Laps;
 pub use now::{gate_clock, now_ns};
-pub use tollgate_stack::config::{Mechanisms, UnknownSetting};
+pub use tollgate_stack::config::{self, Mechanisms, UnknownSetting};
+pub use tollgate_stack::counters;
 
 pub use path::{Capabilities, KernelEnds, Path, Session};
 pub use paths::{find, find_with_mtu, maybe_run, maybe_run_with, paths};

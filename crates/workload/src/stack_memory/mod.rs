@@ -30,6 +30,7 @@ use crate::stack_host::{self, BUFFER, DEFAULT_MTU};
 use hosts::{Gates, Hosts, Ungated};
 use tollgate_link::Side;
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
+use tollgate_stack::counters::Counters;
 use tollgate_stats::{Samples, Timing};
 
 const PATH: PathId = PathId::StackMemory;
@@ -162,6 +163,10 @@ impl Session for MemorySession {
         settings.push(("cores", self.cores.describe()));
         settings.push(("ends", "one thread".to_owned()));
         settings
+    }
+
+    fn counters(&self) -> Vec<Counters> {
+        self.ends.hosts.counters().map(|ours| *ours).into()
     }
 }
 

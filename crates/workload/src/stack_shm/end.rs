@@ -5,6 +5,7 @@ use std::time::Duration;
 use tollgate_link::Side;
 use tollgate_link::shm::{Segment, ShmLink, WaitOutcome};
 use tollgate_run::Waiting;
+use tollgate_stack::counters::Counters;
 use tollgate_stack::link::BURST;
 use tollgate_stack::{
     Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
@@ -94,6 +95,11 @@ impl End {
             now,
             calls_left: CALLS_PER_READING,
         })
+    }
+
+    /// Counters of its stack.
+    pub(super) fn counters(&self) -> &Counters {
+        self.stack.counters()
     }
 
     #[inline(always)]

@@ -16,6 +16,7 @@ mod end;
 use tollgate_link::Side;
 use tollgate_link::shm::{Config, Segment, Waiting as LinkWaiting};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
+use tollgate_stack::counters::Counters;
 use tollgate_stats::{Samples, Timing};
 
 use crate::child::{Child, ChildEnd, Role};
@@ -258,6 +259,10 @@ impl Session for ShmSession {
         settings.push(("ends", "two processes".to_owned()));
         settings.push(("ring", format!("{SLOTS} frames each way")));
         settings
+    }
+
+    fn counters(&self) -> Vec<Counters> {
+        vec![*self.end.counters()]
     }
 }
 
