@@ -15,7 +15,7 @@
 use std::time::{Duration, Instant};
 
 use tollgate_run::{Mode, Offload, PathId, Workload, format, path_and_mode};
-use tollgate_workload::{Session, Sockets, Spec, find_with_mtu};
+use tollgate_workload::{Mechanisms, Session, Sockets, Spec, find_with_mtu};
 
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::control::between_slices;
@@ -66,6 +66,17 @@ pub(crate) struct Variant {
     pub(crate) mtu: Option<usize>,
     /// What devices do for the protocol.
     pub(crate) offload: Offload,
+    /// A mechanism of Tollgate's stack that has another value than the options say.
+    pub(crate) switched: Option<Switched>,
+}
+
+/// Mechanisms of one variant, instead of those of the options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Switched {
+    /// All of them.
+    pub(crate) mechanisms: Mechanisms,
+    /// The value that the variant is named after, in words.
+    pub(crate) words: &'static str,
 }
 
 impl Variant {
@@ -76,6 +87,7 @@ impl Variant {
             mode,
             mtu: None,
             offload: Offload::Usual,
+            switched: None,
         }
     }
 
@@ -95,6 +107,9 @@ impl Variant {
             Offload::Both => label.push_str(", all offloaded"),
             Offload::Checksum => label.push_str(", no segmentation offload"),
             Offload::Neither => label.push_str(", nothing offloaded"),
+        }
+        if let Some(switched) = &self.switched {
+            label.push_str(&format!(", {}", switched.words));
         }
         label
     }
@@ -244,10 +259,16 @@ struct InterleavedRun<'a> {
 
 impl InterleavedRun<'_> {
     fn spec(&self, variant: usize, size: usize) -> Spec {
-        let Variant { mode, offload, .. } = self.outcome.matrix.variants[variant];
+        let Variant {
+            mode,
+            offload,
+            switched,
+            ..
+        } = self.outcome.matrix.variants[variant];
+        let usual = self.context.options.mechanisms;
         Spec::new(self.outcome.matrix.workload, size)
             .with_mode(mode.placement, mode.waiting)
-            .with_mechanisms(self.context.options.mechanisms)
+            .with_mechanisms(switched.map_or(usual, |switched| switched.mechanisms))
             .with_link(self.context.options.link)
             .over(Sockets {
                 offload,

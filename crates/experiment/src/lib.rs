@@ -16,6 +16,7 @@ mod drift;
 mod echoes;
 mod error;
 pub mod experiments;
+mod hits;
 mod interleave;
 mod ledgers;
 pub mod noise;
@@ -25,5 +26,6 @@ pub mod predict;
 mod sampled;
 mod shapes;
 mod streams;
+mod switched;
 
 pub use error::Error;

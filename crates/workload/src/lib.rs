@@ -45,7 +45,8 @@ pub use kernel::remote;
 pub use laps::Laps;
 pub use link_kind::LinkKind;
 pub use now::{gate_clock, now_ns};
-pub use tollgate_stack::config::{Mechanisms, Nagle, UnknownSetting};
+pub use tollgate_stack::config::{self, Mechanisms, Nagle, UnknownSetting};
+pub use tollgate_stack::counters;
 
 pub use path::{Capabilities, KernelEnds, Path, Session};
 pub use paths::{find, find_with_mtu, maybe_run, maybe_run_with, paths};

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use tollgate_kernel::Namespace;
 use tollgate_run::{Mode, PathId, Workload};
+use tollgate_stack::counters::Counters;
 use tollgate_stats::{Samples, Timing};
 
 use crate::error::Error;
@@ -155,6 +156,12 @@ pub trait Session {
     /// What the kernel's gates have to watch to see this session; `None` where the kernel carries none of it.
     fn kernel_ends(&self) -> Option<KernelEnds<'_>> {
         None
+    }
+
+    /// Counters of Tollgate's stacks in this process, the timed end's first: both ends on `stack-memory`, one on `stack-shm`, none on
+    /// other paths.
+    fn counters(&self) -> Vec<Counters> {
+        Vec::new()
     }
 
     /// Empty samples of this session's timing.

@@ -393,6 +393,19 @@ fn pairs_of(run: &Run, experiment: &str, pairing: &Pairing, extent: Extent) -> V
             then,
             now,
         } => table(id).map_or_else(Vec::new, |table| in_rows(table, then, now, 1, most)),
+        Pairing::Savings {
+            table: id,
+            then,
+            now,
+            by,
+        } => table(id).map_or_else(Vec::new, |table| {
+            let pairs = of_rows(table, then, now, 0, most, |_, value| value <= 100.0);
+            let labelled = |pair: Pair| Pair {
+                label: format!("{by}, {}", pair.label),
+                ..pair
+            };
+            pairs.into_iter().map(labelled).collect()
+        }),
         Pairing::Means { then, now, row } => table(then)
             .zip(table(now))
             .map_or_else(Vec::new, |(then, now)| of_means(then, now, row)),
@@ -401,6 +414,18 @@ fn pairs_of(run: &Run, experiment: &str, pairing: &Pairing, extent: Extent) -> V
 
 /// The pairs of one table, from so many columns to the right of those that are named; at most so many for each row.
 fn in_rows(table: &Table, then: &str, now: &[&str], right: usize, most: usize) -> Vec<Pair> {
+    of_rows(table, then, now, right, most, is_possible)
+}
+
+/// The same for numbers that `may_be`.
+fn of_rows(
+    table: &Table,
+    then: &str,
+    now: &[&str],
+    right: usize,
+    most: usize,
+    may_be: impl Fn(Unit, f64) -> bool,
+) -> Vec<Pair> {
     let place = |name: &str| {
         let found = table.columns.iter().position(|column| column.name == name);
         found.map(|at| at + right)
@@ -417,7 +442,7 @@ fn in_rows(table: &Table, then: &str, now: &[&str], right: usize, most: usize) -
         };
         let counterparts = now.iter().filter_map(|name| {
             let measured = row.cells.get(place(name)?)?.measured()?;
-            is_possible(unit, measured.value).then(|| Pair {
+            may_be(unit, measured.value).then(|| Pair {
                 label: format!("{}, {name}", row.label),
                 unit,
                 then: published.clone(),

@@ -286,3 +286,27 @@ fn means_are_held_against_means() {
     let pairs = tables.iter().find(|one| one.id == "wolman-1994-table-1");
     assert_eq!(pairs.unwrap().rows[0].cells[1].number(), Some(15_000.0));
 }
+
+#[test]
+fn savings_may_be_below_zero_and_say_what_saves() {
+    let below = Cell::Value(Measured {
+        value: -3.0,
+        ..Measured::default()
+    });
+    let tables = tables_of(
+        "wolman-elimination",
+        Table {
+            id: "savings".to_owned(),
+            title: String::new(),
+            columns: vec![
+                column("1994", Unit::Percent),
+                column("stack-memory", Unit::Percent),
+            ],
+            rows: vec![plain_row("4 B", vec![published(0.1), below])],
+        },
+    );
+    let pairs = tables.iter().find(|one| one.id == "wolman-1994-table-7");
+    let rows = &pairs.unwrap().rows;
+    assert_eq!(rows[0].label, "Saved without checksums, 4 B, stack-memory");
+    assert_eq!(rows[0].cells[1].number(), Some(-3.0));
+}

@@ -20,9 +20,11 @@ mod remote_shown;
 mod rr_by_size;
 mod stream_by_write_size;
 mod wolman;
+mod wolman_elimination;
 mod wolman_joined;
 mod wolman_ledger;
 mod wolman_networks;
+mod wolman_prediction;
 mod wolman_rows;
 
 use tollgate_run as run;
@@ -129,6 +131,8 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &crr::Crr,
         &stream_by_write_size::StreamByWriteSize,
         &wolman_networks::WolmanNetworks,
+        &wolman_prediction::WolmanPrediction,
+        &wolman_elimination::WolmanElimination,
         &wolman_rows::TRANSMIT,
         &wolman_rows::RECEIVE,
         &kay_breakdown::KayBreakdown,

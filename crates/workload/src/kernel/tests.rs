@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
+use super::bulk::BulkSession;
 use super::near::FarEnd;
 use super::*;
 use crate::sockets::{Reading, Sending};

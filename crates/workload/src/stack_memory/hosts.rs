@@ -4,6 +4,7 @@ use tollgate_gate::{Off, Recorder};
 use tollgate_link::Side;
 use tollgate_link::atm::{Adapter, Atm, Cable, MemoryLine};
 use tollgate_link::memory::{End, Memory};
+use tollgate_stack::counters::Counters;
 use tollgate_stack::link::{BURST, Link};
 use tollgate_stack::{
     Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
@@ -449,8 +450,7 @@ impl<C: Between> Hosts<C> {
     }
 
     /// What the two stacks have counted, the near end's first.
-    #[cfg(test)]
-    pub(super) fn counters(&self) -> [&tollgate_stack::counters::Counters; 2] {
+    pub(super) fn counters(&self) -> [&Counters; 2] {
         [self.near.stack.counters(), self.far.stack.counters()]
     }
 }

@@ -34,6 +34,7 @@ use tollgate_link::Side;
 use tollgate_link::atm::Cable;
 use tollgate_link::memory::Memory;
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
+use tollgate_stack::counters::Counters;
 use tollgate_stats::{Samples, Timing};
 
 const PATH: PathId = PathId::StackMemory;
@@ -176,6 +177,10 @@ impl<C: Between> Session for MemorySession<C> {
         settings.push(("cores", self.cores.describe()));
         settings.push(("ends", "one thread".to_owned()));
         settings
+    }
+
+    fn counters(&self) -> Vec<Counters> {
+        self.ends.hosts.counters().map(|ours| *ours).into()
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tollgate_link::atm::{Adapter, Atm};
 use tollgate_link::shm::{ShmLink, WaitOutcome};
 use tollgate_run::Waiting;
+use tollgate_stack::counters::Counters;
 use tollgate_stack::link::{BURST, Link};
 use tollgate_stack::{
     Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
@@ -122,6 +123,11 @@ impl<L: Waitable> End<L> {
             now,
             calls_left: CALLS_PER_READING,
         })
+    }
+
+    /// Counters of its stack.
+    pub(super) fn counters(&self) -> &Counters {
+        self.stack.counters()
     }
 
     #[inline(always)]

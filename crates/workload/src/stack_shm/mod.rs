@@ -17,6 +17,7 @@ use tollgate_link::Side;
 use tollgate_link::atm::{Adapter, Atm};
 use tollgate_link::shm::{Config, Segment, ShmLink, Waiting as LinkWaiting};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
+use tollgate_stack::counters::Counters;
 use tollgate_stats::{Samples, Timing};
 
 use crate::child::{Child, ChildEnd, Role};
@@ -289,6 +290,10 @@ impl<L: Waitable> Session for ShmSession<L> {
         };
         settings.push(("ring", format!("{} {unit} each way", self.slots)));
         settings
+    }
+
+    fn counters(&self) -> Vec<Counters> {
+        vec![*self.end.counters()]
     }
 }
 
