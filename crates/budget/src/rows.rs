@@ -32,7 +32,7 @@ enum Source {
     /// Instructions of a round trip that write or compare deadlines, per setting or clearing of one.
     DeadlineWrites,
     /// What the TCB and its entries take.
-    ConnectionOctets,
+    ConnectionBytes,
     /// Growth of the resident memory.
     ConnectionResident,
 }
@@ -221,7 +221,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         unit: BYTES,
-        source: Source::ConnectionOctets,
+        source: Source::ConnectionBytes,
         ..row(
             "connection-octets",
             "idle connection, by its parts",
@@ -318,10 +318,10 @@ impl Row {
                 })?;
                 Ok(count as f64 / (done * DEADLINES_IN_A_ROUND_TRIP) as f64)
             }
-            Source::ConnectionOctets => Ok(Stack::octets_per_connection() as f64),
+            Source::ConnectionBytes => Ok(Stack::octets_per_connection() as f64),
             Source::ConnectionResident => {
-                let octets = scenario::resident_octets(RESIDENT_CONNECTIONS)?;
-                Ok(octets as f64 / (2 * RESIDENT_CONNECTIONS) as f64)
+                let bytes = scenario::resident_bytes(RESIDENT_CONNECTIONS)?;
+                Ok(bytes as f64 / (2 * RESIDENT_CONNECTIONS) as f64)
             }
         }
     }

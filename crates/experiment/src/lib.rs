@@ -17,13 +17,13 @@ mod echoes;
 mod error;
 pub mod experiments;
 mod interleave;
+mod layout;
 mod ledgers;
 pub mod noise;
 mod outcome;
 mod per_packet;
 pub mod predict;
 mod sampled;
-mod shapes;
 mod streams;
 
 pub use error::Error;

@@ -18,13 +18,13 @@
 
 pub mod bare_shm;
 pub mod child;
+mod clock;
 pub mod cores;
 mod error;
 pub mod gates;
 pub mod huge_pages;
 pub mod kernel;
 mod laps;
-mod now;
 pub mod path;
 mod paths;
 pub mod payload;
@@ -39,10 +39,10 @@ pub mod stack_memory;
 pub mod stack_shm;
 mod stamps;
 
+pub use clock::{gate_clock, now_ns};
 pub use error::Error;
 pub use kernel::remote;
 pub use laps::Laps;
-pub use now::{gate_clock, now_ns};
 pub use tollgate_stack::config::{Mechanisms, UnknownSetting};
 
 pub use path::{Capabilities, KernelEnds, Path, Session};

@@ -8,7 +8,7 @@
 //! - Busy polling, the clock is read once in 32 calls of the stack; blocking, after each sleep as well.
 //! - `crr` and `stream` are those of `stack-memory`.
 //!
-//! Between slices both processes sleep and nobody polls the stacks. So the near end polls before it orders a slice: what it
+//! Between slices both processes sleep and nobody polls the stacks. So the client polls before it orders a slice: what it
 //! owes the other (delayed ACKs) then arrives before that one looks at its timers.
 
 mod end;
@@ -96,7 +96,7 @@ struct ShmSession {
     mtu: usize,
     timing: Timing,
     cores: Cores,
-    // Ends before the near end's side of the link is closed, so that it never finds its peer gone.
+    // Ends before the client's side of the link is closed, so that it never finds its peer gone.
     child: Child,
     end: End,
     out: Vec<u8>,
@@ -124,7 +124,7 @@ impl ShmSession {
         };
         let segment = Segment::create(config)
             .map_err(|error| Error::stack(PATH, "making a shared-memory link", error))?;
-        let child = Child::spawn(PATH, ROLE.name, spec, segment.fd(), cores.far)?;
+        let child = Child::spawn(PATH, ROLE.name, spec, segment.fd(), cores.server)?;
         let mut session = Self {
             timing: capabilities.timing(spec),
             end: End::new(spec, &segment, Side::A, CLIENT)?,
@@ -151,7 +151,7 @@ impl ShmSession {
     }
 
     fn slice(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
-        let _pinned = Pinned::to(self.cores.near)
+        let _pinned = Pinned::to(self.cores.client)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         self.end.poll();
         let bytes = iterations * self.spec.size as u64;
@@ -276,13 +276,13 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
         spec,
         memory,
         control,
-        mut server,
+        server: mut orders,
         core,
     } = child;
     spec.check()?;
     let segment =
         Segment::attach(memory).map_err(|error| Error::stack(PATH, "mapping the link", error))?;
-    let mut far = Far {
+    let mut server = ServerApp {
         end: End::new(&spec, &segment, Side::B, SERVER)?,
         control,
         out: vec![1; spec.size],
@@ -291,30 +291,30 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
         message: 0,
         read: 0,
     };
-    let listener = far.end.listen()?;
+    let listener = server.end.listen()?;
     let mut connected = false;
-    while let Some(iterations) = server.next_order() {
+    while let Some(iterations) = orders.next_order() {
         cores::still_pinned(core).map_err(|error| Error::system(PATH, KEEPING, error))?;
-        far.end.poll();
-        server.ready();
+        server.end.poll();
+        orders.ready();
         let outcome = if connected {
-            far.slice(iterations, listener)
+            server.slice(iterations, listener)
         } else {
             connected = true;
-            far.first_connection(listener)
+            server.first_connection(listener)
         };
-        match outcome.and_then(|()| far.end.drain(|| Far::look(control))) {
+        match outcome.and_then(|()| server.end.drain(|| ServerApp::look(control))) {
             // The other end ended the session in the middle of a slice: that is no failure of this one.
             Err(Error::Stopped { .. }) => return Ok(()),
             other => other?,
         }
-        server.done();
+        orders.done();
     }
     Ok(())
 }
 
 /// The server's application.
-struct Far<'a> {
+struct ServerApp<'a> {
     spec: Spec,
     end: End,
     control: &'a Control,
@@ -324,7 +324,7 @@ struct Far<'a> {
     read: u64,
 }
 
-impl Far<'_> {
+impl ServerApp<'_> {
     /// Tells whether to go on.
     fn look(control: &Control) -> Result<(), Error> {
         match control.is_quit() {
