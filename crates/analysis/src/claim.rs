@@ -323,7 +323,7 @@ impl Finding {
 
     /// The text: a sentence for each clause that is stated, and one for each reason of what cannot be told.
     #[must_use]
-    pub fn finish(self) -> Told {
+    pub fn finish(self) -> FindingText {
         let clauses = self.clauses.iter();
         let mut sentences: Vec<String> = clauses
             .map(|clause| format::sentence(std::slice::from_ref(clause)))
@@ -332,34 +332,34 @@ impl Finding {
         if sentences.is_empty() {
             sentences.push("Nothing was measured.".to_owned());
         }
-        Told(sentences.join(" "))
+        FindingText(sentences.join(" "))
     }
 }
 
 /// The text of a finding, which nothing else can make.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told(String);
+pub struct FindingText(String);
 
-impl Told {
+impl FindingText {
     /// What stands there when an experiment cannot be had here.
     pub fn unavailable(reason: &str) -> Self {
         Self(format!("{UNAVAILABLE}{reason}."))
     }
 }
 
-impl From<Told> for String {
-    fn from(told: Told) -> Self {
+impl From<FindingText> for String {
+    fn from(told: FindingText) -> Self {
         told.0
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for FindingText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::ops::Deref for Told {
+impl std::ops::Deref for FindingText {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -367,7 +367,7 @@ impl std::ops::Deref for Told {
     }
 }
 
-impl PartialEq<&str> for Told {
+impl PartialEq<&str> for FindingText {
     fn eq(&self, other: &&str) -> bool {
         self.0 == *other
     }

@@ -25,7 +25,7 @@ pub struct ClarkRow {
 }
 
 /// A row of the paper, the row of ours, and what was counted when the scenario does not say it all.
-struct Part {
+struct ProfilePart {
     id: &'static str,
     label: &'static str,
     row: &'static str,
@@ -33,8 +33,8 @@ struct Part {
     of_which: &'static str,
 }
 
-const fn part(id: &'static str, label: &'static str, row: &'static str) -> Part {
-    Part {
+const fn part(id: &'static str, label: &'static str, row: &'static str) -> ProfilePart {
+    ProfilePart {
         id,
         label,
         row,
@@ -48,7 +48,7 @@ const DEADLINE: &str = "; of this the instructions whose source lines set, clear
                         setting or clearing (8 in a round trip)";
 const WHEEL: &str = "; of this the timing wheel's instructions, inlined ones included";
 
-const PARTS: &[Part] = &[
+const PROFILE_PARTS: &[ProfilePart] = &[
     part(
         "tcp-input-receiver",
         "TCP input, receiver of data",
@@ -59,13 +59,13 @@ const PARTS: &[Part] = &[
         "TCP input, sender of data",
         "tcp-input-sender",
     ),
-    Part {
+    ProfilePart {
         of_which: "; without the copy",
         ..part("tcp-output", "TCP output, either end", "tcp-output")
     },
     part("ip-input", "IP, packet receipt", "ip-in"),
     part("ip-output", "IP, sending a packet", "ip-out"),
-    Part {
+    ProfilePart {
         scenario: "send-data",
         of_which: POOL,
         ..part(
@@ -74,7 +74,7 @@ const PARTS: &[Part] = &[
             "buffer-send",
         )
     },
-    Part {
+    ProfilePart {
         scenario: "receive-data",
         of_which: POOL,
         ..part(
@@ -83,7 +83,7 @@ const PARTS: &[Part] = &[
             "buffer-receive",
         )
     },
-    Part {
+    ProfilePart {
         scenario: "receive-ack",
         of_which: POOL,
         ..part(
@@ -92,31 +92,31 @@ const PARTS: &[Part] = &[
             "buffer-ack",
         )
     },
-    Part {
+    ProfilePart {
         scenario: "rr-64",
         of_which: DEADLINE,
         ..part("timer-set", "Set a timer", "deadline")
     },
-    Part {
+    ProfilePart {
         scenario: "rr-64",
         of_which: DEADLINE,
         ..part("timer-clear", "Clear a timer", "deadline")
     },
-    Part {
+    ProfilePart {
         scenario: "rr-64",
         of_which: DEADLINE,
         ..part("timer-reset", "Reset a timer", "deadline")
     },
-    Part {
+    ProfilePart {
         of_which: WHEEL,
         ..part("wheel-insert", "Put a timer into the wheel", "wheel-insert")
     },
-    Part {
+    ProfilePart {
         scenario: "wheel-insert",
         of_which: WHEEL,
         ..part("wheel-move", "Move a timer in the wheel", "wheel-move")
     },
-    Part {
+    ProfilePart {
         of_which: WHEEL,
         ..part(
             "wheel-cancel",
@@ -139,11 +139,11 @@ const PARTS: &[Part] = &[
 pub fn clark(program: &Program) -> Result<Vec<ClarkRow>, Error> {
     let wanted: Vec<Row> = rows::ROWS
         .iter()
-        .filter(|row| PARTS.iter().any(|part| part.row == row.id))
+        .filter(|row| PROFILE_PARTS.iter().any(|part| part.row == row.id))
         .copied()
         .collect();
     let values = rows::measure_all(program, &wanted)?;
-    PARTS
+    PROFILE_PARTS
         .iter()
         .filter_map(|part| values.get(part.row).map(|value| (part, *value)))
         .map(|(part, instructions)| {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn every_part_has_its_row_and_its_scenario() {
-        for part in PARTS {
+        for part in PROFILE_PARTS {
             assert!(rows::find(part.row).is_some(), "{} is no row", part.row);
             assert!(
                 scenario::find(part.scenario).is_ok(),

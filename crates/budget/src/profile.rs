@@ -171,7 +171,7 @@ impl Sources {
 
 /// The place where an instruction lies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct Position {
     object: String,
     address: u64,
     symbol: String,
@@ -179,7 +179,7 @@ struct Place {
 
 /// Counts by place. The format is that of Valgrind's manual, "Callgrind Format Specification", with the positions
 /// `instr line`.
-fn parse(text: &str) -> Result<Vec<(Place, u64)>, String> {
+fn parse(text: &str) -> Result<Vec<(Position, u64)>, String> {
     let mut names: HashMap<(&str, String), String> = HashMap::new();
     let mut counts: HashMap<(String, u64, String), u64> = HashMap::new();
     let (mut object, mut symbol) = (String::new(), String::new());
@@ -221,7 +221,7 @@ fn parse(text: &str) -> Result<Vec<(Place, u64)>, String> {
         .into_iter()
         .map(|((object, address, symbol), count)| {
             (
-                Place {
+                Position {
                     object,
                     address,
                     symbol,

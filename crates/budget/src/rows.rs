@@ -320,8 +320,8 @@ impl Row {
             }
             Source::ConnectionBytes => Ok(Stack::bytes_per_connection() as f64),
             Source::ConnectionResident => {
-                let octets = scenario::resident_octets(RESIDENT_CONNECTIONS)?;
-                Ok(octets as f64 / (2 * RESIDENT_CONNECTIONS) as f64)
+                let bytes = scenario::resident_bytes(RESIDENT_CONNECTIONS)?;
+                Ok(bytes as f64 / (2 * RESIDENT_CONNECTIONS) as f64)
             }
         }
     }

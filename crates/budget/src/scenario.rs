@@ -175,7 +175,7 @@ fn ruler(count: u64) -> Result<Done, Error> {
 ///
 /// # Errors
 /// What the stacks say; [`Error::File`] when the system does not tell its memory.
-pub fn resident_octets(connections: usize) -> Result<u64, Error> {
+pub fn resident_bytes(connections: usize) -> Result<u64, Error> {
     let mut hosts = hosts(connections, ChecksumPolicy::Always)?;
     // One connection touches what is there once.
     hosts.connect_many(1)?;

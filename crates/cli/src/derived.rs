@@ -14,7 +14,7 @@ use tollgate_run::{self as run, Experiment, Run, VERSION};
 
 use crate::args::{GlobalArgs, Papers, Predict};
 use crate::error::Error;
-use crate::progress::Shown;
+use crate::progress::ProgressLine;
 use crate::values::{Json, Sink};
 use crate::{input, interrupt, measure, output};
 
@@ -52,7 +52,7 @@ fn validate(run: &mut Run, asked: &Predict, global: &GlobalArgs) -> Result<Valid
     }
     let cancel = interrupt::prepare()?;
     let noise = Noise::begin();
-    let progress = Shown::new(global);
+    let progress = ProgressLine::new(global);
     let budget = Some(asked.within.unwrap_or(VALIDATION));
     let mut context = Context::new(Options::default(), budget, cancel, &progress);
     let measured = predict::validate(run, &mut context);

@@ -12,36 +12,36 @@ use crate::error::Error;
 use crate::{derived, input, measure};
 
 /// Weights, and shows it like a run.
-pub(crate) fn run(asked: &Estimate, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    let path = path(asked)?;
-    let trace = Trace::open(&asked.trace, asked.messages)?;
-    let (run, code) = match &asked.from {
+pub(crate) fn run(args: &Estimate, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let path = path(args)?;
+    let trace = Trace::open(&args.trace, args.messages)?;
+    let (run, code) = match &args.from {
         Some(from) => (input::run(from)?, ExitCode::SUCCESS),
-        None => match measured(asked, path, &trace.traffic, global)? {
+        None => match measured(args, path, &trace.traffic, global)? {
             (Some(run), code) => (run, code),
             (None, code) => return Ok(code),
         },
     };
     let of = TraceOf {
-        name: &asked.trace,
+        name: &args.trace,
         remark: trace.rebuilt.map(Rebuilt::remark),
-        messages: asked.messages,
+        messages: args.messages,
         traffic: &trace.traffic,
         bounds: trace.bounds.as_ref().map(|(least, most)| (least, most)),
     };
-    let from = asked.from.as_ref().map(|from| from.to_string_lossy());
-    let mut options = asked.measuring.options();
+    let from = args.from.as_ref().map(|from| from.to_string_lossy());
+    let mut options = args.measuring.options();
     options.paths = None;
     let flags = options.flags();
     let origin = match &from {
         Some(from) => Origin::Run(from),
         None => Origin::Measured(&flags),
     };
-    let part = profile::profile(&run, path, of, origin).map_err(|error| match asked.from {
+    let part = profile::profile(&run, path, of, origin).map_err(|error| match args.from {
         Some(_) => Error::Usage(error.to_string()),
         None => Error::Profile(error),
     })?;
-    let shown = derived::show(run, part, &asked.measuring.json, asked.out.as_ref(), global)?;
+    let shown = derived::show(run, part, &args.measuring.json, args.out.as_ref(), global)?;
     Ok(if code == ExitCode::SUCCESS {
         shown
     } else {
@@ -50,8 +50,8 @@ pub(crate) fn run(asked: &Estimate, global: &GlobalArgs) -> Result<ExitCode, Err
 }
 
 /// The one path that was named.
-fn path(asked: &Estimate) -> Result<Option<PathId>, Error> {
-    let paths = asked.measuring.options().paths;
+fn path(args: &Estimate) -> Result<Option<PathId>, Error> {
+    let paths = args.measuring.options().paths;
     match paths.as_deref() {
         None => Ok(None),
         Some([one]) => Ok(Some(*one)),
@@ -63,13 +63,13 @@ fn path(asked: &Estimate) -> Result<Option<PathId>, Error> {
 
 /// Measures what a profile of this path is made from.
 fn measured(
-    asked: &Estimate,
+    args: &Estimate,
     path: Option<PathId>,
     traffic: &Traffic,
     global: &GlobalArgs,
 ) -> Result<(Option<Run>, ExitCode), Error> {
     let path = path.unwrap_or(PathId::KernelLoopback);
-    let mut options = asked.measuring.options();
+    let mut options = args.measuring.options();
     options.paths = Some(vec![path]);
     let names = match path {
         PathId::StackMemory => OF_STACK,
@@ -83,7 +83,7 @@ fn measured(
             )));
         }
     };
-    measure::measured(&names, asked, options, global)
+    measure::measured(&names, args, options, global)
 }
 
 /// A trace that was read.

@@ -29,7 +29,7 @@ use crate::args::{
 use crate::error::{Error, INTERRUPTED};
 use crate::interrupt;
 use crate::output::{self, print, say};
-use crate::progress::Shown;
+use crate::progress::ProgressLine;
 use crate::save::Store;
 use crate::values::Sink;
 
@@ -51,7 +51,7 @@ struct Job<'a> {
     options: Options,
     html: Option<&'a PathBuf>,
     json: Option<PathBuf>,
-    shown: Shape,
+    output: Output,
     linux_counts: Option<&'a PathBuf>,
     budget: Option<Duration>,
     papers: Papers,
@@ -59,7 +59,7 @@ struct Job<'a> {
 
 /// How a run is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum Output {
     /// On one screen.
     Screen,
     /// Experiment by experiment.
@@ -70,7 +70,7 @@ enum Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Papers {
     /// Nothing: each experiment shows its own.
-    Apart,
+    Separate,
     /// A page on all of them, at the end.
     Page,
     /// All of it, in the place of the experiments.
@@ -90,7 +90,7 @@ pub(crate) fn report(report: &Report, global: &GlobalArgs) -> Result<ExitCode, E
             None => Some(report.out.with_extension("json")),
             Some(_) => file_of(&report.measuring),
         },
-        shown: Shape::Screen,
+        output: Output::Screen,
         linux_counts: report.counted.linux_counts.as_ref(),
         budget: Some(budget(&report.measuring).unwrap_or(FULL)),
         papers: Papers::Page,
@@ -125,10 +125,10 @@ pub(crate) fn workload(
         options,
         html: workload.out.as_ref(),
         json: file_of(&workload.measuring),
-        shown: Shape::Experiments(Detail::Brief),
+        output: Output::Experiments(Detail::Brief),
         linux_counts: None,
         budget: budget(&workload.measuring),
-        papers: Papers::Apart,
+        papers: Papers::Separate,
     };
     job.run(global)
 }
@@ -177,10 +177,10 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
         options,
         html: run.out.as_ref(),
         json: file_of(&run.measuring),
-        shown: Shape::Experiments(Detail::Tables),
+        output: Output::Experiments(Detail::Tables),
         linux_counts: run.counted.linux_counts.as_ref(),
         budget: budget(&run.measuring),
-        papers: Papers::Apart,
+        papers: Papers::Separate,
     };
     job.run(global)
 }
@@ -200,7 +200,7 @@ pub(crate) fn papers(asked: &args::Papers, global: &GlobalArgs) -> Result<ExitCo
         options,
         html: asked.out.as_ref(),
         json: file_of(&measuring),
-        shown: Shape::Experiments(Detail::Tables),
+        output: Output::Experiments(Detail::Tables),
         linux_counts: None,
         budget: budget(&measuring),
         papers: Papers::Alone,
@@ -225,9 +225,9 @@ pub(crate) fn measured(
         options,
         html: estimate.out.as_ref(),
         json: file_of(&estimate.measuring),
-        shown: Shape::Experiments(Detail::Whole),
+        output: Output::Experiments(Detail::Whole),
         linux_counts: None,
-        papers: Papers::Apart,
+        papers: Papers::Separate,
         budget: Some(budget(&estimate.measuring).unwrap_or(QUICK)),
     };
     let Outcome { run, store, code } = job.measure(global)?;
@@ -325,7 +325,7 @@ impl Job<'_> {
             tollgate_workload::kernel::features(LOOPBACK).map_err(|error| error.to_string()),
         );
         let clock = Clock::calibrate();
-        let progress = Shown::new(global);
+        let progress = ProgressLine::new(global);
         let budget = self.budget.map(|time| time.saturating_sub(begun.elapsed()));
         let mut context = Context::new(self.options.clone(), budget, cancel.clone(), &progress);
         context.counter = Program::this([SCENARIO]).ok();
@@ -389,7 +389,7 @@ impl Job<'_> {
             warnings,
         };
         match self.papers {
-            Papers::Apart => {}
+            Papers::Separate => {}
             Papers::Page => run.experiments.push(papers::beside(&run, Extent::Page)),
             Papers::Alone => run.experiments = vec![papers::beside(&run, Extent::Whole)],
         }
@@ -408,12 +408,12 @@ impl Job<'_> {
             Some(Sink::File(_)) | None => {}
         }
         let (width, colour) = (output::width(), output::colour(global.color));
-        let shape = match self.shown {
-            _ if global.verbose > 0 => Shape::Experiments(Detail::Whole),
+        let shape = match self.output {
+            _ if global.verbose > 0 => Output::Experiments(Detail::Whole),
             shape => shape,
         };
         let text = match shape {
-            Shape::Screen => {
+            Output::Screen => {
                 let [html, json] = [self.html, self.json.as_ref()]
                     .map(|path| path.map(|path| path.display().to_string()));
                 let rest = Rest {
@@ -422,7 +422,7 @@ impl Job<'_> {
                 };
                 terminal::render_screen(run, &rest, width, colour)
             }
-            Shape::Experiments(detail) => terminal::render(run, detail, width, colour),
+            Output::Experiments(detail) => terminal::render(run, detail, width, colour),
         };
         print(&text)
     }
@@ -500,14 +500,14 @@ fn typed(given: impl Iterator<Item = String>) -> String {
     let mut line = "tollgate".to_owned();
     let mut hidden = false;
     for word in given {
-        let shown = match word.split_once('=') {
+        let output = match word.split_once('=') {
             _ if hidden => "...".to_owned(),
             Some((TOKEN, _)) => format!("{TOKEN}=..."),
             _ => format::quoted(&word),
         };
         hidden = word == TOKEN && !hidden;
         line.push(' ');
-        line.push_str(&shown);
+        line.push_str(&output);
     }
     line
 }
@@ -550,8 +550,8 @@ mod tests {
     #[test]
     fn a_token_is_not_in_the_run() {
         let line = |words: &[&str]| typed(words.iter().map(|word| (*word).to_owned()));
-        let shown = line(&["rr", "--token", "--token", "--to", "a b"]);
-        assert_eq!(shown, "tollgate rr --token ... --to 'a b'");
+        let output = line(&["rr", "--token", "--token", "--to", "a b"]);
+        assert_eq!(output, "tollgate rr --token ... --to 'a b'");
         assert_eq!(line(&["--token=secret"]), "tollgate --token=...");
     }
 }

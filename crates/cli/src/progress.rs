@@ -17,7 +17,7 @@ const PARTS: u64 = 1_000;
 const HERTZ: u8 = 8;
 
 /// Shows the progress as the user wants it.
-pub(crate) enum Shown {
+pub(crate) enum ProgressLine {
     /// A bar.
     Bar(ProgressBar),
     /// Lines, of which the last is kept.
@@ -26,7 +26,7 @@ pub(crate) enum Shown {
     Nothing,
 }
 
-impl Shown {
+impl ProgressLine {
     /// A bar on a terminal, lines with `-v`, else nothing.
     pub(crate) fn new(global: &GlobalArgs) -> Self {
         if global.quiet {
@@ -82,7 +82,7 @@ impl Shown {
     }
 }
 
-impl Progress for Shown {
+impl Progress for ProgressLine {
     fn update(&self, what: &str, done: f64, left: Duration) {
         match self {
             Self::Bar(bar) => {

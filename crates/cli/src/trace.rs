@@ -25,17 +25,19 @@ use tollgate_trace::flows::Limits;
 
 use crate::args::GlobalArgs;
 use crate::error::{Error, INTERRUPTED};
-use crate::progress::Shown as Progress;
+use crate::progress::ProgressLine as Progress;
 use crate::values::{Json, Sink};
 use crate::{answered, interrupt, output};
-use args::{Cache, Flows, How, Import, Info, Sizes, Sql, TraceCommand, Where, Which};
-use show::Shown;
+use args::{
+    Cache, EngineArgs, Flows, Import, ImportArgs, Info, Sizes, Sql, TraceArg, TraceCommand,
+};
+use show::TraceTables;
 
 /// Runs a command on traces.
 pub(crate) fn run(command: &TraceCommand, global: &GlobalArgs) -> Result<ExitCode, Error> {
     match command {
         TraceCommand::Import(import) => run_import(import, global),
-        TraceCommand::Capture(asked) => capture::run(asked, global),
+        TraceCommand::Capture(args) => capture::run(args, global),
         TraceCommand::Info(info) => run_info(info, global),
         TraceCommand::Sizes(sizes) => heeded(run_sizes(sizes, global)),
         TraceCommand::Flows(flows) => heeded(run_flows(flows, global)),
@@ -119,7 +121,7 @@ fn run_import(import: &Import, global: &GlobalArgs) -> Result<ExitCode, Error> {
     }
 }
 
-fn options(how: &How) -> Result<Options, Error> {
+fn options(how: &ImportArgs) -> Result<Options, Error> {
     Ok(Options {
         limits: Limits {
             pause_ns: how.write_gap.as_nanos() as i64,
@@ -130,7 +132,7 @@ fn options(how: &How) -> Result<Options, Error> {
 }
 
 /// The key that is in the file, or one that nobody will know.
-fn key(how: &How) -> Result<Option<[u8; KEY_LEN]>, Error> {
+fn key(how: &ImportArgs) -> Result<Option<[u8; KEY_LEN]>, Error> {
     let path = match &how.key {
         Some(path) => path.as_path(),
         None if how.anonymise => Path::new("/dev/urandom"),
@@ -164,51 +166,51 @@ fn run_info(info: &Info, global: &GlobalArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_sizes(asked: &Sizes, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    let session = open(&asked.which, &asked.place, global)?;
-    let local: Vec<Prefix> = asked.local();
+fn run_sizes(args: &Sizes, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let session = open(&args.which, &args.place, global)?;
+    let local: Vec<Prefix> = args.local();
     // The usual prefixes say nothing of replaced addresses.
-    let known = asked.lan.is_some() || !session.origin().is_anonymised();
+    let known = args.lan.is_some() || !session.origin().is_anonymised();
     let sizes = sizes::of(&session, known.then_some(local.as_slice()))?;
-    give(&sizes, &asked.json, global, |sizes| {
-        show::sizes(sizes, session.origin(), asked.bins)
+    give(&sizes, &args.json, global, |sizes| {
+        show::sizes(sizes, session.origin(), args.bins)
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_flows(asked: &Flows, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    let session = open(&asked.which, &asked.place, global)?;
+fn run_flows(args: &Flows, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let session = open(&args.which, &args.place, global)?;
     let flows = flows::of(&session)?;
-    give(&flows, &asked.json, global, |flows| {
+    give(&flows, &args.json, global, |flows| {
         show::flows(flows, session.origin())
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_cache(asked: &Cache, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    if asked.engine.is_some() {
+fn run_cache(args: &Cache, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    if args.engine.is_some() {
         return Err(Error::Usage(
             "`trace cache` runs on no cluster: it reads packets one after the other, in their order; leave --engine out".to_owned(),
         ));
     }
-    let session = Session::open(Origin::named(&asked.which.name)?)?;
-    let caches = tcb::of(&session, asked.top)?;
-    give(&caches, &asked.json, global, |caches| {
+    let session = Session::open(Origin::named(&args.which.name)?)?;
+    let caches = tcb::of(&session, args.top)?;
+    give(&caches, &args.json, global, |caches| {
         show::caches(caches, session.origin())
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_sql(asked: &Sql, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    let session = open(&asked.which, &asked.place, global)?;
-    let rows = session.query(&asked.query)?;
+fn run_sql(args: &Sql, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let session = open(&args.which, &args.place, global)?;
+    let rows = session.query(&args.query)?;
     let answer = Answer::of(&rows.0, &rows.1)?;
-    answered::show(&answer, &asked.json)?;
+    answered::show(&answer, &args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Opens a trace where queries are to run. Ctrl-C ends those on a cluster there as well.
-fn open(which: &Which, place: &Where, global: &GlobalArgs) -> Result<Session, Error> {
+fn open(which: &TraceArg, place: &EngineArgs, global: &GlobalArgs) -> Result<Session, Error> {
     let origin = Origin::named(&which.name)?;
     let Some(engine) = &place.engine else {
         return Ok(Session::open(origin)?);
@@ -233,7 +235,7 @@ fn give<T: Serialize + ?Sized>(
     found: &T,
     json: &Json,
     global: &GlobalArgs,
-    show: impl FnOnce(&T) -> Shown,
+    show: impl FnOnce(&T) -> TraceTables,
 ) -> Result<(), Error> {
     match &json.to {
         None => {

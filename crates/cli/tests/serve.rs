@@ -363,13 +363,13 @@ fn between_two_namespaces_both_hosts_are_joined() {
             return;
         }
     };
-    let listen = format!("{}:0", pair.far_address());
+    let listen = format!("{}:0", pair.server_address());
     let server = pair
-        .far(|| Ok(Serving::start(tollgate(&["serve", "--listen", &listen]))))
+        .server(|| Ok(Serving::start(tollgate(&["serve", "--listen", &listen]))))
         .unwrap();
     let arguments = gated(&server);
     let output = pair
-        .near(|| Ok(tollgate(&arguments).output()))
+        .client(|| Ok(tollgate(&arguments).output()))
         .unwrap()
         .unwrap();
     let run = run_of(&output);

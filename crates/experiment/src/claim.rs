@@ -1,6 +1,6 @@
 //! Claims that rest on rounds of samples; what a claim must show is in [`tollgate_analysis::claim`].
 
-pub(crate) use tollgate_analysis::claim::{Claim, Evidence, Finding, Refusal, Told};
+pub(crate) use tollgate_analysis::claim::{Claim, Evidence, Finding, FindingText, Refusal};
 
 use crate::sampled::{Mean, Split};
 

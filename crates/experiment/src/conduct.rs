@@ -44,9 +44,9 @@ pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_
         } else {
             context.begin(experiment.title(), experiment.weight(), weights);
         }
-        control::look(context);
+        control::sample(context);
         let outcome = experiment.run(context);
-        control::look(context);
+        control::sample(context);
         conducted.controls.extend(control::take(context, name));
         if context.cancel.is_raised() {
             conducted.stopped.push(name);

@@ -46,7 +46,7 @@ struct Yard {
     /// None where it could not be opened, or has failed.
     session: Option<Box<dyn Session>>,
     /// The median round trip of each look, in nanoseconds: those of the experiment under way, and of the last one that had enough.
-    looks: Vec<f64>,
+    samples: Vec<f64>,
     before: Vec<f64>,
 }
 
@@ -61,19 +61,19 @@ impl Yard {
             cores,
             path,
             session: find(path).and_then(|path| path.open(&spec).ok()),
-            looks: Vec::new(),
+            samples: Vec::new(),
             before: Vec::new(),
         }
     }
 
-    fn look(&mut self) {
+    fn sample(&mut self) {
         let Some(session) = &mut self.session else {
             return;
         };
         let mut samples = session.new_samples();
         match session.run(ROUND_TRIPS, &mut samples) {
             Ok(()) => self
-                .looks
+                .samples
                 .extend(samples.quantile_ns(0.5).map(|ns| ns as f64)),
             Err(_) => self.session = None,
         }
@@ -81,21 +81,21 @@ impl Yard {
 
     /// Ends an experiment.
     fn take(&mut self, experiment: &str) -> Option<Control> {
-        let mut looks = std::mem::take(&mut self.looks);
-        if looks.len() < LEAST && self.before.len() > looks.len() {
-            looks.clone_from(&self.before);
+        let mut samples = std::mem::take(&mut self.samples);
+        if samples.len() < LEAST && self.before.len() > samples.len() {
+            samples.clone_from(&self.before);
         }
-        self.before.clone_from(&looks);
-        looks.sort_by(f64::total_cmp);
-        let beside = (BESIDE * looks.len() as f64) as usize;
+        self.before.clone_from(&samples);
+        samples.sort_by(f64::total_cmp);
+        let beside = (BESIDE * samples.len() as f64) as usize;
         Some(Control {
             experiment: experiment.to_owned(),
             cores: self.cores,
             path: self.path.to_string(),
-            median_ns: stats::middle(&looks)?,
-            low_ns: *looks.get(beside)?,
-            high_ns: *looks.get(looks.len().checked_sub(1 + beside)?)?,
-            n: looks.len() as u64,
+            median_ns: stats::middle(&samples)?,
+            low_ns: *samples.get(beside)?,
+            high_ns: *samples.get(samples.len().checked_sub(1 + beside)?)?,
+            n: samples.len() as u64,
         })
     }
 }
@@ -103,13 +103,13 @@ impl Yard {
 /// The pause between two slices of an experiment: says what runs and how long it still needs, and looks at the control benchmarks.
 pub(crate) fn between_slices(context: &Context<'_>, what: &str, left: Duration) {
     context.tell(what, left);
-    look(context);
+    sample(context);
 }
 
 /// Looks at the control benchmarks of the run.
-pub(crate) fn look(context: &Context<'_>) {
+pub(crate) fn sample(context: &Context<'_>) {
     if let Ok(controls) = of(context) {
-        controls.look();
+        controls.sample();
     }
 }
 
@@ -124,7 +124,7 @@ fn of(context: &Context<'_>) -> Result<Rc<Controls>, Error> {
 
 impl Controls {
     /// Looks at both, unless the last look was a moment ago.
-    fn look(&self) {
+    fn sample(&self) {
         let mut looked = self.0.borrow_mut();
         if looked
             .as_ref()
@@ -136,7 +136,7 @@ impl Controls {
             last: Instant::now(),
             yards: [Cores::One, Cores::Two].map(Yard::open),
         });
-        looked.yards.iter_mut().for_each(Yard::look);
+        looked.yards.iter_mut().for_each(Yard::sample);
         looked.last = Instant::now();
     }
 
@@ -152,20 +152,20 @@ impl Controls {
 mod tests {
     use super::*;
 
-    fn yard(looks: &[f64]) -> Yard {
+    fn yard(samples: &[f64]) -> Yard {
         Yard {
             cores: Cores::Two,
             path: PathId::BareShm,
             session: None,
-            looks: looks.to_vec(),
+            samples: samples.to_vec(),
             before: Vec::new(),
         }
     }
 
     #[test]
     fn a_quarter_of_the_looks_lies_beside() {
-        let looks: Vec<f64> = (0..20).map(|at| f64::from((at * 7) % 20)).collect();
-        let taken = yard(&looks).take("rr").unwrap();
+        let samples: Vec<f64> = (0..20).map(|at| f64::from((at * 7) % 20)).collect();
+        let taken = yard(&samples).take("rr").unwrap();
         assert_eq!(
             (taken.low_ns, taken.median_ns, taken.high_ns, taken.n),
             (5.0, 9.5, 14.0, 20)
@@ -177,13 +177,13 @@ mod tests {
     fn an_experiment_that_measured_nothing_has_the_controls_of_the_one_before() {
         let mut yard = yard(&[1.0, 2.0, 3.0, 4.0]);
         yard.take("measures");
-        yard.looks.push(100.0);
+        yard.samples.push(100.0);
         let taken = yard.take("shows").unwrap();
         assert_eq!(
             (taken.experiment.as_str(), taken.high_ns, taken.n),
             ("shows", 3.0, 4)
         );
-        yard.looks.extend([100.0; 4]);
+        yard.samples.extend([100.0; 4]);
         assert_eq!(yard.take("measures, too").unwrap().low_ns, 100.0);
     }
 
@@ -191,8 +191,8 @@ mod tests {
     fn what_cannot_be_opened_is_left_out_and_looks_lie_apart() {
         let controls = Controls::default();
         assert_eq!(controls.take("nothing"), []);
-        controls.look();
-        controls.look();
+        controls.sample();
+        controls.sample();
         // The test program starts no second process, so bare-shm cannot be opened.
         let taken = controls.take("rr");
         assert_eq!(taken.len(), 1);

@@ -339,14 +339,17 @@ impl Cell<'_> {
         let (attached, ports) = {
             let ends = session.kernel_ends().ok_or_else(nothing)?;
             let watch = Watch {
-                ports: ends.far_ports.clone(),
+                ports: ends.server_ports.clone(),
                 ..Watch::default()
             };
             self.gates
                 .watch(&watch)
                 .map_err(|error| error.to_string())?;
             let attached = self.gates.attach(self.passed, &ends.networks());
-            (attached.map_err(|error| error.to_string())?, ends.far_ports)
+            (
+                attached.map_err(|error| error.to_string())?,
+                ends.server_ports,
+            )
         };
         let outcome = session.run(iterations, &mut samples);
         drop(attached);

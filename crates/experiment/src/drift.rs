@@ -41,18 +41,18 @@ impl Drift {
     }
 
     /// The slowness that was usual in the run; 1 when there was no slice.
-    pub(crate) fn usual(&self) -> f64 {
+    pub(crate) fn mean(&self) -> f64 {
         interquartile_mean(&self.slownesses).unwrap_or(1.0)
     }
 
     /// The least and the greatest slowness, against the usual one; none without a slice.
     fn range(&self) -> Option<(f64, f64)> {
-        let against = || self.slownesses.iter().map(|one| one / self.usual());
+        let against = || self.slownesses.iter().map(|one| one / self.mean());
         Some((against().reduce(f64::min)?, against().reduce(f64::max)?))
     }
 
     /// What is said of it, with what kind of slices told it; nothing without a slice.
-    pub(crate) fn told(&self, kind: &str) -> Option<String> {
+    pub(crate) fn trust_text(&self, kind: &str) -> Option<String> {
         let (least, most) = self.range()?;
         Some(format!(
             "times are brought to the machine's usual speed; it took {least:.2} to {most:.2} times as long as usual in slices {kind}"
@@ -68,7 +68,7 @@ mod tests {
     fn slices_are_held_against_the_first() {
         let mut drift = Drift::default();
         assert_eq!(
-            (drift.last(), drift.usual(), drift.range()),
+            (drift.last(), drift.mean(), drift.range()),
             (1.0, 1.0, None)
         );
         assert_eq!(drift.note(&[Some(10.0), None, Some(100.0)]), 1.0);
@@ -77,11 +77,11 @@ mod tests {
         assert_eq!(drift.note(&[Some(5.0), Some(3.5), Some(50.0)]), 0.5);
         assert_eq!(drift.last(), 0.5);
         let (least, most) = drift.range().unwrap();
-        assert!(least < 0.5 && most > 1.5 && drift.usual() > 1.0);
-        let told = drift.told("without gates").unwrap();
+        assert!(least < 0.5 && most > 1.5 && drift.mean() > 1.0);
+        let trust_text = drift.trust_text("without gates").unwrap();
         assert!(
-            told.contains("0.47 to 1.58 times") && told.ends_with("without gates"),
-            "{told}"
+            trust_text.contains("0.47 to 1.58 times") && trust_text.ends_with("without gates"),
+            "{trust_text}"
         );
     }
 

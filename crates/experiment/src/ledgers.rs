@@ -365,7 +365,7 @@ fn run(
         sets: if context.options.gentle {
             Sets::GENTLE
         } else {
-            Sets::USUAL
+            Sets::DEFAULT
         },
         seed: SEED,
     };

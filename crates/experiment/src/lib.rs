@@ -18,13 +18,13 @@ mod error;
 pub mod experiments;
 mod hits;
 mod interleave;
+mod layout;
 mod ledgers;
 pub mod noise;
 mod outcome;
 mod per_packet;
 pub mod predict;
 mod sampled;
-mod shapes;
 mod streams;
 mod switched;
 

@@ -145,7 +145,7 @@ pub(crate) struct AtGates {
     pub(crate) closure: Closure,
     /// The spans that are too short for the closure to show that one is left out.
     pub(crate) unseen: Vec<usize>,
-    pub(crate) asleep: Option<Figure>,
+    pub(crate) disabled: Option<Figure>,
     pub(crate) elsewhere: Figure,
     pub(crate) perturbation: Figure,
     pub(crate) slices: usize,
@@ -190,7 +190,7 @@ impl AtGates {
             work,
             closure: ledger.closure,
             unseen: ledger.unseen_by_closure().collect(),
-            asleep: ledger.asleep,
+            disabled: ledger.disabled,
             elsewhere: ledger.elsewhere,
             perturbation: ledger.perturbation,
             slices: ledger.slices,
@@ -367,7 +367,7 @@ impl Plan<'_> {
                 .map_or(usual, |iterations| iterations.clamp(fewest, usual)),
             least_blocks: least,
             time: self.within.unwrap_or_default(),
-            sets: Sets::USUAL,
+            sets: Sets::DEFAULT,
             seed: 1,
         }
     }

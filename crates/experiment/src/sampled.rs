@@ -202,7 +202,7 @@ fn processors(subjects: &[Subject]) -> Result<Vec<usize>, tollgate_workload::Err
     let mut cpus = Vec::new();
     for subject in subjects {
         let cores = Cores::choose(subject.spec.placement)?;
-        for cpu in [cores.near, cores.far] {
+        for cpu in [cores.client, cores.server] {
             if !cpus.contains(&cpu) {
                 cpus.push(cpu);
             }
@@ -321,9 +321,9 @@ impl Tour<'_> {
             .iter()
             .map(|one| Some(one.rounds.get(round)?.plain_ns))
             .collect();
-        let before = self.survey.drift.usual();
+        let before = self.survey.drift.mean();
         let slowness = self.survey.drift.note(&plain_ns);
-        let usual = self.survey.drift.usual();
+        let usual = self.survey.drift.mean();
         for one in observed {
             for (at, one) in one.rounds.iter_mut().enumerate() {
                 one.slowness = if at == round {

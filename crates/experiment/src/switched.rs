@@ -17,8 +17,8 @@ use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
 use crate::experiments::Content;
 use crate::interleave::{self, Matrix, Switched, Variant};
+use crate::layout;
 use crate::outcome::{Figure, Outcome};
-use crate::shapes;
 
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
 /// The paths whose stack is Tollgate's.
@@ -259,7 +259,7 @@ impl Comparison {
         }
         let mut tables = vec![
             self.savings("savings", words.savings, saving, published),
-            shapes::table_by_size(
+            layout::table_by_size(
                 "round-trips",
                 "Round trip, median",
                 Unit::Nanoseconds,
@@ -268,7 +268,7 @@ impl Comparison {
             ),
         ];
         tables.extend(published.table(&format!("Round trip in {}, mean", published.year()), sizes));
-        let figure = shapes::lines_by_size(
+        let figure = layout::lines_by_size(
             words.figure,
             "Size of the message",
             ("Round trip, median", Unit::Nanoseconds),
@@ -278,7 +278,7 @@ impl Comparison {
             command,
         );
         let options = &context.options;
-        let mut trust = shapes::trust(
+        let mut trust = layout::trust(
             outcome,
             options.iterations.unwrap_or(ITERATIONS),
             options.repetitions.unwrap_or(REPETITIONS),

@@ -49,7 +49,7 @@ fn run() -> Result<(), String> {
         round_trips,
         least_blocks: 8,
         time: Duration::from_secs(seconds),
-        sets: Sets::USUAL,
+        sets: Sets::DEFAULT,
         seed: 1,
     };
     if path == PathId::StackMemory {
@@ -136,11 +136,11 @@ fn print(
         }
         let left = ledger.closure.left;
         println!(
-            "  left open {} ({:.1} %), {:?}; asleep {}; elsewhere {}; all gates add {}",
+            "  left open {} ({:.1} %), {:?}; disabled {}; elsewhere {}; all gates add {}",
             text(left),
             100.0 * left.ns / ledger.total.ns,
             ledger.closure.verdict(Limit::ONE_CORE),
-            ledger.asleep.map_or_else(|| "-".to_owned(), text),
+            ledger.disabled.map_or_else(|| "-".to_owned(), text),
             text(ledger.elsewhere),
             text(ledger.perturbation)
         );

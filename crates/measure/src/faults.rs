@@ -31,7 +31,7 @@ pub trait Delayed: Gated {
 
 /// What the ledger shows of a delay. Figures are of a round trip, so of two messages.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct MeasuredDelay {
     /// The gate behind which the delay is.
     pub gate: Gate,
     /// The length of the delay by itself, in nanoseconds for each message.
@@ -51,7 +51,7 @@ pub struct Shown {
     pub closure: Closure,
 }
 
-impl Shown {
+impl MeasuredDelay {
     /// Tells whether the round trip without gates grew by the delay, or by the little more that a program or a barrier costs.
     pub fn was_put_in(&self) -> bool {
         let alone = MESSAGES * self.alone_ns;
@@ -85,7 +85,7 @@ pub struct Tried {
     /// The gate behind which it was put.
     pub gate: Gate,
     /// What the ledger shows of it, or why it shows nothing.
-    pub shown: Result<Shown, NoLedger>,
+    pub shown: Result<MeasuredDelay, NoLedger>,
 }
 
 /// Puts a delay of `ns` behind each of these gates in turn, with `amount.least_blocks` blocks for each, at the first size.
@@ -206,7 +206,7 @@ pub fn in_turn<G: Gated>(
         for (gated, sizes) in several.iter_mut().zip(&mut sizes) {
             gated::block(gated, amount, number, &mut random, sizes);
             // The others' round trips are to be without these gates.
-            if let Err(reason) = gated.enable(Probes::Absent) {
+            if let Err(reason) = gated.enable(Probes::Uninstrumented) {
                 sizes[0].failure = Some(reason);
             }
         }
@@ -225,7 +225,7 @@ fn growth(before: &Figure, with: &Figure) -> Figure {
     }
 }
 
-fn shown(control: &Ledger, with: &Ledger, gate: Gate, alone_ns: f64) -> Shown {
+fn shown(control: &Ledger, with: &Ledger, gate: Gate, alone_ns: f64) -> MeasuredDelay {
     let gates = with.way().gates().iter();
     let spans = control.spans.iter().zip(&with.spans);
     let (mut span, mut half_width) = (growth(&NOTHING, &NOTHING), 0.0);
@@ -242,7 +242,7 @@ fn shown(control: &Ledger, with: &Ledger, gate: Gate, alone_ns: f64) -> Shown {
             strayed.extend((!growth.contains(0.0)).then_some((one, growth)));
         }
     }
-    Shown {
+    MeasuredDelay {
         gate,
         alone_ns,
         put_in: growth(&control.total, &with.total),
@@ -264,12 +264,12 @@ const NOTHING: Figure = Figure {
 mod tests {
     use super::*;
 
-    fn shown(put_in: f64, span: f64) -> Shown {
+    fn shown(put_in: f64, span: f64) -> MeasuredDelay {
         let figure = |ns| Figure {
             ns,
             half_width: 30.0,
         };
-        Shown {
+        MeasuredDelay {
             gate: Gate::TcpOutBegin,
             alone_ns: 300.0,
             put_in: figure(put_in),

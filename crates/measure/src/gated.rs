@@ -27,7 +27,7 @@ pub trait Gated {
     fn sizes(&self) -> usize;
 
     /// Tells whether gates cost something where none of them is wanted, so that this is to be measured.
-    fn has_asleep(&self) -> bool;
+    fn has_disabled(&self) -> bool;
 
     /// Round trips that one reading of the application's clock spans.
     fn batch(&self) -> usize;
@@ -113,7 +113,7 @@ pub fn run(
         number += 1;
     }
     // Nothing stays attached; what cannot be detached goes with its owner.
-    let _ = gated.enable(Probes::Absent);
+    let _ = gated.enable(Probes::Uninstrumented);
     sizes
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn block(
     random: &mut impl Rng,
     sizes: &mut [Sized],
 ) {
-    for probes in schedule::block(gated.way(), amount.sets, gated.has_asleep(), random) {
+    for probes in schedule::block(gated.way(), amount.sets, gated.has_disabled(), random) {
         if let Err(reason) = gated.enable(probes) {
             for sized in sizes {
                 sized.failure.get_or_insert_with(|| reason.clone());

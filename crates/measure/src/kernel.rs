@@ -116,7 +116,7 @@ impl Kernel {
         for size in 0..self.ends.len() {
             self.run(size, LEARNED)?;
         }
-        self.enable(Probes::Absent)
+        self.enable(Probes::Uninstrumented)
     }
 }
 
@@ -178,7 +178,7 @@ impl Gated for Kernel {
         SCALE
     }
 
-    fn has_asleep(&self) -> bool {
+    fn has_disabled(&self) -> bool {
         // What is not wanted is detached.
         false
     }
@@ -246,14 +246,14 @@ impl Ends {
             .kernel_ends()
             .ok_or_else(|| format!("the kernel carries nothing of {}", path.id()))?;
         let talk = Talk {
-            far_port: ends.far_ports.first().copied().unwrap_or(0),
-            near: ends.near,
-            far: ends.far,
+            far_port: ends.server_ports.first().copied().unwrap_or(0),
+            near: ends.client,
+            far: ends.server,
             size: u32::try_from(size).unwrap_or(u32::MAX),
         };
         let watch = Watch {
-            ports: ends.far_ports.clone(),
-            threads: vec![ends.near, ends.far],
+            ports: ends.server_ports.clone(),
+            threads: vec![ends.client, ends.server],
             acknowledgments: false,
         };
         Ok(Self {

@@ -10,8 +10,8 @@
 //! interval of a sum is never the sum of intervals.
 //!
 //! The place where gates are compiled into the code, they cost something even when none is wanted. That lies in the spans as well, so it is
-//! measured on its own, in slices with asleep gates beside slices without: the sum of the spans is held against the round trip
-//! through code with asleep gates, and what these cost is a row of its own.
+//! measured on its own, in slices with disabled gates beside slices without: the sum of the spans is held against the round trip
+//! through code with disabled gates, and what these cost is a row of its own.
 //!
 //! How a gate's cost falls on the span before it and on the span behind it cannot be told from sums: moving time from one
 //! to the other changes no observation. [`Split`] says what is assumed, and how far the spans may be wrong by it is in their
@@ -147,7 +147,7 @@ pub enum Verdict {
     },
 }
 
-/// The round trip without gates, and what asleep gates add to it, less the sum of the spans.
+/// The round trip without gates, and what disabled gates add to it, less the sum of the spans.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Closure {
     /// What the sum leaves open; negative when the spans sum to more.
@@ -182,9 +182,9 @@ pub struct Ledger {
     pub spans: Vec<Figure>,
     /// The gates, in the order of the way.
     pub gates: Vec<GateCost>,
-    /// What gates cost when all of them are asleep; none where they are taken away instead.
-    pub asleep: Option<Figure>,
-    /// The round trip, and what asleep gates add to it, less the sum of the spans.
+    /// What gates cost when all of them are disabled; none where they are taken away instead.
+    pub disabled: Option<Figure>,
+    /// The round trip, and what disabled gates add to it, less the sum of the spans.
     pub closure: Closure,
     /// What gates disturb at other places than beside themselves: the sum of their whole effects less what they add there.
     pub elsewhere: Figure,
@@ -239,7 +239,7 @@ struct Solution {
     spans: Vec<f64>,
     beside: Vec<f64>,
     whole: Vec<f64>,
-    asleep: Option<f64>,
+    disabled: Option<f64>,
     /// What passages of gates beside the messages' own cost in a round trip.
     within: f64,
     packets: Vec<Option<f64>>,
@@ -253,15 +253,15 @@ impl Solution {
     /// What the sum of some spans leaves open.
     fn left(&self, spans: impl IntoIterator<Item = usize>) -> f64 {
         let sum: f64 = spans.into_iter().map(|span| self.spans[span]).sum();
-        self.total + self.asleep() - sum
+        self.total + self.disabled() - sum
     }
 
-    fn asleep(&self) -> f64 {
-        self.asleep.unwrap_or(0.0)
+    fn disabled(&self) -> f64 {
+        self.disabled.unwrap_or(0.0)
     }
 
     fn perturbation(&self) -> f64 {
-        self.asleep() + self.whole.iter().sum::<f64>()
+        self.disabled() + self.whole.iter().sum::<f64>()
     }
 
     fn elsewhere(&self) -> f64 {
@@ -362,7 +362,8 @@ impl Ledger {
             let unknown = if from == to {
                 0.0
             } else {
-                blocks::passage(&self.way) * Split::unknown(&self.way, splits, &beside, &[from])
+                blocks::probe_cost_share(&self.way)
+                    * Split::unknown(&self.way, splits, &beside, &[from])
             };
             (time, unknown)
         });
@@ -388,10 +389,10 @@ impl Ledger {
             total: draws.figure(|one| one.total, 0.0),
             spans: spans.collect(),
             gates: gates.collect(),
-            asleep: draws
+            disabled: draws
                 .all
-                .asleep
-                .map(|_| draws.figure(Solution::asleep, 0.0)),
+                .disabled
+                .map(|_| draws.figure(Solution::disabled, 0.0)),
             closure: closure(&draws, 0..way.spans()),
             elsewhere: draws.figure(Solution::elsewhere, 0.0),
             perturbation: draws.figure(Solution::perturbation, 0.0),

@@ -11,11 +11,11 @@
 //!
 //! - `sigma` are the spans; `tau` is the round trip without gates, from slices with the empty set alone, as is the block's
 //!   speed `m`.
-//! - `alpha` is what gates cost that are compiled in and asleep, from slices of their own; 0 where gates are taken away.
+//! - `alpha` is what gates cost that are compiled in and disabled, from slices of their own; 0 where gates are taken away.
 //! - `K(g)` is the whole effect of gate `g` on a round trip, wherever it falls. Sets are random, so it is not confounded.
 //! - `after(g) + before(g)` is what gate `g` adds to the two spans that it stands between. It is found because the same way is
 //!   crossed with the gate and without it.
-//! - The closure is `tau + alpha - sum(sigma)`, since asleep gates lie in the spans. Nothing is divided by anything that gates
+//! - The closure is `tau + alpha - sum(sigma)`, since disabled gates lie in the spans. Nothing is divided by anything that gates
 //!   saw.
 //! - `sum(K) - sum(after + before)` is what gates disturb elsewhere: a row of its own. What of it falls on spans that a slice
 //!   measures makes these longer, so the closure shows it with a minus.

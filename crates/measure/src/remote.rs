@@ -209,18 +209,18 @@ impl Ends {
             .kernel_ends()
             .ok_or("the kernel carries nothing of it")?;
         let talk = Talk {
-            far_port: ends.far_ports.first().copied().unwrap_or(0),
+            far_port: ends.server_ports.first().copied().unwrap_or(0),
             // A thread of the other host is nobody here.
             near: 0,
             far: 0,
             size: u32::try_from(spec.size).unwrap_or(u32::MAX),
         };
         let client = Talk {
-            near: ends.near,
+            near: ends.client,
             ..talk
         };
         let server = Talk {
-            far: ends.far,
+            far: ends.server,
             ..talk
         };
         Ok(Self {
@@ -326,7 +326,7 @@ impl Gated for Remote {
         SCALE
     }
 
-    fn has_asleep(&self) -> bool {
+    fn has_disabled(&self) -> bool {
         // What is not wanted is detached.
         false
     }

@@ -2,8 +2,8 @@
 //!
 //! In a block the gates of the way are dealt at random into sets, as cards are, several times over. So every gate is in as many
 //! sets as every other one, and which gates share a set is chance alone: what a gate costs is not confounded with what others
-//! cost. A third of the slices are without gates. Where asleep gates cost something, a quarter are, and another quarter have all gates
-//! asleep. All slices of a block come in random order, so drift within it falls on all alike.
+//! cost. A third of the slices are without gates. Where disabled gates cost something, a quarter are, and another quarter have all gates
+//! disabled. All slices of a block come in random order, so drift within it falls on all alike.
 
 use rand::Rng;
 use rand::seq::SliceRandom;
@@ -15,9 +15,9 @@ use crate::way::{Host, Stations, Way};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probes {
     /// Code without gates.
-    Absent,
+    Uninstrumented,
     /// Code with gates, none of which is wanted.
-    Asleep,
+    Disabled,
     /// Code with gates, of which these record.
     Active(Stations),
 }
@@ -31,7 +31,7 @@ impl Probes {
     /// The gates that record on any host.
     pub fn stations(self) -> Stations {
         match self {
-            Self::Absent | Self::Asleep => Stations::default(),
+            Self::Uninstrumented | Self::Disabled => Stations::default(),
             Self::Active(set) => set,
         }
     }
@@ -49,7 +49,7 @@ pub struct Sets {
 
 impl Sets {
     /// Three to five gates.
-    pub const USUAL: Self = Self { least: 3, most: 5 };
+    pub const DEFAULT: Self = Self { least: 3, most: 5 };
     /// Two gates, for `--gentle`: a set of three takes what is left over of an odd number.
     pub const GENTLE: Self = Self { least: 2, most: 3 };
 }
@@ -57,11 +57,11 @@ impl Sets {
 /// How often the gates of the way are dealt in a block.
 const DEALS: usize = 2;
 
-/// What a block's slices run with, in the order in which they are to be run; `asleep` when asleep gates cost something.
+/// What a block's slices run with, in the order in which they are to be run; `disabled` when disabled gates cost something.
 ///
 /// # Panics
 /// When `sets` begins below 2 or is empty: such sets have no neighbours.
-pub fn block(way: &Way, sets: Sets, asleep: bool, random: &mut impl Rng) -> Vec<Probes> {
+pub fn block(way: &Way, sets: Sets, disabled: bool, random: &mut impl Rng) -> Vec<Probes> {
     assert!(
         2 <= sets.least && sets.least <= sets.most,
         "sets of {} to {} gates",
@@ -78,9 +78,9 @@ pub fn block(way: &Way, sets: Sets, asleep: bool, random: &mut impl Rng) -> Vec<
     }
     // Half as many again, so a third of all.
     let without = slices.len().div_ceil(2);
-    slices.extend(std::iter::repeat_n(Probes::Absent, without));
-    if asleep {
-        slices.extend(std::iter::repeat_n(Probes::Asleep, without));
+    slices.extend(std::iter::repeat_n(Probes::Uninstrumented, without));
+    if disabled {
+        slices.extend(std::iter::repeat_n(Probes::Disabled, without));
     }
     slices.shuffle(random);
     slices
@@ -119,11 +119,11 @@ mod tests {
     proptest! {
         #[test]
         fn each_gate_is_in_as_many_sets_and_a_third_have_none(
-            count in 3usize..14, seed in any::<u64>(), gentle in any::<bool>(), asleep in any::<bool>()
+            count in 3usize..14, seed in any::<u64>(), gentle in any::<bool>(), disabled in any::<bool>()
         ) {
             let way = Way::new(Gate::ALL[..count].to_vec()).unwrap();
-            let sets = if gentle { Sets::GENTLE } else { Sets::USUAL };
-            let slices = block(&way, sets, asleep, &mut ChaCha8Rng::seed_from_u64(seed));
+            let sets = if gentle { Sets::GENTLE } else { Sets::DEFAULT };
+            let slices = block(&way, sets, disabled, &mut ChaCha8Rng::seed_from_u64(seed));
             let of = |probes| slices.iter().filter(|&&one| one == probes).count();
             let active: Vec<GateSet> = slices
                 .iter()
@@ -134,8 +134,8 @@ mod tests {
                 prop_assert_eq!(active.iter().filter(|set| set.contains(gate)).count(), DEALS);
             }
             let without = active.len().div_ceil(2);
-            prop_assert_eq!(of(Probes::Absent), without);
-            prop_assert_eq!(of(Probes::Asleep), if asleep { without } else { 0 });
+            prop_assert_eq!(of(Probes::Uninstrumented), without);
+            prop_assert_eq!(of(Probes::Disabled), if disabled { without } else { 0 });
             for set in active {
                 prop_assert!((sets.least..=sets.most).contains(&set.len()), "{}", set.len());
             }
@@ -147,7 +147,7 @@ mod tests {
         let way = Way::new(Gate::ALL[..13].to_vec()).unwrap();
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let slices: Vec<GateSet> = (0..60)
-            .flat_map(|_| block(&way, Sets::USUAL, false, &mut random))
+            .flat_map(|_| block(&way, Sets::DEFAULT, false, &mut random))
             .map(Probes::active)
             .collect();
         for &a in way.gates() {

@@ -64,7 +64,7 @@ impl StackMemory {
         Ok(Self {
             way,
             ends: sizes.iter().map(open).collect::<Result<_, _>>()?,
-            probes: Probes::Absent,
+            probes: Probes::Uninstrumented,
             wait: None,
         })
     }
@@ -99,7 +99,7 @@ impl Gated for StackMemory {
         self.ends.len()
     }
 
-    fn has_asleep(&self) -> bool {
+    fn has_disabled(&self) -> bool {
         true
     }
 
@@ -122,7 +122,7 @@ impl Gated for StackMemory {
         let ends = &mut self.ends[size];
         let scale = ends.clock().scale();
         let set = self.probes.active();
-        let gates = (self.probes != Probes::Absent).then_some(set);
+        let gates = (self.probes != Probes::Uninstrumented).then_some(set);
         let mut round_trips_ns = Vec::new();
         let recorded = ends.slice(gates, round_trips, |ns| round_trips_ns.push(ns));
         let recorded = recorded.map_err(|error| error.to_string())?;

@@ -26,8 +26,8 @@ pub(crate) struct Machine {
     pub(crate) after: Vec<f64>,
     /// What each gate slows elsewhere: half a way further.
     pub(crate) elsewhere: Vec<f64>,
-    /// What each span takes longer in code with gates, whether they are asleep or not.
-    pub(crate) asleep: Option<Vec<f64>>,
+    /// What each span takes longer in code with gates, whether they record or not.
+    pub(crate) disabled: Option<Vec<f64>>,
     /// Standard deviation of a block's speed.
     pub(crate) drift: f64,
     /// Standard deviation of a slice's speed.
@@ -89,7 +89,7 @@ impl Machine {
             elsewhere: vec![
                 0.0, 15.0, 10.0, 20.0, 0.0, 5.0, 10.0, 12.0, 30.0, 25.0, 40.0, 10.0, 0.0,
             ],
-            asleep: None,
+            disabled: None,
             drift: 0.02,
             restless: 0.015,
             disturbed: 0.05,
@@ -118,8 +118,8 @@ impl Machine {
         let (mut joined, mut all) = (0.0, 0.0);
         for block in 0..blocks {
             let speed = 1.0 + self.drift * normal(&mut random);
-            let asleep = self.asleep.is_some();
-            for probes in schedule::block(&self.way, Sets::USUAL, asleep, &mut random) {
+            let disabled = self.disabled.is_some();
+            for probes in schedule::block(&self.way, Sets::DEFAULT, disabled, &mut random) {
                 let set = probes.active();
                 let (times, mut events) = self.slice(probes, speed, &mut random);
                 spoil(&mut events, faulty, &mut random);
@@ -160,7 +160,10 @@ impl Machine {
     fn slice(&self, probes: Probes, speed: f64, random: &mut impl Rng) -> (Vec<f64>, Vec<Event>) {
         let len = self.way.len();
         let set = probes.active();
-        let asleep = self.asleep.as_ref().filter(|_| probes != Probes::Absent);
+        let disabled = self
+            .disabled
+            .as_ref()
+            .filter(|_| probes != Probes::Uninstrumented);
         let speed = speed * (1.0 + self.restless * normal(random));
         let mut events = Vec::new();
         let mut times = Vec::new();
@@ -186,7 +189,7 @@ impl Machine {
                         });
                         now += self.after[place];
                     }
-                    let carried = asleep.map_or(0.0, |asleep| asleep[place]);
+                    let carried = disabled.map_or(0.0, |disabled| disabled[place]);
                     let span =
                         (self.spans[place] + carried) * speed * (1.0 + 0.04 * normal(random));
                     // Half a way behind the gate that slows it.

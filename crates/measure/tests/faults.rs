@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tollgate_gate::{Gate, TickScale};
-use tollgate_measure::faults::{self, Delayed, Shown};
+use tollgate_measure::faults::{self, Delayed, MeasuredDelay};
 use tollgate_measure::gated::{Amount, Gated, Ran};
 use tollgate_measure::ledger::Split;
 use tollgate_measure::schedule::{Probes, Sets};
@@ -26,7 +26,7 @@ fn amount(round_trips: u64) -> Amount {
         round_trips,
         least_blocks: 8,
         time: Duration::ZERO,
-        sets: Sets::USUAL,
+        sets: Sets::DEFAULT,
         seed: 1,
     }
 }
@@ -50,7 +50,7 @@ fn delays_come_back(gated: &mut impl Delayed, ns: f64, amount: &Amount) {
 fn try_delays(gated: &mut impl Delayed, ns: f64, amount: &Amount) -> Result<(), String> {
     let gates = gated.way().gates().to_vec();
     let tried = faults::delays(gated, &gates, ns, amount, || true).map_err(|e| e.to_string())?;
-    let shown: Vec<(Gate, Shown)> = tried
+    let shown: Vec<(Gate, MeasuredDelay)> = tried
         .into_iter()
         .filter_map(|one| Some((one.gate, one.shown.ok()?)))
         .collect();
@@ -97,8 +97,8 @@ impl Gated for Misplaced {
         self.0.sizes()
     }
 
-    fn has_asleep(&self) -> bool {
-        self.0.has_asleep()
+    fn has_disabled(&self) -> bool {
+        self.0.has_disabled()
     }
 
     fn batch(&self) -> usize {

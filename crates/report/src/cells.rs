@@ -2,13 +2,13 @@
 
 use tollgate_run::{Cell, Column, Table, Unit};
 
-use crate::format::Shown;
+use crate::format::FormattedColumn;
 
 /// For each column how its numbers are shown.
 ///
 /// Columns of the same unit share one prefix, chosen from the numbers that were measured, so that rows can be read
 /// across; a column whose own middle lies a factor of a thousand or more away gets its own.
-pub(crate) fn shown_columns(table: &Table) -> Vec<Shown> {
+pub(crate) fn formatted_columns(table: &Table) -> Vec<FormattedColumn> {
     let own = |at: usize| numbers(table.rows.iter().filter_map(move |row| row.cells.get(at)));
     let of_unit = |unit: Unit| {
         let cells = table
@@ -25,7 +25,7 @@ pub(crate) fn shown_columns(table: &Table) -> Vec<Shown> {
         let (own, all) = (own(at), of_unit(column.unit));
         let ratio = middle(&own) / middle(&all);
         let far = ratio.is_finite() && ratio > 0.0 && !(1e-3..1e3).contains(&ratio);
-        Shown::choose(column.unit, if far { own } else { all })
+        FormattedColumn::choose(column.unit, if far { own } else { all })
     };
     table.columns.iter().enumerate().map(choose).collect()
 }
@@ -190,8 +190,9 @@ mod tests {
 
     #[test]
     fn columns_share_a_unit_unless_they_are_far_apart() {
-        let names =
-            |table: &Table| -> Vec<&str> { shown_columns(table).iter().map(|s| s.name).collect() };
+        let names = |table: &Table| -> Vec<&str> {
+            formatted_columns(table).iter().map(|s| s.name).collect()
+        };
         let near = table(vec![vec![
             Cell::exact(900.0),
             Cell::exact(40_000.0),

@@ -38,11 +38,11 @@ pub enum WriteError {
 /// [`WriteError`] says what was tried, what went wrong and what to do. Nothing partial is left behind.
 pub fn write_file(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), WriteError> {
     let failed = |tried| move |source| WriteError::io(path, tried, source);
-    match Place::of(path)? {
-        Place::InPlace(target) => {
+    match Destination::of(path)? {
+        Destination::Existing(target) => {
             std::fs::write(target, contents).map_err(failed("writing the contents"))
         }
-        Place::Named {
+        Destination::Named {
             target,
             permissions,
         } => {
@@ -73,13 +73,13 @@ pub fn write_file(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), WriteEr
 /// Those of [`write_file`].
 pub fn check_writable(path: &Path) -> Result<(), WriteError> {
     let failed = |tried| move |source| WriteError::io(path, tried, source);
-    match Place::of(path)? {
-        Place::InPlace(target) => std::fs::OpenOptions::new()
+    match Destination::of(path)? {
+        Destination::Existing(target) => std::fs::OpenOptions::new()
             .write(true)
             .open(target)
             .map(drop)
             .map_err(failed("opening it")),
-        Place::Named { target, .. } => temporary_beside(&target)
+        Destination::Named { target, .. } => temporary_beside(&target)
             .map(drop)
             .map_err(failed("making a file in its folder")),
     }
@@ -97,9 +97,9 @@ impl WriteError {
 }
 
 /// The place where a path leads.
-enum Place {
+enum Destination {
     /// A device or a pipe: a place to write to, not a name to take over.
-    InPlace(PathBuf),
+    Existing(PathBuf),
     /// A name that a finished file takes, with the permissions of the file that has it now.
     Named {
         target: PathBuf,
@@ -107,7 +107,7 @@ enum Place {
     },
 }
 
-impl Place {
+impl Destination {
     fn of(path: &Path) -> Result<Self, WriteError> {
         if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err(WriteError::NoFileName {
@@ -120,7 +120,7 @@ impl Place {
         }
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         Ok(match std::fs::metadata(&target) {
-            Ok(metadata) if !metadata.is_file() => Self::InPlace(target),
+            Ok(metadata) if !metadata.is_file() => Self::Existing(target),
             Ok(metadata) => Self::Named {
                 target,
                 permissions: Some(metadata.permissions()),

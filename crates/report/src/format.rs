@@ -4,7 +4,7 @@ use tollgate_run::Unit;
 
 /// How the numbers of one unit are shown: divided by a factor, under a name.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Shown {
+pub(crate) struct FormattedColumn {
     divisor: f64,
     /// The name in ASCII, empty when there is none.
     pub(crate) name: &'static str,
@@ -16,7 +16,7 @@ const TIME: &[(f64, &str)] = &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")
 const BYTE_RATE: &[(f64, &str)] = &[(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")];
 const RATE: &[(f64, &str)] = &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s")];
 
-impl Shown {
+impl FormattedColumn {
     /// Chooses the prefix for numbers that are shown together: the largest that leaves the (geometric) middle between the
     /// least and the most at 1 or above.
     pub(crate) fn choose(unit: Unit, values: impl IntoIterator<Item = f64> + Clone) -> Self {
@@ -92,7 +92,7 @@ impl Shown {
 
 /// One number with the unit that suits it.
 pub(crate) fn alone(unit: Unit, value: f64) -> String {
-    Shown::choose(unit, [value]).with_unit(value)
+    FormattedColumn::choose(unit, [value]).with_unit(value)
 }
 
 /// Three significant digits, at least the whole part, thousands apart.
@@ -208,18 +208,21 @@ mod tests {
 
     #[test]
     fn the_middle_chooses_the_unit_for_all() {
-        let shown = Shown::choose(Unit::Nanoseconds, [340.0, 5_700.0, 14_100.0]);
+        let shown = FormattedColumn::choose(Unit::Nanoseconds, [340.0, 5_700.0, 14_100.0]);
         assert_eq!(shown.name, "us");
         assert_eq!(
             [340.0, 5_700.0, 14_100.0].map(|ns| shown.number(ns)),
             ["0.340", "5.70", "14.1"]
         );
         assert_eq!(
-            Shown::choose(Unit::Nanoseconds, [22.0]).with_unit(22.0),
+            FormattedColumn::choose(Unit::Nanoseconds, [22.0]).with_unit(22.0),
             "22.0 ns"
         );
-        assert_eq!(Shown::choose(Unit::Nanoseconds, []).name, "ns");
-        assert_eq!(Shown::choose(Unit::Nanoseconds, [f64::NAN, 2e6]).name, "ms");
+        assert_eq!(FormattedColumn::choose(Unit::Nanoseconds, []).name, "ns");
+        assert_eq!(
+            FormattedColumn::choose(Unit::Nanoseconds, [f64::NAN, 2e6]).name,
+            "ms"
+        );
         assert_eq!(alone(Unit::BytesPerSecond, 3.2e9), "3.20 GB/s");
     }
 

@@ -24,7 +24,7 @@ const WITHIN: f64 = 0.05;
 /// Bytes of a message: longer than any acknowledgment, so that the two can be told apart by their length.
 const SIZE: usize = 1_000;
 const ROUND_TRIPS: u64 = 1_000;
-/// The near device.
+/// The client's device.
 const QUEUED: &str = "tollgate0";
 /// What it sends by: slower than the ends ask, so that packets wait.
 const BUCKET: [&str; 7] = ["tbf", "rate", "40mbit", "burst", "1600", "latency", "100ms"];
@@ -253,12 +253,12 @@ fn run() -> Outcome<bool> {
             .kernel_ends()
             .ok_or("the session has no ends in the kernel")?;
         let port = ends
-            .far_ports
+            .server_ports
             .first()
             .copied()
             .ok_or("the session has no port")?;
         gates.watch(&Watch {
-            ports: ends.far_ports,
+            ports: ends.server_ports,
             ..Watch::default()
         })?;
         let namespaces: Vec<Namespace<'_>> = ends

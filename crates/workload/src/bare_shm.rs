@@ -67,7 +67,7 @@ impl Path for BareShm {
         let cores = Cores::choose(spec.placement)?;
         let memory = SharedMemory::create("tollgate-bare-shm", needed(spec.size))
             .map_err(|error| Error::system(PATH, "making shared memory", error))?;
-        let child = Child::spawn(PATH, ROLE.name, spec, memory.as_fd(), cores.far)?;
+        let child = Child::spawn(PATH, ROLE.name, spec, memory.as_fd(), cores.server)?;
         Ok(Box::new(BareSession {
             timing: self.capabilities().timing(spec),
             end: End::new(spec, 0),
@@ -123,11 +123,11 @@ impl Session for BareSession {
 
 impl BareSession {
     fn slice(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
-        let _pinned = Pinned::to(self.cores.near)
+        let _pinned = Pinned::to(self.cores.client)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         self.child.begin(iterations + u64::from(self.spec.warmup))?;
         let lanes = Lanes::of(&self.memory, self.spec.size);
-        let mut around = || self.child.check().and_then(|()| kept(self.cores.near));
+        let mut around = || self.child.check().and_then(|()| kept(self.cores.client));
         for _ in 0..self.spec.warmup {
             self.end.round_trip(&lanes, &mut around)?;
         }
@@ -152,27 +152,27 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
         spec,
         memory,
         control,
-        mut server,
+        server: mut orders,
         core,
     } = child;
     spec.check()?;
     let memory = SharedMemory::open(memory, needed(spec.size))
         .map_err(|error| Error::system(PATH, "mapping shared memory", error))?;
-    answer_slices(&spec, &memory, control, &mut server, || kept(core))
+    answer_slices(&spec, &memory, control, &mut orders, || kept(core))
 }
 
 fn answer_slices(
     spec: &Spec,
     memory: &SharedMemory,
     control: &Control,
-    server: &mut Server<'_>,
+    orders: &mut Server<'_>,
     kept: impl Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
     let lanes = Lanes::of(memory, spec.size);
     let mut end = End::new(spec, 1);
-    while let Some(iterations) = server.next_order() {
+    while let Some(iterations) = orders.next_order() {
         kept()?;
-        server.ready();
+        orders.ready();
         for _ in 0..iterations {
             let answered = end.answer(&lanes, || match control.is_quit() {
                 true => Err(Error::Stopped { path: PATH }),
@@ -184,7 +184,7 @@ fn answer_slices(
                 other => other?,
             }
         }
-        server.done();
+        orders.done();
     }
     Ok(())
 }
@@ -391,10 +391,10 @@ mod tests {
         let other = thread::spawn({
             let control = Arc::clone(&control);
             move || {
-                let mut server = Server::new(&control);
-                let outcome = answer_slices(&spec(size), &memory, &control, &mut server, kept);
+                let mut orders = Server::new(&control);
+                let outcome = answer_slices(&spec(size), &memory, &control, &mut orders, kept);
                 if let Err(error) = &outcome {
-                    server.fail(&error.to_string());
+                    orders.fail(&error.to_string());
                 }
                 outcome
             }
@@ -409,11 +409,11 @@ mod tests {
         spoil: bool,
     ) -> (Result<(), Error>, Result<(), Error>) {
         let spec = spec(size);
-        let near = SharedMemory::create("tollgate-test", needed(size)).unwrap();
-        let far =
-            SharedMemory::open(near.as_fd().try_clone_to_owned().unwrap(), needed(size)).unwrap();
-        let (control, other) = answering(size, far, || Ok(()));
-        let lanes = Lanes::of(&near, size);
+        let client = SharedMemory::create("tollgate-test", needed(size)).unwrap();
+        let server =
+            SharedMemory::open(client.as_fd().try_clone_to_owned().unwrap(), needed(size)).unwrap();
+        let (control, other) = answering(size, server, || Ok(()));
+        let lanes = Lanes::of(&client, size);
         let mut end = End::new(&spec, 0);
         let mut outcome = Ok(());
         'all: for &iterations in slices {
@@ -440,18 +440,18 @@ mod tests {
     #[test]
     fn messages_of_all_sizes_arrive_whole_in_several_slices() {
         for size in [1, 4, 55, 56, 57, 120, 1400, 8000] {
-            let (near, far) = ping_pong(size, &[3, 0, 20], false);
-            near.unwrap();
-            far.unwrap();
+            let (client, server) = ping_pong(size, &[3, 0, 20], false);
+            client.unwrap();
+            server.unwrap();
         }
     }
 
     #[test]
     fn wrong_bytes_are_noticed_and_reported() {
-        let (near, far) = ping_pong(80, &[1], true);
+        let (client, server) = ping_pong(80, &[1], true);
         assert!(
             matches!(
-                far,
+                server,
                 Err(Error::Corrupt {
                     what: "request",
                     message: 0,
@@ -459,9 +459,9 @@ mod tests {
                     ..
                 })
             ),
-            "{far:?}"
+            "{server:?}"
         );
-        let text = near.unwrap_err().to_string();
+        let text = client.unwrap_err().to_string();
         assert!(
             text.contains("request 0 differs from what was sent"),
             "{text}"

@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use tollgate_gate::TscRate;
 use tollgate_run::PathId;
 
+use crate::clock::{self, gate_clock};
 use crate::cores;
 use crate::error::Error;
-use crate::now::{self, gate_clock};
 use crate::shared_memory::SharedMemory;
 use crate::slice::{Control, Server};
 use crate::spec::Spec;
@@ -102,7 +102,7 @@ fn run(orders: &Orders, roles: &[Role]) -> Result<(), Error> {
         ));
     }
     if let Some((hz, error_ppm)) = orders.tsc {
-        now::take_rate(TscRate { hz, error_ppm });
+        clock::take_rate(TscRate { hz, error_ppm });
     }
     let control = SharedMemory::open(inherited(orders.control)?, size_of::<Control>())
         .map_err(|error| orders_error(format!("control memory: {error}")))?;

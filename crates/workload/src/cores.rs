@@ -19,9 +19,9 @@ pub(crate) const KEEPING: &str = "keeping a thread on its processor";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cores {
     /// The CPU of the end that is timed: the client, the sender.
-    pub near: usize,
+    pub client: usize,
     /// The CPU of the other end.
-    pub far: usize,
+    pub server: usize,
     /// Tells whether the two CPUs are hyperthreads of one core.
     pub siblings: bool,
 }
@@ -47,27 +47,27 @@ impl Cores {
         let too_few = Error::Cores {
             allowed: allowed.len(),
         };
-        let Some((&near, others)) = allowed.split_first() else {
+        let Some((&client, others)) = allowed.split_first() else {
             return Err(too_few);
         };
         match placement {
             Placement::OneCore => Ok(Self {
-                near,
-                far: near,
+                client,
+                server: client,
                 siblings: false,
             }),
             Placement::TwoCores => {
-                let siblings = siblings_of(near);
+                let siblings = siblings_of(client);
                 let apart = others.iter().copied().find(|cpu| !siblings.contains(cpu));
                 match (apart, others.first()) {
-                    (Some(far), _) => Ok(Self {
-                        near,
-                        far,
+                    (Some(server), _) => Ok(Self {
+                        client,
+                        server,
                         siblings: false,
                     }),
-                    (None, Some(&far)) => Ok(Self {
-                        near,
-                        far,
+                    (None, Some(&server)) => Ok(Self {
+                        client,
+                        server,
                         siblings: true,
                     }),
                     (None, None) => Err(too_few),
@@ -78,12 +78,15 @@ impl Cores {
 
     /// The choice in words, for the settings of a session.
     pub fn describe(&self) -> String {
-        if self.near == self.far {
-            format!("{}", self.near)
+        if self.client == self.server {
+            format!("{}", self.client)
         } else if self.siblings {
-            format!("{} and {} (hyperthreads of one core)", self.near, self.far)
+            format!(
+                "{} and {} (hyperthreads of one core)",
+                self.client, self.server
+            )
         } else {
-            format!("{} and {}", self.near, self.far)
+            format!("{} and {}", self.client, self.server)
         }
     }
 }
@@ -201,8 +204,8 @@ mod tests {
         assert_eq!(
             cores,
             Cores {
-                near: 2,
-                far: 6,
+                client: 2,
+                server: 6,
                 siblings: false
             }
         );
@@ -210,8 +213,8 @@ mod tests {
         assert_eq!(
             cores,
             Cores {
-                near: 2,
-                far: 3,
+                client: 2,
+                server: 3,
                 siblings: true
             }
         );
@@ -223,7 +226,7 @@ mod tests {
         let error = Cores::choose_among(Placement::TwoCores, &[5], |_| vec![5]).unwrap_err();
         assert!(matches!(error, Error::Cores { allowed: 1 }));
         let cores = Cores::choose_among(Placement::OneCore, &[5], |_| vec![5]).unwrap();
-        assert_eq!((cores.near, cores.far), (5, 5));
+        assert_eq!((cores.client, cores.server), (5, 5));
     }
 
     #[test]
@@ -231,17 +234,17 @@ mod tests {
         let before = sched_getaffinity(None).unwrap();
         let cores = Cores::choose(Placement::OneCore).unwrap();
         {
-            let _pinned = Pinned::to(cores.near).unwrap();
+            let _pinned = Pinned::to(cores.client).unwrap();
             let now = sched_getaffinity(None).unwrap();
             assert_eq!(now.count(), 1);
-            assert!(now.is_set(cores.near));
+            assert!(now.is_set(cores.client));
         }
         assert_eq!(sched_getaffinity(None).unwrap(), before);
     }
 
     #[test]
     fn a_thread_that_was_moved_is_noticed() {
-        let cpu = Cores::choose(Placement::OneCore).unwrap().near;
+        let cpu = Cores::choose(Placement::OneCore).unwrap().client;
         let all = sched_getaffinity(None).unwrap();
         {
             let _pinned = Pinned::to(cpu).unwrap();

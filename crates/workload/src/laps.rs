@@ -2,8 +2,8 @@
 
 use tollgate_stats::{Samples, Timing};
 
+use crate::clock::now_ns;
 use crate::error::Error;
-use crate::now::now_ns;
 
 /// Takes the times of one slice: one reading of the clock ends one lap and starts the next.
 #[derive(Debug)]

@@ -18,6 +18,7 @@
 
 pub mod bare_shm;
 pub mod child;
+mod clock;
 pub mod cores;
 mod error;
 pub mod gates;
@@ -25,7 +26,6 @@ pub mod huge_pages;
 pub mod kernel;
 mod laps;
 mod link_kind;
-mod now;
 pub mod path;
 mod paths;
 pub mod payload;
@@ -40,11 +40,11 @@ pub mod stack_memory;
 pub mod stack_shm;
 mod stamps;
 
+pub use clock::{gate_clock, now_ns};
 pub use error::Error;
 pub use kernel::remote;
 pub use laps::Laps;
 pub use link_kind::LinkKind;
-pub use now::{gate_clock, now_ns};
 pub use tollgate_stack::config::{self, Mechanisms, Nagle, UnknownSetting};
 pub use tollgate_stack::counters;
 

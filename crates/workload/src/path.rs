@@ -111,11 +111,11 @@ pub trait Path: Sync {
 #[derive(Debug, Clone)]
 pub struct KernelEnds<'a> {
     /// The thread of the end that is timed.
-    pub near: u32,
+    pub client: u32,
     /// The thread of the other end.
-    pub far: u32,
+    pub server: u32,
     /// The ports that the other end listens on, or listened on before it was connected.
-    pub far_ports: Vec<u16>,
+    pub server_ports: Vec<u16>,
     /// The network namespaces of the ends where they are not that of the process.
     pub namespaces: Vec<BorrowedFd<'a>>,
     /// The boundaries of calls that the ends stamp themselves.

@@ -12,7 +12,7 @@ use super::facts;
 
 /// The place where a number stands in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub struct Place {
+pub struct CellKey {
     /// The experiment.
     pub experiment: String,
     /// The id of the table.
@@ -23,7 +23,7 @@ pub struct Place {
     pub column: String,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CellKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}, {}", self.experiment, self.row, self.column)
     }
@@ -33,7 +33,7 @@ impl fmt::Display for Place {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Number<'a> {
     /// The place where it stands.
-    pub place: Place,
+    pub place: CellKey,
     /// Its unit.
     pub unit: Unit,
     /// What its row stands for.
@@ -50,7 +50,7 @@ impl Number<'_> {
     /// The path that it was measured on, as far as its place names one, and one only: in the row, the column or the table's id.
     #[must_use]
     pub fn path(&self) -> Option<PathId> {
-        let Place {
+        let CellKey {
             row, column, table, ..
         } = &self.place;
         [row, column, table].into_iter().find_map(|name| {
@@ -77,9 +77,9 @@ pub fn numbers(run: &Run) -> Vec<Number<'_>> {
 
 /// A number that both sides hold.
 pub(super) struct Pair<'a> {
-    pub(super) place: Place,
+    pub(super) place: CellKey,
     /// The places where the same fact stands again.
-    pub(super) also: Vec<Place>,
+    pub(super) also: Vec<CellKey>,
     pub(super) unit: Unit,
     pub(super) kind: RowKind,
     /// None when its place does not say.
@@ -104,9 +104,9 @@ pub(super) struct Paired<'a> {
     /// What both sides hold, each fact once, in the order of the first run.
     pub(super) pairs: Vec<Pair<'a>>,
     /// What only runs of the first side hold.
-    pub(super) only_a: Vec<Place>,
+    pub(super) only_a: Vec<CellKey>,
     /// What only runs of the second side hold.
-    pub(super) only_b: Vec<Place>,
+    pub(super) only_b: Vec<CellKey>,
 }
 
 /// The numbers of a run, of the experiments named in `only` or of all.
@@ -118,7 +118,7 @@ fn numbers_of<'a>(run: &'a Run, only: Option<&[String]>) -> Vec<Number<'a>> {
             let before = numbers.len();
             add(&experiment.name, table, &mut numbers);
             for number in &mut numbers[before..] {
-                number.cores = number.cores.or_else(|| asked_for(&run.command));
+                number.cores = number.cores.or_else(|| requested_cores(&run.command));
             }
         }
     }
@@ -126,25 +126,25 @@ fn numbers_of<'a>(run: &'a Run, only: Option<&[String]>) -> Vec<Number<'a>> {
 }
 
 /// The numbers of the runs of one side.
-struct Held<'a> {
+struct SideCells<'a> {
     /// Each place once, in the order of the runs.
     numbers: Vec<Number<'a>>,
     /// What each run holds there in the unit of the first that holds it.
-    by_place: HashMap<Place, (Unit, Vec<Option<&'a Measured>>)>,
+    by_key: HashMap<CellKey, (Unit, Vec<Option<&'a Measured>>)>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> SideCells<'a> {
     fn of(runs: &[&'a Run], only: Option<&[String]>) -> Self {
         let mut held = Self {
             numbers: Vec::new(),
-            by_place: HashMap::new(),
+            by_key: HashMap::new(),
         };
         for (at, run) in runs.iter().enumerate() {
             for number in numbers_of(run, only) {
-                let (measured, new) = (number.measured, !held.by_place.contains_key(&number.place));
+                let (measured, new) = (number.measured, !held.by_key.contains_key(&number.place));
                 let nothing = || (number.unit, vec![None; runs.len()]);
                 let (unit, values) = held
-                    .by_place
+                    .by_key
                     .entry(number.place.clone())
                     .or_insert_with(nothing);
                 if *unit == number.unit {
@@ -159,14 +159,14 @@ impl<'a> Held<'a> {
     }
 
     fn at(&self, number: &Number<'_>) -> Option<&Vec<Option<&'a Measured>>> {
-        let (unit, values) = self.by_place.get(&number.place)?;
+        let (unit, values) = self.by_key.get(&number.place)?;
         (*unit == number.unit).then_some(values)
     }
 }
 
 /// The numbers that both sides hold in the same unit, and the places that only one of them has.
 pub(super) fn pairs<'a>(a: &[&'a Run], b: &[&'a Run], only: Option<&[String]>) -> Paired<'a> {
-    let (first, second) = (Held::of(a, only), Held::of(b, only));
+    let (first, second) = (SideCells::of(a, only), SideCells::of(b, only));
     let (mut pairs, mut only_a) = (Vec::new(), Vec::new());
     for one in &first.numbers {
         match (first.at(one), second.at(one)) {
@@ -205,7 +205,7 @@ fn add<'a>(experiment: &str, table: &'a Table, cells: &mut Vec<Number<'a>>) {
         for ((cell, column), name) in row.cells.iter().zip(&table.columns).zip(&columns) {
             match cell {
                 Cell::Value(measured) => cells.push(Number {
-                    place: Place {
+                    place: CellKey {
                         experiment: experiment.to_owned(),
                         table: table.id.clone(),
                         row: label.clone(),
@@ -260,7 +260,7 @@ fn cores(names: [&str; 3]) -> Option<Cores> {
 }
 
 /// The processors that a command line asks for, when it asks for one number of them.
-fn asked_for(command: &str) -> Option<Cores> {
+fn requested_cores(command: &str) -> Option<Cores> {
     let mut words = command.split_whitespace();
     let value = words.by_ref().find_map(|word| match word {
         "--cores" => Some(None),
@@ -286,11 +286,11 @@ mod tests {
         assert_eq!(cores(["bare-shm", "4 B", ""]), Some(Cores::Two));
         assert_eq!(cores(["kernel-loopback", "4 B", ""]), None);
         assert_eq!(
-            asked_for("tollgate rr --cores 1 --for 5s"),
+            requested_cores("tollgate rr --cores 1 --for 5s"),
             Some(Cores::One)
         );
-        assert_eq!(asked_for("tollgate rr --cores=2"), Some(Cores::Two));
-        assert_eq!(asked_for("tollgate rr --cores 1,2"), None);
-        assert_eq!(asked_for("tollgate rr"), None);
+        assert_eq!(requested_cores("tollgate rr --cores=2"), Some(Cores::Two));
+        assert_eq!(requested_cores("tollgate rr --cores 1,2"), None);
+        assert_eq!(requested_cores("tollgate rr"), None);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use tollgate_run::{Measured, Unit, format};
 
-use super::cells::{Pair, Place};
+use super::cells::{CellKey, Pair};
 
 /// How far the product of a rate and a time may be off, as a share, for them to be one number: what is lost by computing.
 const ONE_NUMBER: f64 = 1e-9;
@@ -33,7 +33,7 @@ pub(super) fn fold(pairs: Vec<Pair<'_>>) -> Vec<Pair<'_>> {
         }
         at
     };
-    let mut also: HashMap<usize, Vec<Place>> = HashMap::new();
+    let mut also: HashMap<usize, Vec<CellKey>> = HashMap::new();
     for (at, _) in same.iter().enumerate().filter(|(_, same)| same.is_some()) {
         also.entry(first(at))
             .or_default()

@@ -141,7 +141,7 @@ impl Facts {
         }
     }
 
-    fn look(&mut self, name: &str, is_known: bool) {
+    fn compare_field(&mut self, name: &str, is_known: bool) {
         let list = if is_known {
             &mut self.found.looked_at
         } else {
@@ -151,7 +151,7 @@ impl Facts {
     }
 
     fn fact<T>(&mut self, name: &str, a: &Reading<T>, b: &Reading<T>, text: impl Fn(&T) -> String) {
-        self.look(name, a.value().and(b.value()).is_some());
+        self.compare_field(name, a.value().and(b.value()).is_some());
         let text = |reading: &Reading<T>| match reading {
             Reading::Value { value } => text(value),
             Reading::NotAvailable { reason } => format!("not available: {reason}"),
@@ -160,7 +160,7 @@ impl Facts {
     }
 
     fn list(&mut self, what: &str, all: &str, a: Named, b: Named) {
-        self.look(all, a.is_ok() && b.is_ok());
+        self.compare_field(all, a.is_ok() && b.is_ok());
         let named = |name: &str| format!("{what} {name}").trim_end().to_owned();
         match (a, b) {
             (Ok(a), Ok(b)) => {

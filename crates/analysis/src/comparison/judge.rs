@@ -25,14 +25,14 @@ const BOTH_ZERO: &str = "both numbers are zero";
 
 /// Which way is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Better {
+pub(super) enum Preference {
     /// Costs.
     Less,
     /// Rates.
     More,
 }
 
-impl Better {
+impl Preference {
     /// None where neither way is better: shares, quotients, counts, and what is left over.
     fn of(pair: &Pair<'_>) -> Option<Self> {
         match (pair.kind, pair.unit) {
@@ -75,7 +75,7 @@ pub(super) enum Scale {
 /// A row as one observation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Observed {
-    pub(super) better: Better,
+    pub(super) better: Preference,
     pub(super) scale: Scale,
     /// How far it moved for the worse, less what the control benchmark explains.
     pub(super) moved: f64,
@@ -91,7 +91,7 @@ pub(super) fn observe(
     removed: Removed,
     steps_ns: &[f64],
 ) -> Result<Observed, &'static str> {
-    let better = Better::of(pair).ok_or(NO_DIRECTION)?;
+    let better = Preference::of(pair).ok_or(NO_DIRECTION)?;
     let (steps_a, steps_b) = steps_ns.split_at(pair.a.len());
     let sides = [(&pair.a, steps_a), (&pair.b, steps_b)];
     let exact = |measured: &Measured| pair.unit == Unit::Instructions && measured.ci.is_none();
@@ -131,7 +131,7 @@ pub(super) fn observe(
 
 fn by_difference(
     pair: &Pair<'_>,
-    better: Better,
+    better: Preference,
     removed: Removed,
     sides: [(&Vec<Option<&Measured>>, &[f64]); 2],
 ) -> Result<Observed, &'static str> {

@@ -14,7 +14,7 @@ use tollgate_stats as stats;
 use super::cells::Pair;
 
 /// The least move of a control benchmark that is told, as a share.
-const TOLD: f64 = 0.02;
+const LEAST_MOVE: f64 = 0.02;
 
 /// The mean of what is uniform between 0 and 1.
 const UNIFORM_MEAN: f64 = 0.5;
@@ -241,7 +241,7 @@ impl Machine {
             let of = self.moved.iter().filter(|one| one.cores == cores);
             let slowest = of.clone().max_by(|a, b| a.share.total_cmp(&b.share))?;
             let quickest = of.min_by(|a, b| a.share.total_cmp(&b.share))?;
-            if slowest.share < TOLD && quickest.share > -TOLD {
+            if slowest.share < LEAST_MOVE && quickest.share > -LEAST_MOVE {
                 return None;
             }
             let by = if slowest == quickest {

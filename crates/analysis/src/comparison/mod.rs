@@ -25,7 +25,7 @@ use serde::Serialize;
 use tollgate_run::{Measured, Run, Timestamp, Unit, format};
 use tollgate_stats as stats;
 
-pub use cells::{Number, Place, numbers};
+pub use cells::{CellKey, Number, numbers};
 pub use effects::{BetweenRuns, Origin, POWER, PRIOR, PRIOR_DEGREES};
 pub use host::HostDifference;
 pub use machine::{Moved, Slope, SlopeOrigin};
@@ -175,10 +175,10 @@ impl PathChange {
 pub struct Change {
     /// The place where it stands.
     #[serde(flatten)]
-    pub place: Place,
+    pub place: CellKey,
     /// The place where the same fact stands again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub also: Vec<Place>,
+    pub also: Vec<CellKey>,
     /// Its unit.
     pub unit: Unit,
     /// Before: the geometric mean of the runs, or their mean where one is not above zero.
@@ -231,9 +231,9 @@ pub struct Comparison {
     /// All facts that both sides hold, in the order of the first run.
     pub rows: Vec<Change>,
     /// What only the first side holds a number for.
-    pub only_a: Vec<Place>,
+    pub only_a: Vec<CellKey>,
     /// What only the second side holds a number for.
-    pub only_b: Vec<Place>,
+    pub only_b: Vec<CellKey>,
     /// In what the machines of the first runs of both sides differ.
     pub host: Vec<HostDifference>,
     /// The facts of the machines that were compared.

@@ -333,7 +333,7 @@ fn what_only_one_run_holds_is_listed() {
         ],
     );
     let comparison = two(&a, &b, &Options::default()).unwrap();
-    let names = |places: &[Place]| {
+    let names = |places: &[CellKey]| {
         places
             .iter()
             .map(|place| place.row.clone())

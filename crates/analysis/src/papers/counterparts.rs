@@ -27,36 +27,36 @@ pub(super) enum Pairing {
         /// The table's id.
         table: &'static str,
         /// The published column.
-        then: &'static str,
+        published: &'static str,
         /// The columns of today.
-        now: &'static [&'static str],
+        measured: &'static [&'static str],
     },
     /// The same of shares, each of which stands to the right of the column that it is of.
     Shares {
         /// The table's id.
         table: &'static str,
         /// The published column.
-        then: &'static str,
+        published: &'static str,
         /// The columns of today.
-        now: &'static [&'static str],
+        measured: &'static [&'static str],
     },
     /// What a mechanism saves, in columns of one table, in the same row; below zero where it costs.
     Savings {
         /// The table's id.
         table: &'static str,
         /// The published column.
-        then: &'static str,
+        published: &'static str,
         /// The columns of today.
-        now: &'static [&'static str],
+        measured: &'static [&'static str],
         /// The beginning of each label: what saves it.
         by: &'static str,
     },
     /// All rows of one table against a row of another, in columns of the same name: means against means.
     Means {
         /// The published table's id.
-        then: &'static str,
+        published: &'static str,
         /// The id of the table of today.
-        now: &'static str,
+        measured: &'static str,
         /// The label of its row.
         row: &'static str,
     },
@@ -84,16 +84,16 @@ const fn shown(by: &'static str, pairing: Pairing, changed: &'static str) -> Cou
 /// The paths of `wolman-transmit` and `wolman-receive`.
 const WOLMAN: Pairing = Pairing::Shares {
     table: "compared",
-    then: "1994",
-    now: &["kernel-loopback", "kernel-veth", "stack-memory"],
+    published: "1994",
+    measured: &["kernel-loopback", "kernel-veth", "stack-memory"],
 };
 
 /// What a mechanism saves of round trips, on the paths that have its switch.
 const fn saved(by: &'static str) -> Pairing {
     Pairing::Savings {
         table: "savings",
-        then: "1994",
-        now: &["stack-memory", "stack-shm", "kernel-veth"],
+        published: "1994",
+        measured: &["stack-memory", "stack-shm", "kernel-veth"],
         by,
     }
 }
@@ -110,8 +110,8 @@ pub(super) const TABLES: [(&str, Counterpart); 22] = [
             "clark-instructions",
             Pairing::Columns {
                 table: "operations",
-                then: "1989",
-                now: &["Tollgate", "Linux"],
+                published: "1989",
+                measured: &["Tollgate", "Linux"],
             },
             "Then an Intel 80386 and Berkeley UNIX, now the userspace stack on x86-64; both are counts of instructions on the common path",
         ),
@@ -138,8 +138,8 @@ pub(super) const TABLES: [(&str, Counterpart); 22] = [
             "clark-direct",
             Pairing::Columns {
                 table: "costs",
-                then: "1989, 1,460 bytes",
-                now: &["Packet of 1,460 bytes"],
+                published: "1989, 1,460 bytes",
+                measured: &["Packet of 1,460 bytes"],
             },
             "Then a logic analyser on a Sun-3/60 with Ethernet, now samples of a Linux kernel, which sends and receives each packet",
         ),
@@ -149,8 +149,8 @@ pub(super) const TABLES: [(&str, Counterpart); 22] = [
         shown(
             "rr-by-size",
             Pairing::Means {
-                then: "published",
-                now: "round-trips",
+                published: "published",
+                measured: "round-trips",
                 row: "kernel-loopback, 2 cores, blocking",
             },
             "Then two machines and a network between them, now both ends on one machine without one: the quotient tells more of networks and clocks than of protocols",

@@ -1,11 +1,11 @@
 //! Then and now: the rows of the five papers beside those of a run.
 //!
 //! A published number has a counterpart where an experiment shows both in one row ([`counterparts`]), or where its counterpart
-//! stands elsewhere in the run ([`told`]). Columns are paired by name and have the same definition; what has no counterpart says why.
+//! stands elsewhere in the run ([`row`]). Columns are paired by name and have the same definition; what has no counterpart says why.
 //! A share that is none is left out. Nothing is measured here.
 
 mod counterparts;
-mod told;
+mod published;
 
 use tollgate_papers::{self as papers, Paper};
 use tollgate_run::{
@@ -24,7 +24,9 @@ pub fn experiments() -> Vec<&'static str> {
             Counterpart::Shown { by, .. } => Some(*by),
             Counterpart::None { .. } => None,
         });
-    let mut names: Vec<&'static str> = shown.chain(told::EXPERIMENTS.iter().copied()).collect();
+    let mut names: Vec<&'static str> = shown
+        .chain(published::EXPERIMENTS.iter().copied())
+        .collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -45,7 +47,7 @@ const ON_A_PAGE: usize = 8;
 const IN_TEXT: &str = "text to the figures";
 
 /// A published table, or a paper's text, with what of it has a counterpart.
-struct Part {
+struct PublishedTable {
     id: String,
     place: String,
     title: String,
@@ -54,7 +56,7 @@ struct Part {
     pairs: Vec<Pair>,
 }
 
-impl Part {
+impl PublishedTable {
     /// A table for each unit.
     fn tables(&self, paper: &Paper) -> Vec<Table> {
         let heading = match self.title.as_str() {
@@ -76,7 +78,7 @@ impl Part {
 }
 
 /// A paper in one table, whose units stand with the numbers.
-fn page(paper: &Paper, parts: &[Part]) -> Option<Table> {
+fn page(paper: &Paper, parts: &[PublishedTable]) -> Option<Table> {
     let mut rows = Vec::new();
     for part in parts {
         // What stands before the first comma tells the place; more would make the column too wide for a page.
@@ -87,7 +89,7 @@ fn page(paper: &Paper, parts: &[Part]) -> Option<Table> {
             let pair = &part.pairs[at];
             let cells = vec![
                 Cell::text(in_words(pair.unit, pair.published)),
-                Cell::text(in_words(pair.unit, pair.now.value)),
+                Cell::text(in_words(pair.unit, pair.measured.value)),
                 pair.quotient(),
             ];
             Row {
@@ -127,7 +129,7 @@ fn in_words(unit: Unit, value: f64) -> String {
 }
 
 /// Rows without a counterpart under one heading, with the reason.
-struct Absent {
+struct WithoutCounterpart {
     heading: String,
     rows: Vec<(String, String)>,
 }
@@ -137,17 +139,17 @@ struct Absent {
 struct Pair {
     label: String,
     unit: Unit,
-    then: Cell,
+    published_cell: Cell,
     published: f64,
     /// Shown without its percentiles, which the experiment has.
-    now: Measured,
+    measured: Measured,
 }
 
 impl Pair {
     /// What is now of what was then.
     fn quotient(&self) -> Cell {
         if self.published > 0.0 {
-            Cell::exact(self.now.value / self.published)
+            Cell::exact(self.measured.value / self.published)
         } else {
             Cell::text("")
         }
@@ -158,13 +160,13 @@ impl Pair {
 #[must_use]
 pub fn beside(run: &Run, extent: Extent) -> Experiment {
     let mut tables = Vec::new();
-    let (mut told, mut silent) = (0, 0);
+    let (mut paired, mut silent) = (0, 0);
     let (mut changes, mut notes) = (Vec::new(), Vec::new());
     for paper in papers::all() {
-        let mut without: Vec<Absent> = Vec::new();
-        let (in_text, missing) = told_of(run, &paper.id);
+        let mut without: Vec<WithoutCounterpart> = Vec::new();
+        let (in_text, missing) = published_of(run, &paper.id);
         without.push(missing);
-        let mut parts = vec![Part {
+        let mut parts = vec![PublishedTable {
             id: paper.id.clone(),
             place: IN_TEXT.to_owned(),
             title: String::new(),
@@ -172,8 +174,8 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
             pairs: in_text,
         }];
         for table in &paper.tables {
-            let (mut pairs, missing) = told_of(run, &table.id);
-            let told_here = pairs.len();
+            let (mut pairs, missing) = published_of(run, &table.id);
+            let found_here = pairs.len();
             let (reason, context) = match counterpart(&table.id) {
                 Counterpart::Shown {
                     by,
@@ -191,17 +193,17 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
                 Counterpart::None { why } => (why.to_owned(), ""),
             };
             without.push(missing);
-            if pairs.len() == told_here {
-                let elsewhere = |row: &&papers::Row| !told::has(&table.id, &row.id);
+            if pairs.len() == found_here {
+                let elsewhere = |row: &&papers::Row| !published::has(&table.id, &row.id);
                 let rows = table.rows.iter().filter(elsewhere);
-                without.push(Absent {
+                without.push(WithoutCounterpart {
                     heading: format!("{}: {}", table.place, table.title),
                     rows: rows
                         .map(|row| (row.label().to_owned(), reason.clone()))
                         .collect(),
                 });
             }
-            parts.push(Part {
+            parts.push(PublishedTable {
                 id: table.id.clone(),
                 place: table.place.clone(),
                 title: table.title.clone(),
@@ -211,7 +213,7 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
         }
         parts.retain(|part| !part.pairs.is_empty());
         for part in &parts {
-            told += part.pairs.len();
+            paired += part.pairs.len();
             changes.extend(largest_share(paper, &part.pairs));
         }
         if extent == Extent::Page {
@@ -228,18 +230,18 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
             Extent::Page => tables.extend(page(paper, &parts)),
             Extent::Whole => tables.extend(parts.iter().flat_map(|part| part.tables(paper))),
         }
-        without.retain(|absent| !absent.rows.is_empty());
+        without.retain(|without_counterpart| !without_counterpart.rows.is_empty());
         silent += without
             .iter()
-            .map(|absent| absent.rows.len())
+            .map(|without_counterpart| without_counterpart.rows.len())
             .sum::<usize>();
         if extent == Extent::Whole && !without.is_empty() {
-            tables.push(absent(paper, &without));
+            tables.push(without_counterpart(paper, &without));
         }
     }
     changes.sort_by(|(one, _), (other, _)| other.abs().total_cmp(&one.abs()));
     let finding = match changes.first() {
-        _ if told == 0 => "The run holds no row that any of the papers has.".to_owned(),
+        _ if paired == 0 => "The run holds no row that any of the papers has.".to_owned(),
         first => {
             let most = first.map_or_else(String::new, |(_, text)| {
                 format!("; the share that changed most is {text}")
@@ -247,7 +249,7 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
             format!(
                 "{} a counterpart in this run{most}.",
                 format::counted(
-                    told as u64,
+                    paired as u64,
                     "number of the papers has",
                     "numbers of the papers have"
                 )
@@ -276,42 +278,42 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
 }
 
 /// What stands elsewhere in the run, of a published table or of a paper's text; and what does not, with the reason.
-fn told_of(run: &Run, of: &str) -> (Vec<Pair>, Absent) {
+fn published_of(run: &Run, of: &str) -> (Vec<Pair>, WithoutCounterpart) {
     let mut pairs = Vec::new();
     let mut rows = Vec::new();
-    for told in told::ALL.iter().filter(|told| told.of == of) {
-        let Some((published, then)) = told.then() else {
+    for row in published::ALL.iter().filter(|row| row.of == of) {
+        let Some((published, published_cell)) = row.published() else {
             continue;
         };
-        match told.now(run) {
-            Ok(now) if !is_possible(told.unit, now.value) => rows.push((
-                told.label.to_owned(),
+        match row.measured(run) {
+            Ok(measured) if !is_possible(row.unit, measured.value) => rows.push((
+                row.label.to_owned(),
                 "its counterpart came out below zero or beyond its whole".to_owned(),
             )),
-            Ok(now) => pairs.push(Pair {
-                label: told.label.to_owned(),
-                unit: told.unit,
-                then,
+            Ok(measured) => pairs.push(Pair {
+                label: row.label.to_owned(),
+                unit: row.unit,
+                published_cell,
                 published,
-                now,
+                measured,
             }),
-            Err(why) => rows.push((told.label.to_owned(), why)),
+            Err(why) => rows.push((row.label.to_owned(), why)),
         }
     }
     let heading = match papers::table(of) {
         Some(table) => format!("{}: {}", table.place, table.title),
         None => IN_TEXT.to_owned(),
     };
-    (pairs, Absent { heading, rows })
+    (pairs, WithoutCounterpart { heading, rows })
 }
 
 /// The share that changed most, in hundredths, and a sentence on it.
 fn largest_share(paper: &Paper, pairs: &[Pair]) -> Option<(f64, String)> {
-    let by = |pair: &&Pair| pair.now.value - pair.published;
+    let by = |pair: &&Pair| pair.measured.value - pair.published;
     // A share without an interval is not stated.
     let shares = pairs
         .iter()
-        .filter(|pair| pair.unit == Unit::Percent && pair.now.ci.is_some());
+        .filter(|pair| pair.unit == Unit::Percent && pair.measured.ci.is_some());
     let pair = shares.max_by(|one, other| by(one).abs().total_cmp(&by(other).abs()))?;
     let text = format!(
         "{}: {} % in {} ({}), {} % now",
@@ -319,7 +321,7 @@ fn largest_share(paper: &Paper, pairs: &[Pair]) -> Option<(f64, String)> {
         format::significant(pair.published),
         paper.year,
         paper.citation(),
-        format::significant(pair.now.value),
+        format::significant(pair.measured.value),
     );
     Some((by(&pair), text))
 }
@@ -331,21 +333,21 @@ fn changed(pairs: &[Pair]) -> Option<String> {
         return None;
     }
     if unit == Unit::Percent {
-        let by = |pair: &&Pair| (pair.now.value - pair.published).abs();
+        let by = |pair: &&Pair| (pair.measured.value - pair.published).abs();
         let pair = pairs
             .iter()
             .max_by(|one, other| by(one).total_cmp(&by(other)))?;
         return Some(format!(
             "Most changed: {}, {} % for {} %",
             pair.label,
-            format::significant(pair.now.value),
+            format::significant(pair.measured.value),
             format::significant(pair.published)
         ));
     }
     let mut ratios: Vec<f64> = pairs
         .iter()
-        .filter(|pair| pair.published > 0.0 && pair.now.value > 0.0)
-        .map(|pair| pair.now.value / pair.published)
+        .filter(|pair| pair.published > 0.0 && pair.measured.value > 0.0)
+        .map(|pair| pair.measured.value / pair.published)
         .collect();
     ratios.sort_by(f64::total_cmp);
     let (least, most) = (*ratios.first()?, *ratios.last()?);
@@ -385,43 +387,61 @@ fn pairs_of(run: &Run, experiment: &str, pairing: &Pairing, extent: Extent) -> V
     match *pairing {
         Pairing::Columns {
             table: id,
-            then,
-            now,
-        } => table(id).map_or_else(Vec::new, |table| in_rows(table, then, now, 0, most)),
+            published,
+            measured,
+        } => table(id).map_or_else(Vec::new, |table| {
+            in_rows(table, published, measured, 0, most)
+        }),
         Pairing::Shares {
             table: id,
-            then,
-            now,
-        } => table(id).map_or_else(Vec::new, |table| in_rows(table, then, now, 1, most)),
+            published,
+            measured,
+        } => table(id).map_or_else(Vec::new, |table| {
+            in_rows(table, published, measured, 1, most)
+        }),
         Pairing::Savings {
             table: id,
-            then,
-            now,
+            published,
+            measured,
             by,
         } => table(id).map_or_else(Vec::new, |table| {
-            let pairs = of_rows(table, then, now, 0, most, |_, value| value <= 100.0);
+            let pairs = of_rows(table, published, measured, 0, most, |_, value| {
+                value <= 100.0
+            });
             let labelled = |pair: Pair| Pair {
                 label: format!("{by}, {}", pair.label),
                 ..pair
             };
             pairs.into_iter().map(labelled).collect()
         }),
-        Pairing::Means { then, now, row } => table(then)
-            .zip(table(now))
-            .map_or_else(Vec::new, |(then, now)| of_means(then, now, row)),
+        Pairing::Means {
+            published,
+            measured,
+            row,
+        } => table(published)
+            .zip(table(measured))
+            .map_or_else(Vec::new, |(published, measured)| {
+                of_means(published, measured, row)
+            }),
     }
 }
 
 /// The pairs of one table, from so many columns to the right of those that are named; at most so many for each row.
-fn in_rows(table: &Table, then: &str, now: &[&str], right: usize, most: usize) -> Vec<Pair> {
-    of_rows(table, then, now, right, most, is_possible)
+fn in_rows(
+    table: &Table,
+    published_cell: &str,
+    measured: &[&str],
+    right: usize,
+    most: usize,
+) -> Vec<Pair> {
+    of_rows(table, published_cell, measured, right, most, is_possible)
 }
 
 /// The same for numbers that `may_be`.
 fn of_rows(
     table: &Table,
-    then: &str,
-    now: &[&str],
+    published_cell: &str,
+    measured: &[&str],
     right: usize,
     most: usize,
     may_be: impl Fn(Unit, f64) -> bool,
@@ -430,24 +450,27 @@ fn of_rows(
         let found = table.columns.iter().position(|column| column.name == name);
         found.map(|at| at + right)
     };
-    let Some(then) = place(then) else {
+    let Some(published_cell) = place(published_cell) else {
         return Vec::new();
     };
-    let unit = table.columns[then].unit;
+    let unit = table.columns[published_cell].unit;
     let mut pairs = Vec::new();
     for row in &table.rows {
-        let Some((published, Some(value))) = row.cells.get(then).map(|cell| (cell, cell.number()))
+        let Some((published, Some(value))) = row
+            .cells
+            .get(published_cell)
+            .map(|cell| (cell, cell.number()))
         else {
             continue;
         };
-        let counterparts = now.iter().filter_map(|name| {
+        let counterparts = measured.iter().filter_map(|name| {
             let measured = row.cells.get(place(name)?)?.measured()?;
             may_be(unit, measured.value).then(|| Pair {
                 label: format!("{}, {name}", row.label),
                 unit,
-                then: published.clone(),
+                published_cell: published.clone(),
                 published: value,
-                now: measured.clone(),
+                measured: measured.clone(),
             })
         });
         pairs.extend(counterparts.take(most));
@@ -456,15 +479,15 @@ fn of_rows(
 }
 
 /// All published numbers of a table against the means of a row of another.
-fn of_means(then: &Table, now: &Table, row: &str) -> Vec<Pair> {
-    let Some(today) = now.rows.iter().find(|one| one.label == row) else {
+fn of_means(published_cell: &Table, measured: &Table, row: &str) -> Vec<Pair> {
+    let Some(today) = measured.rows.iter().find(|one| one.label == row) else {
         return Vec::new();
     };
     let mut pairs = Vec::new();
-    for published in &then.rows {
-        for (column, cell) in then.columns.iter().zip(&published.cells) {
+    for published in &published_cell.rows {
+        for (column, cell) in published_cell.columns.iter().zip(&published.cells) {
             let Some(value) = cell.number() else { continue };
-            let mean = now
+            let mean = measured
                 .columns
                 .iter()
                 .position(|one| one == column)
@@ -476,12 +499,12 @@ fn of_means(then: &Table, now: &Table, row: &str) -> Vec<Pair> {
                         ..Measured::default()
                     })
                 });
-            pairs.extend(mean.map(|now| Pair {
+            pairs.extend(mean.map(|measured| Pair {
                 label: format!("{}, {}: {row}", published.label, column.name),
                 unit: column.unit,
-                then: cell.clone(),
+                published_cell: cell.clone(),
                 published: value,
-                now,
+                measured,
             }));
         }
     }
@@ -527,13 +550,16 @@ fn side_by_side(id: &str, title: &str, year: u16, pairs: &[Pair]) -> Vec<Table> 
             .iter()
             .filter(|pair| pair.unit == *unit)
             .map(|pair| {
-                let now = Cell::Value(Measured {
-                    value: pair.now.value,
-                    ci: pair.now.ci,
-                    n: pair.now.n,
+                let measured = Cell::Value(Measured {
+                    value: pair.measured.value,
+                    ci: pair.measured.ci,
+                    n: pair.measured.n,
                     ..Measured::default()
                 });
-                plain_row(&pair.label, vec![pair.then.clone(), now, pair.quotient()])
+                plain_row(
+                    &pair.label,
+                    vec![pair.published_cell.clone(), measured, pair.quotient()],
+                )
             })
             .collect(),
     };
@@ -541,7 +567,7 @@ fn side_by_side(id: &str, title: &str, year: u16, pairs: &[Pair]) -> Vec<Table> 
 }
 
 /// What of a paper has no counterpart, with the reason.
-fn absent(paper: &Paper, without: &[Absent]) -> Table {
+fn without_counterpart(paper: &Paper, without: &[WithoutCounterpart]) -> Table {
     let mut rows = Vec::new();
     let plain = |label: &str, depth: u8, cell: Cell| Row {
         label: label.to_owned(),
@@ -551,7 +577,7 @@ fn absent(paper: &Paper, without: &[Absent]) -> Table {
         note: None,
         cells: vec![cell],
     };
-    for Absent {
+    for WithoutCounterpart {
         heading,
         rows: lines,
     } in without

@@ -101,7 +101,7 @@ fn every_published_row_is_told_or_says_why_not() {
         .flat_map(|paper| &paper.tables)
         .map(|table| table.rows.len())
         .sum();
-    let in_text = told::ALL.iter().filter(|told| !told.of.contains('/'));
+    let in_text = published::ALL.iter().filter(|row| !row.of.contains('/'));
     let rows = in_tables + in_text.count();
     let silent = empty
         .tables
@@ -153,9 +153,9 @@ fn what_stands_elsewhere_in_the_run_is_found() {
         vec![table("work-kernel-loopback", &columns, work)],
     );
     let run_with = || run_of(vec![kay.clone(), lehmann.clone()]);
-    let told = beside(&run_with(), Extent::Whole);
+    let row = beside(&run_with(), Extent::Whole);
     let numbers = |id: &str, label: &str| {
-        let table = told.tables.iter().find(|one| one.id == id).unwrap();
+        let table = row.tables.iter().find(|one| one.id == id).unwrap();
         let row = table.rows.iter().find(|row| row.label.starts_with(label));
         let cells = row.unwrap().cells.iter();
         cells.map(|cell| cell.number().unwrap()).collect::<Vec<_>>()
@@ -177,12 +177,12 @@ fn what_stands_elsewhere_in_the_run_is_found() {
     );
     assert_eq!(cycles[..2], [16_000.0, 500.0]);
     assert!(
-        told.finding
+        row.finding
             .contains("70.0 % in 1996 (Kay and Pasquale 1996), 7.00 % now"),
         "{}",
-        told.finding
+        row.finding
     );
-    assert!(run_of(vec![told]).check().is_ok());
+    assert!(run_of(vec![row]).check().is_ok());
     let page = beside(&run_with(), Extent::Page);
     let ids: Vec<&str> = page.tables.iter().map(|table| table.id.as_str()).collect();
     assert_eq!(ids, ["kay-pasquale-1996", "lehmann-benz-2002"]);
@@ -196,8 +196,8 @@ fn what_stands_elsewhere_in_the_run_is_found() {
 
 #[test]
 fn shares_are_compared_where_a_paper_gives_them() {
-    let told = beside(&run_of(vec![transmit()]), Extent::Whole);
-    let table = told
+    let row = beside(&run_of(vec![transmit()]), Extent::Whole);
+    let table = row
         .tables
         .iter()
         .find(|one| one.id == "wolman-1994-table-2")
@@ -207,17 +207,17 @@ fn shares_are_compared_where_a_paper_gives_them() {
     assert_eq!(table.columns[1].unit, Unit::Percent);
     assert_eq!(table.rows[0].cells[2].number(), Some(2.0));
     assert!(
-        told.finding.contains("User, kernel-loopback"),
+        row.finding.contains("User, kernel-loopback"),
         "{}",
-        told.finding
+        row.finding
     );
     assert!(
-        told.finding
+        row.finding
             .contains("22.6 % in 1994 (Wolman, Voelker and Thekkath 1994), 45.2 % now"),
         "{}",
-        told.finding
+        row.finding
     );
-    assert!(run_of(vec![told]).check().is_ok());
+    assert!(run_of(vec![row]).check().is_ok());
 }
 
 /// The tables of a whole history of one experiment with one table.

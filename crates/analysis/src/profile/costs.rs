@@ -17,7 +17,7 @@ const DISTURBED: f64 = 0.05;
 
 /// A mean with the variance of it, in ns.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Known {
+pub(super) struct Estimated {
     pub(super) value: f64,
     /// The square of the standard error; zero where the run gives no interval.
     pub(super) variance: f64,
@@ -25,7 +25,7 @@ pub(super) struct Known {
     pub(super) degrees: Option<u64>,
 }
 
-impl Known {
+impl Estimated {
     pub(super) const ZERO: Self = Self {
         value: 0.0,
         variance: 0.0,
@@ -53,12 +53,12 @@ impl Known {
 
 /// A part of what a message costs.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Part {
+pub(super) struct Component {
     pub(super) name: String,
     /// The category that it is, or lies in.
     pub(super) category: String,
     /// By size.
-    pub(super) cells: Vec<Known>,
+    pub(super) cells: Vec<Estimated>,
 }
 
 /// What the messages of one protocol cost: parts that sum to the whole.
@@ -66,9 +66,9 @@ pub(super) struct Part {
 pub(super) struct Costs {
     /// Bytes, ascending; at least two.
     pub(super) sizes: Vec<f64>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<Component>,
     /// The whole, as it was measured, by size.
-    pub(super) totals: Vec<Known>,
+    pub(super) totals: Vec<Estimated>,
 }
 
 /// What a run tells of one path.
@@ -189,11 +189,11 @@ fn by_category(table: &Table) -> Result<Costs, NoProfile> {
     let total = total.ok_or_else(|| NoProfile::Unreadable {
         table: table.id.clone(),
     })?;
-    let mut rows: Vec<(f64, Vec<Known>)> = table
+    let mut rows: Vec<(f64, Vec<Estimated>)> = table
         .rows
         .iter()
         .filter_map(|row| {
-            let cells = row.cells.iter().take(total + 1).map(Known::of);
+            let cells = row.cells.iter().take(total + 1).map(Estimated::of);
             Some((
                 format::parse_size(&row.label)?,
                 cells.collect::<Option<Vec<_>>>()?,
@@ -207,7 +207,7 @@ fn by_category(table: &Table) -> Result<Costs, NoProfile> {
     let costs = Costs {
         sizes: rows.iter().map(|(size, _)| *size).collect(),
         parts: parts
-            .map(|(at, one)| Part {
+            .map(|(at, one)| Component {
                 name: one.name.clone(),
                 category: one.name.clone(),
                 cells: column(at),
@@ -228,11 +228,14 @@ fn by_part(table: &Table) -> Option<Costs> {
                 .all(|row| row.cells[at].measured().is_some())
         })
         .collect();
-    let cells = |row: &Row| -> Option<Vec<Known>> {
-        whole.iter().map(|&at| Known::of(&row.cells[at])).collect()
+    let cells = |row: &Row| -> Option<Vec<Estimated>> {
+        whole
+            .iter()
+            .map(|&at| Estimated::of(&row.cells[at]))
+            .collect()
     };
     let (last, rows) = table.rows.split_last()?;
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<Component> = Vec::new();
     let mut at = 0;
     while let Some(row) = rows.get(at) {
         let below = rows[at + 1..]
@@ -245,14 +248,14 @@ fn by_part(table: &Table) -> Option<Costs> {
             for (rest, cell) in rest.iter_mut().zip(&cells) {
                 rest.value -= cell.value;
             }
-            parts.push(Part {
+            parts.push(Component {
                 name: part.label.clone(),
                 category: row.label.clone(),
                 cells,
             });
         }
         // Rules may give a category without naming a part; what is left below a thousandth is rounding.
-        let left = |(rest, whole): (&Known, &Known)| rest.value > 1e-3 * whole.value;
+        let left = |(rest, whole): (&Estimated, &Estimated)| rest.value > 1e-3 * whole.value;
         let has_rest = rest.iter().zip(&cells(row)?).any(left);
         if has_rest {
             let name = if below == 0 {
@@ -260,7 +263,7 @@ fn by_part(table: &Table) -> Option<Costs> {
             } else {
                 "the rest"
             };
-            parts.push(Part {
+            parts.push(Component {
                 name: name.to_owned(),
                 category: row.label.clone(),
                 cells: rest,
@@ -284,7 +287,7 @@ fn stack(run: &Run) -> Result<Measured, NoProfile> {
     let path = PathId::StackMemory;
     let id = format!("spans-{path}");
     let mut sizes: Vec<f64> = Vec::new();
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<Component> = Vec::new();
     for (name, direction) in [
         ("wolman-transmit", Direction::Tx),
         ("wolman-receive", Direction::Rx),
@@ -309,36 +312,36 @@ fn stack(run: &Run) -> Result<Measured, NoProfile> {
             let (Some(row), Some(category)) = (row, category) else {
                 continue;
             };
-            let cell = |cell: &Cell| match Known::of(cell) {
+            let cell = |cell: &Cell| match Estimated::of(cell) {
                 Some(known) => Some(known),
                 // Its time, if any, is in the span around it.
-                None if span.place == Place::Inside => Some(Known::ZERO),
+                None if span.place == Place::Inside => Some(Estimated::ZERO),
                 None => None,
             };
-            let cells: Option<Vec<Known>> = row.cells.iter().map(cell).collect();
-            parts.push(Part {
+            let cells: Option<Vec<Estimated>> = row.cells.iter().map(cell).collect();
+            parts.push(Component {
                 name: format!("{}, {}", span.name, direction.name()),
                 category: category.name().to_owned(),
                 cells: cells.ok_or_else(|| NoProfile::Unreadable { table: id.clone() })?,
             });
         }
     }
-    let sum = |parts: &[&Part], at: usize| Known {
+    let sum = |parts: &[&Component], at: usize| Estimated {
         value: parts.iter().map(|part| part.cells[at].value).sum(),
-        ..Known::ZERO
+        ..Estimated::ZERO
     };
-    let all: Vec<&Part> = parts.iter().collect();
-    let totals: Vec<Known> = (0..sizes.len()).map(|at| sum(&all, at)).collect();
+    let all: Vec<&Component> = parts.iter().collect();
+    let totals: Vec<Estimated> = (0..sizes.len()).map(|at| sum(&all, at)).collect();
     let names = tollgate_gate::span::Category::ALL.map(|one| one.name());
     let categories = names.iter().filter_map(|name| {
-        let of: Vec<&Part> = parts.iter().filter(|part| part.category == *name).collect();
-        (!of.is_empty()).then(|| Part {
+        let of: Vec<&Component> = parts.iter().filter(|part| part.category == *name).collect();
+        (!of.is_empty()).then(|| Component {
             name: (*name).to_owned(),
             category: (*name).to_owned(),
             cells: (0..sizes.len()).map(|at| sum(&of, at)).collect(),
         })
     });
-    let categories: Vec<Part> = categories.collect();
+    let categories: Vec<Component> = categories.collect();
     for category in &categories {
         let below = |at: &usize| category.cells[*at].value < -DISTURBED * totals[*at].value.abs();
         if let Some(at) = (0..sizes.len()).find(below) {
@@ -348,7 +351,7 @@ fn stack(run: &Run) -> Result<Measured, NoProfile> {
             });
         }
     }
-    let costs = |parts: Vec<Part>| {
+    let costs = |parts: Vec<Component>| {
         Costs {
             sizes: sizes.clone(),
             parts,

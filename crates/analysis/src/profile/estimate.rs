@@ -28,7 +28,7 @@ pub(super) struct Estimate {
 
 impl Estimate {
     /// How far it reaches to either side with 95 % confidence; zero where that is not known.
-    pub(super) fn reach(&self) -> f64 {
+    pub(super) fn half_width(&self) -> f64 {
         self.interval
             .map_or(0.0, |interval| (interval.high - interval.low) / 2.0)
     }
@@ -350,10 +350,10 @@ impl Variance {
         Estimate {
             value,
             interval: known.then(|| {
-                let reach = student_t(self.degrees()) * self.sum.sqrt();
+                let half_width = student_t(self.degrees()) * self.sum.sqrt();
                 Interval {
-                    low: value - reach,
-                    high: value + reach,
+                    low: value - half_width,
+                    high: value + half_width,
                 }
             }),
             from_trace: if known { trace / self.sum } else { 0.0 },

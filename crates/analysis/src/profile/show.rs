@@ -17,7 +17,11 @@ const PAPER: &str = "kay-pasquale-1996";
 
 impl Profile<'_> {
     pub(super) fn shown(&self, run: &Run) -> Experiment {
-        let mut tables = vec![self.messages(), self.aggregate(), self.then_and_now()];
+        let mut tables = vec![
+            self.messages(),
+            self.aggregate(),
+            self.published_and_measured(),
+        ];
         tables.extend(self.inside());
         tables.push(self.savings());
         Experiment {
@@ -176,7 +180,7 @@ impl Profile<'_> {
     }
 
     /// The shares that the paper's text states, beside today's.
-    fn then_and_now(&self) -> Table {
+    fn published_and_measured(&self) -> Table {
         let traces: &[(&str, &str)] = match self.trace.name {
             "kay-lan" => &[("lan", "LAN")],
             "kay-wan" => &[("wan", "WAN")],
@@ -195,14 +199,18 @@ impl Profile<'_> {
             );
         }
         let row = |label: &str,
-                   now: &dyn Fn(&View<'_>) -> Result<Estimate, String>,
-                   then: &dyn Fn(&str, &str) -> Cell| {
+                   measured: &dyn Fn(&View<'_>) -> Result<Estimate, String>,
+                   published: &dyn Fn(&str, &str) -> Cell| {
             let mut cells: Vec<Cell> = self.views[..2]
                 .iter()
-                .map(|view| share_cell(now(view)))
+                .map(|view| share_cell(measured(view)))
                 .collect();
             for (trace, _) in traces {
-                cells.extend(protocols.iter().map(|(protocol, _)| then(trace, protocol)));
+                cells.extend(
+                    protocols
+                        .iter()
+                        .map(|(protocol, _)| published(trace, protocol)),
+                );
             }
             plain_row(label, cells)
         };
@@ -408,7 +416,7 @@ impl Profile<'_> {
         let names = self.categories();
         let bar = |view: &View<'_>| {
             // Parts of which nothing is told make no whole.
-            let _ = self.touching(view).and_then(told).ok()?;
+            let _ = self.touching(view).and_then(stated).ok()?;
             let load = view.load.as_ref().ok()?;
             let segments = (0..names.len()).map(|at| {
                 let factors: Vec<f64> = (0..names.len()).map(|one| is(one == at)).collect();
@@ -444,14 +452,14 @@ impl Profile<'_> {
 
     fn finding(&self) -> String {
         let percent = |view: &View<'_>| {
-            let touching = self.touching(view).and_then(told).ok()?;
+            let touching = self.touching(view).and_then(stated).ok()?;
             Some(100.0 * (1.0 - touching.value))
         };
         let untold: Vec<String> = self.views[..2]
             .iter()
             .filter(|view| self.trace.traffic.messages(view.protocols[0]) > 0)
             .filter_map(|view| {
-                let reason = self.touching(view).and_then(told).err()?;
+                let reason = self.touching(view).and_then(stated).err()?;
                 Some(format!("nothing of {}, since {reason}", view.name))
             })
             .collect();
@@ -540,34 +548,34 @@ fn column(name: &str, unit: Unit) -> Column {
 }
 
 /// Of a share that is known no better than this to either side nothing is told: the categories of a message differ by less.
-const TOLD: f64 = 0.2;
+const LEAST_STATED: f64 = 0.2;
 
 /// The share, unless too little is known of it.
-fn told(share: Estimate) -> Result<Estimate, String> {
-    let reach = share.reach();
-    if reach < TOLD {
+fn stated(share: Estimate) -> Result<Estimate, String> {
+    let half_width = share.half_width();
+    if half_width < LEAST_STATED {
         return Ok(share);
     }
     Err(format!(
         "known to within ±{} % only",
-        format::significant(100.0 * reach)
+        format::significant(100.0 * half_width)
     ))
 }
 
 /// A share in percent, with its interval.
 fn share_cell(share: Result<Estimate, String>) -> Cell {
-    cell(share.and_then(told), 100.0)
+    cell(share.and_then(stated), 100.0)
 }
 
 /// A time with its interval, unless it could as well be none.
 fn time_cell(time: Result<Estimate, String>) -> Cell {
     let time = time.and_then(|time| {
-        if time.reach() < time.value {
+        if time.half_width() < time.value {
             return Ok(time);
         }
         Err(format!(
             "known to within ±{} only",
-            format::duration(time.reach())
+            format::duration(time.half_width())
         ))
     });
     cell(time, 1.0)

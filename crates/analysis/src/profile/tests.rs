@@ -6,7 +6,7 @@ use tollgate_run::{
 };
 use tollgate_trace::traffic::{Stretch, Traffic};
 
-use super::costs::{Known, Part};
+use super::costs::{Component, Estimated};
 use super::estimate::weights;
 use super::*;
 
@@ -35,16 +35,16 @@ impl Random {
 
 const MEMORY: [f64; 4] = [1.0, 1_001.0, 4_001.0, 8_001.0];
 
-fn known(value: f64) -> Known {
-    Known {
+fn known(value: f64) -> Estimated {
+    Estimated {
         value,
-        ..Known::ZERO
+        ..Estimated::ZERO
     }
 }
 
 /// Costs of which nothing is uncertain: 100 ns and 0.1 ns for each byte of moving data, 900 ns of a protocol.
 fn exact() -> Costs {
-    let part = |name: &str, cost: &dyn Fn(f64) -> f64| Part {
+    let part = |name: &str, cost: &dyn Fn(f64) -> f64| Component {
         name: name.to_owned(),
         category: name.to_owned(),
         cells: MEMORY.iter().map(|size| known(cost(*size))).collect(),
@@ -98,8 +98,8 @@ fn shares_and_means_are_those_told_by_hand() {
     // Nothing of the costs is uncertain: the mean has the standard error of 100 messages.
     let deviation =
         (0.9 * (1_000.1 - mean.value).powi(2) + 0.1 * (2_000.1 - mean.value).powi(2)).sqrt();
-    let reach = mean.interval.unwrap().high - mean.value;
-    assert!((reach / (1.96 * deviation / 10.0) - 1.0).abs() < 1e-3);
+    let half_width = mean.interval.unwrap().high - mean.value;
+    assert!((half_width / (1.96 * deviation / 10.0) - 1.0).abs() < 1e-3);
     assert_eq!(mean.from_trace, 1.0);
     // A benchmark has no trace to be uncertain of.
     let benchmark = Load::benchmark(Protocol::Tcp, &costs, 4_001.0);
@@ -164,14 +164,14 @@ fn what_hangs_together_is_less_certain() {
         .map(|at| vec![(Protocol::Tcp, if at % 2 == 0 { 1 } else { 8_001 }, 100)])
         .collect();
     let bursts: Vec<&[(Protocol, u32, u64)]> = bursts.iter().map(Vec::as_slice).collect();
-    let reach = |stretches: &[&[(Protocol, u32, u64)]]| {
+    let half_width = |stretches: &[&[(Protocol, u32, u64)]]| {
         let messages = traffic(stretches);
         let load = Load::of(&messages, &[(Protocol::Tcp, &costs)]);
         let mean = load.ratio(&[1.0, 1.0], Per::Message).unwrap();
         mean.interval.unwrap().high - mean.value
     };
     // Eight bursts tell as much as eight messages do, not as eight hundred: sqrt(100 8/7) by the jackknife, and t of 7 degrees.
-    let wider = reach(&bursts) / reach(alone);
+    let wider = half_width(&bursts) / half_width(alone);
     assert!(
         (wider - (800.0_f64 / 7.0).sqrt() * 2.365 / 1.96).abs() < 0.05,
         "{wider}"
@@ -226,17 +226,20 @@ fn sampled(random: &mut Random, rounds: usize, samples: f64) -> Costs {
             }
             wholes.push(speed);
         }
-        let as_read = |values: &[f64]| Known::of(&mean(values)).unwrap();
+        let as_read = |values: &[f64]| Estimated::of(&mean(values)).unwrap();
         for (cells, values) in cells.iter_mut().zip(&values) {
             cells.push(as_read(values));
         }
         totals.push(as_read(&wholes));
     }
-    let parts = SIMULATED.iter().zip(cells).map(|((name, ..), cells)| Part {
-        name: (*name).to_owned(),
-        category: (*name).to_owned(),
-        cells,
-    });
+    let parts = SIMULATED
+        .iter()
+        .zip(cells)
+        .map(|((name, ..), cells)| Component {
+            name: (*name).to_owned(),
+            category: (*name).to_owned(),
+            cells,
+        });
     Costs {
         sizes: MEMORY.into(),
         parts: parts.collect(),
@@ -515,11 +518,11 @@ fn what_lies_beyond_the_measured_sizes_is_said() {
         25.0
     );
     assert_eq!(value(&shown, "messages", "TCP", "of the user data"), 50.0);
-    let told = shown
+    let stated = shown
         .trust
         .iter()
         .find(|line| line.text.contains("larger than any"));
-    assert!(told.is_some_and(|line| {
+    assert!(stated.is_some_and(|line| {
         !line.holds
             && line
                 .text

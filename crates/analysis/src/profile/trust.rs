@@ -16,7 +16,7 @@ impl Profile<'_> {
         if let Some(remark) = self.trace.remark {
             lines.push(warning(format!("{} is {remark}", self.trace.name)));
         }
-        lines.extend(self.sizes_told());
+        lines.extend(self.sizes_stated());
         lines.push(note(match self.trace.messages {
             Messages::Segments => {
                 "a message of TCP is the payload of a segment, as in the paper's traces, which are of packets; --messages writes takes what \
@@ -69,7 +69,7 @@ impl Profile<'_> {
     }
 
     /// Which sizes were measured, and what lies beyond.
-    fn sizes_told(&self) -> Vec<TrustLine> {
+    fn sizes_stated(&self) -> Vec<TrustLine> {
         let mut lines = Vec::new();
         for (what, all) in [
             ("costs", &self.measured.categories),

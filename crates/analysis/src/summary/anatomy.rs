@@ -9,8 +9,10 @@ use tollgate_run::{
     Waiting, format, path_and_mode,
 };
 
-/// The row of a closure that tells what asleep gates add.
-pub const ASLEEP: &str = "of it asleep gates in the code";
+/// Label of the row of a closure that has the cost of disabled gates.
+pub const DISABLED_GATES: &str = "of it disabled gates in the code";
+/// Label of that row in runs of earlier versions.
+const DISABLED_GATES_BEFORE: &str = "of it asleep gates in the code";
 /// Messages in a round trip: the tables tell spans for one.
 const MESSAGES: f64 = 2.0;
 /// The sizes of which one is shown, the first that was measured.
@@ -18,7 +20,7 @@ const SIZES: [usize; 4] = [200, 4, 64, 1_400];
 
 /// Who takes a part of a round trip. A part has the same letter and colour in every picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum Stage {
     /// The program between its receive and its send.
     Application,
     /// The system-call or socket interface.
@@ -35,7 +37,7 @@ pub enum Part {
     Wakeup,
 }
 
-impl Part {
+impl Stage {
     /// All of them, from the program down; waiting last.
     pub const ALL: [Self; 7] = [
         Self::Application,
@@ -92,7 +94,7 @@ impl Part {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stretch {
     /// Who takes it.
-    pub part: Part,
+    pub part: Stage,
     /// Its spans, by their names.
     pub spans: Vec<String>,
     /// What it takes of a round trip, in ns; noise may bring it below zero.
@@ -112,9 +114,9 @@ pub struct RoundTrip {
     pub total: Measured,
     /// The way there and back, one message like the other; empty where the path has no ledger.
     pub stretches: Vec<Stretch>,
-    /// What gates add that are asleep in the code, in ns: the spans hold it, the round trip without gates does not.
-    pub asleep_ns: f64,
-    /// What the ledger leaves open: the round trip with what asleep gates add, less all spans, in ns; below zero where the spans
+    /// What gates add that are compiled in and disabled, in ns: the spans hold it, the round trip without gates does not.
+    pub disabled_ns: f64,
+    /// What the ledger leaves open: the round trip with what disabled gates add, less all spans, in ns; below zero where the spans
     /// sum to more. None without a ledger.
     pub open_ns: Option<f64>,
     /// What the ledger says of its closure, in words.
@@ -124,7 +126,7 @@ pub struct RoundTrip {
 impl RoundTrip {
     /// What one part takes, in ns, with its half-width; none where the way has none of it.
     #[must_use]
-    pub fn of(&self, part: Part) -> Option<(f64, f64)> {
+    pub fn of(&self, part: Stage) -> Option<(f64, f64)> {
         let mine = || self.stretches.iter().filter(|one| one.part == part);
         let (ns, half) = (
             mine().map(|one| one.ns).sum(),
@@ -134,11 +136,11 @@ impl RoundTrip {
     }
 
     /// The shares of the round trip between which a part lies, in hundredths: its interval, widened by what the ledger leaves
-    /// open and by what asleep gates add, since either may belong to any part.
+    /// open and by what disabled gates add, since either may belong to any part.
     #[must_use]
-    pub fn share(&self, part: Part) -> Option<Interval> {
+    pub fn share(&self, part: Stage) -> Option<Interval> {
         let (ns, half) = self.of(part)?;
-        let slack = half + self.open_ns?.abs() + self.asleep_ns;
+        let slack = half + self.open_ns?.abs() + self.disabled_ns;
         let hundredths = |ns: f64| (100.0 * ns / self.total.value).clamp(0.0, 100.0);
         Some(Interval {
             low: hundredths(ns - slack),
@@ -148,8 +150,8 @@ impl RoundTrip {
 
     /// The part that takes most, where it does so whatever belongs to it of what is left open.
     #[must_use]
-    pub fn largest(&self) -> Option<Part> {
-        let mut parts: Vec<(Part, Interval)> = Part::ALL
+    pub fn largest(&self) -> Option<Stage> {
+        let mut parts: Vec<(Stage, Interval)> = Stage::ALL
             .into_iter()
             .filter_map(|part| Some((part, self.share(part)?)))
             .collect();
@@ -164,8 +166,8 @@ impl RoundTrip {
 
     /// The three parts that take most, in ns, the largest first.
     #[must_use]
-    pub fn largest_parts(&self) -> Vec<(Part, f64)> {
-        let mut parts: Vec<(Part, f64)> = Part::ALL
+    pub fn largest_stages(&self) -> Vec<(Stage, f64)> {
+        let mut parts: Vec<(Stage, f64)> = Stage::ALL
             .into_iter()
             .filter_map(|part| Some((part, self.of(part)?.0)))
             .filter(|(_, ns)| *ns > 0.0)
@@ -275,7 +277,7 @@ fn round_trip(
         let table = direction.tables.iter().find(|table| table.title == title)?;
         for row in &table.rows {
             // A span that could not be measured leaves its time open.
-            let (Some(part), Some(measured)) = (Part::of(row), row.cells.get(at)?.measured())
+            let (Some(part), Some(measured)) = (Stage::of(row), row.cells.get(at)?.measured())
             else {
                 continue;
             };
@@ -298,8 +300,10 @@ fn round_trip(
         }
     }
     total.n = total.n.or(messages);
-    let asleep = closure.iter().find(|row| row.label == ASLEEP);
-    let asleep = asleep.and_then(|row| row.cells.get(at)?.number());
+    let disabled = closure
+        .iter()
+        .find(|row| [DISABLED_GATES, DISABLED_GATES_BEFORE].contains(&row.label.as_str()));
+    let disabled = disabled.and_then(|row| row.cells.get(at)?.number());
     let open_ns = cell(RowKind::Unattributed)?.number()?;
     let verdict = closure.iter().find_map(|row| match row.cells.get(at) {
         Some(Cell::Text { text }) => Some(text.clone()),
@@ -310,7 +314,7 @@ fn round_trip(
         mode,
         total,
         stretches,
-        asleep_ns: asleep.unwrap_or(0.0),
+        disabled_ns: disabled.unwrap_or(0.0),
         open_ns: Some(open_ns),
         verdict,
     })
@@ -338,7 +342,7 @@ fn without_ledger(rr: &Experiment, size: usize) -> Option<RoundTrip> {
             mode,
             total,
             stretches: Vec::new(),
-            asleep_ns: 0.0,
+            disabled_ns: 0.0,
             open_ns: None,
             verdict: None,
         })

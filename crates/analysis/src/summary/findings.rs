@@ -5,7 +5,7 @@ use tollgate_run::{
     Cell, Experiment, Mode, PathId, Placement, Run, Table, Waiting, format, path_and_mode,
 };
 
-use super::{Anatomy, Part, RoundTrip, Sentence};
+use super::{Anatomy, RoundTrip, Sentence, Stage};
 use crate::claim::{Claim, Evidence, Finding, Refusal};
 
 const SLEEPING: (Placement, Waiting) = (Placement::TwoCores, Waiting::Blocking);
@@ -102,7 +102,7 @@ impl Found<'_> {
 
     /// Which part takes most.
     fn largest(&mut self, anatomy: &Anatomy) {
-        let mut by_part: Vec<(Part, Vec<String>)> = Vec::new();
+        let mut by_stage: Vec<(Stage, Vec<String>)> = Vec::new();
         for (one, mode) in Self::of_kernel(anatomy, &[ONE_CORE, SLEEPING]) {
             let words = where_it_runs(mode);
             let Some((part, share)) = one
@@ -118,20 +118,20 @@ impl Found<'_> {
                 continue;
             };
             let clause = format!("{} {words}", percents(share));
-            match by_part.iter_mut().find(|(known, _)| *known == part) {
+            match by_stage.iter_mut().find(|(known, _)| *known == part) {
                 Some((_, clauses)) => clauses.push(clause),
-                None => by_part.push((part, vec![clause])),
+                None => by_stage.push((part, vec![clause])),
             }
         }
-        for (part, clauses) in by_part {
+        for (part, clauses) in by_stage {
             let subject = match part {
-                Part::Application => "The application takes",
-                Part::Socket => "The socket interface takes",
-                Part::Tcp => "TCP takes",
-                Part::Ip => "IP takes",
-                Part::Device => "The device takes",
-                Part::Queue => "Waiting in queues takes",
-                Part::Wakeup => "Waking the reader takes",
+                Stage::Application => "The application takes",
+                Stage::Socket => "The socket interface takes",
+                Stage::Tcp => "TCP takes",
+                Stage::Ip => "IP takes",
+                Stage::Device => "The device takes",
+                Stage::Queue => "Waiting in queues takes",
+                Stage::Wakeup => "Waking the reader takes",
             };
             self.say(
                 "wolman-receive",
@@ -144,7 +144,7 @@ impl Found<'_> {
     fn tcp(&mut self, anatomy: &Anatomy) {
         let mut clauses = Vec::new();
         for (one, mode) in Self::of_kernel(anatomy, &[ONE_CORE, POLLING]) {
-            if let Some(share) = one.share(Part::Tcp) {
+            if let Some(share) = one.share(Stage::Tcp) {
                 clauses.push(format!("{} {}", percents(share), where_it_runs(mode)));
             }
         }

@@ -11,7 +11,7 @@ mod findings;
 
 use crate::claim::{REFUSED, UNAVAILABLE};
 
-pub use anatomy::{Anatomy, Part, RoundTrip, Stretch, anatomy};
+pub use anatomy::{Anatomy, RoundTrip, Stage, Stretch, anatomy};
 
 /// How many findings are shown.
 const FINDINGS: usize = 6;

@@ -3,8 +3,8 @@ use tollgate_run::{Measured, Placement, fixture};
 use super::*;
 
 /// A round trip of 1,000 ns with these stretches.
-fn round_trip(stretches: &[(Part, f64)], open_ns: f64) -> RoundTrip {
-    let stretch = |(part, ns): &(Part, f64)| Stretch {
+fn round_trip(stretches: &[(Stage, f64)], open_ns: f64) -> RoundTrip {
+    let stretch = |(part, ns): &(Stage, f64)| Stretch {
         part: *part,
         spans: vec![part.name().to_owned()],
         ns: *ns,
@@ -18,7 +18,7 @@ fn round_trip(stretches: &[(Part, f64)], open_ns: f64) -> RoundTrip {
             ..Measured::default()
         },
         stretches: stretches.iter().map(stretch).collect(),
-        asleep_ns: 0.0,
+        disabled_ns: 0.0,
         open_ns: Some(open_ns),
         verdict: None,
     }
@@ -49,7 +49,7 @@ fn anatomy_of_a_report_has_each_mode_of_the_kernel_and_the_stack() {
         .filter(|one| !one.stretches.is_empty())
     {
         let sum: f64 = one.stretches.iter().map(|stretch| stretch.ns).sum();
-        let whole = one.total.value + one.asleep_ns;
+        let whole = one.total.value + one.disabled_ns;
         // The table's numbers are rounded.
         let off = (sum + one.open_ns.unwrap() - whole).abs();
         assert!(off < 2e-3 * whole, "{}: {off}", one.path);
@@ -65,16 +65,16 @@ fn anatomy_needs_a_ledger() {
 
 #[test]
 fn shares_hold_what_the_ledger_leaves_open() {
-    let one = round_trip(&[(Part::Tcp, 300.0), (Part::Socket, 600.0)], 100.0);
-    let share = one.share(Part::Tcp).unwrap();
+    let one = round_trip(&[(Stage::Tcp, 300.0), (Stage::Socket, 600.0)], 100.0);
+    let share = one.share(Stage::Tcp).unwrap();
     assert!((share.low - 19.0).abs() < 1e-9 && (share.high - 41.0).abs() < 1e-9);
-    assert_eq!(one.share(Part::Wakeup), None);
+    assert_eq!(one.share(Stage::Wakeup), None);
 }
 
 #[test]
 fn largest_part_is_told_only_where_the_open_rest_cannot_change_it() {
-    let parts = [(Part::Tcp, 300.0), (Part::Socket, 600.0)];
-    assert_eq!(round_trip(&parts, 100.0).largest(), Some(Part::Socket));
+    let parts = [(Stage::Tcp, 300.0), (Stage::Socket, 600.0)];
+    assert_eq!(round_trip(&parts, 100.0).largest(), Some(Stage::Socket));
     assert_eq!(round_trip(&parts, 200.0).largest(), None);
     assert_eq!(round_trip(&parts, -200.0).largest(), None);
 }

@@ -36,9 +36,9 @@ fn stream(name: &'static str, size: usize, writes: usize, segments: u64) -> Resu
     // The congestion window opens, and the queues find their lengths.
     send(&mut hosts, ends, 4 << 20, &message, writes, &mut buffer);
     let missed = hosts.misses();
-    let mut octets = 0;
+    let mut bytes = 0;
     counted(|| {
-        octets = send(
+        bytes = send(
             &mut hosts,
             ends,
             segments * SEGMENT as u64,
@@ -52,7 +52,7 @@ fn stream(name: &'static str, size: usize, writes: usize, segments: u64) -> Resu
         format!("{missed} segments were not predicted")
     })?;
     Ok(Done {
-        operations: octets / SEGMENT as u64,
+        operations: bytes / SEGMENT as u64,
         pairs: 1,
     })
 }
@@ -74,10 +74,10 @@ fn send(
         hosts.poll_client();
         hosts.tick(TURN);
         let server = &mut hosts.server.at(hosts.now, &mut hosts.pool);
-        while let Ok(Received::Data(octets)) =
+        while let Ok(Received::Data(bytes)) =
             server.poll_receive(&mut hosts.cable.end(Side::B), ends.1, buffer)
         {
-            received += octets as u64;
+            received += bytes as u64;
         }
         hosts.poll_client();
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tollgate_experiment::context::Progress;
 use tollgate_kernel::ExtraCost;
-use tollgate_measure::faults::{self, Dearer, Delayed, Shown, Tried};
+use tollgate_measure::faults::{self, Dearer, Delayed, MeasuredDelay, Tried};
 use tollgate_measure::gated::Amount;
 use tollgate_measure::kernel::Kernel;
 use tollgate_measure::schedule::Sets;
@@ -20,7 +20,7 @@ use tollgate_workload::Spec;
 
 use crate::args::{Doctor, GlobalArgs};
 use crate::error::Error;
-use crate::progress::Shown as Progressed;
+use crate::progress::ProgressLine;
 use crate::values::Sink;
 use crate::{interrupt, output};
 
@@ -140,7 +140,7 @@ enum Judgement {
 }
 
 impl Judgement {
-    fn of(shown: &Shown) -> Self {
+    fn of(shown: &MeasuredDelay) -> Self {
         if !shown.was_put_in() {
             Self::NotPutIn
         } else if !shown.is_known() {
@@ -187,7 +187,7 @@ struct Cost {
 /// Tries all faults, and says what was shown.
 pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let cancel = interrupt::prepare()?;
-    let progress = Progressed::new(global);
+    let progress = ProgressLine::new(global);
     let begun = Instant::now();
     let goes_on = |what: &str| {
         let spent = begun.elapsed();
@@ -272,7 +272,7 @@ fn amount(round_trips: u64) -> Amount {
         round_trips,
         least_blocks: BLOCKS,
         time: Duration::ZERO,
-        sets: Sets::USUAL,
+        sets: Sets::DEFAULT,
         seed: 1,
     }
 }
@@ -347,7 +347,7 @@ impl Delays {
 }
 
 impl Delay {
-    fn new(shown: &Shown) -> Self {
+    fn new(shown: &MeasuredDelay) -> Self {
         Self {
             gate: shown.gate.name(),
             alone_ns: shown.alone_ns,

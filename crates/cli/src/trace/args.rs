@@ -33,7 +33,7 @@ pub(crate) enum TraceCommand {
 
 /// What the trace is called where one is read.
 #[derive(Debug, Args)]
-pub(crate) struct Which {
+pub(crate) struct TraceArg {
     /// A trace: a folder, s3://BUCKET/PREFIX, or kay-lan or kay-wan, which are rebuilt from published facts.
     #[arg(value_name = "TRACE")]
     pub(crate) name: String,
@@ -41,7 +41,7 @@ pub(crate) struct Which {
 
 /// Where queries run.
 #[derive(Debug, Args)]
-pub(crate) struct Where {
+pub(crate) struct EngineArgs {
     /// Ask on a Ballista cluster, ballista://HOST:PORT of its scheduler; its executors have to see the trace under the same path.
     #[arg(long, value_name = "ENGINE", value_parser = engine)]
     pub(crate) engine: Option<Engine>,
@@ -63,14 +63,14 @@ pub(crate) struct Import {
     #[arg(long)]
     pub(crate) lenient: bool,
     #[command(flatten)]
-    pub(crate) how: How,
+    pub(crate) how: ImportArgs,
     #[command(flatten)]
     pub(crate) json: Json,
 }
 
 /// How captures become a trace.
 #[derive(Debug, Args)]
-pub(crate) struct How {
+pub(crate) struct ImportArgs {
     /// Replace addresses so that those with a common prefix still have one (Crypto-PAn), with a key that is thrown away.
     #[arg(long, alias = "anonymize")]
     pub(crate) anonymise: bool,
@@ -114,7 +114,7 @@ pub(crate) struct Capture {
     #[arg(long)]
     pub(crate) keep: bool,
     #[command(flatten)]
-    pub(crate) how: How,
+    pub(crate) how: ImportArgs,
     #[command(flatten)]
     pub(crate) json: Json,
 }
@@ -123,7 +123,7 @@ pub(crate) struct Capture {
 #[derive(Debug, Args)]
 pub(crate) struct Info {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: TraceArg,
     #[command(flatten)]
     pub(crate) json: Json,
 }
@@ -132,7 +132,7 @@ pub(crate) struct Info {
 #[derive(Debug, Args)]
 pub(crate) struct Sizes {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: TraceArg,
     /// What is LAN: messages between two addresses within these prefixes [default: private, link-local and loopback].
     #[arg(long, value_name = "PREFIX,..", value_delimiter = ',', value_parser = one_prefix)]
     pub(crate) lan: Option<Vec<Prefix>>,
@@ -140,7 +140,7 @@ pub(crate) struct Sizes {
     #[arg(long)]
     pub(crate) bins: bool,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) place: EngineArgs,
     #[command(flatten)]
     pub(crate) json: Json,
 }
@@ -160,9 +160,9 @@ impl Sizes {
 #[derive(Debug, Args)]
 pub(crate) struct Flows {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: TraceArg,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) place: EngineArgs,
     #[command(flatten)]
     pub(crate) json: Json,
 }
@@ -171,7 +171,7 @@ pub(crate) struct Flows {
 #[derive(Debug, Args)]
 pub(crate) struct Cache {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: TraceArg,
     /// Hosts listed.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) top: usize,
@@ -186,12 +186,12 @@ pub(crate) struct Cache {
 #[derive(Debug, Args)]
 pub(crate) struct Sql {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: TraceArg,
     /// The query: "SELECT protocol, count(*) FROM messages GROUP BY protocol".
     #[arg(value_name = "QUERY")]
     pub(crate) query: String,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) place: EngineArgs,
     #[command(flatten)]
     pub(crate) json: Json,
 }

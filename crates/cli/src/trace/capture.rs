@@ -19,7 +19,7 @@ use tollgate_trace::ring::{Left, Ring, Seen, Turns};
 use tollgate_wire::cooked::V2;
 
 use super::args::Capture;
-use super::show::{self, Imported, Shown, share};
+use super::show::{self, Imported, TraceTables, share};
 use super::{give, options};
 use crate::args::GlobalArgs;
 use crate::error::Error;
@@ -34,23 +34,23 @@ const ANY: &str = "any";
 /// The size of a ring's files, unless something else ends them.
 const FILE_SIZE: u64 = 100_000_000;
 
-pub(super) fn run(asked: &Capture, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    let options = options(&asked.how)?;
-    let interface = match asked.iface.as_str() {
+pub(super) fn run(args: &Capture, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let options = options(&args.how)?;
+    let interface = match args.iface.as_str() {
         ANY => None,
         name => Some(scope::interface(name)?),
     };
     let mut live = Live::begin(&Ask {
         interface,
-        filter: asked.filter.as_ref(),
-        snaplen: asked.snaplen,
+        filter: args.filter.as_ref(),
+        snaplen: args.snaplen,
     })?;
     // What is no place for a trace is refused before anything is captured. Others may import while this captures.
-    let place = &asked.into;
+    let place = &args.into;
     drop(Writable::open(place)?);
     let stem = stem();
     let directory = directory(place, &stem)?;
-    let mut ring = Ring::new(&directory, &stem, &asked.iface, asked.snaplen, turns(asked));
+    let mut ring = Ring::new(&directory, &stem, &args.iface, args.snaplen, turns(args));
     let left_behind = |_: &Error| {
         output::say(&format!(
             "what was captured and is not in the trace is in {}; tollgate trace import takes it from there",
@@ -59,15 +59,15 @@ pub(super) fn run(asked: &Capture, global: &GlobalArgs) -> Result<ExitCode, Erro
     };
     let cancel = interrupt::prepare()?;
     if !global.quiet {
-        let until = if asked.within.is_some() {
+        let until = if args.within.is_some() {
             ""
         } else {
             "; Ctrl-C ends it"
         };
-        output::say(&format!("capturing on {}{until}", asked.iface));
+        output::say(&format!("capturing on {}{until}", args.iface));
     }
     let began = Instant::now();
-    let deadline = asked.within.map(|within| began + within);
+    let deadline = args.within.map(|within| began + within);
     let Followed {
         packets,
         until,
@@ -78,22 +78,22 @@ pub(super) fn run(asked: &Capture, global: &GlobalArgs) -> Result<ExitCode, Erro
         .map_err(at("ask for the counts of", Path::new("the packet socket")))?;
     drop(live);
     let left = ring.finish()?;
-    let imported = import(&left, &options, place, asked.keep).inspect_err(left_behind)?;
+    let imported = import(&left, &options, place, args.keep).inspect_err(left_behind)?;
     // Whatever else is in it stays, and it with that.
     let _ = fs::remove_dir(&directory);
     let captured = Captured {
         schema: "tollgate-trace-capture",
         version: 1,
-        interface: asked.iface.clone(),
+        interface: args.iface.clone(),
         seconds: until.duration_since(began).as_secs_f64(),
         packets,
         dropped: tally.dropped,
         ended: ended.map(|error| error.to_string()),
         removed_files: left.removed,
-        kept_files: if asked.keep { left.files } else { Vec::new() },
+        kept_files: if args.keep { left.files } else { Vec::new() },
         imported,
     };
-    give(&captured, &asked.json, global, |captured| {
+    give(&captured, &args.json, global, |captured| {
         shown(captured, place)
     })?;
     Ok(ExitCode::SUCCESS)
@@ -117,15 +117,15 @@ fn directory(place: &Place, stem: &str) -> Result<PathBuf, Error> {
     Ok(directory)
 }
 
-fn turns(asked: &Capture) -> Turns {
-    let octets = match (asked.file_size, asked.seconds, asked.ring) {
+fn turns(args: &Capture) -> Turns {
+    let octets = match (args.file_size, args.seconds, args.ring) {
         (None, None, Some(_)) => Some(FILE_SIZE),
         (size, _, _) => size,
     };
     Turns {
         octets,
-        time: asked.seconds,
-        files: asked.ring,
+        time: args.seconds,
+        files: args.ring,
     }
 }
 
@@ -237,7 +237,7 @@ struct Captured {
     imported: Vec<Imported>,
 }
 
-fn shown(captured: &Captured, into: &Place) -> Shown {
+fn shown(captured: &Captured, into: &Place) -> TraceTables {
     let Captured {
         packets, dropped, ..
     } = captured;

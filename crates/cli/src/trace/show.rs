@@ -19,7 +19,7 @@ pub(super) use sizes::sizes;
 
 /// What is shown.
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct TraceTables {
     pub(super) finding: String,
     pub(super) tables: Vec<Table>,
     pub(super) trust: Vec<String>,
@@ -180,7 +180,7 @@ fn lost_of(source: &Source, loss: Loss) -> String {
     }
 }
 
-pub(super) fn import(imported: &[Imported], into: &Place) -> Shown {
+pub(super) fn import(imported: &[Imported], into: &Place) -> TraceTables {
     let new: Vec<Source> = new(imported).cloned().collect();
     let mut shown = captures(&new);
     let sum = |of: fn(&Source) -> u64| new.iter().map(of).sum();
@@ -226,7 +226,7 @@ pub(super) fn import(imported: &[Imported], into: &Place) -> Shown {
     shown
 }
 
-pub(super) fn info(sources: &[Source], place: &Place) -> Shown {
+pub(super) fn info(sources: &[Source], place: &Place) -> TraceTables {
     let mut shown = captures(sources);
     shown.finding = held(sources, place);
     shown
@@ -251,7 +251,7 @@ fn each(octets: u64, of: u64) -> Cell {
 }
 
 /// Captures, what they held, and what of them could not be read.
-fn captures(sources: &[Source]) -> Shown {
+fn captures(sources: &[Source]) -> TraceTables {
     let held = sources.iter().map(|source| {
         let counts = &source.counts;
         let (tcp, udp) = (&counts.tcp, &counts.udp);
@@ -281,7 +281,7 @@ fn captures(sources: &[Source]) -> Shown {
         ("messages", Unit::Count),
         ("stored, each", Unit::Bytes),
     ];
-    let mut shown = Shown::default();
+    let mut shown = TraceTables::default();
     if !sources.is_empty() {
         shown
             .tables
@@ -440,8 +440,8 @@ impl RebuiltInfo {
     }
 }
 
-pub(super) fn rebuilt(info: &RebuiltInfo) -> Shown {
-    Shown {
+pub(super) fn rebuilt(info: &RebuiltInfo) -> TraceTables {
+    TraceTables {
         finding: format!(
             "{}: {}.",
             info.name,
@@ -452,7 +452,7 @@ pub(super) fn rebuilt(info: &RebuiltInfo) -> Shown {
     }
 }
 
-pub(super) fn flows(flows: &FlowsOf, origin: &Origin) -> Shown {
+pub(super) fn flows(flows: &FlowsOf, origin: &Origin) -> TraceTables {
     let name = |protocol: u8| if protocol == 6 { "TCP" } else { "UDP" };
     let held = flows.groups.iter().map(|group| {
         let numbers = [
@@ -510,7 +510,7 @@ pub(super) fn flows(flows: &FlowsOf, origin: &Origin) -> Shown {
     let mut trust = provenance(origin);
     trust.push("Percentiles of flows are estimated by t-digest.".to_owned());
     trust.push("A flow is alive from its first packet to its last.".to_owned());
-    Shown {
+    TraceTables {
         finding: format!(
             "{} in {:.3} s; at most {} alive at the times below.",
             counted(all, "flow", "flows"),
@@ -531,10 +531,10 @@ pub(super) fn flows(flows: &FlowsOf, origin: &Origin) -> Shown {
     }
 }
 
-pub(super) fn caches(caches: &CachesOf, origin: &Origin) -> Shown {
+pub(super) fn caches(caches: &CachesOf, origin: &Origin) -> TraceTables {
     let mut trust = provenance(origin);
     let Some(all) = &caches.all else {
-        return Shown {
+        return TraceTables {
             finding: "There is no TCP.".to_owned(),
             tables: Vec::new(),
             trust,
@@ -596,7 +596,7 @@ pub(super) fn caches(caches: &CachesOf, origin: &Origin) -> Shown {
         ("found at first", Unit::Percent),
         ("connections compared", Unit::None),
     ];
-    Shown {
+    TraceTables {
         finding: format!(
             "The one-entry cache finds the connection of {} of the segments; Clark et al. 1989 measured 93.2 % on a workstation and 89.8 % on a mail server.",
             share(all.hit_ratio)

@@ -14,7 +14,7 @@ use tollgate_stats::{self as stats, Estimate, Line};
 
 use super::foong_hz::{column, unavailable};
 use super::{Content, Experiment, Reported};
-use crate::claim::{self, Evidence, Finding, Refusal, Told};
+use crate::claim::{self, Evidence, Finding, FindingText, Refusal};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes};
 use crate::error::Error;
@@ -240,7 +240,7 @@ fn figure(fits: &[Fitted], command: &str) -> Option<Figure> {
     })
 }
 
-fn finding(fits: &[Fitted]) -> Told {
+fn finding(fits: &[Fitted]) -> FindingText {
     let fit = |label: &str| fits.iter().find(|one| one.label == label);
     let evidence = |fitted: &Fitted, of: fn(&Line) -> Option<Estimate>| {
         let estimate = fitted.line.as_ref().and_then(of);

@@ -10,10 +10,10 @@ use tollgate_qemu::counts::Counts;
 use tollgate_run::{Cell, Column, Row, Source, Table, TrustLine, Unit, format, present};
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding, Refusal, Told};
+use crate::claim::{Evidence, Finding, FindingText, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::shapes;
+use crate::layout;
 
 mod linux;
 
@@ -55,7 +55,7 @@ impl Experiment for ClarkInstructions {
 
     /// It counts the same whatever the options are.
     fn command(&self, _: &Options) -> String {
-        shapes::command(self.name(), &Options::default())
+        layout::command(self.name(), &Options::default())
     }
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
@@ -144,13 +144,13 @@ fn published_rows() -> Vec<(String, String, &'static str)> {
 }
 
 /// What was published, and the quotients of the numbers of today by it.
-fn then_and_ratios(then: Option<f64>, today: &[&Cell], source: &Source) -> Vec<Cell> {
-    let Some(then) = then else {
+fn published_and_ratios(published: Option<f64>, today: &[&Cell], source: &Source) -> Vec<Cell> {
+    let Some(published) = published else {
         return vec![Cell::text("-"); 1 + today.len()];
     };
-    let mut cells = vec![present::published_cell(Some(then), source)];
+    let mut cells = vec![present::published_cell(Some(published), source)];
     cells.extend(today.iter().map(|cell| match cell.number() {
-        Some(now) => Cell::exact(now / then),
+        Some(now) => Cell::exact(now / published),
         None => (*cell).clone(),
     }));
     cells
@@ -171,14 +171,14 @@ fn operation_row(
     label: String,
     today: Cell,
     ours: &str,
-    then: Option<f64>,
+    published: Option<f64>,
     linux: Option<&Counts>,
     source: &Source,
 ) -> Row {
     let linux = linux.map(|counts| linux_cell(counts, ours));
     let now: Vec<&Cell> = [&today].into_iter().chain(&linux).collect();
-    let then = then_and_ratios(then, &now, source);
-    let cells = now.into_iter().cloned().chain(then).collect();
+    let published = published_and_ratios(published, &now, source);
+    let cells = now.into_iter().cloned().chain(published).collect();
     present::plain_row(label, cells)
 }
 
@@ -196,9 +196,10 @@ fn table(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Tab
         (Ok(rows), Some(source)) => rows
             .iter()
             .map(|row| {
-                let then = published_count(&row.id);
+                let published = published_count(&row.id);
                 let today = Cell::exact(row.instructions);
-                let shown = operation_row(row.label.clone(), today, &row.id, then, linux, &source);
+                let shown =
+                    operation_row(row.label.clone(), today, &row.id, published, linux, &source);
                 let there = linux.and_then(|counts| linux::operation(counts, &row.id));
                 let note = match there {
                     Some(operation) => format!("{}; Linux: {}", row.counted, operation.counted),
@@ -213,12 +214,12 @@ fn table(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Tab
         (Err(reason), Some(source)) => published_rows()
             .into_iter()
             .map(|(label, theirs, ours)| {
-                let then =
+                let published =
                     papers::table(TABLE).and_then(|table| table.cell(&theirs, "instructions"));
                 let missing = Cell::NotAvailable {
                     reason: reason.clone(),
                 };
-                operation_row(label, missing, ours, then, linux, &source)
+                operation_row(label, missing, ours, published, linux, &source)
             })
             .collect(),
         (_, None) => Vec::new(),
@@ -232,7 +233,7 @@ fn table(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Tab
 }
 
 /// The operations that the finding tells of.
-const TOLD: [(&str, &str); 5] = [
+const STATED: [(&str, &str); 5] = [
     ("tcp-input-receiver", "TCP input of a data segment"),
     ("tcp-input-sender", "of an acknowledgment"),
     ("tcp-output", "TCP output"),
@@ -240,7 +241,7 @@ const TOLD: [(&str, &str); 5] = [
     ("tcb-lookup-hash", "the lookup of the connection"),
 ];
 
-fn finding(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Told {
+fn finding(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> FindingText {
     let mut finding = Finding::default();
     let ours = |id: &str| match counted {
         Ok(rows) => {
@@ -249,8 +250,8 @@ fn finding(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> T
         }
         Err(reason) => Some(Err(Refusal::NotMeasured(reason.clone()))),
     };
-    let told = TOLD.into_iter().filter_map(|(id, what)| {
-        let then = format::whole(published_count(id)? as u64);
+    let told = STATED.into_iter().filter_map(|(id, what)| {
+        let published = format::whole(published_count(id)? as u64);
         let ours =
             ours(id).and_then(|ours| finding.claim("the instructions of Tollgate's stack", ours));
         let there = linux.and_then(|counts| linux::operation(counts, id));
@@ -261,8 +262,12 @@ fn finding(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> T
             there.map(|there| format!("in Linux {}", there.count())),
         ];
         let counts: Vec<String> = counts.into_iter().flatten().collect();
-        (!counts.is_empty())
-            .then(|| format!("{what} {} (Clark et al. counted {then})", counts.join(", ")))
+        (!counts.is_empty()).then(|| {
+            format!(
+                "{what} {} (Clark et al. counted {published})",
+                counts.join(", ")
+            )
+        })
     });
     let told: Vec<String> = told.collect();
     if !told.is_empty() {

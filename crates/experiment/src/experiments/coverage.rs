@@ -9,11 +9,11 @@ use tollgate_run::{
 use tollgate_stats::interquartile_mean;
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding, Told};
+use crate::claim::{Evidence, Finding, FindingText};
 use crate::context::{Context, Options};
 use crate::coverage::{self, CellCoverage, Coverage, Row, Share};
 use crate::error::Error;
-use crate::shapes::layer;
+use crate::layout::layer;
 
 /// The share of messages that should be traced.
 const MESSAGES: f64 = 0.99;
@@ -132,7 +132,7 @@ impl GateCoverage {
         }
     }
 
-    fn finding(&self, coverage: &Coverage) -> Told {
+    fn finding(&self, coverage: &Coverage) -> FindingText {
         let what = match self.workload {
             Workload::Rr => "requests and responses",
             Workload::Crr => "messages on connections of their own",

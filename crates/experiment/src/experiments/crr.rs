@@ -3,13 +3,13 @@
 use tollgate_run::{PathId, Source, Unit, Workload, format};
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{Finding, Told};
+use crate::claim::{Finding, FindingText};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
 use crate::interleave::{self, Matrix};
+use crate::layout;
 use crate::outcome::{Figure, Outcome};
-use crate::shapes;
 
 /// Sizes unless given: the connection costs more than the bytes, so few suffice.
 const SIZES: [usize; 4] = [4, 200, 1_400, 8_000];
@@ -50,14 +50,14 @@ impl Experiment for Crr {
         let sizes = context.options.sizes_or(&SIZES);
         let matrix = Matrix::of(Workload::Crr, context)?;
         let outcome = interleave::run(self.name(), matrix, &sizes, context)?;
-        let table = shapes::table_by_size(
+        let table = layout::table_by_size(
             "connections",
             "Connect, request, response and close, median",
             Unit::Nanoseconds,
             &outcome,
             Figure::Median,
         );
-        let figure = shapes::lines_by_size(
+        let figure = layout::lines_by_size(
             "Connect, request, response and close over the size of the message, each way",
             "Size of the message",
             ("Connection, median", Unit::Nanoseconds),
@@ -70,7 +70,7 @@ impl Experiment for Crr {
             finding: finding(&outcome),
             tables: vec![table],
             figures: vec![figure],
-            trust: shapes::trust(
+            trust: layout::trust(
                 &outcome,
                 context.options.iterations.unwrap_or(ITERATIONS),
                 context.options.repetitions.unwrap_or(REPETITIONS),
@@ -80,7 +80,7 @@ impl Experiment for Crr {
     }
 }
 
-fn finding(outcome: &Outcome) -> Told {
+fn finding(outcome: &Outcome) -> FindingText {
     let paths = [
         PathId::KernelLoopback,
         PathId::KernelRemote,

@@ -5,7 +5,7 @@ use tollgate_stats as stats;
 
 use super::foong_hz::{cell_of, column, common_trust, id, lines, source, titled, unavailable};
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding, Refusal, Told, operations};
+use crate::claim::{Evidence, Finding, FindingText, Refusal, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{Sampled, Split};
@@ -130,7 +130,7 @@ fn figure(streams: &Streams, panel: &Panel, command: &str) -> Option<Figure> {
 }
 
 /// The smallest and the largest write; a ratio whose interval holds 1 is no difference.
-fn finding(streams: &Streams) -> Told {
+fn finding(streams: &Streams) -> FindingText {
     let mut finding = Finding::default();
     for panel in &streams.panels {
         let in_cache = || (0..streams.loads.len()).filter(|&at| streams.loads[at].is_in_cache());

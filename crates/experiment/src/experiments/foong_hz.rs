@@ -15,7 +15,7 @@ use tollgate_workload::cores::Cores;
 use tollgate_workload::{Sockets, Spec, find};
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{self, Evidence, Finding, Told, operations};
+use crate::claim::{self, Evidence, Finding, FindingText, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{self, Mean, Sampled, Split, Subject};
@@ -91,7 +91,7 @@ impl Experiment for FoongHz {
             let mut measure = |khz: u64| at_frequency(path, mode, khz, context);
             tables.push(frequency_table(
                 root,
-                &[cores.near, cores.far],
+                &[cores.client, cores.server],
                 &mut measure,
             ));
             let mut count = |meter: &TrafficMeter, load: &Load| {
@@ -126,7 +126,7 @@ pub(super) fn unavailable(reason: &str) -> Content {
         rows: vec![present::plain_row("Every size", vec![cell])],
     };
     Content {
-        finding: Told::unavailable(reason),
+        finding: FindingText::unavailable(reason),
         tables: vec![table],
         figures: Vec::new(),
         trust: vec![present::warning(format!("nothing was sampled: {reason}"))],
@@ -321,7 +321,7 @@ fn rule_of_thumb() -> Table {
     }
 }
 
-fn finding(streams: &Streams, hz: f64) -> Told {
+fn finding(streams: &Streams, hz: f64) -> FindingText {
     let mut finding = Finding::default();
     // The first path; the tables have the others.
     let Some(panel) = streams.panels.first() else {

@@ -17,7 +17,7 @@ use tollgate_workload::Sockets;
 
 use super::foong_hz::{column, source, traffic, unavailable};
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding, Told, operations};
+use crate::claim::{Evidence, Finding, FindingText, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{self, Mean, Sampled, Split, Subject};
@@ -352,7 +352,7 @@ impl View<'_> {
         })
     }
 
-    fn finding(&self) -> Told {
+    fn finding(&self) -> FindingText {
         let mut finding = Finding::default();
         let Some((within, beyond)) = self.sweep.ends() else {
             return finding.finish();

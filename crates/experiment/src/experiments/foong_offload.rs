@@ -20,7 +20,7 @@ use tollgate_workload::Sockets;
 
 use super::foong_hz::{column, source, unavailable};
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding, Told, operations};
+use crate::claim::{Evidence, Finding, FindingText, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{self, Mean, Round, Sampled, Split, Subject, Survey};
@@ -382,7 +382,7 @@ impl View<'_> {
     }
 
     /// What each offload saves at the largest write, and what it saves the receiving end.
-    fn finding(&self) -> Told {
+    fn finding(&self) -> FindingText {
         let Some(load) = self.loads.len().checked_sub(1) else {
             return Finding::default().finish();
         };

@@ -13,7 +13,7 @@ use tollgate_workload::{Reading, Sending, Sockets};
 
 use super::foong_hz::{column, source, unavailable};
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding, Told, operations};
+use crate::claim::{Evidence, Finding, FindingText, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
@@ -336,7 +336,7 @@ impl View<'_> {
     }
 
     /// Each way against the copy at the largest load, and late against posted at the smallest.
-    fn finding(&self) -> Told {
+    fn finding(&self) -> FindingText {
         let mut finding = Finding::default();
         if let Some(last) = self.plan.loads.len().checked_sub(1) {
             let rounds = |way: usize| &self.splits[self.plan.sending(way) + last];

@@ -12,7 +12,7 @@ use tollgate_sampling::{Categories, Classifier};
 use tollgate_stats as stats;
 
 use super::{Content, Experiment, Reported, kay_modes};
-use crate::claim::{self, Evidence, Finding, Told};
+use crate::claim::{self, Evidence, Finding, FindingText};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel, STANDARD_ERROR, touching_ns};
 use crate::error::Error;
@@ -78,7 +78,7 @@ impl Experiment for KayBreakdown {
                 .iter()
                 .map(|panel| cumulative_table(echoes, panel)),
         );
-        tables.push(then_and_now(echoes, &crossovers));
+        tables.push(published_and_measured(echoes, &crossovers));
         tables.push(error_table(echoes));
         tables.push(host_stack_table(echoes));
         let figures = [
@@ -129,7 +129,7 @@ pub(super) fn unavailable(categories: &Categories, reason: &str) -> Content {
             .collect(),
     };
     Content {
-        finding: Told::unavailable(reason),
+        finding: FindingText::unavailable(reason),
         tables: vec![table],
         figures: Vec::new(),
         trust: vec![present::warning(format!("nothing was sampled: {reason}"))],
@@ -323,7 +323,7 @@ fn crossover_cell(crossover: &Crossover) -> Cell {
 }
 
 /// The numbers of the paper's text beside ours.
-fn then_and_now(echoes: &Echoes, crossovers: &[Crossover]) -> Table {
+fn published_and_measured(echoes: &Echoes, crossovers: &[Crossover]) -> Table {
     let mut columns: Vec<Column> = Vec::new();
     for panel in &echoes.panels {
         columns.push(column(panel.name(echoes), Unit::None));
@@ -542,7 +542,7 @@ fn cumulative_figure(echoes: &Echoes, panel: &Panel, command: &str) -> Option<Fi
 }
 
 /// TCP and UDP over the first path; the tables have the others.
-fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> Told {
+fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> FindingText {
     let last = echoes.sizes.len() - 1;
     let first_path = echoes.panels.first().map(|panel| panel.path);
     let panels = echoes.panels.iter().zip(crossovers);

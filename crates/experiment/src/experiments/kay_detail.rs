@@ -5,7 +5,7 @@ use tollgate_sampling::Categories;
 
 use super::kay_breakdown::{cell_of, lines, series, source, trust, unavailable};
 use super::{Content, Experiment, Reported};
-use crate::claim::{self, Claim, Evidence, Finding, Refusal, Told};
+use crate::claim::{self, Claim, Evidence, Finding, FindingText, Refusal};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes, Panel};
 use crate::error::Error;
@@ -155,8 +155,8 @@ fn figures(echoes: &Echoes, panel: &Panel, command: &str) -> Vec<Figure> {
 }
 
 /// The parts that take the most at the smallest size, by protocol.
-fn finding(echoes: &Echoes) -> Told {
-    const TOLD: usize = 3;
+fn finding(echoes: &Echoes) -> FindingText {
+    const STATED: usize = 3;
     // The first path; the tables have the others.
     let first_path = echoes.panels.first().map(|panel| panel.path);
     let panels = echoes.panels.iter();
@@ -190,7 +190,7 @@ fn finding(echoes: &Echoes) -> Told {
         parts.sort_by(|a, b| b.0.total_cmp(&a.0));
         let largest: Vec<String> = parts
             .iter()
-            .take(TOLD)
+            .take(STATED)
             .map(|(_, share, name)| format!("{name} {}", share.percent()))
             .collect();
         if !largest.is_empty() {
@@ -201,7 +201,7 @@ fn finding(echoes: &Echoes) -> Told {
         }
     }
     if finding.is_empty() {
-        return Told::unavailable("the category file names no parts");
+        return FindingText::unavailable("the category file names no parts");
     }
     finding.finish()
 }

@@ -16,12 +16,12 @@ mod kay_breakdown;
 mod kay_detail;
 mod kay_modes;
 mod lehmann;
-mod remote_shown;
+mod remote_tables;
 mod rr_by_size;
 mod stream_by_write_size;
 mod wolman;
+mod wolman_combined;
 mod wolman_elimination;
-mod wolman_joined;
 mod wolman_ledger;
 mod wolman_networks;
 mod wolman_prediction;
@@ -29,10 +29,10 @@ mod wolman_rows;
 
 use tollgate_run as run;
 
-use crate::claim::Told;
+use crate::claim::FindingText;
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::shapes;
+use crate::layout;
 
 /// Which reports an experiment is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,7 +80,7 @@ pub trait Experiment: Sync {
 
     /// The command that repeats it with these options.
     fn command(&self, options: &Options) -> String {
-        shapes::command(self.name(), options)
+        layout::command(self.name(), options)
     }
 
     /// Measures; figures are marked with the command.
@@ -117,7 +117,7 @@ pub trait Experiment: Sync {
 /// What an experiment shows below its heading.
 #[derive(Debug)]
 pub struct Content {
-    pub(crate) finding: Told,
+    pub(crate) finding: FindingText,
     pub(crate) tables: Vec<run::Table>,
     pub(crate) figures: Vec<run::Figure>,
     pub(crate) trust: Vec<run::TrustLine>,

@@ -5,13 +5,13 @@ use tollgate_papers as papers;
 use tollgate_run::{PathId, Point, Row, Series, Source, Table, Unit, Workload, format, present};
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{Finding, Told};
+use crate::claim::{Finding, FindingText};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS, SIZES};
 use crate::error::Error;
 use crate::interleave::{self, Matrix};
+use crate::layout;
 use crate::outcome::{Figure, Outcome};
-use crate::shapes;
 
 const TABLE: &str = "wolman-1994/table-1";
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
@@ -52,14 +52,14 @@ impl Experiment for RrBySize {
         let sizes = context.options.sizes_or(&SIZES);
         let matrix = Matrix::of(Workload::Rr, context)?;
         let outcome = interleave::run(self.name(), matrix, &sizes, context)?;
-        let table = shapes::table_by_size(
+        let table = layout::table_by_size(
             "round-trips",
             "Round trip, median",
             Unit::Nanoseconds,
             &outcome,
             Figure::Median,
         );
-        let figure = shapes::lines_by_size(
+        let figure = layout::lines_by_size(
             "Round trip over the size of the message, each way",
             "Size of the message",
             ("Round trip, median", Unit::Nanoseconds),
@@ -74,7 +74,7 @@ impl Experiment for RrBySize {
                 .chain(published_table(&sizes))
                 .collect(),
             figures: vec![figure],
-            trust: shapes::trust(
+            trust: layout::trust(
                 &outcome,
                 context.options.iterations.unwrap_or(ITERATIONS),
                 context.options.repetitions.unwrap_or(REPETITIONS),
@@ -143,7 +143,7 @@ pub(super) fn published_lines(sizes: &[usize]) -> Vec<Series> {
 }
 
 /// What a message costs on each path at the smallest size, and how the paths that answer for each other compare.
-fn finding(outcome: &Outcome) -> Told {
+fn finding(outcome: &Outcome) -> FindingText {
     let paths = [
         PathId::KernelLoopback,
         PathId::KernelRemote,

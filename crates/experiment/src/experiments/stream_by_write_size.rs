@@ -3,13 +3,13 @@
 use tollgate_run::{PathId, Source, Unit, Workload, format, present};
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{Finding, Told};
+use crate::claim::{Finding, FindingText};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
 use crate::interleave::{self, Matrix};
+use crate::layout;
 use crate::outcome::{Figure, Outcome};
-use crate::shapes;
 
 /// Sizes of a write unless given: powers of four, a full segment, and both sides of the step at 65,483 bytes, which GSO passes at once.
 const SIZES: [usize; 8] = [64, 256, 1_024, 1_448, 4_096, 16_384, 32_768, 65_536];
@@ -50,21 +50,21 @@ impl Experiment for StreamByWriteSize {
         let sizes = context.options.sizes_or(&SIZES);
         let matrix = Matrix::of(Workload::Stream, context)?;
         let outcome = interleave::run(self.name(), matrix, &sizes, context)?;
-        let cost = shapes::table_by_size(
+        let cost = layout::table_by_size(
             "cost",
             "Time per byte, both ends",
             Unit::NanosecondsPerByte,
             &outcome,
             Figure::PerByte,
         );
-        let rate = shapes::table_by_size(
+        let rate = layout::table_by_size(
             "throughput",
             "Throughput",
             Unit::BytesPerSecond,
             &outcome,
             Figure::Rate,
         );
-        let figure = shapes::lines_by_size(
+        let figure = layout::lines_by_size(
             "Time per byte over the size of a write",
             "Size of a write",
             ("Time per byte", Unit::NanosecondsPerByte),
@@ -73,7 +73,7 @@ impl Experiment for StreamByWriteSize {
             Vec::new(),
             command,
         );
-        let mut trust = shapes::trust(
+        let mut trust = layout::trust(
             &outcome,
             context.options.iterations.unwrap_or(ITERATIONS),
             context.options.repetitions.unwrap_or(REPETITIONS),
@@ -91,7 +91,7 @@ impl Experiment for StreamByWriteSize {
     }
 }
 
-fn finding(outcome: &Outcome) -> Told {
+fn finding(outcome: &Outcome) -> FindingText {
     let paths = [
         PathId::KernelLoopback,
         PathId::KernelRemote,

@@ -10,10 +10,10 @@ use tollgate_gate::Direction;
 use tollgate_papers as papers;
 use tollgate_run::{Mode, PathId, Placement, Source, TrustLine, Waiting, Workload, present};
 
-use super::wolman_joined::{Joined, Part};
-use super::wolman_ledger::Shown;
+use super::wolman_combined::{CombinedTable, PathRows};
+use super::wolman_ledger::LedgerTables;
 use super::wolman_rows::Wolman;
-use super::{Content, Experiment, Reported, remote_shown};
+use super::{Content, Experiment, Reported, remote_tables};
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::ledgers;
@@ -98,8 +98,8 @@ impl Experiment for Wolman {
             if path == PathId::KernelRemote {
                 match ledgers::of_hosts(self.name(), mode, sizes, share, context) {
                     Ok(ledgers) => {
-                        if let Some(remote) = remote_shown::Shown::of(&ledgers) {
-                            shown.parts.extend(remote.parts(self.direction));
+                        if let Some(remote) = remote_tables::RemoteTables::of(&ledgers) {
+                            shown.parts.extend(remote.path_rows(self.direction));
                             shown.trust.extend(remote.trust());
                         }
                     }
@@ -115,7 +115,7 @@ impl Experiment for Wolman {
                     } else {
                         ledgers.label()
                     };
-                    let kernel = Shown {
+                    let kernel = LedgerTables {
                         direction: self.direction,
                         name,
                         host: None,
@@ -129,7 +129,7 @@ impl Experiment for Wolman {
         }
         if context.options.want_stack_memory() {
             let ledgers = ledgers::of_stack(self.name(), sizes, context)?;
-            let stack = Shown {
+            let stack = LedgerTables {
                 direction: self.direction,
                 name: PathId::StackMemory.to_string(),
                 host: None,
@@ -251,14 +251,14 @@ impl Scope {
 /// What several paths have to show.
 #[derive(Default)]
 struct Gathered {
-    parts: Vec<Part>,
+    parts: Vec<PathRows>,
     trust: Vec<TrustLine>,
     /// The first reason why a path was left out.
     refused: Option<Error>,
 }
 
 impl Gathered {
-    fn add(&mut self, part: Part, trust: Vec<TrustLine>) {
+    fn add(&mut self, part: PathRows, trust: Vec<TrustLine>) {
         self.parts.push(part);
         self.trust.extend(trust);
     }
@@ -276,7 +276,7 @@ impl Gathered {
                 asked: "the paths that have gates".to_owned(),
             }));
         }
-        let joined = Joined {
+        let joined = CombinedTable {
             wolman,
             sizes,
             parts: &self.parts,

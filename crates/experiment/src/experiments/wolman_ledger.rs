@@ -3,7 +3,7 @@
 //!
 //! It must never compute a time that the ledger does not give.
 
-use tollgate_analysis::summary::anatomy::ASLEEP;
+use tollgate_analysis::summary::anatomy::DISABLED_GATES;
 use tollgate_gate::span::Place;
 use tollgate_gate::{Direction, Gate, Span, WolmanRow};
 use tollgate_kernel::Plan;
@@ -14,16 +14,16 @@ use tollgate_run::{
     Waiting, format, present,
 };
 
-use super::wolman_joined::Part;
+use super::wolman_combined::PathRows;
 use super::wolman_rows::{WolmanLabel, labels};
+use crate::layout::{between_percents, ends, layer, lengths, percent, segment_kind};
 use crate::ledgers::{Hosts, Ledgers};
-use crate::shapes::{between_percents, ends, layer, lengths, percent, segment_kind};
 
 /// The share of messages that should be joined.
 const LEAST_COVERAGE: f64 = 0.99;
 
 /// The ledger of one path in one direction.
-pub(super) struct Shown<'a> {
+pub(super) struct LedgerTables<'a> {
     pub(super) direction: Direction,
     /// The path, and the mode where the path is shown in several.
     pub(super) name: String,
@@ -32,14 +32,14 @@ pub(super) struct Shown<'a> {
     pub(super) ledgers: &'a Ledgers,
 }
 
-impl Shown<'_> {
+impl LedgerTables<'_> {
     /// What is shown beside the other paths.
-    pub(super) fn part(&self) -> Part {
+    pub(super) fn part(&self) -> PathRows {
         let mut tables = vec![self.spans()];
         if self.direction == Direction::Tx && self.host != Some(Host::Remote) {
             tables.push(self.gates());
         }
-        Part {
+        PathRows {
             name: self.name.clone(),
             label: self.ledgers.label(),
             lines: labels(self.direction)
@@ -108,25 +108,25 @@ impl Shown<'_> {
                     WolmanLabel::Total => true,
                 }
         };
-        self.cells(self.absent(label), |at| {
+        self.cells(self.missing_in(label), |at| {
             Some(self.per_message(at, self.ledgers.sum(at, belongs)?))
         })
     }
 
     /// The reason why there is no such row.
-    fn absent(&self, label: WolmanLabel) -> &'static str {
+    fn missing_in(&self, label: WolmanLabel) -> &'static str {
         match (&self.ledgers.plan, label) {
             (_, WolmanLabel::Row(WolmanRow::Mcopy)) => {
                 "retransmission keeps a reference to the buffer, so there is no such copy"
             }
             (_, WolmanLabel::Row(WolmanRow::Wakeup)) => "the reader polls, so nobody is woken",
             (None, label) if self.ledgers.hosts.is_some() => {
-                absent_in_kernel(label).unwrap_or("no span of this host's way belongs to it")
+                missing_in_kernel(label).unwrap_or("no span of this host's way belongs to it")
             }
             (None, WolmanLabel::NotInPaper) => {
                 "the reader's buffer is posted, so no message waits in the socket"
             }
-            (Some(plan), label) => absent_in_kernel(label).unwrap_or_else(|| {
+            (Some(plan), label) => missing_in_kernel(label).unwrap_or_else(|| {
                 let joined = plan.boundaries().iter().any(|one| one.hook.is_none());
                 if joined {
                     "a boundary of it is not resolved here, so it lies within a row whose spans are joined"
@@ -256,9 +256,9 @@ impl Shown<'_> {
             figure(ledger.sum_of(&all))
         })];
         let mut ledgers = (0..self.ledgers.sizes.len()).filter_map(|at| self.ledgers.at(at));
-        if ledgers.any(|ledger| ledger.asleep.is_some()) {
-            rows.push(row(ASLEEP, RowKind::Plain, &|ledger| {
-                figure(ledger.asleep?)
+        if ledgers.any(|ledger| ledger.disabled.is_some()) {
+            rows.push(row(DISABLED_GATES, RowKind::Plain, &|ledger| {
+                figure(ledger.disabled?)
             }));
         }
         rows.extend([
@@ -647,7 +647,7 @@ fn hook(plan: &Plan, gate: Gate) -> &'static str {
 }
 
 /// The reason why the kernel never has such a row.
-pub(super) fn absent_in_kernel(label: WolmanLabel) -> Option<&'static str> {
+pub(super) fn missing_in_kernel(label: WolmanLabel) -> Option<&'static str> {
     Some(match label {
         WolmanLabel::Row(WolmanRow::Checksum) => {
             "this path leaves the checksum to a device that does not exist, so nobody computes it"

@@ -7,15 +7,15 @@ use tollgate_run::{
 };
 
 use super::rr_by_size::{published_lines, published_ns, published_table};
-use super::{Content, Experiment, Reported, remote_shown};
+use super::{Content, Experiment, Reported, remote_tables};
 use crate::claim::{Evidence, Finding, Refusal};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
 use crate::error::Error;
 use crate::interleave::{self, Matrix};
+use crate::layout;
 use crate::ledgers;
 use crate::outcome::{Figure, Outcome};
-use crate::shapes;
 
 /// The part of the time that the ledgers of two hosts take, where there are two.
 const HOSTS_SHARE: f64 = 0.5;
@@ -75,14 +75,14 @@ impl Experiment for WolmanNetworks {
             .and_then(|matrix| interleave::run(self.name(), matrix, &sizes, context));
         context.options.paths = wanted;
         let outcome = outcome?;
-        let table = shapes::table_by_size(
+        let table = layout::table_by_size(
             "networks",
             "Round trip, median",
             Unit::Nanoseconds,
             &outcome,
             Figure::Median,
         );
-        let figure = shapes::lines_by_size(
+        let figure = layout::lines_by_size(
             "Round trip by network over the size of the message, each way",
             "Size of the message",
             ("Round trip, median", Unit::Nanoseconds),
@@ -92,7 +92,7 @@ impl Experiment for WolmanNetworks {
             command,
         );
         let pair = pair(&outcome);
-        let mut trust = shapes::trust(
+        let mut trust = layout::trust(
             &outcome,
             context.options.iterations.unwrap_or(ITERATIONS),
             context.options.repetitions.unwrap_or(REPETITIONS),
@@ -114,7 +114,7 @@ impl Experiment for WolmanNetworks {
         tables.extend(pair.map(|pair| ratios(&outcome, pair)));
         match &hosts {
             Some(Ok(ledgers)) => {
-                if let Some(shown) = remote_shown::Shown::of(ledgers) {
+                if let Some(shown) = remote_tables::RemoteTables::of(ledgers) {
                     tables.extend([shown.table(), shown.ways()]);
                     figures.extend(shown.figure(command));
                     trust.extend(shown.trust());

@@ -42,7 +42,7 @@ impl Wolman {
     }
 
     /// The paper's number in nanoseconds.
-    pub(super) fn then(&self, label: WolmanLabel, size: usize) -> Option<f64> {
+    pub(super) fn published_ns(&self, label: WolmanLabel, size: usize) -> Option<f64> {
         let table = papers::table(self.table_id())?;
         let us = table.cell(published_id(label)?, &size.to_string())?;
         Some(us * NANOSECONDS_PER_MICROSECOND)

@@ -121,7 +121,7 @@ fn at_gates(packets: usize, left: f64) -> AtGates {
             of_ns: 15_000.0,
         },
         unseen: vec![3],
-        asleep: None,
+        disabled: None,
         elsewhere: known(310.0, 90.0),
         perturbation: known(3_000.0, 120.0),
         slices: 264,

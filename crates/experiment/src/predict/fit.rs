@@ -29,26 +29,26 @@ pub(super) const fn segment(mtu: usize) -> f64 {
 
 /// How the time of a message is made up.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Shape {
+pub(super) enum CostModel {
     /// Each segment of so many bytes is a packet of its own; those after the first cost what a packet does.
     Packets(f64),
     /// Segments of so many bytes pass together, up to 64 KiB at once (GSO), so their number costs nothing. But a message longer
     /// than one of them is acknowledged as soon as it is read, by a packet of its own and not by the answer (Linux,
     /// `__tcp_cleanup_rbuf`: more than `rcv_mss` was read).
     Together(f64),
-    /// Like [`Shape::Together`], but each segment is a packet of its own and costs as such (no segmentation offload).
+    /// Like [`CostModel::Together`], but each segment is a packet of its own and costs as such (no segmentation offload).
     Alone(f64),
     /// A write of a stream over kernel sockets: what it hands over beyond so many bytes takes further segments (GSO). Small writes pile up
     /// behind the reader and leave together, larger ones each make a segment of their own; from where on shows in the times.
     Piled(f64),
     /// A message costs what it is and what its bytes are: nothing is cut, or what is cut has no borders in the stream.
     Whole,
-    /// Like [`Shape::Whole`], but the ends work at the same time, each on a processor of its own. The reader takes what it finds, many
+    /// Like [`CostModel::Whole`], but the ends work at the same time, each on a processor of its own. The reader takes what it finds, many
     /// writes at once, so it pays for bytes alone; the slower end sets the pace.
     BothEnds,
 }
 
-impl Shape {
+impl CostModel {
     /// What a time of this shape may be made of, by the method of least squares.
     const fn terms(self) -> &'static [Term] {
         match self {
@@ -93,7 +93,7 @@ pub(super) struct Costs {
     pub(super) per_byte_read: Result<Cost, &'static str>,
     /// Between which sizes writes come to make segments of their own.
     own: Option<Between>,
-    shape: Shape,
+    cost_model: CostModel,
 }
 
 pub(super) const UNCUT: &str =
@@ -158,31 +158,31 @@ impl Term {
 
 impl Costs {
     /// The costs that fit these times best: pairs of bytes and nanoseconds, the sizes ascending. None with fewer than three sizes.
-    pub(super) fn fit(points: &[(f64, f64)], shape: Shape) -> Option<Self> {
+    pub(super) fn fit(points: &[(f64, f64)], cost_model: CostModel) -> Option<Self> {
         if points.len() < 3 || points.iter().any(|&(_, ns)| ns <= 0.0) {
             return None;
         }
-        let best = Self::in_turn(points, shape, None)?;
-        let others: Vec<Self> = match shape {
-            Shape::BothEnds => {
+        let best = Self::in_turn(points, cost_model, None)?;
+        let others: Vec<Self> = match cost_model {
+            CostModel::BothEnds => {
                 let cuts = 2..points.len();
                 cuts.filter_map(|at| Self::at_once(points, at)).collect()
             }
-            Shape::Piled(_) if points.len() >= ENOUGH => points
+            CostModel::Piled(_) if points.len() >= ENOUGH => points
                 .windows(2)
                 .filter_map(|pair| {
                     let own = Between {
                         none: pair[0].0,
                         all: pair[1].0,
                     };
-                    Self::in_turn(points, shape, Some(own))
+                    Self::in_turn(points, cost_model, Some(own))
                 })
                 .collect(),
-            Shape::Packets(_)
-            | Shape::Together(_)
-            | Shape::Alone(_)
-            | Shape::Piled(_)
-            | Shape::Whole => Vec::new(),
+            CostModel::Packets(_)
+            | CostModel::Together(_)
+            | CostModel::Alone(_)
+            | CostModel::Piled(_)
+            | CostModel::Whole => Vec::new(),
         };
         let off = |costs: &Self| -> f64 {
             let errors = points.iter().map(|&(size, ns)| costs.at(size) / ns - 1.0);
@@ -195,11 +195,11 @@ impl Costs {
     }
 
     /// The best sum of costs none of which is below zero.
-    fn in_turn(points: &[(f64, f64)], shape: Shape, own: Option<Between>) -> Option<Self> {
-        let mss = shape.mss();
+    fn in_turn(points: &[(f64, f64)], cost_model: CostModel, own: Option<Between>) -> Option<Self> {
+        let mss = cost_model.mss();
         let cut = points.iter().any(|&(size, _)| packets(size, mss) > 1.0);
         let usable = |term: &Term| cut || !matches!(term, Term::Packet | Term::Long);
-        let usual = shape.terms().iter().copied().filter(usable);
+        let usual = cost_model.terms().iter().copied().filter(usable);
         let all: Vec<Term> = usual.chain(own.map(Term::Own)).collect();
         let subsets = (1..1_usize << all.len()).map(|chosen| {
             let terms = all.iter().enumerate();
@@ -217,41 +217,41 @@ impl Costs {
             let at = terms.iter().position(|one| *one == term).ok_or(why)?;
             Ok(costs[at])
         };
-        let (no_packet, no_long) = match shape {
-            Shape::Packets(_) | Shape::Piled(_) if cut => (NO_PACKET, NOT_CUT),
-            Shape::Packets(_) | Shape::Piled(_) => (UNCUT, NOT_CUT),
-            Shape::Together(_) if cut => (TOGETHER, NO_LONG),
-            Shape::Together(_) => (UNCUT, SHORT),
-            Shape::Alone(_) if cut => (NO_PACKET, NO_LONG),
-            Shape::Alone(_) => (UNCUT, SHORT),
-            Shape::Whole | Shape::BothEnds => (STREAMED, STREAMED),
+        let (no_packet, no_long) = match cost_model {
+            CostModel::Packets(_) | CostModel::Piled(_) if cut => (NO_PACKET, NOT_CUT),
+            CostModel::Packets(_) | CostModel::Piled(_) => (UNCUT, NOT_CUT),
+            CostModel::Together(_) if cut => (TOGETHER, NO_LONG),
+            CostModel::Together(_) => (UNCUT, SHORT),
+            CostModel::Alone(_) if cut => (NO_PACKET, NO_LONG),
+            CostModel::Alone(_) => (UNCUT, SHORT),
+            CostModel::Whole | CostModel::BothEnds => (STREAMED, STREAMED),
         };
         Some(Self {
             per_message: cost(Term::Message, NO_MESSAGE),
             per_packet: cost(Term::Packet, no_packet),
             per_long: cost(Term::Long, no_long),
-            per_own: match (own, shape) {
+            per_own: match (own, cost_model) {
                 (Some(own), _) => cost(Term::Own(own), NO_OWN),
-                (None, Shape::Piled(_)) => Err(NO_OWN),
+                (None, CostModel::Piled(_)) => Err(NO_OWN),
                 (None, _) => Err(NOT_PILED),
             },
             per_byte: cost(Term::Byte, NO_BYTE),
-            per_byte_read: Err(match shape {
-                Shape::BothEnds => NOT_SLOWER,
-                Shape::Packets(_)
-                | Shape::Together(_)
-                | Shape::Alone(_)
-                | Shape::Piled(_)
-                | Shape::Whole => IN_TURN,
+            per_byte_read: Err(match cost_model {
+                CostModel::BothEnds => NOT_SLOWER,
+                CostModel::Packets(_)
+                | CostModel::Together(_)
+                | CostModel::Alone(_)
+                | CostModel::Piled(_)
+                | CostModel::Whole => IN_TURN,
             }),
             own,
-            shape,
+            cost_model,
         })
     }
 
     /// The costs of two ends of which the writer sets the pace at the sizes before this place, the reader at the others.
     fn at_once(points: &[(f64, f64)], place: usize) -> Option<Self> {
-        let writer = Self::in_turn(&points[..place], Shape::BothEnds, None)?;
+        let writer = Self::in_turn(&points[..place], CostModel::BothEnds, None)?;
         let (reader, _) = least_squares(&points[place..], f64::INFINITY, &[Term::Byte])?;
         Some(Self {
             per_byte_read: Ok(*reader.first()?),
@@ -262,7 +262,7 @@ impl Costs {
     /// The same costs with packets of at most `mtu` bytes.
     pub(super) const fn with_mtu(self, mtu: usize) -> Self {
         Self {
-            shape: self.shape.with_mtu(mtu),
+            cost_model: self.cost_model.with_mtu(mtu),
             ..self
         }
     }
@@ -273,7 +273,7 @@ impl Costs {
             let value = cost.as_ref().map_or(0.0, |cost: &Cost| cost.value);
             // Nothing of what is not there, also where it would be infinitely often.
             if value > 0.0 {
-                value * term.count(size, self.shape.mss())
+                value * term.count(size, self.cost_model.mss())
             } else {
                 0.0
             }
@@ -311,11 +311,11 @@ pub(super) struct Curve {
 
 impl Curve {
     /// Through these times: pairs of bytes and nanoseconds, the sizes ascending. None with fewer than three sizes.
-    pub(super) fn fit(points: &[(f64, f64)], shape: Shape) -> Option<Self> {
-        let costs = Costs::fit(points, shape)?;
+    pub(super) fn fit(points: &[(f64, f64)], cost_model: CostModel) -> Option<Self> {
+        let costs = Costs::fit(points, cost_model)?;
         let left = points.iter().map(|&(size, ns)| {
-            let told = costs.at(size);
-            (told > 0.0).then(|| (size.ln(), (ns / told).ln()))
+            let predicted = costs.at(size);
+            (predicted > 0.0).then(|| (size.ln(), (ns / predicted).ln()))
         });
         Some(Self {
             costs,
@@ -344,12 +344,12 @@ impl Curve {
 }
 
 /// For each size the relative error of what the other sizes say of it.
-pub(super) fn left_out(points: &[(f64, f64)], shape: Shape) -> Vec<Option<f64>> {
+pub(super) fn left_out(points: &[(f64, f64)], cost_model: CostModel) -> Vec<Option<f64>> {
     (0..points.len())
         .map(|at| {
             let mut others = points.to_vec();
             let (size, ns) = others.remove(at);
-            Some(Curve::fit(&others, shape)?.at(size) / ns - 1.0)
+            Some(Curve::fit(&others, cost_model)?.at(size) / ns - 1.0)
         })
         .collect()
 }
@@ -395,10 +395,10 @@ fn least_squares(points: &[(f64, f64)], mss: f64, terms: &[Term]) -> Option<(Vec
             let value = cost / scale;
             let ci = (degrees > 0).then(|| {
                 let error = (left / degrees as f64 * inverse[i][i].max(0.0)).sqrt() / scale;
-                let reach = student_t(degrees as u64) * error;
+                let half_width_factor = student_t(degrees as u64) * error;
                 Interval {
-                    low: value - reach,
-                    high: value + reach,
+                    low: value - half_width_factor,
+                    high: value + half_width_factor,
                 }
             });
             Cost { value, ci }
@@ -453,7 +453,7 @@ mod tests {
     fn all_three_costs_are_found_where_messages_are_cut() {
         let costs = Costs::fit(
             &points(|size| 700.0 + 0.1 * size + 150.0 * packets(size, 1_448.0)),
-            Shape::Packets(1_448.0),
+            CostModel::Packets(1_448.0),
         )
         .unwrap();
         for (cost, want) in [
@@ -473,12 +473,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_apart_is_said() {
-        let uncut =
-            Costs::fit(&points(|size| 700.0 + 0.1 * size), Shape::Packets(65_483.0)).unwrap();
+        let uncut = Costs::fit(
+            &points(|size| 700.0 + 0.1 * size),
+            CostModel::Packets(65_483.0),
+        )
+        .unwrap();
         assert_eq!(uncut.per_packet, Err(UNCUT));
         assert!((uncut.per_message.unwrap().value - 700.0).abs() < 1e-6);
-        let costs =
-            |cost: &dyn Fn(f64) -> f64| Costs::fit(&points(cost), Shape::Packets(1_448.0)).unwrap();
+        let costs = |cost: &dyn Fn(f64) -> f64| {
+            Costs::fit(&points(cost), CostModel::Packets(1_448.0)).unwrap()
+        };
         let fewer = costs(&|size| 700.0 + 0.5 * size - 100.0 * packets(size, 1_448.0));
         assert_eq!(fewer.per_packet, Err(NO_PACKET));
         let cheaper = costs(&|size| 700.0 - 0.01 * size + 100.0 * packets(size, 1_448.0));
@@ -486,9 +490,12 @@ mod tests {
         let packet = costs(&|size| 0.1 * size - 0.2 + 100.0 * (packets(size, 1_448.0) - 1.0));
         assert_eq!(packet.per_message, Err(NO_MESSAGE));
         assert_eq!(packet.message_and_byte().0, 0.0);
-        assert_eq!(Costs::fit(&[(4.0, 1.0), (20.0, 2.0)], Shape::Whole), None);
         assert_eq!(
-            Costs::fit(&[(4.0, 1.0), (20.0, 0.0), (80.0, 1.0)], Shape::Whole),
+            Costs::fit(&[(4.0, 1.0), (20.0, 2.0)], CostModel::Whole),
+            None
+        );
+        assert_eq!(
+            Costs::fit(&[(4.0, 1.0), (20.0, 0.0), (80.0, 1.0)], CostModel::Whole),
             None
         );
         assert_eq!(
@@ -499,22 +506,22 @@ mod tests {
 
     #[test]
     fn a_size_that_is_left_out_is_predicted_by_the_others() {
-        let errors = left_out(&points(|size| 700.0 + 0.1 * size), Shape::Whole);
+        let errors = left_out(&points(|size| 700.0 + 0.1 * size), CostModel::Whole);
         assert!(
             errors.iter().all(|error| error.unwrap().abs() < 1e-9),
             "{errors:?}"
         );
         let mut off = points(|size| 700.0 + 0.1 * size);
         off[3].1 *= 1.1;
-        let error = left_out(&off, Shape::Whole)[3].unwrap();
+        let error = left_out(&off, CostModel::Whole)[3].unwrap();
         assert!((error + 1.0 - 1.0 / 1.1).abs() < 1e-9, "{error}");
     }
 
     #[test]
     fn a_message_longer_than_a_segment_costs_once_where_segments_pass_together() {
-        let shape = Shape::Together(1_448.0);
+        let cost_model = CostModel::Together(1_448.0);
         let time = |size: f64| 14_000.0 + 0.05 * size + if size > 1_448.0 { 4_700.0 } else { 0.0 };
-        let costs = Costs::fit(&points(time), shape).unwrap();
+        let costs = Costs::fit(&points(time), cost_model).unwrap();
         assert!((costs.per_long.unwrap().value - 4_700.0).abs() < 1e-3);
         assert_eq!(costs.per_packet, Err(TOGETHER));
         for size in [1_000.0, 1_500.0, 12_000.0] {
@@ -531,13 +538,13 @@ mod tests {
         let time = |size: f64| (5_000.0 + 0.01 * size).max(0.16 * size);
         let sizes = [64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 131_072.0];
         let points = sizes.map(|size| (size, time(size)));
-        let costs = Costs::fit(&points, Shape::BothEnds).unwrap();
+        let costs = Costs::fit(&points, CostModel::BothEnds).unwrap();
         assert!((costs.per_byte_read.unwrap().value - 0.16).abs() < 1e-6);
         for size in [512.0, 30_000.0, 50_000.0, 200_000.0] {
             assert!((costs.at(size) / time(size) - 1.0).abs() < 1e-6, "{size}");
         }
         let in_turn = sizes.map(|size| (size, 500.0 + 0.1 * size));
-        let costs = Costs::fit(&in_turn, Shape::BothEnds).unwrap();
+        let costs = Costs::fit(&in_turn, CostModel::BothEnds).unwrap();
         assert_eq!(costs.per_byte_read, Err(NOT_SLOWER));
     }
 
@@ -552,7 +559,7 @@ mod tests {
             560.0 + 0.1 * size + own + 2_700.0 * (packets(size, SEGMENT) - 1.0)
         };
         let points = sizes.map(|size| (size, time(size)));
-        let costs = Costs::fit(&points, Shape::Piled(SEGMENT)).unwrap();
+        let costs = Costs::fit(&points, CostModel::Piled(SEGMENT)).unwrap();
         assert!((costs.per_own.unwrap().value / 1_700.0 - 1.0).abs() < 1e-6);
         assert!((costs.per_packet.unwrap().value / 2_700.0 - 1.0).abs() < 1e-6);
         for size in [96.0, 2_048.0, 32_768.0, 131_072.0] {
@@ -561,10 +568,10 @@ mod tests {
         // Between, half of them.
         assert!((costs.at(8_192.0) - 560.0 - 819.2 - 850.0).abs() < 1e-3);
         // Few sizes do not tell so much.
-        let few = Costs::fit(&points[3..], Shape::Piled(SEGMENT)).unwrap();
+        let few = Costs::fit(&points[3..], CostModel::Piled(SEGMENT)).unwrap();
         assert_eq!(few.per_own, Err(NO_OWN));
         let straight = sizes.map(|size| (size, 560.0 + 0.1 * size));
-        let costs = Costs::fit(&straight, Shape::Piled(SEGMENT)).unwrap();
+        let costs = Costs::fit(&straight, CostModel::Piled(SEGMENT)).unwrap();
         assert!((costs.at(131_072.0) / 13_667.2 - 1.0).abs() < 1e-6);
     }
 
@@ -573,23 +580,26 @@ mod tests {
         let bump = |size: f64| if size == 4_000.0 { 1.2 } else { 1.0 };
         let time = |size: f64| (500.0 + 0.1 * size) * bump(size);
         let points = points(time);
-        let curve = Curve::fit(&points, Shape::Whole).unwrap();
+        let curve = Curve::fit(&points, CostModel::Whole).unwrap();
         for (size, ns) in points {
             assert!((curve.at(size) / ns - 1.0).abs() < 1e-9, "{size}");
         }
-        let costs = Costs::fit(&SIZES.map(|size| (size, time(size))), Shape::Whole).unwrap();
+        let costs = Costs::fit(&SIZES.map(|size| (size, time(size))), CostModel::Whole).unwrap();
         let left = |size: f64| curve.at(size) / costs.at(size);
         let between = (4_000.0_f64 * 8_000.0).sqrt();
         assert!((left(between) - (left(4_000.0) * left(8_000.0)).sqrt()).abs() < 1e-9);
         assert!((left(1.0) - left(4.0)).abs() < 1e-9);
         assert!((left(1e6) - left(8_000.0)).abs() < 1e-9);
-        assert_eq!(Curve::fit(&[(4.0, 1.0), (20.0, 2.0)], Shape::Whole), None);
+        assert_eq!(
+            Curve::fit(&[(4.0, 1.0), (20.0, 2.0)], CostModel::Whole),
+            None
+        );
     }
 
     proptest! {
         #[test]
         fn costs_are_found_again_whatever_their_order(message in 1.0f64..1e6, byte in 1e-3f64..10.0, packet in 1.0f64..1e4) {
-            let costs = Costs::fit(&points(|size| message + byte * size + packet * packets(size, 1_448.0)), Shape::Packets(1_448.0));
+            let costs = Costs::fit(&points(|size| message + byte * size + packet * packets(size, 1_448.0)), CostModel::Packets(1_448.0));
             let costs = costs.unwrap();
             for &size in &SIZES {
                 let want = message + byte * size + packet * packets(size, 1_448.0);

@@ -11,7 +11,7 @@
 
 use tollgate_run::Cell;
 
-use super::fit::{Curve, Shape};
+use super::fit::{CostModel, Curve};
 
 /// The share of measurements that an interval is to hold.
 pub(super) const HELD: f64 = 0.9;
@@ -89,15 +89,15 @@ fn variances(points: &[Point], size: f64) -> (f64, f64) {
     }
 }
 
-fn left_out(points: &[Point], shape: Shape) -> Vec<LeftOut> {
+fn left_out(points: &[Point], cost_model: CostModel) -> Vec<LeftOut> {
     let each = (0..points.len()).filter_map(|at| {
         let mut others = points.to_vec();
         let own = others.remove(at);
         let pairs: Vec<(f64, f64)> = others.iter().map(Point::pair).collect();
-        let told = Curve::fit(&pairs, shape)?.at(own.size);
+        let predicted = Curve::fit(&pairs, cost_model)?.at(own.size);
         let (distance, noise) = variances(&others, own.size);
         Some(LeftOut {
-            error: (told / own.ns).ln(),
+            error: (predicted / own.ns).ln(),
             distance,
             noise: noise + own.noise,
         })
@@ -136,18 +136,18 @@ pub(super) struct Teller {
     /// The variance of measuring one more time.
     noise: f64,
     /// How many deviations an interval reaches; none where there are too few errors to tell.
-    reach: Option<f64>,
+    half_width_factor: Option<f64>,
 }
 
 /// A time that is told.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Predicted {
     pub(super) ns: f64,
     /// The interval that is to hold [`HELD`] of what is measured; none where too few sizes were left out to tell.
     pub(super) interval: Option<(f64, f64)>,
 }
 
-impl Told {
+impl Predicted {
     /// Tells whether the interval holds a time; none without an interval.
     pub(super) fn holds(&self, ns: f64) -> Option<bool> {
         self.interval.map(|(low, high)| (low..=high).contains(&ns))
@@ -155,10 +155,10 @@ impl Told {
 }
 
 /// The ways of a table, each by the times that it takes, the sizes ascending; none of a way that no costs can be fitted to.
-pub(super) fn tellers(ways: &[(Vec<Point>, Shape)]) -> Vec<Option<Teller>> {
+pub(super) fn tellers(ways: &[(Vec<Point>, CostModel)]) -> Vec<Option<Teller>> {
     let errors: Vec<Vec<LeftOut>> = ways
         .iter()
-        .map(|(points, shape)| left_out(points, *shape))
+        .map(|(points, cost_model)| left_out(points, *cost_model))
         .collect();
     let mut all: Vec<f64> = errors
         .iter()
@@ -167,17 +167,17 @@ pub(super) fn tellers(ways: &[(Vec<Point>, Shape)]) -> Vec<Option<Teller>> {
     all.sort_by(f64::total_cmp);
     // The next error is as likely to have any place among these.
     let rank = ((all.len() + 1) as f64 * HELD).ceil() as usize;
-    let reach = rank.checked_sub(1).and_then(|at| all.get(at)).copied();
-    let teller = |((points, shape), errors): (&(Vec<Point>, Shape), &Vec<LeftOut>)| {
+    let half_width_factor = rank.checked_sub(1).and_then(|at| all.get(at)).copied();
+    let teller = |((points, cost_model), errors): (&(Vec<Point>, CostModel), &Vec<LeftOut>)| {
         let pairs: Vec<(f64, f64)> = points.iter().map(Point::pair).collect();
         let mut noise: Vec<f64> = points.iter().map(|one| one.noise).collect();
         noise.sort_by(f64::total_cmp);
         Some(Teller {
-            curve: Curve::fit(&pairs, *shape)?,
+            curve: Curve::fit(&pairs, *cost_model)?,
             points: points.clone(),
             motion: motion(errors),
             noise: tollgate_stats::middle(&noise)?,
-            reach,
+            half_width_factor,
         })
     };
     ways.iter().zip(&errors).map(teller).collect()
@@ -196,20 +196,20 @@ fn standardized(errors: &[LeftOut]) -> Vec<f64> {
 
 impl Teller {
     /// What a message of so many bytes takes in the run that the times are of.
-    pub(super) fn at(&self, size: f64) -> Told {
+    pub(super) fn at(&self, size: f64) -> Predicted {
         self.at_another_time(size, 0.0)
     }
 
     /// What it takes in another run, which differs from this one as a whole by this deviation of the logarithm.
-    pub(super) fn at_another_time(&self, size: f64, between_runs: f64) -> Told {
+    pub(super) fn at_another_time(&self, size: f64, between_runs: f64) -> Predicted {
         let ns = self.curve.at(size);
         let (distance, noise) = variances(&self.points, size);
         let variance = self.motion * distance + noise + self.noise + between_runs.powi(2);
-        let interval = self.reach.map(|reach| {
-            let factor = (reach * variance.sqrt()).exp();
+        let interval = self.half_width_factor.map(|half_width_factor| {
+            let factor = (half_width_factor * variance.sqrt()).exp();
             (ns / factor, ns * factor)
         });
-        Told { ns, interval }
+        Predicted { ns, interval }
     }
 }
 
@@ -277,24 +277,24 @@ mod tests {
         for seed in 1..=seeds {
             let random = &mut ChaCha8Rng::seed_from_u64(seed);
             let machines: Vec<Machine> = (0..WAYS).map(|_| Machine::new(random)).collect();
-            let ways: Vec<(Vec<Point>, Shape)> = machines
+            let ways: Vec<(Vec<Point>, CostModel)> = machines
                 .iter()
                 .map(|machine| {
                     let points = SIZES.map(|size| {
                         let ns = machine.measured(size, random);
                         Point::new(size, ns, Some(ns * NOISE * DEVIATIONS_OF_95))
                     });
-                    (points.to_vec(), Shape::Whole)
+                    (points.to_vec(), CostModel::Whole)
                 })
                 .collect();
             for (machine, teller) in machines.iter().zip(tellers(&ways)) {
                 let teller = teller.unwrap();
                 let factor = (between_runs * normal(random)).exp();
                 for size in NEW {
-                    let told = teller.at_another_time(size, between_runs);
+                    let predicted = teller.at_another_time(size, between_runs);
                     let is = factor * machine.measured(size, random);
-                    held += u32::from(told.holds(is).unwrap());
-                    by_noise += u32::from((is / told.ns).ln().abs() < 1.645 * NOISE);
+                    held += u32::from(predicted.holds(is).unwrap());
+                    by_noise += u32::from((is / predicted.ns).ln().abs() < 1.645 * NOISE);
                     all += 1;
                 }
             }
@@ -319,21 +319,21 @@ mod tests {
     #[test]
     fn few_sizes_tell_no_interval() {
         let points = SIZES.map(|size| Point::new(size, 1_000.0 + size, None));
-        let told = tellers(&[(points.to_vec(), Shape::Whole)])[0]
+        let predicted = tellers(&[(points.to_vec(), CostModel::Whole)])[0]
             .clone()
             .unwrap();
         // Eight errors have no ninth tenth.
-        assert_eq!(told.at(40.0).interval, None);
-        let both = tellers(&vec![(points.to_vec(), Shape::Whole); 2]);
-        let told = both[0].as_ref().unwrap().at(40.0);
-        let (low, high) = told.interval.unwrap();
+        assert_eq!(predicted.at(40.0).interval, None);
+        let both = tellers(&vec![(points.to_vec(), CostModel::Whole); 2]);
+        let predicted = both[0].as_ref().unwrap().at(40.0);
+        let (low, high) = predicted.interval.unwrap();
         assert!(
             low < 1_040.0 && 1_040.0 < high && high / low < 1.02,
-            "{told:?}"
+            "{predicted:?}"
         );
-        assert_eq!(told.holds(1_040.0), Some(true));
-        assert_eq!(told.holds(2_000.0), Some(false));
-        assert!(tellers(&[(points[..2].to_vec(), Shape::Whole)])[0].is_none());
+        assert_eq!(predicted.holds(1_040.0), Some(true));
+        assert_eq!(predicted.holds(2_000.0), Some(false));
+        assert!(tellers(&[(points[..2].to_vec(), CostModel::Whole)])[0].is_none());
     }
 
     #[test]
@@ -342,10 +342,10 @@ mod tests {
         let points = SIZES
             .map(|size| Point::new(size, bent(size), None))
             .to_vec();
-        let tellers = tellers(&vec![(points, Shape::Whole); 3]);
+        let tellers = tellers(&vec![(points, CostModel::Whole); 3]);
         let width = |size: f64| {
-            let told = tellers[0].as_ref().unwrap().at(size);
-            let (low, high) = told.interval.unwrap();
+            let predicted = tellers[0].as_ref().unwrap().at(size);
+            let (low, high) = predicted.interval.unwrap();
             high / low
         };
         assert!(width(2_400.0) > width(3_900.0));

@@ -21,8 +21,8 @@ use tollgate_run::{
 };
 use tollgate_stats as stats;
 
-use fit::{Cost, Costs, Shape};
-use interval::{HELD, Point, Teller, Told};
+use fit::{Cost, CostModel, Costs};
+use interval::{HELD, Point, Predicted, Teller};
 
 pub use validate::{Validation, validate};
 
@@ -65,20 +65,25 @@ struct Way {
     label: String,
     /// Bytes and nanoseconds.
     points: Vec<(f64, f64)>,
-    shape: Shape,
+    cost_model: CostModel,
     costs: Costs,
     errors: Vec<Option<f64>>,
     teller: Teller,
 }
 
 impl Way {
-    fn of(label: &str, points: &[Point], shape: Shape, teller: Option<Teller>) -> Option<Self> {
+    fn of(
+        label: &str,
+        points: &[Point],
+        cost_model: CostModel,
+        teller: Option<Teller>,
+    ) -> Option<Self> {
         let points: Vec<(f64, f64)> = points.iter().map(Point::pair).collect();
         Some(Self {
             label: label.to_owned(),
-            shape,
-            costs: Costs::fit(&points, shape)?,
-            errors: fit::left_out(&points, shape),
+            cost_model,
+            costs: Costs::fit(&points, cost_model)?,
+            errors: fit::left_out(&points, cost_model),
             points,
             teller: teller?,
         })
@@ -119,30 +124,30 @@ impl Missed {
 }
 
 /// What the time of a round trip over the path that a row's label names is made of.
-fn trip(label: &str) -> Shape {
+fn trip(label: &str) -> CostModel {
     let usual = fit::segment(fit::USUAL_MTU);
     if label.starts_with("kernel-loopback") {
-        Shape::Together(LOOPBACK)
+        CostModel::Together(LOOPBACK)
     } else if label.starts_with("kernel-") {
-        Shape::Together(usual)
+        CostModel::Together(usual)
     } else if label.starts_with("bare-shm") {
-        Shape::Whole
+        CostModel::Whole
     } else if label.starts_with("peer-smoltcp") {
-        Shape::Packets(SMOLTCP)
+        CostModel::Packets(SMOLTCP)
     } else {
-        Shape::Packets(usual)
+        CostModel::Packets(usual)
     }
 }
 
 /// The same of a write of a stream. The kernel's writer takes its segment all the way into the reader's socket, so it sets the pace, also
 /// on two cores; what it hands over at once has at most 64 KiB with headers (GSO).
-fn write(label: &str) -> Shape {
+fn write(label: &str) -> CostModel {
     if label.starts_with("kernel-") {
-        Shape::Piled(LOOPBACK)
+        CostModel::Piled(LOOPBACK)
     } else if label.contains("2 cores") {
-        Shape::BothEnds
+        CostModel::BothEnds
     } else {
-        Shape::Whole
+        CostModel::Whole
     }
 }
 
@@ -171,7 +176,7 @@ pub fn predict(
             TRIP_COSTS,
             &trips,
         ));
-        tables.push(sizes_told(
+        tables.push(sizes_predicted(
             "round-trips",
             "Round trips",
             &options
@@ -190,7 +195,7 @@ pub fn predict(
             WRITE_COSTS,
             &streams,
         ));
-        tables.push(sizes_told(
+        tables.push(sizes_predicted(
             "streams",
             "Writes of a stream",
             &options
@@ -233,7 +238,7 @@ fn ways(
     run: &Run,
     experiment: &str,
     table: &str,
-    shape: impl Fn(&str) -> Shape,
+    cost_model: impl Fn(&str) -> CostModel,
     whole: impl Fn(f64, f64) -> f64,
 ) -> Vec<Way> {
     let Some(table) = find(run, experiment, table) else {
@@ -251,25 +256,28 @@ fn ways(
             .collect()
     };
     let rows = table.rows.iter();
-    let measured: Vec<(Vec<Point>, Shape)> =
-        rows.map(|row| (points(row), shape(&row.label))).collect();
+    let measured: Vec<(Vec<Point>, CostModel)> = rows
+        .map(|row| (points(row), cost_model(&row.label)))
+        .collect();
     let rows = table
         .rows
         .iter()
         .zip(&measured)
         .zip(interval::tellers(&measured));
-    rows.filter_map(|((row, (points, shape)), teller)| Way::of(&row.label, points, *shape, teller))
-        .collect()
+    rows.filter_map(|((row, (points, cost_model)), teller)| {
+        Way::of(&row.label, points, *cost_model, teller)
+    })
+    .collect()
 }
 
 /// Times of sizes that the run does not have, each with the interval of what such a run would measure.
-fn sizes_told(id: &str, what: &str, sizes: &[usize], ways: &[Way]) -> Table {
+fn sizes_predicted(id: &str, what: &str, sizes: &[usize], ways: &[Way]) -> Table {
     let rows = ways.iter().flat_map(|way| {
-        let told: Vec<Told> = sizes
+        let predicted: Vec<Predicted> = sizes
             .iter()
             .map(|&size| way.teller.at(size as f64))
             .collect();
-        told_rows(&way.label, &told)
+        predicted_rows(&way.label, &predicted)
     });
     Table {
         id: format!("told-{id}"),
@@ -283,17 +291,17 @@ fn sizes_told(id: &str, what: &str, sizes: &[usize], ways: &[Way]) -> Table {
 }
 
 /// What is told of a way, and the ends of the intervals.
-fn told_rows(label: &str, told: &[Told]) -> Vec<Row> {
-    let line = |name: &str, of: fn(&Told) -> Option<f64>| {
-        let cells = told.iter().map(|told| {
-            of(told).map_or_else(|| missing("too few sizes to leave out"), Cell::exact)
+fn predicted_rows(label: &str, predicted: &[Predicted]) -> Vec<Row> {
+    let line = |name: &str, of: fn(&Predicted) -> Option<f64>| {
+        let cells = predicted.iter().map(|predicted| {
+            of(predicted).map_or_else(|| missing("too few sizes to leave out"), Cell::exact)
         });
         plain_row(format!("{label}: {name}"), cells.collect())
     };
     vec![
-        line("predicted", |told| Some(told.ns)),
-        line("at least", |told| Some(told.interval?.0)),
-        line("at most", |told| Some(told.interval?.1)),
+        line("predicted", |predicted| Some(predicted.ns)),
+        line("at least", |predicted| Some(predicted.interval?.0)),
+        line("at most", |predicted| Some(predicted.interval?.1)),
     ]
 }
 
@@ -360,14 +368,14 @@ fn costs(id: &str, title: &str, shown: &[(&str, Unit, OfCosts)], ways: &[Way]) -
             None => missing("too few sizes to leave one out"),
         };
         let held_out = way.held_out();
-        let told = shown
+        let predicted = shown
             .iter()
             .map(|(_, _, of)| of(&way.costs).map_or_else(missing, cell));
         let errors = [
             error(held_out.map(|missed| missed.median)),
             error(held_out.map(|missed| missed.worst)),
         ];
-        plain_row(&way.label, told.chain(errors).collect())
+        plain_row(&way.label, predicted.chain(errors).collect())
     };
     let columns = shown.iter().map(|&(name, unit, _)| column(name, unit));
     Table {
@@ -432,21 +440,21 @@ fn effects(run: &Run, trips: &[Way]) -> Table {
             rows.push(plain_row(label, cells));
         };
         let [.., jumbo] = fit::MTUS;
-        let (now, then) = (fit::segment(fit::USUAL_MTU), fit::segment(jumbo));
+        let (same_run, later_run) = (fit::segment(fit::USUAL_MTU), fit::segment(jumbo));
         let jumbo = format!("MTU {jumbo} for {}", fit::USUAL_MTU);
         match trip(&way.label) {
-            Shape::Packets(_) => {
-                let fewer = model::packets(size, now) - model::packets(size, then);
+            CostModel::Packets(_) => {
+                let fewer = model::packets(size, same_run) - model::packets(size, later_run);
                 push(&jumbo, way.costs.per_packet, fewer);
             }
-            Shape::Together(mss) if mss == now && size > now && size <= then => {
+            CostModel::Together(mss) if mss == same_run && size > same_run && size <= later_run => {
                 push(&jumbo, way.costs.per_long, 1.0);
             }
-            Shape::Together(_)
-            | Shape::Alone(_)
-            | Shape::Piled(_)
-            | Shape::Whole
-            | Shape::BothEnds => {}
+            CostModel::Together(_)
+            | CostModel::Alone(_)
+            | CostModel::Piled(_)
+            | CostModel::Whole
+            | CostModel::BothEnds => {}
         }
         push("no byte touched", way.costs.per_byte, size);
         let polling = way
@@ -706,7 +714,7 @@ fn rate_in_words(line: f64) -> String {
 }
 
 fn finding(trips: &[Way], streams: &[Way], line: f64) -> String {
-    let mut told = Vec::new();
+    let mut predicted = Vec::new();
     let quickest = |ways: &'_ [Way]| {
         (0..ways.len())
             .filter(|&at| ways[at].label.starts_with("kernel-loopback"))
@@ -716,7 +724,7 @@ fn finding(trips: &[Way], streams: &[Way], line: f64) -> String {
     if let Some(way) = quickest(trips).map(|at| &trips[at])
         && let Some(Missed { median, worst }) = way.held_out()
     {
-        told.push(format!(
+        predicted.push(format!(
             "a round trip of a byte over {} takes {} and each more {} ns, which tells sizes that were left out within {:.1} % at the median \
              and {:.1} % at most",
             way.label,
@@ -727,7 +735,7 @@ fn finding(trips: &[Way], streams: &[Way], line: f64) -> String {
         ));
     }
     if let Some(way) = quickest(streams).map(|at| &streams[at]) {
-        told.push(match fills(&way.points, line) {
+        predicted.push(match fills(&way.points, line) {
             Some(bytes) => format!(
                 "one stream over {} fills {} with writes of {} or more",
                 way.label,
@@ -741,7 +749,7 @@ fn finding(trips: &[Way], streams: &[Way], line: f64) -> String {
             ),
         });
     }
-    format::sentence(&told)
+    format::sentence(&predicted)
 }
 
 fn trust(trips: &[Way], streams: &[Way], options: &Options) -> Vec<TrustLine> {

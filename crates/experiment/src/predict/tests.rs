@@ -249,14 +249,14 @@ fn held_out_sizes_and_mtus_are_measured_and_held_against_what_is_predicted() {
         line_rate: LINE_RATE,
         memory: None,
     };
-    let told = predict(&run, &options, Some(&validation)).unwrap();
-    let missed = numbers(&told, "missed-round-trips", "stack-memory");
+    let predicted = predict(&run, &options, Some(&validation)).unwrap();
+    let missed = numbers(&predicted, "missed-round-trips", "stack-memory");
     // The drift, eight sizes, the median and the worst, and the same of how well they are known.
     assert_eq!(missed.len(), 13);
     assert!(missed.iter().all(Option::is_some), "{missed:?}");
     assert!(missed[10].unwrap() >= missed[9].unwrap());
     assert!(missed[12].unwrap() >= missed[11].unwrap());
-    let table = |id: &str| told.tables.iter().find(|one| one.id == id).unwrap();
+    let table = |id: &str| predicted.tables.iter().find(|one| one.id == id).unwrap();
     let mtus = table("missed-mtus");
     let labels: Vec<&str> = mtus.rows.iter().map(|row| row.label.as_str()).collect();
     let way = "stack-memory, 1 core, polling, MTU";
@@ -267,8 +267,8 @@ fn held_out_sizes_and_mtus_are_measured_and_held_against_what_is_predicted() {
     // Sizes that the costs are fitted to have no error at the usual MTU, and have one at the others.
     assert!(mtus.rows[0].cells[0].number().is_none() && mtus.rows[1].cells[0].number().is_some());
     assert_eq!(table("predicted-round-trips").rows.len(), 2);
-    assert!(told.command.ends_with("--validate"));
-    run.experiments = vec![told];
+    assert!(predicted.command.ends_with("--validate"));
+    run.experiments = vec![predicted];
     run.check().unwrap();
 }
 

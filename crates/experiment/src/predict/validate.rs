@@ -36,16 +36,16 @@ const REPETITIONS: u32 = 6;
 #[derive(Debug)]
 pub struct Validation {
     /// Round trips of the run's ways; or why there are none.
-    pub(super) trips: Result<Seen, String>,
+    pub(super) trips: Result<MeasuredSizes, String>,
     /// Streams of the run's ways; or why there are none.
-    pub(super) streams: Result<Seen, String>,
+    pub(super) streams: Result<MeasuredSizes, String>,
     /// Round trips at other MTUs; or why there are none.
     pub(super) mtus: Result<Outcome, String>,
 }
 
 /// Ways of the run, measured at sizes that it has and at others.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct MeasuredSizes {
     /// Each of some of the ways at all sizes.
     outcomes: Vec<Outcome>,
     sizes: Vec<usize>,
@@ -54,7 +54,7 @@ pub(super) struct Seen {
     figure: Figure,
 }
 
-impl Seen {
+impl MeasuredSizes {
     /// The place where the way with this label was measured at this size: the outcome, the variant and the place of the size.
     fn find(&self, label: &str, size: usize) -> Option<(&Outcome, usize, usize)> {
         let at = self.sizes.iter().position(|&one| one == size)?;
@@ -105,12 +105,12 @@ impl Seen {
     }
 
     /// What the anchors take now of what they took in the run: the median; none where none was measured.
-    pub(super) fn drift(&self, label: &str, then: &[(f64, f64)]) -> Option<f64> {
-        let now = self.points(label);
-        let mut quotients: Vec<f64> = now
+    pub(super) fn drift(&self, label: &str, later_run: &[(f64, f64)]) -> Option<f64> {
+        let same_run = self.points(label);
+        let mut quotients: Vec<f64> = same_run
             .iter()
             .filter_map(|is| {
-                let (_, was) = then.iter().find(|(one, _)| *one == is.size)?;
+                let (_, was) = later_run.iter().find(|(one, _)| *one == is.size)?;
                 Some(is.ns / was)
             })
             .collect();
@@ -128,7 +128,7 @@ pub fn validate(run: &Run, context: &mut Context<'_>) -> Result<Validation, Erro
         repetitions: Some(context.options.repetitions.unwrap_or(REPETITIONS)),
         ..context.options.clone()
     };
-    let trips = Asked {
+    let trips = Sweep {
         experiment: "rr-by-size",
         table: "round-trips",
         workload: Workload::Rr,
@@ -139,7 +139,7 @@ pub fn validate(run: &Run, context: &mut Context<'_>) -> Result<Validation, Erro
         weights: 10,
     }
     .measure(run, context);
-    let streams = Asked {
+    let streams = Sweep {
         experiment: "stream-by-write-size",
         table: "cost",
         workload: Workload::Stream,
@@ -171,7 +171,7 @@ pub fn validate(run: &Run, context: &mut Context<'_>) -> Result<Validation, Erro
 }
 
 /// The ways of a table of the run, to be measured at its sizes and at some that it lacks.
-struct Asked {
+struct Sweep {
     experiment: &'static str,
     table: &'static str,
     workload: Workload,
@@ -183,8 +183,8 @@ struct Asked {
     weights: u32,
 }
 
-impl Asked {
-    fn measure(&self, run: &Run, context: &mut Context<'_>) -> Result<Seen, String> {
+impl Sweep {
+    fn measure(&self, run: &Run, context: &mut Context<'_>) -> Result<MeasuredSizes, String> {
         let table = super::find(run, self.experiment, self.table)
             .ok_or_else(|| format!("the run holds no {}", self.experiment))?;
         let anchors: Vec<usize> = table
@@ -226,7 +226,7 @@ impl Asked {
                 interleave::run("predict", matrix, &sizes, context)
             })
             .collect();
-        Ok(Seen {
+        Ok(MeasuredSizes {
             outcomes: outcomes.map_err(|error| error.to_string())?,
             sizes,
             anchors,

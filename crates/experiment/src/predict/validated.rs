@@ -8,24 +8,24 @@ use tollgate_run::{
 use crate::interleave::Variant;
 use crate::outcome::{Figure, Outcome};
 
-use super::fit::{self, Costs, Shape};
-use super::interval::{self, HELD, Point, Teller, Told};
-use super::validate::{Seen, Validation, is_fitted_at_mtu};
+use super::fit::{self, CostModel, Costs};
+use super::interval::{self, HELD, Point, Predicted, Teller};
+use super::validate::{MeasuredSizes, Validation, is_fitted_at_mtu};
 use super::{MEDIAN_BAR, Missed, WORST_BAR, Way, column, missing};
 
 /// The least share of held-out sizes that intervals of [`HELD`] have to hold.
 const LEAST_HELD: f64 = 0.85;
 
 /// What stands in the predictions.
-pub(super) struct Shown {
+pub(super) struct ValidationTables {
     pub(super) finding: String,
     pub(super) tables: Vec<Table>,
     pub(super) trust: Vec<TrustLine>,
 }
 
-pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> Shown {
+pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> ValidationTables {
     let mut tables = Vec::new();
-    let mut told = Vec::new();
+    let mut predicted = Vec::new();
     let mut trust = vec![present::note(format!(
         "held-out sizes were measured now, in turn with the sizes of the run; what is predicted follows from costs fitted to what those \
          take now, the column now / then has what that is of what they took in the run; a time that was measured is itself \
@@ -50,8 +50,8 @@ pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> S
                 continue;
             }
         };
-        let all = Held::all(ways, seen);
-        told.extend(finding(what, &all));
+        let all = HeldOut::all(ways, seen);
+        predicted.extend(finding(what, &all));
         trust.extend(verdict(what, &all));
         trust.extend(coverage(what, &all));
         let sizes: Vec<usize> = seen.new_sizes().collect();
@@ -94,8 +94,8 @@ pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> S
             "no other MTU was measured: {reason}"
         ))),
     }
-    let finding = format::sentence(&told);
-    Shown {
+    let finding = format::sentence(&predicted);
+    ValidationTables {
         finding: if finding.is_empty() {
             "No held-out size could be measured.".to_owned()
         } else {
@@ -107,7 +107,7 @@ pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> S
 }
 
 /// A way at sizes that its fit has not seen.
-struct Held {
+struct HeldOut {
     label: String,
     /// What the machine takes now of what it took then.
     drift: Option<f64>,
@@ -120,31 +120,31 @@ struct Held {
 struct HeldPoint {
     size: usize,
     /// What the sizes of the run say of it that were measured now, and what the run itself does; the second where there is one.
-    now: Told,
-    then: Option<Told>,
+    same_run: Predicted,
+    later_run: Option<Predicted>,
     measured: Cell,
 }
 
-impl Held {
+impl HeldOut {
     /// All ways of a table that were measured.
-    fn all(ways: &[Way], seen: &Seen) -> Vec<Self> {
-        let now: Vec<(Vec<Point>, Shape)> = ways
+    fn all(ways: &[Way], seen: &MeasuredSizes) -> Vec<Self> {
+        let same_run: Vec<(Vec<Point>, CostModel)> = ways
             .iter()
-            .map(|way| (seen.points(&way.label), way.shape))
+            .map(|way| (seen.points(&way.label), way.cost_model))
             .collect();
-        let now = interval::tellers(&now);
-        let all = ways.iter().zip(now);
-        all.filter_map(|(way, now)| Self::of(way, &now?, seen))
+        let same_run = interval::tellers(&same_run);
+        let all = ways.iter().zip(same_run);
+        all.filter_map(|(way, same_run)| Self::of(way, &same_run?, seen))
             .collect()
     }
 
-    fn of(way: &Way, now: &Teller, seen: &Seen) -> Option<Self> {
+    fn of(way: &Way, same_run: &Teller, seen: &MeasuredSizes) -> Option<Self> {
         let drift = seen.drift(&way.label, &way.points)?;
         let point = |size: usize| {
             Some(HeldPoint {
                 size,
-                now: now.at(size as f64),
-                then: Some(way.teller.at_another_time(size as f64, PRIOR)),
+                same_run: same_run.at(size as f64),
+                later_run: Some(way.teller.at_another_time(size as f64, PRIOR)),
                 measured: seen.cell(&way.label, size)?,
             })
         };
@@ -168,12 +168,12 @@ impl Held {
 
 impl HeldPoint {
     fn error(&self) -> Option<f64> {
-        Some(self.now.ns / self.measured.measured()?.value - 1.0)
+        Some(self.same_run.ns / self.measured.measured()?.value - 1.0)
     }
 
     /// Tells whether an interval holds what was measured; none where either lacks.
-    fn is_held(&self, told: Option<Told>) -> Option<bool> {
-        told?.holds(self.measured.measured()?.value)
+    fn is_held(&self, predicted: Option<Predicted>) -> Option<bool> {
+        predicted?.holds(self.measured.measured()?.value)
     }
 }
 
@@ -184,10 +184,10 @@ struct Coverage {
 }
 
 impl Coverage {
-    fn of(all: &[Held], told: impl Fn(&HeldPoint) -> Option<Told>) -> Self {
+    fn of(all: &[HeldOut], predicted: impl Fn(&HeldPoint) -> Option<Predicted>) -> Self {
         let points = all.iter().flat_map(|held| &held.points);
         let held: Vec<bool> = points
-            .filter_map(|point| point.is_held(told(point)))
+            .filter_map(|point| point.is_held(predicted(point)))
             .collect();
         Self {
             held: held.iter().filter(|held| **held).count(),
@@ -199,7 +199,7 @@ impl Coverage {
         self.held as f64 / self.all as f64
     }
 
-    fn told(&self) -> String {
+    fn predicted(&self) -> String {
         format!(
             "{} of {} ({:.0} %)",
             format::whole(self.held as u64),
@@ -210,22 +210,22 @@ impl Coverage {
 }
 
 /// How the intervals stand to what they promise; nothing without any.
-fn coverage(what: &str, all: &[Held]) -> Option<TrustLine> {
-    let now = Coverage::of(all, |point| Some(point.now));
-    let then = Coverage::of(all, |point| point.then);
-    if now.all == 0 || then.all == 0 {
+fn coverage(what: &str, all: &[HeldOut]) -> Option<TrustLine> {
+    let same_run = Coverage::of(all, |point| Some(point.same_run));
+    let later_run = Coverage::of(all, |point| point.later_run);
+    if same_run.all == 0 || later_run.all == 0 {
         return None;
     }
     let text = format!(
         "{what}: of the intervals that are to hold {:.0} %, {} held what was measured, by what the sizes of the run take now; by the run \
          itself {}, when runs are taken to differ by {:.0} % as a whole",
         100.0 * HELD,
-        now.told(),
-        then.told(),
+        same_run.predicted(),
+        later_run.predicted(),
         100.0 * PRIOR
     );
     let is_enough = |coverage: &Coverage| coverage.share() >= LEAST_HELD;
-    Some(if is_enough(&now) && is_enough(&then) {
+    Some(if is_enough(&same_run) && is_enough(&later_run) {
         present::note(text)
     } else {
         present::warning(text)
@@ -233,7 +233,7 @@ fn coverage(what: &str, all: &[Held]) -> Option<TrustLine> {
 }
 
 /// The ways at every MTU.
-fn at_mtus(outcome: &Outcome) -> Vec<Held> {
+fn at_mtus(outcome: &Outcome) -> Vec<HeldOut> {
     let variants = &outcome.matrix.variants;
     let value = |way: usize, at: usize| outcome.value(way, at, Figure::Median);
     let usual_of = |one: &Variant| {
@@ -252,23 +252,24 @@ fn at_mtus(outcome: &Outcome) -> Vec<Held> {
             .filter(|(_, size)| is_fitted_at_mtu(**size))
             .filter_map(|(at, &size)| Some((size as f64, value(usual, at)?)))
             .collect();
-        let costs = Costs::fit(&points, shape(one).with_mtu(fit::USUAL_MTU))?.with_mtu(one.mtu?);
+        let costs =
+            Costs::fit(&points, cost_model(one).with_mtu(fit::USUAL_MTU))?.with_mtu(one.mtu?);
         let sizes = outcome.sizes.iter().enumerate();
         let points = sizes
             .filter(|(_, size)| way != usual || !is_fitted_at_mtu(**size))
             .map(|(at, &size)| {
-                let told = Told {
+                let predicted = Predicted {
                     ns: costs.at(size as f64),
                     interval: None,
                 };
                 HeldPoint {
                     size,
-                    now: told,
-                    then: None,
+                    same_run: predicted,
+                    later_run: None,
                     measured: outcome.cell(way, at, Figure::Median),
                 }
             });
-        Some(Held {
+        Some(HeldOut {
             label: one.label(),
             drift: None,
             known: None,
@@ -279,10 +280,10 @@ fn at_mtus(outcome: &Outcome) -> Vec<Held> {
 }
 
 /// What a round trip is made of where devices do less than usual, too.
-fn shape(one: &Variant) -> Shape {
+fn cost_model(one: &Variant) -> CostModel {
     match one.offload {
         Offload::Usual | Offload::Both => super::trip(one.path.name()),
-        Offload::Checksum | Offload::Neither => Shape::Alone(fit::segment(fit::USUAL_MTU)),
+        Offload::Checksum | Offload::Neither => CostModel::Alone(fit::segment(fit::USUAL_MTU)),
     }
 }
 
@@ -291,7 +292,7 @@ fn percent(share: Option<f64>, reason: &str) -> Cell {
 }
 
 /// Errors by size, and how they stand to the bars.
-fn missed(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
+fn missed(id: &str, title: &str, sizes: &[usize], all: &[HeldOut]) -> Table {
     let drifts = all.iter().any(|held| held.drift.is_some());
     let mut columns = Vec::new();
     if drifts {
@@ -304,7 +305,7 @@ fn missed(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
         columns.push(column("known within, median", Unit::Percent));
         columns.push(column("at most", Unit::Percent));
     }
-    let row = |held: &Held| {
+    let row = |held: &HeldOut| {
         let mut cells: Vec<Cell> = held.drift.into_iter().map(Cell::exact).collect();
         cells.extend(sizes.iter().map(|&size| match held.at(size) {
             Some(point) => percent(point.error(), "it was not measured"),
@@ -330,7 +331,7 @@ fn missed(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
 }
 
 /// What was predicted and what was measured.
-fn numbers(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
+fn numbers(id: &str, title: &str, sizes: &[usize], all: &[HeldOut]) -> Table {
     let mut rows: Vec<Row> = Vec::new();
     for held in all {
         let line = |name: &str, of: &dyn Fn(&HeldPoint) -> Option<Cell>| {
@@ -342,10 +343,20 @@ fn numbers(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
         };
         let of =
             |of: fn(&HeldPoint) -> Option<f64>| move |point: &HeldPoint| of(point).map(Cell::exact);
-        rows.push(line("predicted", &of(|point| Some(point.now.ns))));
-        if held.points.iter().any(|point| point.now.interval.is_some()) {
-            rows.push(line("at least", &of(|point| Some(point.now.interval?.0))));
-            rows.push(line("at most", &of(|point| Some(point.now.interval?.1))));
+        rows.push(line("predicted", &of(|point| Some(point.same_run.ns))));
+        if held
+            .points
+            .iter()
+            .any(|point| point.same_run.interval.is_some())
+        {
+            rows.push(line(
+                "at least",
+                &of(|point| Some(point.same_run.interval?.0)),
+            ));
+            rows.push(line(
+                "at most",
+                &of(|point| Some(point.same_run.interval?.1)),
+            ));
         }
         rows.push(line("measured", &|point| {
             Some(match &point.measured {
@@ -369,10 +380,10 @@ fn numbers(id: &str, title: &str, sizes: &[usize], all: &[Held]) -> Table {
 }
 
 /// Loopback first, since the bars are for it; else all ways.
-fn finding(what: &str, all: &[Held]) -> Option<String> {
+fn finding(what: &str, all: &[HeldOut]) -> Option<String> {
     let of = |prefix: &str| {
         let ways = all.iter().filter(|held| held.label.starts_with(prefix));
-        Missed::of(ways.flat_map(Held::errors))
+        Missed::of(ways.flat_map(HeldOut::errors))
     };
     let (path, missed) = ["kernel-loopback", ""]
         .into_iter()
@@ -392,7 +403,7 @@ fn finding(what: &str, all: &[Held]) -> Option<String> {
 }
 
 /// Which ways meet the bars, and which do not.
-fn verdict(what: &str, all: &[Held]) -> Option<TrustLine> {
+fn verdict(what: &str, all: &[HeldOut]) -> Option<TrustLine> {
     let known = || {
         all.iter()
             .filter_map(|held| Some((held, Missed::of(held.errors())?)))
@@ -400,7 +411,7 @@ fn verdict(what: &str, all: &[Held]) -> Option<TrustLine> {
     let poor: Vec<String> = known()
         .filter(|(_, missed)| !missed.is_met())
         .map(|(held, missed)| {
-            let told = |missed: Missed| {
+            let predicted = |missed: Missed| {
                 let Missed { median, worst } = missed;
                 format!("{:.1} % and {:.1} %", 100.0 * median, 100.0 * worst)
             };
@@ -408,10 +419,10 @@ fn verdict(what: &str, all: &[Held]) -> Option<TrustLine> {
                 Some(known) => format!(
                     "{} ({}, where what was measured is itself known within {})",
                     held.label,
-                    told(missed),
-                    told(known)
+                    predicted(missed),
+                    predicted(known)
                 ),
-                None => format!("{} ({})", held.label, told(missed)),
+                None => format!("{} ({})", held.label, predicted(missed)),
             }
         })
         .collect();

@@ -51,7 +51,7 @@ impl Survey {
                 ),
             },
         });
-        lines.extend(self.drift.told("without the sampler").map(note));
+        lines.extend(self.drift.trust_text("without the sampler").map(note));
         lines.extend(self.scatter(categories).map(|scatter| scatter.told()));
         lines.extend(self.cost());
         lines.push(left_out(&breakdown));

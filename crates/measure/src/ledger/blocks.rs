@@ -26,7 +26,7 @@ pub(super) struct Block {
     speed: f64,
     /// Unknowns: the spans, then what each gate adds beside itself.
     between: Normal,
-    /// Unknowns: the whole effect of each gate, then that of all of them asleep.
+    /// Unknowns: the whole effect of each gate, then that of all of them disabled.
     whole: Normal,
     /// Times of packets, in the order of [`Others::times`].
     packets: Vec<TimeSum>,
@@ -89,8 +89,8 @@ impl Others {
     }
 }
 
-/// The share of what a gate adds beside itself that one passage costs.
-pub(super) fn passage(way: &Way) -> f64 {
+/// The share of a gate's cost beside itself that falls on one message at it.
+pub(super) fn probe_cost_share(way: &Way) -> f64 {
     1.0 / way.passages() as f64
 }
 
@@ -123,14 +123,14 @@ pub(super) fn of(
         .collect::<Result<_, _>>()?;
     let of_all = controls.iter().sum::<f64>() / controls.len() as f64;
     let mut blocks = Vec::with_capacity(controls.len());
-    let asleep = has_asleep(slices);
+    let disabled = has_disabled(slices);
     let mut times = Vec::new();
     for (slices, control) in by_block.values().zip(controls) {
         let speed = control / of_all;
-        let mut whole = Normal::new(way.len() + usize::from(asleep));
+        let mut whole = Normal::new(way.len() + usize::from(disabled));
         let mut packets = vec![TimeSum::default(); others.times.len()];
         for slice in slices {
-            if slice.probes == Probes::Absent {
+            if slice.probes == Probes::Uninstrumented {
                 continue;
             }
             let places = way.places(slice.probes.stations());
@@ -146,7 +146,7 @@ pub(super) fn of(
                 }
             }
             let terms = places.iter().map(|&place| (place, 1.0));
-            let terms: Vec<_> = terms.chain(asleep.then_some((way.len(), 1.0))).collect();
+            let terms: Vec<_> = terms.chain(disabled.then_some((way.len(), 1.0))).collect();
             whole.observe(&terms, slice.total.ns - control, 1.0);
         }
         blocks.push(Block {
@@ -189,7 +189,7 @@ pub(super) fn solve(way: &Way, others: &Others, blocks: &[&Block]) -> Option<Sol
         *span *= speed;
     }
     let mut whole = whole.solve()?;
-    let asleep = whole.split_off(way.len()).pop();
+    let disabled = whole.split_off(way.len()).pop();
     Some(Solution {
         total: control,
         within: within(way, &beside, &others.within),
@@ -197,14 +197,16 @@ pub(super) fn solve(way: &Way, others: &Others, blocks: &[&Block]) -> Option<Sol
         spans,
         beside,
         whole,
-        asleep,
+        disabled,
     })
 }
 
 /// What passages beside the messages' own cost in a round trip.
 fn within(way: &Way, beside: &[f64], counts: &[f64]) -> f64 {
     let costs = beside.iter().zip(counts);
-    costs.map(|(cost, count)| passage(way) * cost * count).sum()
+    costs
+        .map(|(cost, count)| probe_cost_share(way) * cost * count)
+        .sum()
 }
 
 /// The times of packets without gates; none where no block has one.
@@ -222,7 +224,7 @@ fn packets(
             squares += sum.squares;
             ns += sum.ns
                 - gates
-                    .map(|(&place, count)| count * passage(way) * beside[place])
+                    .map(|(&place, count)| count * probe_cost_share(way) * beside[place])
                     .sum::<f64>();
         }
         (squares > 0.0).then(|| speed * ns / squares)
@@ -230,16 +232,16 @@ fn packets(
     (0..times).map(time).collect()
 }
 
-/// Tells whether gates that are asleep were measured.
-fn has_asleep(slices: &[Slice]) -> bool {
-    slices.iter().any(|slice| slice.probes == Probes::Asleep)
+/// Tells whether disabled gates were measured.
+fn has_disabled(slices: &[Slice]) -> bool {
+    slices.iter().any(|slice| slice.probes == Probes::Disabled)
 }
 
 /// The mean of the slices without gates.
 fn control(slices: &[&Slice]) -> Option<f64> {
     let without: Vec<f64> = slices
         .iter()
-        .filter(|slice| slice.probes == Probes::Absent)
+        .filter(|slice| slice.probes == Probes::Uninstrumented)
         .map(|slice| slice.total.ns)
         .collect();
     (!without.is_empty()).then(|| without.iter().sum::<f64>() / without.len() as f64)
@@ -271,7 +273,7 @@ fn between(
             terms.push(beside(to, 1.0 - splits[to].middle()));
         }
         for &(place, count) in slice.crossings.within.get(at).into_iter().flatten() {
-            terms.push(beside(place, passage(way) * count));
+            terms.push(beside(place, probe_cost_share(way) * count));
         }
         Between { block, terms, ns }
     });

@@ -48,18 +48,21 @@ fn exact() -> Machine {
     }
 }
 
-/// The same with gates that are compiled in, and cost something asleep.
+/// The same with gates that are compiled in, and cost something when disabled.
 fn compiled_in() -> Machine {
     Machine {
-        asleep: Some((0..13).map(|span| 10.0 * f64::from(span % 4)).collect()),
+        disabled: Some((0..13).map(|span| 10.0 * f64::from(span % 4)).collect()),
         ..exact()
     }
 }
 
 /// What spans of the code with gates take.
 fn truth_of_span(machine: &Machine, place: usize) -> f64 {
-    let asleep = machine.asleep.as_ref().map_or(0.0, |asleep| asleep[place]);
-    2.0 * (machine.spans[place] + asleep)
+    let disabled = machine
+        .disabled
+        .as_ref()
+        .map_or(0.0, |disabled| disabled[place]);
+    2.0 * (machine.spans[place] + disabled)
 }
 
 /// D9: how often intervals hold the truth, for every kind of row.
@@ -74,7 +77,7 @@ fn intervals_of(
         "total",
         "closure",
         "elsewhere",
-        "asleep",
+        "disabled",
     ];
     let mut rows = rows.map(|row| (row, Held::default()));
     for seed in seeds {
@@ -89,7 +92,7 @@ fn intervals_of(
         rows[3].1.count(&ledger.total, machine.round_trip());
         rows[4].1.count(&ledger.closure.left, 0.0);
         rows[5].1.count(&ledger.elsewhere, 0.0);
-        if let (Some(found), Some(truth)) = (&ledger.asleep, &machine.asleep) {
+        if let (Some(found), Some(truth)) = (&ledger.disabled, &machine.disabled) {
             rows[6].1.count(found, 2.0 * truth.iter().sum::<f64>());
         }
     }
@@ -187,7 +190,7 @@ fn a_round_trip_of_another_size_does_not_close() {
     for slice in run
         .slices
         .iter_mut()
-        .filter(|slice| slice.probes == Probes::Absent)
+        .filter(|slice| slice.probes == Probes::Uninstrumented)
     {
         slice.total.ns *= 1.1;
     }
@@ -321,7 +324,7 @@ fn slices_that_tell_nothing_are_refused() {
     let fewer = some(&|slice| slice.block != 2);
     let have = LEAST_BLOCKS - 1;
     assert_eq!(fit(&fewer), Some(NoLedger::TooFewBlocks { have }));
-    let without = some(&|slice| slice.block != 2 || slice.probes != Probes::Absent);
+    let without = some(&|slice| slice.block != 2 || slice.probes != Probes::Uninstrumented);
     assert_eq!(fit(&without), Some(NoLedger::NoControl(2)));
     let gate = machine.way.gates()[4];
     let never = some(&|slice| !slice.probes.active().contains(gate));

@@ -66,11 +66,11 @@ impl KernelPackets {
         let session =
             KernelPacketSession::open(path, carrier, mode).map_err(|error| error.to_string())?;
         let ends = session.ends();
-        let port = ends.far_ports.first().copied().unwrap_or(0);
-        let joiner = Trains::new(port, ends.near, ends.far);
+        let port = ends.server_ports.first().copied().unwrap_or(0);
+        let joiner = Trains::new(port, ends.client, ends.server);
         let watch = Watch {
-            ports: ends.far_ports.clone(),
-            threads: vec![ends.near, ends.far],
+            ports: ends.server_ports.clone(),
+            threads: vec![ends.client, ends.server],
             // They pass between the gates of packets, and their passages cost as much.
             acknowledgments: true,
         };
@@ -130,7 +130,7 @@ impl KernelPackets {
         if !self.joiner.learn(&taken.events, &exchange(SEGMENT, 1)) {
             return Err("the gates saw nothing of the connection".to_owned());
         }
-        self.enable(Probes::Absent)
+        self.enable(Probes::Uninstrumented)
     }
 
     /// The messages and packets of a slice.
@@ -229,7 +229,7 @@ impl Gated for KernelPackets {
         self.sizes.len()
     }
 
-    fn has_asleep(&self) -> bool {
+    fn has_disabled(&self) -> bool {
         // What is not wanted is detached.
         false
     }

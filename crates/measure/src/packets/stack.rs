@@ -41,7 +41,7 @@ impl StackPackets {
             table,
             session: StackPacketSession::open().map_err(|error: Error| error.to_string())?,
             sizes: sizes.to_vec(),
-            probes: Probes::Absent,
+            probes: Probes::Uninstrumented,
         })
     }
 
@@ -120,7 +120,7 @@ impl Gated for StackPackets {
         self.sizes.len()
     }
 
-    fn has_asleep(&self) -> bool {
+    fn has_disabled(&self) -> bool {
         true
     }
 
@@ -138,7 +138,7 @@ impl Gated for StackPackets {
     }
 
     fn run(&mut self, size: usize, round_trips: u64) -> Result<Ran, String> {
-        let gates = (self.probes != Probes::Absent).then_some(self.probes.active());
+        let gates = (self.probes != Probes::Uninstrumented).then_some(self.probes.active());
         let mut times = Vec::new();
         let response = self.sizes[size];
         let recording = self

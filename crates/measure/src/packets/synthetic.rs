@@ -87,7 +87,7 @@ impl Machine {
             uncounted: 0.0,
             speed: 1.0,
             slices: 0,
-            probes: Probes::Absent,
+            probes: Probes::Uninstrumented,
             random: ChaCha8Rng::seed_from_u64(seed),
         }
     }
@@ -178,7 +178,7 @@ impl Gated for Machine {
         1
     }
 
-    fn has_asleep(&self) -> bool {
+    fn has_disabled(&self) -> bool {
         false
     }
 

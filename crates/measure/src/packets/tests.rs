@@ -19,7 +19,7 @@ fn ledger(machine: &mut Machine, blocks: u32, seed: u64) -> Ledger {
         round_trips: 24,
         least_blocks: blocks,
         time: Duration::ZERO,
-        sets: Sets::USUAL,
+        sets: Sets::DEFAULT,
         seed,
     };
     let splits = machine.splits();
@@ -200,7 +200,7 @@ fn without_and_with<G: Gated, Kept>(
         round_trips,
         least_blocks: 24,
         time: Duration::ZERO,
-        sets: Sets::USUAL,
+        sets: Sets::DEFAULT,
         seed: 1,
     };
     let mut random = ChaCha8Rng::seed_from_u64(amount.seed);

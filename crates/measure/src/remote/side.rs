@@ -5,7 +5,7 @@
 use tollgate_gate::{Gate, GateSet, KERNEL, SpanTable};
 use tollgate_kernel::{Event, Namespace, Plan, Taken, Talk, Watch};
 use tollgate_workload::gates::Keeper;
-use tollgate_workload::remote::{FarBoundary, FarGates, KernelRemote, RemoteSession};
+use tollgate_workload::remote::{KernelRemote, RemoteBoundary, RemoteGates, RemoteSession};
 use tollgate_workload::{SOCKET_STAMPED, STAMPED, Session, Stamps};
 
 use crate::ledger::Split;
@@ -45,8 +45,8 @@ impl Boundaries {
         Self::new(plan.boundaries().iter().map(boundary).collect())
     }
 
-    fn told(gates: &FarGates) -> Self {
-        let boundary = |told: &FarBoundary| Boundary {
+    fn told(gates: &RemoteGates) -> Self {
+        let boundary = |told: &RemoteBoundary| Boundary {
             gate: told.gate,
             hook: told.hook.clone(),
             missed: told.missed.clone(),
@@ -116,7 +116,7 @@ impl Boundaries {
 /// Who switches a host's gates.
 enum Switch {
     Here(Box<Keeper>),
-    There(FarGates),
+    There(RemoteGates),
 }
 
 /// One host.

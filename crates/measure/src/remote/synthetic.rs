@@ -83,7 +83,7 @@ impl TwoHosts {
                 20.0, 60.0, 55.0, 50.0, 60.0, 20.0, 25.0, 50.0, 60.0, 60.0, 20.0,
             ],
             with_gates_only: 0.0,
-            probes: Probes::Absent,
+            probes: Probes::Uninstrumented,
             speed: 1.0,
             slices: 0,
             random: ChaCha8Rng::seed_from_u64(seed),
@@ -102,7 +102,7 @@ impl TwoHosts {
             round_trips: 32,
             least_blocks: blocks,
             time: Duration::ZERO,
-            sets: Sets::USUAL,
+            sets: Sets::DEFAULT,
             seed,
         };
         let sized = gated::run(&mut self, &amount, || true);
@@ -129,7 +129,7 @@ impl Gated for TwoHosts {
         1
     }
 
-    fn has_asleep(&self) -> bool {
+    fn has_disabled(&self) -> bool {
         false
     }
 

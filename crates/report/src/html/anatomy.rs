@@ -1,12 +1,12 @@
 //! The anatomy of a round trip: a bar for each path and mode, all to one scale, its parts in the order of the way, waiting hatched;
 //! a bar that is short is drawn again under a magnifier.
 
-use tollgate_analysis::summary::{Anatomy, Part, RoundTrip};
+use tollgate_analysis::summary::{Anatomy, RoundTrip, Stage};
 use tollgate_run::{Layer, SegmentKind, Unit, format};
 
 use super::markup::{Markup, at, escape, text_width};
 use super::{palette, typographic};
-use crate::format::{Shown, alone, signed_percent};
+use crate::format::{FormattedColumn, alone, signed_percent};
 
 const WIDTH: f64 = 1000.0;
 const BAR: f64 = 26.0;
@@ -53,7 +53,7 @@ pub(super) fn standalone(anatomy: &Anatomy, style: &str) -> String {
     let longest = anatomy.round_trips.iter().map(extent).fold(0.0, f64::max);
     let mut drawing = Markup::default();
     let mut x = 0.0;
-    for part in Part::ALL {
+    for part in Stage::ALL {
         drawing.raw_format(format_args!(
             "<rect x=\"{}\" y=\"6\" width=\"12\" height=\"12\" rx=\"2\" {}/><text x=\"{}\" y=\"16\">{}</text>\n",
             at(x),
@@ -91,19 +91,19 @@ fn extent(one: &RoundTrip) -> f64 {
 }
 
 /// What paints a part; the same in every figure.
-const fn paint_of(part: Part) -> Option<(Layer, SegmentKind)> {
+const fn paint_of(part: Stage) -> Option<(Layer, SegmentKind)> {
     match part {
-        Part::Application => None,
-        Part::Socket => Some((Layer::Socket, SegmentKind::Processing)),
-        Part::Tcp => Some((Layer::Tcp, SegmentKind::Processing)),
-        Part::Ip => Some((Layer::Ip, SegmentKind::Processing)),
-        Part::Device => Some((Layer::Driver, SegmentKind::Processing)),
-        Part::Queue => Some((Layer::Device, SegmentKind::Queueing)),
-        Part::Wakeup => Some((Layer::Scheduler, SegmentKind::Queueing)),
+        Stage::Application => None,
+        Stage::Socket => Some((Layer::Socket, SegmentKind::Processing)),
+        Stage::Tcp => Some((Layer::Tcp, SegmentKind::Processing)),
+        Stage::Ip => Some((Layer::Ip, SegmentKind::Processing)),
+        Stage::Device => Some((Layer::Driver, SegmentKind::Processing)),
+        Stage::Queue => Some((Layer::Device, SegmentKind::Queueing)),
+        Stage::Wakeup => Some((Layer::Scheduler, SegmentKind::Queueing)),
     }
 }
 
-fn paint(part: Part) -> String {
+fn paint(part: Stage) -> String {
     paint_of(part).map_or_else(
         || "class=\"fill-application\"".to_owned(),
         |(layer, kind)| palette::paint(Some(layer), kind),
@@ -112,7 +112,7 @@ fn paint(part: Part) -> String {
 
 fn legend(out: &mut Markup) {
     out.raw("<ul class=\"legend\">");
-    for part in Part::ALL {
+    for part in Stage::ALL {
         out.raw_format(format_args!(
             "<li><svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" rx=\"2\" \
              {}/></svg>{}</li>",
@@ -125,7 +125,7 @@ fn legend(out: &mut Markup) {
 
 /// Draws one round trip from `y` down; returns where it ends.
 fn round_trip(out: &mut Markup, one: &RoundTrip, longest: f64, y: f64) -> f64 {
-    let shown = Shown::choose(Unit::Nanoseconds, [one.total.value]);
+    let shown = FormattedColumn::choose(Unit::Nanoseconds, [one.total.value]);
     let mut total = shown.with_unit(one.total.value);
     if let Some(ci) = one.total.ci {
         let half = shown.like((ci.high - ci.low) / 2.0, one.total.value);
@@ -223,7 +223,7 @@ fn bar(out: &mut Markup, one: &RoundTrip, (left, top, width): (f64, f64, f64), h
     }
 }
 
-fn label(out: &mut Markup, part: Part, name: &str, (middle, top): (f64, f64), height: f64) {
+fn label(out: &mut Markup, part: Stage, name: &str, (middle, top): (f64, f64), height: f64) {
     let class = match paint_of(part) {
         Some((layer, SegmentKind::Processing)) => format!("on-{}", layer.name()),
         Some(_) => {
@@ -252,13 +252,13 @@ fn largest(one: &RoundTrip) -> String {
         return "no ledger: the round trip alone".to_owned();
     }
     let words = one
-        .largest_parts()
+        .largest_stages()
         .into_iter()
         .map(|(part, ns)| format!("{} {}", part.name(), alone(Unit::Nanoseconds, ns)));
     let mut words: Vec<String> = words.collect();
     let share = |ns: f64| signed_percent(ns / one.total.value);
-    if one.asleep_ns > 0.0 {
-        words.push(format!("gates asleep {}", share(one.asleep_ns)));
+    if one.disabled_ns > 0.0 {
+        words.push(format!("disabled gates {}", share(one.disabled_ns)));
     }
     words.extend(one.open_ns.map(|open| format!("left open {}", share(open))));
     words.join(" · ")

@@ -6,7 +6,7 @@ use tollgate_run::{Bar, Layer, Segment, SegmentKind, Unit};
 use super::lines::linear_ticks;
 use super::markup::{Markup, at, cut, escape, text_width};
 use super::{palette, typographic, unit_name};
-use crate::format::{Shown, signed_percent};
+use crate::format::{FormattedColumn, signed_percent};
 
 const WIDTH: f64 = 1000.0;
 const TOP: f64 = 6.0;
@@ -41,7 +41,7 @@ pub(super) fn draw(out: &mut Markup, title: &str, unit: Unit, bars: &[Bar]) -> O
         out.raw("<p class=\"missing\">There is nothing to draw: no bar has a length.</p>\n");
         return None;
     }
-    let shown = Shown::choose(unit, bars.iter().map(extent));
+    let shown = FormattedColumn::choose(unit, bars.iter().map(extent));
     let widest = bars
         .iter()
         .map(|bar| text_width(&bar.label, FONT * BOLD))
@@ -75,7 +75,7 @@ pub(super) fn draw(out: &mut Markup, title: &str, unit: Unit, bars: &[Bar]) -> O
     })
 }
 
-fn axis(out: &mut Markup, layout: &Layout, shown: Shown, bottom: f64) {
+fn axis(out: &mut Markup, layout: &Layout, shown: FormattedColumn, bottom: f64) {
     out.raw("<g class=\"axis\">");
     let ticks = linear_ticks(layout.longest, 8);
     for (at_tick, tick) in ticks.iter().enumerate() {
@@ -111,7 +111,7 @@ fn axis(out: &mut Markup, layout: &Layout, shown: Shown, bottom: f64) {
 }
 
 /// The number of a tick: ticks are round, so trailing zeros say nothing.
-pub(super) fn tick_label(shown: Shown, tick: f64) -> String {
+pub(super) fn tick_label(shown: FormattedColumn, tick: f64) -> String {
     let number = shown.number(tick);
     let short = if number.contains('.') {
         number.trim_end_matches('0').trim_end_matches('.')
@@ -121,7 +121,7 @@ pub(super) fn tick_label(shown: Shown, tick: f64) -> String {
     typographic(short)
 }
 
-fn draw_bar(out: &mut Markup, layout: &Layout, shown: Shown, bar: &Bar, y: f64) {
+fn draw_bar(out: &mut Markup, layout: &Layout, shown: FormattedColumn, bar: &Bar, y: f64) {
     let base = y + BAR / 2.0 + FONT * 0.36;
     out.raw_format(format_args!(
         "<g class=\"bar\"><text x=\"{}\" y=\"{}\" text-anchor=\"end\" class=\"bar-label\">{}</text>",
@@ -191,7 +191,7 @@ fn draw_bar(out: &mut Markup, layout: &Layout, shown: Shown, bar: &Bar, y: f64) 
 fn draw_segment(
     out: &mut Markup,
     segment: &Segment,
-    shown: Shown,
+    shown: FormattedColumn,
     bar: &Bar,
     (start, end, y): (f64, f64, f64),
     shade: &str,
@@ -306,7 +306,7 @@ fn is_part(segment: &Segment) -> bool {
 }
 
 /// The figure in words, for those who cannot see it.
-fn spoken(title: &str, bars: &[Bar], shown: Shown) -> String {
+fn spoken(title: &str, bars: &[Bar], shown: FormattedColumn) -> String {
     let bar = |bar: &Bar| {
         let total = bar.total_measured.unwrap_or_else(|| bar.sum());
         let largest = bar

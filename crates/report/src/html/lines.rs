@@ -6,7 +6,7 @@ use super::bars::tick_label;
 use super::markup::{Markup, at, cut, escape, text_width};
 use super::palette::LineStyles;
 use super::{typographic, unit_name};
-use crate::format::{Shown, alone};
+use crate::format::{FormattedColumn, alone};
 
 const LEFT: f64 = 62.0;
 const TOP: f64 = 34.0;
@@ -68,7 +68,7 @@ struct Placed {
     /// The place where `low` and `high` lie in the drawing.
     from: f64,
     to: f64,
-    shown: Shown,
+    shown: FormattedColumn,
 }
 
 impl Placed {
@@ -251,8 +251,8 @@ fn place(axis: &Axis, values: Vec<f64>, from: f64, to: f64, beyond: bool) -> Pla
     };
     // On a linear axis the large numbers take the room, so they choose the unit.
     let shown = match axis.scale {
-        Scale::Log => Shown::choose(axis.unit, values),
-        Scale::Linear => Shown::choose(axis.unit, [least.abs().max(most.abs())]),
+        Scale::Log => FormattedColumn::choose(axis.unit, values),
+        Scale::Linear => FormattedColumn::choose(axis.unit, [least.abs().max(most.abs())]),
     };
     Placed {
         scale: axis.scale,
@@ -388,7 +388,7 @@ fn draw_axes(out: &mut Markup, frame: &Frame<'_>, x_ticks: &[f64]) {
     ));
 }
 
-fn axis_title(axis: &Axis, shown: Shown) -> String {
+fn axis_title(axis: &Axis, shown: FormattedColumn) -> String {
     match unit_name(shown.name) {
         "" => axis.label.clone(),
         unit => format!("{} ({unit})", axis.label),
@@ -462,7 +462,7 @@ fn draw_line(
 
 fn point_words(line: &Series, point: &Point, chart: Chart<'_>, sheet: Sheet) -> String {
     let interval = point.ci.map_or(String::new(), |ci| {
-        let shown = Shown::choose(chart.y.unit, [point.y]);
+        let shown = FormattedColumn::choose(chart.y.unit, [point.y]);
         format!(" ({} to {})", shown.number(ci.low), shown.number(ci.high))
     });
     let (x, y) = (alone(chart.x.unit, point.x), alone(chart.y.unit, point.y));
@@ -474,11 +474,11 @@ fn point_words(line: &Series, point: &Point, chart: Chart<'_>, sheet: Sheet) -> 
     format!("{name}{}: {}{interval}", typographic(&x), typographic(&y))
 }
 
-fn label_words(points: &[Point], shown: Shown) -> String {
+fn label_words(points: &[Point], shown: FormattedColumn) -> String {
     typographic(&shown.with_unit(points[points.len() - 1].y))
 }
 
-fn label_width(line: &Series, points: &[Point], shown: Shown) -> f64 {
+fn label_width(line: &Series, points: &[Point], shown: FormattedColumn) -> f64 {
     text_width(&line.label, FONT) * 1.06 + text_width(&label_words(points, shown), FONT) + 8.0
 }
 

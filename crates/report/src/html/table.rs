@@ -5,11 +5,11 @@ use tollgate_run::{Cell, Measured, Row, RowKind, SegmentKind, Table};
 
 use super::markup::{Markup, escape};
 use super::{micro, palette, typographic, unit_name};
-use crate::cells::{Footnotes, shown_columns};
-use crate::format::{Shown, fraction_width, group_thousands};
+use crate::cells::{Footnotes, formatted_columns};
+use crate::format::{FormattedColumn, fraction_width, group_thousands};
 
 pub(super) fn draw(out: &mut Markup, number: usize, table: &Table) {
-    let shown = shown_columns(table);
+    let shown = formatted_columns(table);
     let notes = Footnotes::of(table);
     let fractions: Vec<usize> = (0..table.columns.len())
         .map(|at| widest_fraction(table, at, shown[at]))
@@ -98,7 +98,13 @@ fn row_label(out: &mut Markup, row: &Row, width: usize, mark: Option<usize>) {
     out.raw("</th>");
 }
 
-fn draw_cell(out: &mut Markup, cell: &Cell, shown: Shown, fraction: usize, mark: Option<usize>) {
+fn draw_cell(
+    out: &mut Markup,
+    cell: &Cell,
+    shown: FormattedColumn,
+    fraction: usize,
+    mark: Option<usize>,
+) {
     let mark = mark.map_or(String::new(), |mark| format!("<sup>{mark}</sup>"));
     match cell {
         Cell::Value(measured) => {
@@ -141,13 +147,13 @@ fn aligned(number: &str, fraction: usize) -> String {
     text
 }
 
-fn widest_fraction(table: &Table, at: usize, shown: Shown) -> usize {
+fn widest_fraction(table: &Table, at: usize, shown: FormattedColumn) -> usize {
     let number = |row: &Row| Some(fraction_width(&shown.number(row.cells.get(at)?.number()?)));
     table.rows.iter().filter_map(number).max().unwrap_or(0)
 }
 
 /// What a cell tells on hovering, where it holds percentiles: its error stands beside it.
-fn hover(measured: &Measured, shown: Shown) -> String {
+fn hover(measured: &Measured, shown: FormattedColumn) -> String {
     let Measured {
         mean,
         p99,

@@ -6,14 +6,14 @@
 use tollgate_run::{Bar, Segment, SegmentKind, Unit};
 
 use super::{Ink, Page, clean, pad_left, pad_right, width};
-use crate::format::{Shown, signed_percent};
+use crate::format::{FormattedColumn, signed_percent};
 
 impl Page {
     pub(super) fn bars(&mut self, title: &str, unit: Unit, bars: &[Bar]) {
         self.line("");
         self.wrap(Ink::Bold, "", 0, title);
         let extents = bars.iter().map(extent);
-        let shown = Shown::choose(unit, extents);
+        let shown = FormattedColumn::choose(unit, extents);
         match bars {
             [bar] => self.one_bar(bar, shown),
             bars => self.many_bars(bars, shown),
@@ -21,7 +21,7 @@ impl Page {
     }
 
     /// A line for each span: name, length as a bar, number, share, kind.
-    fn one_bar(&mut self, bar: &Bar, shown: Shown) {
+    fn one_bar(&mut self, bar: &Bar, shown: FormattedColumn) {
         let total = bar.total_measured.unwrap_or_else(|| bar.sum());
         let name_width = bar
             .segments
@@ -48,7 +48,7 @@ impl Page {
     }
 
     /// A line for each bar, all on one scale.
-    fn many_bars(&mut self, bars: &[Bar], shown: Shown) {
+    fn many_bars(&mut self, bars: &[Bar], shown: FormattedColumn) {
         let label_width = bars.iter().map(|bar| width(&bar.label)).max().unwrap_or(0);
         let closings: Vec<String> = bars.iter().map(|bar| closing(bar, shown)).collect();
         let closing_width = closings.iter().map(|text| width(text)).max().unwrap_or(0);
@@ -154,7 +154,7 @@ fn share(value: f64, total: f64) -> String {
 }
 
 /// What the bar closes on, and what it leaves unexplained.
-fn closing(bar: &Bar, shown: Shown) -> String {
+fn closing(bar: &Bar, shown: FormattedColumn) -> String {
     match (bar.total_measured, bar.residual()) {
         (Some(total), Some(residual)) if total > 0.0 => {
             format!(

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_analysis::comparison::{
-    Change, Comparison, IntervalOf, POWER, PathChange, Place, Side, Verdict,
+    CellKey, Change, Comparison, IntervalOf, POWER, PathChange, Side, Verdict,
 };
 use tollgate_run::format::counted;
 
 use super::{Ink, Page};
-use crate::format::{Shown, group_thousands, signed_percent};
+use crate::format::{FormattedColumn, group_thousands, signed_percent};
 
 /// Renders a comparison for a terminal of `width` columns, with ANSI colours if `colour`.
 #[must_use]
@@ -141,7 +141,7 @@ impl Page {
                 rows.push(cells);
                 last = Some(table);
             }
-            let shown = Shown::choose(change.unit, [change.a, change.b]);
+            let shown = FormattedColumn::choose(change.unit, [change.a, change.b]);
             rows.push([
                 format!("  {}, {}", change.place.row, change.place.column),
                 shown.with_unit(change.a),
@@ -185,7 +185,7 @@ impl Page {
         }
     }
 
-    fn only(&mut self, title: &str, comparison: &Comparison, places: &[Place]) {
+    fn only(&mut self, title: &str, comparison: &Comparison, places: &[CellKey]) {
         if places.is_empty() {
             return;
         }
@@ -267,7 +267,7 @@ fn interval(change: &Change) -> String {
     match interval.of {
         IntervalOf::Quotient => between(interval.low, interval.high),
         IntervalOf::Difference => {
-            let shown = Shown::choose(change.unit, [interval.low, interval.high]);
+            let shown = FormattedColumn::choose(change.unit, [interval.low, interval.high]);
             let [low, high] = [interval.low, interval.high].map(|end| shown.with_unit(end));
             format!("{low} to {high}")
         }

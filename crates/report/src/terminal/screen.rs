@@ -3,11 +3,11 @@
 //!
 //! It must never take more than 60 lines at 100 columns: what is longer is counted and left to the other renderings.
 
-use tollgate_analysis::summary::{Part, RoundTrip, Summary, summary};
+use tollgate_analysis::summary::{RoundTrip, Stage, Summary, summary};
 use tollgate_run::{Layer, Run, Unit};
 
 use super::{Ink, Page, clean, width};
-use crate::format::{Shown, alone, signed_percent};
+use crate::format::{FormattedColumn, alone, signed_percent};
 
 /// Lines on what could not be measured.
 const MISSING: usize = 3;
@@ -56,27 +56,27 @@ fn extent(one: &RoundTrip) -> f64 {
     one.total.value.max(one.lengths().iter().sum::<f64>())
 }
 
-const fn letter(part: Part) -> char {
+const fn letter(part: Stage) -> char {
     match part {
-        Part::Application => 'A',
-        Part::Socket => 'S',
-        Part::Tcp => 'T',
-        Part::Ip => 'I',
-        Part::Device => 'D',
-        Part::Queue => 'Q',
-        Part::Wakeup => 'W',
+        Stage::Application => 'A',
+        Stage::Socket => 'S',
+        Stage::Tcp => 'T',
+        Stage::Ip => 'I',
+        Stage::Device => 'D',
+        Stage::Queue => 'Q',
+        Stage::Wakeup => 'W',
     }
 }
 
-const fn ink(part: Part) -> Ink {
+const fn ink(part: Stage) -> Ink {
     match part {
-        Part::Application => Ink::Plain,
-        Part::Socket => Ink::Of(Layer::Socket),
-        Part::Tcp => Ink::Of(Layer::Tcp),
-        Part::Ip => Ink::Of(Layer::Ip),
-        Part::Device => Ink::Of(Layer::Driver),
-        Part::Queue => Ink::Of(Layer::Device),
-        Part::Wakeup => Ink::Of(Layer::Scheduler),
+        Stage::Application => Ink::Plain,
+        Stage::Socket => Ink::Of(Layer::Socket),
+        Stage::Tcp => Ink::Of(Layer::Tcp),
+        Stage::Ip => Ink::Of(Layer::Ip),
+        Stage::Device => Ink::Of(Layer::Driver),
+        Stage::Queue => Ink::Of(Layer::Device),
+        Stage::Wakeup => Ink::Of(Layer::Scheduler),
     }
 }
 
@@ -104,7 +104,7 @@ impl Page {
     /// A round trip: its name and total, the bar on the common scale, the bar magnified where that is short, its largest parts.
     fn round_trip(&mut self, one: &RoundTrip, longest: f64) {
         let name = format!("{}, {}", one.path, one.mode.words());
-        let shown = Shown::choose(Unit::Nanoseconds, [one.total.value]);
+        let shown = FormattedColumn::choose(Unit::Nanoseconds, [one.total.value]);
         let mut total = shown.with_unit(one.total.value);
         if let Some(half) = one.total.ci.map(|ci| (ci.high - ci.low) / 2.0) {
             total = format!("{} ±{}", total, shown.like(half, one.total.value));
@@ -169,7 +169,7 @@ impl Page {
     }
 
     fn legend_of_parts(&mut self) {
-        let parts: Vec<String> = Part::ALL
+        let parts: Vec<String> = Stage::ALL
             .iter()
             .map(|part| format!("{} {}", letter(*part), part.name()))
             .collect();
@@ -274,7 +274,7 @@ impl Page {
 
 /// The three largest parts, and what the ledger leaves open.
 fn largest(one: &RoundTrip) -> String {
-    let parts = one.largest_parts();
+    let parts = one.largest_stages();
     let share = |ns: f64| format!("{:.0} %", 100.0 * ns / one.total.value);
     let mut words: Vec<String> = parts
         .iter()
@@ -287,10 +287,10 @@ fn largest(one: &RoundTrip) -> String {
             )
         })
         .collect();
-    if one.asleep_ns > 0.0 {
+    if one.disabled_ns > 0.0 {
         words.push(format!(
-            "gates asleep {}",
-            signed_percent(one.asleep_ns / one.total.value)
+            "disabled gates {}",
+            signed_percent(one.disabled_ns / one.total.value)
         ));
     }
     if let Some(open) = one.open_ns {

@@ -8,8 +8,8 @@ use std::ops::Range;
 use tollgate_run::{Cell, Row, RowKind, Table};
 
 use super::{Ink, Page, clean, pad_left, pad_right, width, wrap_words};
-use crate::cells::{Footnotes, shown_columns};
-use crate::format::{Shown, fraction_width};
+use crate::cells::{Footnotes, formatted_columns};
+use crate::format::{FormattedColumn, fraction_width};
 
 /// Space between columns.
 const GAP: usize = 2;
@@ -35,7 +35,7 @@ impl Page {
     pub(super) fn table(&mut self, table: &Table) {
         self.line("");
         self.wrap(Ink::Bold, "", 0, &table.title);
-        let shown = shown_columns(table);
+        let shown = formatted_columns(table);
         let notes = Footnotes::of(table);
         let spans = table.rows.iter().any(|row| is_span(row.kind));
         let mut labels: Vec<Label> = Vec::new();
@@ -237,7 +237,7 @@ struct CellText {
     mark: String,
 }
 
-fn cell_text(cell: &Cell, shown: Shown, mark: Option<usize>) -> CellText {
+fn cell_text(cell: &Cell, shown: FormattedColumn, mark: Option<usize>) -> CellText {
     let mark = mark.map_or(String::new(), |mark| format!(" [{mark}]"));
     let plain = |number| CellText {
         number,

@@ -22,7 +22,7 @@ use tollgate_stats::{Samples, Timing};
 use super::socket::{self, End, Options};
 use super::uring::{Taking, Uring};
 use super::zero_copy::Completions;
-use super::{KernelLoopback, PATH, Place, STREAM_SEED, thread_name};
+use super::{KernelLoopback, Network, PATH, STREAM_SEED, thread_name};
 use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
@@ -52,7 +52,7 @@ pub(super) struct BulkSession {
     congestion: String,
     control: Arc<Control>,
     shared: Arc<Shared>,
-    near: End,
+    client: End,
     /// The other end, when this thread reads it, too.
     own_reader: Option<Reader>,
     thread: Option<JoinHandle<()>>,
@@ -189,12 +189,12 @@ fn late(doing: &'static str) -> Error {
 
 /// The thread's body: reads the slices that are ordered, and says with a byte when each is read.
 fn serve(mut reader: Reader, reading: Reading, core: usize, control: &Control, shared: &Shared) {
-    let mut server = Server::new(control);
+    let mut orders = Server::new(control);
     let outcome = cores::pin(core)
         .map_err(|error| Error::system(PATH, "pinning a thread", error))
         .and_then(|()| {
-            while let Some(writes) = server.next_order() {
-                server.ready();
+            while let Some(writes) = orders.next_order() {
+                orders.ready();
                 let size = reader.size;
                 if reading == Reading::Posted {
                     for _ in 0..writes {
@@ -210,7 +210,7 @@ fn serve(mut reader: Reader, reading: Reading, core: usize, control: &Control, s
                 }
                 cores::still_pinned(core).map_err(|error| Error::system(PATH, KEEPING, error))?;
                 reader.end.send_all(&[1], control)?;
-                server.done();
+                orders.done();
             }
             Ok(())
         });
@@ -218,26 +218,26 @@ fn serve(mut reader: Reader, reading: Reading, core: usize, control: &Control, s
         Ok(()) => {}
         // The session was dropped in the middle of a slice: nobody is left to be told.
         Err(_) if control.is_quit() => {}
-        Err(error) => server.fail(&error.to_string()),
+        Err(error) => orders.fail(&error.to_string()),
     }
 }
 
 impl BulkSession {
-    pub(super) fn open(spec: &Spec, place: &Place) -> Result<Self, Error> {
+    pub(super) fn open(spec: &Spec, place: &Network) -> Result<Self, Error> {
         let cores = Cores::choose(spec.placement)?;
         let options = Options::of(spec);
-        let (near, far, _) = socket::pair(&options, place)?;
-        let congestion = near.congestion()?;
+        let (client, server, _) = socket::pair(&options, place)?;
+        let congestion = client.congestion()?;
         let sockets = spec.sockets;
         // Whole writes only, so that none is cut at the memory's end.
         let memory = spec.size * (sockets.memory / spec.size).max(1);
         let source = Source::make(&sockets, memory, spec.size)?;
         if sockets.sending == Sending::ZeroCopy {
-            Completions::enable(near.fd())
+            Completions::enable(client.fd())
                 .map_err(|error| Error::system(PATH, "setting SO_ZEROCOPY", error))?;
         }
         let reader = Reader {
-            end: far,
+            end: server,
             memory: vec![0; memory],
             at: 0,
             size: spec.size,
@@ -252,7 +252,7 @@ impl BulkSession {
                 .name(thread_name())
                 .spawn({
                     let (control, shared) = (Arc::clone(&control), Arc::clone(&shared));
-                    move || serve(reader, sockets.reading, cores.far, &control, &shared)
+                    move || serve(reader, sockets.reading, cores.server, &control, &shared)
                 })
                 .map_err(|error| Error::system(PATH, "starting a thread", error))?;
             (None, Some(thread))
@@ -263,7 +263,7 @@ impl BulkSession {
             congestion,
             control,
             shared,
-            near,
+            client,
             own_reader,
             thread,
             source,
@@ -277,11 +277,11 @@ impl BulkSession {
     /// Shuts the connection down under the session, as a peer that dies does.
     #[cfg(test)]
     pub(super) fn break_off(&self) {
-        let _ = self.near.shutdown(Shutdown::Both);
+        let _ = self.client.shutdown(Shutdown::Both);
     }
 
     fn slice(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
-        let _pinned = Pinned::to(self.cores.near)
+        let _pinned = Pinned::to(self.cores.client)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         let size = self.spec.size;
         if self.thread.is_some() {
@@ -296,13 +296,13 @@ impl BulkSession {
         laps.flush(samples);
         if self.thread.is_some() {
             if self.spec.nagle() {
-                self.near.push()?;
+                self.client.push()?;
             }
-            self.near.recv_exact(&mut [0], &self.control)?;
+            self.client.recv_exact(&mut [0], &self.control)?;
         }
         self.await_completions()?;
         laps.finish(samples, iterations * size as u64, true);
-        cores::still_pinned(self.cores.near)
+        cores::still_pinned(self.cores.client)
             .map_err(|error| Error::system(PATH, KEEPING, error))?;
         if self.thread.is_some() {
             self.control.finish(PATH, || Ok(()))?;
@@ -337,15 +337,15 @@ impl BulkSession {
         };
         loop {
             let sent = match &mut self.source {
-                Source::Memory(bytes) => send(self.near.fd(), &bytes[at..at + len], flags),
+                Source::Memory(bytes) => send(self.client.fd(), &bytes[at..at + len], flags),
                 Source::ZeroCopy(bytes, completions) => {
-                    let sent = send(self.near.fd(), &bytes[at..at + len], flags | ZEROCOPY);
+                    let sent = send(self.client.fd(), &bytes[at..at + len], flags | ZEROCOPY);
                     if sent.is_ok() {
                         completions.sent();
                     }
                     let under_way = completions.under_way();
                     if sent == Err(Errno::NOBUFS) || under_way.is_multiple_of(REAP_EVERY) {
-                        reap(completions, &self.near, MOST_UNDER_WAY)?;
+                        reap(completions, &self.client, MOST_UNDER_WAY)?;
                     }
                     match sent {
                         // Completions have been read, so there is room again.
@@ -354,11 +354,11 @@ impl BulkSession {
                     }
                 }
                 Source::Uring(uring) => {
-                    uring.send(self.near.fd(), at, len, flags.bits().cast_signed())
+                    uring.send(self.client.fd(), at, len, flags.bits().cast_signed())
                 }
                 Source::File {
                     file, pipe: None, ..
-                } => sendfile(self.near.fd(), &file, Some(&mut (at as u64)), len),
+                } => sendfile(self.client.fd(), &file, Some(&mut (at as u64)), len),
                 Source::File {
                     file,
                     pipe: Some((from, into)),
@@ -371,7 +371,7 @@ impl BulkSession {
                     len,
                     SpliceFlags::empty(),
                 )
-                .and_then(|filled| empty(from, &self.near, filled)),
+                .and_then(|filled| empty(from, &self.client, filled)),
             };
             match sent {
                 Ok(0) => {
@@ -414,7 +414,7 @@ impl BulkSession {
 
     fn await_completions(&mut self) -> Result<(), Error> {
         match &mut self.source {
-            Source::ZeroCopy(_, completions) => reap(completions, &self.near, 0),
+            Source::ZeroCopy(_, completions) => reap(completions, &self.client, 0),
             Source::Uring(uring) => uring.settle(0).map_err(|error| match error {
                 Errno::TIME => late("waiting for notifications of io_uring"),
                 error => Error::system(PATH, "waiting for notifications of io_uring", error),
@@ -425,10 +425,10 @@ impl BulkSession {
 }
 
 /// Moves all that a pipe holds into the socket.
-fn empty(pipe: &OwnedFd, near: &End, filled: usize) -> rustix::io::Result<usize> {
+fn empty(pipe: &OwnedFd, client: &End, filled: usize) -> rustix::io::Result<usize> {
     let mut left = filled;
     while left > 0 {
-        match splice(pipe, None, near.fd(), None, left, SpliceFlags::empty()) {
+        match splice(pipe, None, client.fd(), None, left, SpliceFlags::empty()) {
             Ok(0) => return Err(Errno::PIPE),
             Ok(moved) => left -= moved,
             Err(Errno::INTR) => {}
@@ -439,11 +439,11 @@ fn empty(pipe: &OwnedFd, near: &End, filled: usize) -> rustix::io::Result<usize>
 }
 
 /// Reads completions until at most `most` sends are under way.
-fn reap(completions: &mut Completions, near: &End, most: u64) -> Result<(), Error> {
+fn reap(completions: &mut Completions, client: &End, most: u64) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         completions
-            .reap(near.fd())
+            .reap(client.fd())
             .map_err(|error| Error::system(PATH, "reading the error queue", error))?;
         if completions.under_way() <= most {
             return Ok(());
@@ -456,7 +456,7 @@ fn reap(completions: &mut Completions, near: &End, most: u64) -> Result<(), Erro
             tv_nsec: LOOK_AGAIN.as_nanos() as i64,
         };
         // An error queue that is not empty is POLLERR, which needs no asking.
-        let mut fds = [PollFd::from_borrowed_fd(near.fd(), PollFlags::empty())];
+        let mut fds = [PollFd::from_borrowed_fd(client.fd(), PollFlags::empty())];
         match poll(&mut fds, Some(&limit)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => {
@@ -511,7 +511,7 @@ impl Drop for BulkSession {
     fn drop(&mut self) {
         self.control.quit();
         // The reader may sleep in recv, which returns when the connection is shut down.
-        let _ = self.near.shutdown(Shutdown::Both);
+        let _ = self.client.shutdown(Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             // A panic of that thread has been reported by the panic hook.
             let _ = thread.join();

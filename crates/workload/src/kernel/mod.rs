@@ -26,13 +26,13 @@
 //! polling loops look at a deadline. Dropping a session wakes its thread, joins it and closes every socket.
 
 mod bulk;
-mod far;
-mod near;
+mod client;
 mod offload;
 mod own_loopback;
 pub mod per_packet;
 pub mod remote;
 mod server;
+mod server_thread;
 mod socket;
 mod software_stamps;
 #[cfg(test)]
@@ -59,10 +59,10 @@ use crate::spec::Spec;
 pub use offload::features;
 pub use veth::{KernelVeth, Pair};
 
-use far::{FarThread, thread_id, thread_name};
-use near::{Near, NearEnd};
+use client::{ClientEnd, ClientSockets};
 use own_loopback::{Cut, OwnLoopback};
 use server::Job;
+use server_thread::{ServerThread, thread_id, thread_name};
 use socket::Options;
 
 const PATH: PathId = PathId::KernelLoopback;
@@ -79,7 +79,7 @@ fn destination(connection: u64) -> usize {
 
 /// The place where the ends are.
 #[derive(Debug, Clone)]
-enum Place {
+enum Network {
     /// Both in the process's own namespace, on 127.0.0.1.
     Loopback,
     /// Both in a namespace that has nothing else, on its 127.0.0.1.
@@ -88,7 +88,7 @@ enum Place {
     Veth(Arc<Pair>),
 }
 
-impl Place {
+impl Network {
     /// The path whose ends are here.
     const fn path(&self) -> PathId {
         match self {
@@ -97,37 +97,37 @@ impl Place {
         }
     }
 
-    /// The address of the near end.
-    fn near_address(&self) -> Ipv4Addr {
+    /// The address of the client.
+    fn client_address(&self) -> Ipv4Addr {
         match self {
             Self::Loopback | Self::OwnLoopback(_) => Ipv4Addr::LOCALHOST,
-            Self::Veth(pair) => pair.near_address(),
+            Self::Veth(pair) => pair.client_address(),
         }
     }
 
-    /// The address that the far end listens on.
-    fn far_address(&self) -> Ipv4Addr {
+    /// The address that the server listens on.
+    fn server_address(&self) -> Ipv4Addr {
         match self {
             Self::Loopback | Self::OwnLoopback(_) => Ipv4Addr::LOCALHOST,
-            Self::Veth(pair) => pair.far_address(),
+            Self::Veth(pair) => pair.server_address(),
         }
     }
 
-    /// Makes a socket where the near end is.
-    fn near<T: Send>(&self, make: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    /// Makes a socket where the client is.
+    fn client<T: Send>(&self, make: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
         match self {
             Self::Loopback => make(),
             Self::OwnLoopback(own) => own.within(make),
-            Self::Veth(pair) => pair.near(make),
+            Self::Veth(pair) => pair.client(make),
         }
     }
 
-    /// Makes a socket where the far end is.
-    fn far<T: Send>(&self, make: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    /// Makes a socket where the server is.
+    fn server<T: Send>(&self, make: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
         match self {
             Self::Loopback => make(),
             Self::OwnLoopback(own) => own.within(make),
-            Self::Veth(pair) => pair.far(make),
+            Self::Veth(pair) => pair.server(make),
         }
     }
 }
@@ -147,10 +147,10 @@ impl KernelLoopback {
         Self { mtu: Some(mtu) }
     }
 
-    fn place(self) -> Result<Place, Error> {
+    fn place(self) -> Result<Network, Error> {
         Ok(match self.mtu {
-            None => Place::Loopback,
-            Some(mtu) => Place::OwnLoopback(Arc::new(OwnLoopback::make(mtu, Cut::AsUsual)?)),
+            None => Network::Loopback,
+            Some(mtu) => Network::OwnLoopback(Arc::new(OwnLoopback::make(mtu, Cut::Default)?)),
         })
     }
 }
@@ -201,30 +201,30 @@ impl Path for KernelLoopback {
 }
 
 struct KernelSession {
-    place: Place,
+    place: Network,
     cores: Cores,
     congestion: String,
-    near: NearEnd,
-    far: FarThread,
+    client: ClientEnd,
+    server: ServerThread,
     /// The timed end's thread.
     thread: u32,
-    far_ports: Vec<u16>,
+    server_ports: Vec<u16>,
     failed: bool,
 }
 
 impl KernelSession {
-    fn open(spec: &Spec, place: Place) -> Result<Self, Error> {
+    fn open(spec: &Spec, place: Network) -> Result<Self, Error> {
         let cores = Cores::choose(spec.placement)?;
         let options = Options::of(spec);
         let mut wakes = None;
-        let (near, job, listeners, far_ports, congestion) = match spec.workload {
+        let (client, job, listeners, server_ports, congestion) = match spec.workload {
             Workload::Rr if spec.sockets.transport == Transport::Udp => {
-                let (near, far) = socket::datagram_pair(&options, &place)?;
-                // It does not learn from the near one that the session is over.
-                wakes = Some(far.again()?);
+                let (client, server) = socket::datagram_pair(&options, &place)?;
+                // It does not learn from the client that the session is over.
+                wakes = Some(server.again()?);
                 (
-                    Near::Connection(near),
-                    Job::Connection(far),
+                    ClientSockets::Connection(client),
+                    Job::Connection(server),
                     Vec::new(),
                     // The gates know TCP.
                     Vec::new(),
@@ -232,11 +232,11 @@ impl KernelSession {
                 )
             }
             Workload::Rr | Workload::Stream => {
-                let (near, far, port) = socket::pair(&options, &place)?;
-                let congestion = near.congestion()?;
+                let (client, server, port) = socket::pair(&options, &place)?;
+                let congestion = client.congestion()?;
                 (
-                    Near::Connection(near),
-                    Job::Connection(far),
+                    ClientSockets::Connection(client),
+                    Job::Connection(server),
                     Vec::new(),
                     vec![port],
                     congestion,
@@ -244,11 +244,11 @@ impl KernelSession {
             }
             Workload::Crr => {
                 let (listeners, addresses) =
-                    place.far(|| listen_for(spec.workload, &options, place.far_address()))?;
+                    place.server(|| listen_for(spec.workload, &options, place.server_address()))?;
                 let congestion = socket::congestion_of(&listeners[0])?;
                 let ports = addresses.iter().map(SocketAddrV4::port).collect();
                 (
-                    Near::Destinations(addresses),
+                    ClientSockets::Destinations(addresses),
                     Job::Listeners,
                     listeners,
                     ports,
@@ -256,42 +256,42 @@ impl KernelSession {
                 )
             }
         };
-        let far = FarThread::start(
+        let server = ServerThread::start(
             place.path(),
             spec,
             options,
-            cores.far,
+            cores.server,
             job,
             listeners,
             wakes,
         )?;
-        let near = NearEnd::new(
+        let client = ClientEnd::new(
             spec,
             KernelLoopback::DEFAULT.capabilities().timing(spec),
-            cores.near,
+            cores.client,
             options,
-            near,
-            Arc::clone(far.control()),
-            Arc::clone(far.stamps()),
+            client,
+            Arc::clone(server.control()),
+            Arc::clone(server.stamps()),
         );
         Ok(Self {
             place,
             cores,
             congestion,
-            near,
-            far,
+            client,
+            server,
             thread: thread_id(),
-            far_ports,
+            server_ports,
             failed: false,
         })
     }
 
     fn slice(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
-        self.near.slice(iterations, samples, &mut self.far)
+        self.client.slice(iterations, samples, &mut self.server)
     }
 }
 
-/// The listeners that a workload's far end has, on free ports of the address.
+/// The listeners that a workload's server has, on free ports of the address.
 fn listen_for(
     workload: Workload,
     options: &Options,
@@ -319,12 +319,12 @@ impl Session for KernelSession {
         if self.failed {
             return Err(Error::Poisoned { path: PATH });
         }
-        samples.check_timing(self.near.timing())?;
-        let outcome = match (&self.place, self.near.near()) {
+        samples.check_timing(self.client.timing())?;
+        let outcome = match (&self.place, self.client.client()) {
             // New sockets are made all along, and they belong to the namespace of the thread that makes them.
-            (Place::Veth(pair), Near::Destinations(_)) => {
+            (Network::Veth(pair), ClientSockets::Destinations(_)) => {
                 let pair = Arc::clone(pair);
-                pair.enter_near()
+                pair.enter_client()
                     .and_then(|()| self.slice(iterations, samples).and(pair.leave()))
                     .inspect_err(|_| {
                         // After a failure in the middle; that of leaving itself is told already.
@@ -335,37 +335,37 @@ impl Session for KernelSession {
         };
         self.failed = outcome.is_err();
         // When the other end has failed, its reason says more than the closed connection on this side.
-        match (outcome, self.far.control().failure()) {
+        match (outcome, self.server.control().failure()) {
             (Err(_), Some(reason)) => Err(Error::Peer { path: PATH, reason }),
             (outcome, _) => outcome,
         }
     }
 
     fn timing(&self) -> Timing {
-        self.near.timing()
+        self.client.timing()
     }
 
     fn kernel_ends(&self) -> Option<KernelEnds<'_>> {
         Some(KernelEnds {
-            near: self.thread,
-            far: self.far.id(),
-            far_ports: self.far_ports.clone(),
+            client: self.thread,
+            server: self.server.id(),
+            server_ports: self.server_ports.clone(),
             namespaces: match &self.place {
-                Place::OwnLoopback(own) => vec![own.namespace()],
-                Place::Loopback | Place::Veth(_) => Vec::new(),
+                Network::OwnLoopback(own) => vec![own.namespace()],
+                Network::Loopback | Network::Veth(_) => Vec::new(),
             },
-            stamps: self.near.stamps(),
+            stamps: self.client.stamps(),
         })
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
         let mut settings = vec![
             ("congestion", self.congestion.clone()),
-            self.near.spec.nagle_setting(),
+            self.client.spec.nagle_setting(),
             ("cores", self.cores.describe()),
             ("ends", "two threads".to_owned()),
         ];
-        if let Place::OwnLoopback(own) = &self.place {
+        if let Network::OwnLoopback(own) = &self.place {
             settings.push((
                 "device",
                 format!(
@@ -374,7 +374,7 @@ impl Session for KernelSession {
                 ),
             ));
         }
-        if let Near::Destinations(addresses) = self.near.near() {
+        if let ClientSockets::Destinations(addresses) = self.client.client() {
             settings.push(("destinations", addresses.len().to_string()));
         }
         settings
@@ -383,10 +383,10 @@ impl Session for KernelSession {
 
 impl Drop for KernelSession {
     fn drop(&mut self) {
-        self.far.control().quit();
+        self.server.control().quit();
         // The other end may sleep in recv; it returns when this end is shut down. A socket that is no longer connected refuses,
         // and then nobody sleeps on it.
-        if let Near::Connection(end) = self.near.near() {
+        if let ClientSockets::Connection(end) = self.client.client() {
             let _ = end.shutdown(Shutdown::Both);
         }
     }

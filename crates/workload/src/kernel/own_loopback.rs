@@ -15,7 +15,7 @@ use crate::error::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     /// As on every loopback: several as one skb (GSO).
-    AsUsual,
+    Default,
     /// Every segment is a packet of its own.
     IntoPackets,
 }
@@ -38,7 +38,7 @@ impl OwnLoopback {
         let mtu = mtu.to_string();
         let mut arguments = vec!["link", "set", "dev", "lo", "mtu", &mtu];
         match cut {
-            Cut::AsUsual => {}
+            Cut::Default => {}
             Cut::IntoPackets => arguments.extend(["gso_max_segs", "1"]),
         }
         arguments.push("up");

@@ -23,7 +23,7 @@ use tollgate_run::{Mode, PathId};
 use super::own_loopback::{Cut, OwnLoopback};
 use super::socket::{self, End, Options};
 use super::veth::{Devices, Pair};
-use super::{PATH, Place, thread_id, thread_name};
+use super::{Network, PATH, thread_id, thread_name};
 use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
 use crate::path::KernelEnds;
@@ -71,7 +71,7 @@ impl Home {
             }
             (PathId::KernelLoopback, Carrier::Gso) => Self::Loopback,
             (PathId::KernelVeth, Carrier::Packets) => Self::Veth(Arc::new(Pair::of_packets()?)),
-            (PathId::KernelVeth, Carrier::Gso) => Self::Veth(Pair::shared(Devices::USUAL)?),
+            (PathId::KernelVeth, Carrier::Gso) => Self::Veth(Pair::shared(Devices::DEFAULT)?),
             _ => {
                 return Err(Error::Unsupported {
                     path,
@@ -92,10 +92,10 @@ impl Home {
             Self::Loopback => {
                 // What the other end is told counts without TCP's timestamps.
                 options.max_segment = Some((SEGMENT + 12) as u32);
-                socket::pair(&options, &Place::Loopback)
+                socket::pair(&options, &Network::Loopback)
             }
-            Self::OwnLoopback(own) => own.within(|| socket::pair(&options, &Place::Loopback)),
-            Self::Veth(pair) => socket::pair(&options, &Place::Veth(Arc::clone(pair))),
+            Self::OwnLoopback(own) => own.within(|| socket::pair(&options, &Network::Loopback)),
+            Self::Veth(pair) => socket::pair(&options, &Network::Veth(Arc::clone(pair))),
         }
     }
 
@@ -146,10 +146,10 @@ pub struct KernelPacketSession {
     carrier: Carrier,
     cores: Cores,
     control: Arc<Control>,
-    near: End,
+    client: End,
     thread: Option<JoinHandle<()>>,
     threads: (u32, u32),
-    far_port: u16,
+    server_port: u16,
     // Dropped after the ends, so that they are closed in namespaces that are still there.
     home: Home,
     congestion: String,
@@ -171,8 +171,8 @@ impl KernelPacketSession {
     fn connect(path: PathId, carrier: Carrier, mode: Mode) -> Result<Self, Error> {
         let cores = Cores::choose(mode.placement)?;
         let home = Home::find(path, carrier)?;
-        let (near, far, far_port) = home.pair(mode)?;
-        let congestion = near.congestion()?;
+        let (client, server, server_port) = home.pair(mode)?;
+        let congestion = client.congestion()?;
         let control = Arc::new(Control::new());
         let (tell, told) = mpsc::sync_channel(1);
         let thread = thread::Builder::new()
@@ -182,7 +182,7 @@ impl KernelPacketSession {
                 move || {
                     // Nobody listens when the ends could not be opened after all.
                     let _ = tell.send(thread_id());
-                    serve(&far, cores.far, &control);
+                    serve(&server, cores.server, &control);
                 }
             })
             .map_err(|error| Error::system(PATH, "starting a thread", error))?;
@@ -192,10 +192,10 @@ impl KernelPacketSession {
             carrier,
             cores,
             control,
-            near,
+            client,
             thread: Some(thread),
             threads,
-            far_port,
+            server_port,
             home,
             congestion,
             request: [0; REQUEST],
@@ -207,9 +207,9 @@ impl KernelPacketSession {
     /// What the kernel's gates have to watch.
     pub fn ends(&self) -> KernelEnds<'_> {
         KernelEnds {
-            near: self.threads.0,
-            far: self.threads.1,
-            far_ports: vec![self.far_port],
+            client: self.threads.0,
+            server: self.threads.1,
+            server_ports: vec![self.server_port],
             namespaces: self.home.namespaces(),
             stamps: &self.stamps,
         }
@@ -221,7 +221,7 @@ impl KernelPacketSession {
         round_trips: u32,
         each: &mut dyn FnMut(f64),
     ) -> Result<(), Error> {
-        let _pinned = Pinned::to(self.cores.near)
+        let _pinned = Pinned::to(self.cores.client)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         ask(&mut self.request, response);
         self.response.resize(response.max(self.response.len()), 0);
@@ -229,8 +229,8 @@ impl KernelPacketSession {
         self.control.begin(PATH, all, || Ok(()))?;
         let mut begun = Instant::now();
         for number in 0..all {
-            self.near.send_all(&self.request, &self.control)?;
-            self.near
+            self.client.send_all(&self.request, &self.control)?;
+            self.client
                 .recv_exact(&mut self.response[..response], &self.control)?;
             let ended = Instant::now();
             if number >= u64::from(WARM_UP) {
@@ -238,7 +238,7 @@ impl KernelPacketSession {
             }
             begun = ended;
         }
-        still_pinned(self.cores.near)?;
+        still_pinned(self.cores.client)?;
         self.control.finish(PATH, || Ok(()))
     }
 }
@@ -248,34 +248,39 @@ fn still_pinned(core: usize) -> Result<(), Error> {
 }
 
 /// The body of the thread that answers.
-fn serve(far: &End, core: usize, control: &Control) {
-    let mut server = Server::new(control);
+fn serve(server: &End, core: usize, control: &Control) {
+    let mut orders = Server::new(control);
     let outcome = cores::pin(core)
         .map_err(|error| Error::system(PATH, "pinning a thread", error))
-        .and_then(|()| answer(far, &mut server, core, control));
+        .and_then(|()| answer(server, &mut orders, core, control));
     match outcome {
         // The ends were dropped in the middle of a slice: nobody is left to be told.
         Ok(()) => {}
         Err(_) if control.is_quit() => {}
-        Err(error) => server.fail(&error.to_string()),
+        Err(error) => orders.fail(&error.to_string()),
     }
 }
 
-fn answer(far: &End, server: &mut Server<'_>, core: usize, control: &Control) -> Result<(), Error> {
+fn answer(
+    server: &End,
+    orders: &mut Server<'_>,
+    core: usize,
+    control: &Control,
+) -> Result<(), Error> {
     let mut request = [0; REQUEST];
     let mut response = Vec::new();
     let mut message = 0;
-    while let Some(messages) = server.next_order() {
-        server.ready();
+    while let Some(messages) = orders.next_order() {
+        orders.ready();
         for _ in 0..messages {
-            far.recv_exact(&mut request, control)?;
+            server.recv_exact(&mut request, control)?;
             let length = asked(&request, PATH, message)?;
             message += 1;
             response.resize(length.max(response.len()), 1);
-            far.send_all(&response[..length], control)?;
+            server.send_all(&response[..length], control)?;
         }
         still_pinned(core)?;
-        server.done();
+        orders.done();
     }
     Ok(())
 }
@@ -318,7 +323,7 @@ impl KernelPacketSession {
 impl Drop for KernelPacketSession {
     fn drop(&mut self) {
         self.control.quit();
-        let _ = self.near.shutdown(Shutdown::Both);
+        let _ = self.client.shutdown(Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             // A panic of that thread has been reported by the panic hook.
             let _ = thread.join();
@@ -353,7 +358,7 @@ mod tests {
         }
         assert!(per_packet.run(0, 1, &mut |_| ()).is_err());
         assert!(per_packet.ends().namespaces.is_empty());
-        assert_ne!(per_packet.ends().near, per_packet.ends().far);
+        assert_ne!(per_packet.ends().client, per_packet.ends().server);
         assert!(KernelPacketSession::open(PathId::StackMemory, Carrier::Gso, MODE).is_err());
     }
 

@@ -39,8 +39,8 @@ pub(super) fn serve(
     listeners: &[OwnedFd],
     stamps: &Stamps,
 ) {
-    let mut server = Server::new(control);
-    let mut far = Far {
+    let mut orders = Server::new(control);
+    let mut server = ServerApp {
         spec,
         options,
         control,
@@ -58,19 +58,19 @@ pub(super) fn serve(
     };
     let outcome = cores::pin(core)
         .map_err(|error| Error::system(PATH, "pinning a thread", error))
-        .and_then(|()| far.serve(&mut server, &job, core));
+        .and_then(|()| server.serve(&mut orders, &job, core));
     match outcome {
         // The session was dropped in the middle of a slice: nobody is left to be told.
         Ok(()) => {}
         Err(_) if control.is_quit() => {}
-        Err(error) => server.fail(&error.on(path).to_string()),
+        Err(error) => orders.fail(&error.on(path).to_string()),
     }
     // Only now: a failure has to be there to be read before the closed connection tells the timed end that something is
     // wrong.
     drop(job);
 }
 
-struct Far<'a> {
+struct ServerApp<'a> {
     spec: &'a Spec,
     options: Options,
     control: &'a Control,
@@ -84,17 +84,17 @@ struct Far<'a> {
     streamed: u64,
 }
 
-impl Far<'_> {
-    fn serve(&mut self, server: &mut Server<'_>, job: &Job, core: usize) -> Result<(), Error> {
+impl ServerApp<'_> {
+    fn serve(&mut self, orders: &mut Server<'_>, job: &Job, core: usize) -> Result<(), Error> {
         let pinned =
             || cores::still_pinned(core).map_err(|error| Error::system(PATH, KEEPING, error));
-        while let Some(iterations) = server.next_order() {
+        while let Some(iterations) = orders.next_order() {
             pinned()?;
             self.stamper.begin(self.stamps, iterations);
             if let Job::Connection(end) = job {
                 end.begin_stamps(&self.stamper)?;
             }
-            server.ready();
+            orders.ready();
             match (job, self.spec.workload) {
                 (Job::Connection(end), Workload::Stream) => self.drain(end, iterations)?,
                 (Job::Connection(end), Workload::Rr | Workload::Crr) => {
@@ -107,7 +107,7 @@ impl Far<'_> {
                         let listener = &self.listeners[destination(self.message)];
                         let end = accept(listener, self.options.waiting, self.control)?;
                         let outcome = self.answer(&end).and_then(|()| end.recv_end(self.control));
-                        outcome.map_err(|error| self.tell_first(server, error))?;
+                        outcome.map_err(|error| self.tell_first(orders, error))?;
                     }
                 }
             }
@@ -116,16 +116,16 @@ impl Far<'_> {
             }
             self.stamper.end(self.stamps);
             pinned()?;
-            server.done();
+            orders.done();
         }
         Ok(())
     }
 
     /// Reports a failure before the connection is closed by being dropped.
-    fn tell_first(&self, server: &Server<'_>, error: Error) -> Error {
+    fn tell_first(&self, orders: &Server<'_>, error: Error) -> Error {
         let error = error.on(self.path);
         if !self.control.is_quit() {
-            server.fail(&error.to_string());
+            orders.fail(&error.to_string());
         }
         error
     }

@@ -13,7 +13,7 @@ use tollgate_gate::Gate;
 use tollgate_run::Waiting;
 
 use super::software_stamps::{self, Sent};
-use super::{PATH, Place};
+use super::{Network, PATH};
 use crate::error::Error;
 use crate::slice::{Control, Look, PATIENCE, Spin};
 use crate::spec::Spec;
@@ -142,18 +142,18 @@ pub(super) fn accept(
     Ok(End { fd, waiting })
 }
 
-/// Two connected ends, and the port that the far one was listened for on. The listener that brought them together is closed
+/// Two connected ends, and the port that the server was listened for on. The listener that brought them together is closed
 /// again.
-pub(super) fn pair(options: &Options, place: &Place) -> Result<(End, End, u16), Error> {
-    let (listener, address) = place.far(|| listen(options, place.far_address()))?;
-    let near = place.near(|| End::connect(&address, options))?;
-    set_timeouts(&near.fd)?;
-    let far = accept(&listener, options.waiting, &Control::new())?;
-    Ok((near, far, address.port()))
+pub(super) fn pair(options: &Options, place: &Network) -> Result<(End, End, u16), Error> {
+    let (listener, address) = place.server(|| listen(options, place.server_address()))?;
+    let client = place.client(|| End::connect(&address, options))?;
+    set_timeouts(&client.fd)?;
+    let server = accept(&listener, options.waiting, &Control::new())?;
+    Ok((client, server, address.port()))
 }
 
 /// Two UDP sockets that are connected to each other. A message is a datagram, so it is sent and received whole.
-pub(super) fn datagram_pair(options: &Options, place: &Place) -> Result<(End, End), Error> {
+pub(super) fn datagram_pair(options: &Options, place: &Network) -> Result<(End, End), Error> {
     let make = |address: Ipv4Addr| -> Result<(OwnedFd, SocketAddrV4), Error> {
         let fd = socket_with(
             AddressFamily::INET,
@@ -170,16 +170,16 @@ pub(super) fn datagram_pair(options: &Options, place: &Place) -> Result<(End, En
             .map_err(|error| Error::system(PATH, "reading a UDP port", error))?;
         Ok((fd, address))
     };
-    let (near, near_at) = place.near(|| make(place.near_address()))?;
-    let (far, far_at) = place.far(|| make(place.far_address()))?;
-    for (fd, peer) in [(&near, far_at), (&far, near_at)] {
+    let (client, client_at) = place.client(|| make(place.client_address()))?;
+    let (server, server_at) = place.server(|| make(place.server_address()))?;
+    for (fd, peer) in [(&client, server_at), (&server, client_at)] {
         connect(fd, &peer).map_err(|error| Error::system(PATH, "connecting UDP", error))?;
     }
     let end = |fd| End {
         fd,
         waiting: options.waiting,
     };
-    Ok((end(near), end(far)))
+    Ok((end(client), end(server)))
 }
 
 /// One end of a connection.

@@ -35,7 +35,7 @@ struct Control([u8; CONTROL]);
 
 /// What the control messages of one call held.
 #[derive(Default)]
-struct Told {
+struct Timestamps {
     /// CLOCK_REALTIME in nanoseconds.
     at: Option<u64>,
     kind: Option<u32>,
@@ -109,7 +109,7 @@ pub(super) fn of_sends(socket: BorrowedFd<'_>, mut each: impl FnMut(Sent, u64)) 
         match receive(socket, &mut [], libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
-            Ok((_, told)) => match (told.kind, told.at) {
+            Ok((_, timestamps)) => match (timestamps.kind, timestamps.at) {
                 (Some(KIND_SCHED), Some(at)) => each(Sent::Passed(Gate::DeviceQueueIn), at),
                 (Some(KIND_SND), Some(at)) => each(Sent::Passed(Gate::DriverOutBegin), at),
                 (Some(KIND_ACK), Some(at)) => each(Sent::Acknowledged, at),
@@ -125,14 +125,14 @@ pub(super) fn recv(
     buffer: &mut [u8],
     flags: libc::c_int,
 ) -> io::Result<(usize, Option<u64>)> {
-    receive(socket, buffer, flags).map(|(got, told)| (got, told.at))
+    receive(socket, buffer, flags).map(|(got, timestamps)| (got, timestamps.at))
 }
 
 fn receive(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
     flags: libc::c_int,
-) -> io::Result<(usize, Told)> {
+) -> io::Result<(usize, Timestamps)> {
     let mut control = Control([0; CONTROL]);
     let mut room = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -147,7 +147,7 @@ fn receive(
     // SAFETY: the header, the buffer and the room that it points to live during the call.
     let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-    let mut told = Told::default();
+    let mut timestamps = Timestamps::default();
     // SAFETY: the kernel has filled the header in.
     let mut at = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     while !at.is_null() {
@@ -160,20 +160,20 @@ fn receive(
                 // SAFETY: what follows such a header are three times, the first of them that of software.
                 let time = unsafe { data.cast::<libc::timespec>().read_unaligned() };
                 // A time of 0 says that there is none.
-                told.at = Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+                timestamps.at = Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
                     .filter(|&at| at != 0);
             }
             (libc::SOL_IP, libc::IP_RECVERR) => {
                 // SAFETY: what follows such a header is an extended error.
                 let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
-                told.kind = (error.ee_origin == ORIGIN).then_some(error.ee_info);
+                timestamps.kind = (error.ee_origin == ORIGIN).then_some(error.ee_info);
             }
             _ => {}
         }
         // SAFETY: `at` is a header within the message.
         at = unsafe { libc::CMSG_NXTHDR(&raw const message, at) };
     }
-    Ok((got, told))
+    Ok((got, timestamps))
 }
 
 #[cfg(test)]

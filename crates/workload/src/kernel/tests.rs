@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::bulk::BulkSession;
-use super::near::FarEnd;
+use super::client::OtherEnd;
 use super::*;
 use crate::sockets::{Reading, Sending};
 
@@ -30,7 +30,7 @@ fn spec(workload: Workload, size: usize, (placement, waiting): (Placement, Waiti
 }
 
 fn open(spec: &Spec) -> Result<KernelSession, Error> {
-    KernelSession::open(spec, Place::Loopback)
+    KernelSession::open(spec, Network::Loopback)
 }
 
 /// Machines with one core run what one core can.
@@ -145,7 +145,7 @@ fn wrong_bytes_are_reported_by_the_end_that_reads_them_and_poison_the_session() 
                 continue;
             };
             // The other end still compares, and this one now sends zeros.
-            session.near.spec.verify = false;
+            session.client.spec.verify = false;
             let mut samples = session.new_samples();
             let error = session.run(5, &mut samples).unwrap_err();
             assert_eq!(
@@ -172,7 +172,7 @@ fn threads_named(name: &str) -> Vec<std::path::PathBuf> {
 }
 
 fn name_of(session: &KernelSession) -> String {
-    session.far.name().expect("named").to_owned()
+    session.server.name().expect("named").to_owned()
 }
 
 /// How often it is looked at most; a machine under load takes longer over as many.
@@ -225,13 +225,13 @@ fn dropping_a_session_ends_its_thread_and_frees_its_ports() {
                 };
                 session.run(2, &mut session.new_samples()).unwrap();
                 if in_the_middle {
-                    session.far.begin(1000).unwrap();
+                    session.server.begin(1000).unwrap();
                 }
                 let name = name_of(&session);
                 eventually("named", || threads_named(&name).len() == 1);
-                let addresses = match session.near.near() {
-                    Near::Connection(_) => Vec::new(),
-                    Near::Destinations(addresses) => addresses.clone(),
+                let addresses = match session.client.client() {
+                    ClientSockets::Connection(_) => Vec::new(),
+                    ClientSockets::Destinations(addresses) => addresses.clone(),
                 };
                 drop(session);
                 eventually("the thread gone", || threads_named(&name).is_empty());
@@ -380,7 +380,7 @@ fn io_uring_is_given_back_on_every_way_out() {
             sending,
             ..Sockets::PLAIN
         });
-        let mut session = BulkSession::open(&spec, &Place::Loopback).unwrap();
+        let mut session = BulkSession::open(&spec, &Network::Loopback).unwrap();
         session.break_off();
         assert!(session.run(300, &mut session.new_samples()).is_err());
         assert!(matches!(

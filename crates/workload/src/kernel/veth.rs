@@ -18,7 +18,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use tollgate_run::{Offload, PathId, Workload};
 use tollgate_stats::{Samples, Timing};
 
-use super::{KernelLoopback, KernelSession, Place, bulk, offload};
+use super::{KernelLoopback, KernelSession, Network, bulk, offload};
 use crate::error::Error;
 use crate::path::{Capabilities, KernelEnds, Path, Session};
 use crate::per_packet::MTU;
@@ -27,11 +27,11 @@ use crate::spec::Spec;
 
 const PATH: PathId = PathId::KernelVeth;
 /// The addresses of the ends, of those that are set apart for examples (RFC 5737); nothing outside sees them.
-const NEAR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const FAR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 /// The names of the devices, each in its namespace.
-const NEAR_DEVICE: &str = "tollgate0";
-const FAR_DEVICE: &str = "tollgate1";
+const CLIENT_DEVICE: &str = "tollgate0";
+const SERVER_DEVICE: &str = "tollgate1";
 
 /// The path `kernel-veth`.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +64,7 @@ impl Path for KernelVeth {
             offload: spec.sockets.offload,
             mtu: self.mtu,
         })?;
-        let place = Place::Veth(Arc::clone(&pair));
+        let place = Network::Veth(Arc::clone(&pair));
         let session: Box<dyn Session> =
             if spec.workload == Workload::Stream && carried_otherwise(&spec.sockets) {
                 Box::new(bulk::BulkSession::open(spec, &place).map_err(|error| error.on(PATH))?)
@@ -139,7 +139,7 @@ pub(super) struct Devices {
 
 impl Devices {
     /// As the kernel makes them.
-    pub(super) const USUAL: Self = Self {
+    pub(super) const DEFAULT: Self = Self {
         offload: Offload::Usual,
         mtu: MTU,
     };
@@ -148,11 +148,11 @@ impl Devices {
 /// Two network namespaces and the veth pair between them. They are gone when this is dropped and nobody is in them any more.
 #[derive(Debug)]
 pub struct Pair {
-    near: File,
-    far: File,
+    client: File,
+    server: File,
     /// The namespace that the process was in.
     home: File,
-    /// A socket in the near end's namespace, by which the devices there are looked for.
+    /// A socket in the client's namespace, by which the devices there are looked for.
     looks: OwnedFd,
     devices: Devices,
 }
@@ -166,7 +166,7 @@ impl Pair {
     /// # Errors
     /// What the system refused; it takes root, and `ip` of iproute2.
     pub fn new() -> Result<Self, Error> {
-        Self::make(Devices::USUAL)
+        Self::make(Devices::DEFAULT)
     }
 
     pub(super) fn shared(devices: Devices) -> Result<Arc<Self>, Error> {
@@ -184,39 +184,43 @@ impl Pair {
     }
 
     fn make(devices: Devices) -> Result<Self, Error> {
-        let near = namespace()?;
-        let looks = within(near.as_fd(), || {
+        let client = namespace()?;
+        let looks = within(client.as_fd(), || {
             offload::datagram_socket()
                 .map_err(|error| Error::system(PATH, "making a socket", error))
         })?;
         let pair = Self {
-            near,
-            far: namespace()?,
+            client,
+            server: namespace()?,
             home: own_namespace()?,
             looks,
             devices,
         };
-        let far = format!("/proc/{}/fd/{}", std::process::id(), pair.far.as_raw_fd());
+        let server = format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            pair.server.as_raw_fd()
+        );
         let address = |address: Ipv4Addr| format!("{address}/30");
         let ip = |namespace: &File, arguments: &[&str]| within(namespace.as_fd(), || ip(arguments));
         ip(
-            &pair.near,
+            &pair.client,
             &[
                 "link",
                 "add",
-                NEAR_DEVICE,
+                CLIENT_DEVICE,
                 "type",
                 "veth",
                 "peer",
                 "name",
-                FAR_DEVICE,
+                SERVER_DEVICE,
                 "netns",
-                &far,
+                &server,
             ],
         )?;
         for (namespace, device, own) in [
-            (&pair.near, NEAR_DEVICE, NEAR),
-            (&pair.far, FAR_DEVICE, FAR),
+            (&pair.client, CLIENT_DEVICE, CLIENT),
+            (&pair.server, SERVER_DEVICE, SERVER),
         ] {
             ip(namespace, &["address", "add", &address(own), "dev", device])?;
             within(namespace.as_fd(), || {
@@ -230,10 +234,10 @@ impl Pair {
 
     /// A pair of its own, on which every segment travels as a packet.
     pub(super) fn of_packets() -> Result<Self, Error> {
-        let pair = Self::make(Devices::USUAL)?;
+        let pair = Self::make(Devices::DEFAULT)?;
         let limit = |device| ip(&["link", "set", "dev", device, "gso_max_segs", "1"]);
-        pair.near(|| limit(NEAR_DEVICE))?;
-        pair.far(|| limit(FAR_DEVICE))?;
+        pair.client(|| limit(CLIENT_DEVICE))?;
+        pair.server(|| limit(SERVER_DEVICE))?;
         Ok(pair)
     }
 
@@ -242,10 +246,10 @@ impl Pair {
     /// # Errors
     /// [`Error::Vanished`].
     pub(super) fn present(&self) -> Result<(), Error> {
-        match name_to_index(&self.looks, NEAR_DEVICE) {
+        match name_to_index(&self.looks, CLIENT_DEVICE) {
             Err(Errno::NODEV) => Err(Error::Vanished {
                 path: PATH,
-                device: NEAR_DEVICE,
+                device: CLIENT_DEVICE,
             }),
             // What cannot be looked for is for whoever uses it to find out.
             Ok(_) | Err(_) => Ok(()),
@@ -259,41 +263,44 @@ impl Pair {
 
     /// Both namespaces.
     pub(super) fn namespaces(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.near.as_fd(), self.far.as_fd()]
+        vec![self.client.as_fd(), self.server.as_fd()]
     }
 
-    /// The address of the far end.
-    pub const fn far_address(&self) -> Ipv4Addr {
-        FAR
+    /// The address of the server.
+    pub const fn server_address(&self) -> Ipv4Addr {
+        SERVER
     }
 
-    /// The address of the near end.
-    pub const fn near_address(&self) -> Ipv4Addr {
-        NEAR
+    /// The address of the client.
+    pub const fn client_address(&self) -> Ipv4Addr {
+        CLIENT
     }
 
-    /// Does something in the near end's namespace, on a thread of its own: a process that it starts is there, too.
+    /// Does something in the client's namespace, on a thread of its own: a process that it starts is there, too.
     ///
     /// # Errors
     /// What the system refused, and those of the work.
-    pub fn near<T: Send>(
+    pub fn client<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        within(self.near.as_fd(), work)
+        within(self.client.as_fd(), work)
     }
 
-    /// Does something in the far end's namespace, on a thread of its own: a process that it starts is there, too.
+    /// Does something in the server's namespace, on a thread of its own: a process that it starts is there, too.
     ///
     /// # Errors
     /// What the system refused, and those of the work.
-    pub fn far<T: Send>(&self, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
-        within(self.far.as_fd(), work)
+    pub fn server<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        within(self.server.as_fd(), work)
     }
 
-    /// Moves the calling thread into the near end's namespace; [`Self::leave`] moves it back.
-    pub(super) fn enter_near(&self) -> Result<(), Error> {
-        enter(self.near.as_fd())
+    /// Moves the calling thread into the client's namespace; [`Self::leave`] moves it back.
+    pub(super) fn enter_client(&self) -> Result<(), Error> {
+        enter(self.client.as_fd())
     }
 
     /// Moves the calling thread back to the namespace that the process was in.
@@ -447,14 +454,14 @@ mod tests {
         let before = devices();
         let mut spec = Spec::new(Workload::Rr, 4).with_mode(Placement::OneCore, Waiting::Blocking);
         spec.sockets.offload = Offload::Checksum;
-        let delete = |pair: &Pair| pair.near(|| ip(&["link", "del", NEAR_DEVICE]));
+        let delete = |pair: &Pair| pair.client(|| ip(&["link", "del", CLIENT_DEVICE]));
         let refused = |outcome: Result<(), Error>| match outcome {
             Err(error @ Error::Vanished { .. }) => error.to_string(),
             outcome => panic!("{outcome:?}"),
         };
         let checksum = Devices {
             offload: Offload::Checksum,
-            ..Devices::USUAL
+            ..Devices::DEFAULT
         };
         let pair = Arc::new(Pair::make(checksum).unwrap());
         PAIRS.lock().unwrap().push(Arc::downgrade(&pair));
@@ -589,9 +596,9 @@ mod tests {
         let _session = KernelVeth::DEFAULT
             .open(&Spec::new(Workload::Rr, 4))
             .unwrap();
-        let pair = Pair::shared(Devices::USUAL).unwrap();
+        let pair = Pair::shared(Devices::DEFAULT).unwrap();
         let inode = |file: &File| file.metadata().unwrap().ino();
-        println!("namespaces {} {}", inode(&pair.near), inode(&pair.far));
+        println!("namespaces {} {}", inode(&pair.client), inode(&pair.server));
         std::thread::sleep(std::time::Duration::from_secs(60));
     }
 

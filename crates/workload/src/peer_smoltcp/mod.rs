@@ -36,11 +36,11 @@ use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
+use crate::clock::now_ns;
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
 use crate::link_kind::LinkKind;
-use crate::now::now_ns;
 use crate::path::{Capabilities, Path, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
 use crate::slice::PATIENCE;
@@ -262,8 +262,8 @@ struct SmoltcpSession {
     spec: Spec,
     timing: Timing,
     cores: Cores,
-    near: Side,
-    far: Side,
+    client: Side,
+    server: Side,
     out: Vec<u8>,
     inn: Vec<u8>,
     /// Messages (rr, crr) since the session was opened.
@@ -280,12 +280,12 @@ impl SmoltcpSession {
     fn open(spec: &Spec) -> Result<Self, Error> {
         let capabilities = PeerSmoltcp.capabilities();
         capabilities.check(PATH, spec)?;
-        let (near, far) = link();
+        let (client, server) = link();
         let mut session = Self {
             timing: capabilities.timing(spec),
             cores: Cores::choose(spec.placement)?,
-            near: Side::new(near, 1, spec.nagle())?,
-            far: Side::new(far, 2, spec.nagle())?,
+            client: Side::new(client, 1, spec.nagle())?,
+            server: Side::new(server, 2, spec.nagle())?,
             out: vec![0; spec.size],
             inn: vec![0; spec.size.max(BUFFER)],
             message: 0,
@@ -295,7 +295,7 @@ impl SmoltcpSession {
             failed: false,
             spec: spec.clone(),
         };
-        session.far.listen()?;
+        session.server.listen()?;
         match spec.workload {
             Workload::Rr | Workload::Stream => session.connect(now())?,
             // One connection beforehand, so that the addresses are resolved.
@@ -315,12 +315,12 @@ impl SmoltcpSession {
         mut so: impl FnMut(&mut Side, &mut Side) -> bool,
     ) -> Result<(), Error> {
         let mut deadline = Deadline::new(doing);
-        while !so(&mut self.near, &mut self.far) {
+        while !so(&mut self.client, &mut self.server) {
             let now = deadline.turn()?;
-            self.near.egress(now, usize::MAX);
-            self.far.ingress(now);
-            self.far.egress(now, usize::MAX);
-            self.near.ingress(now);
+            self.client.egress(now, usize::MAX);
+            self.server.ingress(now);
+            self.server.egress(now, usize::MAX);
+            self.client.ingress(now);
         }
         Ok(())
     }
@@ -330,37 +330,41 @@ impl SmoltcpSession {
         let (first, count) = LOCAL_PORTS;
         let port = first + (self.connections % u64::from(count)) as u16;
         self.connections += 1;
-        let remote = self.far.address;
-        self.near.connect(remote, port)?;
-        self.near.egress(now, 1);
-        self.far.ingress(now);
-        self.far.egress(now, 1);
-        self.near.ingress(now);
-        if self.near.socket().state() == State::Established {
+        let remote = self.server.address;
+        self.client.connect(remote, port)?;
+        self.client.egress(now, 1);
+        self.server.ingress(now);
+        self.server.egress(now, 1);
+        self.client.ingress(now);
+        if self.client.socket().state() == State::Established {
             return Ok(());
         }
-        self.turn_until("connecting", |near, _| {
-            near.socket().state() == State::Established
+        self.turn_until("connecting", |client, _| {
+            client.socket().state() == State::Established
         })
     }
 
-    /// Closes from the near end: FIN there, FIN and ACK back, ACK there. The far end listens again after that.
+    /// Closes from the client: FIN there, FIN and ACK back, ACK there. The far end listens again after that.
     fn close(&mut self, now: Instant) -> Result<(), Error> {
-        self.near.socket().close();
-        self.near.egress(now, 1);
-        self.far.ingress(now);
-        if self.far.socket().may_recv() || self.far.socket().state() != State::CloseWait {
-            self.turn_until("closing", |_, far| far.socket().state() == State::CloseWait)?;
+        self.client.socket().close();
+        self.client.egress(now, 1);
+        self.server.ingress(now);
+        if self.server.socket().may_recv() || self.server.socket().state() != State::CloseWait {
+            self.turn_until("closing", |_, server| {
+                server.socket().state() == State::CloseWait
+            })?;
         }
-        self.far.socket().close();
-        self.far.egress(now, 1);
-        self.near.ingress(now);
-        self.near.egress(now, 1);
-        self.far.ingress(now);
-        if self.far.socket().state() != State::Closed {
-            self.turn_until("closing", |_, far| far.socket().state() == State::Closed)?;
+        self.server.socket().close();
+        self.server.egress(now, 1);
+        self.client.ingress(now);
+        self.client.egress(now, 1);
+        self.server.ingress(now);
+        if self.server.socket().state() != State::Closed {
+            self.turn_until("closing", |_, server| {
+                server.socket().state() == State::Closed
+            })?;
         }
-        self.far.listen()
+        self.server.listen()
     }
 
     #[inline]
@@ -385,8 +389,8 @@ impl SmoltcpSession {
         }
         carry(
             now,
-            &mut self.near,
-            &mut self.far,
+            &mut self.client,
+            &mut self.server,
             &self.out,
             &mut self.inn[..size],
         )?;
@@ -396,8 +400,8 @@ impl SmoltcpSession {
         }
         carry(
             now,
-            &mut self.far,
-            &mut self.near,
+            &mut self.server,
+            &mut self.client,
             &self.out,
             &mut self.inn[..size],
         )?;
@@ -416,15 +420,15 @@ impl SmoltcpSession {
         if self.spec.verify {
             fill(&mut self.out, STREAM_SEED, self.written);
         }
-        let mut done = self.near.send(&self.out)?;
+        let mut done = self.client.send(&self.out)?;
         self.written += self.spec.size as u64;
         let mut deadline = Deadline::new("sending a stream");
         while done < self.spec.size {
             let now = deadline.turn()?;
             self.move_stream(now)?;
-            done += self.near.send(&self.out[done..])?;
+            done += self.client.send(&self.out[done..])?;
         }
-        if self.near.socket().send_queue() >= GATHER {
+        if self.client.socket().send_queue() >= GATHER {
             self.move_stream(now())?;
         }
         Ok(())
@@ -432,10 +436,10 @@ impl SmoltcpSession {
 
     /// Sends what has gathered, reads it at the other end, and brings its ACKs back.
     fn move_stream(&mut self, now: Instant) -> Result<(), Error> {
-        self.near.egress(now, usize::MAX);
-        self.far.ingress(now);
+        self.client.egress(now, usize::MAX);
+        self.server.ingress(now);
         loop {
-            let got = self.far.recv(&mut self.inn)?;
+            let got = self.server.recv(&mut self.inn)?;
             if got == 0 {
                 break;
             }
@@ -451,33 +455,33 @@ impl SmoltcpSession {
             }
             self.read += got as u64;
         }
-        self.far.egress(now, usize::MAX);
-        self.near.ingress(now);
+        self.server.egress(now, usize::MAX);
+        self.client.ingress(now);
         Ok(())
     }
 
     /// Brings the rest of the stream over; then the reader says with one byte that it has read all.
     fn finish_stream(&mut self) -> Result<(), Error> {
-        self.near.socket().set_nagle_enabled(false);
+        self.client.socket().set_nagle_enabled(false);
         let mut deadline = Deadline::new("ending a stream");
         while self.read < self.written {
             let now = deadline.turn()?;
             self.move_stream(now)?;
         }
-        self.near.socket().set_nagle_enabled(self.spec.nagle());
-        carry(now(), &mut self.far, &mut self.near, &[1], &mut [0])
+        self.client.socket().set_nagle_enabled(self.spec.nagle());
+        carry(now(), &mut self.server, &mut self.client, &[1], &mut [0])
     }
 
     fn slice(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
-        let _pinned = Pinned::to(self.cores.near)
+        let _pinned = Pinned::to(self.cores.client)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         let size = self.spec.size as u64;
         // Delayed ACKs have come due since the last slice; sent now, they prevent retransmissions that only the pause caused.
         let now = now();
-        self.near.egress(now, usize::MAX);
-        self.far.ingress(now);
-        self.far.egress(now, usize::MAX);
-        self.near.ingress(now);
+        self.client.egress(now, usize::MAX);
+        self.server.ingress(now);
+        self.server.egress(now, usize::MAX);
+        self.client.ingress(now);
         match self.spec.workload {
             Workload::Rr | Workload::Crr => {
                 for _ in 0..self.spec.warmup {

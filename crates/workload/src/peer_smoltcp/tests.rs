@@ -57,7 +57,7 @@ fn a_long_stream_of_small_writes_arrives_whole() {
 }
 
 fn frames(session: &SmoltcpSession) -> u64 {
-    session.near.link.sent() + session.far.link.sent()
+    session.client.link.sent() + session.server.link.sent()
 }
 
 /// Tells whether an ACK delay of 10 ms runs out in between is up to the machine, so a few more frames are allowed for it.
@@ -94,9 +94,9 @@ fn a_connection_is_seven_frames() {
 fn nagle_fills_the_segments_of_a_stream() {
     let mut session = SmoltcpSession::open(&spec(Workload::Stream, 64).with_nagle(true)).unwrap();
     let mut samples = session.new_samples();
-    let before = session.near.link.sent();
+    let before = session.client.link.sent();
     session.run(10_000, &mut samples).unwrap();
-    let (carried, full) = (session.near.link.sent() - before, 640_000 / MSS as u64);
+    let (carried, full) = (session.client.link.sent() - before, 640_000 / MSS as u64);
     assert!(
         carried >= full && carried <= full + full / 4 + SLACK,
         "{carried} frames for {full} full segments"
@@ -117,7 +117,7 @@ fn wrong_bytes_are_noticed() {
     let mut session = SmoltcpSession::open(&spec(Workload::Stream, 4)).unwrap();
     session.read = 1;
     session.written = 1;
-    session.near.send(&[0]).unwrap();
+    session.client.send(&[0]).unwrap();
     let mut samples = session.new_samples();
     let error = session.run(3, &mut samples).unwrap_err();
     assert!(

@@ -11,8 +11,8 @@ use tollgate_stack::{
 };
 
 use super::PATH;
+use crate::clock::now_ns;
 use crate::error::Error;
-use crate::now::now_ns;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
 use crate::stack_host::{self, BACKLOG, CLIENT, Calls, POOL, PORT, SERVER};
@@ -104,8 +104,8 @@ impl Between for Cable {
 /// Both ends, side A being the client.
 pub(super) struct Hosts<C = Memory> {
     pool: Pool,
-    near: Host,
-    far: Host,
+    client: Host,
+    server: Host,
     cable: C,
     calls: Calls,
     listener: ListenerId,
@@ -154,17 +154,17 @@ impl<C: Between> Hosts<C> {
     pub(super) fn on(cable: C, spec: &Spec, mtu: usize) -> Result<Self, Error> {
         let now = Instant::from_nanos(now_ns());
         let mut pool = Pool::new(POOL, Pool::frame_size_for(mtu));
-        let near = stack_host::stack(PATH, spec, CLIENT, mtu, now)?;
-        let mut far = stack_host::stack(PATH, spec, SERVER, mtu, now)?;
-        let listener = far
+        let client = stack_host::stack(PATH, spec, CLIENT, mtu, now)?;
+        let mut server = stack_host::stack(PATH, spec, SERVER, mtu, now)?;
+        let listener = server
             .at(now, &mut pool)
             .listen(PORT, BACKLOG)
             .map_err(|error| Error::stack(PATH, "listening", error))?;
         let host = |stack| Host { stack, conn: None };
         Ok(Self {
             pool,
-            near: host(near),
-            far: host(far),
+            client: host(client),
+            server: host(server),
             cable,
             calls: Calls::of(spec),
             listener,
@@ -186,21 +186,21 @@ impl<C: Between> Hosts<C> {
     }
 
     #[inline(always)]
-    fn near(&mut self) -> Active<'_> {
-        self.near.stack.at(self.now, &mut self.pool)
+    fn client(&mut self) -> Active<'_> {
+        self.client.stack.at(self.now, &mut self.pool)
     }
 
     #[inline(always)]
-    fn far(&mut self) -> Active<'_> {
-        self.far.stack.at(self.now, &mut self.pool)
+    fn server(&mut self) -> Active<'_> {
+        self.server.stack.at(self.now, &mut self.pool)
     }
 
     /// Lets one end send and take in what there is.
     #[inline(always)]
     pub(super) fn poll(&mut self, side: Side) {
         let stack = match side {
-            Side::A => &mut self.near.stack,
-            Side::B => &mut self.far.stack,
+            Side::A => &mut self.client.stack,
+            Side::B => &mut self.server.stack,
         };
         stack
             .at(self.now, &mut self.pool)
@@ -253,8 +253,8 @@ impl<C: Between> Hosts<C> {
     ) -> Result<(), Error> {
         let (to, calls) = (from.other(), self.calls);
         let (tx, rx) = match from {
-            Side::A => (&mut self.near, &mut self.far),
-            Side::B => (&mut self.far, &mut self.near),
+            Side::A => (&mut self.client, &mut self.server),
+            Side::B => (&mut self.server, &mut self.client),
         };
         let (sender, receiver) = (tx.conn()?, rx.conn()?);
         let mut active = tx.stack.recorded(self.now, &mut self.pool, gates.at(from));
@@ -288,8 +288,8 @@ impl<C: Between> Hosts<C> {
             patience.turn()?;
             self.read_clock();
             let (tx, rx) = match from {
-                Side::A => (&mut self.near, &mut self.far),
-                Side::B => (&mut self.far, &mut self.near),
+                Side::A => (&mut self.client, &mut self.server),
+                Side::B => (&mut self.server, &mut self.client),
             };
             let (sender, receiver) = (tx.conn()?, rx.conn()?);
             let mut active = tx.stack.recorded(self.now, &mut self.pool, gates.at(from));
@@ -314,18 +314,18 @@ impl<C: Between> Hosts<C> {
         Ok(())
     }
 
-    /// Connects the near end: SYN there, SYN and ACK back, ACK into the cable.
+    /// Connects the client: SYN there, SYN and ACK back, ACK into the cable.
     pub(super) fn connect(&mut self) -> Result<(), Error> {
         let conn = self
-            .near()
+            .client()
             .connect(stack_host::server_address())
             .map_err(|error| Error::stack(PATH, "connecting", error))?;
-        self.near.conn = Some(conn);
+        self.client.conn = Some(conn);
         self.poll(Side::A);
         self.poll(Side::B);
         self.poll(Side::A);
         let mut patience = self.patience("connecting");
-        while self.near().state(conn) != State::Established {
+        while self.client().state(conn) != State::Established {
             patience.turn()?;
             self.read_clock();
             self.poll(Side::B);
@@ -334,7 +334,7 @@ impl<C: Between> Hosts<C> {
         Ok(())
     }
 
-    /// Takes the connection at the far end, when its handshake is complete.
+    /// Takes the connection at the server, when its handshake is complete.
     pub(super) fn accept(&mut self) -> Result<(), Error> {
         let mut patience = self.patience("accepting");
         loop {
@@ -350,9 +350,9 @@ impl<C: Between> Hosts<C> {
 
     fn accepted(&mut self) -> Result<bool, Error> {
         let listener = self.listener;
-        match self.far().accept(listener) {
+        match self.server().accept(listener) {
             Ok(conn) => {
-                self.far.conn = Some(conn);
+                self.server.conn = Some(conn);
                 Ok(true)
             }
             Err(Refusal::WouldBlock) => Ok(false),
@@ -360,33 +360,33 @@ impl<C: Between> Hosts<C> {
         }
     }
 
-    /// The first message of a connection that the far end has not accepted yet: the ACK of its SYN comes with it.
+    /// The first message of a connection that the server has not accepted yet: the ACK of its SYN comes with it.
     pub(super) fn first_request(&mut self, message: &[u8], into: &mut [u8]) -> Result<(), Error> {
-        let conn = self.near.conn()?;
+        let conn = self.client.conn()?;
         let calls = self.calls;
-        let sent = taken(calls.send(&mut self.near(), conn, message))?;
+        let sent = taken(calls.send(&mut self.client(), conn, message))?;
         self.poll(Side::A);
         self.accept()?;
-        let conn = self.far.conn()?;
-        let got = received(self.far().receive(conn, into))?;
+        let conn = self.server.conn()?;
+        let got = received(self.server().receive(conn, into))?;
         if got == into.len() {
             return Ok(());
         }
         self.carry_on(Side::A, &message[sent..], &mut into[got..], &mut Ungated)
     }
 
-    /// Closes from the near end: FIN there, FIN and ACK back, ACK there. The near end keeps the TIME-WAIT.
+    /// Closes from the client: FIN there, FIN and ACK back, ACK there. The near end keeps the TIME-WAIT.
     pub(super) fn close(&mut self) -> Result<(), Error> {
-        let (near, far) = (self.near.conn()?, self.far.conn()?);
+        let (client, server) = (self.client.conn()?, self.server.conn()?);
         let closed = |result: Result<(), Refusal>| {
             result.map_err(|error| Error::stack(PATH, "closing", error))
         };
-        closed(self.near().close(near))?;
+        closed(self.client().close(client))?;
         self.poll(Side::A);
         let mut patience = self.patience("closing");
         loop {
             self.poll(Side::B);
-            match self.far().receive(far, &mut [0]) {
+            match self.server().receive(server, &mut [0]) {
                 Ok(Received::End) => break,
                 Ok(Received::Nothing) => {}
                 Ok(Received::Data(_)) => {
@@ -398,60 +398,60 @@ impl<C: Between> Hosts<C> {
             self.read_clock();
             self.poll(Side::A);
         }
-        closed(self.far().close(far))?;
+        closed(self.server().close(server))?;
         loop {
             self.poll(Side::B);
             self.poll(Side::A);
             self.poll(Side::B);
-            if self.near.stack.connections() + self.far.stack.connections() == 0 {
+            if self.client.stack.connections() + self.server.stack.connections() == 0 {
                 break;
             }
             patience.turn()?;
             self.read_clock();
         }
-        while self.near().next_event().is_some() {}
-        while self.far().next_event().is_some() {}
+        while self.client().next_event().is_some() {}
+        while self.server().next_event().is_some() {}
         Ok(())
     }
 
-    /// Writes what the near end's send buffer takes of `data` and gives how much that was.
+    /// Writes what the client's send buffer takes of `data` and gives how much that was.
     #[inline]
     pub(super) fn offer(&mut self, data: &[u8]) -> Result<usize, Error> {
-        let conn = self.near.conn()?;
+        let conn = self.client.conn()?;
         let calls = self.calls;
-        taken(calls.send(&mut self.near(), conn, data))
+        taken(calls.send(&mut self.client(), conn, data))
     }
 
-    /// Tells whether the near end's device queue holds a burst.
+    /// Tells whether the client's device queue holds a burst.
     #[inline]
     pub(super) fn burst_has_gathered(&self) -> bool {
-        self.near.stack.device_queue_len() >= BURST
+        self.client.stack.device_queue_len() >= BURST
     }
 
-    /// Reads what has arrived at the far end, at most as much as `buffer` holds.
+    /// Reads what has arrived at the server, at most as much as `buffer` holds.
     #[inline]
     pub(super) fn take(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
-        let conn = self.far.conn()?;
-        let mut active = self.far.stack.at(self.now, &mut self.pool);
+        let conn = self.server.conn()?;
+        let mut active = self.server.stack.at(self.now, &mut self.pool);
         let link = &mut self.cable.end(Side::B);
         received(self.calls.poll_receive(&mut active, link, conn, buffer))
     }
 
-    /// Switches Nagle's algorithm at the near end.
+    /// Switches Nagle's algorithm at the client.
     pub(super) fn set_nagle(&mut self, on: bool) -> Result<(), Error> {
-        let conn = self.near.conn()?;
-        stack_host::set_nagle(PATH, &mut self.near(), conn, on)
+        let conn = self.client.conn()?;
+        stack_host::set_nagle(PATH, &mut self.client(), conn, on)
     }
 
-    /// Connections in TIME-WAIT at the near end.
+    /// Connections in TIME-WAIT at the client.
     #[cfg(test)]
     pub(super) fn time_waits(&self) -> usize {
-        self.near.stack.time_waits()
+        self.client.stack.time_waits()
     }
 
-    /// What the two stacks have counted, the near end's first.
+    /// What the two stacks have counted, the client end's first.
     pub(super) fn counters(&self) -> [&Counters; 2] {
-        [self.near.stack.counters(), self.far.stack.counters()]
+        [self.client.stack.counters(), self.server.stack.counters()]
     }
 }
 

@@ -5,7 +5,7 @@
 //! - Nobody waits: one thread runs both ends in turn, which counts as busy polling on one core.
 //! - Time is real, read once per round trip, or once per turn of a stream.
 //! - The reader's buffer is posted: the copy into it is the pass that verifies the checksum.
-//! - `crr`: the near end connects, one message goes each way, the near end closes first and keeps the TIME-WAIT. There are
+//! - `crr`: the client connects, one message goes each way, the client closes first and keeps the TIME-WAIT. There are
 //!   at most 1,024 of those; the oldest makes room. Local ports are the stack's choice.
 //! - `stream`: segments gather in the device queue and are carried over in bursts; at the end Nagle is switched off for a
 //!   moment so that the last short segment leaves.
@@ -114,7 +114,7 @@ impl<C: Between> MemorySession<C> {
     }
 
     fn slice(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
-        let _pinned = Pinned::to(self.cores.near)
+        let _pinned = Pinned::to(self.cores.client)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         let size = self.spec.size as u64;
         let ends = &mut self.ends;

@@ -16,9 +16,9 @@ use tollgate_run::{Placement, Waiting, Workload};
 use super::PATH;
 use super::hosts::{Gates, Hosts, Ungated};
 use super::traced::{BATCH, Fault, Faulty, Forget};
+use crate::clock::gate_clock;
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
-use crate::now::gate_clock;
 use crate::per_packet::{MTU, REQUEST, SEGMENT, ask, asked, check};
 use crate::spec::Spec;
 use crate::stack_host;
@@ -125,14 +125,14 @@ impl<G: Legs> Legs for Faulty<'_, G> {
 
 /// The gates of both ends.
 struct Gating {
-    near: OneEnd,
-    far: OneEnd,
+    client: OneEnd,
+    server: OneEnd,
     clock: Clock,
     /// The place where messages end: the events and the vain asks of both ends until then.
     marks: Vec<Mark>,
 }
 
-/// Events of the near end and of the far end.
+/// Events of the client and of the server.
 type Mark = (usize, usize);
 
 /// The gates of one end.
@@ -178,15 +178,15 @@ impl OneEnd {
 impl Gating {
     fn new(clock: Clock) -> Self {
         Self {
-            near: OneEnd::new(clock),
-            far: OneEnd::new(clock),
+            client: OneEnd::new(clock),
+            server: OneEnd::new(clock),
             clock,
             marks: Vec::new(),
         }
     }
 
     fn start(&mut self, active: GateSet) {
-        for end in [&mut self.near, &mut self.far] {
+        for end in [&mut self.client, &mut self.server] {
             end.trace.set_active(active);
         }
         self.forget();
@@ -195,16 +195,16 @@ impl Gating {
     #[inline(always)]
     fn end(&mut self, side: Side) -> &mut OneEnd {
         match side {
-            Side::A => &mut self.near,
-            Side::B => &mut self.far,
+            Side::A => &mut self.client,
+            Side::B => &mut self.server,
         }
     }
 }
 
 impl Forget for Gating {
     fn forget(&mut self) {
-        self.near.forget();
-        self.far.forget();
+        self.client.forget();
+        self.server.forget();
         self.marks.clear();
         self.marks.push((0, 0));
     }
@@ -214,7 +214,8 @@ impl Legs for Gating {
     #[inline(always)]
     fn message_ended(&mut self) {
         let events = |end: &OneEnd| end.trace.events().len();
-        self.marks.push((events(&self.near), events(&self.far)));
+        self.marks
+            .push((events(&self.client), events(&self.server)));
     }
 }
 
@@ -404,7 +405,7 @@ impl StackPacketSession {
         self.ends.prepare(1);
         self.ends.round_trip(1, &mut self.gating)?;
         let begin = |end: &OneEnd| end.trace.events().first().map_or(0, |first| first.packet.0);
-        self.begins = (begin(&self.gating.near), begin(&self.gating.far));
+        self.begins = (begin(&self.gating.client), begin(&self.gating.server));
         self.went_by(1, 1);
         Ok(())
     }
@@ -430,7 +431,7 @@ impl StackPacketSession {
         lap: &mut dyn FnMut(f64),
     ) -> Result<Recording, Error> {
         check(response)?;
-        let _pinned = Pinned::to(self.cores.near)
+        let _pinned = Pinned::to(self.cores.client)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         let batches = round_trips.div_ceil(BATCH).max(1);
         self.ends.prepare(response);
@@ -459,26 +460,29 @@ impl StackPacketSession {
 
     fn recording(&self, response: usize) -> Recording {
         let Gating {
-            near, far, marks, ..
+            client,
+            server,
+            marks,
+            ..
         } = &self.gating;
         let mut recording = Recording {
             messages: Vec::with_capacity(marks.len()),
-            passages: near.passages().chain(far.passages()).collect(),
-            lost: near.trace.lost() + far.trace.lost(),
+            passages: client.passages().chain(server.passages()).collect(),
+            lost: client.trace.lost() + server.trace.lost(),
             unmatched: 0,
         };
         recording.passages.sort_unstable();
         let (mut request, mut answer) = self.begins;
         for (number, legs) in marks.windows(2).enumerate() {
-            let near = &near.trace.events()[legs[0].0..legs[1].0];
-            let far = &far.trace.events()[legs[0].1..legs[1].1];
+            let client = &client.trace.events()[legs[0].0..legs[1].0];
+            let server = &server.trace.events()[legs[0].1..legs[1].1];
             let unmatched = &mut recording.unmatched;
             recording.messages.push(if number % 2 == 1 {
-                let message = message(far, near, answer, response, unmatched);
+                let message = message(server, client, answer, response, unmatched);
                 answer = answer.wrapping_add(response as u32);
                 message
             } else {
-                let message = message(near, far, request, REQUEST, unmatched);
+                let message = message(client, server, request, REQUEST, unmatched);
                 request = request.wrapping_add(REQUEST as u32);
                 message
             });

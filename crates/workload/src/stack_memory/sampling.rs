@@ -12,9 +12,9 @@ use tollgate_run::Workload;
 use super::hosts::Ungated;
 use super::traced::Passages;
 use super::{Ends, PATH, StackMemory};
+use crate::clock::gate_clock;
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
-use crate::now::gate_clock;
 use crate::path::Path;
 use crate::spec::Spec;
 use crate::stack_host::DEFAULT_MTU;
@@ -105,7 +105,7 @@ impl Bench {
             });
         }
         let cores = Cores::choose(spec.placement)?;
-        let pinned = Pinned::to(cores.near)
+        let pinned = Pinned::to(cores.client)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         Ok(Self {
             ends: Ends::open(spec, DEFAULT_MTU)?,

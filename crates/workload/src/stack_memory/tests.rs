@@ -96,12 +96,12 @@ fn nagle_fills_the_segments_of_a_stream() {
     let spec = spec(Workload::Stream, 64).with_nagle(true);
     let mut session = MemorySession::open(&spec, DEFAULT_MTU, Memory::new).unwrap();
     session.run(10_000, &mut session.new_samples()).unwrap();
-    let [_, far] = session.ends.hosts.counters();
+    let [_, server] = session.ends.hosts.counters();
     let full = 640_000 / 1448;
     assert!(
-        far.frames_in >= full && far.frames_in <= full + full / 4 + 10,
+        server.frames_in >= full && server.frames_in <= full + full / 4 + 10,
         "{} frames for {full} full segments",
-        far.frames_in
+        server.frames_in
     );
 }
 

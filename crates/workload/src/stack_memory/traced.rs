@@ -20,9 +20,9 @@ use tollgate_run::Workload;
 
 use super::hosts::{Gates, Ungated};
 use super::{Ends, PATH, StackMemory};
+use crate::clock::gate_clock;
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
-use crate::now::gate_clock;
 use crate::path::Path;
 use crate::spec::Spec;
 
@@ -101,7 +101,7 @@ impl Traced {
             return Err(unsupported(asked, has));
         }
         let cores = Cores::choose(spec.placement)?;
-        let pinned = Pinned::to(cores.near)
+        let pinned = Pinned::to(cores.client)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         let clock = gate_clock();
         Ok(Self {
@@ -199,8 +199,8 @@ impl Forget for Ungated {
 pub(super) struct Passages<S> {
     trace: Trace<S>,
     clock: Clock,
-    near: Pending,
-    far: Pending,
+    client: Pending,
+    server: Pending,
 }
 
 /// What one end has passed and not yet given to a message.
@@ -219,8 +219,8 @@ impl<S: Stamp> Passages<S> {
         Self {
             trace: Trace::new(clock, GateSet::EMPTY, CAPACITY),
             clock,
-            near: Pending::default(),
-            far: Pending::default(),
+            client: Pending::default(),
+            server: Pending::default(),
         }
     }
 
@@ -236,8 +236,8 @@ impl<S: Stamp> Passages<S> {
             trace: &mut self.trace,
             clock: self.clock,
             pending: match side {
-                Side::A => &mut self.near,
-                Side::B => &mut self.far,
+                Side::A => &mut self.client,
+                Side::B => &mut self.server,
             },
         }
     }
@@ -246,8 +246,8 @@ impl<S: Stamp> Passages<S> {
 impl<S: Stamp> Forget for Passages<S> {
     fn forget(&mut self) {
         self.trace.clear();
-        self.near = Pending::default();
-        self.far = Pending::default();
+        self.client = Pending::default();
+        self.server = Pending::default();
     }
 }
 

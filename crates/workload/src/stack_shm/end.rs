@@ -12,8 +12,8 @@ use tollgate_stack::{
 };
 
 use super::PATH;
+use crate::clock::now_ns;
 use crate::error::Error;
-use crate::now::now_ns;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
 use crate::stack_host::{self, BACKLOG, Calls, POOL, PORT};

@@ -8,7 +8,7 @@
 //! - Busy polling, the clock is read once in 32 calls of the stack; blocking, after each sleep as well.
 //! - `crr` and `stream` are those of `stack-memory`.
 //!
-//! Between slices both processes sleep and nobody polls the stacks. So the near end polls before it orders a slice: what it
+//! Between slices both processes sleep and nobody polls the stacks. So the client polls before it orders a slice: what it
 //! owes the other (delayed ACKs) then arrives before that one looks at its timers.
 
 mod end;
@@ -130,7 +130,7 @@ struct ShmSession<L> {
     slots: usize,
     timing: Timing,
     cores: Cores,
-    // Ends before the near end's side of the link is closed, so that it never finds its peer gone.
+    // Ends before the client's side of the link is closed, so that it never finds its peer gone.
     child: Child,
     end: End<L>,
     out: Vec<u8>,
@@ -150,7 +150,7 @@ impl<L: Waitable> ShmSession<L> {
         link: impl FnOnce(ShmLink) -> L,
     ) -> Result<Self, Error> {
         let cores = Cores::choose(spec.placement)?;
-        let child = Child::spawn(PATH, ROLE.name, spec, segment.fd(), cores.far)?;
+        let child = Child::spawn(PATH, ROLE.name, spec, segment.fd(), cores.server)?;
         let link = link(side(spec, segment, Side::A)?);
         let mut session = Self {
             timing: StackShm::DEFAULT.capabilities().timing(spec),
@@ -179,7 +179,7 @@ impl<L: Waitable> ShmSession<L> {
     }
 
     fn slice(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
-        let _pinned = Pinned::to(self.cores.near)
+        let _pinned = Pinned::to(self.cores.client)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         self.end.poll();
         let bytes = iterations * self.spec.size as u64;
@@ -312,7 +312,7 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
         spec,
         memory,
         control,
-        server,
+        server: orders,
         core,
     } = child;
     spec.check()?;
@@ -323,40 +323,40 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
         Some(adapter) => {
             let link = Atm::new(Adapter::new(adapter), line);
             let end = End::new(&spec, link, adapter.mtu, SERVER)?;
-            serve_slices(Far::new(end, control, spec), server, core)
+            serve_slices(ServerApp::new(end, control, spec), orders, core)
         }
         None => {
             let end = End::new(&spec, line, segment.config().mtu, SERVER)?;
-            serve_slices(Far::new(end, control, spec), server, core)
+            serve_slices(ServerApp::new(end, control, spec), orders, core)
         }
     }
 }
 
 /// Serves slices for as long as they are ordered.
 fn serve_slices<L: Waitable>(
-    mut far: Far<'_, L>,
-    mut server: Server<'_>,
+    mut server: ServerApp<'_, L>,
+    mut orders: Server<'_>,
     core: usize,
 ) -> Result<(), Error> {
-    let control = far.control;
-    let listener = far.end.listen()?;
+    let control = server.control;
+    let listener = server.end.listen()?;
     let mut connected = false;
-    while let Some(iterations) = server.next_order() {
+    while let Some(iterations) = orders.next_order() {
         cores::still_pinned(core).map_err(|error| Error::system(PATH, KEEPING, error))?;
-        far.end.poll();
-        server.ready();
+        server.end.poll();
+        orders.ready();
         let outcome = if connected {
-            far.slice(iterations, listener)
+            server.slice(iterations, listener)
         } else {
             connected = true;
-            far.first_connection(listener)
+            server.first_connection(listener)
         };
-        match outcome.and_then(|()| far.end.drain(|| look(control))) {
+        match outcome.and_then(|()| server.end.drain(|| look(control))) {
             // The other end ended the session in the middle of a slice: that is no failure of this one.
             Err(Error::Stopped { .. }) => return Ok(()),
             other => other?,
         }
-        server.done();
+        orders.done();
     }
     Ok(())
 }
@@ -370,7 +370,7 @@ fn look(control: &Control) -> Result<(), Error> {
 }
 
 /// The server's application.
-struct Far<'a, L> {
+struct ServerApp<'a, L> {
     spec: Spec,
     end: End<L>,
     control: &'a Control,
@@ -380,7 +380,7 @@ struct Far<'a, L> {
     read: u64,
 }
 
-impl<'a, L: Waitable> Far<'a, L> {
+impl<'a, L: Waitable> ServerApp<'a, L> {
     fn new(end: End<L>, control: &'a Control, spec: Spec) -> Self {
         Self {
             end,

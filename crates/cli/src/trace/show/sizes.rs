@@ -8,10 +8,10 @@ use tollgate_table::Bin;
 use tollgate_table::session::Origin;
 use tollgate_table::sizes::{Group, Kind, Reach, SizesOf};
 
-use super::{Shown, count, percent, provenance, row, share, table};
+use super::{TraceTables, count, percent, provenance, row, share, table};
 
 /// How large the messages of a trace are.
-pub(in crate::trace) fn sizes(sizes: &SizesOf, origin: &Origin, bins: bool) -> Shown {
+pub(in crate::trace) fn sizes(sizes: &SizesOf, origin: &Origin, bins: bool) -> TraceTables {
     let mut trust = provenance(origin);
     match &sizes.local {
         Some(list) => trust.push(format!("LAN is between two addresses within {}; WAN is all else.", list.join(", "))),
@@ -72,7 +72,7 @@ pub(in crate::trace) fn sizes(sizes: &SizesOf, origin: &Origin, bins: bool) -> S
     if bins {
         tables.push(bin_table(sizes));
     }
-    Shown {
+    TraceTables {
         finding: sizes_finding(sizes),
         tables,
         trust,

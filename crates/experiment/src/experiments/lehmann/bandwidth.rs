@@ -7,10 +7,10 @@ use tollgate_run::{Cell, Figure, Interval, Row, RowKind, Table, Unit, format, pr
 
 use super::super::Content;
 use super::{
-    Number, View, absent, axis, columns, figure, missing, not_available, number, over_sizes,
+    Number, View, axis, columns, figure, missing, not_available, not_measured, number, over_sizes,
     span_row,
 };
-use crate::claim::{Claim, Evidence, Finding, Told};
+use crate::claim::{Claim, Evidence, Finding, FindingText};
 use crate::context::Options;
 use crate::per_packet::{AtGates, Measured, PerPacket, Subject};
 
@@ -73,7 +73,7 @@ fn rates(per_packet: &PerPacket) -> Table {
             present::plain_row(measured.subject.label(), cells.collect())
         })
         .collect();
-    rows.extend(absent(per_packet, places.len()));
+    rows.extend(not_measured(per_packet, places.len()));
     if let Some(source) = figure("Fig. 3") {
         let reason = format!("{source} is a plot; its text gives no number");
         let cells = places.iter().map(|_| not_available(reason.clone()));
@@ -154,8 +154,8 @@ fn ledger(measured: &Measured, per_packet: &PerPacket) -> Table {
     if measured.subject == Subject::Stack {
         rows.push(row(
             RowKind::Plain,
-            "gates asleep, in the spans beside it",
-            &|ledger| ledger.asleep,
+            "disabled gates, in the spans beside it",
+            &|ledger| ledger.disabled,
         ));
     }
     rows.push(row(
@@ -194,7 +194,7 @@ fn lines(per_packet: &PerPacket, command: &str) -> Figure {
     }
 }
 
-fn finding(per_packet: &PerPacket) -> Told {
+fn finding(per_packet: &PerPacket) -> FindingText {
     let mut finding = Finding::default();
     let Some((last, &size)) = per_packet.sizes.iter().enumerate().next_back() else {
         return finding.finish();

@@ -8,12 +8,12 @@ use tollgate_run::{
 };
 
 use super::super::Content;
-use super::processing::{LEAST_TOLD, no_work, told};
-use super::{View, absent, axis, fact, figure, over_sizes, packet_number, span_row, way};
-use crate::claim::{Evidence, Finding, Told};
+use super::processing::{LEAST_STATED, no_work, work_time};
+use super::{View, axis, fact, figure, not_measured, over_sizes, packet_number, span_row, way};
+use crate::claim::{Evidence, Finding, FindingText};
 use crate::context::{LINE_RATE, Options};
+use crate::layout;
 use crate::per_packet::{Measured, PerPacket};
-use crate::shapes;
 
 /// Bytes of a full Ethernet frame in the paper's reckoning: MTU and header, without preamble, check sequence and gap.
 const FRAME: f64 = 1_514.0;
@@ -107,7 +107,7 @@ fn summary(per_packet: &PerPacket, rate: u64) -> Table {
             let ns = place(measured, direction).and_then(|at| path_ns(measured, direction, at));
             let reason = measured.without_gates.clone();
             let cells = match ns {
-                Some(ns) if ns < LEAST_TOLD => {
+                Some(ns) if ns < LEAST_STATED => {
                     let mut cells = vec![Cell::exact(budget)];
                     cells.resize(columns.len(), super::not_available(TOO_SHORT.to_owned()));
                     cells
@@ -137,23 +137,27 @@ fn summary(per_packet: &PerPacket, rate: u64) -> Table {
             rows.push(present::plain_row(label, cells));
         }
     }
-    rows.extend(absent(per_packet, columns.len()));
+    rows.extend(not_measured(per_packet, columns.len()));
     if let Some(source) = figure("sections 3.2.3 and 4") {
         for (label, least) in [
             ("2002, send", "send-processing-least"),
             ("2002, receive", "receive-processing-least"),
         ] {
-            let then = fact(least).map(|us| us * 1_000.0);
+            let published_table = fact(least).map(|us| us * 1_000.0);
             let budget = fact("gigabit-budget").map(|us| us * 1_000.0);
-            let share = then.zip(budget).map(|(then, budget)| 100.0 * then / budget);
+            let share = published_table
+                .zip(budget)
+                .map(|(published_table, budget)| 100.0 * published_table / budget);
             let cells = vec![
                 present::published_cell(budget, &source),
-                present::published_cell(then, &source),
+                present::published_cell(published_table, &source),
                 share.map_or_else(no_work, Cell::exact),
                 Cell::text("TCP takes the largest slice"),
                 budget
-                    .zip(then)
-                    .map_or_else(no_work, |(budget, then)| Cell::exact(budget / then)),
+                    .zip(published_table)
+                    .map_or_else(no_work, |(budget, published_table)| {
+                        Cell::exact(budget / published_table)
+                    }),
             ];
             rows.push(present::plain_row(label, cells));
         }
@@ -222,7 +226,7 @@ fn bars(per_packet: &PerPacket, command: &str) -> Figure {
                 .filter_map(|(index, span)| {
                     Some(Segment {
                         label: span.name.to_owned(),
-                        layer: Some(shapes::layer(span.layer)),
+                        layer: Some(layout::layer(span.layer)),
                         kind: SegmentKind::Processing,
                         value: measured.sizes[at].work(index)?.ns.max(0.0),
                     })
@@ -278,7 +282,7 @@ fn lines(per_packet: &PerPacket, rate: u64, command: &str) -> Figure {
     }
 }
 
-fn finding(per_packet: &PerPacket, rate: u64) -> Told {
+fn finding(per_packet: &PerPacket, rate: u64) -> FindingText {
     let budget = budget_ns(rate);
     let (mut broken, mut kept) = (Vec::new(), Vec::new());
     let mut finding = Finding::default();
@@ -310,8 +314,8 @@ fn finding(per_packet: &PerPacket, rate: u64) -> Told {
                 (_, true) => "every path keeps up; the slowest, ".to_owned(),
                 (_, false) => "the others keep up; the slowest of them, ".to_owned(),
             };
-            if *ns < LEAST_TOLD {
-                format!("{all}{label}, takes {}", told(*ns))
+            if *ns < LEAST_STATED {
+                format!("{all}{label}, takes {}", work_time(*ns))
             } else {
                 let most = line((FRAME * BITS * 1e9 / ns) as u64);
                 let takes = format::duration(*ns);
@@ -320,7 +324,7 @@ fn finding(per_packet: &PerPacket, rate: u64) -> Told {
         });
     let parts: Vec<String> = broken.into_iter().chain(keeps).collect();
     if parts.is_empty() && finding.is_empty() {
-        return Told::unavailable("no path has gates");
+        return FindingText::unavailable("no path has gates");
     }
     if !parts.is_empty() {
         finding.say(format!(

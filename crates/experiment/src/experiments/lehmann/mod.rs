@@ -22,8 +22,8 @@ use super::{Content, Experiment, Reported};
 use crate::claim::{Evidence, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
+use crate::layout;
 use crate::per_packet::{self, AtGates, Measured, PerPacket};
-use crate::shapes;
 
 pub(super) use bandwidth::BANDWIDTH;
 pub(super) use budget::BUDGET;
@@ -132,7 +132,7 @@ fn span_row(span: &Span, kind: RowKind, cells: Vec<Cell>) -> Row {
         label: name(span),
         depth: 0,
         kind,
-        layer: Some(shapes::layer(span.layer)),
+        layer: Some(layout::layer(span.layer)),
         note: Some(format!("{} -> {}", span.from.name(), span.to.name())),
         cells,
     }
@@ -221,7 +221,7 @@ fn axis(label: &str, unit: Unit) -> Axis {
 }
 
 /// The subjects with gates that could not be run, or not with gates: rows that say why.
-fn absent(per_packet: &PerPacket, cells: usize) -> Vec<Row> {
+fn not_measured(per_packet: &PerPacket, cells: usize) -> Vec<Row> {
     per_packet
         .absent
         .iter()
@@ -405,11 +405,11 @@ fn of_gates(per_packet: &PerPacket, measured: &Measured) -> Vec<TrustLine> {
     let Some((size, ledger)) = most else {
         return Vec::new();
     };
-    let asleep = ledger.asleep.map_or_else(String::new, |asleep| {
+    let disabled = ledger.disabled.map_or_else(String::new, |disabled| {
         format!(
-            "; asleep they add {} +-{}",
-            format::duration(asleep.ns),
-            format::duration(asleep.half_width)
+            "; disabled they add {} +-{}",
+            format::duration(disabled.ns),
+            format::duration(disabled.half_width)
         )
     });
     vec![TrustLine {
@@ -419,10 +419,10 @@ fn of_gates(per_packet: &PerPacket, measured: &Measured) -> Vec<TrustLine> {
         holds: true,
         text: format!(
             "{label}: gates see every packet; all of them together would make a round trip {} +-{} longer ({}, {}), of which {} +-{} \
-             falls elsewhere than beside them{asleep}; it is estimated from {} slices in {} blocks and in no span",
+             falls elsewhere than beside them{disabled}; it is estimated from {} slices in {} blocks and in no span",
             format::duration(ledger.perturbation.ns),
             format::duration(ledger.perturbation.half_width),
-            shapes::percent(share(ledger)),
+            layout::percent(share(ledger)),
             format::bytes(size),
             format::duration(ledger.elsewhere.ns),
             format::duration(ledger.elsewhere.half_width),

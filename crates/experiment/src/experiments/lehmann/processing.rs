@@ -7,10 +7,10 @@ use tollgate_run::{self as run, Cell, Figure, Row, RowKind, Table, Unit, format,
 
 use super::super::Content;
 use super::{
-    NANOSECONDS_PER_MICROSECOND, PAPER, View, absent, axis, columns, missing, not_available,
+    NANOSECONDS_PER_MICROSECOND, PAPER, View, axis, columns, missing, not_available, not_measured,
     over_sizes, packet_number, span_row, way,
 };
-use crate::claim::{Claim, Evidence, Finding, Refusal, Told};
+use crate::claim::{Claim, Evidence, Finding, FindingText, Refusal};
 use crate::context::Options;
 use crate::per_packet::{Measured, PerPacket, packets};
 
@@ -31,9 +31,9 @@ fn parts(per_packet: &PerPacket, _options: &Options, command: &str) -> Content {
         .iter()
         .map(|measured| today(measured, per_packet))
         .collect();
-    tables.extend(then());
+    tables.extend(published_table());
     let places = columns(&per_packet.sizes);
-    let left_out = absent(per_packet, places.len());
+    let left_out = not_measured(per_packet, places.len());
     if !left_out.is_empty() {
         tables.push(super::table(
             "absent".to_owned(),
@@ -60,14 +60,14 @@ fn parts(per_packet: &PerPacket, _options: &Options, command: &str) -> Content {
 
 /// The least work for a packet that is told, in nanoseconds: a reading of the clock takes some ten times as long, and what comes out
 /// below is as much the clock's as the layer's.
-pub(super) const LEAST_TOLD: f64 = 1.0;
+pub(super) const LEAST_STATED: f64 = 1.0;
 
 /// Work for a packet in words.
-pub(super) fn told(ns: f64) -> String {
-    if ns < LEAST_TOLD {
+pub(super) fn work_time(ns: f64) -> String {
+    if ns < LEAST_STATED {
         format!(
             "less than {} (the least that can be told)",
-            format::duration(LEAST_TOLD)
+            format::duration(LEAST_STATED)
         )
     } else {
         format::duration(ns)
@@ -119,7 +119,7 @@ fn today(measured: &Measured, per_packet: &PerPacket) -> Table {
 }
 
 /// The paper's numbers.
-fn then() -> Option<Table> {
+fn published_table() -> Option<Table> {
     let id = format!("{PAPER}/processing");
     let (table, source) = (papers::table(&id)?, papers::source(&id)?);
     let rows = table.rows.iter().map(|row| {
@@ -198,7 +198,7 @@ fn mean_evidence(measured: &Measured, direction: Direction) -> Result<Evidence, 
     Evidence::mean_of(&known).ok_or(refused)
 }
 
-fn finding(per_packet: &PerPacket) -> Told {
+fn finding(per_packet: &PerPacket) -> FindingText {
     let mut finding = Finding::default();
     let mut any = false;
     for (direction, takes) in [
@@ -224,20 +224,21 @@ fn finding(per_packet: &PerPacket) -> Told {
         }
         if let Some((most, least)) = super::ends(&means, |(_, claim)| claim.value()) {
             let less = least.map_or_else(String::new, |(label, claim)| {
-                format!(", and {} on {label}", told(claim.value()))
+                format!(", and {} on {label}", work_time(claim.value()))
             });
             finding.say(format!(
                 "{takes} {} on {}{less}",
-                told(most.1.value()),
+                work_time(most.1.value()),
                 most.0
             ));
         }
     }
     if !any {
-        return Told::unavailable("no path has gates");
+        return FindingText::unavailable("no path has gates");
     }
-    let then = super::fact("send-processing-least").zip(super::fact("receive-processing-least"));
-    if let Some((sent, received)) = then.filter(|_| !finding.is_silent()) {
+    let published_table =
+        super::fact("send-processing-least").zip(super::fact("receive-processing-least"));
+    if let Some((sent, received)) = published_table.filter(|_| !finding.is_silent()) {
         finding.say(format!(
             "in 2002 it was about {sent} us and {received} us at the least"
         ));

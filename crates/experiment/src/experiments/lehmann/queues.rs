@@ -9,10 +9,10 @@ use tollgate_run::{self as run, Column, Figure, Row, RowKind, Table, Unit, forma
 
 use super::super::Content;
 use super::{
-    NANOSECONDS_PER_MICROSECOND, PAPER, View, absent, axis, columns, first_per_packet, missing,
-    over_packets, over_sizes, packet_number, span_row,
+    NANOSECONDS_PER_MICROSECOND, PAPER, View, axis, columns, first_per_packet, missing,
+    not_measured, over_packets, over_sizes, packet_number, span_row,
 };
-use crate::claim::{Claim, Evidence, Finding, Told};
+use crate::claim::{Claim, Evidence, Finding, FindingText};
 use crate::context::Options;
 use crate::per_packet::{Measured, OVER_TIME, PerPacket, packets};
 
@@ -45,9 +45,9 @@ fn parts(per_packet: &PerPacket, _options: &Options, command: &str) -> Content {
             figures.push(gaps_over_time(measured, per_packet, size, command));
         }
     }
-    tables.extend(then());
+    tables.extend(published_table());
     let places = columns(&per_packet.sizes);
-    let left_out = absent(per_packet, places.len());
+    let left_out = not_measured(per_packet, places.len());
     if !left_out.is_empty() {
         tables.push(super::table(
             "absent".to_owned(),
@@ -177,7 +177,7 @@ fn by_place(measured: &Measured, per_packet: &PerPacket, at: usize) -> Table {
 }
 
 /// The paper's numbers.
-fn then() -> Option<Table> {
+fn published_table() -> Option<Table> {
     let id = format!("{PAPER}/queueing");
     let (table, source) = (papers::table(&id)?, papers::source(&id)?);
     let rows = table.rows.iter().map(|row| {
@@ -305,9 +305,9 @@ impl<'a> Longest<'a> {
     }
 }
 
-fn finding(per_packet: &PerPacket) -> Told {
+fn finding(per_packet: &PerPacket) -> FindingText {
     if first_per_packet(per_packet).is_none() {
-        return Told::unavailable("no path that carries packets has gates");
+        return FindingText::unavailable("no path that carries packets has gates");
     }
     let mut finding = Finding::default();
     let Some(at) = shown(per_packet).last().copied() else {

@@ -10,7 +10,7 @@ use tollgate_kernel::Taken;
 use tollgate_run::PathId;
 
 use super::frame::{Channel, ChannelError, MAX_REQUEST, MAX_RESPONSE, VERSION};
-use super::message::{EventTold, Refusal, Request, Response, gate_named};
+use super::message::{EventMessage, Refusal, Request, Response, gate_named};
 use super::session::{CAPABILITIES, RemoteSession};
 use super::target::Target;
 use crate::error::Error;
@@ -141,7 +141,7 @@ impl KernelRemote {
         let broken = |error: ChannelError| {
             let advice = match &error {
                 ChannelError::Version { .. } => "install the same version on both hosts",
-                ChannelError::Stranger => "give the port of `tollgate serve` as HOST:PORT",
+                ChannelError::UnknownPeer => "give the port of `tollgate serve` as HOST:PORT",
                 _ => "look at what `tollgate serve` says there",
             };
             failed(error.to_string(), advice)
@@ -178,7 +178,7 @@ impl KernelRemote {
                 "it wants another token".to_owned(),
                 "give the one that it was started with: --token",
             )),
-            _ => Err(broken(ChannelError::Stranger)),
+            _ => Err(broken(ChannelError::UnknownPeer)),
         }
     }
 
@@ -222,7 +222,7 @@ impl KernelRemote {
     ///
     /// # Errors
     /// [`Error::Peer`] with what its kernel refused, [`Error::Remote`].
-    pub fn gates(&self) -> Result<FarGates, Error> {
+    pub fn gates(&self) -> Result<RemoteGates, Error> {
         const DOING: &str = "asking for the gates of";
         let mut link = self.link.lock();
         let Response::Plan { boundaries } = link.call(&Request::Gates, DOING)? else {
@@ -231,14 +231,14 @@ impl KernelRemote {
         let boundaries = boundaries
             .into_iter()
             .filter_map(|told| {
-                Some(FarBoundary {
+                Some(RemoteBoundary {
                     gate: gate_named(&told.gate)?,
                     hook: told.hook,
                     missed: told.missed,
                 })
             })
             .collect();
-        Ok(FarGates {
+        Ok(RemoteGates {
             link: self.link.clone(),
             boundaries,
         })
@@ -261,7 +261,7 @@ impl Path for KernelRemote {
 
 /// A boundary of the server's hook plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FarBoundary {
+pub struct RemoteBoundary {
     /// The gate.
     pub gate: Gate,
     /// What the hook that takes it is called; none when it stays unresolved.
@@ -271,14 +271,14 @@ pub struct FarBoundary {
 }
 
 /// The gates of the server.
-pub struct FarGates {
+pub struct RemoteGates {
     link: Shared,
-    boundaries: Vec<FarBoundary>,
+    boundaries: Vec<RemoteBoundary>,
 }
 
-impl FarGates {
+impl RemoteGates {
     /// Which boundary is taken by which hook, in the order of the way.
-    pub fn boundaries(&self) -> &[FarBoundary] {
+    pub fn boundaries(&self) -> &[RemoteBoundary] {
         &self.boundaries
     }
 
@@ -313,7 +313,7 @@ impl FarGates {
         let Response::Taken { events, lost } = link.call(&request, DOING)? else {
             return Err(link.out_of_turn(DOING));
         };
-        let known: Vec<_> = events.iter().filter_map(EventTold::event).collect();
+        let known: Vec<_> = events.iter().filter_map(EventMessage::event).collect();
         let unknown = (events.len() - known.len()) as u64;
         Ok(Taken {
             events: known,

@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) enum ChannelError {
     /// What came first is not what Tollgate says first.
     #[error("what answers there is not Tollgate")]
-    Stranger,
+    UnknownPeer,
     /// The other end speaks another version.
     #[error("it speaks version {theirs} of the control protocol, and this is version {VERSION}")]
     Version {
@@ -140,7 +140,7 @@ fn preamble(version: u16) -> [u8; PREAMBLE] {
 fn check_preamble(octets: &[u8; PREAMBLE]) -> Result<(), ChannelError> {
     let (magic, version) = octets.split_at(MAGIC.len());
     if magic != MAGIC {
-        return Err(ChannelError::Stranger);
+        return Err(ChannelError::UnknownPeer);
     }
     match u16::from_be_bytes([version[0], version[1]]) {
         VERSION => Ok(()),
@@ -214,7 +214,7 @@ mod tests {
             "it speaks version 7 of the control protocol, and this is version 4"
         );
         let error = check_preamble(b"SSH-2.0-Op").unwrap_err();
-        assert!(matches!(error, ChannelError::Stranger));
+        assert!(matches!(error, ChannelError::UnknownPeer));
     }
 
     #[test]

@@ -100,12 +100,12 @@ pub(super) enum Response {
     /// The hook plan.
     Plan {
         /// In the order of the way.
-        boundaries: Vec<BoundaryTold>,
+        boundaries: Vec<BoundaryMessage>,
     },
     /// What was recorded.
     Taken {
         /// The events.
-        events: Vec<EventTold>,
+        events: Vec<EventMessage>,
         /// Events that were lost.
         lost: u64,
     },
@@ -131,7 +131,7 @@ pub(super) enum Refusal {
 
 /// A boundary of the server's hook plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct BoundaryTold {
+pub(super) struct BoundaryMessage {
     /// The gate's name.
     pub(super) gate: String,
     /// The hook that takes it; none when it stays unresolved.
@@ -157,9 +157,9 @@ enum Who {
 /// A passage of a gate as the server's kernel noted it, as a list of values: the time on the server's clock in ns, the gate's name,
 /// who, ports, addresses, sequence number, bytes, thread, processor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct EventTold(u64, String, Who, u32, u32, u32, u32, u32, u16);
+pub(super) struct EventMessage(u64, String, Who, u32, u32, u32, u32, u32, u16);
 
-impl EventTold {
+impl EventMessage {
     /// Of an event; none when its gate has no name.
     pub(super) fn of(event: &Event) -> Option<Self> {
         let who = match event.flow() {
@@ -225,8 +225,8 @@ mod tests {
             }
             .by(thread);
             event.cpu = cpu;
-            let text = serde_json::to_string(&EventTold::of(&event).unwrap()).unwrap();
-            let read: EventTold = serde_json::from_str(&text).unwrap();
+            let text = serde_json::to_string(&EventMessage::of(&event).unwrap()).unwrap();
+            let read: EventMessage = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(read.event(), Some(event));
         }
     }
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_gate_that_is_not_known_is_no_event() {
         let text = r#"[1,"socket.sideways","p",0,0,0,0,0,0]"#;
-        let read: EventTold = serde_json::from_str(text).unwrap();
+        let read: EventMessage = serde_json::from_str(text).unwrap();
         assert_eq!(read.event(), None);
     }
 }

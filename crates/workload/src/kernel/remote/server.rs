@@ -15,13 +15,13 @@ use tollgate_gate::GateSet;
 use tollgate_kernel::{Namespace, Plan, Talk, Watch};
 use tollgate_run::{PathId, Placement, Workload};
 
-use super::super::far::FarThread;
+use super::super::client::OtherEnd;
 use super::super::listen_for;
-use super::super::near::FarEnd;
 use super::super::server::Job;
+use super::super::server_thread::ServerThread;
 use super::super::socket::{self, Options, accept};
 use super::frame::{Channel, ChannelError, MAX_REQUEST, MAX_RESPONSE};
-use super::message::{BoundaryTold, EventTold, Refusal, Request, Response, gate_named};
+use super::message::{BoundaryMessage, EventMessage, Refusal, Request, Response, gate_named};
 use super::session::CAPABILITIES;
 use crate::cores::Cores;
 use crate::error::Error;
@@ -43,7 +43,7 @@ const ITERATIONS: u64 = 1 << 40;
 /// The same with gates: an end that stamps sets memory aside for each iteration.
 const GATED_ITERATIONS: u64 = 1 << 20;
 /// Data connections of others that are closed before a session gives up waiting for its client's.
-const STRANGERS: usize = 64;
+const UNKNOWN_PEERS: usize = 64;
 /// How often a waiting server looks whether it is to stop.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
@@ -225,7 +225,7 @@ impl Server {
             tell,
             sessions: BTreeMap::new(),
             opened: 0,
-            told: BTreeSet::new(),
+            announced: BTreeSet::new(),
             gates: None,
             attached: false,
         };
@@ -251,8 +251,8 @@ impl Server {
         stream: TcpStream,
         client: SocketAddr,
         stop: Stop<'_>,
-    ) -> Result<(Channel, Place, String), String> {
-        let place = Place::of(&stream)?;
+    ) -> Result<(Channel, ControlAddresses, String), String> {
+        let place = ControlAddresses::of(&stream)?;
         keep_alive(&stream)?;
         let words = |error: ChannelError| error.to_string();
         let deadline = Instant::now() + GREETING;
@@ -278,7 +278,7 @@ impl Server {
             Some(wanted) if !same(wanted, token.as_deref().unwrap_or_default()) => {
                 Some((Refusal::Token, "it does not have the token".to_owned()))
             }
-            _ => self.take_place(client).map(|other| {
+            _ => self.take_slot(client).map(|other| {
                 let why = format!("{other} is being served");
                 let client = other.to_string();
                 (Refusal::Busy { client }, why)
@@ -301,7 +301,7 @@ impl Server {
     }
 
     /// Takes the one client's place; gives who has it when it is taken.
-    fn take_place(&self, client: SocketAddr) -> Option<SocketAddr> {
+    fn take_slot(&self, client: SocketAddr) -> Option<SocketAddr> {
         let mut served = self.lock();
         match *served {
             Some(other) => Some(other),
@@ -339,12 +339,12 @@ fn keep_alive(stream: &TcpStream) -> Result<(), String> {
 
 /// The addresses of a control connection, which are those of its data connections, too.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ControlAddresses {
     own: Ipv4Addr,
     client: Ipv4Addr,
 }
 
-impl Place {
+impl ControlAddresses {
     fn of(stream: &TcpStream) -> Result<Self, String> {
         match (stream.local_addr(), stream.peer_addr()) {
             (Ok(SocketAddr::V4(own)), Ok(SocketAddr::V4(client))) => Ok(Self {
@@ -367,7 +367,7 @@ enum Session {
     },
     /// Its other end runs.
     Running {
-        far: FarThread,
+        server_thread: ServerThread,
         talk: Talk,
         watch: Watch,
     },
@@ -377,7 +377,7 @@ impl Session {
     fn stamps(&self) -> Option<&Stamps> {
         match self {
             Self::Open { .. } => None,
-            Self::Running { far, .. } => Some(far.stamps()),
+            Self::Running { server_thread, .. } => Some(server_thread.stamps()),
         }
     }
 }
@@ -385,7 +385,7 @@ impl Session {
 /// One client while it is served.
 struct Serving<'a> {
     channel: Channel,
-    place: Place,
+    place: ControlAddresses,
     client: SocketAddr,
     stop: Stop<'a>,
     tell: &'a (dyn Fn(Notice) + Sync),
@@ -393,7 +393,7 @@ struct Serving<'a> {
     /// Sessions so far.
     opened: u32,
     /// The workloads that were told.
-    told: BTreeSet<&'static str>,
+    announced: BTreeSet<&'static str>,
     gates: Option<Keeper>,
     /// Gates are attached, or ends stamp.
     attached: bool,
@@ -448,14 +448,14 @@ impl Serving<'_> {
                 {
                     gates.watch(watch).map_err(|error| error.to_string())?;
                 }
-                self.far(session)?.begin(iterations).map_err(words)?;
+                self.server_of(session)?.begin(iterations).map_err(words)?;
                 Ok(Response::Done)
             }
             Request::Finish { session } => {
-                self.far(session)?.finish().map_err(words)?;
+                self.server_of(session)?.finish().map_err(words)?;
                 Ok(Response::Done)
             }
-            Request::Status { session } => match self.far(session)?.control().failure() {
+            Request::Status { session } => match self.server_of(session)?.control().failure() {
                 Some(reason) => Err(reason),
                 None => Ok(Response::Done),
             },
@@ -468,7 +468,7 @@ impl Serving<'_> {
                     Some(gates) => gates,
                     None => Keeper::load().map_err(|error| error.to_string())?,
                 };
-                let boundaries = told(gates.plan());
+                let boundaries = announced(gates.plan());
                 self.gates = Some(gates);
                 Ok(Response::Plan { boundaries })
             }
@@ -495,21 +495,26 @@ impl Serving<'_> {
             }
             Request::Take { session } => {
                 let keeper = self.gates.as_ref().ok_or(NO_GATES)?;
-                let Some(Session::Running { far, talk, .. }) = self.sessions.get(&session) else {
+                let Some(Session::Running {
+                    server_thread,
+                    talk,
+                    ..
+                }) = self.sessions.get(&session)
+                else {
                     return Err(no_session(session));
                 };
-                let taken = keeper.take(far.stamps(), *talk);
+                let taken = keeper.take(server_thread.stamps(), *talk);
                 Ok(Response::Taken {
-                    events: taken.events.iter().filter_map(EventTold::of).collect(),
+                    events: taken.events.iter().filter_map(EventMessage::of).collect(),
                     lost: taken.lost,
                 })
             }
         }
     }
 
-    fn far(&mut self, session: u32) -> Result<&mut FarThread, Failed> {
+    fn server_of(&mut self, session: u32) -> Result<&mut ServerThread, Failed> {
         match self.sessions.get_mut(&session) {
-            Some(Session::Running { far, .. }) => Ok(far),
+            Some(Session::Running { server_thread, .. }) => Ok(server_thread),
             Some(Session::Open { .. }) | None => Err(no_session(session)),
         }
     }
@@ -529,7 +534,7 @@ impl Serving<'_> {
         let (listeners, addresses) =
             listen_for(spec.workload, &options, self.place.own).map_err(words)?;
         let ports: Vec<u16> = addresses.iter().map(SocketAddrV4::port).collect();
-        if self.told.insert(spec.workload.name()) {
+        if self.announced.insert(spec.workload.name()) {
             (self.tell)(Notice::Runs {
                 client: self.client,
                 what: format!("{}, {}", spec.workload, spec.waiting),
@@ -559,20 +564,20 @@ impl Serving<'_> {
             return Err(no_session(session));
         };
         let options = Options::of(&spec);
-        // With another end on the same host, this one is the far one.
+        // With another end on the same host, this one is the server.
         let cores = Cores::choose(Placement::TwoCores)
             .or_else(|_| Cores::choose(Placement::OneCore))
             .map_err(words)?;
-        let far = match spec.workload {
+        let server_thread = match spec.workload {
             Workload::Rr | Workload::Stream => {
                 let end = self.accept(&spec, &listeners).map_err(words)?;
                 let wakes = end.again().map_err(words)?;
                 let job = Job::Connection(end);
-                FarThread::start(
+                ServerThread::start(
                     PATH,
                     &spec,
                     options,
-                    cores.far,
+                    cores.server,
                     job,
                     Vec::new(),
                     Some(wakes),
@@ -580,11 +585,11 @@ impl Serving<'_> {
             }
             Workload::Crr => {
                 let job = Job::Listeners;
-                FarThread::start(PATH, &spec, options, cores.far, job, listeners, None)
+                ServerThread::start(PATH, &spec, options, cores.server, job, listeners, None)
             }
         }
         .map_err(words)?;
-        let thread = far.id();
+        let thread = server_thread.id();
         let talk = Talk {
             far_port: ports.first().copied().unwrap_or(0),
             // Threads of another host are nobody here.
@@ -597,11 +602,17 @@ impl Serving<'_> {
             threads: vec![thread],
             acknowledgments: false,
         };
-        self.sessions
-            .insert(session, Session::Running { far, talk, watch });
+        self.sessions.insert(
+            session,
+            Session::Running {
+                server_thread,
+                talk,
+                watch,
+            },
+        );
         Ok(Response::Started {
             thread,
-            core: cores.far,
+            core: cores.server,
         })
     }
 
@@ -615,7 +626,7 @@ impl Serving<'_> {
             return Err(nobody);
         };
         let control = Control::new();
-        for _ in 0..STRANGERS {
+        for _ in 0..UNKNOWN_PEERS {
             let end = accept(listener, spec.waiting, &control)?;
             if end.peer()? == self.place.client {
                 return Ok(end);
@@ -632,10 +643,10 @@ fn no_session(session: u32) -> Failed {
 }
 
 /// A plan as clients are told.
-fn told(plan: &Plan) -> Vec<BoundaryTold> {
+fn announced(plan: &Plan) -> Vec<BoundaryMessage> {
     plan.boundaries()
         .iter()
-        .map(|boundary| BoundaryTold {
+        .map(|boundary| BoundaryMessage {
             gate: boundary.gate.name().to_owned(),
             hook: boundary.hook.map(|hook| hook.name.to_owned()),
             missed: boundary

@@ -7,8 +7,8 @@ use rustix::net::Shutdown;
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
-use super::super::far::thread_id;
-use super::super::near::{FarEnd, Near, NearEnd};
+use super::super::client::{ClientEnd, ClientSockets, OtherEnd};
+use super::super::server_thread::thread_id;
 use super::super::socket::{self, End, Options};
 use super::client::Shared;
 use super::message::{Request, Response};
@@ -42,8 +42,8 @@ pub const CAPABILITIES: Capabilities = Capabilities {
 
 /// A session with another host.
 pub struct RemoteSession {
-    near: NearEnd,
-    far: RemoteEnd,
+    client: ClientEnd,
+    server: RemoteEnd,
     cores: (usize, usize),
     congestion: String,
     /// The timed end's thread, and the other end's on its host.
@@ -55,7 +55,7 @@ pub struct RemoteSession {
 impl RemoteSession {
     pub(super) fn open(spec: &Spec, host: Ipv4Addr, link: &Shared) -> Result<Self, Error> {
         const OPENING: &str = "opening a session with";
-        let core = Cores::choose(Placement::OneCore)?.near;
+        let core = Cores::choose(Placement::OneCore)?.client;
         let options = Options::of(spec);
         let (session, ports) = {
             let mut link = link.lock();
@@ -66,48 +66,48 @@ impl RemoteSession {
             }
         };
         // From here on the session is closed when it is dropped.
-        let far = RemoteEnd {
+        let server = RemoteEnd {
             link: link.clone(),
             session,
         };
         let mut addresses = ports.iter().map(|&port| SocketAddrV4::new(host, port));
         let here = |error: Error| error.on(PATH);
-        let (near, congestion) = match (spec.workload, addresses.next()) {
+        let (client, congestion) = match (spec.workload, addresses.next()) {
             (Workload::Rr | Workload::Stream, Some(address)) => {
                 let end = End::connect(&address, &options).map_err(here)?;
                 socket::set_timeouts(end.fd()).map_err(here)?;
                 let congestion = end.congestion().map_err(here)?;
-                (Near::Connection(end), congestion)
+                (ClientSockets::Connection(end), congestion)
             }
             (_, first) => {
                 let destinations = first.into_iter().chain(addresses).collect();
                 (
-                    Near::Destinations(destinations),
+                    ClientSockets::Destinations(destinations),
                     "as the kernel has it".to_owned(),
                 )
             }
         };
-        let (thread, far_core) = {
+        let (thread, server_core) = {
             let mut link = link.lock();
             match link.call(&Request::Start { session }, OPENING)? {
                 Response::Started { thread, core } => (thread, core),
                 _ => return Err(link.out_of_turn(OPENING)),
             }
         };
-        let near = NearEnd::new(
+        let client = ClientEnd::new(
             spec,
             CAPABILITIES.timing(spec),
             core,
             options,
-            near,
+            client,
             // Nobody but this end looks at it.
             Arc::new(Control::new()),
             Arc::new(Stamps::default()),
         );
         Ok(Self {
-            near,
-            far,
-            cores: (core, far_core),
+            client,
+            server,
+            cores: (core, server_core),
             congestion,
             threads: (thread_id(), thread),
             ports,
@@ -116,13 +116,13 @@ impl RemoteSession {
     }
 
     #[cfg(test)]
-    pub(super) const fn near_end(&mut self) -> &mut NearEnd {
-        &mut self.near
+    pub(super) const fn client_end(&mut self) -> &mut ClientEnd {
+        &mut self.client
     }
 
     /// Its number at the server.
     pub(super) const fn number(&self) -> u32 {
-        self.far.session
+        self.server.session
     }
 }
 
@@ -131,43 +131,43 @@ impl Session for RemoteSession {
         if self.failed {
             return Err(Error::Poisoned { path: PATH });
         }
-        samples.check_timing(self.near.timing())?;
-        let outcome = self.near.slice(iterations, samples, &mut self.far);
+        samples.check_timing(self.client.timing())?;
+        let outcome = self.client.slice(iterations, samples, &mut self.server);
         self.failed = outcome.is_err();
         outcome.map_err(|error| match error.on(PATH) {
             // These say what the server said already.
             error @ (Error::Remote { .. } | Error::Peer { .. }) => error,
             // Its reason says more than the closed connection on this side.
-            error => self.far.why().unwrap_or(error),
+            error => self.server.why().unwrap_or(error),
         })
     }
 
     fn timing(&self) -> Timing {
-        self.near.timing()
+        self.client.timing()
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
         let (here, there) = self.cores;
         let mut settings = vec![
             ("congestion", self.congestion.clone()),
-            self.near.spec.nagle_setting(),
+            self.client.spec.nagle_setting(),
             ("cores", format!("{here} here and {there} there")),
             ("ends", "two hosts".to_owned()),
         ];
-        if let Near::Destinations(addresses) = self.near.near() {
+        if let ClientSockets::Destinations(addresses) = self.client.client() {
             settings.push(("destinations", addresses.len().to_string()));
         }
         settings
     }
 
-    /// The far thread is one of the other host, and none here.
+    /// The server's thread is one of the other host, and none here.
     fn kernel_ends(&self) -> Option<KernelEnds<'_>> {
         Some(KernelEnds {
-            near: self.threads.0,
-            far: self.threads.1,
-            far_ports: self.ports.clone(),
+            client: self.threads.0,
+            server: self.threads.1,
+            server_ports: self.ports.clone(),
             namespaces: Vec::new(),
-            stamps: self.near.stamps(),
+            stamps: self.client.stamps(),
         })
     }
 }
@@ -175,7 +175,7 @@ impl Session for RemoteSession {
 impl Drop for RemoteSession {
     fn drop(&mut self) {
         // The other end may sleep in recv; a connection that is gone refuses, and then nobody sleeps on it.
-        if let Near::Connection(end) = self.near.near() {
+        if let ClientSockets::Connection(end) = self.client.client() {
             let _ = end.shutdown(Shutdown::Both);
         }
     }
@@ -197,7 +197,7 @@ impl RemoteEnd {
     }
 }
 
-impl FarEnd for RemoteEnd {
+impl OtherEnd for RemoteEnd {
     fn begin(&mut self, iterations: u64) -> Result<(), Error> {
         let request = Request::Begin {
             session: self.session,

@@ -251,7 +251,7 @@ fn bytes_that_differ_are_told_by_the_server() {
         let remote = connect(address).unwrap();
         let spec = Spec::new(Workload::Rr, 64).verified();
         let mut session = remote.open_session(&spec).unwrap();
-        session.near_end().spec.verify = false;
+        session.client_end().spec.verify = false;
         let error = session.run(5, &mut session.new_samples()).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -1,5 +1,5 @@
 //! The timed end of a session over kernel sockets: sends and receives what a slice orders, and takes the times. It knows the other
-//! end only by what a [`FarEnd`] can be told.
+//! end only by what a [`OtherEnd`] can be told.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::spec::Spec;
 use crate::stamps::{Stamper, Stamps};
 
 /// Who starts and ends slices at the other end, in this process or on another host.
-pub(super) trait FarEnd {
+pub(super) trait OtherEnd {
     /// Orders a slice of so many iterations and waits until the other end stands ready for it.
     fn begin(&mut self, iterations: u64) -> Result<(), Error>;
 
@@ -28,7 +28,7 @@ pub(super) trait FarEnd {
 }
 
 /// What the timed end talks through.
-pub(super) enum Near {
+pub(super) enum ClientSockets {
     /// One connection for the whole session.
     Connection(End),
     /// A connection for each iteration, to these destinations in turn.
@@ -36,14 +36,14 @@ pub(super) enum Near {
 }
 
 /// The timed end.
-pub(super) struct NearEnd {
+pub(super) struct ClientEnd {
     pub(super) spec: Spec,
     timing: Timing,
     /// The processor that it is pinned to in a slice.
     core: usize,
     options: Options,
     control: Arc<Control>,
-    near: Near,
+    client: ClientSockets,
     stamps: Arc<Stamps>,
     stamper: Stamper,
     out: Vec<u8>,
@@ -54,14 +54,14 @@ pub(super) struct NearEnd {
     streamed: u64,
 }
 
-impl NearEnd {
+impl ClientEnd {
     /// The end on the calling thread. A loop that polls looks at `control` now and then.
     pub(super) fn new(
         spec: &Spec,
         timing: Timing,
         core: usize,
         options: Options,
-        near: Near,
+        client: ClientSockets,
         control: Arc<Control>,
         stamps: Arc<Stamps>,
     ) -> Self {
@@ -70,7 +70,7 @@ impl NearEnd {
             core,
             options,
             control,
-            near,
+            client,
             stamps,
             stamper: Stamper::new(false),
             out: vec![0; spec.size],
@@ -85,8 +85,8 @@ impl NearEnd {
         self.timing
     }
 
-    pub(super) const fn near(&self) -> &Near {
-        &self.near
+    pub(super) const fn client(&self) -> &ClientSockets {
+        &self.client
     }
 
     pub(super) fn stamps(&self) -> &Stamps {
@@ -98,7 +98,7 @@ impl NearEnd {
         &mut self,
         iterations: u64,
         samples: &mut Samples,
-        far: &mut dyn FarEnd,
+        server: &mut dyn OtherEnd,
     ) -> Result<(), Error> {
         let _pinned = Pinned::to(self.core)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
@@ -108,10 +108,10 @@ impl NearEnd {
             Workload::Stream => 0,
         };
         self.stamper.begin(&self.stamps, iterations + warmup);
-        if let Near::Connection(end) = &self.near {
+        if let ClientSockets::Connection(end) = &self.client {
             end.begin_stamps(&self.stamper)?;
         }
-        far.begin(iterations + warmup)?;
+        server.begin(iterations + warmup)?;
         for _ in 0..warmup {
             self.round_trip()?;
         }
@@ -135,12 +135,12 @@ impl NearEnd {
                 laps.finish(samples, iterations * size, true);
             }
         }
-        if let Near::Connection(end) = &self.near {
+        if let ClientSockets::Connection(end) = &self.client {
             end.end_stamps(&mut self.stamper)?;
         }
         self.stamper.end(&self.stamps);
         cores::still_pinned(self.core).map_err(|error| Error::system(PATH, KEEPING, error))?;
-        far.finish()
+        server.finish()
     }
 
     #[inline]
@@ -150,12 +150,12 @@ impl NearEnd {
         if self.spec.verify {
             fill(&mut self.out, request_seed(message), 0);
         }
-        match &self.near {
-            Near::Connection(end) => {
+        match &self.client {
+            ClientSockets::Connection(end) => {
                 end.send_message(&self.out, &self.control, &mut self.stamper)?;
                 end.recv_message(&mut self.inn, &self.control, &mut self.stamper)?;
             }
-            Near::Destinations(addresses) => {
+            ClientSockets::Destinations(addresses) => {
                 let end = End::connect(&addresses[destination(message)], &self.options)?;
                 end.send_message(&self.out, &self.control, &mut self.stamper)?;
                 end.recv_message(&mut self.inn, &self.control, &mut self.stamper)?;
@@ -180,9 +180,9 @@ impl NearEnd {
             fill(&mut self.out, STREAM_SEED, self.streamed);
         }
         self.streamed += self.spec.size as u64;
-        match &self.near {
-            Near::Connection(end) => end.send_all(&self.out, &self.control),
-            Near::Destinations(_) => Err(Error::Closed {
+        match &self.client {
+            ClientSockets::Connection(end) => end.send_all(&self.out, &self.control),
+            ClientSockets::Destinations(_) => Err(Error::Closed {
                 path: PATH,
                 doing: "streaming without a connection",
             }),
@@ -191,14 +191,14 @@ impl NearEnd {
 
     /// Waits for the byte by which the reader says that it has read the whole slice.
     fn await_acknowledgement(&mut self) -> Result<(), Error> {
-        match &self.near {
-            Near::Connection(end) => {
+        match &self.client {
+            ClientSockets::Connection(end) => {
                 if !self.options.nodelay {
                     end.push()?;
                 }
                 end.recv_exact(&mut [0], &self.control)
             }
-            Near::Destinations(_) => Err(Error::Closed {
+            ClientSockets::Destinations(_) => Err(Error::Closed {
                 path: PATH,
                 doing: "streaming without a connection",
             }),

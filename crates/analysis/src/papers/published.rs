@@ -6,42 +6,42 @@ use tollgate_papers as papers;
 use tollgate_run::{Cell, Experiment, Measured, Row, Run, Table, Unit, present};
 
 /// A published number and how its counterpart is read from a run.
-pub(super) struct Told {
+pub(super) struct Published {
     /// The published table that it stands in, or the paper when it stands in its text.
     pub(super) of: &'static str,
     /// What it is.
     pub(super) label: &'static str,
     pub(super) unit: Unit,
     /// The place where it is published.
-    then: Then,
+    published: Source,
     /// Its counterpart, or why this run has none.
-    now: fn(&Run) -> Now,
+    measured: fn(&Run) -> MeasuredOrReason,
 }
 
 /// A counterpart, or why a run has none.
-pub(super) type Now = Result<Measured, String>;
+pub(super) type MeasuredOrReason = Result<Measured, String>;
 
 /// The place where a number is published, and what makes it one of the unit.
-enum Then {
+enum Source {
     Fact(&'static str, f64),
     Cell(&'static str, &'static str, &'static str, f64),
     /// The quotient of two facts.
     Quotient(&'static str, &'static str, f64),
 }
 
-impl Told {
+impl Published {
     /// The published number with its source; none when it is not published after all, which a test rules out.
-    pub(super) fn then(&self) -> Option<(f64, Cell)> {
+    pub(super) fn published(&self) -> Option<(f64, Cell)> {
         let fact = |id: &str| papers::fact(id);
-        let (value, place) = match self.then {
-            Then::Fact(id, factor) => (factor * fact(id)?.value, place(id)?),
-            Then::Cell(table, row, column, factor) => {
+        let (value, place) = match self.published {
+            Source::Fact(id, factor) => (factor * fact(id)?.value, place_of(id)?),
+            Source::Cell(table, row, column, factor) => {
                 let found = papers::table(table)?;
                 (factor * found.cell(row, column)?, found.place.clone())
             }
-            Then::Quotient(above, below, factor) => (
+            Source::Quotient(above, below, factor) => (
                 factor * fact(above)?.value / fact(below)?.value,
-                place(above)?,
+                place_of(above)?,
             ),
         };
         let paper = papers::paper(self.of.split('/').next()?)?;
@@ -50,18 +50,18 @@ impl Told {
     }
 
     /// Its counterpart in the run, or why there is none.
-    pub(super) fn now(&self, run: &Run) -> Now {
-        (self.now)(run)
+    pub(super) fn measured(&self, run: &Run) -> MeasuredOrReason {
+        (self.measured)(run)
     }
 }
 
-/// Tells whether this row of a published table is told.
+/// Tells whether a run has the counterpart of a row of a published table.
 pub(super) fn has(table: &str, row: &str) -> bool {
     ALL.iter()
-        .any(|told| matches!(told.then, Then::Cell(of, one, ..) if of == table && one == row))
+        .any(|counterpart| matches!(counterpart.published, Source::Cell(of, one, ..) if of == table && one == row))
 }
 
-fn place(fact: &str) -> Option<String> {
+fn place_of(fact: &str) -> Option<String> {
     let fact = papers::fact(fact)?;
     Some(match fact.page {
         Some(page) => format!("{}, p. {page}", fact.place),
@@ -70,13 +70,13 @@ fn place(fact: &str) -> Option<String> {
 }
 
 /// Which row of a table.
-enum Which {
+enum RowSelector {
     Named(&'static str),
     Ending(&'static str),
     With(&'static str),
 }
 
-impl Which {
+impl RowSelector {
     fn find<'a>(&self, rows: &'a [Row]) -> Option<&'a Row> {
         match self {
             Self::Named(label) => rows.iter().find(|row| row.label == *label),
@@ -106,8 +106,8 @@ fn table<'a>(run: &'a Run, name: &str, id: &str) -> Result<&'a Table, String> {
 }
 
 /// The number in the row, in the column of this name, or in the last that has one when no column is named.
-fn number(table: &Table, which: &Which, name: Option<&str>) -> Now {
-    let row = which
+fn number(table: &Table, selector: &RowSelector, name: Option<&str>) -> MeasuredOrReason {
+    let row = selector
         .find(&table.rows)
         .ok_or_else(|| format!("the table {:?} has no such row in this run", table.title))?;
     let cells = || table.columns.iter().zip(&row.cells);
@@ -126,12 +126,18 @@ fn number(table: &Table, which: &Which, name: Option<&str>) -> Now {
     }
 }
 
-fn read(run: &Run, name: &str, id: &str, which: &Which, column: Option<&str>) -> Now {
-    number(table(run, name, id)?, which, column)
+fn read(
+    run: &Run,
+    name: &str,
+    id: &str,
+    selector: &RowSelector,
+    column: Option<&str>,
+) -> MeasuredOrReason {
+    number(table(run, name, id)?, selector, column)
 }
 
 /// `a` for each `b`: with the interval of `a`, since what compares the two is not in the run.
-fn quotient(a: &Measured, b: &Measured, factor: f64) -> Now {
+fn quotient(a: &Measured, b: &Measured, factor: f64) -> MeasuredOrReason {
     if b.value <= 0.0 {
         return Err("what it is held against is not above zero in this run".to_owned());
     }
@@ -139,24 +145,30 @@ fn quotient(a: &Measured, b: &Measured, factor: f64) -> Now {
 }
 
 /// A share of the category in the time of a TCP message of the largest size.
-fn category_share(run: &Run, category: &str, which: &Which) -> Now {
+fn category_share(run: &Run, category: &str, selector: &RowSelector) -> MeasuredOrReason {
     let table = table(run, "kay-breakdown", "time-tcp")?;
-    let part = number(table, which, Some(category))?;
-    quotient(&part, &number(table, which, Some("Total"))?, 100.0)
+    let part = number(table, selector, Some(category))?;
+    quotient(&part, &number(table, selector, Some("Total"))?, 100.0)
 }
 
-fn touching(run: &Run, id: &str, which: &Which) -> Now {
-    read(run, "kay-breakdown", id, which, Some("Touching data"))
+fn touching(run: &Run, id: &str, selector: &RowSelector) -> MeasuredOrReason {
+    read(run, "kay-breakdown", id, selector, Some("Touching data"))
 }
 
-fn hz(run: &Run, row: &'static str, column: &str) -> Now {
-    read(run, "foong-hz", "hz", &Which::Named(row), Some(column))
+fn hz(run: &Run, row: &'static str, column: &str) -> MeasuredOrReason {
+    read(
+        run,
+        "foong-hz",
+        "hz",
+        &RowSelector::Named(row),
+        Some(column),
+    )
 }
 
 /// Work for a packet in a direction, as cycles of the clock: the least over the sizes, as the paper has it.
-fn packet_cycles(run: &Run, row: &'static str) -> Now {
+fn packet_cycles(run: &Run, row: &'static str) -> MeasuredOrReason {
     let table = table(run, "lehmann-processing", "work-")?;
-    let found = Which::Named(row).find(&table.rows);
+    let found = RowSelector::Named(row).find(&table.rows);
     let found = found.ok_or_else(|| format!("the table {:?} has no such row", table.title))?;
     let least = found
         .cells
@@ -180,35 +192,35 @@ pub(super) const EXPERIMENTS: [&str; 6] = [
 /// Cycles of a microsecond on the machine that was measured (Lehmann and Benz 2002, section 3.1).
 const MHZ_800: f64 = 800.0;
 
-pub(super) const ALL: &[Told] = &[
-    Told {
+pub(super) const ALL: &[Published] = &[
+    Published {
         of: "kay-pasquale-1996",
         label: "touching data, message of 1 byte, TCP",
         unit: Unit::Percent,
-        then: Then::Fact("kay-pasquale-1996/data-touching-1-byte", 1.0),
-        now: |run| touching(run, "time-tcp", &Which::Named("1 B")),
+        published: Source::Fact("kay-pasquale-1996/data-touching-1-byte", 1.0),
+        measured: |run| touching(run, "time-tcp", &RowSelector::Named("1 B")),
     },
-    Told {
+    Published {
         of: "kay-pasquale-1996",
         label: "touching data, message of 8 KB, TCP",
         unit: Unit::Percent,
-        then: Then::Fact("kay-pasquale-1996/data-touching-large", 1.0),
-        now: |run| touching(run, "time-tcp", &Which::Named("8,192 B")),
+        published: Source::Fact("kay-pasquale-1996/data-touching-large", 1.0),
+        measured: |run| touching(run, "time-tcp", &RowSelector::Named("8,192 B")),
     },
-    Told {
+    Published {
         of: "kay-pasquale-1996",
         label: "checksum alone, message of 8 KB, TCP (then at most)",
         unit: Unit::Percent,
-        then: Then::Fact("kay-pasquale-1996/checksum-large", 1.0),
-        now: |run| category_share(run, "Checksum", &Which::Named("8,192 B")),
+        published: Source::Fact("kay-pasquale-1996/checksum-large", 1.0),
+        measured: |run| category_share(run, "Checksum", &RowSelector::Named("8,192 B")),
     },
-    Told {
+    Published {
         of: "kay-pasquale-1996",
         label: "all else outweighs touching data below",
         unit: Unit::Bytes,
-        then: Then::Fact("kay-pasquale-1996/nondata-touching-dominates-below", 1.0),
-        now: |run| {
-            let row = Which::With("Takes as long as all else");
+        published: Source::Fact("kay-pasquale-1996/nondata-touching-dominates-below", 1.0),
+        measured: |run| {
+            let row = RowSelector::With("Takes as long as all else");
             match table(run, "kay-breakdown", "then-and-now")?.columns.first() {
                 Some(column) => read(
                     run,
@@ -222,138 +234,138 @@ pub(super) const ALL: &[Told] = &[
             }
         },
     },
-    Told {
+    Published {
         of: "foong-2003",
         label: "Hz per bit/s, sending 64 KB at a time (rule of thumb)",
         unit: Unit::None,
-        then: Then::Fact("foong-2003/rule-of-thumb", 1.0),
-        now: |run| hz(run, "65,536 B", "Transmit"),
+        published: Source::Fact("foong-2003/rule-of-thumb", 1.0),
+        measured: |run| hz(run, "65,536 B", "Transmit"),
     },
-    Told {
+    Published {
         of: "foong-2003",
         label: "Hz per bit/s, receiving 64 KB at a time (rule of thumb)",
         unit: Unit::None,
-        then: Then::Fact("foong-2003/rule-of-thumb", 1.0),
-        now: |run| hz(run, "65,536 B", "Receive"),
+        published: Source::Fact("foong-2003/rule-of-thumb", 1.0),
+        measured: |run| hz(run, "65,536 B", "Receive"),
     },
-    Told {
+    Published {
         of: "foong-2003",
         label: "Hz per bit/s, sending 64 bytes at a time (then small transfers, at least)",
         unit: Unit::None,
-        then: Then::Fact("foong-2003/small-transfer-least", 1.0),
-        now: |run| hz(run, "64 B", "Transmit"),
+        published: Source::Fact("foong-2003/small-transfer-least", 1.0),
+        measured: |run| hz(run, "64 B", "Transmit"),
     },
-    Told {
+    Published {
         of: "foong-2003",
         label: "Hz per bit/s, receiving 64 bytes at a time (then small transfers, at least)",
         unit: Unit::None,
-        then: Then::Fact("foong-2003/small-transfer-least", 1.0),
-        now: |run| hz(run, "64 B", "Receive"),
+        published: Source::Fact("foong-2003/small-transfer-least", 1.0),
+        measured: |run| hz(run, "64 B", "Receive"),
     },
-    Told {
+    Published {
         of: "foong-2003",
         label: "touching data, large transfers, receiving (then at least)",
         unit: Unit::Percent,
-        then: Then::Fact("foong-2003/data-touching-large", 1.0),
-        now: |run| {
-            let row = Which::Named("Data touching");
+        published: Source::Fact("foong-2003/data-touching-large", 1.0),
+        measured: |run| {
+            let row = RowSelector::Named("Data touching");
             read(run, "foong-profile", "receive", &row, Some("65,536 B"))
         },
     },
-    Told {
+    Published {
         of: "foong-2003",
         label: "touching data, receiving 64 bytes",
         unit: Unit::Percent,
-        then: Then::Fact("foong-2003/data-touching-64-receive", 1.0),
-        now: |run| {
+        published: Source::Fact("foong-2003/data-touching-64-receive", 1.0),
+        measured: |run| {
             read(
                 run,
                 "foong-profile",
                 "receive",
-                &Which::Named("Data touching"),
+                &RowSelector::Named("Data touching"),
                 Some("64 B"),
             )
         },
     },
-    Told {
+    Published {
         of: "foong-2003",
         label: "protocol, large transfers, receiving",
         unit: Unit::Percent,
-        then: Then::Fact("foong-2003/protocol-receive", 1.0),
-        now: |run| {
+        published: Source::Fact("foong-2003/protocol-receive", 1.0),
+        measured: |run| {
             read(
                 run,
                 "foong-profile",
                 "receive",
-                &Which::Named("Protocol"),
+                &RowSelector::Named("Protocol"),
                 Some("65,536 B"),
             )
         },
     },
-    Told {
+    Published {
         of: "foong-2003",
         label: "protocol, large transfers, sending (then at least)",
         unit: Unit::Percent,
-        then: Then::Fact("foong-2003/protocol-transmit-least", 1.0),
-        now: |run| {
+        published: Source::Fact("foong-2003/protocol-transmit-least", 1.0),
+        measured: |run| {
             read(
                 run,
                 "foong-profile",
                 "transmit",
-                &Which::Named("Protocol"),
+                &RowSelector::Named("Protocol"),
                 Some("65,536 B"),
             )
         },
     },
-    Told {
+    Published {
         of: "lehmann-benz-2002/processing",
         label: "work for a packet, receiving, in cycles (then at least)",
         unit: Unit::Cycles,
-        then: Then::Cell("lehmann-benz-2002/processing", "receive", "least", MHZ_800),
-        now: |run| packet_cycles(run, "receive: all layers"),
+        published: Source::Cell("lehmann-benz-2002/processing", "receive", "least", MHZ_800),
+        measured: |run| packet_cycles(run, "receive: all layers"),
     },
-    Told {
+    Published {
         of: "lehmann-benz-2002/processing",
         label: "work for a packet, sending, in cycles (then at least)",
         unit: Unit::Cycles,
-        then: Then::Cell("lehmann-benz-2002/processing", "send", "least", MHZ_800),
-        now: |run| packet_cycles(run, "send: all layers"),
+        published: Source::Cell("lehmann-benz-2002/processing", "send", "least", MHZ_800),
+        measured: |run| packet_cycles(run, "send: all layers"),
     },
-    Told {
+    Published {
         of: "lehmann-benz-2002/queueing",
         label: "wait in the IP queue, response of 8 KB",
         unit: Unit::Nanoseconds,
-        then: Then::Cell("lehmann-benz-2002/queueing", "ip-queue", "delay", 1_000.0),
-        now: |run| {
-            let row = Which::With("(IP queue)");
+        published: Source::Cell("lehmann-benz-2002/queueing", "ip-queue", "delay", 1_000.0),
+        measured: |run| {
+            let row = RowSelector::With("(IP queue)");
             read(run, "lehmann-queues", "wait-", &row, Some("8,192 B"))
         },
     },
-    Told {
+    Published {
         of: "lehmann-benz-2002",
         label: "of a gigabit's budget, receiving (then at least)",
         unit: Unit::Percent,
-        then: Then::Quotient(
+        published: Source::Quotient(
             "lehmann-benz-2002/receive-processing-least",
             "lehmann-benz-2002/gigabit-budget",
             100.0,
         ),
-        now: |run| {
-            let row = Which::Ending(", receive");
+        measured: |run| {
+            let row = RowSelector::Ending(", receive");
             read(run, "lehmann-budget", "budget", &row, Some("Of the budget"))
         },
     },
-    Told {
+    Published {
         of: "lehmann-benz-2002",
         label: "of a gigabit's budget, sending (then at least)",
         unit: Unit::Percent,
-        then: Then::Quotient(
+        published: Source::Quotient(
             "lehmann-benz-2002/send-processing-least",
             "lehmann-benz-2002/gigabit-budget",
             100.0,
         ),
-        now: |run| {
-            let row = Which::Ending(", send");
+        measured: |run| {
+            let row = RowSelector::Ending(", send");
             read(run, "lehmann-budget", "budget", &row, Some("Of the budget"))
         },
     },
@@ -365,9 +377,9 @@ mod tests {
 
     #[test]
     fn every_number_is_published_under_its_paper() {
-        for told in ALL {
-            let (value, cell) = told.then().unwrap_or_else(|| panic!("{}", told.label));
-            assert!(value > 0.0, "{}", told.label);
+        for row in ALL {
+            let (value, cell) = row.published().unwrap_or_else(|| panic!("{}", row.label));
+            assert!(value > 0.0, "{}", row.label);
             assert_eq!(cell.number(), Some(value));
         }
     }

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use rustix::net::Shutdown;
 use tollgate_run::PathId;
 
-use super::near::FarEnd;
+use super::client::OtherEnd;
 use super::server::{Job, serve};
 use super::socket::{End, Options};
 use crate::error::Error;
@@ -17,7 +17,7 @@ use crate::spec::Spec;
 use crate::stamps::Stamps;
 
 /// The other end: a thread that sleeps between slices. It ends when this is dropped.
-pub(super) struct FarThread {
+pub(super) struct ServerThread {
     path: PathId,
     control: Arc<Control>,
     stamps: Arc<Stamps>,
@@ -28,7 +28,7 @@ pub(super) struct FarThread {
     id: u32,
 }
 
-impl FarThread {
+impl ServerThread {
     /// Starts the thread. `wakes` is the same end as the one in `job`: it is shut down when the thread ends, and to make it end.
     pub(super) fn start(
         path: PathId,
@@ -95,7 +95,7 @@ impl FarThread {
     }
 }
 
-impl FarEnd for FarThread {
+impl OtherEnd for ServerThread {
     fn begin(&mut self, iterations: u64) -> Result<(), Error> {
         self.control.begin(self.path, iterations, || Ok(()))
     }
@@ -105,7 +105,7 @@ impl FarEnd for FarThread {
     }
 }
 
-impl Drop for FarThread {
+impl Drop for ServerThread {
     fn drop(&mut self) {
         self.control.quit();
         // It may sleep in recv or accept; both return when their socket is shut down. A socket that is no longer connected

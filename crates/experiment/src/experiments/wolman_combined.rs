@@ -9,13 +9,13 @@ use tollgate_run::{
 
 use super::Experiment;
 use super::wolman_rows::{Wolman, WolmanLabel, labels, manner, name, published_id};
-use crate::claim::{Claim, Evidence, Finding, Refusal, Told};
+use crate::claim::{Claim, Evidence, Finding, FindingText, Refusal};
 
 /// The sizes of which the one is told in words, the first that was measured.
-const TOLD: [usize; 3] = [200, 4, 1_400];
+const STATED_SIZES: [usize; 3] = [200, 4, 1_400];
 
 /// What one path has to show. Everything that is by size is in the order of the sizes.
-pub(super) struct Part {
+pub(super) struct PathRows {
     /// The path, and the host where there are two.
     pub(super) name: String,
     /// The same and how it is run.
@@ -34,7 +34,7 @@ pub(super) struct Part {
     pub(super) round_trips: Vec<Option<(f64, Vec<Segment>)>>,
 }
 
-impl Part {
+impl PathRows {
     fn cell(&self, label: WolmanLabel, at: usize) -> Cell {
         let line = self.lines.iter().find(|(one, _)| *one == label);
         line.and_then(|(_, cells)| cells.get(at).cloned())
@@ -69,24 +69,25 @@ fn share(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
 }
 
 /// The parts of all paths, in the order in which they are shown.
-pub(super) struct Joined<'a> {
+pub(super) struct CombinedTable<'a> {
     pub(super) wolman: &'a Wolman,
     pub(super) sizes: &'a [usize],
-    pub(super) parts: &'a [Part],
+    pub(super) parts: &'a [PathRows],
 }
 
-impl Joined<'_> {
+impl CombinedTable<'_> {
     fn direction(&self) -> Direction {
         self.wolman.direction
     }
 
     /// The place of the size that is told in words.
-    fn told(&self) -> usize {
+    fn stated(&self) -> usize {
         let measured = |&at: &usize| {
             let mut parts = self.parts.iter();
             parts.any(|part| part.ns(WolmanLabel::Total, at).is_some())
         };
-        TOLD.iter()
+        STATED_SIZES
+            .iter()
             .filter_map(|wanted| self.sizes.iter().position(|size| size == wanted))
             .chain(0..self.sizes.len())
             .find(measured)
@@ -97,15 +98,18 @@ impl Joined<'_> {
         format::whole(self.sizes.get(at).copied().unwrap_or(0) as u64)
     }
 
-    fn then(&self, label: WolmanLabel, at: usize) -> Option<f64> {
-        self.wolman.then(label, *self.sizes.get(at)?)
+    fn published(&self, label: WolmanLabel, at: usize) -> Option<f64> {
+        self.wolman.published_ns(label, *self.sizes.get(at)?)
     }
 
-    fn then_share(&self, label: WolmanLabel, at: usize) -> Option<f64> {
-        share(self.then(label, at), self.then(WolmanLabel::Total, at))
+    fn published_share(&self, label: WolmanLabel, at: usize) -> Option<f64> {
+        share(
+            self.published(label, at),
+            self.published(WolmanLabel::Total, at),
+        )
     }
 
-    fn then_cell(&self, label: WolmanLabel, value: Option<f64>) -> Cell {
+    fn published_cell(&self, label: WolmanLabel, value: Option<f64>) -> Cell {
         match (published_id(label), self.wolman.paper()) {
             (Some(_), Some(source)) => present::published_cell(value, &source),
             _ => Cell::NotAvailable {
@@ -123,7 +127,7 @@ impl Joined<'_> {
 
     /// One size: the paper's rows, and for each path the time and its share of the whole.
     fn compared(&self) -> Table {
-        let at = self.told();
+        let at = self.stated();
         let column = |name: &str, unit| Column {
             name: name.to_owned(),
             unit,
@@ -138,8 +142,8 @@ impl Joined<'_> {
         }
         let rows = labels(self.direction()).into_iter().map(|label| {
             let mut cells = vec![
-                self.then_cell(label, self.then(label, at)),
-                self.then_cell(label, self.then_share(label, at)),
+                self.published_cell(label, self.published(label, at)),
+                self.published_cell(label, self.published_share(label, at)),
             ];
             for part in self.parts {
                 let time = part.cell(label, at);
@@ -201,7 +205,7 @@ impl Joined<'_> {
             };
             if published_id(label).is_some() {
                 let cells = (0..self.sizes.len())
-                    .map(|at| self.then_cell(label, self.then(label, at)))
+                    .map(|at| self.published_cell(label, self.published(label, at)))
                     .collect();
                 rows.push(below("1994", cells));
             }
@@ -256,7 +260,7 @@ impl Joined<'_> {
             stacked(
                 format!(
                     "Shares of a message of {} bytes, today and in 1994",
-                    self.size(self.told())
+                    self.size(self.stated())
                 ),
                 Unit::Percent,
                 self.shares(),
@@ -276,11 +280,14 @@ impl Joined<'_> {
     }
 
     /// A bar for each path: at all sizes when there is but one path, else at the least, the told and the largest size.
-    fn bars(&self, of: impl Fn(&Part, usize) -> Option<(Option<f64>, Vec<Segment>)>) -> Vec<Bar> {
+    fn bars(
+        &self,
+        of: impl Fn(&PathRows, usize) -> Option<(Option<f64>, Vec<Segment>)>,
+    ) -> Vec<Bar> {
         let mut places: Vec<usize> = (0..self.sizes.len()).collect();
         if self.parts.len() > 1 {
             let last = places.len().saturating_sub(1);
-            places.retain(|&at| at == 0 || at == self.told() || at == last);
+            places.retain(|&at| at == 0 || at == self.stated() || at == last);
         }
         let mut bars = Vec::new();
         for at in places {
@@ -301,9 +308,9 @@ impl Joined<'_> {
 
     /// The told size: what each span has of its path's whole, and each row of the paper of its own.
     fn shares(&self) -> Vec<Bar> {
-        let at = self.told();
+        let at = self.stated();
         let mut bars = Vec::new();
-        let then: Vec<Segment> = labels(self.direction())
+        let published: Vec<Segment> = labels(self.direction())
             .into_iter()
             .filter(|label| matches!(label, WolmanLabel::Row(_)))
             .filter_map(|label| {
@@ -315,15 +322,15 @@ impl Joined<'_> {
                         RowKind::Queueing => SegmentKind::Queueing,
                         _ => SegmentKind::Processing,
                     },
-                    value: self.then_share(label, at)?,
+                    value: self.published_share(label, at)?,
                 })
             })
             .collect();
-        if !then.is_empty() {
+        if !published.is_empty() {
             bars.push(Bar {
                 label: "1994".to_owned(),
                 total_measured: None,
-                segments: then,
+                segments: published,
             });
         }
         for part in self.parts {
@@ -347,8 +354,8 @@ impl Joined<'_> {
     }
 
     /// How long each path takes, what takes most of it, and how that compares with the paper.
-    pub(super) fn finding(&self) -> Told {
-        let at = self.told();
+    pub(super) fn finding(&self) -> FindingText {
+        let at = self.stated();
         let out = match self.direction() {
             Direction::Tx => "out",
             Direction::Rx | Direction::Between => "in",
@@ -368,17 +375,17 @@ impl Joined<'_> {
             }
         }
         if !takes.is_empty() {
-            let then = self
-                .then(WolmanLabel::Total, at)
-                .map_or_else(String::new, |then| {
-                    format!(
-                        "; in 1994 it took {}{}",
-                        format::duration(then),
-                        self.most_then(at)
-                    )
-                });
+            let published =
+                self.published(WolmanLabel::Total, at)
+                    .map_or_else(String::new, |published| {
+                        format!(
+                            "; in 1994 it took {}{}",
+                            format::duration(published),
+                            self.most_published(at)
+                        )
+                    });
             finding.say(format!(
-                "the way {out} of a {}-byte message takes {}{then}",
+                "the way {out} of a {}-byte message takes {}{published}",
                 self.size(at),
                 format::list(&takes)
             ));
@@ -391,7 +398,7 @@ impl Joined<'_> {
     fn checksums(&self, finding: &mut Finding) {
         let checksum = WolmanLabel::Row(WolmanRow::Checksum);
         let last = self.sizes.len().saturating_sub(1);
-        let Some(then) = self.then_share(checksum, last) else {
+        let Some(published) = self.published_share(checksum, last) else {
             return;
         };
         let mut shares = Vec::new();
@@ -411,7 +418,7 @@ impl Joined<'_> {
         }
         if !shares.is_empty() {
             finding.say(format!(
-                "at {} bytes the checksum has {} (1994: {then:.0} %)",
+                "at {} bytes the checksum has {} (1994: {published:.0} %)",
                 self.size(last),
                 format::list(&shares)
             ));
@@ -419,7 +426,7 @@ impl Joined<'_> {
     }
 
     /// The row of a path with the largest share, in brackets; nothing where it cannot be told.
-    fn most(&self, part: &Part, at: usize, finding: &mut Finding) -> String {
+    fn most(&self, part: &PathRows, at: usize, finding: &mut Finding) -> String {
         let Some(label) = self.largest(|label| part.share(label, at)) else {
             return String::new();
         };
@@ -432,8 +439,8 @@ impl Joined<'_> {
     }
 
     /// The same of the paper.
-    fn most_then(&self, at: usize) -> String {
-        let share = |label| self.then_share(label, at);
+    fn most_published(&self, at: usize) -> String {
+        let share = |label| self.published_share(label, at);
         self.largest(share)
             .and_then(|label| Some((label, share(label)?)))
             .map_or_else(String::new, |(label, share)| {
@@ -463,7 +470,7 @@ mod tests {
     use tollgate_run::Interval;
 
     /// A path whose rows take 1, 2, 3 ... times `ns` at every size.
-    fn part(path: PathId, ns: f64) -> Part {
+    fn part(path: PathId, ns: f64) -> PathRows {
         let mut lines = Vec::new();
         let (mut next, mut tcp, mut total) = (0.0, 0.0, 0.0);
         for label in labels(Direction::Tx) {
@@ -496,7 +503,7 @@ mod tests {
             kind: SegmentKind::Processing,
             value: total,
         }];
-        Part {
+        PathRows {
             name: path.to_string(),
             label: path.to_string(),
             lines,
@@ -519,7 +526,7 @@ mod tests {
             part(PathId::KernelLoopback, 100.0),
             part(PathId::StackMemory, 1.0),
         ];
-        let joined = Joined {
+        let joined = CombinedTable {
             wolman: &TRANSMIT,
             sizes: &[4, 200],
             parts: &parts,
@@ -559,7 +566,7 @@ mod tests {
             part(PathId::KernelLoopback, 100.0),
             part(PathId::StackMemory, 1.0),
         ];
-        let joined = Joined {
+        let joined = CombinedTable {
             wolman: &TRANSMIT,
             sizes: &[4, 200],
             parts: &parts,
@@ -611,7 +618,7 @@ mod tests {
         open.open = vec![Some(0.07), Some(-11.66)];
         let parts = [open, part(PathId::StackMemory, 1.0)];
         let finding = |size| {
-            let joined = Joined {
+            let joined = CombinedTable {
                 wolman: &TRANSMIT,
                 sizes: &[size, 8_000],
                 parts: &parts,

@@ -10,14 +10,14 @@ use tollgate_run::{
     Bar, Cell, Figure, Layer, PathId, Row, RowKind, Table, TrustLine, Unit, format, present,
 };
 
-use super::wolman_joined::Part;
-use super::wolman_ledger::{Shown as OneHost, measured};
+use super::wolman_combined::PathRows;
+use super::wolman_ledger::{LedgerTables as OneHost, measured};
 use crate::claim::{Evidence, Finding};
+use crate::layout::{layer, segment_kind};
 use crate::ledgers::{Hosts, Ledgers};
-use crate::shapes::{layer, segment_kind};
 
 /// What is shown of a run.
-pub(super) struct Shown<'a> {
+pub(super) struct RemoteTables<'a> {
     pub(super) ledgers: &'a Ledgers,
     pub(super) hosts: &'a Hosts,
 }
@@ -48,7 +48,7 @@ fn range(bounds: Bounds) -> String {
     )
 }
 
-impl<'a> Shown<'a> {
+impl<'a> RemoteTables<'a> {
     /// None where the ledgers are not of two hosts.
     pub(super) fn of(ledgers: &'a Ledgers) -> Option<Self> {
         let hosts = ledgers.hosts.as_ref()?;
@@ -65,7 +65,7 @@ impl<'a> Shown<'a> {
     }
 
     /// What both hosts have of a message in one direction, beside other paths.
-    pub(super) fn parts(&self, direction: Direction) -> [Part; 2] {
+    pub(super) fn path_rows(&self, direction: Direction) -> [PathRows; 2] {
         Host::BOTH.map(|host| self.one(host, direction).part())
     }
 
@@ -109,7 +109,7 @@ impl<'a> Shown<'a> {
     }
 
     /// The spans of one direction on one host, below their sum.
-    fn part_rows(&self, host: Host, direction: Direction) -> Vec<Row> {
+    fn host_rows(&self, host: Host, direction: Direction) -> Vec<Row> {
         let stretches =
             (self.ledgers).stretches(|of, span| of == Some(host) && span.direction == direction);
         let name = part_name(host, direction);
@@ -181,14 +181,14 @@ impl<'a> Shown<'a> {
     /// Both hosts in the order of the way.
     pub(super) fn table(&self) -> Table {
         let [client_out, client_in, client_between] = directions(Host::Local);
-        let mut rows = self.part_rows(Host::Local, client_out);
+        let mut rows = self.host_rows(Host::Local, client_out);
         rows.push(self.way_row("network there", |way| way.there));
         for direction in directions(Host::Remote) {
-            rows.extend(self.part_rows(Host::Remote, direction));
+            rows.extend(self.host_rows(Host::Remote, direction));
         }
         rows.push(self.way_row("network back", |way| way.back));
-        rows.extend(self.part_rows(Host::Local, client_in));
-        rows.extend(self.part_rows(Host::Local, client_between));
+        rows.extend(self.host_rows(Host::Local, client_in));
+        rows.extend(self.host_rows(Host::Local, client_between));
         rows.push(self.network_row());
         rows.extend(self.one(Host::Local, Direction::Tx).closure());
         Table {
