@@ -66,7 +66,8 @@ pub fn sum_header(bytes: &[u8]) -> Partial {
     })
 }
 
-/// One way to sum bytes, with or without copying them; every kernel but [`COPY_ONLY`](Kernel::COPY_ONLY) gives the same sums.
+/// One way to sum bytes, with or without copying them; every kernel but [`COPY_ONLY`](Kernel::COPY_ONLY) and
+/// [`NOTHING`](Kernel::NOTHING) gives the same sums.
 ///
 /// A value exists only for a kernel that this processor can run.
 #[derive(Clone, Copy)]
@@ -96,6 +97,14 @@ impl Kernel {
         sum: copy_only::sum,
         few: 0,
         copy_and_sum: copy_only::copy_and_sum,
+    };
+
+    /// No copy either: leaves the bytes where they are, and says zero of every sum. For callers whose bytes are copied elsewhere.
+    pub const NOTHING: Self = Self {
+        name: "nothing",
+        sum: copy_only::sum,
+        few: 0,
+        copy_and_sum: copy_only::nothing,
     };
 
     /// 64-bit words in four chains; the best without vector instructions.

@@ -111,6 +111,24 @@ impl Partial {
         ))
     }
 
+    /// The sum of what lies behind the first `len` bytes, which have the sum `front`, where `self` is the sum of all.
+    ///
+    /// Where what is left is zeros alone, this is the zero that folds to 0xFFFF, as for [`sub`](Self::sub). That makes no
+    /// difference to a checksum over anything else than zeros.
+    #[inline]
+    #[must_use]
+    pub const fn behind(self, len: usize, front: Self) -> Self {
+        Self(self.sub(front).0.rotate_right((len as u32).wrapping_mul(8)))
+    }
+
+    /// The sum of the first `len` bytes, where what lies behind them has the sum `rest`, and `self` is the sum of all. Its zero
+    /// is that of [`behind`](Self::behind).
+    #[inline]
+    #[must_use]
+    pub const fn in_front(self, len: usize, rest: Self) -> Self {
+        self.sub(Self(rest.0.rotate_left((len as u32).wrapping_mul(8))))
+    }
+
     /// The 16-bit sum, in native byte order and not complemented.
     #[inline]
     #[must_use]

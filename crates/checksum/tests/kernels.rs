@@ -314,6 +314,22 @@ proptest! {
     }
 
     #[test]
+    fn either_part_follows_from_the_whole_and_the_other(
+        kernel in any_kernel(),
+        (start, bytes) in message(),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let src = &bytes[start..];
+        let cut = cut.index(src.len() + 1);
+        let whole = kernel.sum(src);
+        let (front, rest) = (kernel.sum(&src[..cut]), kernel.sum(&src[cut..]));
+        // Zero has two representations; a header, which is not zeros alone, makes them one.
+        let header = Partial::from_be_word(0x4500);
+        prop_assert_eq!(header + whole.behind(cut, front), header + rest);
+        prop_assert_eq!(header + whole.in_front(cut, rest), header + front);
+    }
+
+    #[test]
     fn an_odd_split_swaps_the_second_part(
         kernel in any_kernel(),
         (start, bytes) in message(),

@@ -3,7 +3,7 @@
 //! ```text
 //! random differential --setting widest --versus prediction-off --seeds 100000
 //! random differential --setting widest --versus prediction-off --seed 17 --trace
-//! random consistency --setting widest --seeds 1000
+//! random consistency --setting widest --versus default --seeds 1000
 //! random liveness --setting shrinking-loss --seeds 1000
 //! ```
 //!
@@ -81,7 +81,7 @@ fn run(arguments: &Arguments) -> Result<u64, String> {
             differential::compare(script, &arguments.versus).map(|_| ())
         })?,
         "consistency" => scripts(arguments, |script| {
-            differential::consistent(script).map(|_| ())
+            differential::consistent(script, arguments.versus.mechanisms).map(|_| ())
         })?,
         "liveness" => {
             let name = name.unwrap_or("shrinking-loss");

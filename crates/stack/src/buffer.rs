@@ -9,6 +9,7 @@
 //! The pool must never allocate after it is made, and never know what the bytes mean.
 
 mod free;
+pub mod mbuf;
 
 use crate::likely::unlikely;
 use crate::time::Instant;

@@ -3,7 +3,7 @@
 //! The predicted path is compiled with checksums and without, and for the other mechanisms of input at their defaults or as they
 //! are. One flag selects the common version, so that a frame costs one test.
 
-use crate::config::{ChecksumPolicy, Config, DelayedAck, Prediction};
+use crate::config::{Buffers, ChecksumPolicy, Config, DelayedAck, Prediction};
 use crate::tcp::deadline::DELAYED_UP_TO;
 use tollgate_checksum::Kernel;
 
@@ -12,7 +12,8 @@ use tollgate_checksum::Kernel;
 pub(crate) struct Compiled {
     /// Kernel that sums, and that copies received payload.
     pub(crate) kernel: Kernel,
-    /// Kernel that copies payload to be sent. It sums nothing when checksums are off.
+    /// Kernel that copies payload to be sent. It sums nothing when checksums are off, and copies nothing either where frames hold
+    /// no payload.
     pub(crate) copy_kernel: Kernel,
     /// Tells whether the predicted path of output does what the mechanisms ask for.
     pub(crate) fast_send: bool,
@@ -35,12 +36,15 @@ impl Compiled {
         let checksums = mechanisms.checksum == ChecksumPolicy::Always;
         let kernel = mechanisms.checksum_kernel.kernel(config.kernel);
         let unidirectional = mechanisms.prediction == Prediction::Unidirectional;
-        let common = !unidirectional && mechanisms.delayed_ack == DelayedAck::On;
+        let common = !unidirectional
+            && mechanisms.delayed_ack == DelayedAck::On
+            && mechanisms.buffers == Buffers::Pool;
         Self {
             kernel,
-            copy_kernel: match mechanisms.checksum {
-                ChecksumPolicy::Always => kernel,
-                ChecksumPolicy::Off => Kernel::COPY_ONLY,
+            copy_kernel: match (mechanisms.buffers, mechanisms.checksum) {
+                (Buffers::Mbufs, _) => Kernel::NOTHING,
+                (Buffers::Pool, ChecksumPolicy::Always) => kernel,
+                (Buffers::Pool, ChecksumPolicy::Off) => Kernel::COPY_ONLY,
             },
             fast_send: mechanisms.allow_fast_send(),
             checksums,

@@ -8,7 +8,7 @@ use tollgate_checksum::Kernel;
 use tollgate_wire::ethernet::MacAddr;
 
 pub use crate::mechanisms::{
-    ChecksumKernel, ChecksumPolicy, DelayedAck, Demux, FinAcknowledgment, HeaderTemplate,
+    Buffers, ChecksumKernel, ChecksumPolicy, DelayedAck, Demux, FinAcknowledgment, HeaderTemplate,
     Mechanisms, Nagle, Prediction, Receive, RetransmitCopy, Switch, Transmit, UnknownSetting,
 };
 

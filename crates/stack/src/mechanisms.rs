@@ -162,6 +162,14 @@ mechanisms! {
         /// The frame; a copy of it is sent (mbuf copy of the papers' baseline).
         Copy = "copy",
     }
+    /// Buffers of payload that is to be sent.
+    buffers: Buffers {
+        /// Frames of the pool, one for each segment.
+        Pool = "pool",
+        /// Chains of mbufs, small ones of 108 bytes and clusters of 4,096, copied and gathered for each segment (Wolman et al.
+        /// 1994, 2.2.1). Messages leave by the general path of output.
+        Mbufs = "mbufs",
+    }
     /// Delayed acknowledgments (RFC 9293, 3.8.6.3).
     delayed_ack: DelayedAck {
         /// An acknowledgment waits for company: for data to go with, for a second segment, or for the delay's end.
@@ -323,7 +331,7 @@ mod tests {
         let name = mechanisms.set("predict", "off").unwrap_err();
         assert_eq!(
             name.to_string(),
-            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, retransmit, delayed-ack, nagle, \
+            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, retransmit, buffers, delayed-ack, nagle, \
              receive, transmit, fin"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);

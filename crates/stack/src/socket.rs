@@ -447,7 +447,18 @@ impl<R: Recorder> Active<'_, R> {
         }
         // Headers are written in front of the payload: that takes headroom, and a frame that nobody else holds.
         if usize::from(buffer.offset) == PAYLOAD_OFFSET && !self.pool.is_shared(buffer.id) {
-            let sum = self.stack.compiled.kernel.sum(self.pool.payload(&buffer));
+            let sum = self
+                .stack
+                .compiled
+                .copy_kernel
+                .sum(self.pool.payload(&buffer));
+            if unlikely(self.stack.chains.is_some()) {
+                let mut bytes = mem::take(&mut self.stack.scratch);
+                bytes.clear();
+                bytes.extend_from_slice(self.pool.payload(&buffer));
+                self.append_to_chain(index, self.stack.tcbs[index].snd_end, &bytes);
+                self.stack.scratch = bytes;
+            }
             self.append_frame(index, buffer.id, buffer.len, sum);
         } else {
             let mut copy = match self.pool.buffer(buffer.len()) {
@@ -463,8 +474,11 @@ impl<R: Recorder> Active<'_, R> {
             let sum = self
                 .stack
                 .compiled
-                .kernel
+                .copy_kernel
                 .copy_and_sum(self.pool.payload_mut(&mut copy), &bytes);
+            if unlikely(self.stack.chains.is_some()) {
+                self.append_to_chain(index, self.stack.tcbs[index].snd_end, &bytes);
+            }
             self.stack.scratch = bytes;
             self.pool.free(buffer);
             self.append_frame(index, copy.id, copy.len, sum);

@@ -18,6 +18,7 @@ use crate::next_hops::NextHops;
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
 use crate::tcp::answers::answer_limit;
+use crate::tcp::chains::Chains;
 use crate::tcp::cookie::CookieJar;
 use crate::tcp::extension::Extension;
 use crate::tcp::fin_ack::FinAck;
@@ -33,6 +34,7 @@ use crate::tcp::timers::Periods;
 use crate::time::{Instant, Tick, ticks};
 use crate::timer::Wheel;
 use crate::udp::UdpSocket;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::hint::cold_path;
@@ -117,6 +119,8 @@ pub struct Stack {
     pub(crate) mtu: u16,
     pub(crate) max_rto: u32,
     pub(crate) scratch: Vec<u8>,
+    /// Payload to be sent, where it does not lie in frames.
+    pub(crate) chains: Option<Box<Chains>>,
 }
 
 /// A stack together with what a call needs: the pool, the time, and the recorder of its gates.
@@ -198,6 +202,7 @@ impl Stack {
             mtu: mtu as u16,
             max_rto: ticks(config.max_rto),
             scratch: Vec::new(),
+            chains: Chains::new(&config),
             config,
         })
     }
@@ -233,6 +238,16 @@ impl Stack {
     /// What has been counted since the stack was made.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Bytes of payload that were summed on their way out for the first time: each that an application has given to a connection,
+    /// once. [`Counters::summed_again`] has those that were summed more often. It is worked out here, connection by connection.
+    pub fn summed(&self) -> u64 {
+        if !self.compiled.checksums {
+            return 0;
+        }
+        let open: u64 = self.tcbs.iter().map(Tcb::queued).sum();
+        self.counters.queued_before + open
     }
 
     /// What the stack was told when it was made.

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{MTU, Pair, config, pattern};
-use tollgate_stack::config::{DelayedAck, Mechanisms, Nagle};
+use tollgate_stack::config::{Buffers, DelayedAck, Mechanisms, Nagle};
 use tollgate_stack::{ConnId, Received, SocketOption};
 
 /// Two hosts with these mechanisms, and an established connection.
@@ -84,6 +84,46 @@ fn nagle_is_a_mechanism_of_new_connections_and_an_option_of_each() {
         let said = pair.a().info(client).unwrap().mechanisms.nagle;
         assert_eq!(said, Nagle::Off);
     }
+}
+
+#[test]
+fn mbufs_live_until_they_are_acknowledged() {
+    let (mut pair, client, server) = connected(Mechanisms {
+        buffers: Buffers::Mbufs,
+        nagle: Nagle::Off,
+        ..Mechanisms::DEFAULT
+    });
+    let data = pattern(8000, 1);
+    assert_eq!(pair.a().send(client, &data), Ok(8000));
+    let sent = pair.a.mbufs().unwrap();
+    assert_eq!((sent.mbufs.in_use(), sent.clusters.in_use()), (2, 2));
+    assert_eq!((sent.clusters.bytes, sent.gathered), (8000, 8000));
+    // Six segments of 1,448 bytes at most; the third takes the end of one cluster and the beginning of the other.
+    assert_eq!(sent.references, 7);
+    // Where an mbuf is cut, either part is summed again: that is all of them here.
+    assert_eq!(pair.a.counters().summed_again, 8000);
+    pair.settle();
+    assert!(pair.read_b(server) == data);
+    pair.pass(100_000_000);
+    let acknowledged = pair.a.mbufs().unwrap();
+    assert_eq!(acknowledged.mbufs.in_use(), 0);
+    assert_eq!(acknowledged.clusters.in_use(), 0);
+    assert_eq!(pair.b.mbufs().unwrap().mbufs.allocated, 0);
+}
+
+#[test]
+fn small_message_in_mbufs_is_summed_once() {
+    let (mut pair, client, server) = connected(Mechanisms {
+        buffers: Buffers::Mbufs,
+        ..Mechanisms::DEFAULT
+    });
+    for size in [4, 20, 80, 108, 200, 500, 1400] {
+        pair.a().send(client, &pattern(size, 1)).unwrap();
+        pair.pass(100_000_000);
+        assert!(pair.read_b(server) == pattern(size, 1));
+    }
+    assert_eq!(pair.a.counters().summed_again, 0);
+    assert_eq!(pair.a.mbufs().unwrap().mbufs.in_use(), 0);
 }
 
 #[test]

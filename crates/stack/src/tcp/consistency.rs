@@ -73,6 +73,7 @@ const ATTACHED: &[Rule] = &[
     ("segment sizes", sizes),
     ("order of the send sequence numbers", send_sequence),
     ("send queue", send_queue),
+    ("chain of mbufs", chain_of_mbufs),
     ("receive queue", receive_queue),
     ("room of the receive queue", receive_room),
     ("queue of segments out of order", out_of_order_queue),
@@ -327,6 +328,29 @@ fn send_queue(view: &View<'_>) -> Verdict {
         })?;
     }
     unsent_frame(tcb, &frames)
+}
+
+/// Where payload lies in mbufs, a connection's chain runs from its first frame, or before it, to the end of its payload.
+fn chain_of_mbufs(view: &View<'_>) -> Verdict {
+    let Some(chains) = &view.stack.chains else {
+        return Ok(());
+    };
+    let frames = view.chain(view.tcb.tx_head, |meta| meta.tx_next)?;
+    let first = frames.iter().find(|(_, meta)| meta.tx_len != 0);
+    let (stretch, end) = (chains.stretch(view.index), view.tcb.payload_end());
+    let holds = match (stretch, first) {
+        (Some((begin, last)), Some((_, meta))) => begin.at_or_before(meta.tx_seq) && last == end,
+        (Some((_, last)), None) => last == end,
+        (None, Some(_)) => false,
+        (None, None) => true,
+    };
+    require(holds, || {
+        format!(
+            "the chain covers {stretch:?}, the first frame {:?}, the payload ends at {}",
+            first.map(|(_, meta)| meta.tx_seq),
+            end.0
+        )
+    })
 }
 
 /// SND.NXT lies in the first unsent frame, or at the end of the queue when nothing is unsent.

@@ -35,9 +35,9 @@ impl Stack {
     /// Finds the limit of small writes out anew: a connection has begun to wait, or something has changed while it does.
     #[inline(never)]
     pub(crate) fn open_coalescing(&mut self, pool: &mut Pool, index: usize) {
+        let segment = self.coalescing_room(pool);
         let tcb = &self.tcbs[index];
         if tcb.unsent.is_some() {
-            let segment = pool.payload_room();
             let meta = pool.meta_mut(tcb.tx_tail);
             meta.tx_limit = limit(tcb, meta, segment);
         }

@@ -29,6 +29,11 @@ impl Stack {
             self.cached = usize::MAX;
         }
         let tcb = &mut self.tcbs[index];
+        self.counters.queued_before += tcb.queued();
+        if unlikely(self.chains.is_some()) {
+            self.release_chain(index);
+        }
+        let tcb = &mut self.tcbs[index];
         // Marks in the lists of events and of waiting output stay, so that no index stands there twice.
         let listed = (tcb.flags & flag::LISTED, tcb.rare & rare::OUTPUT_LISTED);
         let generation = tcb.generation.wrapping_add(1);
@@ -68,6 +73,9 @@ impl<R: Recorder> Active<'_, R> {
         tcb.unsent = FrameId::NONE;
         tcb.tx_tail = FrameId::NONE;
         release_sent(self.pool, first);
+        if unlikely(self.stack.chains.is_some()) {
+            self.stack.release_chain(index);
+        }
     }
 
     /// Releases everything that the receive side holds.

@@ -11,6 +11,7 @@
 
 mod acknowledgment;
 pub(crate) mod answers;
+pub(crate) mod chains;
 pub(crate) mod congestion;
 pub(crate) mod consistency;
 pub(crate) mod cookie;

@@ -166,6 +166,7 @@ impl Stack {
         rec: &mut R,
         index: usize,
     ) -> Stop {
+        let coalescing_room = if USUAL { 0 } else { self.coalescing_room(pool) };
         let tcb = &mut self.tcbs[index];
         loop {
             let id = tcb.unsent;
@@ -184,7 +185,11 @@ impl Stack {
                 && meta.tx_next.is_none()
                 && meta.tx_flags == Flags(0)
             {
-                let segment = pool.payload_room();
+                let segment = if USUAL {
+                    pool.payload_room()
+                } else {
+                    coalescing_room
+                };
                 let meta = pool.meta_mut(id);
                 meta.tx_limit = held::limit(tcb, meta, segment);
                 return Stop::Partial;
@@ -269,7 +274,12 @@ impl<R: Recorder> Active<'_, R> {
             queue_frame(tcb, id, meta, chunk.len() as u16, sum);
             left = rest;
         }
-        total - left.len()
+        let taken = total - left.len();
+        if unlikely(self.stack.chains.is_some()) {
+            let at = self.stack.tcbs[index].snd_end - taken as u32;
+            self.append_to_chain(index, at, &data[..taken]);
+        }
+        taken
     }
 
     /// Puts a frame with `len` bytes of payload behind the send queue.
@@ -374,9 +384,10 @@ impl<R: Recorder> Active<'_, R> {
         match self.stack.config.mechanisms.retransmit {
             RetransmitCopy::Reference => {
                 self.pool.retain(id);
+                let sum = self.fill_from_chain(index, id, (seq, len, sum), false);
                 self.emit(index, id, seq, flags, len, sum);
             }
-            RetransmitCopy::Copy => self.emit_copy(index, id, seq, flags, len, sum),
+            RetransmitCopy::Copy => self.emit_copy(index, id, flags, (seq, len, sum), false),
         }
     }
 
@@ -404,16 +415,18 @@ impl<R: Recorder> Active<'_, R> {
         &mut self,
         index: usize,
         id: FrameId,
-        seq: SeqNumber,
         flags: Flags,
-        len: u16,
-        sum: Accumulator,
+        (seq, len, sum): (SeqNumber, u16, Accumulator),
+        again: bool,
     ) {
         let Some(copy) = self.pool.alloc() else {
             self.stack.counters.dropped(Drop::NoFrame);
             return;
         };
-        self.pool.copy_payload(id, copy, usize::from(len));
+        if self.stack.chains.is_none() {
+            self.pool.copy_payload(id, copy, usize::from(len));
+        }
+        let sum = self.fill_from_chain(index, copy, (seq, len, sum), again);
         self.emit(index, copy, seq, flags, len, sum);
     }
 
@@ -597,6 +610,25 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// The sums of a frame's first `at` bytes of payload and of the rest. The shorter part is summed, the other follows from the sum
+    /// of both (RFC 1071, 2(B) and 2(C)).
+    fn sums_of_parts(&mut self, id: FrameId, meta: &Meta, at: u16) -> (Partial, Partial) {
+        let (front, rest) = (usize::from(at), usize::from(meta.tx_len - at));
+        let whole = meta.tx_sum.narrow();
+        let kernel = self.stack.compiled.copy_kernel;
+        let payload = &self.pool.bytes(id)[PAYLOAD_OFFSET..][..front + rest];
+        if self.stack.compiled.checksums && self.stack.chains.is_none() {
+            self.stack.counters.summed_again += front.min(rest) as u64;
+        }
+        if front <= rest {
+            let sum = kernel.sum(&payload[..front]);
+            (sum, whole.behind(front, sum))
+        } else {
+            let sum = kernel.sum(&payload[front..]);
+            (whole.in_front(front, sum), sum)
+        }
+    }
+
     /// Splits a frame of the send queue after `at` bytes; returns whether it could.
     pub(crate) fn split(&mut self, index: usize, id: FrameId, at: u16) -> bool {
         let meta = *self.pool.meta(id);
@@ -614,12 +646,7 @@ impl<R: Recorder> Active<'_, R> {
             PAYLOAD_OFFSET,
             usize::from(rest_len),
         );
-        let kernel = self.stack.compiled.kernel;
-        let sum_of = |bytes: &[u8], len: u16| {
-            kernel.sum(&bytes[PAYLOAD_OFFSET..PAYLOAD_OFFSET + usize::from(len)])
-        };
-        let first_sum = sum_of(self.pool.bytes(id), at);
-        let rest_sum = sum_of(self.pool.bytes(rest), rest_len);
+        let (first_sum, rest_sum) = self.sums_of_parts(id, &meta, at);
         let middle = meta.tx_seq + u32::from(at);
         let first = self.pool.meta_mut(id);
         first.tx_len = at;
@@ -679,10 +706,13 @@ impl<R: Recorder> Active<'_, R> {
                 self.stack.counters.dropped(Drop::NoFrame);
                 return;
             }
-            self.emit_copy(index, id, meta.tx_seq, flags, meta.tx_len, meta.tx_sum);
+            let segment = (meta.tx_seq, meta.tx_len, meta.tx_sum);
+            self.emit_copy(index, id, flags, segment, true);
         } else {
             self.pool.retain(id);
-            self.emit(index, id, meta.tx_seq, flags, meta.tx_len, meta.tx_sum);
+            let segment = (meta.tx_seq, meta.tx_len, meta.tx_sum);
+            let sum = self.fill_from_chain(index, id, segment, true);
+            self.emit(index, id, meta.tx_seq, flags, meta.tx_len, sum);
         }
     }
 

@@ -310,7 +310,11 @@ impl Stack {
         }
         // A new acknowledgment or a new window may let more out; every second segment is acknowledged (RFC 9293, 3.8.6.3).
         let ack_after = self.compiled.ack_after::<COMMON>();
-        if unlikely(ready != 0 || tcb.unsent.is_some() || tcb.unacked >= ack_after) {
+        let follows = ready != 0 || tcb.unsent.is_some() || tcb.unacked >= ack_after;
+        if !COMMON {
+            self.trim_chain(pool, index);
+        }
+        if unlikely(follows) {
             Active {
                 stack: self,
                 pool,
@@ -417,6 +421,9 @@ impl<R: Recorder> Active<'_, R> {
             (ack, echo),
             stack.floor,
         );
+        if unlikely(stack.chains.is_some()) {
+            stack.trim_chain(self.pool, index);
+        }
         if ready != 0 {
             self.notify(index, ready);
         }

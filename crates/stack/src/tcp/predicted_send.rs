@@ -28,6 +28,7 @@ impl Mechanisms {
             checksum: _,
             checksum_kernel: _,
             retransmit,
+            buffers,
             delayed_ack: _,
             nagle: _,
             receive: _,
@@ -36,6 +37,7 @@ impl Mechanisms {
         } = self;
         *template == crate::config::HeaderTemplate::On
             && *retransmit == crate::config::RetransmitCopy::Reference
+            && *buffers == crate::config::Buffers::Pool
     }
 }
 

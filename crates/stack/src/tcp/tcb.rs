@@ -464,6 +464,14 @@ impl Tcb {
         self.snd_nxt - self.snd_una
     }
 
+    /// Bytes of payload that were given to the connection for sending, acknowledged or not.
+    pub(crate) fn queued(&self) -> u64 {
+        let acknowledged = u64::from(self.wraps[0]) << 32 | u64::from(self.snd_una.0);
+        let end = acknowledged + u64::from(self.snd_end - self.snd_una);
+        let fin = self.is(flag::FIN_QUEUED) && !self.is_rare(rare::FIN_PENDING);
+        end.saturating_sub(u64::from(self.iss.0) + 1 + u64::from(fin))
+    }
+
     /// SND.MAX: the sequence number after everything that was ever sent, which is that of a segment without data.
     pub(crate) fn highest_sent(&self) -> SeqNumber {
         if self.is_rare(rare::LOSS) {

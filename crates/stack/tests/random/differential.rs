@@ -48,6 +48,7 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         checksum,
         checksum_kernel: _,
         retransmit: _,
+        buffers: _,
         delayed_ack,
         nagle,
         // What applications do, not the stack.
@@ -95,9 +96,15 @@ pub fn all() -> Vec<Versus> {
     each.chain([posted, baseline]).collect()
 }
 
-/// The mechanisms of that name.
+/// The mechanisms of that name; `default` are the default ones.
 pub fn by_name(name: &str) -> Option<Versus> {
-    all().into_iter().find(|versus| versus.name == name)
+    let default = Versus {
+        name: "default".to_owned(),
+        mechanisms: DEFAULT,
+        equal: Equal::Everything,
+    };
+    let mut known = all().into_iter().chain([default]);
+    known.find(|versus| versus.name == name)
 }
 
 /// The script of a seed.
@@ -127,16 +134,16 @@ pub fn compare(script: &Script, versus: &Versus) -> Result<Record, String> {
     }
 }
 
-/// Plays a script with the default mechanisms and looks for contradictions.
+/// Plays a script with these mechanisms and looks for contradictions.
 ///
 /// # Errors
 /// The first contradiction.
-pub fn consistent(script: &Script) -> Result<Record, String> {
+pub fn consistent(script: &Script, mechanisms: Mechanisms) -> Result<Record, String> {
     let watch = Watch {
         consistency: true,
         ..Watch::default()
     };
-    let record = play(script, DEFAULT, watch);
+    let record = play(script, mechanisms, watch);
     match &record.inconsistency {
         Some(found) => Err(found.clone()),
         None => Ok(record),
