@@ -198,6 +198,39 @@ fn memory_bounds_a_stream() {
 }
 
 #[test]
+fn a_path_beyond_what_memory_allows_is_marked_and_named() {
+    let marks = |experiment: &Experiment| -> Vec<Cell> {
+        let table = experiment.tables.iter().find(|one| one.id == "memory");
+        let rows = table.unwrap().rows.iter();
+        rows.map(|row| row.cells[3].clone()).collect()
+    };
+    let named = |experiment: &Experiment| {
+        let mut lines = experiment.trust.iter();
+        lines
+            .find(|line| line.text.starts_with("more than memory"))
+            .cloned()
+    };
+    // The best stream over kernel sockets carries 6.67 GB/s; the limits are 10, 7.1 and 8.5 GB/s, then 5, 3.6 and 4.3.
+    let within = predicted(Some(40e9));
+    assert_eq!(marks(&within), vec![Cell::text("-"); 3]);
+    assert_eq!(named(&within), None);
+    let beyond = predicted(Some(20e9));
+    for mark in marks(&beyond) {
+        let Cell::Text { text } = mark else {
+            panic!("{mark:?}");
+        };
+        assert!(text.starts_with("! kernel-loopback"), "{text}");
+    }
+    let line = named(&beyond).expect("a line names it");
+    assert!(!line.holds);
+    assert!(
+        line.text.contains("kernel-loopback") && line.text.contains("3.57 GB/s"),
+        "{}",
+        line.text
+    );
+}
+
+#[test]
 fn the_papers_predictions_come_out_of_the_same_arithmetic() {
     let experiment = predicted(None);
     let table = experiment
