@@ -20,6 +20,7 @@ pub mod bare_shm;
 pub mod child;
 pub mod cores;
 mod error;
+pub mod errors;
 pub mod gates;
 pub mod huge_pages;
 pub mod kernel;
