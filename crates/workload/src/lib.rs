@@ -21,6 +21,7 @@ pub mod child;
 mod clock;
 pub mod cores;
 mod error;
+pub mod errors;
 pub mod gates;
 pub mod huge_pages;
 pub mod kernel;

@@ -5,7 +5,7 @@
 
 /// The eight bytes at word `index` of the stream with this seed: SplitMix64 (Steele, Lea and Flood 2014, figure 17) of
 /// their place.
-fn word(seed: u64, index: u64) -> [u8; 8] {
+pub(crate) fn word(seed: u64, index: u64) -> [u8; 8] {
     let mut z = seed
         .rotate_left(32)
         .wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));

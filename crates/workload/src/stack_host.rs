@@ -91,7 +91,22 @@ pub(crate) fn stack(
     mtu: usize,
     now: Instant,
 ) -> Result<Stack, Error> {
-    let mut config = Config::new(mac(host), address(host), 24, random_words());
+    seeded_stack(path, spec, host, mtu, now, random_words())
+}
+
+/// The stack of one end whose ports and sequence numbers follow from `seed`.
+///
+/// # Errors
+/// Those of [`stack`].
+pub(crate) fn seeded_stack(
+    path: PathId,
+    spec: &Spec,
+    host: u8,
+    mtu: usize,
+    now: Instant,
+    seed: [u64; 4],
+) -> Result<Stack, Error> {
+    let mut config = Config::new(mac(host), address(host), 24, seed);
     config.max_connections = TIME_WAITS;
     config.max_time_wait = TIME_WAITS;
     config.max_neighbours = 16;
