@@ -153,7 +153,7 @@ pub struct Pair {
     /// The namespace that the process was in.
     home: File,
     /// A socket in the client's namespace, by which the devices there are looked for.
-    looks: OwnedFd,
+    routing_socket: OwnedFd,
     devices: Devices,
 }
 
@@ -185,7 +185,7 @@ impl Pair {
 
     fn make(devices: Devices) -> Result<Self, Error> {
         let client = namespace()?;
-        let looks = within(client.as_fd(), || {
+        let routing_socket = within(client.as_fd(), || {
             offload::datagram_socket()
                 .map_err(|error| Error::system(PATH, "making a socket", error))
         })?;
@@ -193,7 +193,7 @@ impl Pair {
             client,
             server: namespace()?,
             home: own_namespace()?,
-            looks,
+            routing_socket,
             devices,
         };
         let server = format!(
@@ -246,7 +246,7 @@ impl Pair {
     /// # Errors
     /// [`Error::Vanished`].
     pub(super) fn present(&self) -> Result<(), Error> {
-        match name_to_index(&self.looks, CLIENT_DEVICE) {
+        match name_to_index(&self.routing_socket, CLIENT_DEVICE) {
             Err(Errno::NODEV) => Err(Error::Vanished {
                 path: PATH,
                 device: CLIENT_DEVICE,

@@ -79,8 +79,8 @@ impl Path for StackMemory {
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
         let adapters = [CLIENT, SERVER].map(|host| stack_host::adapter(spec, host));
         Ok(match adapters {
-            [Some(near), Some(far)] => {
-                let cable = |_| Cable::new(near, far);
+            [Some(client), Some(server)] => {
+                let cable = |_| Cable::new(client, server);
                 Box::new(MemorySession::open(spec, self.mtu, cable)?)
             }
             _ => Box::new(MemorySession::open(spec, self.mtu, Memory::new)?),
