@@ -247,6 +247,7 @@ impl World {
                     window_scale: scale,
                     timestamps: stamp.map(|value| Timestamps { value, echo: 0 }),
                     sack_permitted: false,
+                    ..Options::default()
                 };
                 let from = 1000 + u16::from(port % 16);
                 let header = craft::header(

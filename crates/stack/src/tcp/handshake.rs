@@ -524,7 +524,7 @@ impl<R: Recorder> Active<'_, R> {
                 window_scale: (stamps.is_some() && shift.is_some())
                     .then_some(shift_for(config.receive_buffer)),
                 timestamps: stamps,
-                sack_permitted: false,
+                ..Options::default()
             },
         };
         self.send_unconnected(key, &answer);
@@ -601,7 +601,7 @@ impl<R: Recorder> Active<'_, R> {
                 mss: Some(mss),
                 window_scale: shift,
                 timestamps: stamps,
-                sack_permitted: false,
+                ..Options::default()
             },
         };
         self.take_syn(index, &syn);
