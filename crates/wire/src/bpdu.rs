@@ -189,7 +189,7 @@ mod tests {
     use proptest::prelude::*;
     use std::prelude::v1::*;
 
-    /// What a bridge of an unconfigured network sends every two seconds.
+    /// A unit that a bridge of an unconfigured network sends every two seconds.
     const HELLO: [u8; 38] = [
         0x42, 0x42, 0x03, 0, 0, 0, 0, 0, 0x80, 0, 8, 0, 2, 0, 0x29, 0x36, 0, 0, 0, 0, 0x80, 0, 8,
         0, 2, 0, 0x29, 0x36, 0x80, 0x01, 0, 0, 20, 0, 2, 0, 15, 0,

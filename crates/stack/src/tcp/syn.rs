@@ -226,6 +226,7 @@ impl<R: Recorder> Active<'_, R> {
                     value: self.now.tick().0.wrapping_add(tcb.ts_offset),
                     echo: tcb.ts_recent,
                 }),
+                alternate_checksum: tcb.alternate_checksum(),
                 ..Options::default()
             },
         };
