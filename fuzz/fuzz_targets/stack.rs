@@ -12,7 +12,10 @@ use libfuzzer_sys::fuzz_target;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;
-use tollgate_stack::config::{Demux, HeaderTemplate, Nagle, Prediction, RetransmitCopy};
+use tollgate_stack::config::{
+    ChecksumPolicy, Demux, HeaderTemplate, LanEvidence, Nagle, Prediction, RetransmitCopy,
+};
+use tollgate_stack::link::Integrity;
 use tollgate_stack::socket::KeepAlive;
 use tollgate_stack::udp::UdpId;
 use tollgate_stack::{
@@ -41,6 +44,8 @@ struct Setup {
     device_queue: u8,
     mtu: u16,
     small_buffers: bool,
+    checksum: u8,
+    announces: bool,
 }
 
 #[derive(Debug, Arbitrary)]
@@ -64,6 +69,7 @@ enum Step {
         mss: Option<u16>,
         scale: Option<u8>,
         stamp: Option<u32>,
+        checksum: Option<u8>,
     },
     /// A segment that goes with the last one that the stack sent to a port.
     Answer {
@@ -74,6 +80,8 @@ enum Step {
         window: u16,
         stamp: Option<i8>,
         len: u16,
+        /// It carries empty checksum data, and has no checksum.
+        checksum: (bool, bool),
     },
     Connect,
     Accept,
@@ -126,6 +134,15 @@ fn config(setup: &Setup) -> Config {
     ][usize::from(setup.prediction) % 3];
     config.mechanisms.demux =
         [Demux::CacheHash, Demux::Hash, Demux::List][usize::from(setup.demux) % 3];
+    config.integrity = Integrity::Crc;
+    config.mechanisms.checksum = [
+        ChecksumPolicy::Always,
+        ChecksumPolicy::RedundancyAvoidance,
+        ChecksumPolicy::Off,
+    ][usize::from(setup.checksum) % 3];
+    if setup.announces {
+        config.mechanisms.lan_evidence = LanEvidence::SpanningTree;
+    }
     if setup.template {
         config.mechanisms.template = HeaderTemplate::Off;
     }
@@ -241,12 +258,15 @@ impl World {
                 mss,
                 scale,
                 stamp,
+                checksum,
             } => {
                 let options = Options {
                     mss,
                     window_scale: scale,
                     timestamps: stamp.map(|value| Timestamps { value, echo: 0 }),
-                    sack_permitted: false,
+                    // Mostly the number that the stack knows.
+                    alternate_checksum: checksum.map(|number| number % 5),
+                    ..Options::default()
                 };
                 let from = 1000 + u16::from(port % 16);
                 let header = craft::header(
@@ -272,6 +292,7 @@ impl World {
                 window,
                 stamp,
                 len,
+                checksum: (confirms, unsummed),
             } => {
                 let Some(last) = self
                     .heard
@@ -301,6 +322,7 @@ impl World {
                     window,
                     options: Options {
                         timestamps: stamps,
+                        empty_checksum_data: confirms,
                         ..Options::default()
                     },
                     ..craft::header(
@@ -311,13 +333,12 @@ impl World {
                         near(last.seq + length, ack),
                     )
                 };
-                self.inject(&craft::tcp(
-                    MAC,
-                    THEM,
-                    US,
-                    &header,
-                    &vec![1; usize::from(len % 1500)],
-                ));
+                let mut frame =
+                    craft::tcp(MAC, THEM, US, &header, &vec![1; usize::from(len % 1500)]);
+                if unsummed {
+                    frame[50..52].fill(0);
+                }
+                self.inject(&frame);
             }
             Step::Connect => {
                 if let Ok(conn) = self.at().connect(SocketAddrV4::new(THEM, 80)) {

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tollgate_wire::tcp::MAX_HEADER_LEN;
-use tollgate_wire::{arp, cooked, ethernet, icmp, ipv4, ipv6, tcp, udp, vlan};
+use tollgate_wire::{arp, bpdu, cooked, ethernet, icmp, ipv4, ipv6, tcp, udp, vlan};
 
 fuzz_target!(|octets: &[u8]| {
     if let Ok(header) = ethernet::Header::parse(octets) {
@@ -11,6 +11,14 @@ fuzz_target!(|octets: &[u8]| {
     }
     if let Ok(packet) = arp::Packet::parse(octets) {
         assert_eq!(arp::Packet::parse(&packet.to_bytes()), Ok(packet));
+    }
+    // By itself most inputs are no unit; behind an LLC header and the protocol's number more are.
+    for bytes in [octets.to_vec(), [&[0x42, 0x42, 0x03, 0, 0], octets].concat()] {
+        if let Ok(unit) = bpdu::Bpdu::parse(&bytes) {
+            let mut out = [0; bpdu::MAX_LEN];
+            let len = unit.emit(&mut out);
+            assert_eq!(bpdu::Bpdu::parse(&out[..len]), Ok(unit));
+        }
     }
     if let Ok(header) = ipv4::Header::parse(octets) {
         assert!(usize::from(header.header_len) + header.payload_len() <= octets.len());
@@ -50,5 +58,9 @@ fuzz_target!(|octets: &[u8]| {
     // An error is an answer, too.
     let _ = ipv6::Header::parse_front(octets);
     let _ = (cooked::v1_protocol(octets), cooked::v2_protocol(octets));
-    let _ = tcp::Options::parse(octets);
+    if let Ok(options) = tcp::Options::parse(octets) {
+        let mut out = [0; MAX_HEADER_LEN - tcp::HEADER_LEN];
+        let len = options.emit(&mut out);
+        assert_eq!(tcp::Options::parse(&out[..len]), Ok(options));
+    }
 });

@@ -26,7 +26,7 @@ use std::borrow::BorrowMut;
 use std::collections::VecDeque;
 use tollgate_checksum::Kernel;
 use tollgate_stack::buffer::{Frame, Pool};
-use tollgate_stack::link::{BURST, Link};
+use tollgate_stack::link::{BURST, Integrity, Link};
 use tollgate_wire::atm::{CELL, Cell, Channel, llc};
 use tollgate_wire::ethernet::{self, MacAddr};
 
@@ -381,6 +381,11 @@ impl<A: BorrowMut<Adapter>, L: Line> Atm<A, L> {
 impl<A: BorrowMut<Adapter>, L: Line> Link for Atm<A, L> {
     fn mtu(&self) -> usize {
         self.adapter.borrow().config.mtu
+    }
+
+    /// AAL3/4 has a CRC of 10 bits in each cell, AAL5 one of 32 in each frame.
+    fn integrity(&self) -> Integrity {
+        Integrity::Crc
     }
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {

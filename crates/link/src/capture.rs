@@ -11,7 +11,7 @@ use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool};
-use tollgate_stack::link::{Link, Offloads};
+use tollgate_stack::link::{Integrity, Link};
 use tollgate_stack::time::Instant;
 
 /// How a capture is written.
@@ -133,8 +133,8 @@ impl<L: Link, W: Write> Link for Capture<L, W> {
         self.inner.mtu()
     }
 
-    fn offloads(&self) -> Offloads {
-        self.inner.offloads()
+    fn integrity(&self) -> Integrity {
+        self.inner.integrity()
     }
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {

@@ -20,7 +20,7 @@ use std::collections::BinaryHeap;
 use std::mem;
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool, RxChecksum};
-use tollgate_stack::link::{BURST, Link, Offloads};
+use tollgate_stack::link::{BURST, Integrity, Link};
 use tollgate_stack::time::Instant;
 
 /// Which direction a [`Fault`] works on.
@@ -227,14 +227,13 @@ impl<L: Link> Link for Fault<L> {
         self.inner.mtu()
     }
 
-    /// The inner link's, except that a link that damages what is sent cannot fill in checksums behind the damage: nobody
-    /// would notice it.
-    fn offloads(&self) -> Offloads {
-        let mut offloads = self.inner.offloads();
-        if self.direction == Direction::Transmit && self.wire.faults.damage() {
-            offloads.tx_checksum = false;
+    /// The inner link's, unless damage is among the faults: nobody would notice it.
+    fn integrity(&self) -> Integrity {
+        if self.wire.faults.damage() {
+            Integrity::Unprotected
+        } else {
+            self.inner.integrity()
         }
-        offloads
     }
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use sync::{AtomicU32, Ordering};
 use tollgate_checksum::Kernel;
 use tollgate_stack::buffer::{Frame, Pool, SUMMED_FROM};
-use tollgate_stack::link::{BURST, Link};
+use tollgate_stack::link::{BURST, Integrity, Link};
 
 /// How long a side sleeps before it looks whether its peer still lives.
 const SLICE: Duration = Duration::from_millis(50);
@@ -350,6 +350,11 @@ impl Link for ShmLink {
     #[inline(always)]
     fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    /// Frames are copied from memory to memory by the processors of one host. What a peer does on purpose no checksum notices.
+    fn integrity(&self) -> Integrity {
+        Integrity::Memory
     }
 
     #[inline]

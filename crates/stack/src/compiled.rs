@@ -1,11 +1,28 @@
 //! The compiled mechanisms: choices of the configuration in the form that the predicted path tests.
 //!
-//! The predicted path is compiled with checksums and without, and for the other mechanisms of input at their defaults or as they
-//! are. One flag selects the common version, so that a frame costs one test.
+//! The predicted path is compiled for each verification, and for the other mechanisms of input at their defaults or as they are. One flag
+//! selects the common version, so that a frame costs one test.
 
 use crate::config::{Buffers, ChecksumPolicy, Config, DelayedAck, Prediction};
 use crate::tcp::deadline::DELAYED_UP_TO;
 use tollgate_checksum::Kernel;
+
+/// Verification of received segments. It is an argument of compiled paths by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Verify {
+    /// Every checksum.
+    All = ALL,
+    /// Every one, except where the segment's connection takes unsummed segments.
+    ByConnection = BY_CONNECTION,
+    /// None.
+    None = NONE,
+}
+
+/// Numbers of [`Verify`].
+pub(crate) const ALL: u8 = 0;
+pub(crate) const BY_CONNECTION: u8 = 1;
+pub(crate) const NONE: u8 = 2;
 
 /// Mechanisms of a stack, worked out once when it is made.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +34,8 @@ pub(crate) struct Compiled {
     pub(crate) copy_kernel: Kernel,
     /// Tells whether the predicted path of output does what the mechanisms ask for.
     pub(crate) fast_send: bool,
-    /// Tells whether checksums are made and verified.
-    pub(crate) checksums: bool,
+    /// Verification of received segments.
+    pub(crate) verify: Verify,
     /// Tells whether prediction refuses data that acknowledges data.
     pub(crate) unidirectional: bool,
     /// Segments with data that make an acknowledgment due (RFC 9293, 3.8.6.3: at least every second one).
@@ -33,8 +50,12 @@ impl Compiled {
     /// Works out the mechanisms of `config`.
     pub(crate) fn new(config: &Config) -> Self {
         let mechanisms = &config.mechanisms;
-        let checksums = mechanisms.checksum == ChecksumPolicy::Always;
         let kernel = mechanisms.checksum_kernel.kernel(config.kernel);
+        let verify = match mechanisms.checksum {
+            ChecksumPolicy::Always => Verify::All,
+            ChecksumPolicy::RedundancyAvoidance => Verify::ByConnection,
+            ChecksumPolicy::Off => Verify::None,
+        };
         let unidirectional = mechanisms.prediction == Prediction::Unidirectional;
         let common = !unidirectional
             && mechanisms.delayed_ack == DelayedAck::On
@@ -44,17 +65,20 @@ impl Compiled {
             copy_kernel: match (mechanisms.buffers, mechanisms.checksum) {
                 (Buffers::Mbufs, _) => Kernel::NOTHING,
                 (Buffers::Pool, ChecksumPolicy::Always) => kernel,
-                (Buffers::Pool, ChecksumPolicy::Off) => Kernel::COPY_ONLY,
+                // With redundancy avoidance segments that need a sum get it in a pass of its own.
+                (Buffers::Pool, ChecksumPolicy::RedundancyAvoidance | ChecksumPolicy::Off) => {
+                    Kernel::COPY_ONLY
+                }
             },
             fast_send: mechanisms.allow_fast_send(),
-            checksums,
+            verify,
             unidirectional,
             ack_after: match mechanisms.delayed_ack {
                 DelayedAck::On => DELAYED_UP_TO,
                 DelayedAck::Off => 1,
             },
             common,
-            common_and_summed: checksums && common,
+            common_and_summed: verify == Verify::All && common,
         }
     }
 

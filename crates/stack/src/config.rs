@@ -1,5 +1,6 @@
 //! What a stack is told when it is made: addresses, limits, and the mechanisms that can be switched.
 
+use crate::link::Integrity;
 use crate::tcp::rto::HIGHEST_FLOOR;
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -9,7 +10,8 @@ use tollgate_wire::ethernet::MacAddr;
 
 pub use crate::mechanisms::{
     Buffers, ChecksumKernel, ChecksumPolicy, DelayedAck, Demux, FinAcknowledgment, HeaderTemplate,
-    Mechanisms, Nagle, Prediction, Receive, RetransmitCopy, Switch, Transmit, UnknownSetting,
+    LanEvidence, Mechanisms, Nagle, Prediction, Receive, RetransmitCopy, Switch, Transmit,
+    UnknownSetting,
 };
 
 /// What a stack is told when it is made.
@@ -65,6 +67,8 @@ pub struct Config {
     /// Datagrams being reassembled hold at most this many frames, and at most a quarter of the pool; those of one source
     /// half of that.
     pub reassembly_frames: usize,
+    /// Protection of frames by the link ([`Link::integrity`](crate::Link::integrity)).
+    pub integrity: Integrity,
     /// Checksum kernel of this processor; [`Mechanisms::checksum_kernel`] says how it is used.
     pub kernel: Kernel,
     /// Switchable mechanisms; Nagle's algorithm is that of new connections.
@@ -99,6 +103,7 @@ impl Config {
             device_queue: 256,
             max_neighbours: 1024,
             reassembly_frames: 256,
+            integrity: Integrity::Unprotected,
             kernel: Kernel::best(),
             mechanisms: Mechanisms::HOST,
         }

@@ -271,6 +271,10 @@ pub struct Counters {
     pub neighbour_users_visited: u64,
     /// RSTs sent.
     pub resets_sent: u64,
+    /// Connections that have come to leave checksums out, by agreement with their peers.
+    pub unsummed_connections: u64,
+    /// Segments and datagrams with payload that were taken without a checksum.
+    pub unverified: u64,
 }
 
 impl Counters {

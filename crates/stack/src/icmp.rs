@@ -7,6 +7,7 @@ use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::socket::Error;
 use crate::stack::Active;
+use crate::tcp::redundancy::Agreement;
 use crate::tcp::report::SoftError;
 use crate::tcp::tcb::State;
 use crate::tcp::time_wait::SLOT_BIT;
@@ -234,6 +235,7 @@ impl<R: Recorder> Active<'_, R> {
     /// A router says that the path takes only packets of `next_hop_mtu` bytes (RFC 1191). Segments do not become smaller
     /// than every host takes (RFC 879). Where the path takes less, routers may fragment them.
     fn fragmentation_needed(&mut self, index: usize, next_hop_mtu: u16) {
+        self.stack.keep_checksums(index, Agreement::RouterFound);
         let least = LEAST_MTU.min(self.stack.mtu);
         let is_sense = next_hop_mtu >= IP_LEAST_MTU;
         let before = self.stack.tcbs[index].mss;

@@ -4,9 +4,10 @@
 //! everything that has no template: route, fragmentation, neighbour, device queue.
 
 use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
-use crate::config::ChecksumPolicy;
+use crate::config::LanEvidence;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
+use crate::lan;
 use crate::likely::unlikely;
 use crate::neighbour::{Action, Cache, Heard, Resolution, Update};
 use crate::next_hops::NextHops;
@@ -19,6 +20,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::net::Ipv4Addr;
 use tollgate_gate::Recorder;
+use tollgate_wire::bpdu::{self, BRIDGE_GROUP, Bpdu};
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::icmp::{Message, Unreachable};
 use tollgate_wire::source_route::{Received, SourceRoute};
@@ -82,6 +84,12 @@ impl<R: Recorder> Active<'_, R> {
         match header.ethertype {
             EtherType::Ipv4 => self.ip_input(frame, ours),
             EtherType::Arp => self.arp_input(frame),
+            EtherType::Other(_)
+                if header.destination == BRIDGE_GROUP
+                    && self.stack.config.mechanisms.lan_evidence == LanEvidence::SpanningTree =>
+            {
+                self.bpdu_input(&header, frame);
+            }
             EtherType::Other(_) => self.drop_frame(frame.id, Drop::UnknownProtocol),
         }
     }
@@ -92,7 +100,7 @@ impl<R: Recorder> Active<'_, R> {
             Ok(header) => header,
             Err(_) => return self.drop_frame(frame.id, Drop::Malformed),
         };
-        let verify = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always;
+        let verify = self.stack.config.mechanisms.checksum.sums_ip();
         if verify && !ipv4::Header::checksum_is_valid(packet) {
             return self.drop_frame(frame.id, Drop::Checksum);
         }
@@ -417,11 +425,55 @@ impl<R: Recorder> Active<'_, R> {
         let mut bytes = [0; ethernet::HEADER_LEN + arp::PACKET_LEN];
         bytes[..14].copy_from_slice(&header.to_bytes());
         bytes[14..].copy_from_slice(&packet.to_bytes());
+        self.queue_bytes(&bytes);
+        // Whoever hears the address hears the evidence for it as well.
+        self.announce();
+    }
+
+    /// Takes a unit of the spanning tree protocol.
+    #[cold]
+    fn bpdu_input(&mut self, header: &ethernet::Header, frame: Frame) {
+        let payload = &self.pool.frame(&frame)[ethernet::HEADER_LEN..];
+        let unit = header
+            .ethertype
+            .payload_len()
+            .and_then(|len| payload.get(..len))
+            .map(Bpdu::parse);
+        let Some(Ok(unit)) = unit else {
+            return self.drop_frame(frame.id, Drop::Malformed);
+        };
+        self.pool.release(frame.id);
+        if lan::is_announcement(&unit) {
+            self.stack.announced_hosts.hear(header.source, self.now);
+        }
+    }
+
+    /// Announces this host on the LAN, where the mechanism asks for it.
+    fn announce(&mut self) {
+        if self.stack.config.mechanisms.lan_evidence != LanEvidence::SpanningTree {
+            return;
+        }
+        let mac = self.stack.config.mac;
+        let mut unit = [0; bpdu::MAX_LEN];
+        let len = lan::announcement(mac).emit(&mut unit);
+        let header = ethernet::Header {
+            destination: BRIDGE_GROUP,
+            source: mac,
+            ethertype: EtherType::Other(len as u16),
+        };
+        let mut bytes = [0; ethernet::HEADER_LEN + bpdu::MAX_LEN];
+        bytes[..ethernet::HEADER_LEN].copy_from_slice(&header.to_bytes());
+        bytes[ethernet::HEADER_LEN..].copy_from_slice(&unit);
+        self.queue_bytes(&bytes[..ethernet::HEADER_LEN + len]);
+    }
+
+    /// Queues a whole frame for the link.
+    fn queue_bytes(&mut self, bytes: &[u8]) {
         if !self.device_has_room() {
             self.stack.counters.dropped(Drop::DeviceQueueFull);
             return;
         }
-        match self.pool.frame_from(&bytes) {
+        match self.pool.frame_from(bytes) {
             Ok(frame) => self.stack.device.push(frame),
             Err(_) => self.stack.counters.dropped(Drop::NoFrame),
         }
@@ -512,11 +564,17 @@ impl<R: Recorder> Active<'_, R> {
     fn set_link_addresses(&mut self, next_hop: Ipv4Addr, mac: MacAddr) {
         self.stack.tcb_template.forget();
         let own = self.stack.config.mac;
-        let (_, mut users) = self.stack.neighbours_and_users();
-        let mut user = users.first(next_hop);
+        // A link address that is not known proves nothing yet; it is judged when it is.
+        let is_doubtful = self.stack.config.mechanisms.lan_evidence == LanEvidence::SpanningTree
+            && mac != MacAddr::default()
+            && !self.stack.announced_hosts.knows(mac, self.now);
+        let mut user = self.stack.neighbours_and_users().1.first(next_hop);
         while let Some(place) = user {
-            users.tcbs[place as usize].set_link(mac, own);
-            user = users.after(place);
+            self.stack.tcbs[place as usize].set_link(mac, own);
+            if is_doubtful {
+                self.stack.proof_is_lost(place as usize);
+            }
+            user = self.stack.neighbours_and_users().1.after(place);
         }
     }
 

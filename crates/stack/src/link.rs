@@ -22,11 +22,24 @@ pub const MAX_MTU: usize = {
 /// Bytes of the smallest MTU that a link may have (RFC 791, 3.2: every module forwards 68 bytes unfragmented).
 pub const MIN_MTU: usize = 68;
 
-/// What the link does so that the stack need not.
+/// The way in which a link keeps damaged frames from their receiver. Where one does, checksums above it can be redundant (Kay and
+/// Pasquale 1996, VI.A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Offloads {
-    /// The link fills in transport checksums of frames that it is given.
-    pub tx_checksum: bool,
+pub enum Integrity {
+    /// None that the stack may rely on.
+    #[default]
+    Unprotected,
+    /// A CRC of each frame, made and verified by the interfaces at both ends, as in Ethernet and FDDI.
+    Crc,
+    /// Frames do not leave the host's memory, which guards them as it guards the application's data.
+    Memory,
+}
+
+impl Integrity {
+    /// Tells whether damage on the link is noticed.
+    pub const fn guards(self) -> bool {
+        matches!(self, Self::Crc | Self::Memory)
+    }
 }
 
 /// Something that moves frames.
@@ -37,9 +50,10 @@ pub trait Link {
     /// Bytes of the largest IP packet, [`MIN_MTU`] to [`MAX_MTU`].
     fn mtu(&self) -> usize;
 
-    /// What the link does so that the stack need not.
-    fn offloads(&self) -> Offloads {
-        Offloads::default()
+    /// Protection of frames against damage. A stack is told of it when it is made
+    /// ([`Config::integrity`](crate::Config::integrity)).
+    fn integrity(&self) -> Integrity {
+        Integrity::Unprotected
     }
 
     /// Takes frames from the front of `frames`, as many as it has room for. Those are its own: it gives each back to
@@ -65,8 +79,8 @@ impl<L: Link + ?Sized> Link for &mut L {
     }
 
     #[inline(always)]
-    fn offloads(&self) -> Offloads {
-        (**self).offloads()
+    fn integrity(&self) -> Integrity {
+        (**self).integrity()
     }
 
     #[inline(always)]

@@ -141,6 +141,9 @@ mechanisms! {
     checksum: ChecksumPolicy {
         /// Always.
         Always = "always",
+        /// TCP's and UDP's are left out where the link's CRC makes them redundant and, for TCP, the peer agrees (Kay and Pasquale
+        /// 1996, VI): [`tcp::redundancy`](crate::Checksums).
+        RedundancyAvoidance = "redundancy-avoidance",
         /// Never: only for measuring what checksums cost, on links that cannot corrupt. The peer must do the same.
         Off = "off",
     }
@@ -154,6 +157,14 @@ mechanisms! {
         Unrolled = "unrolled",
         /// A copy, then a sum by 16-bit words (ULTRIX in the same table).
         Halfword = "halfword",
+    }
+    /// Evidence that a peer is on the same LAN, without which no checksum is left out as redundant.
+    lan_evidence: LanEvidence {
+        /// Its address is in our subnet, and it is the next hop itself.
+        Subnet = "subnet",
+        /// Besides, it has announced itself by a unit of the spanning tree protocol, which bridges and routers do not pass on (Kay
+        /// and Pasquale 1996, VI.E). This host announces itself, too.
+        SpanningTree = "spanning-tree",
     }
     /// What a retransmission holds on to.
     retransmit: RetransmitCopy {
@@ -222,6 +233,18 @@ impl ChecksumKernel {
             Self::Unrolled => Kernel::UNROLLED.separate(),
             Self::Halfword => Kernel::HALFWORD.separate(),
         }
+    }
+}
+
+impl ChecksumPolicy {
+    /// Tells whether IP headers have checksums, which are made and verified.
+    pub(crate) const fn sums_ip(self) -> bool {
+        !matches!(self, Self::Off)
+    }
+
+    /// Tells whether every segment leaves the template with its checksum.
+    pub(crate) const fn sums_in_template(self) -> bool {
+        matches!(self, Self::Always)
     }
 }
 
@@ -331,7 +354,7 @@ mod tests {
         let name = mechanisms.set("predict", "off").unwrap_err();
         assert_eq!(
             name.to_string(),
-            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, retransmit, buffers, delayed-ack, nagle, \
+            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, delayed-ack, nagle, \
              receive, transmit, fin"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);

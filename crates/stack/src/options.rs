@@ -3,8 +3,9 @@
 
 use crate::config::{Mechanisms, Nagle};
 use crate::socket::{ConnId, Error};
-use crate::stack::Active;
+use crate::stack::{Active, Stack};
 use crate::tcp::deadline::{Deadline, Due};
+use crate::tcp::redundancy::{Checksums, SocketChecksums};
 use crate::tcp::tcb::{QUIET_LOOKS, State, flag, rare};
 use crate::time::{Tick, ticks};
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -24,6 +25,8 @@ pub struct Open<'a> {
     /// route). For active opens only: accepted connections go back the way that they came, where the stack takes source
     /// routes ([`Config::source_routes`](crate::Config::source_routes)).
     pub source_route: &'a [Ipv4Addr],
+    /// The checksums that the socket wants.
+    pub checksums: SocketChecksums,
 }
 
 /// A socket option.
@@ -42,6 +45,9 @@ pub enum SocketOption {
     Diffserv(u8),
     /// Tell of soft errors by an event (RFC 9293, 3.9.1.8, SHLD-20); on by default.
     Reports(bool),
+    /// Return to checksums, where they are left out ([`SocketChecksums::Keep`]). What else a socket may want is said when it is opened
+    /// ([`Open::checksums`]), since both ends have to agree.
+    Checksums(SocketChecksums),
 }
 
 /// The largest Diffserv codepoint (RFC 2474, 3: six bits).
@@ -115,6 +121,18 @@ pub struct Info {
     pub diffserv: u8,
     /// The mechanisms of the connection: those of its stack, and its own choice of Nagle's algorithm.
     pub mechanisms: Mechanisms,
+    /// Checksums of the connection, or why it has none.
+    pub checksums: Checksums,
+}
+
+impl Stack {
+    /// Checksums of a connection, or why it has none: the same as [`Info::checksums`].
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when the handle is stale.
+    pub fn checksums(&self, conn: ConnId) -> Result<Checksums, Error> {
+        self.index(conn).map(|index| self.checksums_of(index))
+    }
 }
 
 impl<R: Recorder> Active<'_, R> {
@@ -136,7 +154,8 @@ impl<R: Recorder> Active<'_, R> {
     /// Sets an option.
     ///
     /// # Errors
-    /// [`Error::NotConnected`] when the handle is stale, [`Error::BadOption`] for a Diffserv codepoint above 63.
+    /// [`Error::NotConnected`] when the handle is stale, [`Error::BadOption`] for a Diffserv codepoint above 63 and
+    /// for checksums that cannot be had.
     pub fn set_option(&mut self, conn: ConnId, option: SocketOption) -> Result<(), Error> {
         let index = self.stack.index(conn)?;
         let tcb = &mut self.stack.tcbs[index];
@@ -179,6 +198,11 @@ impl<R: Recorder> Active<'_, R> {
             SocketOption::Reports(on) => self
                 .stack
                 .change_extension(index, |extension| extension.no_reports = !on),
+            SocketOption::Checksums(SocketChecksums::Policy) => {}
+            SocketOption::Checksums(wish @ SocketChecksums::Keep) => {
+                self.stack.want_checksums(index, wish)?;
+            }
+            SocketOption::Checksums(SocketChecksums::LeaveOut) => return Err(Error::BadOption),
         }
         Ok(())
     }
@@ -233,6 +257,7 @@ impl<R: Recorder> Active<'_, R> {
                 },
                 ..self.stack.config.mechanisms
             },
+            checksums: self.stack.checksums_of(index),
         })
     }
 }

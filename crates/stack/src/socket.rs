@@ -284,7 +284,7 @@ impl Stack {
 
 /// The error that a connection ended with, or `otherwise`.
 fn ended(tcb: &Tcb, otherwise: Error) -> Error {
-    Error::from_code(tcb.error).unwrap_or(otherwise)
+    Error::from_code(tcb.marks.error()).unwrap_or(otherwise)
 }
 
 impl<R: Recorder> Active<'_, R> {
@@ -507,10 +507,10 @@ impl<R: Recorder> Active<'_, R> {
 
     fn nothing_to_read(&self, index: usize) -> Result<Received, Error> {
         let tcb = &self.stack.tcbs[index];
-        if tcb.is_rare(rare::FIN_RECEIVED) && tcb.error == 0 {
+        if tcb.is_rare(rare::FIN_RECEIVED) && tcb.marks.error() == 0 {
             return Ok(Received::End);
         }
-        match Error::from_code(tcb.error) {
+        match Error::from_code(tcb.marks.error()) {
             Some(error) => Err(error),
             None if tcb.state == State::Closed => Err(Error::NotConnected),
             None => Ok(Received::Nothing),
@@ -640,7 +640,7 @@ impl<R: Recorder> Active<'_, R> {
     pub fn close(&mut self, conn: ConnId) -> Result<(), Error> {
         let index = self.stack.index(conn)?;
         let tcb = &mut self.stack.tcbs[index];
-        let error = match tcb.error {
+        let error = match tcb.marks.error() {
             0 => None,
             code => Error::from_code(code),
         };

@@ -5,11 +5,12 @@
 //! whole network of stacks runs in one thread, in virtual time.
 
 use crate::buffer::{CACHE_LINE, Frame, FrameId, Pool};
-use crate::compiled::Compiled;
+use crate::compiled::{ALL, BY_CONNECTION, Compiled, NONE, Verify};
 use crate::config::{Config, InvalidConfig};
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
 use crate::icmp::{ERROR_PERIOD, ERRORS_PER_PERIOD, Echo};
+use crate::lan;
 use crate::likely::{likely, unlikely};
 use crate::limit::RateLimit;
 use crate::link::{BURST, Link, MAX_MTU, MIN_MTU};
@@ -100,6 +101,8 @@ pub struct Stack {
     /// By index of the connection, of those that have it.
     pub(crate) extension: BTreeMap<u32, Extension>,
     pub(crate) neighbours: neighbour::Cache,
+    /// Hosts that have proven to be on the same LAN.
+    pub(crate) announced_hosts: lan::Announced,
     /// Connections by next hop.
     pub(crate) next_hops: NextHops,
     pub(crate) reassembler: Reassembler,
@@ -185,6 +188,7 @@ impl Stack {
             frames_check: (now.tick(), 1),
             extension: BTreeMap::new(),
             neighbours: neighbour::Cache::new(config.max_neighbours),
+            announced_hosts: lan::Announced::new(config.max_neighbours),
             next_hops: NextHops::new(config.max_connections),
             reassembler: Reassembler::new(Limits {
                 datagrams: config.reassembly_frames,
@@ -242,8 +246,9 @@ impl Stack {
 
     /// Bytes of payload that were summed on their way out for the first time: each that an application has given to a connection,
     /// once. [`Counters::summed_again`] has those that were summed more often. It is worked out here, connection by connection.
+    /// With redundancy avoidance a segment is summed when it leaves, if at all, and counts in neither.
     pub fn summed(&self) -> u64 {
-        if !self.compiled.checksums {
+        if self.compiled.verify != Verify::All {
             return 0;
         }
         let open: u64 = self.tcbs.iter().map(Tcb::queued).sum();
@@ -365,7 +370,7 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         if likely(self.stack.compiled.common_and_summed) {
-            self.receive_frames::<true, true>(frames, posted);
+            self.receive_frames::<ALL, true>(frames, posted);
         } else {
             self.receive_uncommon(frames, posted);
         }
@@ -374,63 +379,67 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Active::receive_frames`] for the mechanisms that the first version is not compiled for.
     #[inline(never)]
     fn receive_uncommon(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
-        let Compiled {
-            checksums, common, ..
-        } = self.stack.compiled;
-        match (checksums, common) {
-            (true, true) => self.receive_frames::<true, true>(frames, posted),
-            (false, true) => self.receive_frames::<false, true>(frames, posted),
-            (true, false) => self.receive_frames::<true, false>(frames, posted),
-            (false, false) => self.receive_frames::<false, false>(frames, posted),
+        let Compiled { verify, common, .. } = self.stack.compiled;
+        match (verify, common) {
+            (Verify::All, true) => self.receive_frames::<ALL, true>(frames, posted),
+            (Verify::All, false) => self.receive_frames::<ALL, false>(frames, posted),
+            (Verify::ByConnection, true) => {
+                self.receive_frames::<BY_CONNECTION, true>(frames, posted);
+            }
+            (Verify::ByConnection, false) => {
+                self.receive_frames::<BY_CONNECTION, false>(frames, posted);
+            }
+            (Verify::None, true) => self.receive_frames::<NONE, true>(frames, posted),
+            (Verify::None, false) => self.receive_frames::<NONE, false>(frames, posted),
         }
     }
 
-    /// Takes every frame in that has arrived. It is compiled apart for checksums that are verified or not, and for the other mechanisms
+    /// Takes every frame in that has arrived. It is compiled apart for each [`Verify`], and for the other mechanisms
     /// of input at their defaults, which is `COMMON`.
     #[inline(always)]
-    fn receive_frames<const CHECKSUMS: bool, const COMMON: bool>(
+    fn receive_frames<const VERIFY: u8, const COMMON: bool>(
         &mut self,
         frames: &[Frame],
         posted: &mut Posted<'_>,
     ) {
         match frames {
-            [frame] => self.receive_one::<CHECKSUMS, COMMON>(frame, posted),
-            _ => self.receive_many::<CHECKSUMS, COMMON>(frames, posted),
+            [frame] => self.receive_one::<VERIFY, COMMON>(frame, posted),
+            _ => self.receive_many::<VERIFY, COMMON>(frames, posted),
         }
     }
 
     #[inline(never)]
-    fn receive_many<const CHECKSUMS: bool, const COMMON: bool>(
+    fn receive_many<const VERIFY: u8, const COMMON: bool>(
         &mut self,
         frames: &[Frame],
         posted: &mut Posted<'_>,
     ) {
         let mut rest = frames.iter();
         while let Some(frame) = rest.next() {
-            self.receive_frame::<CHECKSUMS, COMMON>(frame, rest.as_slice(), posted);
+            self.receive_frame::<VERIFY, COMMON>(frame, rest.as_slice(), posted);
         }
     }
 
     /// The same for one frame, which is what a request or a response is: without a loop around it there are registers for more
     /// of what it looks at.
     #[inline(never)]
-    fn receive_one<const CHECKSUMS: bool, const COMMON: bool>(
+    fn receive_one<const VERIFY: u8, const COMMON: bool>(
         &mut self,
         frame: &Frame,
         posted: &mut Posted<'_>,
     ) {
-        self.receive_frame::<CHECKSUMS, COMMON>(frame, &[], posted);
+        self.receive_frame::<VERIFY, COMMON>(frame, &[], posted);
     }
 
     #[inline(always)]
-    fn receive_frame<const CHECKSUMS: bool, const COMMON: bool>(
+    fn receive_frame<const VERIFY: u8, const COMMON: bool>(
         &mut self,
         frame: &Frame,
         behind: &[Frame],
         posted: &mut Posted<'_>,
     ) {
         self.stack.counters.frames_in += 1;
-        if let Err(miss) = self.stack.predicted::<CHECKSUMS, COMMON, _>(
+        if let Err(miss) = self.stack.predicted::<VERIFY, COMMON, _>(
             self.pool,
             self.now,
             self.rec.lend(),

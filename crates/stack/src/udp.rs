@@ -9,6 +9,7 @@
 use crate::counters::Drop;
 use crate::socket::Error;
 use crate::stack::Active;
+use crate::tcp::redundancy::SocketChecksums;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -51,6 +52,7 @@ pub(crate) struct UdpSocket {
     queue: VecDeque<Queued>,
     /// Bytes that the queue is charged.
     charged: usize,
+    checksums: SocketChecksums,
     /// The latest error about a datagram, until the application takes it.
     error: Option<Error>,
     /// The last destinations and the times of their last datagrams; the next place to be written.
@@ -109,6 +111,7 @@ impl<R: Recorder> Active<'_, R> {
             generation,
             queue: VecDeque::new(),
             charged: 0,
+            checksums: SocketChecksums::Policy,
             error: None,
             destinations: [None; DESTINATIONS],
             next_destination: 0,
@@ -144,6 +147,20 @@ impl<R: Recorder> Active<'_, R> {
         self.udp_socket(id).map(|socket| socket.port)
     }
 
+    /// Says which checksums the socket's datagrams are to have. Every policy allows any of them: a datagram says itself whether it has
+    /// one (RFC 768). Those that arrive are taken either way.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when the handle is stale.
+    pub fn udp_set_checksums(
+        &mut self,
+        id: UdpId,
+        checksums: SocketChecksums,
+    ) -> Result<(), Error> {
+        self.udp_socket(id)?.checksums = checksums;
+        Ok(())
+    }
+
     /// Closes the socket.
     ///
     /// # Errors
@@ -170,25 +187,35 @@ impl<R: Recorder> Active<'_, R> {
         if to.port() == 0 {
             return Err(Error::BadAddress);
         }
+        let wish = socket.checksums;
         socket.sends(to, now);
         let len = (udp::HEADER_LEN + payload.len()) as u16;
+        // A CRC does not cover how fragments are put together (RFC 4963).
+        let is_whole = ipv4::HEADER_LEN + usize::from(len) <= usize::from(self.stack.mtu);
+        let no_checksum = match wish {
+            SocketChecksums::Policy => is_whole && self.is_redundant(*to.ip()),
+            SocketChecksums::Keep => false,
+            SocketChecksums::LeaveOut => true,
+        };
         let mut header = udp::Header {
             source_port: port,
             destination_port: to.port(),
             len,
-            no_checksum: false,
+            no_checksum,
         }
         .to_bytes();
         let ends = (self.stack.config.ip, *to.ip());
-        let sum = ipv4::pseudo_header(ends.0, ends.1, ipv4::protocol::UDP, len)
-            + sum_header(&header)
-            + self.stack.compiled.kernel.sum(payload);
-        // A checksum of zero is sent as all ones: zero says that there is none.
-        let checksum = match sum.finish().to_ne_bytes() {
-            [0, 0] => [0xff, 0xff],
-            bytes => bytes,
-        };
-        header[6..8].copy_from_slice(&checksum);
+        if !no_checksum {
+            let sum = ipv4::pseudo_header(ends.0, ends.1, ipv4::protocol::UDP, len)
+                + sum_header(&header)
+                + self.stack.compiled.kernel.sum(payload);
+            // A checksum of zero is sent as all ones: zero says that there is none.
+            let checksum = match sum.finish().to_ne_bytes() {
+                [0, 0] => [0xff, 0xff],
+                bytes => bytes,
+            };
+            header[6..8].copy_from_slice(&checksum);
+        }
         let sent = self.ip_output(ipv4::protocol::UDP, ends, [&header, payload]);
         if sent { Ok(()) } else { Err(Error::NoFrame) }
     }
@@ -224,6 +251,8 @@ impl<R: Recorder> Active<'_, R> {
                 self.stack.counters.dropped(Drop::Checksum);
                 return;
             }
+        } else if datagram.len() > udp::HEADER_LEN {
+            self.stack.counters.unverified += 1;
         }
         let Some(socket) = self
             .stack

@@ -5,7 +5,7 @@
 #[path = "rfc/requirements.rs"]
 mod requirements;
 
-use requirements::{MUST, Requirement, SHOULD, Status};
+use requirements::{ALTERNATE_CHECKSUMS, MUST, Requirement, SHOULD, Status};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -100,12 +100,24 @@ fn document() -> String {
     out += &count(&SHOULD);
     out.push_str("\n\n");
     table(&mut out, &SHOULD);
+    out.push_str(
+        "\n## Alternate checksums (RFC 1146)\n\nWith the mechanism `checksum=redundancy-avoidance` only; RFC 6247 has made RFC 1146 \
+         historic.\n\n",
+    );
+    out += &count(&ALTERNATE_CHECKSUMS);
+    out.push_str("\n\n");
+    table(&mut out, &ALTERNATE_CHECKSUMS);
     out
 }
 
 #[test]
 fn every_requirement_is_listed_once_and_in_order() {
-    for (rows, prefix) in [(&MUST[..], "MUST"), (&SHOULD[..], "SHLD")] {
+    let all = [
+        (&MUST[..], "MUST"),
+        (&SHOULD[..], "SHLD"),
+        (&ALTERNATE_CHECKSUMS[..], "CSUM"),
+    ];
+    for (rows, prefix) in all {
         for (n, row) in rows.iter().enumerate() {
             assert_eq!(row.id, format!("{prefix}-{}", n + 1));
         }
@@ -117,7 +129,7 @@ fn every_requirement_is_listed_once_and_in_order() {
 fn every_named_test_exists_and_names_its_requirement() {
     let tests = tests();
     assert!(tests.len() > 100, "only {} tests were found", tests.len());
-    for row in MUST.iter().chain(&SHOULD) {
+    for row in MUST.iter().chain(&SHOULD).chain(&ALTERNATE_CHECKSUMS) {
         let (Status::Proven(named) | Status::Partly(named, _)) = &row.status else {
             continue;
         };

@@ -7,6 +7,8 @@ mod host_limits;
 mod peer;
 #[path = "rfc/rfc1122_hosts.rs"]
 mod rfc1122_hosts;
+#[path = "rfc/rfc1146_alternate_checksums.rs"]
+mod rfc1146_alternate_checksums;
 #[path = "rfc/rfc1191_path_mtu.rs"]
 mod rfc1191_path_mtu;
 #[path = "rfc/rfc5681_congestion.rs"]

@@ -70,6 +70,14 @@ impl EtherType {
             n => EtherType::Other(n),
         }
     }
+
+    /// The payload's bytes, where the field says those instead of a type (IEEE 802.3: up to 1,500).
+    pub const fn payload_len(self) -> Option<usize> {
+        match self {
+            EtherType::Other(n @ ..=1500) => Some(n as usize),
+            EtherType::Ipv4 | EtherType::Arp | EtherType::Other(_) => None,
+        }
+    }
 }
 
 /// An Ethernet header.
@@ -123,6 +131,14 @@ mod tests {
             Header::parse(&header.to_bytes()[..13]),
             Err(Malformed::Truncated)
         );
+    }
+
+    #[test]
+    fn small_numbers_are_lengths() {
+        assert_eq!(EtherType::from_u16(38).payload_len(), Some(38));
+        assert_eq!(EtherType::from_u16(1500).payload_len(), Some(1500));
+        assert_eq!(EtherType::from_u16(1501).payload_len(), None);
+        assert_eq!(EtherType::Ipv4.payload_len(), None);
     }
 
     #[test]

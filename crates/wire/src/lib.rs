@@ -1,4 +1,4 @@
-//! Headers of Ethernet, ARP, IPv4, ICMP, UDP and TCP as views over bytes, parsed and written in place; those of VLAN tags,
+//! Headers of Ethernet, ARP, BPDUs, IPv4, ICMP, UDP and TCP as views over bytes, parsed and written in place; those of VLAN tags,
 //! Linux's cooked captures and IPv6 are only read. Cells of ATM and the PDUs of its adaptation layers are written and read.
 //!
 //! A `parse` looks at untrusted bytes, checks every length before it reads, and returns a small value; it never panics
@@ -12,6 +12,7 @@
 
 pub mod arp;
 pub mod atm;
+pub mod bpdu;
 pub mod cooked;
 pub mod ethernet;
 pub mod icmp;

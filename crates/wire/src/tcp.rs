@@ -15,6 +15,14 @@ pub const SYN_OPTIONS_LEN: usize = 20;
 /// The first four octets of the aligned timestamp option: NOP, NOP, kind 8, length 10.
 pub const TIMESTAMP_LAYOUT: [u8; 4] = [1, 1, 8, 10];
 
+/// The alternate checksum that leaves checksums out: "Redundant Checksum Avoidance", number 3 of IANA's "TCP Alternate Checksum
+/// Numbers", registered by Kay. 0 to 2 are the TCP checksum and Fletcher's (RFC 1146).
+pub const NO_CHECKSUM: u8 = 3;
+/// Bytes of an alternate checksum data option without data, with the two NOPs that align it.
+pub const CHECKSUM_DATA_LEN: usize = 4;
+/// That option: kind 15 (RFC 1146).
+pub const EMPTY_CHECKSUM_DATA: [u8; CHECKSUM_DATA_LEN] = [1, 1, 15, 2];
+
 /// The control bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
@@ -112,6 +120,10 @@ pub struct Options {
     pub timestamps: Option<Timestamps>,
     /// Selective acknowledgments are understood (kind 4).
     pub sack_permitted: bool,
+    /// Number of the checksum that the sender asks for (kind 14, RFC 1146).
+    pub alternate_checksum: Option<u8>,
+    /// Alternate checksum data are there and empty (kind 15, RFC 1146): as long as [`NO_CHECKSUM`] has them.
+    pub empty_checksum_data: bool,
 }
 
 impl Options {
@@ -144,6 +156,8 @@ impl Options {
                 echo: be32(bytes, value_at + 4),
             }),
             sack_permitted,
+            alternate_checksum: None,
+            empty_checksum_data: false,
         })
     }
 
@@ -190,6 +204,8 @@ impl Options {
                     });
                 }
                 (2 | 3 | 4 | 8, _) => return Err(Malformed::Option),
+                (14, 3) => options.alternate_checksum = Some(option[2]),
+                (15, 2) => options.empty_checksum_data = true,
                 _ => {}
             }
             bytes = after;
@@ -197,7 +213,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Writes the options, padded to whole words, and returns how many octets they take (at most 24).
+    /// Writes the options, padded to whole words, and returns how many bytes they take (at most 32).
     pub fn emit(&self, out: &mut [u8; MAX_HEADER_LEN - HEADER_LEN]) -> usize {
         let mut len = 0;
         let mut put = |bytes: &[u8]| {
@@ -218,6 +234,12 @@ impl Options {
             put(&TIMESTAMP_LAYOUT);
             put(&timestamps.value.to_be_bytes());
             put(&timestamps.echo.to_be_bytes());
+        }
+        if let Some(number) = self.alternate_checksum {
+            put(&[1, 14, 3, number]);
+        }
+        if self.empty_checksum_data {
+            put(&EMPTY_CHECKSUM_DATA);
         }
         len
     }
@@ -312,7 +334,7 @@ mod tests {
             destination_port: 50_000,
             seq: SeqNumber(0xfeed_beef),
             ack: SeqNumber(7),
-            header_len: 44,
+            header_len: 52,
             flags: Flags::SYN | Flags::ACK,
             window: 65_535,
             urgent: 0,
@@ -321,11 +343,13 @@ mod tests {
                 window_scale: Some(7),
                 timestamps: Some(Timestamps { value: 1, echo: 2 }),
                 sack_permitted: true,
+                alternate_checksum: Some(NO_CHECKSUM),
+                empty_checksum_data: true,
             },
         };
         let mut out = [0; MAX_HEADER_LEN];
         let len = header.emit(&mut out);
-        assert_eq!(len, 44);
+        assert_eq!(len, 52);
         assert_eq!(Header::parse(&out[..len]), Ok(header));
         for cut in 0..len {
             assert!(Header::parse(&out[..cut]).is_err());
@@ -366,6 +390,22 @@ mod tests {
             Options::parse(&[8, 9, 0, 0, 0, 0, 0, 0, 0]),
             Err(Malformed::Option)
         );
+    }
+
+    /// Other lengths than those of RFC 1146 are nobody's: who does not know the options would not look at them either.
+    #[test]
+    fn checksum_options_of_other_lengths_are_skipped() {
+        let read = |bytes: &[u8]| Options::parse(bytes).unwrap();
+        assert_eq!(read(&[14, 3, 3, 1]).alternate_checksum, Some(NO_CHECKSUM));
+        assert!(read(&EMPTY_CHECKSUM_DATA).empty_checksum_data);
+        for bytes in [
+            &[14, 4, 3, 3][..],
+            &[14, 2, 1, 1],
+            &[15, 3, 9, 1],
+            &[15, 4, 0, 0],
+        ] {
+            assert_eq!(read(bytes), Options::default());
+        }
     }
 
     #[test]

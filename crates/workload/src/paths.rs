@@ -159,16 +159,41 @@ mod tests {
                 .unwrap();
             let mut samples = Samples::new(session.timing());
             session.run(8, &mut samples).unwrap();
-            let said = if name == "checksum" {
-                "checksums"
-            } else {
-                name
+            let settings = session.settings();
+            let told = match name {
+                "checksum" => settings.iter().any(|(said, how)| {
+                    *said == "checksums" && how.contains(&value.replace('-', " "))
+                }),
+                _ => settings.contains(&(name, value.to_owned())),
             };
-            assert!(
-                session.settings().contains(&(said, value.to_owned())),
-                "{name}={value}: {:?}",
-                session.settings()
-            );
+            assert!(told, "{name}={value}: {settings:?}");
+        }
+    }
+
+    #[test]
+    fn redundancy_avoidance_is_agreed_on_and_told() {
+        let mut mechanisms = Mechanisms::DEFAULT;
+        mechanisms.set("checksum", "redundancy-avoidance").unwrap();
+        for evidence in ["subnet", "spanning-tree"] {
+            mechanisms.set("lan-evidence", evidence).unwrap();
+            let path = find(PathId::StackMemory).expect("listed");
+            let mode = path.capabilities().modes[0];
+            for &workload in Workload::ALL {
+                let spec = Spec::new(workload, 2_000)
+                    .with_mode(mode.placement, mode.waiting)
+                    .with_mechanisms(mechanisms)
+                    .verified();
+                let mut session = path.open(&spec).unwrap();
+                let mut samples = Samples::new(session.timing());
+                session.run(16, &mut samples).unwrap();
+                let settings = session.settings();
+                let told = settings.iter().find(|(name, _)| *name == "checksums");
+                let (_, how) = told.expect("it is told");
+                assert!(
+                    how.starts_with("redundancy avoidance, left out"),
+                    "{workload}: {how}"
+                );
+            }
         }
     }
 

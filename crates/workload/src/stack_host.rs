@@ -10,6 +10,7 @@ use tollgate_gate::Recorder;
 use tollgate_link::atm;
 use tollgate_run::PathId;
 use tollgate_stack::config::{ChecksumKernel, ChecksumPolicy, Nagle, Receive, Transmit};
+use tollgate_stack::link::Integrity;
 use tollgate_stack::{
     Active, Config, ConnId, Error as Refusal, Instant, Link, Received, SocketOption, Stack,
 };
@@ -80,7 +81,7 @@ const fn address(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host)
 }
 
-/// The stack of one end.
+/// The stack of one end of a link with this MTU and protection of frames.
 ///
 /// # Errors
 /// [`Error::Stack`] for an MTU that no stack can have.
@@ -88,10 +89,10 @@ pub(crate) fn stack(
     path: PathId,
     spec: &Spec,
     host: u8,
-    mtu: usize,
+    link: (usize, Integrity),
     now: Instant,
 ) -> Result<Stack, Error> {
-    seeded_stack(path, spec, host, mtu, now, random_words())
+    seeded_stack(path, spec, host, link, now, random_words())
 }
 
 /// The stack of one end whose ports and sequence numbers follow from `seed`.
@@ -102,7 +103,7 @@ pub(crate) fn seeded_stack(
     path: PathId,
     spec: &Spec,
     host: u8,
-    mtu: usize,
+    (mtu, integrity): (usize, Integrity),
     now: Instant,
     seed: [u64; 4],
 ) -> Result<Stack, Error> {
@@ -112,6 +113,7 @@ pub(crate) fn seeded_stack(
     config.max_neighbours = 16;
     config.send_buffer = BUFFER as u32;
     config.receive_buffer = BUFFER as u32;
+    config.integrity = integrity;
     config.kernel = Kernel::best();
     config.mechanisms = spec.mechanisms;
     Stack::new(config, mtu, now).map_err(|error| Error::stack(path, "making a stack", error))
@@ -238,13 +240,28 @@ impl Calls {
     }
 }
 
-/// The settings that both paths have, for a table's notes.
-pub(crate) fn settings(spec: &Spec, mtu: usize) -> Vec<(&'static str, String)> {
+/// Tells what came of redundancy avoidance at one end: how its connection has checksums, unless that is over already.
+pub(crate) fn agreed(stack: &Stack, conn: Option<ConnId>) -> String {
+    let agreed = stack.counters().unsummed_connections;
+    match conn.and_then(|conn| stack.checksums(conn).ok()) {
+        Some(how) => format!("redundancy avoidance, {how}"),
+        None if agreed == 0 => "redundancy avoidance, no connection has agreed".to_owned(),
+        None => format!("redundancy avoidance, left out by {agreed} connections"),
+    }
+}
+
+/// The settings that both paths have, for a table's notes. `agreed` is what came of redundancy avoidance ([`agreed`]).
+pub(crate) fn settings(
+    spec: &Spec,
+    mtu: usize,
+    agreed: impl FnOnce() -> String,
+) -> Vec<(&'static str, String)> {
     let checksums = match spec.mechanisms.checksum {
         ChecksumPolicy::Always => {
             let kernel = spec.mechanisms.checksum_kernel.kernel(Kernel::best());
             format!("software, both ends, {}", kernel.name())
         }
+        ChecksumPolicy::RedundancyAvoidance => agreed(),
         ChecksumPolicy::Off => "off".to_owned(),
     };
     let changed = spec.mechanisms.changed();

@@ -83,6 +83,10 @@ fn main() -> ExitCode {
             "stacks_in_processes_outlast_long_pauses",
             stacks_in_processes_outlast_long_pauses,
         ),
+        (
+            "redundancy_avoidance_is_agreed_on_by_both_processes",
+            redundancy_avoidance_is_agreed_on_by_both_processes,
+        ),
         ("a_stack_that_dies_is_noticed", a_stack_that_dies_is_noticed),
         ("an_idle_child_sleeps", an_idle_child_sleeps),
         ("dropping_reaps_the_child", dropping_reaps_the_child),
@@ -272,6 +276,31 @@ fn stacks_in_processes_outlast_long_pauses() {
         std::thread::sleep(Duration::from_millis(250));
     }
     session.run(3, &mut session.new_samples()).expect("run");
+}
+
+fn redundancy_avoidance_is_agreed_on_by_both_processes() {
+    let mut mechanisms = Mechanisms::DEFAULT;
+    mechanisms
+        .set("checksum", "redundancy-avoidance")
+        .expect("there is such a value");
+    for &workload in Workload::ALL {
+        let spec = Spec {
+            workload,
+            ..spec(2000)
+        };
+        let mut session = find(PathId::StackShm)
+            .expect("there")
+            .open(&spec.with_mechanisms(mechanisms).verified())
+            .expect("open");
+        session.run(16, &mut session.new_samples()).expect("run");
+        let settings = session.settings();
+        let told = settings.iter().find(|(name, _)| *name == "checksums");
+        let (_, how) = told.expect("it is told");
+        assert!(
+            how.starts_with("redundancy avoidance, left out"),
+            "{workload}: {how}"
+        );
+    }
 }
 
 fn a_stack_that_dies_is_noticed() {

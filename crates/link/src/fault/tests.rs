@@ -539,14 +539,14 @@ fn the_receive_side_gives_bursts_of_bounded_length() {
 }
 
 #[test]
-fn a_link_that_damages_leaves_checksums_to_the_stack() {
-    struct Offloading;
-    impl Link for Offloading {
+fn link_that_damages_guards_nothing() {
+    struct Guarding;
+    impl Link for Guarding {
         fn mtu(&self) -> usize {
             1500
         }
-        fn offloads(&self) -> Offloads {
-            Offloads { tx_checksum: true }
+        fn integrity(&self) -> Integrity {
+            Integrity::Crc
         }
         fn transmit(&mut self, _: &mut Pool, _: &mut Vec<Frame>) {}
         fn receive(&mut self, _: &mut Pool, _: &mut Vec<Frame>) {}
@@ -555,22 +555,15 @@ fn a_link_that_damages_leaves_checksums_to_the_stack() {
         corrupt: half(),
         ..Faults::default()
     };
-    assert!(
-        !Fault::on_transmit(Offloading, damage, 1)
-            .offloads()
-            .tx_checksum
-    );
-    assert!(
-        Fault::on_receive(Offloading, damage, 1)
-            .offloads()
-            .tx_checksum
-    );
-    assert!(
-        Fault::on_transmit(Offloading, Faults::default(), 1)
-            .offloads()
-            .tx_checksum
-    );
-    assert_eq!(Fault::on_transmit(Offloading, damage, 1).mtu(), 1500);
+    let loss = Faults {
+        drop: half(),
+        ..Faults::default()
+    };
+    let of = |fault: Fault<Guarding>| (fault.integrity(), fault.mtu());
+    let unprotected = (Integrity::Unprotected, 1500);
+    assert_eq!(of(Fault::on_transmit(Guarding, damage, 1)), unprotected);
+    assert_eq!(of(Fault::on_receive(Guarding, damage, 1)), unprotected);
+    assert_eq!(of(Fault::on_transmit(Guarding, loss, 1)).0, Integrity::Crc);
 }
 
 fn probabilities() -> impl Strategy<Value = Probability> {

@@ -4,10 +4,10 @@
 //! It lies beside the TCBs, so that the others do not carry it. What it asks for in headers is written after the template,
 //! in frames that leave by [`Active::transmit_slow`]; nothing of it is looked at on the predicted paths.
 
+use super::redundancy::Agreement;
 use super::report::SoftError;
 use super::tcb::rare;
 use crate::buffer::Frame;
-use crate::config::ChecksumPolicy;
 use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
 use core::net::Ipv4Addr;
@@ -39,6 +39,8 @@ pub(crate) struct Extension {
     pub(crate) soft_error: Option<SoftError>,
     /// The application does not want to be told of soft errors.
     pub(crate) no_reports: bool,
+    /// The application wants checksums left out where they are not redundant.
+    pub(crate) asks_unsummed: bool,
 }
 
 impl Extension {
@@ -98,29 +100,38 @@ impl<R: Recorder> Active<'_, R> {
     /// Writes into a segment's headers what the template does not know.
     #[cold]
     pub(crate) fn amend(&mut self, index: usize, frame: Frame) -> Frame {
-        if !self.stack.tcbs[index].is_rare(rare::AMENDED) {
-            return frame;
+        let tcb = &self.stack.tcbs[index];
+        let (amended, summed_apart) = (tcb.is_rare(rare::AMENDED), tcb.is_summed_apart());
+        let extension = self.stack.extension(index).copied().filter(|_| amended);
+        if let Some(extension) = &extension {
+            self.amend_headers(index, extension, &frame);
         }
-        let Some(&extension) = self.stack.extension(index) else {
-            return frame;
+        let frame = if summed_apart {
+            self.sum_apart(index, frame)
+        } else {
+            frame
         };
+        match extension.and_then(|extension| extension.route) {
+            Some(route) => self.set_out(&route, frame),
+            None => frame,
+        }
+    }
+
+    /// Writes what an extension asks for, its route apart.
+    fn amend_headers(&mut self, index: usize, extension: &Extension, frame: &Frame) {
         if let Some(up) = extension.snd_up {
             if up.at_or_before(self.stack.tcbs[index].snd_una) {
                 self.stack
                     .change_extension(index, |extension| extension.snd_up = None);
             } else {
-                self.point_to(up, &frame);
+                self.point_to(up, frame);
             }
         }
         if extension.diffserv != 0 {
-            self.mark_diffserv(extension.diffserv, &frame);
+            self.mark_diffserv(extension.diffserv, frame);
         }
         if extension.fragmentable {
-            self.clear_dont_fragment(index, &frame);
-        }
-        match extension.route {
-            Some(route) => self.set_out(&route, frame),
-            None => frame,
+            self.clear_dont_fragment(index, frame);
         }
     }
 
@@ -160,6 +171,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         self.stack
             .change_extension(index, |extension| extension.route = Some(route));
+        self.stack.keep_checksums(index, Agreement::RouterFound);
         let next_hop = self.next_hop(route.first());
         let tcb = &mut self.stack.tcbs[index];
         tcb.next_hop = next_hop;
@@ -171,7 +183,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Puts the Diffserv field into a packet's IP header.
     fn mark_diffserv(&mut self, diffserv: u8, frame: &Frame) {
-        let summed = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always;
+        let summed = self.stack.config.mechanisms.checksum.sums_ip();
         let at = usize::from(frame.offset) + ETHERNET;
         let Some(ip) = self.pool.bytes_mut(frame.id)[at..].first_chunk_mut::<20>() else {
             return;
@@ -199,7 +211,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Clears DF in a packet's IP header, and gives the packet an identification of its own: without DF it is not atomic
     /// (RFC 6864, 4.3).
     fn clear_dont_fragment(&mut self, index: usize, frame: &Frame) {
-        let summed = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always;
+        let summed = self.stack.config.mechanisms.checksum.sums_ip();
         let tcb = &self.stack.tcbs[index];
         let (local, remote) = (tcb.local_ip(), tcb.remote_ip());
         let secrets = &mut self.stack.secrets;
@@ -224,7 +236,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Puts the urgent pointer into a segment in front of `up`. Where that lies beyond what the field can say, it says as
     /// much as it can and is moved on by later segments, so urgent data may be of any length (RFC 9293, MUST-31).
     fn point_to(&mut self, up: SeqNumber, frame: &Frame) {
-        let summed = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always;
+        let summed = self.stack.config.mechanisms.checksum.sums_in_template();
         let at = usize::from(frame.offset) + TCP;
         let Some(tcp) = self.pool.bytes_mut(frame.id)[at..].first_chunk_mut::<20>() else {
             return;

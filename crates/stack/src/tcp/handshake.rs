@@ -5,6 +5,7 @@ use super::cookie;
 use super::deadline::Deadline;
 use super::isn::initial_sequence_number;
 use super::listener::{local_end, remote_port};
+use super::redundancy::{Agreement, SocketChecksums};
 use super::syn::{Syn, shift_for};
 use super::tcb::{LOOK, State, Tcb, flag, rare};
 use super::time_wait::SLOT_BIT;
@@ -104,7 +105,8 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Error::BadAddress`] for an address that is no unicast host's or a zero port, [`Error::NoPort`] when every port
     /// is taken for this peer, [`Error::TableFull`], [`Error::NoFrame`].
     pub fn connect(&mut self, remote: SocketAddrV4) -> Result<ConnId, Error> {
-        self.open_actively((self.stack.config.ip, None), remote, 0, &None)
+        let wish = SocketChecksums::Policy;
+        self.open_actively((self.stack.config.ip, None), remote, (0, wish), &None)
     }
 
     /// Like [`Active::connect`], in a particular way.
@@ -119,7 +121,8 @@ impl<R: Recorder> Active<'_, R> {
             [] => None,
             hops => Some(SourceRoute::loose(hops).ok_or(Error::BadOption)?),
         };
-        self.open_actively((local, open.local_port), remote, open.diffserv << 2, &route)
+        let specified = (open.diffserv << 2, open.checksums);
+        self.open_actively((local, open.local_port), remote, specified, &route)
     }
 
     #[inline(always)]
@@ -127,7 +130,7 @@ impl<R: Recorder> Active<'_, R> {
         &mut self,
         (local, port): (Ipv4Addr, Option<u16>),
         remote: SocketAddrV4,
-        diffserv: u8,
+        (diffserv, checksums): (u8, SocketChecksums),
         route: &Option<SourceRoute>,
     ) -> Result<ConnId, Error> {
         let peer = FlowKey::new((*remote.ip(), remote.port()), (local, 0));
@@ -143,7 +146,9 @@ impl<R: Recorder> Active<'_, R> {
         let index = self.open(key, vacant)?;
         let iss = initial_sequence_number(vacant, self.now);
         self.stack.tcbs[index].move_to(State::SynSent);
-        if !self.specify(index, diffserv, route) {
+        let refused = checksums != SocketChecksums::Policy
+            && self.stack.want_checksums(index, checksums).is_err();
+        if refused || !self.specify(index, diffserv, route) {
             self.free_connection(index);
             return Err(Error::BadOption);
         }
@@ -328,7 +333,8 @@ impl<R: Recorder> Active<'_, R> {
         let room = self.takes_half_open(listener);
         match self.stack.search(key) {
             Search::Vacant(vacant) if room => {
-                self.half_open(listener, (key, vacant), syn, last);
+                let offer = syn.options.alternate_checksum;
+                self.half_open(listener, (key, vacant), (syn, offer), last);
             }
             _ => self.send_cookie(key, syn),
         }
@@ -341,13 +347,14 @@ impl<R: Recorder> Active<'_, R> {
         !self.pool.is_low() && matches!(listener, Some(Some(l)) if l.has_room())
     }
 
-    /// Answers a SYN for a listener that has room.
+    /// Answers a SYN for a listener that has room. The alternate checksum that it asks for is an argument of its own: a predicted one
+    /// asks for none, and then nothing of it is compiled.
     #[inline(always)]
     pub(super) fn half_open(
         &mut self,
         listener: u32,
         (key, vacant): (FlowKey, Vacant),
-        syn: &Syn,
+        (syn, alternate_checksum): (&Syn, Option<u8>),
         last: Option<SeqNumber>,
     ) {
         let Ok(index) = self.open(key, vacant) else {
@@ -370,6 +377,9 @@ impl<R: Recorder> Active<'_, R> {
             (iss, _) => iss,
         };
         self.take_syn(index, syn);
+        if let Some(number) = alternate_checksum {
+            self.alternate_checksum_offered(index, number);
+        }
         if unlikely(!self.begin(index, iss)) {
             self.free_connection(index);
         }
@@ -377,8 +387,16 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The peer's SYN acknowledges ours (RFC 9293, 3.10.7.3): the connection stands, and the SYN is to be acknowledged.
     #[inline(always)]
-    pub(super) fn syn_acknowledged(&mut self, index: usize, syn: &Syn) {
+    pub(super) fn syn_acknowledged(
+        &mut self,
+        index: usize,
+        syn: &Syn,
+        alternate_checksum: Option<u8>,
+    ) {
         self.take_syn(index, syn);
+        if let Some(number) = alternate_checksum {
+            self.alternate_checksum_answered(index, number);
+        }
         self.acknowledged(index, syn.ack, None);
         self.established(index);
         self.stack.tcbs[index].unacked = 1;
@@ -524,7 +542,7 @@ impl<R: Recorder> Active<'_, R> {
                 window_scale: (stamps.is_some() && shift.is_some())
                     .then_some(shift_for(config.receive_buffer)),
                 timestamps: stamps,
-                sack_permitted: false,
+                ..Options::default()
             },
         };
         self.send_unconnected(key, &answer);
@@ -601,7 +619,7 @@ impl<R: Recorder> Active<'_, R> {
                 mss: Some(mss),
                 window_scale: shift,
                 timestamps: stamps,
-                sack_permitted: false,
+                ..Options::default()
             },
         };
         self.take_syn(index, &syn);
@@ -624,6 +642,7 @@ impl<R: Recorder> Active<'_, R> {
             l.half_open += 1;
         }
         self.stack.counters.syn_cookies_accepted += 1;
+        self.stack.keep_checksums(index, Agreement::Cookie);
         self.established(index);
         Returned::Connection(index)
     }

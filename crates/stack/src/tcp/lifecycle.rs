@@ -136,7 +136,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         let tcb = &mut self.stack.tcbs[index];
         tcb.state = State::Closed;
-        tcb.error = error.code();
+        tcb.marks.set_error(error.code());
         tcb.predict();
         for deadline in [
             &mut tcb.rtx_deadline,

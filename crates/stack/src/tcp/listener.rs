@@ -1,6 +1,7 @@
 //! A listener: a port that connections are accepted on, with its queue and backlog, and the calls that concern it
 //! (RFC 9293, 3.10.1: passive open).
 
+use super::redundancy::SocketChecksums;
 use super::tcb::{State, Tcb, rare};
 use crate::demux::FlowKey;
 use crate::options::Open;
@@ -113,6 +114,8 @@ pub(crate) struct Listener {
     pub(crate) port: u16,
     /// The Diffserv field of its connections, as it lies in the IP header.
     pub(crate) diffserv: u8,
+    /// The checksums that its connections want.
+    pub(super) checksums: SocketChecksums,
     pub(crate) generation: u32,
     /// Connections that may wait, complete and half open together.
     pub(crate) backlog: u16,
@@ -175,7 +178,7 @@ impl<R: Recorder> Active<'_, R> {
     ///
     /// # Errors
     /// Those of [`Active::listen`], [`Error::BadAddress`] also for a local address that is not the stack's, and
-    /// [`Error::BadOption`] for a Diffserv codepoint above 63, a source route or a local port.
+    /// [`Error::BadOption`] for a Diffserv codepoint above 63, a source route, a local port or checksums that cannot be had.
     pub fn listen_with(
         &mut self,
         port: u16,
@@ -186,6 +189,8 @@ impl<R: Recorder> Active<'_, R> {
         if !open.source_route.is_empty() || open.local_port.is_some() {
             return Err(Error::BadOption);
         }
+        let policy = self.stack.config.mechanisms.checksum;
+        open.checksums.check(policy)?;
         if port == 0 {
             return Err(Error::BadAddress);
         }
@@ -199,6 +204,7 @@ impl<R: Recorder> Active<'_, R> {
             address,
             port,
             diffserv: open.diffserv << 2,
+            checksums: open.checksums,
             generation,
             backlog: backlog.max(1),
             half_open: 0,
@@ -353,6 +359,16 @@ impl Stack {
         if !l.told {
             self.announce(listener);
         }
+    }
+
+    /// The checksums that a connection's listener wants, while nobody has accepted it.
+    pub(super) fn wish_of_listener(&self, index: usize) -> Option<SocketChecksums> {
+        let tcb = &self.tcbs[index];
+        if !tcb.is_rare(rare::UNACCEPTED) {
+            return None;
+        }
+        let listener = self.listeners.get(tcb.listener as usize)?.as_ref()?;
+        Some(listener.checksums)
     }
 
     /// A connection that nobody accepted leaves its listener.

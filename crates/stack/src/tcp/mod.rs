@@ -30,6 +30,7 @@ pub(crate) mod predicted_send;
 mod predicted_syn;
 pub(crate) mod reassembly;
 pub(crate) mod receive_queue;
+pub(crate) mod redundancy;
 pub(crate) mod report;
 pub(crate) mod rto;
 pub(crate) mod segment;

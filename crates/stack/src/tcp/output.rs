@@ -9,7 +9,8 @@ use super::held;
 use super::tcb::{Tcb, flag, rare};
 use super::template::{self, Common, PLAIN, STAMPED, Varying};
 use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
-use crate::config::{ChecksumPolicy, HeaderTemplate, RetransmitCopy};
+use crate::compiled::Verify;
+use crate::config::{HeaderTemplate, RetransmitCopy};
 use crate::counters::Drop;
 use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
@@ -469,7 +470,7 @@ impl<R: Recorder> Active<'_, R> {
                 PLAIN
             } else {
                 let bytes = self.pool.bytes_mut(id);
-                let checksum = config.mechanisms.checksum == ChecksumPolicy::Always;
+                let checksum = config.mechanisms.checksum.sums_in_template();
                 template::write_field_by_field(bytes, tcb, config, varying, checksum)
             };
             self.rec.pass(Gate::ChecksumOutEnd, packet);
@@ -617,7 +618,7 @@ impl<R: Recorder> Active<'_, R> {
         let whole = meta.tx_sum.narrow();
         let kernel = self.stack.compiled.copy_kernel;
         let payload = &self.pool.bytes(id)[PAYLOAD_OFFSET..][..front + rest];
-        if self.stack.compiled.checksums && self.stack.chains.is_none() {
+        if self.stack.compiled.verify == Verify::All && self.stack.chains.is_none() {
             self.stack.counters.summed_again += front.min(rest) as u64;
         }
         if front <= rest {

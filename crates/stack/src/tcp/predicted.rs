@@ -33,6 +33,7 @@ use super::tcb::{PSH, Tcb, flag};
 use super::template::{PLAIN, STAMPED};
 use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, FrameId, Pool, RxChecksum, SUMMED_FROM};
+use crate::compiled::{BY_CONNECTION, NONE};
 use crate::config::Demux;
 use crate::counters::Miss;
 use crate::demux::{FlowKey, Search};
@@ -162,7 +163,7 @@ fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<Says, M
 impl Stack {
     /// Takes a frame when it is predicted; otherwise has changed nothing and says why.
     #[inline(always)]
-    pub(crate) fn predicted<const CHECKSUMS: bool, const COMMON: bool, R: Recorder>(
+    pub(crate) fn predicted<const VERIFY: u8, const COMMON: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -172,15 +173,15 @@ impl Stack {
     ) -> Result<(), Miss> {
         match pool.frame(frame).first_chunk::<STAMPED>() {
             Some(head) if head[46] != PLAIN_OFFSET => {
-                self.predicted_as::<STAMPED, CHECKSUMS, COMMON, R>(pool, now, rec, frame, posted)
+                self.predicted_as::<STAMPED, VERIFY, COMMON, R>(pool, now, rec, frame, posted)
             }
-            _ => self.predicted_without_stamp::<CHECKSUMS, R>(pool, now, rec, frame, posted),
+            _ => self.predicted_without_stamp::<VERIFY, R>(pool, now, rec, frame, posted),
         }
     }
 
     /// The same for segments without the timestamp option.
     #[inline(never)]
-    fn predicted_without_stamp<const CHECKSUMS: bool, R: Recorder>(
+    fn predicted_without_stamp<const VERIFY: u8, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -188,12 +189,12 @@ impl Stack {
         frame: &Frame,
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
-        self.predicted_as::<PLAIN, CHECKSUMS, false, R>(pool, now, rec, frame, posted)
+        self.predicted_as::<PLAIN, VERIFY, false, R>(pool, now, rec, frame, posted)
     }
 
     /// The path for headers of `N` bytes, [`PLAIN`] or [`STAMPED`].
     #[inline(always)]
-    fn predicted_as<const N: usize, const CHECKSUMS: bool, const COMMON: bool, R: Recorder>(
+    fn predicted_as<const N: usize, const VERIFY: u8, const COMMON: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -215,7 +216,7 @@ impl Stack {
         if unlikely(!is_tcp(head, self.mac_word)) {
             return Err(Miss::NotTcp);
         }
-        if unlikely(CHECKSUMS && !ip_header_is_intact(head)) {
+        if unlikely(VERIFY != NONE && !ip_header_is_intact(head)) {
             return Err(Miss::NotTcp);
         }
         rec.pass(Gate::DemuxBegin, packet);
@@ -251,7 +252,10 @@ impl Stack {
         // wanted after all lies beyond what the reader is told of.
         rec.pass(Gate::ChecksumInBegin, packet);
         let len = payload.len();
-        let verify = CHECKSUMS && frame.checksum != RxChecksum::Verified;
+        let unsummed = VERIFY == BY_CONNECTION
+            && tcb.takes_unsummed([head[50], head[51]])
+            && !tcb.waits_for_unsummed();
+        let verify = VERIFY != NONE && !unsummed && frame.checksum != RxChecksum::Verified;
         let room = if tcb.rx_head.is_none() {
             posted.room(index, len)
         } else {
@@ -290,6 +294,9 @@ impl Stack {
 
         // Every check has passed: act.
         self.counters.predicted += 1;
+        if VERIFY == BY_CONNECTION {
+            self.counters.unverified += u64::from(unsummed && len != 0);
+        }
         let mut ready = accept(tcb, pool, &mut self.wheel, index, now, says, self.floor);
         if len != 0 {
             rec.pass(Gate::SocketQueued, packet);

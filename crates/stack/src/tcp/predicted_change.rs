@@ -15,6 +15,7 @@ use super::syn::Syn;
 use super::tcb::{ACK_MOVES, FIN_MOVES, PREDICTED_WITH_TIMESTAMPS, PSH, State, Tcb, rare};
 use super::template::STAMPED;
 use crate::buffer::{Frame, Pool, RxChecksum};
+use crate::compiled::Verify;
 use crate::config::Prediction;
 use crate::counters::{HandshakeMiss, Miss};
 use crate::demux::Search;
@@ -122,7 +123,7 @@ impl Stack {
     /// Tells whether the checksum of a frame's segment is to be verified.
     #[inline(always)]
     fn must_verify(&self, frame: &Frame) -> bool {
-        self.compiled.checksums && frame.checksum != RxChecksum::Verified
+        self.compiled.verify != Verify::None && frame.checksum != RxChecksum::Verified
     }
 }
 
@@ -278,7 +279,10 @@ fn expect<const FIN: bool>(
     if unlikely(window == 0) {
         return Err(HandshakeMiss::ZeroWindow);
     }
-    if verify && unlikely(!segment_is_intact(head, TOTAL_LEN, Partial::ZERO)) {
+    if verify
+        && unlikely(!segment_is_intact(head, TOTAL_LEN, Partial::ZERO))
+        && !leaves_out(tcb, head)
+    {
         return Err(HandshakeMiss::Checksum);
     }
     Ok(AckFields {
@@ -286,6 +290,12 @@ fn expect<const FIN: bool>(
         window,
         ts_value,
     })
+}
+
+/// Tells whether a segment has no checksum, and its connection takes such ones and has nothing to learn from that.
+#[cold]
+fn leaves_out(tcb: &Tcb, head: &[u8; STAMPED]) -> bool {
+    tcb.takes_unsummed([head[50], head[51]]) && !tcb.waits_for_unsummed()
 }
 
 /// Tells whether nothing is going on with a connection but what its state says, and an acknowledgment of everything moves it on,

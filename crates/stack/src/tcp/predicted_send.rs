@@ -27,6 +27,7 @@ impl Mechanisms {
             template,
             checksum: _,
             checksum_kernel: _,
+            lan_evidence: _,
             retransmit,
             buffers,
             delayed_ack: _,

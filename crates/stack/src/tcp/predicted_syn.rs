@@ -62,7 +62,7 @@ impl<R: Recorder> Active<'_, R> {
         if unlikely(!room) {
             return Err(HandshakeMiss::State);
         }
-        self.half_open(listener, (key, vacant), syn, None);
+        self.half_open(listener, (key, vacant), (syn, None), None);
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Takes a SYN that acknowledges ours.
     #[inline(always)]
     pub(super) fn syn_ack_moves(&mut self, index: usize, syn: &Syn) {
-        self.syn_acknowledged(index, syn);
+        self.syn_acknowledged(index, syn, None);
         self.acknowledge_now(index);
     }
 }

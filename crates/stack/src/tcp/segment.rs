@@ -7,12 +7,13 @@ use super::deadline::{Deadline, Due};
 use super::handshake::Returned;
 use super::reassembly::{self, Piece};
 use super::receive_queue;
+use super::redundancy::Agreement;
 use super::rto::Rtt;
 use super::syn::Syn;
 use super::tcb::{State, flag, rare};
 use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, FrameId, RxChecksum};
-use crate::config::ChecksumPolicy;
+use crate::compiled::Verify;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::likely::unlikely;
@@ -31,6 +32,8 @@ pub(crate) struct Segment {
     pub(crate) id: FrameId,
     pub(crate) offset: u16,
     pub(crate) len: u16,
+    /// It has no checksum, and its connection takes such ones.
+    pub(super) unsummed: bool,
 }
 
 impl Segment {
@@ -86,7 +89,15 @@ impl<R: Recorder> Active<'_, R> {
             Ok(header) => header,
             Err(_) => return self.drop_frame(frame.id, Drop::Malformed),
         };
-        let verify = self.stack.config.mechanisms.checksum == ChecksumPolicy::Always
+        let field = [bytes[16], bytes[17]];
+        let key = FlowKey::new(
+            (ends.0, header.source_port),
+            (ends.1, header.destination_port),
+        );
+        let unsummed = self.stack.compiled.verify == Verify::ByConnection
+            && self.is_unsummed(key, header.flags, field);
+        let verify = self.stack.compiled.verify != Verify::None
+            && !unsummed
             && frame.checksum != RxChecksum::Verified;
         if verify {
             let pseudo = ipv4::pseudo_header(ends.0, ends.1, ipv4::protocol::TCP, len as u16);
@@ -100,7 +111,9 @@ impl<R: Recorder> Active<'_, R> {
             id: frame.id,
             offset: frame.offset + at as u16 + header_len,
             len: len as u16 - header_len,
+            unsummed,
         };
+        self.stack.counters.unverified += u64::from(unsummed && segment.len != 0);
         self.segment_arrives(ends, segment);
     }
 
@@ -150,6 +163,7 @@ impl<R: Recorder> Active<'_, R> {
                     id,
                     offset: 0,
                     len: part.len() as u16,
+                    unsummed: false,
                 },
             );
             seq += part.len() as u32;
@@ -321,11 +335,15 @@ impl<R: Recorder> Active<'_, R> {
         if !acceptable {
             // Simultaneous open: "Otherwise, enter SYN-RECEIVED, form a SYN,ACK segment".
             self.take_syn(index, &Syn::from(header));
+            if let Some(number) = header.options.alternate_checksum {
+                self.alternate_checksum_offered(index, number);
+            }
             self.stack.tcbs[index].move_to(State::SynReceived);
             self.send_syn(index);
             return Disposition::Done;
         }
-        self.syn_acknowledged(index, &Syn::from(header));
+        let answer = header.options.alternate_checksum;
+        self.syn_acknowledged(index, &Syn::from(header), answer);
         if flags.has(Flags::URG) {
             self.urgent_arrives(index, header);
         }
@@ -436,6 +454,9 @@ impl<R: Recorder> Active<'_, R> {
             return Disposition::Done;
         }
 
+        if segment.unsummed || header.options.empty_checksum_data {
+            self.agreement_confirmed(index, header.options.empty_checksum_data);
+        }
         if flags.has(Flags::URG) {
             self.urgent_arrives(index, header);
         }
@@ -492,6 +513,12 @@ impl<R: Recorder> Active<'_, R> {
         let header = &segment.header;
         let tcb = &mut self.stack.tcbs[index];
         tcb.duplicates = tcb.duplicates.saturating_add(1);
+        if tcb.misses_acknowledgments(segment) {
+            self.stack.keep_checksums(index, Agreement::TimedOut);
+        } else if tcb.is_late_confirmation(segment) {
+            self.agreement_confirmed(index, true);
+        }
+        let tcb = &mut self.stack.tcbs[index];
         if header.flags.has(Flags::RST) {
             return Disposition::Dropped(Drop::Unacceptable);
         }
@@ -544,6 +571,9 @@ impl<R: Recorder> Active<'_, R> {
         tcb.snd_wnd = u32::from(header.window);
         tcb.max_snd_wnd = tcb.snd_wnd;
         tcb.predict();
+        if let Some(number) = header.options.alternate_checksum {
+            self.alternate_checksum_answered(index, number);
+        }
         self.acknowledged(index, header.ack, None);
         self.established(index);
         self.acknowledged_fin(index);

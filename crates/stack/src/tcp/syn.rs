@@ -226,7 +226,8 @@ impl<R: Recorder> Active<'_, R> {
                     value: self.now.tick().0.wrapping_add(tcb.ts_offset),
                     echo: tcb.ts_recent,
                 }),
-                sack_permitted: false,
+                alternate_checksum: tcb.alternate_checksum(),
+                ..Options::default()
             },
         };
         let way = self.way_of(index);
@@ -452,7 +453,7 @@ mod tests {
                         value: numbers.2.wrapping_add(5),
                         echo: numbers.3,
                     }),
-                    sack_permitted: false,
+                    ..Options::default()
                 },
             };
             let mut transport = [0; tcp::MAX_HEADER_LEN];

@@ -9,6 +9,7 @@ use crate::config::{Config, Nagle, Prediction};
 use crate::demux::{FlowHash, FlowKey};
 use crate::likely::{likely, unlikely};
 use crate::tcp::deadline::Deadline;
+use crate::tcp::redundancy::Agreement;
 use crate::tcp::rto::{HIGHEST_FLOOR, INITIAL_RTO, Rtt};
 use crate::tcp::syn::shift_for;
 use crate::time::{Tick, ticks};
@@ -177,6 +178,35 @@ pub(crate) const ANSWER_INTERVAL: u32 = 477;
 /// Ticks in 24 days: a clock of 1 ms has gone half round after 24.8, and so has the tick after 26.
 const OUTDATED_AFTER: u32 = ((24 * 86_400 * 1_000_000_000u64) >> Tick::SHIFT) as u32;
 
+/// The error that a connection ended with, and what it has agreed on about checksums, in four bits each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Marks(u8);
+
+impl Marks {
+    /// No error, and nothing to agree on.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The error's code, or 0.
+    #[inline(always)]
+    pub(crate) const fn error(self) -> u8 {
+        self.0 & 0x0f
+    }
+
+    pub(crate) fn set_error(&mut self, code: u8) {
+        self.0 = self.0 & 0xf0 | code & 0x0f;
+    }
+
+    #[inline(always)]
+    pub(crate) const fn agreement(self) -> Agreement {
+        Agreement::from_number(self.0 >> 4)
+    }
+
+    pub(crate) fn set_agreement(&mut self, agreement: Agreement) {
+        self.0 = self.0 & 0x0f | (agreement as u8) << 4;
+    }
+}
+
 /// A connection. It is copied only from one that is prepared, when a place is opened or becomes free: eight moves of a vector,
 /// where field by field they are a hundred.
 #[derive(Clone, Copy, Debug)]
@@ -283,7 +313,7 @@ pub(crate) struct Tcb {
     pub(crate) keep_idle: u32,
     pub(crate) keep_interval: u32,
     pub(crate) keep_count: u8,
-    pub(crate) error: u8,
+    pub(crate) marks: Marks,
     pub(crate) peer_mss: u16,
     /// Ticks without progress after which the connection is given up; 0 is the default of the stack.
     pub(crate) user_timeout: u32,
@@ -392,7 +422,7 @@ impl Tcb {
         keep_idle: 0,
         keep_interval: 0,
         keep_count: 0,
-        error: 0,
+        marks: Marks::NONE,
         peer_mss: 536,
         user_timeout: 0,
         keep_seen: 0,
@@ -577,7 +607,7 @@ impl Tcb {
 
     /// Sets [`flag::SLOW_TRANSMIT`] to what it stands for. Called whenever something of that changes.
     pub(crate) fn choose_transmit_path(&mut self) {
-        if self.is_rare(rare::AMENDED) || self.known_link().is_none() {
+        if self.is_rare(rare::AMENDED) || self.is_summed_apart() || self.known_link().is_none() {
             self.flags |= flag::SLOW_TRANSMIT;
         } else {
             self.flags &= !flag::SLOW_TRANSMIT;

@@ -82,6 +82,7 @@ impl<R: Recorder> Active<'_, R> {
             tick.after(u32::MAX)
         };
         let mss = self.our_mss();
+        let agreement = self.stack.first_agreement(remote, next_hop);
         let config = &self.stack.config;
         let TcbTemplate {
             fresh,
@@ -96,6 +97,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.ts_seen_at = tick;
         tcb.armed = tick.after(LOOK);
         tcb.next_hop = next_hop;
+        tcb.marks.set_agreement(agreement);
         make_template(tcb, config.ttl);
         tcb.set_link(link, config.mac);
         **syn = SynTemplate::of(tcb, &self.stack.template, mss, tick);

@@ -6,7 +6,7 @@
 
 use super::tcb::{Tcb, flag};
 use crate::buffer::PAYLOAD_OFFSET;
-use crate::config::{ChecksumPolicy, Config};
+use crate::config::Config;
 use tollgate_checksum::{Accumulator, Partial, sum_header};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
@@ -25,8 +25,10 @@ pub(crate) struct Common {
     pub(crate) link: [u8; 10],
     /// Bytes 20 to 23 as a number: don't fragment, TTL, protocol.
     rest: u64,
-    /// Tells whether checksums are made.
+    /// Tells whether both checksums are made here.
     checksums: bool,
+    /// Tells whether that of IP is, where that of TCP is not. Two fields, so that the first costs no more than alone.
+    ip_checksum: bool,
 }
 
 impl Common {
@@ -36,7 +38,8 @@ impl Common {
         Self {
             link: [a, b, c, d, e, f, 0x08, 0x00, 0x45, 0x00],
             rest: u64::from(rest),
-            checksums: config.mechanisms.checksum == ChecksumPolicy::Always,
+            checksums: config.mechanisms.checksum.sums_in_template(),
+            ip_checksum: config.mechanisms.checksum.sums_ip(),
         }
     }
 }
@@ -129,6 +132,11 @@ pub(crate) fn write<const N: usize>(
                 v.sum,
             ))
             .finish()
+            .to_ne_bytes();
+    } else if common.ip_checksum {
+        ip = tcb
+            .ip_checksum
+            .with_word((total_len as u16).to_be())
             .to_ne_bytes();
     }
     head[24..26].copy_from_slice(&ip);

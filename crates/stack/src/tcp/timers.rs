@@ -3,6 +3,7 @@
 
 use super::congestion;
 use super::deadline::{Deadline, Due};
+use super::redundancy::Agreement;
 use super::rto::{Rtt, backed_off};
 use super::tcb::{LOOK, QUIET_LOOKS, State, Tcb, flag, rare};
 use crate::config::Config;
@@ -140,6 +141,12 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         let first = tcb.backoff == 0;
+        let unanswered = tcb.user_deadline.is_set() || !tcb.is_rare(rare::PERSIST);
+        if unanswered && tcb.leaves_checksums_out() {
+            // A device on the way may drop what has no checksum.
+            self.stack.keep_checksums(index, Agreement::TimedOut);
+        }
+        let tcb = &mut self.stack.tcbs[index];
         tcb.backoff = tcb.backoff.saturating_add(1);
         let again = backed_off(tcb.rto, tcb.backoff, max_rto);
         // RFC 9293, 3.8.3: R2, counted from the first timeout without progress.

@@ -7,13 +7,15 @@ use tollgate_stack::Instant;
 use tollgate_stack::config::{
     ChecksumKernel, Demux, HeaderTemplate, Mechanisms, Prediction, RetransmitCopy,
 };
+use tollgate_wire::bpdu::BRIDGE_GROUP;
+use tollgate_wire::tcp::{Flags, NO_CHECKSUM};
 
 /// What must be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Equal {
     /// Every byte of every frame, its time, and everything that calls and events return.
     Everything,
-    /// The same, checksums apart.
+    /// Everything, checksums and the option of SYNs that asks for others apart.
     ButChecksums,
     /// What applications receive, as long as the peer sends the same: it answers acknowledgments and keeps to windows, which may differ.
     /// Every byte is held against the one that was sent in any case.
@@ -47,6 +49,7 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         template: _,
         checksum,
         checksum_kernel: _,
+        lan_evidence: _,
         retransmit: _,
         buffers: _,
         delayed_ack,
@@ -198,7 +201,14 @@ fn first_difference(one: &Record, other: &Record, versus: &Versus) -> Option<Str
             )
         });
     }
-    let (deeds, others) = (&one.deeds, &other.deeds);
+    let announces = versus.mechanisms.lan_evidence != DEFAULT.lan_evidence;
+    let others: Vec<(Instant, Deed)> = other
+        .deeds
+        .iter()
+        .filter(|(_, deed)| !(announces && is_announcement(deed)))
+        .cloned()
+        .collect();
+    let (deeds, others) = (&one.deeds, &others);
     let masked = versus.equal == Equal::ButChecksums;
     let same = |(at, deed): &(Instant, Deed), (when, did): &(Instant, Deed)| {
         at == when && (deed == did || masked && without_checksums(deed) == without_checksums(did))
@@ -223,13 +233,23 @@ fn first_difference(one: &Record, other: &Record, versus: &Versus) -> Option<Str
     ))
 }
 
-/// A frame without the checksums of IP and TCP.
+/// Tells whether a frame announces the host to its LAN, which nothing is to depend on that the peer sees.
+fn is_announcement(deed: &Deed) -> bool {
+    matches!(deed, Deed::Sent(raw) if raw.starts_with(&BRIDGE_GROUP.0))
+}
+
+/// A frame without the checksums of IP and TCP, and a SYN without the option that asks for others.
 fn without_checksums(deed: &Deed) -> Deed {
     match deed {
         Deed::Sent(raw) if raw.len() >= 54 => {
             let mut raw = raw.clone();
             raw[24..26].fill(0);
             raw[50..52].fill(0);
+            if Flags(raw[47]).has(Flags::SYN) && raw.ends_with(&[1, 14, 3, NO_CHECKSUM]) {
+                raw.truncate(raw.len() - 4);
+                raw[17] -= 4;
+                raw[46] -= 1 << 4;
+            }
             Deed::Sent(raw)
         }
         other => other.clone(),

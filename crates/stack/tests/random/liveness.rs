@@ -734,7 +734,7 @@ impl Peer {
                 mss: Some(self.mss as u16),
                 window_scale: (self.shift != 0).then_some(self.shift),
                 timestamps: self.stamps(now),
-                sack_permitted: false,
+                ..Options::default()
             },
             ..craft::header(
                 PEER_PORT,

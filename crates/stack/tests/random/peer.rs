@@ -194,7 +194,7 @@ impl Peer {
                         echo: if answers { self.echo } else { 0 },
                     },
                 ),
-                sack_permitted: false,
+                ..Options::default()
             },
             ..craft::header(
                 self.port,

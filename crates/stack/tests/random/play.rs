@@ -8,6 +8,7 @@ use super::wire::{MTU, Wire};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 use tollgate_stack::config::{Mechanisms, Nagle};
+use tollgate_stack::link::Integrity;
 use tollgate_stack::socket::{KeepAlive, Readiness};
 use tollgate_stack::{
     Active, Config, ConnId, Error, Event, Instant, ListenerId, Pool, Received, SocketOption, Stack,
@@ -130,6 +131,7 @@ impl Player {
         config.window_scaling = setup.scaling.0;
         config.receive_buffer = setup.receive_buffer;
         config.send_buffer = 64 * 1024;
+        config.integrity = Integrity::Crc;
         config.mechanisms = mechanisms;
         if !setup.no_delay {
             config.mechanisms.nagle = Nagle::On;

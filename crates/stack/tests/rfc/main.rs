@@ -8,6 +8,7 @@
 mod host_limits;
 mod peer;
 mod rfc1122_hosts;
+mod rfc1146_alternate_checksums;
 mod rfc1191_path_mtu;
 mod rfc5681_congestion;
 mod rfc5961_blind_attacks;

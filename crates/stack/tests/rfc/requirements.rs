@@ -767,3 +767,49 @@ pub const SHOULD: [Requirement; SHOULDS] = [
         ]),
     ),
 ];
+
+/// Requirements of RFC 1146, alternate checksums.
+pub const ALTERNATE_CHECKSUMS: [Requirement; 6] = [
+    row(
+        "CSUM-1",
+        "Alternate Checksum Request",
+        "An algorithm that both SYNs ask for is used: here number 3, which leaves checksums out, once its use is confirmed",
+        Proven(&[
+            "rfc1146_alternate_checksums::algorithm_that_both_syns_ask_for_is_used",
+            "rfc1146_alternate_checksums::algorithm_is_asked_for_in_the_first_syn",
+        ]),
+    ),
+    row(
+        "CSUM-2",
+        "Alternate Checksum Request",
+        "Otherwise the standard checksum is used for the entire connection",
+        Proven(&["rfc1146_alternate_checksums::different_algorithms_mean_the_standard_one"]),
+    ),
+    row(
+        "CSUM-3",
+        "Alternate Checksum Request",
+        "SYNs use the standard checksum",
+        Proven(&["rfc1146_alternate_checksums::syn_uses_the_standard_checksum"]),
+    ),
+    row(
+        "CSUM-4",
+        "Alternate Checksum Request",
+        "RSTs use the standard checksum",
+        Proven(&["rfc1146_alternate_checksums::reset_uses_the_standard_checksum"]),
+    ),
+    row(
+        "CSUM-5",
+        "Alternate Checksum Request",
+        "The request is sent with SYNs only",
+        Proven(&["rfc1146_alternate_checksums::request_is_sent_with_a_syn_only"]),
+    ),
+    row(
+        "CSUM-6",
+        "Alternate Checksum Data",
+        "Data of a length that is not the algorithm's reset the connection",
+        Partly(
+            &["rfc1146_alternate_checksums::checksum_data_of_another_length_are_skipped"],
+            "such an option is skipped, so that a device on the way cannot end connections",
+        ),
+    ),
+];

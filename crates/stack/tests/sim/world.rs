@@ -13,6 +13,7 @@ use std::time::Duration;
 use tollgate_link::Side;
 use tollgate_link::fault::{Faults, Probability};
 use tollgate_link::memory::Memory;
+use tollgate_stack::link::Integrity;
 use tollgate_stack::{Config, Error, Event, Instant, Link, ListenerId, Pool, Received, Stack};
 use tollgate_wire::ethernet::MacAddr;
 
@@ -90,6 +91,7 @@ fn config(scenario: &Scenario, random: &mut Random, host: usize) -> Config {
     config.connect_timeout = Duration::from_secs(2 * 3600);
     config.user_timeout = Duration::from_secs(2 * 3600);
     config.kernel = tollgate_checksum::Kernel::UNROLLED;
+    config.integrity = Integrity::Crc;
     scenario.configure(&mut config, host);
     config
 }

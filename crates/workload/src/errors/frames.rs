@@ -8,6 +8,7 @@ use std::net::SocketAddrV4;
 use tollgate_link::atm::MTU;
 use tollgate_run::{PathId, Workload, names};
 use tollgate_stack::buffer::{Frame, Pool};
+use tollgate_stack::link::Integrity;
 use tollgate_stack::{Active, ConnId, Instant, Link, ListenerId, Received, Stack};
 use tollgate_wire::ethernet;
 
@@ -125,7 +126,9 @@ impl Pair {
         let mut pool = Pool::new(POOL, Pool::frame_size_for(MTU));
         let stack = |host: u8| {
             let words = [seed, u64::from(host), 0, 0];
-            stack_host::seeded_stack(PATH, &spec, host, MTU, now, words)
+            // Errors are put into frames here, behind every check but the stack's.
+            let link = (MTU, Integrity::Unprotected);
+            stack_host::seeded_stack(PATH, &spec, host, link, now, words)
         };
         let client = stack(CLIENT)?;
         let mut server = stack(SERVER)?;

@@ -151,11 +151,12 @@ impl Hosts {
 }
 
 impl<C: Between> Hosts<C> {
-    pub(super) fn on(cable: C, spec: &Spec, mtu: usize) -> Result<Self, Error> {
+    pub(super) fn on(mut cable: C, spec: &Spec, mtu: usize) -> Result<Self, Error> {
         let now = Instant::from_nanos(now_ns());
         let mut pool = Pool::new(POOL, Pool::frame_size_for(mtu));
-        let client = stack_host::stack(PATH, spec, CLIENT, mtu, now)?;
-        let mut server = stack_host::stack(PATH, spec, SERVER, mtu, now)?;
+        let link = (mtu, cable.end(Side::A).integrity());
+        let client = stack_host::stack(PATH, spec, CLIENT, link, now)?;
+        let mut server = stack_host::stack(PATH, spec, SERVER, link, now)?;
         let listener = server
             .at(now, &mut pool)
             .listen(PORT, BACKLOG)
@@ -170,6 +171,11 @@ impl<C: Between> Hosts<C> {
             listener,
             now,
         })
+    }
+
+    /// Outcome of redundancy avoidance, at the client.
+    pub(super) fn agreed(&self) -> String {
+        stack_host::agreed(&self.client.stack, self.client.conn)
     }
 
     /// Reads the clock for the calls that follow.

@@ -173,7 +173,7 @@ impl<C: Between> Session for MemorySession<C> {
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
-        let mut settings = stack_host::settings(&self.spec, self.mtu);
+        let mut settings = stack_host::settings(&self.spec, self.mtu, || self.ends.hosts.agreed());
         settings.push(("cores", self.cores.describe()));
         settings.push(("ends", "one thread".to_owned()));
         settings

@@ -112,7 +112,7 @@ impl<L: Waitable> End<L> {
     pub(super) fn new(spec: &Spec, link: L, mtu: usize, host: u8) -> Result<Self, Error> {
         let now = Instant::from_nanos(now_ns());
         Ok(Self {
-            stack: stack_host::stack(PATH, spec, host, mtu, now)?,
+            stack: stack_host::stack(PATH, spec, host, (mtu, link.integrity()), now)?,
             pool: Pool::new(POOL, Pool::frame_size_for(mtu)),
             link,
             conn: None,
@@ -128,6 +128,11 @@ impl<L: Waitable> End<L> {
     /// Counters of its stack.
     pub(super) fn counters(&self) -> &Counters {
         self.stack.counters()
+    }
+
+    /// Outcome of redundancy avoidance, at this end.
+    pub(super) fn agreed(&self) -> String {
+        stack_host::agreed(&self.stack, self.conn)
     }
 
     #[inline(always)]

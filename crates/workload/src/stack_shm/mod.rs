@@ -281,7 +281,7 @@ impl<L: Waitable> Session for ShmSession<L> {
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
-        let mut settings = stack_host::settings(&self.spec, self.mtu);
+        let mut settings = stack_host::settings(&self.spec, self.mtu, || self.end.agreed());
         settings.push(("cores", self.cores.describe()));
         settings.push(("ends", "two processes".to_owned()));
         let unit = match self.spec.link.aal() {
