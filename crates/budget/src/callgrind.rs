@@ -13,6 +13,8 @@ type Request = [u64; 6];
 
 /// The tool base of Callgrind's requests.
 const CALLGRIND: u64 = (b'C' as u64) << 24 | (b'T' as u64) << 16;
+/// `CALLGRIND_DUMP_STATS`.
+static DUMP_STATS: Request = [CALLGRIND, 0, 0, 0, 0, 0];
 /// `CALLGRIND_TOGGLE_COLLECT`.
 static TOGGLE_COLLECT: Request = [CALLGRIND + 2, 0, 0, 0, 0, 0];
 /// `CALLGRIND_START_INSTRUMENTATION`.
@@ -97,6 +99,11 @@ pub fn start_instrumentation() {
 /// Lets Callgrind look away.
 pub fn stop_instrumentation() {
     request!(STOP_INSTRUMENTATION);
+}
+
+/// Writes what was counted since the last dump as a part of its own, and begins to count from zero.
+pub fn dump() {
+    request!(DUMP_STATS);
 }
 
 /// Counts what `work` does, at full speed before and after.

@@ -13,6 +13,16 @@ pub enum Error {
         /// The names that there are.
         known: String,
     },
+    /// A scenario was given sizes and has messages of its own.
+    #[error("the scenario {scenario} takes no sizes")]
+    NoSizes {
+        /// Which.
+        scenario: String,
+    },
+    /// A workload failed.
+    #[cfg(feature = "bench")]
+    #[error("the scenario failed: {0}")]
+    Workload(#[from] tollgate_workload::Error),
     /// A stack refused its configuration.
     #[error("the scenario cannot be set up: {0}")]
     Config(#[from] tollgate_stack::config::InvalidConfig),

@@ -3,7 +3,8 @@
 //! A *scenario* ([`scenario`]) is a piece of work on two stacks over a memory link. [`valgrind`] runs a program on itself
 //! under Callgrind, so that exactly the scenario's operations are counted. [`rows`] says which counts the table shows and
 //! their bars, [`budgets`] holds what was recorded, [`table`] sets one against the other. [`clark`] counts the parts of a
-//! packet's way as Clark, Jacobson, Romkey and Salwen (1989) did. [`mod@bench`] takes the ratios of times.
+//! packet's way as Clark, Jacobson, Romkey and Salwen (1989) did. [`mechanisms`] counts a round trip with each mechanism switched.
+//! [`mod@bench`] takes the ratios of times.
 //!
 //! Counts are those of the machine code that runs, libraries included; they repeat to the instruction. This crate never
 //! corrects a count by a number that it has not counted.
@@ -17,6 +18,8 @@ pub mod callgrind;
 pub mod clark;
 mod error;
 pub mod hosts;
+#[cfg(feature = "bench")]
+pub mod mechanisms;
 pub mod profile;
 pub mod rows;
 pub mod scenario;

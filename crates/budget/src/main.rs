@@ -54,6 +54,9 @@ enum Command {
         /// The same
         #[arg(long, conflicts_with = "operations")]
         count: Option<u64>,
+        /// Bytes of a message, for the scenario that has several sizes
+        #[arg(value_delimiter = ',', requires = "operations")]
+        sizes: Vec<usize>,
     },
     /// Count one scenario
     Count {
@@ -103,12 +106,13 @@ fn run(command: Command) -> Result<bool, Box<dyn Error>> {
             name,
             operations,
             count,
+            sizes,
         } => {
             let count = match operations.or(count) {
                 Some(count) => count,
                 None => scenario::find(&name)?.count,
             };
-            println!("{}", scenario_output(&name, count)?);
+            println!("{}", scenario_output(&name, count, &sizes)?);
             Ok(true)
         }
         Command::Count { name } => {

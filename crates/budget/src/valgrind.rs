@@ -6,6 +6,7 @@
 use crate::Error;
 use crate::profile::Profile;
 use crate::scenario::{self, Done};
+use serde::de::DeserializeOwned;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -39,11 +40,21 @@ impl Counts {
     }
 }
 
-/// Runs a scenario and says what it did, as [`Program`] wants it printed.
+/// Runs a scenario and says what it did, as [`Program`] wants it printed. `sizes` are those of the messages of the scenario of
+/// [`mechanisms`](crate::mechanisms); others have none.
 ///
 /// # Errors
 /// Those of [`scenario::run_scenario`].
-pub fn scenario_output(name: &str, count: u64) -> Result<String, Error> {
+pub fn scenario_output(name: &str, count: u64, sizes: &[usize]) -> Result<String, Error> {
+    #[cfg(feature = "bench")]
+    if name == crate::mechanisms::SCENARIO {
+        return crate::mechanisms::output(sizes, count);
+    }
+    if !sizes.is_empty() {
+        return Err(Error::NoSizes {
+            scenario: name.to_owned(),
+        });
+    }
     let done = scenario::run_scenario(name, count)?;
     Ok(format!(
         "{{\"operations\":{},\"pairs\":{}}}",
@@ -98,19 +109,25 @@ impl Program {
     /// [`Error::NoValgrind`]; [`Error::Failed`] with what the program said; [`Error::Late`]; [`Error::Unreadable`].
     pub fn count(&self, scenario: &str, count: u64) -> Result<Counts, Error> {
         let (done, text) = self.run(scenario, count, &[])?;
-        let unreadable = |what: &str| Error::Unreadable {
-            scenario: scenario.to_owned(),
-            what: what.to_owned(),
-        };
-        let collected = text
-            .lines()
-            .find_map(|line| line.strip_prefix("totals:"))
-            .and_then(|rest| rest.trim().parse().ok())
-            .ok_or_else(|| unreadable("there is no total"))?;
+        let collected = totals(&text).next().unwrap_or(0);
         if collected == 0 {
-            return Err(unreadable("nothing was counted"));
+            return Err(unreadable(scenario, "nothing was counted"));
         }
         Ok(Counts { done, collected })
+    }
+
+    /// Runs a scenario that has `arguments` and dumps its counts part by part: what it printed, and the instructions of each part.
+    ///
+    /// # Errors
+    /// Those of [`Program::count`].
+    #[cfg(feature = "bench")]
+    pub(crate) fn parts(
+        &self,
+        scenario: &str,
+        arguments: &[String],
+    ) -> Result<(String, Vec<u64>), Error> {
+        let (printed, text) = self.execute(scenario, arguments, &["--combine-dumps=yes"])?;
+        Ok((printed, totals(&text).collect()))
     }
 
     /// Counts `scenario` instruction by instruction, each with the functions that it was inlined from.
@@ -137,10 +154,7 @@ impl Program {
                 "{} empty pairs took {} instructions",
                 empty.done.pairs, empty.collected
             );
-            return Err(Error::Unreadable {
-                scenario: "empty".to_owned(),
-                what,
-            });
+            return Err(unreadable("empty", &what));
         }
         Ok(empty.collected / empty.done.pairs)
     }
@@ -170,6 +184,17 @@ impl Program {
 
     /// Runs the program under Callgrind; returns what it did and Callgrind's file.
     fn run(&self, scenario: &str, count: u64, options: &[&str]) -> Result<(Done, String), Error> {
+        let (printed, text) = self.execute(scenario, &[count.to_string()], options)?;
+        Ok((printed_as(scenario, &printed)?, text))
+    }
+
+    /// Runs the program under Callgrind; returns what it printed and Callgrind's file.
+    fn execute(
+        &self,
+        scenario: &str,
+        arguments: &[String],
+        options: &[&str],
+    ) -> Result<(String, String), Error> {
         let out = tempfile::NamedTempFile::new().map_err(Error::Temporary)?;
         let mut file = OsString::from("--callgrind-out-file=");
         file.push(out.path());
@@ -184,7 +209,8 @@ impl Program {
             .arg(file)
             .arg(&self.exe)
             .args(&self.leading)
-            .args([scenario, &count.to_string()])
+            .arg(scenario)
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -198,15 +224,34 @@ impl Program {
                 stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             });
         }
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        let done = serde_json::from_str(stdout.trim()).map_err(|error| Error::Unreadable {
-            scenario: scenario.to_owned(),
-            what: format!("the scenario printed `{}`: {error}", stdout.trim()),
-        })?;
         let text = std::fs::read_to_string(out.path()).map_err(|source| Error::File {
             path: out.path().to_owned(),
             source,
         })?;
-        Ok((done, text))
+        let printed = String::from_utf8_lossy(&output.stdout);
+        Ok((printed.trim().to_owned(), text))
     }
+}
+
+/// The instructions of each part of Callgrind's file.
+fn totals(text: &str) -> impl Iterator<Item = u64> + '_ {
+    let totals = text.lines().filter_map(|line| line.strip_prefix("totals:"));
+    totals.filter_map(|rest| rest.trim().parse().ok())
+}
+
+fn unreadable(scenario: &str, what: &str) -> Error {
+    Error::Unreadable {
+        scenario: scenario.to_owned(),
+        what: what.to_owned(),
+    }
+}
+
+/// What a scenario printed.
+pub(crate) fn printed_as<T: DeserializeOwned>(scenario: &str, printed: &str) -> Result<T, Error> {
+    serde_json::from_str(printed).map_err(|error| {
+        unreadable(
+            scenario,
+            &format!("the scenario printed `{printed}`: {error}"),
+        )
+    })
 }

@@ -35,6 +35,30 @@ fn a_count_repeats_to_the_instruction() {
     assert!(first.collected > 50 * 100, "{first:?}");
 }
 
+#[cfg(feature = "bench")]
+#[test]
+fn mechanism_counts_repeat_to_the_instruction_and_depend_on_no_other_size() {
+    use tollgate_budget::mechanisms;
+    if !valgrind_is_here() {
+        return;
+    }
+    let first = mechanisms::count(&program(), &[4, 3_000], 8).unwrap();
+    let other = mechanisms::count(&program(), &[3_000, 4], 8).unwrap();
+    assert_eq!(first.usual[0], other.usual[1]);
+    assert_eq!(first.usual[1], other.usual[0]);
+    for (one, other) in first.switched.iter().zip(&other.switched) {
+        let backwards: Vec<f64> = other.instructions.iter().rev().copied().collect();
+        assert_eq!(one.instructions, backwards, "{}={}", one.name, one.value);
+    }
+    let off = |name: &str| {
+        let mut all = first.switched.iter();
+        let found = all.find(|one| one.name == name && one.value == "off");
+        found.unwrap().instructions[0]
+    };
+    assert!(off("prediction") > first.usual[0]);
+    assert!(off("checksum") < first.usual[0]);
+}
+
 #[test]
 fn a_hundred_instructions_between_gates_are_counted_as_a_hundred() {
     if !valgrind_is_here() {

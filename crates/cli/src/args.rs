@@ -74,6 +74,8 @@ pub(crate) enum Command {
     Crr(Workload),
     /// Bytes one way on one connection, by the size of a write.
     Stream(Workload),
+    /// Each mechanism of Tollgate's stack switched, one at a time: its effect in time and in instructions.
+    Ablate(Ablate),
     /// The experiments: list them, or run some.
     #[command(subcommand)]
     Experiment(ExperimentCommand),
@@ -143,6 +145,9 @@ pub(crate) struct Scenario {
     pub(crate) name: String,
     /// Operations.
     pub(crate) count: u64,
+    /// Bytes of a message, for the scenario that has several sizes.
+    #[arg(value_delimiter = ',')]
+    pub(crate) sizes: Vec<usize>,
 }
 
 /// The commands on experiments.
@@ -268,6 +273,16 @@ pub(crate) struct Workload {
     pub(crate) gates: bool,
     #[command(flatten)]
     pub(crate) switches: Switches,
+    /// Write an HTML file, too.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// `ablate`
+#[derive(Debug, Args)]
+pub(crate) struct Ablate {
+    #[command(flatten)]
+    pub(crate) measuring: Measuring,
     /// Write an HTML file, too.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,

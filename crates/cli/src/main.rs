@@ -59,6 +59,7 @@ fn main() -> ExitCode {
             workload,
             &cli.global,
         ),
+        Command::Ablate(args) => measure::ablate(args, &cli.global),
         Command::Experiment(ExperimentCommand::List(list)) => list::list(list),
         Command::Experiment(ExperimentCommand::Run(run)) => measure::experiments(run, &cli.global),
         Command::Serve(serve) => serve::run(serve, &cli.global),

@@ -1,4 +1,4 @@
-//! `tollgate report`, `rr`, `crr`, `stream` and `experiment run`: runs experiments and puts out what they show. `tollgate estimate`
+//! `tollgate report`, `rr`, `crr`, `stream`, `ablate` and `experiment run`: runs experiments and puts out what they show. `tollgate estimate`
 //! has its costs measured here.
 //!
 //! Output files are checked before anything is measured, and written when all is done. When JSON goes to standard output
@@ -24,7 +24,8 @@ use tollgate_workload::remote::KernelRemote;
 
 use crate::alone;
 use crate::args::{
-    self, Estimate, GlobalArgs, Measuring, Report, RunExperiments, SCENARIO, Scenario, Workload,
+    self, Ablate, Estimate, GlobalArgs, Measuring, Report, RunExperiments, SCENARIO, Scenario,
+    Workload,
 };
 use crate::error::{Error, INTERRUPTED};
 use crate::interrupt;
@@ -40,6 +41,9 @@ const LOOPBACK: &str = "lo";
 const QUICK: Duration = Duration::from_secs(25);
 /// Time that a full report allows for the measurements, so that all of it ends within 5 minutes.
 const FULL: Duration = Duration::from_secs(270);
+
+/// Time that `tollgate ablate` allows for the measurements by default, so that all of it ends within a minute.
+const ABLATE: Duration = Duration::from_secs(50);
 
 /// Time that `tollgate papers` measures for by default.
 const PAPERS: Duration = Duration::from_secs(45);
@@ -128,6 +132,31 @@ pub(crate) fn workload(
         output: Output::Experiments(Detail::Brief),
         linux_counts: None,
         budget: budget(&workload.measuring),
+        papers: Papers::Separate,
+    };
+    job.run(global)
+}
+
+/// `tollgate ablate`.
+pub(crate) fn ablate(args: &Ablate, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let options = args.measuring.options();
+    let wanted = experiments::find("ablation").filter(|one| one.concerns(&options));
+    let Some(ablation) = wanted else {
+        return Err(Error::Usage(format!(
+            "ablate switches mechanisms of Tollgate's stack, each against its default, and nothing as asked runs that ({}); name \
+             stack-memory or stack-shm, or leave --path, --cores, --wait and --nagle out",
+            options.restrictions()
+        )));
+    };
+    let job = Job {
+        experiments: vec![ablation],
+        measuring: &args.measuring,
+        options,
+        html: args.out.as_ref(),
+        json: file_of(&args.measuring),
+        output: Output::Experiments(Detail::Brief),
+        linux_counts: None,
+        budget: Some(budget(&args.measuring).unwrap_or(ABLATE)),
         papers: Papers::Separate,
     };
     job.run(global)
@@ -239,7 +268,11 @@ pub(crate) fn measured(
 
 /// One scenario of the instruction counts, in this process, which Callgrind watches.
 pub(crate) fn scenario(scenario: &Scenario) -> Result<ExitCode, Error> {
-    print(&scenario_output(&scenario.name, scenario.count)?)?;
+    print(&scenario_output(
+        &scenario.name,
+        scenario.count,
+        &scenario.sizes,
+    )?)?;
     Ok(ExitCode::SUCCESS)
 }
 

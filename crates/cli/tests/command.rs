@@ -676,3 +676,79 @@ fn ctrl_c_shows_what_was_measured_so_far() {
     let first = run.experiments[0].tables[0].rows[0].cells[0].measured();
     assert!(first.is_some_and(|measured| measured.n.is_some_and(|n| n >= 250)));
 }
+
+#[test]
+fn ablate_shows_every_mechanism_in_time_and_in_instructions() {
+    let folder = folder();
+    let output = outcome(
+        folder.path(),
+        &[
+            "ablate",
+            // Counting in a debug build takes its time.
+            "--for=20min",
+            "--size=4",
+            "--iterations=16",
+            "--repetitions=2",
+            "--json",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let run: Run = serde_json::from_slice(&output.stdout).unwrap();
+    let table = |id: &str| {
+        let mut tables = run.experiments[0].tables.iter();
+        tables.find(|table| table.id == id).unwrap()
+    };
+    let (effects, measured) = (table("effects"), table("measured"));
+    let default = &measured.rows[0];
+    let off = &measured.rows[3];
+    assert_eq!(
+        [&default.label, &effects.rows[1].label, &off.label],
+        ["default", "prediction=off", "prediction=off"]
+    );
+    for row in &measured.rows {
+        assert!(row.cells[0].measured().is_some(), "{}", row.label);
+    }
+    let here = Command::new("valgrind").arg("--version").output().is_ok();
+    match (&default.cells[2], &off.cells[2]) {
+        (Cell::Value(default), Cell::Value(off)) => assert!(off.value > default.value),
+        (Cell::NotAvailable { reason }, _) => assert!(!here && reason.contains("valgrind")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn ablate_takes_paths_of_the_stack_only() {
+    let error = refused(&["ablate", "--path", "kernel-loopback"]);
+    assert!(error.contains("leave --path"), "{error}");
+}
+
+#[test]
+fn prediction_is_in_json_always_and_printed_when_all_is() {
+    let folder = folder();
+    let arguments = [
+        "rr",
+        "--path=stack-memory,stack-shm",
+        "--wait=poll",
+        "--size=200",
+        "--iterations=64",
+        "--repetitions=2",
+    ];
+    let with = |more: &[&str]| {
+        let output = outcome(folder.path(), &[&arguments[..], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let run: Run = serde_json::from_str(&with(&["--json"])).unwrap();
+    let mut tables = run.experiments[0].tables.iter();
+    let table = tables.find(|table| table.id == "prediction").unwrap();
+    let ends = table
+        .rows
+        .iter()
+        .filter(|row| row.label == "server: predicted");
+    let shares: Vec<f64> = ends.filter_map(|row| row.cells[0].number()).collect();
+    // Where there is one processor alone, stack-shm has no row.
+    assert!(!shares.is_empty() && shares.len() <= 2, "{table:?}");
+    assert!(shares.iter().all(|share| *share > 90.0), "{shares:?}");
+    assert!(with(&["-v"]).contains("client: predicted"));
+    assert!(!with(&["-q"]).contains("client: predicted"));
+}

@@ -75,8 +75,8 @@ pub(crate) struct Variant {
 pub(crate) struct Switched {
     /// All of them.
     pub(crate) mechanisms: Mechanisms,
-    /// The value that the variant is named after, in words.
-    pub(crate) words: &'static str,
+    /// The value that the variant is named after, in words; those that are not defaults, by name, unless given.
+    pub(crate) words: Option<&'static str>,
 }
 
 impl Variant {
@@ -109,7 +109,13 @@ impl Variant {
             Offload::Neither => label.push_str(", nothing offloaded"),
         }
         if let Some(switched) = &self.switched {
-            label.push_str(&format!(", {}", switched.words));
+            match switched.words {
+                Some(words) => label.push_str(&format!(", {words}")),
+                None => switched
+                    .mechanisms
+                    .changed()
+                    .for_each(|(name, value)| label.push_str(&format!(", {name}={value}"))),
+            }
         }
         label
     }
@@ -468,9 +474,15 @@ impl InterleavedRun<'_> {
                     Duration::from_nanos((left - spent).max(0.0) as u64),
                 );
                 let mut samples = session.new_samples();
+                let before = session.input_counts();
                 match session.run(share, &mut samples) {
-                    Ok(()) => self.outcome.measurements[variant][at]
-                        .add_slice((repetition, slice), &samples),
+                    Ok(()) => {
+                        let measurement = &mut self.outcome.measurements[variant][at];
+                        measurement.add_slice((repetition, slice), &samples);
+                        if let (Some(before), Some(after)) = (before, session.input_counts()) {
+                            measurement.add_input(&before, &after);
+                        }
+                    }
                     Err(error) => {
                         self.fail(variant, at, &error);
                         *place = None;
@@ -578,6 +590,17 @@ mod tests {
         assert_eq!(
             jumbo.label(),
             "kernel-veth, 1 core, blocking, MTU 9000, no segmentation offload"
+        );
+        let switched = Variant {
+            switched: Mechanisms::each().next().map(|(.., mechanisms)| Switched {
+                mechanisms,
+                words: None,
+            }),
+            ..one
+        };
+        assert_eq!(
+            switched.label(),
+            "kernel-veth, 1 core, blocking, prediction=unidirectional"
         );
     }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use tollgate_run::{Cell, Interval, Measured, PathId};
 use tollgate_stats::{self as stats, Estimate, Samples, Timing};
+use tollgate_workload::InputCounts;
 
 use crate::interleave::{Matrix, Variant};
 
@@ -51,6 +52,8 @@ pub(crate) struct Measurement {
     pub(crate) failure: Option<String>,
     /// What the session says of itself.
     pub(crate) settings: Vec<(&'static str, String)>,
+    /// Segments that both ends took in, the timed end's first; none where Tollgate's stack carries none of it.
+    pub(crate) input: Option<[InputCounts; 2]>,
     /// Repetitions that a session serves beyond the first.
     serves_more: u32,
 }
@@ -88,6 +91,14 @@ impl Measurement {
                     self.failure.get_or_insert_with(|| error.to_string());
                 }
             }
+        }
+    }
+
+    /// Adds the segments of a slice: those that a session had counted after it, less those before it.
+    pub(crate) fn add_input(&mut self, before: &[InputCounts; 2], after: &[InputCounts; 2]) {
+        let input = self.input.get_or_insert_default();
+        for (end, sum) in input.iter_mut().enumerate() {
+            sum.add(&after[end].since(&before[end]));
         }
     }
 

@@ -106,7 +106,7 @@ impl Plan<'_> {
                     _ => Variant {
                         switched: Some(Switched {
                             mechanisms: (setting.set)(options.mechanisms),
-                            words: setting.words,
+                            words: Some(setting.words),
                         }),
                         ..variant
                     },

@@ -72,7 +72,7 @@ struct Chapter {
     experiments: &'static [&'static str],
 }
 
-const CHAPTERS: [Chapter; 8] = [
+const CHAPTERS: [Chapter; 9] = [
     Chapter {
         title: "Latency",
         experiments: &["rr-by-size", "crr", "wolman-networks"],
@@ -109,6 +109,10 @@ const CHAPTERS: [Chapter; 8] = [
             "lehmann-queues",
             "lehmann-budget",
         ],
+    },
+    Chapter {
+        title: "Mechanisms",
+        experiments: &["ablation"],
     },
     Chapter {
         title: "Instructions",

@@ -24,6 +24,7 @@ mod error;
 pub mod errors;
 pub mod gates;
 pub mod huge_pages;
+mod input;
 pub mod kernel;
 mod laps;
 mod link_kind;
@@ -43,6 +44,7 @@ mod stamps;
 
 pub use clock::{gate_clock, now_ns};
 pub use error::Error;
+pub use input::InputCounts;
 pub use kernel::remote;
 pub use laps::Laps;
 pub use link_kind::LinkKind;

@@ -5,10 +5,10 @@ use std::os::fd::BorrowedFd;
 
 use tollgate_kernel::Namespace;
 use tollgate_run::{Mode, PathId, Workload};
-use tollgate_stack::counters::Counters;
 use tollgate_stats::{Samples, Timing};
 
 use crate::error::Error;
+use crate::input::InputCounts;
 use crate::link_kind::LinkKind;
 use crate::spec::Spec;
 use crate::stamps::Stamps;
@@ -158,10 +158,10 @@ pub trait Session {
         None
     }
 
-    /// Counters of Tollgate's stacks in this process, the timed end's first: both ends on `stack-memory`, one on `stack-shm`, none on
-    /// other paths.
-    fn counters(&self) -> Vec<Counters> {
-        Vec::new()
+    /// The segments that both ends have taken in since the session was opened, the timed end's first; `None` where Tollgate's stack
+    /// carries none of it. To be asked between slices.
+    fn input_counts(&self) -> Option<[InputCounts; 2]> {
+        None
     }
 
     /// Empty samples of this session's timing.

@@ -20,6 +20,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The longest failure message that crosses, in bytes.
 const REASON: usize = 1000;
+/// Numbers that cross with a slice that is done, at most.
+pub(crate) const NUMBERS: usize = 48;
 
 /// The words that both ends share.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub struct Control {
     reason_len: AtomicU32,
     /// Iterations of the present order.
     iterations: AtomicU64,
+    /// Numbers that the other end tells of itself.
+    numbers: [AtomicU64; NUMBERS],
     reason: [AtomicU8; REASON],
 }
 
@@ -58,6 +62,7 @@ impl Control {
             failed: AtomicU32::new(0),
             reason_len: AtomicU32::new(0),
             iterations: AtomicU64::new(0),
+            numbers: [const { AtomicU64::new(0) }; NUMBERS],
             reason: [const { AtomicU8::new(0) }; REASON],
         }
     }
@@ -115,6 +120,11 @@ impl Control {
     /// Tells whether both ends are to stop. Busy-polling ends look at it now and then.
     pub fn is_quit(&self) -> bool {
         self.quit.load(Ordering::Acquire) != 0
+    }
+
+    /// The numbers that the other end has told with the slices that are done; zero where it told none.
+    pub fn numbers(&self) -> [u64; NUMBERS] {
+        std::array::from_fn(|at| self.numbers[at].load(Ordering::Relaxed))
     }
 
     /// The reason why the other end failed, if it did.
@@ -197,6 +207,13 @@ impl<'a> Server<'a> {
     pub fn ready(&self) {
         self.control.ready.store(self.seen, Ordering::Release);
         wake(&self.control.ready);
+    }
+
+    /// Tells numbers, which the other end has with the next order that is done; those beyond [`NUMBERS`] are left out.
+    pub fn tell(&self, numbers: &[u64]) {
+        for (to, from) in self.control.numbers.iter().zip(numbers) {
+            to.store(*from, Ordering::Relaxed);
+        }
     }
 
     /// Says that the order is done.
@@ -324,6 +341,29 @@ mod tests {
         }
         control.quit();
         assert_eq!(other.join().unwrap(), [3, 0, 3, 900]);
+    }
+
+    #[test]
+    fn numbers_cross_with_the_order_that_is_done() {
+        let control = Arc::new(Control::new());
+        let other = thread::spawn({
+            let control = Arc::clone(&control);
+            move || {
+                let mut server = Server::new(&control);
+                while let Some(iterations) = server.next_order() {
+                    server.ready();
+                    server.tell(&[iterations, 7]);
+                    server.done();
+                }
+            }
+        });
+        for iterations in [3, 900] {
+            control.begin(PATH, iterations, || Ok(())).unwrap();
+            control.finish(PATH, || Ok(())).unwrap();
+            assert_eq!(control.numbers()[..3], [iterations, 7, 0]);
+        }
+        control.quit();
+        other.join().unwrap();
     }
 
     #[test]

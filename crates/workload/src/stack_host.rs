@@ -130,7 +130,7 @@ pub(crate) fn kernel_of_link(spec: &Spec) -> Option<Kernel> {
 }
 
 /// Numbers that nobody else knows: the standard library seeds its hashers by the system's source.
-fn random_words() -> [u64; 4] {
+pub(crate) fn random_words() -> [u64; 4] {
     [(); 4].map(|()| RandomState::new().hash_one(0u8))
 }
 

@@ -2,7 +2,7 @@
 //! Callgrind, and of a stock Linux kernel, counted exactly in QEMU when somebody did that, beside the counts of Clark,
 //! Jacobson, Romkey and Salwen 1989.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tollgate_budget::clark::{self, ClarkRow};
 use tollgate_papers as papers;
@@ -12,6 +12,7 @@ use tollgate_run::{Cell, Column, Row, Source, Table, TrustLine, Unit, format, pr
 use super::{Content, Experiment, Reported};
 use crate::claim::{Evidence, Finding, FindingText, Refusal};
 use crate::context::{Context, Options};
+use crate::counting;
 use crate::error::Error;
 use crate::layout;
 
@@ -60,27 +61,7 @@ impl Experiment for ClarkInstructions {
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
         context.tell("counting under valgrind", TAKES);
-        let limit = context.remaining();
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        let counted = match &context.counter {
-            Some(program) => clark::clark(&program.clone().until(deadline)).map_err(|error| match error {
-                tollgate_budget::Error::Late { .. } => format!(
-                    "counting did not end within the {} that the run's limit left for it; `tollgate experiment run {}` takes its \
-                     time",
-                    format::duration(limit.unwrap_or_default().as_nanos() as f64),
-                    self.name()
-                ),
-                tollgate_budget::Error::NoValgrind(_) => {
-                    "valgrind is not installed; apt-get install valgrind".to_owned()
-                }
-                error => error.to_string(),
-            }),
-            None => Err("this program cannot run itself under valgrind".to_owned()),
-        };
-        // A signal that stops the run reaches valgrind, too.
-        if counted.is_err() && context.cancel.is_raised() {
-            return Err(Error::Stopped);
-        }
+        let counted = counting::counted(self.name(), context, context.remaining(), clark::clark)?;
         let linux = context.linux_counts.as_ref();
         let mut tables = vec![table(&counted, linux)];
         tables.extend(linux.map(linux::table));

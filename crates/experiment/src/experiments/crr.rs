@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::interleave::{self, Matrix};
 use crate::layout;
 use crate::outcome::{Figure, Outcome};
+use crate::prediction;
 
 /// Sizes unless given: the connection costs more than the bytes, so few suffice.
 const SIZES: [usize; 4] = [4, 200, 1_400, 8_000];
@@ -68,7 +69,9 @@ impl Experiment for Crr {
         );
         Ok(Content {
             finding: finding(&outcome),
-            tables: vec![table],
+            tables: std::iter::once(table)
+                .chain(prediction::table(&outcome))
+                .collect(),
             figures: vec![figure],
             trust: layout::trust(
                 &outcome,

@@ -2,6 +2,7 @@
 //!
 //! To add one, copy its neighbour and name it in [`all`].
 
+mod ablation;
 mod clark_direct;
 mod clark_instructions;
 mod coverage;
@@ -148,6 +149,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &lehmann::PROCESSING,
         &lehmann::QUEUES,
         &lehmann::BUDGET,
+        &ablation::Ablation,
         &clark_instructions::ClarkInstructions,
         &coverage::RR,
         &coverage::CRR,

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::interleave::{self, Matrix};
 use crate::layout;
 use crate::outcome::{Figure, Outcome};
+use crate::prediction;
 
 const TABLE: &str = "wolman-1994/table-1";
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
@@ -72,6 +73,7 @@ impl Experiment for RrBySize {
             finding: finding(&outcome),
             tables: std::iter::once(table)
                 .chain(published_table(&sizes))
+                .chain(prediction::table(&outcome))
                 .collect(),
             figures: vec![figure],
             trust: layout::trust(

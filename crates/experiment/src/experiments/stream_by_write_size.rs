@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::interleave::{self, Matrix};
 use crate::layout;
 use crate::outcome::{Figure, Outcome};
+use crate::prediction;
 
 /// Sizes of a write unless given: powers of four, a full segment, and both sides of the step at 65,483 bytes, which GSO passes at once.
 const SIZES: [usize; 8] = [64, 256, 1_024, 1_448, 4_096, 16_384, 32_768, 65_536];
@@ -84,7 +85,10 @@ impl Experiment for StreamByWriteSize {
         ));
         Ok(Content {
             finding: finding(&outcome),
-            tables: vec![cost, rate],
+            tables: [cost, rate]
+                .into_iter()
+                .chain(prediction::table(&outcome))
+                .collect(),
             figures: vec![figure],
             trust,
         })

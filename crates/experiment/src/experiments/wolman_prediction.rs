@@ -10,14 +10,14 @@ use tollgate_run::{
 };
 use tollgate_workload::config::Prediction;
 use tollgate_workload::counters::Miss;
-use tollgate_workload::{Mechanisms, Spec, find, find_with_mtu};
+use tollgate_workload::{InputCounts, Mechanisms, Spec, find, find_with_mtu};
 
 use super::{Content, Experiment, Reported};
 use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
-use crate::hits::Hits;
 use crate::outcome::Figure;
+use crate::prediction;
 use crate::switched::{Plan, Published, SaidAt, Saving, Setting, Words};
 
 const PUBLISHED: Published = Published {
@@ -164,7 +164,7 @@ impl Experiment for WolmanPrediction {
 }
 
 /// Segments of a counted session, or why there are none.
-type Counted = Result<Hits, String>;
+type Counted = Result<InputCounts, String>;
 
 /// What was counted over `stack-memory`.
 struct Counts {
@@ -184,9 +184,9 @@ impl Counts {
                 .with_mechanisms((SETTINGS[setting].set)(options.mechanisms));
             let path = PathId::StackMemory;
             let counted = match mtu.and_then(|mtu| find_with_mtu(path, mtu)) {
-                Some(path) => Hits::count(path.as_ref(), &spec, COUNTED),
+                Some(path) => prediction::count(path.as_ref(), &spec, COUNTED),
                 None => match find(path) {
-                    Some(path) => Hits::count(path, &spec, COUNTED),
+                    Some(path) => prediction::count(path, &spec, COUNTED),
                     None => return Err(format!("this build has no {path}")),
                 },
             };
@@ -242,9 +242,9 @@ impl Counts {
     /// What became of the segments of each workload.
     fn by_reason(&self) -> Table {
         let columns = self.by_workload.iter().map(|(name, _)| percent(name));
-        let row = |label: &str, part: &dyn Fn(&Hits) -> u64| {
+        let row = |label: &str, part: &dyn Fn(&InputCounts) -> u64| {
             let cells = self.by_workload.iter().map(|(_, counted)| match counted {
-                Ok(hits) => hits.share(part(hits)),
+                Ok(hits) => prediction::share(hits, part(hits)),
                 Err(reason) => Cell::NotAvailable {
                     reason: reason.clone(),
                 },
@@ -256,17 +256,21 @@ impl Counts {
                 .by_workload
                 .iter()
                 .filter_map(|(_, one)| one.as_ref().ok());
-            counted.map(|hits| hits.misses[*miss as usize]).sum::<u64>() > 0
+            counted.map(|hits| hits.misses(*miss)).sum::<u64>() > 0
         };
         let mut rows = vec![
-            row("Predicted, transfer", &|hits| hits.predicted),
-            row("Predicted, opening or closing", &|hits| hits.changes),
+            row("Predicted, transfer", &|hits| hits.predicted()),
+            row("Predicted, opening or closing", &|hits| {
+                hits.predicted_handshakes()
+            }),
         ];
         rows.extend(Miss::ALL.iter().filter(|miss| happens(miss)).map(|&miss| {
             let label = format!("Missed: {}", miss.name());
-            row(&label, &|hits| hits.misses[miss as usize])
+            row(&label, &|hits| hits.misses(miss))
         }));
-        rows.push(row("Connection found in the cache", &|hits| hits.cached));
+        rows.push(row("Connection found in the cache", &|hits| {
+            hits.cache_hits()
+        }));
         Table {
             id: "reasons".to_owned(),
             title: "Segments by what prediction made of them".to_owned(),
@@ -278,10 +282,10 @@ impl Counts {
     /// Says the least share of each kind of prediction over the sizes.
     fn say(&self, finding: &mut Finding) {
         let least = |at: usize| -> Option<(u64, u64)> {
-            let sizes: Result<Vec<&Hits>, _> =
+            let sizes: Result<Vec<&InputCounts>, _> =
                 self.by_size[at].1.iter().map(Result::as_ref).collect();
             let all = sizes.ok()?.into_iter();
-            let shares = all.map(|hits| (hits.predicted, hits.segments()));
+            let shares = all.map(|hits| (hits.predicted(), hits.segments()));
             shares.min_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)))
         };
         let claims = [1, 0].map(|at| {
@@ -321,7 +325,7 @@ fn hundredths(share: f64) -> String {
 /// The share of predicted segments.
 fn share(counted: &Counted) -> Cell {
     match counted {
-        Ok(hits) => hits.share(hits.predicted),
+        Ok(hits) => prediction::share(hits, hits.predicted()),
         Err(reason) => Cell::NotAvailable {
             reason: reason.clone(),
         },
@@ -384,7 +388,7 @@ mod tests {
         let at_last = counts.by_size[0].1.last().unwrap().as_ref().unwrap();
         assert!(at_last.segments() >= 6 * COUNTED, "{at_last:?}");
         let lost = counts.by_size.iter().flat_map(|(_, sizes)| sizes);
-        assert!(lost.flatten().all(|hits| hits.retransmits == 0));
+        assert!(lost.flatten().all(|hits| hits.retransmits() == 0));
     }
 
     #[test]

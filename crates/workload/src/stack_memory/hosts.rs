@@ -101,8 +101,23 @@ impl Between for Cable {
     }
 }
 
+/// The time that both stacks are told, and the words that their keys and sequence numbers come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Time {
+    /// That of the clock; the words are nobody else's.
+    Real,
+    /// A fixed step for each reading, and fixed words: the same calls do the same in every process.
+    Virtual,
+}
+
+/// The step of [`Time::Virtual`] in nanoseconds: about a short round trip's time.
+const STEP_NS: u64 = 500;
+/// The words of [`Time::Virtual`].
+const SEED: [u64; 4] = [1, 2, 3, 4];
+
 /// Both ends, side A being the client.
 pub(super) struct Hosts<C = Memory> {
+    time: Time,
     pool: Pool,
     client: Host,
     server: Host,
@@ -138,7 +153,7 @@ impl Hosts {
     ///
     /// # Errors
     /// Those of [`Hosts::on`], and [`Error::Unsupported`] for a link of cells.
-    pub(super) fn new(spec: &Spec, mtu: usize) -> Result<Self, Error> {
+    pub(super) fn new(spec: &Spec, mtu: usize, time: Time) -> Result<Self, Error> {
         if spec.link.aal().is_some() {
             return Err(Error::Unsupported {
                 path: PATH,
@@ -146,23 +161,30 @@ impl Hosts {
                 has: "links of whole frames".to_owned(),
             });
         }
-        Self::on(Memory::new(mtu), spec, mtu)
+        Self::on(Memory::new(mtu), spec, mtu, time)
     }
 }
 
 impl<C: Between> Hosts<C> {
-    pub(super) fn on(mut cable: C, spec: &Spec, mtu: usize) -> Result<Self, Error> {
-        let now = Instant::from_nanos(now_ns());
-        let mut pool = Pool::new(POOL, Pool::frame_size_for(mtu));
+    pub(super) fn on(mut cable: C, spec: &Spec, mtu: usize, time: Time) -> Result<Self, Error> {
+        let now = match time {
+            Time::Real => Instant::from_nanos(now_ns()),
+            Time::Virtual => Instant::from_nanos(STEP_NS),
+        };
         let link = (mtu, cable.end(Side::A).integrity());
-        let client = stack_host::stack(PATH, spec, CLIENT, link, now)?;
-        let mut server = stack_host::stack(PATH, spec, SERVER, link, now)?;
+        let stack = |host| match time {
+            Time::Real => stack_host::stack(PATH, spec, host, link, now),
+            Time::Virtual => stack_host::seeded_stack(PATH, spec, host, link, now, SEED),
+        };
+        let mut pool = Pool::new(POOL, Pool::frame_size_for(mtu));
+        let (client, mut server) = (stack(CLIENT)?, stack(SERVER)?);
         let listener = server
             .at(now, &mut pool)
             .listen(PORT, BACKLOG)
             .map_err(|error| Error::stack(PATH, "listening", error))?;
         let host = |stack| Host { stack, conn: None };
         Ok(Self {
+            time,
             pool,
             client: host(client),
             server: host(server),
@@ -181,7 +203,10 @@ impl<C: Between> Hosts<C> {
     /// Reads the clock for the calls that follow.
     #[inline(always)]
     pub(super) fn read_clock(&mut self) {
-        self.now = Instant::from_nanos(now_ns());
+        self.now = Instant::from_nanos(match self.time {
+            Time::Real => now_ns(),
+            Time::Virtual => self.now.as_nanos() + STEP_NS,
+        });
     }
 
     pub(super) const fn patience(&self, doing: &'static str) -> Patience {

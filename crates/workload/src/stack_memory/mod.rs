@@ -10,8 +10,9 @@
 //! - `stream`: segments gather in the device queue and are carried over in bursts; at the end Nagle is switched off for a
 //!   moment so that the last short segment leaves.
 //!
-//! [`traced`] runs the same round trips with gates, [`sampling`] with a few of them recorded.
+//! [`traced`] runs the same round trips with gates, [`sampling`] with a few of them recorded, [`counted`] in virtual time.
 
+pub mod counted;
 mod hosts;
 pub mod per_packet;
 pub mod sampling;
@@ -22,6 +23,7 @@ mod tests;
 
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
+use crate::input::InputCounts;
 use crate::laps::Laps;
 use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
@@ -29,12 +31,11 @@ use crate::payload::{check, fill, request_seed, response_seed};
 use crate::spec::Spec;
 use crate::stack_host::{self, BUFFER, CLIENT, DEFAULT_MTU, SERVER};
 
-use hosts::{Between, Gates, Hosts, Ungated};
+use hosts::{Between, Gates, Hosts, Time, Ungated};
 use tollgate_link::Side;
 use tollgate_link::atm::Cable;
 use tollgate_link::memory::Memory;
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
-use tollgate_stack::counters::Counters;
 use tollgate_stats::{Samples, Timing};
 
 const PATH: PathId = PathId::StackMemory;
@@ -106,7 +107,7 @@ impl<C: Between> MemorySession<C> {
         Ok(Self {
             timing: capabilities.timing(spec),
             cores: Cores::choose(spec.placement)?,
-            ends: Ends::on(Hosts::on(cable(mtu), spec, mtu)?, spec)?,
+            ends: Ends::on(Hosts::on(cable(mtu), spec, mtu, Time::Real)?, spec)?,
             spec: spec.clone(),
             mtu,
             failed: false,
@@ -179,8 +180,8 @@ impl<C: Between> Session for MemorySession<C> {
         settings
     }
 
-    fn counters(&self) -> Vec<Counters> {
-        self.ends.hosts.counters().map(|ours| *ours).into()
+    fn input_counts(&self) -> Option<[InputCounts; 2]> {
+        Some(self.ends.hosts.counters().map(InputCounts::of))
     }
 }
 
@@ -200,8 +201,8 @@ struct Ends<C = Memory> {
 }
 
 impl Ends {
-    fn open(spec: &Spec, mtu: usize) -> Result<Self, Error> {
-        Self::on(Hosts::new(spec, mtu)?, spec)
+    fn open(spec: &Spec, mtu: usize, time: Time) -> Result<Self, Error> {
+        Self::on(Hosts::new(spec, mtu, time)?, spec)
     }
 }
 

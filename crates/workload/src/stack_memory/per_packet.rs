@@ -14,7 +14,7 @@ use tollgate_link::Side;
 use tollgate_run::{Placement, Waiting, Workload};
 
 use super::PATH;
-use super::hosts::{Gates, Hosts, Ungated};
+use super::hosts::{Gates, Hosts, Time, Ungated};
 use super::traced::{BATCH, Fault, Faulty, Forget};
 use crate::clock::gate_clock;
 use crate::cores::{Cores, Pinned};
@@ -358,7 +358,7 @@ impl StackPacketSession {
     pub fn open() -> Result<Self, Error> {
         let spec =
             Spec::new(Workload::Rr, REQUEST).with_mode(Placement::OneCore, Waiting::BusyPoll);
-        let mut hosts = Hosts::new(&spec, MTU)?;
+        let mut hosts = Hosts::new(&spec, MTU, Time::Real)?;
         hosts.connect()?;
         hosts.accept()?;
         let clock = gate_clock();

@@ -9,7 +9,7 @@ use tollgate_gate::record::Plain;
 use tollgate_gate::{Clock, STACK, Sampler};
 use tollgate_run::Workload;
 
-use super::hosts::Ungated;
+use super::hosts::{Time, Ungated};
 use super::traced::Passages;
 use super::{Ends, PATH, StackMemory};
 use crate::clock::gate_clock;
@@ -108,7 +108,7 @@ impl Bench {
         let pinned = Pinned::to(cores.client)
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         Ok(Self {
-            ends: Ends::open(spec, DEFAULT_MTU)?,
+            ends: Ends::open(spec, DEFAULT_MTU, Time::Real)?,
             sampler: Sampler::in_runs(sampling.one_in, sampling.run, 1),
             clock: gate_clock(),
             warmup: spec.warmup,

@@ -18,7 +18,7 @@ use tollgate_gate::{Clock, Gate, GateSet, PacketId, Recorded, Recorder, Ticks};
 use tollgate_link::Side;
 use tollgate_run::Workload;
 
-use super::hosts::{Gates, Ungated};
+use super::hosts::{Gates, Time, Ungated};
 use super::{Ends, PATH, StackMemory};
 use crate::clock::gate_clock;
 use crate::cores::{Cores, Pinned};
@@ -105,7 +105,7 @@ impl Traced {
             .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
         let clock = gate_clock();
         Ok(Self {
-            ends: Ends::open(spec, mtu)?,
+            ends: Ends::open(spec, mtu, Time::Real)?,
             passages: Passages::new(clock),
             clock,
             warmup: spec.warmup,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use tollgate_link::atm::{Adapter, Atm};
 use tollgate_link::shm::{ShmLink, WaitOutcome};
 use tollgate_run::Waiting;
-use tollgate_stack::counters::Counters;
 use tollgate_stack::link::{BURST, Link};
 use tollgate_stack::{
     Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
@@ -14,6 +13,7 @@ use tollgate_stack::{
 use super::PATH;
 use crate::clock::now_ns;
 use crate::error::Error;
+use crate::input::InputCounts;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
 use crate::stack_host::{self, BACKLOG, Calls, POOL, PORT};
@@ -125,9 +125,9 @@ impl<L: Waitable> End<L> {
         })
     }
 
-    /// Counters of its stack.
-    pub(super) fn counters(&self) -> &Counters {
-        self.stack.counters()
+    /// The segments that this end's stack has taken in.
+    pub(super) fn input_counts(&self) -> InputCounts {
+        InputCounts::of(self.stack.counters())
     }
 
     /// Outcome of redundancy avoidance, at this end.

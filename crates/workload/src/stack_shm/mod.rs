@@ -17,12 +17,12 @@ use tollgate_link::Side;
 use tollgate_link::atm::{Adapter, Atm};
 use tollgate_link::shm::{Config, Segment, ShmLink, Waiting as LinkWaiting};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
-use tollgate_stack::counters::Counters;
 use tollgate_stats::{Samples, Timing};
 
 use crate::child::{Child, ChildEnd, Role};
 use crate::cores::{self, Cores, KEEPING, Pinned};
 use crate::error::Error;
+use crate::input::InputCounts;
 use crate::laps::Laps;
 use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
@@ -292,8 +292,9 @@ impl<L: Waitable> Session for ShmSession<L> {
         settings
     }
 
-    fn counters(&self) -> Vec<Counters> {
-        vec![*self.end.counters()]
+    fn input_counts(&self) -> Option<[InputCounts; 2]> {
+        let theirs = InputCounts::from_words(self.child.control().numbers());
+        Some([self.end.input_counts(), theirs])
     }
 }
 
@@ -356,6 +357,7 @@ fn serve_slices<L: Waitable>(
             Err(Error::Stopped { .. }) => return Ok(()),
             other => other?,
         }
+        orders.tell(server.end.input_counts().words());
         orders.done();
     }
     Ok(())

@@ -1,0 +1,178 @@
+//! The instructions of a round trip over `stack-memory`, with each mechanism of the stack at each of its values.
+//!
+//! The program runs the path's own round trips in virtual time, one setting and one size after the other, and dumps
+//! Callgrind's count after each. So one start of Valgrind is enough, and a count depends on nothing but its own setting
+//! and size. It must never hold a list of mechanisms: [`Mechanisms::each`] is the list.
+
+use crate::Error;
+use crate::callgrind::{counted, dump};
+use crate::valgrind::{Program, printed_as};
+use serde::{Deserialize, Serialize};
+use tollgate_checksum::Kernel;
+use tollgate_run::{Placement, Waiting, Workload};
+use tollgate_workload::stack_memory::counted::RoundTrips;
+use tollgate_workload::{Mechanisms, Spec};
+
+/// The name of the scenario.
+pub const SCENARIO: &str = "mechanisms";
+/// Round trips that are counted at each setting and size.
+pub const ROUND_TRIPS: u64 = 128;
+/// Round trips before those: the congestion window has grown, and what is made at the first use is there.
+const WARM_UP: u64 = 64;
+
+/// The instructions of round trips.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MechanismCounts {
+    /// The name of the checksum kernel that ran; Valgrind has no AVX-512.
+    pub kernel: String,
+    /// Round trips of each count.
+    pub round_trips: u64,
+    /// Instructions of a round trip with the default of each mechanism, by size.
+    pub usual: Vec<f64>,
+    /// The same with one mechanism switched.
+    pub switched: Vec<SwitchedCounts>,
+}
+
+/// The instructions of round trips with one mechanism switched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwitchedCounts {
+    /// The mechanism.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// Instructions of a round trip, by size.
+    pub instructions: Vec<f64>,
+}
+
+/// What the scenario prints: its counts are dumped in this order, after one of no round trip.
+#[derive(Debug, Serialize, Deserialize)]
+struct Printed {
+    kernel: String,
+    round_trips: u64,
+    sizes: Vec<usize>,
+    /// Name and value of what is switched, after the default.
+    switched: Vec<(String, String)>,
+}
+
+/// The name of the checksum kernel that runs in this process.
+#[must_use]
+pub fn kernel() -> &'static str {
+    Kernel::best().name()
+}
+
+/// Runs the scenario: `count` round trips at each setting and size, to be counted.
+///
+/// # Errors
+/// [`Error::Workload`].
+pub fn output(sizes: &[usize], count: u64) -> Result<String, Error> {
+    // What switching on and off and the call itself take.
+    let first = sizes.first().map_or(&[][..], std::slice::from_ref);
+    measure(Mechanisms::DEFAULT, first, 0)?;
+    measure(Mechanisms::DEFAULT, sizes, count)?;
+    let mut switched = Vec::new();
+    for (name, value, mechanisms) in Mechanisms::each() {
+        measure(mechanisms, sizes, count)?;
+        switched.push((name.to_owned(), value.to_owned()));
+    }
+    let printed = Printed {
+        kernel: kernel().to_owned(),
+        round_trips: count,
+        sizes: sizes.to_vec(),
+        switched,
+    };
+    serde_json::to_string(&printed).map_err(|error| Error::Unreadable {
+        scenario: SCENARIO.to_owned(),
+        what: error.to_string(),
+    })
+}
+
+/// Dumps the count of `count` round trips at each size.
+fn measure(mechanisms: Mechanisms, sizes: &[usize], count: u64) -> Result<(), Error> {
+    for &size in sizes {
+        let spec = Spec::new(Workload::Rr, size)
+            .with_mode(Placement::OneCore, Waiting::BusyPoll)
+            .with_mechanisms(mechanisms);
+        let mut trips = RoundTrips::open(&spec)?;
+        trips.run(WARM_UP)?;
+        let mut outcome = Ok(());
+        counted(|| outcome = trips.run(count));
+        dump();
+        outcome?;
+    }
+    Ok(())
+}
+
+/// Counts `round_trips` of them at each setting and size, in `program`.
+///
+/// # Errors
+/// Those of [`Program::count`].
+pub fn count(
+    program: &Program,
+    sizes: &[usize],
+    round_trips: u64,
+) -> Result<MechanismCounts, Error> {
+    let list: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+    let (printed, parts) = program.parts(SCENARIO, &[round_trips.to_string(), list.join(",")])?;
+    read(&printed, &parts).map_err(|what| Error::Unreadable {
+        scenario: SCENARIO.to_owned(),
+        what,
+    })
+}
+
+/// The counts, from what the scenario printed and the parts that Callgrind wrote.
+fn read(printed: &str, parts: &[u64]) -> Result<MechanismCounts, String> {
+    let printed: Printed = printed_as(SCENARIO, printed).map_err(|error| error.to_string())?;
+    let wanted = 1 + (1 + printed.switched.len()) * printed.sizes.len();
+    // Callgrind may write what is left when the program ends as one part more.
+    let (Some((nothing, counts)), true) = (parts.split_first(), parts.len() >= wanted) else {
+        return Err(format!("{} counts of {wanted} were written", parts.len()));
+    };
+    let each = |count: &u64| count.saturating_sub(*nothing) as f64 / printed.round_trips as f64;
+    let mut settings = counts
+        .chunks(printed.sizes.len().max(1))
+        .map(|counts| counts.iter().map(each).collect::<Vec<f64>>());
+    let usual = settings.next().unwrap_or_default();
+    let named = printed.switched.into_iter().zip(settings);
+    Ok(MechanismCounts {
+        kernel: printed.kernel,
+        round_trips: printed.round_trips,
+        usual,
+        switched: named
+            .map(|((name, value), instructions)| SwitchedCounts {
+                name,
+                value,
+                instructions,
+            })
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRINTED: &str = "{\"kernel\":\"avx2\",\"round_trips\":10,\"sizes\":[4,200],\"switched\":[[\"demux\",\"hash\"]]}";
+
+    #[test]
+    fn counts_are_those_of_the_dumps_in_order_less_the_requests() {
+        let counts = read(PRINTED, &[7, 1_007, 2_007, 3_007, 4_007, 0]).unwrap();
+        assert_eq!(counts.usual, [100.0, 200.0]);
+        assert_eq!(counts.switched.len(), 1);
+        assert_eq!(counts.switched[0].name, "demux");
+        assert_eq!(counts.switched[0].instructions, [300.0, 400.0]);
+    }
+
+    #[test]
+    fn missing_counts_are_an_error() {
+        let error = read(PRINTED, &[7, 1_007, 2_007]).unwrap_err();
+        assert_eq!(error, "3 counts of 5 were written");
+        assert!(read("{}", &[]).is_err());
+    }
+
+    #[test]
+    fn round_trips_run_with_every_mechanism_switched() {
+        let printed = output(&[4, 9_000], 3).unwrap();
+        let printed: Printed = serde_json::from_str(&printed).unwrap();
+        assert_eq!(printed.switched.len(), Mechanisms::each().count());
+    }
+}

@@ -1,0 +1,749 @@
+//! `ablation`: round trips with one mechanism of Tollgate's stack switched at a time, against those with the default of each.
+//!
+//! All settings take turns in one interleaved run, so an effect in time is a quotient of slices that were measured within the
+//! same moments, and its interval is told from what differs between sessions. The effect in instructions is exact: Callgrind
+//! counts the same round trips in virtual time ([`mechanisms`]). It must never hold a list of mechanisms.
+
+use std::time::Duration;
+
+use tollgate_budget::mechanisms::{self, MechanismCounts, ROUND_TRIPS};
+use tollgate_run::{
+    Bar, Cell, Column, Figure as Drawing, Interval, Measured, Mode, PathId, Segment, SegmentKind,
+    Source, Table, TrustLine, Unit, Workload, format, present,
+};
+use tollgate_stats::Estimate;
+use tollgate_workload::{Mechanisms, find};
+
+use super::{Content, Experiment, Reported};
+use crate::claim::{Evidence, Finding, FindingText, Refusal};
+use crate::context::{Context, ITERATIONS, Options, REPETITIONS};
+use crate::counting;
+use crate::error::Error;
+use crate::interleave::{self, Matrix, Switched, Variant};
+use crate::layout;
+use crate::outcome::{Figure, Outcome};
+
+/// Sizes unless given: those of Wolman, Voelker and Thekkath 1994 at which the costs of a packet and of a byte part, and one of
+/// many segments.
+const SIZES: [usize; 5] = [4, 200, 1_400, 8_000, 65_536];
+/// The paths that run Tollgate's stack, the one that is measured unless others are named first.
+const PATHS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
+/// The part of the remaining time that counting may take at most.
+const COUNTING: u32 = 2;
+/// What counting takes, roughly, for the progress.
+const TAKES: Duration = Duration::from_secs(10);
+/// What a cell says whose interval holds no change.
+const NO_DIFFERENCE: &str = "no difference";
+/// The reason why `stack-shm` has no counts.
+const WAITS: &str = "two processes poll for each other, so they execute as many instructions as a wait lasts; stack-memory is counted";
+
+/// Mechanisms, one at a time.
+pub(super) struct Ablation;
+
+impl Experiment for Ablation {
+    fn name(&self) -> &'static str {
+        "ablation"
+    }
+
+    fn title(&self) -> &'static str {
+        "What each mechanism is worth"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        None
+    }
+
+    fn summary(&self) -> &'static str {
+        "round trips with one mechanism of Tollgate's stack switched at a time: time with intervals, instructions exact"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Full
+    }
+
+    fn weight(&self) -> u32 {
+        6
+    }
+
+    /// Each mechanism is held against its default, so others than the defaults leave nothing to compare with.
+    fn concerns(&self, options: &Options) -> bool {
+        !paths(options).is_empty() && options.mechanisms == Mechanisms::DEFAULT
+    }
+
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
+        let sizes = context.options.sizes_or(&SIZES);
+        let settings = settings();
+        let matrix = matrix(&settings, context)?;
+        let counted = if matrix.variants.iter().any(is_counted) {
+            context.tell("counting under valgrind", TAKES);
+            let limit = context.remaining().map(|left| left / COUNTING);
+            counting::counted(self.name(), context, limit, |program| {
+                mechanisms::count(program, &sizes, ROUND_TRIPS)
+            })?
+        } else {
+            Err(WAITS.to_owned())
+        };
+        let outcome = interleave::run(self.name(), matrix, &sizes, context)?;
+        let ablation = Effects {
+            settings,
+            outcome,
+            counted,
+        };
+        let mut trust = ablation.trust();
+        trust.extend(layout::trust(
+            &ablation.outcome,
+            context.options.iterations.unwrap_or(ITERATIONS),
+            context.options.repetitions.unwrap_or(REPETITIONS),
+            "round trips",
+        ));
+        Ok(Content {
+            finding: ablation.finding(),
+            tables: vec![ablation.effects(), ablation.measured()],
+            figures: ablation.figure(command).into_iter().collect(),
+            trust,
+        })
+    }
+}
+
+/// A mechanism with a value that is not its default.
+#[derive(Debug, Clone)]
+struct Setting {
+    name: String,
+    value: String,
+    mechanisms: Mechanisms,
+}
+
+impl Setting {
+    /// The setting as `--set` takes it.
+    fn label(&self) -> String {
+        format!("{}={}", self.name, self.value)
+    }
+}
+
+fn settings() -> Vec<Setting> {
+    Mechanisms::each()
+        .map(|(name, value, mechanisms)| Setting {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            mechanisms,
+        })
+        .collect()
+}
+
+/// The paths to measure, each in the first of its modes that fits.
+fn paths(options: &Options) -> Vec<(PathId, Mode)> {
+    let wanted = options.paths.as_deref().unwrap_or(&PATHS[..1]);
+    wanted
+        .iter()
+        .filter(|path| PATHS.contains(path))
+        .filter_map(|&path| {
+            let mode = options
+                .modes(&find(path)?.capabilities())
+                .first()
+                .copied()?;
+            Some((path, mode))
+        })
+        .collect()
+}
+
+/// Tells whether the instructions of this variant's path can be counted.
+fn is_counted(variant: &Variant) -> bool {
+    variant.path == PathId::StackMemory
+}
+
+/// Variants of a path before those of the settings: the default, and once more the default, which shows what chance does.
+const DEFAULTS: usize = 2;
+
+/// Each path with its defaults, then with each of the settings.
+fn matrix(settings: &[Setting], context: &Context<'_>) -> Result<Matrix, Error> {
+    let mut variants = Vec::new();
+    for (path, mode) in paths(&context.options) {
+        let switched = settings.iter().map(|setting| setting.mechanisms);
+        let all = [Mechanisms::DEFAULT; DEFAULTS].into_iter().chain(switched);
+        variants.extend(all.map(|mechanisms| Variant {
+            switched: Some(Switched {
+                mechanisms,
+                words: None,
+            }),
+            ..Variant::new(path, mode)
+        }));
+    }
+    if variants.is_empty() {
+        return Err(Error::NothingToRun {
+            workload: Workload::Rr,
+            asked: context.options.restrictions(),
+        });
+    }
+    Ok(Matrix {
+        workload: Workload::Rr,
+        variants,
+        absent: Vec::new(),
+    })
+}
+
+/// What was measured and counted.
+struct Effects {
+    settings: Vec<Setting>,
+    outcome: Outcome,
+    /// The counts of `stack-memory`, or why there are none.
+    counted: Result<MechanismCounts, String>,
+}
+
+impl Effects {
+    /// The places of each path's default.
+    fn defaults(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.outcome.matrix.variants.len()).step_by(DEFAULTS + self.settings.len())
+    }
+
+    /// What a variant takes of what its path's default takes.
+    fn ratio(&self, variant: usize, default: usize, at: usize) -> Option<Estimate> {
+        self.outcome.ratio(variant, default, at, Figure::Median)
+    }
+
+    /// The change in time, in hundredths.
+    fn change(&self, variant: usize, default: usize, at: usize) -> Cell {
+        let Some(ratio) = self.ratio(variant, default, at) else {
+            return match self.outcome.cell(variant, at, Figure::Median) {
+                Cell::NotAvailable { reason } => Cell::NotAvailable { reason },
+                _ => Cell::NotAvailable {
+                    reason: Refusal::NoInterval.to_string(),
+                },
+            };
+        };
+        let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+        Cell::Value(Measured {
+            value: percent(ratio.value),
+            ci: Some(Interval {
+                low: percent(ratio.interval.low),
+                high: percent(ratio.interval.high),
+            }),
+            n: Some(ratio.n),
+            ..Measured::default()
+        })
+    }
+
+    /// Instructions of a round trip: of the default, and of the setting of this place.
+    fn instructions(
+        &self,
+        variant: &Variant,
+        setting: usize,
+        at: usize,
+    ) -> Result<(f64, f64), &str> {
+        if !is_counted(variant) {
+            return Err(WAITS);
+        }
+        let counts = self.counted.as_ref().map_err(String::as_str)?;
+        let wanted = &self.settings[setting];
+        let same = |name: &str, value: &str| name == wanted.name && value == wanted.value;
+        let mut all = counts.switched.iter();
+        let switched = all.find(|one| same(&one.name, &one.value));
+        let pair =
+            switched.and_then(|one| Some((*counts.usual.get(at)?, *one.instructions.get(at)?)));
+        pair.ok_or("the program that counted does not know this setting")
+    }
+
+    /// A row's label: the setting, with its path where there are several.
+    fn label(&self, variant: usize, name: String) -> String {
+        match self.defaults().count() {
+            1 => name,
+            _ => format!("{name}, {}", self.outcome.matrix.variants[variant].path),
+        }
+    }
+
+    /// Each setting: by how much the time of a round trip changes at each size, and by how many instructions.
+    fn effects(&self) -> Table {
+        let mut rows = Vec::new();
+        for default in self.defaults() {
+            for (place, setting) in self.settings.iter().enumerate() {
+                let variant = default + DEFAULTS + place;
+                let cells = (0..self.outcome.sizes.len()).flat_map(|at| {
+                    let time = match self.change(variant, default, at) {
+                        Cell::Value(change) if holds_zero(&change) => Cell::text(NO_DIFFERENCE),
+                        cell => cell,
+                    };
+                    let who = &self.outcome.matrix.variants[variant];
+                    let more = match self.instructions(who, place, at) {
+                        Ok((usual, switched)) => Cell::exact(switched - usual),
+                        Err(reason) => unavailable(reason),
+                    };
+                    [time, more]
+                });
+                let cells = cells.collect();
+                rows.push(present::plain_row(
+                    self.label(variant, setting.label()),
+                    cells,
+                ));
+            }
+        }
+        let columns = self.outcome.sizes.iter().flat_map(|&size| {
+            let size = format::size(size);
+            [
+                column(format!("{size}, time"), Unit::Percent),
+                column(format!("{size}, instructions"), Unit::Count),
+            ]
+        });
+        Table {
+            id: "effects".to_owned(),
+            title: "Change of a round trip when one mechanism is switched".to_owned(),
+            columns: columns.collect(),
+            rows,
+        }
+    }
+
+    /// The numbers behind the effects: time, change and instructions of each setting.
+    fn measured(&self) -> Table {
+        let mut rows = Vec::new();
+        for default in self.defaults() {
+            let who = self.outcome.matrix.variants[default];
+            let usual = |at: usize| match (is_counted(&who), &self.counted) {
+                (true, Ok(counts)) => match counts.usual.get(at) {
+                    Some(count) => Cell::exact(*count),
+                    None => unavailable("the program that counted does not know this size"),
+                },
+                (true, Err(reason)) => unavailable(reason),
+                (false, _) => unavailable(WAITS),
+            };
+            let mut add = |variant: usize, name: String, count: &dyn Fn(usize) -> Cell| {
+                let cells = (0..self.outcome.sizes.len()).flat_map(|at| {
+                    let time = self.outcome.cell(variant, at, Figure::Median);
+                    let change = match variant == default {
+                        true => Cell::text("-"),
+                        false => self.change(variant, default, at),
+                    };
+                    [time, change, count(at)]
+                });
+                rows.push(present::plain_row(
+                    self.label(variant, name),
+                    cells.collect(),
+                ));
+            };
+            add(default, "default".to_owned(), &usual);
+            add(default + 1, "default, once more".to_owned(), &usual);
+            for (place, setting) in self.settings.iter().enumerate() {
+                add(
+                    default + DEFAULTS + place,
+                    setting.label(),
+                    &|at| match self.instructions(&who, place, at) {
+                        Ok((_, switched)) => Cell::exact(switched),
+                        Err(reason) => unavailable(reason),
+                    },
+                );
+            }
+        }
+        let columns = self.outcome.sizes.iter().flat_map(|&size| {
+            let size = format::size(size);
+            [
+                column(format!("{size}, round trip"), Unit::Nanoseconds),
+                column(format!("{size}, change"), Unit::Percent),
+                column(format!("{size}, instructions"), Unit::Instructions),
+            ]
+        });
+        Table {
+            id: "measured".to_owned(),
+            title: "Round trip with each setting, and its change against the default".to_owned(),
+            columns: columns.collect(),
+            rows,
+        }
+    }
+
+    /// Bars of the smallest size: what a round trip takes with each setting, and how much of it that adds. In instructions where
+    /// they were counted, else in time.
+    fn figure(&self, command: &str) -> Option<Drawing> {
+        let default = self.defaults().next()?;
+        let who = self.outcome.matrix.variants[default];
+        let counts = self.counted.as_ref().ok().filter(|_| is_counted(&who));
+        let value = |variant: usize| match (counts, variant.checked_sub(default + DEFAULTS)) {
+            (Some(counts), None) => counts.usual.first().copied(),
+            (Some(_), Some(place)) => {
+                let pair = self.instructions(&who, place, 0).ok();
+                pair.map(|(_, switched)| switched)
+            }
+            (None, _) => self.outcome.value(variant, 0, Figure::Median),
+        };
+        let usual = value(default)?;
+        let segment = |label: &str, value: f64| Segment {
+            label: label.to_owned(),
+            layer: None,
+            kind: SegmentKind::Processing,
+            value,
+        };
+        let bar = |label: String, takes: f64| {
+            let added = segment("added", takes - usual);
+            let common = segment("as with the default", takes.min(usual));
+            Bar {
+                label,
+                total_measured: None,
+                segments: std::iter::once(common)
+                    .chain((takes > usual).then_some(added))
+                    .collect(),
+            }
+        };
+        let mut bars = vec![bar("default".to_owned(), usual)];
+        for (place, setting) in self.settings.iter().enumerate() {
+            if let Some(takes) = value(default + DEFAULTS + place) {
+                bars.push(bar(setting.label(), takes));
+            }
+        }
+        let (what, unit) = match counts {
+            Some(_) => ("Instructions", Unit::Instructions),
+            None => ("Time", Unit::Nanoseconds),
+        };
+        Some(Drawing::StackedBars {
+            title: format!(
+                "{what} of a round trip of {} with one mechanism switched",
+                format::bytes(*self.outcome.sizes.first()?)
+            ),
+            unit,
+            bars,
+            command: command.to_owned(),
+        })
+    }
+
+    /// The mechanism that saves most instructions at the smallest size; in time where they were not counted.
+    fn finding(&self) -> FindingText {
+        let mut finding = Finding::default();
+        let Some(default) = self.defaults().next() else {
+            return finding.finish();
+        };
+        let who = &self.outcome.matrix.variants[default];
+        let size = format::bytes(self.outcome.sizes[0]);
+        let counts: Vec<(f64, f64, &Setting)> = self
+            .settings
+            .iter()
+            .enumerate()
+            .filter_map(|(place, setting)| {
+                let (usual, switched) = self.instructions(who, place, 0).ok()?;
+                Some((switched - usual, switched, setting))
+            })
+            .collect();
+        let most = counts.iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        match (most, &self.counted) {
+            (Some((saved, of, setting)), _) if *saved > 0.0 => {
+                let part = Evidence::exact(*saved).amount();
+                let whole = Evidence::exact(*of).amount();
+                let part = finding.claim("the instructions that are saved", part);
+                let whole = finding.claim("the instructions of a round trip", whole);
+                if let Some((part, whole)) = part.zip(whole) {
+                    finding.say(format!(
+                        "{} saves most against {}: {} of {} instructions of a round trip of {size}",
+                        setting.name,
+                        setting.label(),
+                        part.count(),
+                        whole.count()
+                    ));
+                }
+            }
+            (Some(_), _) => finding.say(format!(
+                "no mechanism saves instructions in a round trip of {size}"
+            )),
+            (None, reason) => {
+                if let (Err(reason), true) = (reason, is_counted(who)) {
+                    let why = Refusal::NotMeasured(reason.clone());
+                    finding.refuse("how many instructions a mechanism saves", &why);
+                }
+                self.slowest(default, &size, &mut finding);
+            }
+        }
+        finding.finish()
+    }
+
+    /// Says which setting takes most time against the default at the smallest size.
+    fn slowest(&self, default: usize, size: &str, finding: &mut Finding) {
+        let ratios = self
+            .settings
+            .iter()
+            .enumerate()
+            .filter_map(|(place, setting)| {
+                let variant = default + DEFAULTS + place;
+                Some((self.ratio(variant, default, 0)?.value, variant, setting))
+            });
+        let Some((_, variant, setting)) = ratios.max_by(|a, b| a.0.total_cmp(&b.0)) else {
+            return;
+        };
+        let claim = crate::compare::ratio(&self.outcome, variant, default, 0, Figure::Median);
+        let what = format!("which mechanism saves most time at {size}");
+        if let Some(claim) = finding.claim(what, claim) {
+            finding.say(match claim.speed() {
+                Some(speed) => format!(
+                    "{} saves most: a round trip of {size} is {speed} with {}",
+                    setting.name,
+                    setting.label()
+                ),
+                None => format!("no mechanism shows a difference in time at {size}"),
+            });
+        }
+    }
+
+    /// How far to trust the times, and what the counts are of.
+    fn trust(&self) -> Vec<TrustLine> {
+        let mut lines = Vec::new();
+        match &self.counted {
+            Ok(counts) => {
+                let here = mechanisms::kernel();
+                let kernel = if counts.kernel == here {
+                    format!("by the checksum kernel {here}")
+                } else {
+                    format!(
+                        "by the checksum kernel {}, since valgrind has no AVX-512; times are of {here}",
+                        counts.kernel
+                    )
+                };
+                lines.push(present::note(format!(
+                    "instructions are counted by Callgrind, both ends of stack-memory with their applications, in virtual time: exact, the same \
+                     in every run, {kernel}; the mean of {} round trips after a warm-up",
+                    format::whole(counts.round_trips)
+                )));
+            }
+            Err(reason) if self.outcome.matrix.variants.iter().any(is_counted) => {
+                lines.push(present::warning(format!(
+                    "instructions were not counted: {reason}"
+                )));
+            }
+            Err(_) => {}
+        }
+        lines.extend(self.control());
+        lines.extend(self.chance());
+        lines
+    }
+
+    /// What the default shows against itself: no difference, where the run can be trusted.
+    fn control(&self) -> Option<TrustLine> {
+        let pairs = self.defaults().flat_map(|default| {
+            let sizes = 0..self.outcome.sizes.len();
+            sizes.filter_map(move |at| Some((at, self.ratio(default + 1, default, at)?)))
+        });
+        let (at, most) = pairs.max_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)))?;
+        let percent = |ratio: f64| layout::percent(ratio - 1.0);
+        let text = format!(
+            "the default, measured twice, differs from itself most at {}: {} (95 %: {} to {})",
+            format::bytes(self.outcome.sizes[at]),
+            percent(most.value),
+            percent(most.interval.low),
+            percent(most.interval.high)
+        );
+        Some(present::note(text))
+    }
+
+    /// How many intervals there are, how wide the widest is, and how many of them miss by chance.
+    fn chance(&self) -> Option<TrustLine> {
+        let widths: Vec<f64> = self
+            .defaults()
+            .flat_map(|default| {
+                let variants = default + DEFAULTS..default + DEFAULTS + self.settings.len();
+                variants.flat_map(move |variant| {
+                    let sizes = 0..self.outcome.sizes.len();
+                    sizes.filter_map(move |at| self.ratio(variant, default, at))
+                })
+            })
+            .map(|ratio| (ratio.interval.high - ratio.interval.low) / 2.0 / ratio.value)
+            .collect();
+        let widest = widths.iter().copied().reduce(f64::max)?;
+        let middle = tollgate_stats::median_of(&widths)?;
+        Some(present::note(format!(
+            "{} of 95 % on time, half a width of {} in the middle and {} at most; of as many, about {} would show a difference where there is none",
+            format::counted(widths.len() as u64, "interval", "intervals"),
+            layout::percent(middle),
+            layout::percent(widest),
+            format::whole((0.05 * widths.len() as f64).round() as u64)
+        )))
+    }
+}
+
+fn column(name: String, unit: Unit) -> Column {
+    Column { name, unit }
+}
+
+fn unavailable(reason: &str) -> Cell {
+    Cell::NotAvailable {
+        reason: reason.to_owned(),
+    }
+}
+
+/// Tells whether the interval of a change holds none.
+fn holds_zero(change: &Measured) -> bool {
+    change.ci.is_some_and(|ci| ci.low <= 0.0 && 0.0 <= ci.high)
+}
+
+/// How far a quotient is from 1.
+fn distance(ratio: &Estimate) -> f64 {
+    (ratio.value - 1.0).abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_budget::mechanisms::SwitchedCounts;
+    use tollgate_run::{Placement, Waiting};
+    use tollgate_stats::{Samples, Timing};
+
+    use super::*;
+    use crate::context::{Cancel, Silent};
+
+    /// Effects of two sizes: each setting takes so many times as long as the default, and so many instructions more.
+    fn effects(factor: f64, more: f64) -> Effects {
+        let settings = settings();
+        let context = Context::new(Options::default(), None, Cancel::default(), &Silent);
+        let matrix = matrix(&settings, &context).unwrap();
+        let mut outcome = Outcome::new(matrix, vec![4, 8_000]);
+        for (variant, sizes) in outcome.measurements.iter_mut().enumerate() {
+            for measurement in sizes {
+                for session in 0..6 {
+                    let factor = if variant < DEFAULTS { 1.0 } else { factor };
+                    let ns =
+                        (1_000.0 * factor) as u64 + u64::from((session * 7 + variant as u32) % 5);
+                    let mut samples = Samples::new(Timing::Each);
+                    for _ in 0..200 {
+                        samples.record(ns, 1);
+                    }
+                    measurement.add_slice((session, 0), &samples);
+                }
+            }
+        }
+        let switched = settings
+            .iter()
+            .enumerate()
+            .map(|(place, setting)| SwitchedCounts {
+                name: setting.name.clone(),
+                value: setting.value.clone(),
+                instructions: vec![2_000.0 + more * (1 + place) as f64; 2],
+            });
+        Effects {
+            counted: Ok(MechanismCounts {
+                kernel: "avx2".to_owned(),
+                round_trips: 256,
+                usual: vec![2_000.0; 2],
+                switched: switched.collect(),
+            }),
+            settings,
+            outcome,
+        }
+    }
+
+    #[test]
+    fn every_setting_has_a_row_with_time_and_instructions_of_each_size() {
+        let effects = effects(1.25, 10.0);
+        let table = effects.effects();
+        assert_eq!(table.rows.len(), Mechanisms::each().count());
+        assert_eq!(table.columns.len(), 4);
+        assert_eq!(table.rows[0].label, "prediction=unidirectional");
+        let time = table.rows[0].cells[0].measured().unwrap();
+        assert!((time.value - 25.0).abs() < 0.5, "{time:?}");
+        assert!(time.ci.unwrap().low > 24.0);
+        assert_eq!(table.rows[1].cells[1].number(), Some(20.0));
+        let all = effects.measured();
+        assert_eq!(all.rows.len(), table.rows.len() + DEFAULTS);
+        assert_eq!(all.rows[0].cells[1], Cell::text("-"));
+        assert_eq!(all.rows[3].cells[2].number(), Some(2_020.0));
+    }
+
+    #[test]
+    fn intervals_that_hold_zero_say_no_difference_and_keep_their_numbers() {
+        let effects = effects(1.0, 0.0);
+        for row in &effects.effects().rows {
+            assert_eq!(row.cells[0], Cell::text(NO_DIFFERENCE), "{}", row.label);
+            assert_eq!(row.cells[1].number(), Some(0.0));
+        }
+        let change = effects.measured().rows[2].cells[1].clone();
+        assert!(holds_zero(change.measured().unwrap()));
+        assert_eq!(
+            effects.finding(),
+            "No mechanism saves instructions in a round trip of 4 bytes."
+        );
+    }
+
+    #[test]
+    fn the_finding_names_what_saves_most() {
+        let effects = effects(1.25, 10.0);
+        let last = effects.settings.last().unwrap();
+        let more = 10 * effects.settings.len();
+        assert_eq!(
+            effects.finding().to_string().to_lowercase(),
+            format!(
+                "{} saves most against {}={}: {more} of {} instructions of a round trip of 4 bytes.",
+                last.name,
+                last.name,
+                last.value,
+                format::whole(2_000 + more as u64)
+            )
+        );
+    }
+
+    #[test]
+    fn without_counts_times_stand_and_the_reason_is_told() {
+        let effects = Effects {
+            counted: Err("valgrind is not installed".to_owned()),
+            ..effects(1.25, 10.0)
+        };
+        let table = effects.effects();
+        assert!(table.rows[0].cells[0].measured().is_some());
+        assert!(
+            matches!(&table.rows[0].cells[1], Cell::NotAvailable { reason } if reason.contains("valgrind"))
+        );
+        let finding = effects.finding().to_string();
+        assert!(finding.contains("slower with "), "{finding}");
+        assert!(finding.contains("valgrind is not installed"), "{finding}");
+        assert!(!effects.trust()[0].holds);
+        let Some(Drawing::StackedBars { unit, .. }) = effects.figure("c") else {
+            panic!("bars");
+        };
+        assert_eq!(unit, Unit::Nanoseconds);
+    }
+
+    #[test]
+    fn bars_show_what_a_setting_adds() {
+        let effects = effects(1.0, 100.0);
+        let Some(Drawing::StackedBars { bars, unit, .. }) = effects.figure("c") else {
+            panic!("bars");
+        };
+        assert_eq!(unit, Unit::Instructions);
+        assert_eq!(bars.len(), 1 + effects.settings.len());
+        assert_eq!(bars[0].segments.len(), 1);
+        assert_eq!(bars[1].segments[1].value, 100.0);
+    }
+
+    #[test]
+    fn paths_without_our_stack_have_nothing_to_switch() {
+        let only = |paths: Vec<PathId>| Options {
+            paths: Some(paths),
+            ..Options::default()
+        };
+        assert!(!Ablation.concerns(&only(vec![PathId::KernelLoopback])));
+        assert!(Ablation.concerns(&only(vec![PathId::StackShm])));
+        let two_cores = Options {
+            placement: Some(Placement::TwoCores),
+            ..Options::default()
+        };
+        assert!(!Ablation.concerns(&two_cores));
+        let mut switched = Options::default();
+        switched.mechanisms.set("demux", "list").unwrap();
+        assert!(!Ablation.concerns(&switched));
+        let both = only(vec![PathId::StackMemory, PathId::StackShm]);
+        let modes: Vec<Waiting> = paths(&both).iter().map(|(_, mode)| mode.waiting).collect();
+        assert_eq!(modes, [Waiting::BusyPoll, Waiting::BusyPoll]);
+    }
+
+    #[test]
+    fn round_trips_are_measured_with_every_setting() {
+        let options = Options {
+            sizes: Some(vec![4]),
+            iterations: Some(16),
+            repetitions: Some(2),
+            ..Options::default()
+        };
+        let mut context = Context::new(options, None, Cancel::default(), &Silent);
+        let shown = Ablation.run(&mut context).unwrap();
+        let measured = &shown.tables[1];
+        assert!(
+            measured
+                .rows
+                .iter()
+                .all(|row| row.cells[0].measured().is_some())
+        );
+        // This test has no program that counts.
+        assert!(
+            shown
+                .trust
+                .iter()
+                .any(|line| !line.holds && line.text.contains("not counted"))
+        );
+    }
+}
