@@ -79,7 +79,7 @@ const CHAPTERS: [Chapter; 8] = [
     },
     Chapter {
         title: "Where the time goes",
-        experiments: &["wolman-transmit", "wolman-receive"],
+        experiments: &["wolman-transmit", "wolman-receive", "wolman-offload"],
     },
     Chapter {
         title: "Throughput, and cycles for each bit",

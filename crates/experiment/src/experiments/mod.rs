@@ -24,6 +24,7 @@ mod wolman_combined;
 mod wolman_elimination;
 mod wolman_ledger;
 mod wolman_networks;
+mod wolman_offload;
 mod wolman_prediction;
 mod wolman_rows;
 
@@ -135,6 +136,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &wolman_elimination::WolmanElimination,
         &wolman_rows::TRANSMIT,
         &wolman_rows::RECEIVE,
+        &wolman_offload::WolmanOffload,
         &kay_breakdown::KayBreakdown,
         &kay_detail::KayDetail,
         &foong_hz::FoongHz,
