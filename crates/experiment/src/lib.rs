@@ -25,6 +25,7 @@ mod outcome;
 mod per_packet;
 pub mod predict;
 mod sampled;
+pub mod sizes;
 mod streams;
 mod switched;
 

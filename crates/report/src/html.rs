@@ -97,6 +97,7 @@ const CHAPTERS: [Chapter; 8] = [
         experiments: &[
             "kay-breakdown",
             "kay-detail",
+            "kay-pcb",
             "foong-profile",
             "clark-direct",
         ],

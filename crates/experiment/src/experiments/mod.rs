@@ -15,6 +15,7 @@ mod foong_sendfile;
 mod kay_breakdown;
 mod kay_detail;
 mod kay_modes;
+mod kay_pcb;
 mod lehmann;
 mod remote_tables;
 mod rr_by_size;
@@ -139,6 +140,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &wolman_offload::WolmanOffload,
         &kay_breakdown::KayBreakdown,
         &kay_detail::KayDetail,
+        &kay_pcb::KayPcb,
         &foong_hz::FoongHz,
         &foong_direction::FoongDirection,
         &foong_profile::FoongProfile,
