@@ -86,6 +86,18 @@ impl Evidence {
         }
     }
 
+    /// The figure, whatever it may state.
+    #[must_use]
+    pub const fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// Its 95 % interval, where it has one.
+    #[must_use]
+    pub const fn interval(&self) -> Option<Interval> {
+        self.interval
+    }
+
     /// The quotient of what pairs of rounds took, which had so many operations; refused where there are too few pairs.
     pub fn quotient(a: &[f64], b: &[f64], operations: u64) -> Result<Self, Refusal> {
         let common = a.len().min(b.len());

@@ -2,8 +2,7 @@
 //!
 //! Each part says between which gates it is counted, or whose instructions are counted. Where our layers are cut
 //! otherwise than theirs (one template writes the headers of all layers; one check covers both checksums), the part says
-//! so. Sending a reset of a timer apart makes no sense here: setting, clearing and moving a deadline are each a write
-//! into the TCB.
+//! so. A timer of the paper is a deadline here, a write into the TCB; its entry in the wheel is counted apart.
 
 use crate::Error;
 use crate::rows::{self, Row};
@@ -44,8 +43,12 @@ const fn part(id: &'static str, label: &'static str, row: &'static str) -> Profi
 }
 
 const POOL: &str = "; of this the buffer pool's instructions, inlined ones included";
-const DEADLINE: &str = "; of this the instructions whose source lines set, clear or compare a deadline of the TCB, per \
-                        setting or clearing (8 in a round trip)";
+const SET: &str =
+    "; of this the instructions that set a deadline of the TCB, per setting (4 in a round trip)";
+const CLEAR: &str = "; of this the instructions whose source lines clear or compare a deadline of the TCB, per clearing (4 in \
+                     a round trip)";
+const RESET: &str = "; of this the function that starts a running timer anew";
+const UNCOPIED: &str = "; without the copy";
 const WHEEL: &str = "; of this the timing wheel's instructions, inlined ones included";
 
 const PROFILE_PARTS: &[ProfilePart] = &[
@@ -60,8 +63,16 @@ const PROFILE_PARTS: &[ProfilePart] = &[
         "tcp-input-sender",
     ),
     ProfilePart {
-        of_which: "; without the copy",
+        of_which: UNCOPIED,
         ..part("tcp-output", "TCP output, either end", "tcp-output")
+    },
+    ProfilePart {
+        of_which: UNCOPIED,
+        ..part(
+            "tcp-output-untemplated",
+            "TCP output without a template, and so not predicted",
+            "tcp-output-untemplated",
+        )
     },
     part("ip-input", "IP, packet receipt", "ip-in"),
     part("ip-output", "IP, sending a packet", "ip-out"),
@@ -94,18 +105,17 @@ const PROFILE_PARTS: &[ProfilePart] = &[
     },
     ProfilePart {
         scenario: "rr-64",
-        of_which: DEADLINE,
-        ..part("timer-set", "Set a timer", "deadline")
+        of_which: SET,
+        ..part("timer-set", "Set a timer", "timer-set")
     },
     ProfilePart {
         scenario: "rr-64",
-        of_which: DEADLINE,
-        ..part("timer-clear", "Clear a timer", "deadline")
+        of_which: CLEAR,
+        ..part("timer-clear", "Clear a timer", "timer-clear")
     },
     ProfilePart {
-        scenario: "rr-64",
-        of_which: DEADLINE,
-        ..part("timer-reset", "Reset a timer", "deadline")
+        of_which: RESET,
+        ..part("timer-reset", "Reset a timer", "timer-reset")
     },
     ProfilePart {
         of_which: WHEEL,
@@ -132,26 +142,83 @@ const PROFILE_PARTS: &[ProfilePart] = &[
     part("tcb-lookup-hash", "TCB lookup by the hash", "lookup-hashed"),
 ];
 
+/// The ends whose TCP input is told piece by piece: the beginning of the rows' ids, and the scenario.
+pub const ENDS: [(&str, &str); 2] = [
+    ("receiver", "tcp-input-receiver"),
+    ("sender", "tcp-input-sender"),
+];
+
+/// Pieces of TCP input: the end of the rows' ids, which but for the last two is that of the paper's row
+/// (`clark-1989/tcp-input`), and what they are. Together they are all of it.
+pub const PIECES: [(&str, &str); 8] = [
+    ("common", "Common path"),
+    ("sequencing", "Sequencing the data"),
+    ("ack", "Acknowledgment"),
+    ("window", "Window"),
+    ("congestion-window", "Congestion window"),
+    ("rtt", "Round-trip estimate"),
+    ("buffers", "Buffers"),
+    ("timers", "Timers"),
+];
+
+/// A piece of an end's TCP input, of what [`clark`] counted.
+pub fn piece<'a>(rows: &'a [ClarkRow], end: &str, piece: &str) -> Option<&'a ClarkRow> {
+    let id = format!("{end}-{piece}");
+    rows.iter().find(|row| row.id == id)
+}
+
+/// Tells whether a row is a piece of TCP input.
+pub fn is_piece(row: &ClarkRow) -> bool {
+    ENDS.iter().any(|(end, _)| {
+        let rest = row.id.strip_prefix(end);
+        let rest = rest.and_then(|rest| rest.strip_prefix('-'));
+        rest.is_some_and(|rest| PIECES.iter().any(|(piece, _)| *piece == rest))
+    })
+}
+
 /// Counts every part in `program`.
 ///
 /// # Errors
 /// Those of [`Program::count`].
 pub fn clark(program: &Program) -> Result<Vec<ClarkRow>, Error> {
-    let wanted: Vec<Row> = rows::ROWS
-        .iter()
-        .filter(|row| PROFILE_PARTS.iter().any(|part| part.row == row.id))
-        .copied()
-        .collect();
+    let pieces = || {
+        ENDS.into_iter().flat_map(|(end, scenario)| {
+            PIECES.map(|(piece, label)| {
+                (
+                    format!("{end}-{piece}"),
+                    format!("{end}: {label}"),
+                    scenario,
+                )
+            })
+        })
+    };
+    let is_wanted = |row: &&Row| {
+        PROFILE_PARTS.iter().any(|part| part.row == row.id) || pieces().any(|(id, ..)| id == row.id)
+    };
+    let all = rows::ROWS.iter().chain(rows::PIECES);
+    let wanted: Vec<Row> = all.filter(is_wanted).copied().collect();
     let values = rows::measure_all(program, &wanted)?;
-    PROFILE_PARTS
-        .iter()
-        .filter_map(|part| values.get(part.row).map(|value| (part, *value)))
-        .map(|(part, instructions)| {
+    let parts = PROFILE_PARTS.iter().map(|part| {
+        let told = (part.label.to_owned(), part.scenario, part.of_which);
+        (part.id.to_owned(), part.row.to_owned(), told)
+    });
+    let pieces = pieces().map(|(id, label, scenario)| {
+        let told = (
+            label,
+            scenario,
+            "; of this the instructions of this piece, by function",
+        );
+        (id.clone(), id, told)
+    });
+    parts
+        .chain(pieces)
+        .filter_map(|(id, row, told)| Some((id, *values.get(row.as_str())?, told)))
+        .map(|(id, instructions, (label, scenario, of_which))| {
             Ok(ClarkRow {
-                id: part.id.to_owned(),
-                label: part.label.to_owned(),
+                id,
+                label,
                 instructions,
-                counted: format!("{}{}", scenario::find(part.scenario)?.about, part.of_which),
+                counted: format!("{}{of_which}", scenario::find(scenario)?.about),
             })
         })
         .collect()
@@ -171,5 +238,24 @@ mod tests {
                 part.scenario
             );
         }
+    }
+
+    #[test]
+    fn every_piece_has_its_row() {
+        for (end, scenario) in ENDS {
+            assert!(scenario::find(scenario).is_ok(), "{scenario}");
+            for (piece, _) in PIECES {
+                let id = format!("{end}-{piece}");
+                assert!(rows::find(&id).is_some(), "{id} is no row");
+            }
+        }
+        let row = |id: &str| ClarkRow {
+            id: id.to_owned(),
+            label: String::new(),
+            instructions: 1.0,
+            counted: String::new(),
+        };
+        assert!(is_piece(&row("sender-ack")));
+        assert!(!is_piece(&row("tcp-input-sender")) && !is_piece(&row("sender-nothing")));
     }
 }

@@ -31,6 +31,12 @@ enum Source {
     Part(&'static str, fn(&Instruction) -> bool),
     /// Instructions of a round trip that write or compare deadlines, per setting or clearing of one.
     DeadlineWrites,
+    /// Instructions of a round trip that set deadlines, per setting.
+    DeadlineSets,
+    /// Instructions of a round trip that clear or compare deadlines, per clearing.
+    DeadlineClears,
+    /// Instructions of TCP input per operation of a scenario that are this piece of it.
+    Input(&'static str, Piece),
     /// What the TCB and its entries take.
     ConnectionBytes,
     /// Growth of the resident memory.
@@ -90,6 +96,82 @@ fn is_wheel_insertion(one: &Instruction) -> bool {
             .all(|frame| !frame.function.ends_with("Wheel::unlink"))
 }
 
+/// Tells whether an instruction sets a deadline.
+fn is_deadline_set(one: &Instruction) -> bool {
+    one.frames.iter().any(|frame| {
+        frame.function.ends_with("Deadline::set") || frame.function.ends_with("Tick::after")
+    })
+}
+
+/// Tells whether an instruction starts the retransmission timer anew while it runs.
+fn is_timer_reset(one: &Instruction) -> bool {
+    one.frames
+        .iter()
+        .any(|frame| frame.function.ends_with("restart_retransmission"))
+}
+
+/// A piece of TCP input, as Clark et al. cut theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// What is none of the others.
+    Common,
+    /// The buffer pool, which Clark et al. count apart.
+    Buffers,
+    /// Deadlines and the wheel, which Clark et al. count apart.
+    Timers,
+    /// Data into their place.
+    Sequencing,
+    /// The window field.
+    Window,
+    /// The congestion window.
+    Congestion,
+    /// The estimate of the round trip.
+    RoundTrip,
+    /// The acknowledgment: what it covers leaves the send queue.
+    Acknowledgment,
+}
+
+impl Piece {
+    /// All but [`Piece::Common`], which has what they leave.
+    const TOLD: [Self; 7] = [
+        Self::Buffers,
+        Self::Timers,
+        Self::Sequencing,
+        Self::Window,
+        Self::Congestion,
+        Self::RoundTrip,
+        Self::Acknowledgment,
+    ];
+
+    /// The piece that an instruction belongs to: the first whose function it is, inlined ones included.
+    fn of(one: &Instruction) -> Self {
+        let within = |piece: Self| -> bool {
+            let is = |name: &str| match piece {
+                Self::Common => true,
+                Self::Buffers => name.contains("tollgate_stack::buffer::Pool"),
+                Self::Timers => {
+                    name.contains("tollgate_stack::timer::")
+                        || name.ends_with("Deadline::set")
+                        || name.ends_with("Tick::after")
+                }
+                Self::Sequencing => {
+                    name.contains("::receive_queue::") || name.ends_with("::advance")
+                }
+                Self::Window => name.ends_with("take_window") || name.contains("::window_of"),
+                Self::Congestion => name.contains("::congestion::"),
+                Self::RoundTrip => name.contains("::rto::"),
+                Self::Acknowledgment => {
+                    name.ends_with("::take_acknowledgment")
+                        || name.ends_with("::release_acknowledged")
+                }
+            };
+            one.frames.iter().any(|frame| is(&frame.function))
+        };
+        let mut told = Self::TOLD.into_iter();
+        told.find(|&piece| within(piece)).unwrap_or(Self::Common)
+    }
+}
+
 /// Tells whether a symbol copies memory.
 fn is_copy(symbol: &str) -> bool {
     symbol.contains("memcpy") || symbol.contains("memmove")
@@ -98,6 +180,8 @@ fn is_copy(symbol: &str) -> bool {
 /// Settings and clearings of a deadline in a round trip: at each end one retransmission is set and cleared, and one
 /// delayed acknowledgment.
 const DEADLINES_IN_A_ROUND_TRIP: u64 = 8;
+/// Settings among them, as many as clearings.
+const SETTINGS_IN_A_ROUND_TRIP: u64 = DEADLINES_IN_A_ROUND_TRIP / 2;
 
 /// Connections whose resident memory is measured.
 const RESIDENT_CONNECTIONS: usize = 100_000;
@@ -283,41 +367,133 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-/// The row with this key.
-pub fn find(id: &str) -> Option<&'static Row> {
-    ROWS.iter().find(|row| row.id == id)
+const fn piece(id: &'static str, scenario: &'static str, piece: Piece) -> Row {
+    Row {
+        source: Source::Input(scenario, piece),
+        ..row(id, "piece of TCP input", Bar::None, "")
+    }
 }
 
+const RECEIVER: &str = "tcp-input-receiver";
+const SENDER: &str = "tcp-input-sender";
+
+/// Rows that stand beside Clark's and have no budget: the whole that they are pieces of has one.
+pub(crate) const PIECES: &[Row] = &[
+    piece("receiver-common", RECEIVER, Piece::Common),
+    piece("receiver-sequencing", RECEIVER, Piece::Sequencing),
+    piece("receiver-ack", RECEIVER, Piece::Acknowledgment),
+    piece("receiver-window", RECEIVER, Piece::Window),
+    piece("receiver-congestion-window", RECEIVER, Piece::Congestion),
+    piece("receiver-rtt", RECEIVER, Piece::RoundTrip),
+    piece("receiver-buffers", RECEIVER, Piece::Buffers),
+    piece("receiver-timers", RECEIVER, Piece::Timers),
+    piece("sender-common", SENDER, Piece::Common),
+    piece("sender-sequencing", SENDER, Piece::Sequencing),
+    piece("sender-ack", SENDER, Piece::Acknowledgment),
+    piece("sender-window", SENDER, Piece::Window),
+    piece("sender-congestion-window", SENDER, Piece::Congestion),
+    piece("sender-rtt", SENDER, Piece::RoundTrip),
+    piece("sender-buffers", SENDER, Piece::Buffers),
+    piece("sender-timers", SENDER, Piece::Timers),
+    Row {
+        source: Source::DeadlineSets,
+        ..row("timer-set", "timer set", Bar::None, "Clark 35")
+    },
+    Row {
+        source: Source::DeadlineClears,
+        ..row("timer-clear", "timer cleared", Bar::None, "Clark 17")
+    },
+    Row {
+        source: Source::Part("timer-reset", is_timer_reset),
+        ..row("timer-reset", "timer reset", Bar::None, "Clark 41")
+    },
+    Row {
+        source: Source::CountWithoutCopy("tcp-output-untemplated"),
+        ..row(
+            "tcp-output-untemplated",
+            "TCP output without a template",
+            Bar::None,
+            "",
+        )
+    },
+];
+
+/// The row with this key.
+pub fn find(id: &str) -> Option<&'static Row> {
+    ROWS.iter().chain(PIECES).find(|row| row.id == id)
+}
+
+/// What of a scenario's instructions was profiled.
+struct Profiled {
+    operations: u64,
+    profile: Profile,
+}
+
+impl Profiled {
+    /// Instructions of an operation for which `is_it` says yes.
+    fn each(&self, is_it: impl Fn(&Instruction) -> bool) -> f64 {
+        self.profile.count(is_it) as f64 / self.operations as f64
+    }
+}
+
+/// The profile of each scenario that rows look into.
+type Profiles = BTreeMap<&'static str, Profiled>;
+
 impl Row {
+    /// The scenario whose profile it looks into.
+    fn profiled(&self) -> Option<&'static str> {
+        match self.source {
+            Source::CountWithoutCopy(name) | Source::Part(name, _) | Source::Input(name, _) => {
+                Some(name)
+            }
+            Source::DeadlineWrites | Source::DeadlineSets | Source::DeadlineClears => Some("rr-64"),
+            Source::Count(_) | Source::ConnectionBytes | Source::ConnectionResident => None,
+        }
+    }
+
     /// Finds the value. `pair` is [`Program::pair_cost`].
     ///
     /// # Errors
     /// What went wrong with the count.
-    pub fn measure(&self, program: &Program, pair: u64) -> Result<f64, Error> {
+    fn measure(&self, program: &Program, pair: u64, profiles: &Profiles) -> Result<f64, Error> {
+        let counted = |name: &'static str| -> Result<f64, Error> {
+            let count = program.count(name, scenario::find(name)?.count)?;
+            Ok(count.per_operation(pair))
+        };
+        let unreadable = |name: &str, what: String| Error::Unreadable {
+            scenario: name.to_owned(),
+            what,
+        };
+        let profiled = |name: &'static str| -> Result<&Profiled, Error> {
+            let found = profiles.get(name);
+            found.ok_or_else(|| unreadable(name, "it was not profiled".to_owned()))
+        };
+        let deadlines = || -> Result<f64, Error> {
+            let round_trip = profiled("rr-64")?;
+            let writes =
+                deadline_writes(&round_trip.profile).map_err(|what| unreadable("rr-64", what))?;
+            Ok(writes as f64 / round_trip.operations as f64)
+        };
+        let sets = || -> Result<f64, Error> { Ok(profiled("rr-64")?.each(is_deadline_set)) };
         match self.source {
-            Source::Count(name) => Ok(program
-                .count(name, scenario::find(name)?.count)?
-                .per_operation(pair)),
+            Source::Count(name) => counted(name),
             Source::CountWithoutCopy(name) => {
-                let whole = program
-                    .count(name, scenario::find(name)?.count)?
-                    .per_operation(pair);
-                let (done, profile) = profile(program, name)?;
-                let copy = profile.within(is_copy) as f64 / done as f64;
-                Ok(whole - copy)
+                let whole = counted(name)?;
+                let copy = |one: &Instruction| one.frames.iter().any(|at| is_copy(&at.function));
+                Ok(whole - profiled(name)?.each(copy))
             }
-            Source::Part(name, belongs) => {
-                let (done, profile) = profile(program, name)?;
-                Ok(profile.count(belongs) as f64 / done as f64)
+            Source::Part(name, belongs) => Ok(profiled(name)?.each(belongs)),
+            Source::DeadlineWrites => Ok(deadlines()? / DEADLINES_IN_A_ROUND_TRIP as f64),
+            Source::DeadlineSets => Ok(sets()? / SETTINGS_IN_A_ROUND_TRIP as f64),
+            Source::DeadlineClears => {
+                Ok((deadlines()? - sets()?) / SETTINGS_IN_A_ROUND_TRIP as f64)
             }
-            Source::DeadlineWrites => {
-                let (done, profile) = profile(program, "rr-64")?;
-                let count = deadline_writes(&profile).map_err(|what| Error::Unreadable {
-                    scenario: "rr-64".to_owned(),
-                    what,
-                })?;
-                Ok(count as f64 / (done * DEADLINES_IN_A_ROUND_TRIP) as f64)
+            // Switching the counting on and off is nobody's piece, so the rest is found from the whole without it.
+            Source::Input(name, Piece::Common) => {
+                let told = profiled(name)?.each(|one| Piece::of(one) != Piece::Common);
+                Ok(counted(name)? - told)
             }
+            Source::Input(name, piece) => Ok(profiled(name)?.each(|one| Piece::of(one) == piece)),
             Source::ConnectionBytes => Ok(Stack::bytes_per_connection() as f64),
             Source::ConnectionResident => {
                 let bytes = scenario::resident_bytes(RESIDENT_CONNECTIONS)?;
@@ -328,9 +504,12 @@ impl Row {
 }
 
 /// A scenario's profile, and its operations.
-fn profile(program: &Program, name: &str) -> Result<(u64, Profile), Error> {
+fn profile(program: &Program, name: &str) -> Result<Profiled, Error> {
     let (done, profile) = program.profile(name, scenario::find(name)?.count.min(2_000))?;
-    Ok((done.operations, profile))
+    Ok(Profiled {
+        operations: done.operations,
+        profile,
+    })
 }
 
 /// Instructions that set, clear or compare a deadline: those whose source line, or the line of a call that was inlined
@@ -366,25 +545,45 @@ pub fn measure_all(program: &Program, rows: &[Row]) -> Result<BTreeMap<&'static 
         .iter()
         .partition(|row| matches!(row.source, Source::ConnectionResident));
     for row in first {
-        values.insert(row.id, row.measure(program, 0)?);
+        values.insert(row.id, row.measure(program, 0, &Profiles::new())?);
     }
     let pair = program.pair_cost()?;
-    let queue = Mutex::new(rest.iter());
-    let work = || {
-        let mut values = Vec::new();
+    let mut names: Vec<&'static str> = rest.iter().filter_map(Row::profiled).collect();
+    names.sort_unstable();
+    names.dedup();
+    let profiles: Profiles = by_two(&names, |&name| Ok((name, profile(program, name)?)))?
+        .into_iter()
+        .collect();
+    values.extend(by_two(&rest, |row| {
+        Ok((row.id, row.measure(program, pair, &profiles)?))
+    })?);
+    Ok(values)
+}
+
+/// What `work` makes of each item, two at a time, in any order.
+///
+/// # Errors
+/// The first that failed.
+fn by_two<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R, Error> + Sync,
+) -> Result<Vec<R>, Error> {
+    let queue = Mutex::new(items.iter());
+    let take = || {
+        let mut made = Vec::new();
         loop {
             let next = queue
                 .lock()
                 .unwrap_or_else(|poisoned| poisoned.into_inner())
                 .next();
-            let Some(row) = next else {
-                return Ok(values);
+            let Some(item) = next else {
+                return Ok(made);
             };
-            values.push((row.id, row.measure(program, pair)?));
+            made.push(work(item)?);
         }
     };
     let results: Vec<Result<_, Error>> = thread::scope(|scope| {
-        let handles = [scope.spawn(work), scope.spawn(work)];
+        let handles = [scope.spawn(take), scope.spawn(take)];
         handles
             .map(|handle| {
                 handle
@@ -393,10 +592,11 @@ pub fn measure_all(program: &Program, rows: &[Row]) -> Result<BTreeMap<&'static 
             })
             .into()
     });
+    let mut all = Vec::new();
     for result in results {
-        values.extend(result?);
+        all.extend(result?);
     }
-    Ok(values)
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -405,20 +605,88 @@ mod tests {
 
     #[test]
     fn every_row_has_its_own_key_and_its_scenario() {
-        for (n, row) in ROWS.iter().enumerate() {
+        let rows: Vec<&Row> = ROWS.iter().chain(PIECES).collect();
+        for (n, row) in rows.iter().enumerate() {
             assert!(
-                ROWS[..n].iter().all(|other| other.id != row.id),
+                rows[..n].iter().all(|other| other.id != row.id),
                 "{} is there twice",
                 row.id
             );
-            if let Source::Count(name) | Source::CountWithoutCopy(name) | Source::Part(name, _) =
-                row.source
-            {
+            let counted = match row.source {
+                Source::Count(name) => Some(name),
+                _ => row.profiled(),
+            };
+            if let Some(name) = counted {
                 assert!(scenario::find(name).is_ok(), "{name} is no scenario");
             }
             if let Bar::Times(_, other) = row.bar {
                 assert!(find(other).is_some(), "{other} is no row");
             }
         }
+    }
+
+    /// An instruction within these functions, innermost first.
+    fn within(functions: &[&str]) -> Instruction {
+        Instruction {
+            count: 1,
+            frames: functions
+                .iter()
+                .map(|&function| crate::profile::Frame {
+                    function: function.to_owned(),
+                    line: None,
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn pieces_of_tcp_input_go_to_the_first_function_that_is_theirs() {
+        let outer = "tollgate_stack::tcp::predicted::take_acknowledgment";
+        for (functions, piece) in [
+            (
+                vec!["tollgate_stack::buffer::Pool::release", outer],
+                Piece::Buffers,
+            ),
+            (
+                vec!["tollgate_stack::time::Tick::after", outer],
+                Piece::Timers,
+            ),
+            (
+                vec!["tollgate_stack::tcp::rto::Rtt::update", outer],
+                Piece::RoundTrip,
+            ),
+            (
+                vec!["tollgate_stack::tcp::congestion::on_ack", outer],
+                Piece::Congestion,
+            ),
+            (vec![outer], Piece::Acknowledgment),
+            (
+                vec!["tollgate_stack::tcp::receive_queue::push"],
+                Piece::Sequencing,
+            ),
+            (
+                vec!["tollgate_stack::tcp::tcb::Tcb::take_window"],
+                Piece::Window,
+            ),
+            (vec!["tollgate_stack::stack::Stack::poll"], Piece::Common),
+        ] {
+            assert_eq!(Piece::of(&within(&functions)), piece, "{functions:?}");
+        }
+    }
+
+    #[test]
+    fn work_is_done_once_for_each_item_and_the_first_failure_is_told() {
+        let items: Vec<u32> = (0..100).collect();
+        let mut made = by_two(&items, |&item| Ok(item)).unwrap();
+        made.sort_unstable();
+        assert_eq!(made, items);
+        let failed = by_two(&items, |&item| match item {
+            50 => Err(Error::Unreadable {
+                scenario: "50".to_owned(),
+                what: "torn".to_owned(),
+            }),
+            item => Ok(item),
+        });
+        assert!(failed.unwrap_err().to_string().contains("torn"));
     }
 }

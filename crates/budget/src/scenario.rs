@@ -78,6 +78,8 @@ pub const SCENARIOS: &[Scenario] = &[
     parts::TCP_INPUT_RECEIVER,
     parts::TCP_INPUT_SENDER,
     parts::TCP_OUTPUT,
+    parts::TCP_OUTPUT_UNTEMPLATED,
+    parts::TIMER_RESET,
     parts::IP_IN,
     parts::IP_OUT,
     parts::LOOKUP_CACHED,

@@ -18,8 +18,8 @@ use tollgate_workload::{LinkKind, Mechanisms, Nagle};
 use crate::error::Error;
 use crate::output;
 use crate::values::{
-    Colour, Json, Setting, categories, cores, duration, experiment, filter, line_rate, link,
-    listen, mechanism, mechanisms_help, path, percent, short_duration, size, target, wait,
+    Colour, Json, Setting, Sizes, categories, cores, duration, experiment, filter, line_rate, link,
+    listen, mechanism, mechanisms_help, path, percent, short_duration, sizes, target, wait,
 };
 
 mod derived;
@@ -439,9 +439,9 @@ pub(crate) struct Measuring {
     /// Only these paths, in this order.
     #[arg(long = "path", value_name = "PATH,..", value_delimiter = ',', value_parser = path)]
     paths: Option<Vec<PathId>>,
-    /// Bytes per message or write.
-    #[arg(long = "size", value_name = "BYTES,..", value_delimiter = ',', value_parser = size)]
-    sizes: Option<Vec<usize>>,
+    /// Bytes per message or write; kay, lehmann and wolman stand for all sizes of that paper.
+    #[arg(long = "size", value_name = "BYTES,..", value_delimiter = ',', value_parser = sizes)]
+    sizes: Option<Vec<Sizes>>,
     /// Only with both ends on one core, or each on its own.
     #[arg(long, value_name = "1|2", value_parser = cores)]
     cores: Option<Placement>,
@@ -498,7 +498,8 @@ impl Measuring {
 
     /// Options of an experiment.
     pub(crate) fn options(&self) -> Options {
-        let sizes = self.sizes.clone().map(|mut sizes| {
+        let sizes = self.sizes.clone().map(|given| {
+            let mut sizes: Vec<usize> = given.into_iter().flat_map(|one| one.0).collect();
             sizes.sort_unstable();
             sizes.dedup();
             sizes
@@ -578,7 +579,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::values::Sink;
+    use crate::values::{Sink, size};
 
     fn parsed(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split_whitespace())
@@ -722,6 +723,23 @@ mod tests {
         for wrong in ["", "G", "-1G", "1", "10X", "1e99"] {
             assert!(line_rate(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn lists_of_papers_are_sizes() {
+        let options = measuring("tollgate rr --size kay,4").options();
+        let sizes = options.sizes.unwrap();
+        assert_eq!(
+            (sizes.len(), sizes[0], sizes[1], sizes[40]),
+            (41, 1, 4, 8_192)
+        );
+        let error = sizes_of("clark");
+        assert!(error.contains("kay (the 40 of"), "{error}");
+        assert_eq!(crate::values::sizes("4k"), Ok(Sizes(vec![4_096])));
+    }
+
+    fn sizes_of(given: &str) -> String {
+        sizes(given).unwrap_err()
     }
 
     #[test]

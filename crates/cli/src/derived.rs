@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tollgate_analysis::papers::{self, Extent};
+use tollgate_analysis::scaling;
 use tollgate_experiment::context::{Context, Options};
 use tollgate_experiment::noise::Noise;
 use tollgate_experiment::predict::{self, Validation, memory};
@@ -69,8 +70,25 @@ pub(crate) fn papers(asked: &Papers, global: &GlobalArgs) -> Result<ExitCode, Er
     let Some(from) = &asked.from else {
         return measure::papers(asked, global);
     };
-    let run = input::run(from)?;
-    let part = papers::beside(&run, Extent::Whole);
+    let (run, part) = match from.0.as_slice() {
+        [one] => {
+            let run = input::run(one)?;
+            let part = papers::beside(&run, Extent::Whole);
+            (run, part)
+        }
+        [first, second] => {
+            let (first, second) = (input::run(first)?, input::run(second)?);
+            let part = scaling::scaling(&first, &second)
+                .map_err(|error| Error::Usage(error.to_string()))?;
+            (first, part)
+        }
+        more => {
+            return Err(Error::Usage(format!(
+                "--from takes one run, or two of different frequencies; {} were given",
+                more.len()
+            )));
+        }
+    };
     show(run, part, &asked.json, asked.out.as_ref(), global)
 }
 

@@ -146,6 +146,21 @@ pub(crate) fn size(given: &str) -> Result<usize, String> {
         })
 }
 
+/// One size, or all of a paper's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sizes(pub(crate) Vec<usize>);
+
+/// A number of bytes, or the name of a paper's list.
+pub(crate) fn sizes(given: &str) -> Result<Sizes, String> {
+    if let Some(named) = tollgate_experiment::sizes::named(given) {
+        return Ok(Sizes(named));
+    }
+    let known = tollgate_experiment::sizes::NAMES.map(|(name, told)| format!("{name} ({told})"));
+    size(given)
+        .map(|size| Sizes(vec![size]))
+        .map_err(|error| format!("{error}, or a list: {}", known.join(", ")))
+}
+
 pub(crate) fn cores(given: &str) -> Result<Placement, String> {
     match given {
         "1" => Ok(Placement::OneCore),

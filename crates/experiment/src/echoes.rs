@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::sampled::{self, Mean, Sampled, Split, Subject, Survey};
 
 /// Message sizes, section IV.
-const SIZES: usize = 40;
+pub(crate) const SIZES: usize = 40;
 /// The largest, in bytes.
 const LARGEST: usize = 8_192;
 /// For each size and protocol, when nobody is in a hurry: 4 % of the time is then known within 4 %. The error decides whether it

@@ -15,8 +15,8 @@ use tollgate_measure::remote::{Boundaries, OneWay, Remote};
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::{self, StackMemory};
 use tollgate_measure::{Figure, Host, Ledger, Limit, Way};
-use tollgate_run::{Mode, PathId, Placement, Waiting, Workload, format};
-use tollgate_workload::Spec;
+use tollgate_run::{Mode, Offload, PathId, Placement, Waiting, Workload, format};
+use tollgate_workload::{Sockets, Spec, find_with_mtu};
 
 use crate::context::Context;
 use crate::control::between_slices;
@@ -30,6 +30,12 @@ const STACK_ROUND_TRIPS: u64 = 256;
 const BLOCKS: u32 = 60;
 /// The fewest blocks: a bootstrap over less of them often draws none that tells two of sixteen gates apart.
 const LEAST_BLOCKS: u32 = 10;
+/// The MTU that Wolman et al. 1994 had on ATM, section 1.2: "close to our ATM MTU of 9K".
+const ATM_MTU: usize = 9_000;
+/// The largest packet of IPv4 (RFC 791, 3.1).
+const LARGEST_MTU: usize = 65_535;
+/// Headers of IP and TCP with timestamps.
+const HEADERS: usize = 52;
 /// Seed of the sets of gates and of the bootstrap.
 const SEED: u64 = 1;
 /// Round trips of the slice that bounds the times of one way between two hosts.
@@ -207,6 +213,57 @@ fn kernel(
         stopped,
     }
     .or_nothing(experiment)
+}
+
+/// The ledgers of `kernel-veth` with checksums left to the devices, and with checksums computed and verified by the kernel,
+/// interleaved slice by slice. Packets are so large that a message is one in both.
+///
+/// # Errors
+/// Those of [`of_kernel`].
+pub(crate) fn of_checksums(
+    experiment: &'static str,
+    mode: Mode,
+    sizes: &[usize],
+    context: &Context<'_>,
+) -> Result<[Ledgers; 2], Error> {
+    let path = PathId::KernelVeth;
+    let until = context.remaining().map(|left| Instant::now() + left);
+    let specs = [Offload::Checksum, Offload::Neither].map(|offload| {
+        let spec = |&size: &usize| {
+            Spec::new(Workload::Rr, size)
+                .with_mode(mode.placement, mode.waiting)
+                .with_nagle(context.options.nagle)
+                .over(Sockets {
+                    offload,
+                    ..Sockets::PLAIN
+                })
+        };
+        sizes.iter().map(spec).collect::<Vec<_>>()
+    });
+    let largest = sizes.iter().copied().max().unwrap_or_default();
+    let mtu = (largest + HEADERS).clamp(ATM_MTU, LARGEST_MTU);
+    let kernel = find_with_mtu(path, mtu).ok_or_else(|| format!("{path} cannot be opened here"));
+    let mut kernel = kernel
+        .and_then(|path| Kernel::open_each(&*path, &specs.concat()))
+        .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
+    let plan = kernel.plan().clone();
+    let spans = spans_of(kernel.way(), kernel.table());
+    let all = [sizes, sizes].concat();
+    let (mut with, stopped) = run(&mut kernel, &all, KERNEL_ROUND_TRIPS, until, context);
+    let without = with.split_off(sizes.len().min(with.len()));
+    let [with, without] = [with, without].map(|sizes| {
+        Ledgers {
+            path,
+            mode,
+            spans: spans.clone(),
+            plan: Some(plan.clone()),
+            hosts: None,
+            sizes,
+            stopped,
+        }
+        .or_nothing(experiment)
+    });
+    Ok([with?, without?])
 }
 
 /// The ledgers of round trips to another host, measured at the first call in this share of the time that is left.

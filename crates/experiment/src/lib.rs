@@ -26,6 +26,7 @@ mod per_packet;
 pub mod predict;
 mod prediction;
 mod sampled;
+pub mod sizes;
 mod streams;
 mod switched;
 

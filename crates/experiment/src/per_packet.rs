@@ -19,6 +19,7 @@ use tollgate_stats::{self as stats, interquartile_mean};
 use tollgate_workload::find;
 use tollgate_workload::kernel::per_packet::{Carrier, KernelPacketSession};
 use tollgate_workload::per_packet::SEGMENT;
+use tollgate_workload::stack_memory::per_packet::StackPacketSession;
 
 use crate::context::{Context, Options};
 use crate::control::between_slices;
@@ -35,6 +36,17 @@ const SIZES_A_SECOND: f64 = 1.0;
 const KERNEL_ROUND_TRIPS: [u64; 2] = [8, 32];
 /// The same over our stack, whose clock spans batches of 16; the last batch has no end.
 const STACK_ROUND_TRIPS: [u64; 2] = [96, 128];
+/// The share of a subject's time that goes into round trips of all sizes, when the sizes with gates are a sample of them.
+const SWEEP: u32 = 4;
+/// The fewest rounds through all sizes: an interval needs two.
+const LEAST_ROUNDS: u32 = 2;
+/// Sizes are swept in steps of so many, which has no divisor in common with their number: neighbours lie apart in time, so a
+/// machine that slows down for a while moves no stretch of the curve.
+const STRIDE: usize = 101;
+/// The share of its time after which a sweep is given up.
+const MOST_PASSED: f64 = 2.0;
+/// Less than this is not worth a sweep.
+const LEAST_SWEPT: Duration = Duration::from_millis(500);
 /// Blocks without a time budget: with 24 an interval is 4 % wider than with many.
 const BLOCKS: u32 = 24;
 
@@ -112,6 +124,8 @@ pub(crate) struct Measured {
     /// The reason why there are no gates.
     pub(crate) without_gates: Option<String>,
     pub(crate) sizes: Vec<AtSize>,
+    /// The round trip of each of the paper's sizes without gates, where those with gates are a sample; empty otherwise.
+    pub(crate) swept: Vec<(usize, Figure)>,
     /// Events that belong to no packet.
     pub(crate) unmatched: u64,
     pub(crate) settings: Vec<(&'static str, String)>,
@@ -286,6 +300,7 @@ impl Measured {
             table,
             without_gates: None,
             sizes,
+            swept: Vec::new(),
             unmatched: 0,
             settings: Vec::new(),
         }
@@ -326,8 +341,13 @@ impl Measured {
     }
 }
 
-/// The paper's sizes, or fewer of them that lie apart evenly when there is little time: the first, those of [`OVER_TIME`], and what
-/// lies between.
+/// All of the paper's sizes.
+pub(crate) fn all_sizes() -> Vec<usize> {
+    (1..=MOST / STEP).map(|at| at * STEP).collect()
+}
+
+/// The paper's sizes, or a sample of them when there is little time: the first, those of [`OVER_TIME`], and one of each of so many
+/// equal parts. Where in its part follows the golden ratio, so that no period, as that of a segment, meets always the same place.
 fn sizes(options: &Options, within: Option<Duration>) -> (Vec<usize>, bool) {
     if let Some(sizes) = &options.sizes {
         return (sizes.clone(), false);
@@ -336,13 +356,101 @@ fn sizes(options: &Options, within: Option<Duration>) -> (Vec<usize>, bool) {
     let count = within.map_or(all, |within| {
         ((within.as_secs_f64() * SIZES_A_SECOND) as usize).clamp(4, all)
     });
-    let mut sizes: Vec<usize> = (1..=count).map(|at| at * all / count * STEP).collect();
+    let golden = f64::midpoint(5.0_f64.sqrt(), -1.0);
+    let drawn = (0..count).map(|part| {
+        let place = part as f64 + (part as f64 * golden).fract();
+        ((place * all as f64 / count as f64) as usize + 1) * STEP
+    });
+    let mut sizes: Vec<usize> = if count == all {
+        all_sizes()
+    } else {
+        drawn.collect()
+    };
     sizes.push(STEP);
     sizes.extend(OVER_TIME);
     sizes.sort_unstable();
     sizes.dedup();
     let fewer = sizes.len() < all;
     (sizes, fewer)
+}
+
+/// Runs a slice of round trips of a size and gives their times.
+type Slices<'a> = &'a mut dyn FnMut(usize) -> Result<Vec<f64>, String>;
+
+/// The round trip of each size over whole rounds, until the time is over: `passed` tells the share of it that has passed. A size that
+/// fails is left out; so is all of it when the first rounds take longer than [`MOST_PASSED`].
+fn swept(sizes: &[usize], passed: &dyn Fn() -> f64, run: Slices<'_>) -> Vec<(usize, Figure)> {
+    let mut means: Vec<Vec<f64>> = vec![Vec::new(); sizes.len()];
+    let mut round = 0;
+    while round < LEAST_ROUNDS || passed() < 1.0 {
+        for turn in 0..sizes.len() {
+            if passed() > MOST_PASSED {
+                return if round < LEAST_ROUNDS {
+                    Vec::new()
+                } else {
+                    known(sizes, &means)
+                };
+            }
+            let at = turn * STRIDE % sizes.len();
+            if let Ok(times) = run(sizes[at]) {
+                means[at].extend(interquartile_mean(&times));
+            }
+        }
+        round += 1;
+    }
+    known(sizes, &means)
+}
+
+/// The sizes with their times, as far as they have any.
+fn known(sizes: &[usize], means: &[Vec<f64>]) -> Vec<(usize, Figure)> {
+    let sizes = sizes.iter().zip(means);
+    sizes
+        .filter_map(|(&size, means)| Some((size, figure(means)?)))
+        .collect()
+}
+
+/// Round trips of all of the paper's sizes without gates; none where the path cannot be opened, which the measurement with gates
+/// tells.
+fn sweep(
+    subject: Subject,
+    mode: Mode,
+    time: Duration,
+    context: &Context<'_>,
+) -> Vec<(usize, Figure)> {
+    let all = all_sizes();
+    let begun = Instant::now();
+    let passed = || {
+        if context.cancel.is_raised() {
+            f64::INFINITY
+        } else {
+            begun.elapsed().as_secs_f64() / time.as_secs_f64()
+        }
+    };
+    between_slices(context, &format!("{}, all sizes", subject.label()), time);
+    match subject {
+        Subject::Stack => {
+            let Ok(mut stack) = StackPacketSession::open() else {
+                return Vec::new();
+            };
+            swept(&all, &passed, &mut |size| {
+                let mut times = Vec::new();
+                let ran = stack.slice(None, size, STACK_ROUND_TRIPS[0], &mut |ns| times.push(ns));
+                ran.map_err(|error| error.to_string())?;
+                Ok(times)
+            })
+        }
+        Subject::Kernel(path, carrier) => {
+            let Ok(mut kernel) = KernelPacketSession::open(path, carrier, mode) else {
+                return Vec::new();
+            };
+            swept(&all, &passed, &mut |size| {
+                let mut times = Vec::new();
+                let ran = kernel.run(size, KERNEL_ROUND_TRIPS[0] as u32, &mut |ns| times.push(ns));
+                ran.map_err(|error| error.to_string())?;
+                Ok(times)
+            })
+        }
+    }
 }
 
 /// The extent of a measurement.
@@ -504,15 +612,23 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<PerPacket, Err
         if context.cancel.is_raised() {
             break;
         }
+        let within = || {
+            let left = context.remaining();
+            left.map(|left| left / (wanted.len() - turn) as u32)
+        };
+        let time = within()
+            .filter(|_| per_packet.fewer)
+            .map(|time| time / SWEEP);
+        let swept = time
+            .filter(|&time| time >= LEAST_SWEPT)
+            .map_or_else(Vec::new, |time| sweep(subject, mode, time, context));
         let plan = Plan {
             sizes: &per_packet.sizes,
             iterations: context.options.iterations,
-            within: context
-                .remaining()
-                .map(|left| left / (wanted.len() - turn) as u32),
+            within: within(),
         };
         match measure(subject, mode, &plan, context) {
-            Ok(measured) => per_packet.measured.push(measured),
+            Ok(measured) => per_packet.measured.push(Measured { swept, ..measured }),
             Err(reason) => per_packet.absent.push((subject, reason)),
         }
     }

@@ -2,17 +2,20 @@
 //!
 //! Owns the sessions, one for each size, and the gates. It must never judge a time.
 
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use tollgate_gate::span::Place;
 use tollgate_gate::{
     Gate, GateSet, JoinPlan, Passage, Recorded, SpanTable, TickScale, Ticks, join,
 };
-use tollgate_kernel::{ExtraCost, Fault, FaultKind, Injected, Joiner, Plan, Side, Talk, Watch};
+use tollgate_kernel::{
+    ExtraCost, Fault, FaultKind, Injected, Joiner, Namespace, Plan, Side, Talk, Watch,
+};
 use tollgate_run::{PathId, Waiting, Workload};
 use tollgate_stats::Samples;
 use tollgate_workload::gates::Keeper;
-use tollgate_workload::{Session, Spec, Stamps, find};
+use tollgate_workload::{KernelEnds, Path, Session, Spec, Stamps, find};
 
 use crate::faults::Delayed;
 use crate::gated::{Gated, Ran};
@@ -64,10 +67,30 @@ impl Kernel {
         sizes: &[usize],
         cost: &ExtraCost,
     ) -> Result<Self, String> {
+        let spec = |&size: &usize| Spec {
+            size,
+            ..spec.clone()
+        };
+        let specs: Vec<Spec> = sizes.iter().map(spec).collect();
+        let path = find(path).ok_or_else(|| format!("{path} cannot be opened here"))?;
+        Self::open_specs(path, &specs, cost)
+    }
+
+    /// Opens a session for each of these, which may differ in sizes and in what their devices do, so that one interleaved run
+    /// measures all of them. They wait in one way.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn open_each(path: &dyn Path, specs: &[Spec]) -> Result<Self, String> {
+        Self::open_specs(path, specs, &ExtraCost::default())
+    }
+
+    fn open_specs(path: &dyn Path, specs: &[Spec], cost: &ExtraCost) -> Result<Self, String> {
         let keeper = Keeper::load_with_extra_cost(cost).map_err(|error| error.to_string())?;
-        let table = table(keeper.plan(), spec.waiting)?;
+        let waiting = specs.first().map_or(Waiting::Blocking, |spec| spec.waiting);
+        let table = table(keeper.plan(), waiting)?;
         let way = way(table)?;
-        let ends = sizes.iter().map(|&size| Ends::open(path, spec, size));
+        let ends = specs.iter().map(|spec| Ends::open(path, spec));
         let mut kernel = Self {
             way,
             table,
@@ -200,11 +223,12 @@ impl Gated for Kernel {
             self.keeper.detach(stamps);
             return Ok(());
         }
-        // All sessions of a path share their namespaces.
-        let Some(first) = sessions().next() else {
+        let ends: Vec<KernelEnds<'_>> = sessions().collect();
+        let networks = networks(&ends);
+        if networks.is_empty() {
             return Err("no session is open".to_owned());
-        };
-        let attached = self.keeper.attach(set, &first.networks(), stamps);
+        }
+        let attached = self.keeper.attach(set, &networks, stamps);
         attached.map_err(|error| error.to_string())
     }
 
@@ -233,14 +257,13 @@ impl Gated for Kernel {
 }
 
 impl Ends {
-    fn open(path: PathId, spec: &Spec, size: usize) -> Result<Self, String> {
+    fn open(path: &dyn Path, spec: &Spec) -> Result<Self, String> {
+        let size = spec.size;
         let spec = Spec {
             workload: Workload::Rr,
-            size,
             warmup: WARM_UP,
             ..spec.clone()
         };
-        let path = find(path).ok_or_else(|| format!("{path} cannot be opened here"))?;
         let session = path.open(&spec).map_err(|error| error.to_string())?;
         let ends = session
             .kernel_ends()
@@ -282,6 +305,22 @@ impl Ends {
         });
         (passages, taken.lost)
     }
+}
+
+/// The network namespaces of sessions, each once: those over the same devices share theirs.
+fn networks<'a>(sessions: &'a [KernelEnds<'_>]) -> Vec<Namespace<'a>> {
+    let mut networks: Vec<Namespace<'a>> = Vec::new();
+    let same = |a: &Namespace<'_>, b: &Namespace<'_>| match (a, b) {
+        (Namespace::Own, Namespace::Own) => true,
+        (Namespace::Of(a), Namespace::Of(b)) => a.as_raw_fd() == b.as_raw_fd(),
+        (Namespace::Own, Namespace::Of(_)) | (Namespace::Of(_), Namespace::Own) => false,
+    };
+    for network in sessions.iter().flat_map(KernelEnds::networks) {
+        if !networks.iter().any(|known| same(known, &network)) {
+            networks.push(network);
+        }
+    }
+    networks
 }
 
 /// Each round trip, in nanoseconds.

@@ -79,7 +79,7 @@ const CHAPTERS: [Chapter; 9] = [
     },
     Chapter {
         title: "Where the time goes",
-        experiments: &["wolman-transmit", "wolman-receive"],
+        experiments: &["wolman-transmit", "wolman-receive", "wolman-offload"],
     },
     Chapter {
         title: "Throughput, and cycles for each bit",
@@ -97,6 +97,7 @@ const CHAPTERS: [Chapter; 9] = [
         experiments: &[
             "kay-breakdown",
             "kay-detail",
+            "kay-pcb",
             "foong-profile",
             "clark-direct",
         ],

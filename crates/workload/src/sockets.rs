@@ -19,8 +19,10 @@ pub enum Transport {
     /// TCP.
     #[default]
     Tcp,
-    /// UDP: a message is a datagram. Request-response only.
+    /// UDP over connected sockets: a message is a datagram. Request-response only.
     Udp,
+    /// UDP over sockets that are not connected: each sendto(2) names the other end.
+    UdpSendto,
 }
 
 /// How a stream's bytes are handed to the kernel.
@@ -57,7 +59,17 @@ pub enum Reading {
     Late,
 }
 
-tollgate_run::names!(Transport, "transport", Tcp => "tcp", Udp => "udp");
+impl Transport {
+    /// Tells whether a message is a datagram.
+    pub const fn is_datagram(self) -> bool {
+        match self {
+            Self::Tcp => false,
+            Self::Udp | Self::UdpSendto => true,
+        }
+    }
+}
+
+tollgate_run::names!(Transport, "transport", Tcp => "tcp", Udp => "udp", UdpSendto => "udp-sendto");
 tollgate_run::names!(Sending, "way of sending", Copy => "copy", Sendfile => "sendfile", Splice => "splice", ZeroCopy => "zero-copy",
     Uring => "io-uring", UringZeroCopy => "io-uring-zero-copy");
 tollgate_run::names!(Reading, "way of reading", Free => "free", Posted => "posted", Late => "late");
@@ -113,7 +125,7 @@ impl Sockets {
                 "devices that it does not own",
             ));
         }
-        if self.transport == Transport::Udp {
+        if self.transport.is_datagram() {
             if spec.workload != Workload::Rr {
                 return Err(refused(
                     format!("{} over udp", spec.workload),

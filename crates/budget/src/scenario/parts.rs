@@ -11,7 +11,7 @@ use crate::toggle::{GateToggle, bits, pairs};
 use std::time::Duration;
 use tollgate_gate::Gate;
 use tollgate_link::Side;
-use tollgate_stack::config::{ChecksumPolicy, Demux, Nagle};
+use tollgate_stack::config::{ChecksumPolicy, Demux, HeaderTemplate, Nagle};
 use tollgate_stack::socket::{KeepAlive, SocketOption};
 
 /// Received by IP, up to the socket queue, the checksum left out.
@@ -73,6 +73,22 @@ pub(super) const TCP_OUTPUT: Scenario = Scenario {
             socket's call and the headers of all layers included",
     count: COUNT,
     run: send::<TCP_OUT>,
+};
+
+pub(super) const TCP_OUTPUT_UNTEMPLATED: Scenario = Scenario {
+    name: "tcp-output-untemplated",
+    about: "the same segment as tcp-output, its headers written field by field and summed anew, on the way of output \
+            that is not predicted: socket.out.begin to ip.out.begin",
+    count: COUNT,
+    run: untemplated,
+};
+
+pub(super) const TIMER_RESET: Scenario = Scenario {
+    name: "timer-reset",
+    about: "send() and poll() for the third of three segments in flight, of which the acknowledgment of two starts the \
+            retransmission timer anew",
+    count: COUNT,
+    run: timer_reset,
 };
 
 pub(super) const IP_IN: Scenario = Scenario {
@@ -210,7 +226,20 @@ fn queued_round_trip<const GATES: u32>(
 
 /// Round trips of one byte, checksum policy off, of which the client's `send()` is counted by `GATES`.
 fn send<const GATES: u32>(count: u64) -> Result<Done, Error> {
-    let mut hosts = hosts(16, ChecksumPolicy::Off)?;
+    send_from::<GATES>(hosts(16, ChecksumPolicy::Off)?, count)
+}
+
+/// TCP output without header templates.
+fn untemplated(count: u64) -> Result<Done, Error> {
+    let hosts = Hosts::new(16, super::MTU, |config| {
+        config.mechanisms.nagle = Nagle::Off;
+        config.mechanisms.checksum = ChecksumPolicy::Off;
+        config.mechanisms.template = HeaderTemplate::Off;
+    })?;
+    send_from::<TCP_OUT>(hosts, count)
+}
+
+fn send_from<const GATES: u32>(mut hosts: Hosts, count: u64) -> Result<Done, Error> {
     let ends = hosts.connect()?;
     let mut octet = [0];
     for _ in 0..100 {
@@ -285,20 +314,7 @@ fn one_way(name: &'static str, what: Counted, count: u64) -> Result<Done, Error>
     let ends = hosts.connect()?;
     let segment = pattern(SEGMENT);
     let mut buffer = vec![0; SEGMENT];
-    // Every second segment draws an acknowledgment: begin behind one that did.
-    for _ in 0..200 {
-        two_segments(&mut hosts, ends, &segment, &mut buffer, None);
-    }
-    loop {
-        send_segment(&mut hosts, ends, &segment);
-        hosts.poll_server();
-        read_segment(&mut hosts, ends, &mut buffer);
-        let drawn = hosts.cable.waiting_for(Side::A) != 0;
-        hosts.settle();
-        if drawn {
-            break;
-        }
-    }
+    begin_behind_an_acknowledgment(&mut hosts, ends, &segment, &mut buffer);
     let missed = hosts.misses();
     let mut drawn = 0;
     counted_by_gates(|| {
@@ -324,6 +340,28 @@ fn one_way(name: &'static str, what: Counted, count: u64) -> Result<Done, Error>
         operations: count,
         pairs: count * per_operation,
     })
+}
+
+/// Warms a stream up. Every second segment draws an acknowledgment: the next one is the first behind one that did.
+fn begin_behind_an_acknowledgment(
+    hosts: &mut Hosts,
+    ends: Ends,
+    segment: &[u8],
+    buffer: &mut [u8],
+) {
+    for _ in 0..200 {
+        two_segments(hosts, ends, segment, buffer, None);
+    }
+    loop {
+        send_segment(hosts, ends, segment);
+        hosts.poll_server();
+        read_segment(hosts, ends, buffer);
+        let drawn = hosts.cable.waiting_for(Side::A) != 0;
+        hosts.settle();
+        if drawn {
+            break;
+        }
+    }
 }
 
 /// Sends two segments, one after the other; returns how many acknowledgments the second has drawn.
@@ -405,6 +443,59 @@ fn input(hosts: &mut Hosts, side: Side) {
         .recorded(hosts.now, &mut hosts.pool, GateToggle::<TCP_INPUT>)
         .poll(&mut hosts.cable.end(side));
     toggle_collect();
+}
+
+/// Each operation has three segments in flight and takes the acknowledgment of the first two, then of the third.
+fn timer_reset(count: u64) -> Result<Done, Error> {
+    let mut hosts = hosts(16, ChecksumPolicy::Always)?;
+    let ends = hosts.connect()?;
+    let segment = pattern(SEGMENT);
+    let mut buffer = vec![0; SEGMENT];
+    begin_behind_an_acknowledgment(&mut hosts, ends, &segment, &mut buffer);
+    let missed = hosts.misses();
+    let mut drawn = 0;
+    counted_by_gates(|| {
+        for _ in 0..count {
+            drawn += three_in_flight(&mut hosts, ends, &segment, &mut buffer);
+        }
+    });
+    let missed = hosts.misses() - missed;
+    require("timer-reset", missed == 0, || {
+        format!("{missed} segments were not predicted")
+    })?;
+    require("timer-reset", drawn == count as usize, || {
+        format!("{drawn} acknowledgments were drawn by {count} pairs")
+    })?;
+    Ok(Done {
+        operations: count,
+        pairs: count,
+    })
+}
+
+/// Returns how many acknowledgments the first two segments have drawn.
+#[inline(never)]
+fn three_in_flight(hosts: &mut Hosts, ends: Ends, segment: &[u8], buffer: &mut [u8]) -> usize {
+    for _ in 0..2 {
+        send_segment(hosts, ends, segment);
+        hosts.poll_server();
+        read_segment(hosts, ends, buffer);
+    }
+    let drawn = hosts.cable.waiting_for(Side::A);
+    // The poll that sends the third takes the acknowledgment.
+    toggle_collect();
+    send_segment(hosts, ends, segment);
+    toggle_collect();
+    hosts.tick(100);
+    // The third is acknowledged with a fourth.
+    hosts.poll_server();
+    read_segment(hosts, ends, buffer);
+    send_segment(hosts, ends, segment);
+    hosts.poll_server();
+    read_segment(hosts, ends, buffer);
+    hosts.poll_client();
+    hosts.tick(100);
+    hosts.drain_events();
+    drawn
 }
 
 /// Each operation sets a connection's keepalive time earlier than its wheel entry.

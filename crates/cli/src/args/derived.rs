@@ -77,9 +77,10 @@ pub(crate) struct Predict {
 /// `papers`
 #[derive(Debug, Args)]
 pub(crate) struct Papers {
-    /// The run: a file that `tollgate report --json FILE` wrote [default: what is needed is measured now].
-    #[arg(long, value_name = "RUN")]
-    pub(crate) from: Option<PathBuf>,
+    /// The run: a file that `tollgate report --json FILE` wrote [default: what is needed is measured now]. Two, by a comma, of processors
+    /// at different frequencies show how Foong's streams scale with it.
+    #[arg(long, value_name = "RUN[,RUN2]", value_parser = runs)]
+    pub(crate) from: Option<Runs>,
     /// About how long to measure, when there is no run [default: 45s].
     #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "from")]
     pub(crate) within: Option<Duration>,

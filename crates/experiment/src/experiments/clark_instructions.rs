@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::layout;
 
 mod linux;
+mod pieces;
 
 const TABLE: &str = "clark-1989/operations";
 /// What counting takes, roughly, for the progress.
@@ -64,6 +65,10 @@ impl Experiment for ClarkInstructions {
         let counted = counting::counted(self.name(), context, context.remaining(), clark::clark)?;
         let linux = context.linux_counts.as_ref();
         let mut tables = vec![table(&counted, linux)];
+        if let Ok(rows) = &counted {
+            tables.extend(pieces::input(rows));
+            tables.extend(pieces::costliest(rows));
+        }
         tables.extend(linux.map(linux::table));
         Ok(Content {
             finding: finding(&counted, linux),
@@ -176,6 +181,7 @@ fn table(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Tab
     let rows = match (counted, papers::source(TABLE)) {
         (Ok(rows), Some(source)) => rows
             .iter()
+            .filter(|row| !clark::is_piece(row))
             .map(|row| {
                 let published = published_count(&row.id);
                 let today = Cell::exact(row.instructions);
@@ -191,6 +197,17 @@ fn table(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> Tab
                     ..shown
                 }
             })
+            .chain(pieces::template_saves(rows).map(|saved| {
+                let label = "What the template saves of TCP output".to_owned();
+                Row {
+                    note: Some(
+                        "TCP output without a template less that with one; predicted output writes from the template, so both go together; the paper \
+                         prints no count of it"
+                            .to_owned(),
+                    ),
+                    ..operation_row(label, Cell::exact(saved), "template", None, linux, &source)
+                }
+            }))
             .collect(),
         (Err(reason), Some(source)) => published_rows()
             .into_iter()
@@ -253,6 +270,9 @@ fn finding(counted: &Result<Vec<ClarkRow>, String>, linux: Option<&Counts>) -> F
     let told: Vec<String> = told.collect();
     if !told.is_empty() {
         finding.say(format!("instructions today: {}", format::list(&told)));
+    }
+    if let Ok(rows) = counted {
+        pieces::say(rows, &mut finding);
     }
     if let Some(counts) = linux {
         linux::say(counts, &mut finding);

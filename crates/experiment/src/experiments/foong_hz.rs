@@ -82,6 +82,7 @@ impl Experiment for FoongHz {
             (Sampled::Unavailable(reason), _) | (_, Err(reason)) => unavailable(reason),
         };
         let tables = &mut content.tables;
+        tables.extend(hz.ok().map(clock));
         tables.push(rule_of_thumb());
         let path = streams::stream_paths(&context.options).first().copied();
         if let Some(path) = path
@@ -287,6 +288,16 @@ fn figure(streams: &Streams, panel: &Panel, hz: f64, command: &str) -> Option<Fi
         ],
         command,
     )
+}
+
+/// The frequency that makes cycles of times: two runs of different ones tell how performance scales with it.
+fn clock(hz: f64) -> Table {
+    Table {
+        id: "clock".to_owned(),
+        title: "The frequency by which cycles are counted".to_owned(),
+        columns: vec![column("Frequency", Unit::PerSecond)],
+        rows: vec![present::plain_row("Processor", vec![Cell::exact(hz)])],
+    }
 }
 
 /// What the paper's text says.

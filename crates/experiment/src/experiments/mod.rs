@@ -16,6 +16,7 @@ mod foong_sendfile;
 mod kay_breakdown;
 mod kay_detail;
 mod kay_modes;
+mod kay_pcb;
 mod lehmann;
 mod remote_tables;
 mod rr_by_size;
@@ -25,6 +26,7 @@ mod wolman_combined;
 mod wolman_elimination;
 mod wolman_ledger;
 mod wolman_networks;
+mod wolman_offload;
 mod wolman_prediction;
 mod wolman_rows;
 
@@ -136,8 +138,10 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &wolman_elimination::WolmanElimination,
         &wolman_rows::TRANSMIT,
         &wolman_rows::RECEIVE,
+        &wolman_offload::WolmanOffload,
         &kay_breakdown::KayBreakdown,
         &kay_detail::KayDetail,
+        &kay_pcb::KayPcb,
         &foong_hz::FoongHz,
         &foong_direction::FoongDirection,
         &foong_profile::FoongProfile,

@@ -650,7 +650,7 @@ fn hook(plan: &Plan, gate: Gate) -> &'static str {
 pub(super) fn missing_in_kernel(label: WolmanLabel) -> Option<&'static str> {
     Some(match label {
         WolmanLabel::Row(WolmanRow::Checksum) => {
-            "this path leaves the checksum to a device that does not exist, so nobody computes it"
+            "this path leaves the checksum to a device that does not exist, so nobody computes it; wolman-offload tells what it takes"
         }
         WolmanLabel::NotInPaper => {
             "a reader that waits is woken at once, so what a message waits in the socket is under Wakeup"

@@ -50,6 +50,55 @@ fn sizes_are_the_papers_or_fewer_of_them() {
 }
 
 #[test]
+fn sampled_sizes_lie_one_in_each_part_and_at_no_fixed_place_of_a_segment() {
+    let (few, fewer) = sizes(&Options::default(), Some(Duration::from_secs(32)));
+    assert!(fewer);
+    for part in 0..32 {
+        let (from, to) = (part * 2_048, (part + 1) * 2_048);
+        let inside = few.iter().filter(|&&size| (from + 1..=to).contains(&size));
+        assert!(inside.count() >= 1, "none in {from} to {to}: {few:?}");
+    }
+    let places: std::collections::HashSet<usize> = few.iter().map(|size| size / 256 % 8).collect();
+    assert_eq!(places.len(), 8, "{few:?}");
+}
+
+#[test]
+fn a_sweep_visits_every_size_in_each_round_and_leaves_out_what_fails() {
+    let all = all_sizes();
+    let mut visits = BTreeMap::new();
+    let shown = swept(&all, &|| 1.0, &mut |size| {
+        *visits.entry(size).or_insert(0) += 1;
+        match size {
+            512 => Err("refused".to_owned()),
+            _ => Ok(vec![size as f64; 8]),
+        }
+    });
+    assert!(all.iter().all(|size| visits[size] == LEAST_ROUNDS));
+    assert_eq!(shown.len(), 255);
+    assert!(
+        shown
+            .iter()
+            .all(|(size, known)| *size != 512 && (known.ns - *size as f64).abs() < 1e-6)
+    );
+    let stopped = swept(&all, &|| f64::INFINITY, &mut |_| {
+        panic!("it was stopped before")
+    });
+    assert!(stopped.is_empty());
+    // Given up in the first round, nothing is known; in a later one, what was measured until then.
+    let ran = std::cell::Cell::new(0);
+    let until = |most: usize| {
+        ran.set(0);
+        let passed = || if ran.get() < most { 0.5 } else { 3.0 };
+        swept(&all, &passed, &mut |_| {
+            ran.set(ran.get() + 1);
+            Ok(vec![1.0; 8])
+        })
+        .len()
+    };
+    assert_eq!((until(300), until(600)), (0, 256));
+}
+
+#[test]
 fn amount_is_what_time_and_user_allow() {
     let plan = |iterations, within| Plan {
         sizes: &[256],

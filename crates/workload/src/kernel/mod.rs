@@ -218,8 +218,9 @@ impl KernelSession {
         let options = Options::of(spec);
         let mut wakes = None;
         let (client, job, listeners, server_ports, congestion) = match spec.workload {
-            Workload::Rr if spec.sockets.transport == Transport::Udp => {
-                let (client, server) = socket::datagram_pair(&options, &place)?;
+            Workload::Rr if spec.sockets.transport.is_datagram() => {
+                let connected = spec.sockets.transport == Transport::Udp;
+                let (client, server) = socket::datagram_pair(&options, &place, connected)?;
                 // It does not learn from the client that the session is over.
                 wakes = Some(server.again()?);
                 (

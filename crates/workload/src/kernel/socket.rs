@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, accept_with, bind,
-    connect, getpeername, getsockname, listen as listen_on, recv, send, shutdown, socket_with,
-    sockopt,
+    connect, getpeername, getsockname, listen as listen_on, recv, send, sendto, shutdown,
+    socket_with, sockopt,
 };
 use tollgate_gate::Gate;
 use tollgate_run::Waiting;
@@ -139,7 +139,11 @@ pub(super) fn accept(
     let fd = persist(waiting, control, doing, || {
         accept_with(listener, SocketFlags::CLOEXEC)
     })?;
-    Ok(End { fd, waiting })
+    Ok(End {
+        fd,
+        waiting,
+        to: None,
+    })
 }
 
 /// Two connected ends, and the port that the server was listened for on. The listener that brought them together is closed
@@ -152,8 +156,13 @@ pub(super) fn pair(options: &Options, place: &Network) -> Result<(End, End, u16)
     Ok((client, server, address.port()))
 }
 
-/// Two UDP sockets that are connected to each other. A message is a datagram, so it is sent and received whole.
-pub(super) fn datagram_pair(options: &Options, place: &Network) -> Result<(End, End), Error> {
+/// Two UDP sockets, connected to each other or with each other's address in every send. A message is a datagram, so it is sent and
+/// received whole.
+pub(super) fn datagram_pair(
+    options: &Options,
+    place: &Network,
+    connected: bool,
+) -> Result<(End, End), Error> {
     let make = |address: Ipv4Addr| -> Result<(OwnedFd, SocketAddrV4), Error> {
         let fd = socket_with(
             AddressFamily::INET,
@@ -172,14 +181,17 @@ pub(super) fn datagram_pair(options: &Options, place: &Network) -> Result<(End, 
     };
     let (client, client_at) = place.client(|| make(place.client_address()))?;
     let (server, server_at) = place.server(|| make(place.server_address()))?;
-    for (fd, peer) in [(&client, server_at), (&server, client_at)] {
-        connect(fd, &peer).map_err(|error| Error::system(PATH, "connecting UDP", error))?;
+    if connected {
+        for (fd, peer) in [(&client, server_at), (&server, client_at)] {
+            connect(fd, &peer).map_err(|error| Error::system(PATH, "connecting UDP", error))?;
+        }
     }
-    let end = |fd| End {
+    let end = |fd, peer| End {
         fd,
         waiting: options.waiting,
+        to: (!connected).then_some(peer),
     };
-    Ok((end(client), end(server)))
+    Ok((end(client, server_at), end(server, client_at)))
 }
 
 /// One end of a connection.
@@ -187,6 +199,8 @@ pub(super) fn datagram_pair(options: &Options, place: &Network) -> Result<(End, 
 pub(super) struct End {
     fd: OwnedFd,
     waiting: Waiting,
+    /// The other end, where the socket is not connected to it.
+    to: Option<SocketAddrV4>,
 }
 
 impl End {
@@ -206,6 +220,7 @@ impl End {
         Ok(Self {
             fd,
             waiting: options.waiting,
+            to: None,
         })
     }
 
@@ -239,6 +254,7 @@ impl End {
         Ok(Self {
             fd,
             waiting: self.waiting,
+            to: self.to,
         })
     }
 
@@ -255,8 +271,9 @@ impl End {
             Waiting::BusyPoll => SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
         };
         while !data.is_empty() {
-            let sent = persist(self.waiting, control, "sending", || {
-                send(&self.fd, data, flags)
+            let sent = persist(self.waiting, control, "sending", || match &self.to {
+                None => send(&self.fd, data, flags),
+                Some(to) => sendto(&self.fd, data, flags, to),
             })?;
             data = &data[sent.min(data.len())..];
         }

@@ -267,10 +267,13 @@ fn crr_goes_on_past_the_first_destination() {
 
 #[test]
 fn udp_carries_every_byte_both_ways() {
-    for mode in modes() {
+    for (mode, transport) in modes()
+        .into_iter()
+        .flat_map(|mode| [(mode, Transport::Udp), (mode, Transport::UdpSendto)])
+    {
         for size in [1, 1400, 8192, crate::sockets::MAX_DATAGRAM] {
             let spec = spec(Workload::Rr, size, mode).over(Sockets {
-                transport: Transport::Udp,
+                transport,
                 ..Sockets::PLAIN
             });
             let Some(mut session) = open_where_possible(&spec) else {

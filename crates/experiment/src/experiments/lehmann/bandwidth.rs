@@ -3,12 +3,14 @@
 
 use tollgate_gate::Kind;
 use tollgate_measure::Figure as Known;
-use tollgate_run::{Cell, Figure, Interval, Row, RowKind, Table, Unit, format, present};
+use tollgate_run::{
+    Cell, Figure, Interval, Point, Row, RowKind, Series, Table, Unit, format, present,
+};
 
 use super::super::Content;
 use super::{
-    Number, View, axis, columns, figure, missing, not_available, not_measured, number, over_sizes,
-    span_row,
+    Number, View, axis, columns, figure, missing, not_available, not_measured, number, span_row,
+    work,
 };
 use crate::claim::{Claim, Evidence, Finding, FindingText};
 use crate::context::Options;
@@ -38,20 +40,40 @@ fn parts(per_packet: &PerPacket, _options: &Options, command: &str) -> Content {
 
 /// Bytes of response in a second, with its interval; none when nothing was measured.
 fn rate(measured: &Measured, per_packet: &PerPacket, at: usize) -> Option<Number> {
-    let round_trip = measured.sizes[at].round_trip?;
-    let bytes = per_packet.sizes[at] as f64 * 1e9;
+    Some(rate_of(
+        per_packet.sizes[at],
+        measured.sizes[at].round_trip?,
+    ))
+}
+
+/// The rate at each size that was measured: at all of the paper's where they were swept.
+fn curve(measured: &Measured, per_packet: &PerPacket) -> Vec<(usize, Number)> {
+    if measured.swept.is_empty() {
+        let sizes = per_packet.sizes.iter().enumerate();
+        return sizes
+            .filter_map(|(at, &size)| Some((size, rate(measured, per_packet, at)?)))
+            .collect();
+    }
+    let swept = measured.swept.iter();
+    swept
+        .map(|&(size, round_trip)| (size, rate_of(size, round_trip)))
+        .collect()
+}
+
+fn rate_of(size: usize, round_trip: Known) -> Number {
+    let bytes = size as f64 * 1e9;
     let (low, high) = (
         round_trip.ns - round_trip.half_width,
         round_trip.ns + round_trip.half_width,
     );
-    Some(Number {
+    Number {
         value: bytes / round_trip.ns,
         ci: (low > 0.0).then(|| Interval {
             low: bytes / high,
             high: bytes / low,
         }),
         ..Number::default()
-    })
+    }
 }
 
 fn rates(per_packet: &PerPacket) -> Table {
@@ -122,8 +144,16 @@ fn ledger(measured: &Measured, per_packet: &PerPacket) -> Table {
                 Kind::Processing => RowKind::Processing,
                 Kind::Queueing => RowKind::Queueing,
             };
-            let cells = cells(&|ledger| ledger.spans.get(index).copied());
-            span_row(span, kind, cells)
+            let is_work = span.kind == Kind::Processing;
+            let cell = |&at: &usize| {
+                let ledger = measured.sizes[at].ledger.as_ref();
+                match ledger.and_then(|ledger| ledger.spans.get(index).copied()) {
+                    Some(known) if is_work => work(known, number(known)),
+                    Some(known) => number(known),
+                    None => missing(measured, at, "it was not measured"),
+                }
+            };
+            span_row(span, kind, places.iter().map(cell).collect())
         })
         .collect();
     let spans = rows.len();
@@ -185,9 +215,18 @@ fn lines(per_packet: &PerPacket, command: &str) -> Figure {
             .measured
             .iter()
             .map(|measured| {
-                over_sizes(measured.subject.label(), &per_packet.sizes, |at| {
-                    rate(measured, per_packet, at).map(|rate| rate.value)
-                })
+                let points = curve(measured, per_packet).into_iter();
+                Series {
+                    label: measured.subject.label(),
+                    points: points
+                        .map(|(size, rate)| Point {
+                            x: size as f64,
+                            y: rate.value,
+                            ci: None,
+                        })
+                        .collect(),
+                    published: false,
+                }
             })
             .collect(),
         command: command.to_owned(),
@@ -210,16 +249,16 @@ fn finding(per_packet: &PerPacket) -> FindingText {
         rates.extend(finding.claim(what, claim).map(|claim| (measured, claim)));
     }
     let clause = |(measured, most): &(&Measured, Claim), which: &str| {
-        let is_half = |rate: Number| rate.value >= most.value() / 2.0;
-        let half = (0..=last)
-            .find(|&at| rate(measured, per_packet, at).is_some_and(is_half))
-            .unwrap_or(last);
+        let half = curve(measured, per_packet)
+            .into_iter()
+            .find(|(_, rate)| rate.value >= most.value() / 2.0)
+            .map_or(size, |(half, _)| half);
         format!(
             "{} carries {which}{} Gb/s in responses of {}, half of that in responses of {}",
             measured.subject.label(),
             format::significant(most.value() * 8.0 / 1e9),
             format::bytes(size),
-            format::bytes(per_packet.sizes[half])
+            format::bytes(half)
         )
     };
     match super::ends(&rates, |(_, rate)| rate.value()) {

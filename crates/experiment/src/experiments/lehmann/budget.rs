@@ -9,7 +9,7 @@ use tollgate_run::{
 
 use super::super::Content;
 use super::processing::{LEAST_STATED, no_work, work_time};
-use super::{View, axis, fact, figure, not_measured, over_sizes, packet_number, span_row, way};
+use super::{View, axis, fact, figure, not_measured, over_sizes, packet_work, span_row, way};
 use crate::claim::{Evidence, Finding, FindingText};
 use crate::context::{LINE_RATE, Options};
 use crate::layout;
@@ -194,7 +194,7 @@ fn layers(per_packet: &PerPacket, rate: u64) -> Table {
                 };
                 sum += work.ns;
                 let cells = vec![
-                    packet_number(measured, work),
+                    packet_work(measured, work),
                     Cell::exact(sum),
                     Cell::exact(100.0 * sum / budget),
                 ];

@@ -27,6 +27,7 @@ use crate::per_packet::{self, AtGates, Measured, PerPacket};
 
 pub(super) use bandwidth::BANDWIDTH;
 pub(super) use budget::BUDGET;
+use processing::LEAST_STATED;
 pub(super) use processing::PROCESSING;
 pub(super) use queues::QUEUES;
 
@@ -164,6 +165,25 @@ fn packet_number(measured: &Measured, known: Known) -> Cell {
     }
 }
 
+/// Work: it cannot be below zero, so what comes out there is shown as the bound that its interval leaves.
+fn work(known: Known, cell: Cell) -> Cell {
+    if known.ns >= 0.0 {
+        return cell;
+    }
+    let bound = (known.ns + known.half_width).max(LEAST_STATED);
+    Cell::text(format!("below {}", format::duration(bound)))
+}
+
+/// A time of packets that is work.
+fn packet_work(measured: &Measured, known: Known) -> Cell {
+    work(known, packet_number(measured, known))
+}
+
+/// Work for a figure; none where it comes out below zero.
+fn drawn(known: Known) -> Option<f64> {
+    (known.ns >= 0.0).then_some(known.ns)
+}
+
 fn not_available(reason: impl Into<String>) -> Cell {
     Cell::NotAvailable {
         reason: reason.into(),
@@ -257,11 +277,16 @@ fn trust(per_packet: &PerPacket) -> Vec<TrustLine> {
         format::whole(per_packet.sizes.first().copied().unwrap_or(0) as u64),
         format::bytes(per_packet.sizes.last().copied().unwrap_or(0)),
         if per_packet.fewer {
-            " (fewer than the paper's 256, to end in time)"
+            " (a sample of the paper's 256, one of each of as many equal parts, to end in time)"
         } else {
             ""
         }
     ))];
+    if per_packet.measured.iter().any(|one| !one.swept.is_empty()) {
+        lines.push(present::note(
+            "round trips of all of the paper's sizes were measured without gates, in turns; layers are told at the sample",
+        ));
+    }
     for measured in &per_packet.measured {
         lines.extend(of_subject(per_packet, measured));
     }

@@ -8,7 +8,7 @@ use tollgate_run::{self as run, Cell, Figure, Row, RowKind, Table, Unit, format,
 use super::super::Content;
 use super::{
     NANOSECONDS_PER_MICROSECOND, PAPER, View, axis, columns, missing, not_available, not_measured,
-    over_sizes, packet_number, span_row, way,
+    over_sizes, packet_work, span_row, way,
 };
 use crate::claim::{Claim, Evidence, Finding, FindingText, Refusal};
 use crate::context::Options;
@@ -82,7 +82,7 @@ fn today(measured: &Measured, per_packet: &PerPacket) -> Table {
             let cells = places
                 .iter()
                 .map(|&at| match measured.sizes[at].work(index) {
-                    Some(work) => packet_number(measured, work),
+                    Some(work) => packet_work(measured, work),
                     None => missing(measured, at, "every packet waited here"),
                 });
             rows.push(span_row(span, RowKind::Processing, cells.collect()));
@@ -90,7 +90,7 @@ fn today(measured: &Measured, per_packet: &PerPacket) -> Table {
         let cells = places
             .iter()
             .map(|&at| match measured.sizes[at].path(direction) {
-                Some(work) => packet_number(measured, work),
+                Some(work) => packet_work(measured, work),
                 None => missing(measured, at, "one of its parts was not measured"),
             });
         rows.push(Row {
@@ -158,7 +158,7 @@ fn by_layer(measured: &Measured, per_packet: &PerPacket, command: &str) -> Figur
             .flat_map(|direction| measured.worked(direction))
             .map(|(index, span)| {
                 over_sizes(super::name(span), &per_packet.sizes, |at| {
-                    Some(measured.sizes[at].work(index)?.ns)
+                    super::drawn(measured.sizes[at].work(index)?)
                 })
             })
             .filter(|line| !line.points.is_empty())
@@ -172,7 +172,7 @@ fn both_ways(per_packet: &PerPacket, command: &str) -> Figure {
         [Direction::Tx, Direction::Rx].map(|direction| {
             let label = format!("{}: {}", way(direction), measured.subject.label());
             over_sizes(label, &per_packet.sizes, |at| {
-                Some(measured.sizes[at].path(direction)?.ns)
+                super::drawn(measured.sizes[at].path(direction)?)
             })
         })
     });

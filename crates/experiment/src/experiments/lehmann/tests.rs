@@ -79,6 +79,51 @@ fn work_of_a_ledger_that_does_not_close_is_not_stated() {
 }
 
 #[test]
+fn work_is_never_below_zero() {
+    let per_packet = per_packet::tests::fixed_with_work(-3.0);
+    let shown = show(&PROCESSING, &per_packet, &Options::default());
+    let work = shown.tables.iter().find(|one| one.id.starts_with("work-"));
+    let cells = work.unwrap().rows.iter().map(|row| &row.cells[0]);
+    let below: Vec<&Cell> = cells
+        .filter(|cell| matches!(cell, Cell::Text { text } if text.starts_with("below ")))
+        .collect();
+    // Two layers with 20 ns of half-width, and their sums with 0.5.
+    assert_eq!(
+        below,
+        [
+            &Cell::text("below 17.0 ns"),
+            &Cell::text("below 1.00 ns"),
+            &Cell::text("below 17.0 ns"),
+            &Cell::text("below 1.00 ns")
+        ]
+    );
+    for figure in &shown.figures {
+        let tollgate_run::Figure::Lines { series, .. } = figure else {
+            panic!("lines");
+        };
+        assert!(series.iter().all(|line| line.points.is_empty()));
+    }
+}
+
+#[test]
+fn all_swept_sizes_are_drawn() {
+    let mut per_packet = fixed();
+    per_packet.fewer = true;
+    let known = per_packet.measured[0].sizes[0].round_trip.unwrap();
+    per_packet.measured[0].swept = (1..=256).map(|at| (at * 256, known)).collect();
+    let shown = show(&BANDWIDTH, &per_packet, &Options::default());
+    let tollgate_run::Figure::Lines { series, .. } = &shown.figures[0] else {
+        panic!("lines");
+    };
+    assert_eq!(series[0].points.len(), 256);
+    let said = shown
+        .trust
+        .iter()
+        .any(|line| line.text.contains("all of the paper's sizes"));
+    assert!(said);
+}
+
+#[test]
 fn a_faster_line_breaks_at_a_layer() {
     let options = Options {
         line_rate: Some(100_000_000_000),
