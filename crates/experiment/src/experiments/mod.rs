@@ -22,6 +22,7 @@ mod stream_by_write_size;
 mod wolman;
 mod wolman_combined;
 mod wolman_elimination;
+mod wolman_errors;
 mod wolman_ledger;
 mod wolman_networks;
 mod wolman_prediction;
@@ -149,6 +150,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &lehmann::QUEUES,
         &lehmann::BUDGET,
         &clark_instructions::ClarkInstructions,
+        &wolman_errors::WolmanErrors,
         &coverage::RR,
         &coverage::CRR,
         &coverage::STREAM,
