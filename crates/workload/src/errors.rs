@@ -169,20 +169,25 @@ impl Case {
         }
     }
 
-    /// How often what no other check looks at passes the Internet checksum.
+    /// How often it passes the Internet checksum, and with no CRC the sequence numbers and lengths of the layer. Errors that hit
+    /// headers are found more often.
     #[must_use]
-    pub const fn passes_checksum(self) -> Chance {
+    pub const fn passes_checksum(self, aal: Aal) -> Chance {
         match self.damage {
             Damage::Bit | Damage::Burst => Chance::Never,
             // A sum does not know the order of its terms.
             Damage::SwappedWords | Damage::DistantWords => Chance::Always,
             // Of 2^16 sums, 0000 and ffff are one.
             Damage::Garbage | Damage::ZeroedBlock => Chance::OneIn(65_535),
-            Damage::DistantCells | Damage::SwappedCells => Chance::Always,
-            Damage::LostCell
-            | Damage::SixteenLostCells
+            Damage::DistantCells => Chance::Always,
+            // AAL3/4 has sequence numbers and tags.
+            Damage::SwappedCells if matches!(aal, Aal::Aal5) => Chance::Always,
+            Damage::Splice if matches!(aal, Aal::Aal5) => Chance::Unknown,
+            Damage::SwappedCells
             | Damage::Splice
-            | Damage::DuplicatedCell => Chance::Unknown,
+            | Damage::LostCell
+            | Damage::SixteenLostCells
+            | Damage::DuplicatedCell => Chance::Never,
         }
     }
 }

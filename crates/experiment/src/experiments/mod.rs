@@ -24,6 +24,7 @@ mod stream_by_write_size;
 mod wolman;
 mod wolman_combined;
 mod wolman_elimination;
+mod wolman_errors;
 mod wolman_ledger;
 mod wolman_networks;
 mod wolman_offload;
@@ -155,6 +156,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &lehmann::BUDGET,
         &ablation::Ablation,
         &clark_instructions::ClarkInstructions,
+        &wolman_errors::WolmanErrors,
         &coverage::RR,
         &coverage::CRR,
         &coverage::STREAM,

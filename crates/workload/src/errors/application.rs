@@ -30,7 +30,7 @@ pub struct Handed {
     pub wrong_unseen: u64,
     /// Times that it did so, and no frame was to blame that the checksum cannot see: a defect.
     pub wrong_seen: u64,
-    /// Connections that ended or were given up because of a frame of `unseen`, and opened anew.
+    /// Connections opened anew: lost to a frame of `unseen`, or given up because link addresses had to be asked for again.
     pub connections: u64,
 }
 

@@ -21,6 +21,9 @@ pub(super) const SIZES: [usize; 4] = [16, 200, 1_400, 8_000];
 /// Between two steps of the stacks: longer than an acknowledgment is delayed, shorter than a retransmission takes.
 const STEP_NS: u64 = 50_000_000;
 
+/// Times that both ends are polled, at most, until a connection is open: some seconds, for addresses may have to be asked for twice.
+const ANSWERS: usize = 64;
+
 /// The kind of bytes that a frame carries. The Internet checksum knows bytes by their sum only, so it depends on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Payload {
@@ -170,7 +173,7 @@ impl Pair {
         let to: SocketAddrV4 = stack_host::server_address();
         let refused = |error| Error::stack(PATH, "connecting", error);
         let client = self.client().connect(to).map_err(refused)?;
-        for _ in 0..8 {
+        for _ in 0..ANSWERS {
             self.settle();
             let listener = self.listener;
             if let Ok(server) = self.server().accept(listener) {
@@ -223,13 +226,21 @@ impl Pair {
         if self.client().send(client, message) != Ok(message.len()) {
             return None;
         }
-        let mut frames = self.poll_client(Vec::new());
-        let bytes = frames.last().map(|frame| self.pool.frame(frame).to_vec());
-        let alone = frames.len() == 1;
-        for frame in frames.drain(..) {
+        let frames = self.poll_client(Vec::new());
+        if let [frame] = frames.as_slice()
+            && self.pool.frame(frame).ends_with(message)
+        {
+            let bytes = self.pool.frame(frame).to_vec();
+            for frame in frames {
+                self.pool.release(frame.id);
+            }
+            return Some(bytes);
+        }
+        // A question for a link address, as a rule, which must be answered.
+        for frame in self.poll_server(frames) {
             self.pool.release(frame.id);
         }
-        bytes.filter(|bytes| alone && bytes.ends_with(message))
+        None
     }
 
     /// Gives a frame to the server; what its application reads then, and acknowledgments go back. `None` where the connection is
