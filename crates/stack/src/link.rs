@@ -4,7 +4,7 @@ use crate::buffer::{Frame, LARGEST_FRAME, PAYLOAD_OFFSET, Pool};
 use alloc::vec::Vec;
 use tollgate_wire::ethernet;
 
-/// How many frames a link gives at a time.
+/// Frames in a burst, about the most that a link gives at a time.
 pub const BURST: usize = 32;
 
 /// Bytes of the largest IP packet that a stack sends and receives: 65,344. It lies behind the headroom of the largest pool
@@ -22,7 +22,7 @@ pub const MAX_MTU: usize = {
 /// Bytes of the smallest MTU that a link may have (RFC 791, 3.2: every module forwards 68 bytes unfragmented).
 pub const MIN_MTU: usize = 68;
 
-/// What the link does so that the stack need not.
+/// Work that the link does in place of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Offloads {
     /// The link fills in transport checksums of frames that it is given.
@@ -37,7 +37,7 @@ pub trait Link {
     /// Bytes of the largest IP packet, [`MIN_MTU`] to [`MAX_MTU`].
     fn mtu(&self) -> usize;
 
-    /// What the link does so that the stack need not.
+    /// Work that the link does in place of the stack.
     fn offloads(&self) -> Offloads {
         Offloads::default()
     }

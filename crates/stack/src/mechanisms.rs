@@ -155,7 +155,7 @@ mechanisms! {
         /// A copy, then a sum by 16-bit words (ULTRIX in the same table).
         Halfword = "halfword",
     }
-    /// What a retransmission holds on to.
+    /// Data that a retransmission keeps hold of.
     retransmit: RetransmitCopy {
         /// A reference to the frame that was sent.
         Reference = "reference",

@@ -8,22 +8,22 @@ use tollgate_stack::config::{
     ChecksumKernel, Demux, HeaderTemplate, Mechanisms, Prediction, RetransmitCopy,
 };
 
-/// What must be equal.
+/// Records that must be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Equal {
     /// Every byte of every frame, its time, and everything that calls and events return.
     Everything,
     /// The same, checksums apart.
     ButChecksums,
-    /// What applications receive, as long as the peer sends the same: it answers acknowledgments and keeps to windows, which may differ.
-    /// Every byte is held against the one that was sent in any case.
+    /// Bytes that applications receive, as long as the peer sends the same. It answers acknowledgments and keeps to
+    /// windows, which may differ. Every byte is held against the one that was sent in any case.
     Streams,
 }
 
 /// Mechanisms that are held against the default ones.
 #[derive(Clone, Debug)]
 pub struct Versus {
-    /// What they are asked for by.
+    /// Name on the command line.
     pub name: String,
     pub mechanisms: Mechanisms,
     pub equal: Equal,
@@ -39,7 +39,7 @@ impl Versus {
     }
 }
 
-/// What must be equal when these mechanisms take the place of the default ones.
+/// Records that must be equal when these mechanisms take the place of the default ones.
 fn equal(mechanisms: &Mechanisms) -> Equal {
     let Mechanisms {
         prediction: _,
